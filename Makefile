@@ -1,0 +1,63 @@
+# make demo | test | test-full | lint | bench | setup | format | clean
+#
+#   PYTHON  the interpreter that makes the environment (3.10 or newer)
+#   VENV    where the environment is; it is made, and made again after a pyproject.toml changed, by whatever needs it
+#   TORCH   the torch to install first; it decides between a CPU and an accelerator build
+#   JOBS    test processes (each computes with one thread)
+#   ARGS    more arguments for pytest, the demo or the benchmark: make test ARGS="tests/core -x"
+
+PYTHON ?= python3
+VENV   ?= .venv
+TORCH  ?= torch==2.13.0
+JOBS   ?= 2
+ARGS   ?=
+
+BIN     = $(VENV)/bin
+PIP     = $(BIN)/python -m pip --disable-pip-version-check
+PLUGINS = $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
+PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
+
+.PHONY: help setup demo test test-full lint format bench clean
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
+
+setup: $(VENV)/.onnxexp-installed
+
+demo: setup
+	@$(BIN)/python -m examples.demo $(ARGS)
+
+test: setup
+	$(PYTEST) $(ARGS)
+
+test-full: setup
+	$(PYTEST) -m "full or not full" $(ARGS)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean:
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis bench-results
+	find core plugins tests examples -name __pycache__ -o -name '*.egg-info' | xargs rm -rf
+
+$(VENV)/.torch-installed:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "onnxexp needs Python 3.10 or newer, $(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=...")'
+	@echo "Making the environment $(VENV): a few minutes, once."
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet "$(TORCH)"
+	@touch $@
+
+# One pip call for all: the core and its plugins need each other, and none of them comes from an index.
+$(VENV)/.onnxexp-installed: $(VENV)/.torch-installed pyproject.toml $(PLUGINS:%=%/pyproject.toml)
+	$(PIP) install --quiet --editable ".[all,dev]" $(PLUGINS:%=--editable %)
+	@touch $@

@@ -1,0 +1,101 @@
+"""The finished model, from what the builder holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from onnx_ir.passes.common import RemoveUnusedNodesPass
+
+from onnxexp import operands
+from onnxexp.version import __version__
+from onnxexp.builder import Builder
+from onnxexp.schemas import ir_version
+from onnxexp.state import write_type
+from onnxexp.tensors import TorchTensor
+from onnxexp.values import Tensor
+
+__all__ = ["assemble"]
+
+
+def assemble(builder: Builder, outputs: Sequence[tuple[str, Any]], *, keep_initializers_as_inputs: bool = False) -> ir.Model:
+    """The model whose inputs are the builder's and whose outputs are these, in order, under these names.
+
+    An output that is an input keeps the input's own value where the names agree; an output that repeats another gets an
+    Identity, since ONNX has no two names for one value.
+    """
+    state = builder.state
+    finished: list[ir.Value] = []
+    for output_name, output in outputs:
+        finished.append(_output(builder, output_name, operands.tensor(builder, output), finished))
+    for tensor in state.tensors.values():
+        write_type(tensor)
+    _untie(builder)
+    initializers = list(state.initializers.values())
+    graph = ir.Graph(
+        [*state.scope.inputs, *(initializers if keep_initializers_as_inputs else ())],
+        finished,
+        nodes=state.scope.nodes,
+        initializers=initializers,
+        opset_imports=state.opset_imports,
+        name="main",
+    )
+    model = ir.Model(
+        graph,
+        ir_version=ir_version(builder.opset),
+        producer_name="onnxexp",
+        producer_version=__version__,
+        functions=list(state.functions.values()),
+    )
+    RemoveUnusedNodesPass()(model)
+    return model
+
+
+def _output(builder: Builder, name: str, tensor: Tensor, earlier: Sequence[ir.Value]) -> ir.Value:
+    value = tensor.value
+    made_by_node = value.producer() is not None
+    if (not made_by_node and value.name != name) or value in earlier:
+        (copy,) = builder.state.append(builder, "", "Identity", [value], {}, [tensor.known_dtype], None)
+        copy.stamp(tensor.type)
+        copy._shape = tensor.shape
+        value = copy.value
+    if value.name != name:
+        value.name = builder.state.names.unique(name)
+    _ = tensor.shape
+    return value
+
+
+def _untie(builder: Builder) -> None:
+    """A weight that is used both as it is and transposed is stored once: the transposed use becomes a Transpose node."""
+    by_memory: dict[tuple[Any, ...], list[ir.Value]] = {}
+    for value in builder.state.initializers.values():
+        tensor = _tensor(value)
+        if tensor.dim() >= 2 and tensor.numel() > 1024 and value.uses():
+            key = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.dtype, tuple(sorted(zip(tensor.stride(), tensor.shape, strict=True))))
+            by_memory.setdefault(key, []).append(value)
+    for tied in by_memory.values():
+        tied.sort(key=lambda value: not _tensor(value).is_contiguous())
+        for value in tied[1:]:
+            _replace_by_transpose(builder, tied[0], value)
+
+
+def _replace_by_transpose(builder: Builder, stored: ir.Value, value: ir.Value) -> None:
+    base, wanted = _tensor(stored), _tensor(value)
+    axes = list(zip(base.stride(), base.shape, strict=True))
+    perm = []
+    for axis in zip(wanted.stride(), wanted.shape, strict=True):
+        perm.append(next(index for index, candidate in enumerate(axes) if candidate == axis and index not in perm))
+    node = ir.Node("", "Transpose", [stored], [ir.AttrInt64s("perm", perm)], name=builder.state.node_names.unique("Transpose"))
+    copy = node.outputs[0]
+    copy.name, copy.type, copy.shape = f"{value.name}_transposed", value.type, value.shape
+    builder.state.scope.nodes.insert(0, node)
+    value.replace_all_uses_with(copy)
+    key = next(key for key, candidate in builder.state.initializers.items() if candidate is value)
+    del builder.state.initializers[key]
+
+
+def _tensor(value: ir.Value) -> torch.Tensor:
+    assert isinstance(value.const_value, TorchTensor)
+    return value.const_value.torch

@@ -1,0 +1,265 @@
+"""`op`: what a symbolic builds ONNX with.
+
+``op.Squeeze(x, axes=[0])`` is right at every opset: the schema of the target opset says what is an input and what an
+attribute (`onnxexp.binding`), which dtypes are allowed and which come out. Nodes whose inputs are all known are computed
+instead of emitted (`onnxexp.folding`), equal nodes and equal constants are shared.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import onnx_ir as ir
+import torch
+
+from onnxexp import attributes as attrs
+from onnxexp import binding, folding, inference, operands
+from onnxexp.errors import LoweringError, OpsetError
+from onnxexp.graph import Dim, Node, TensorType, Type
+from onnxexp.schemas import Operator
+from onnxexp.state import State
+from onnxexp.values import Tensor
+
+__all__ = ["Builder", "Declined"]
+
+
+class Declined(LoweringError):
+    """A symbolic says that it cannot lower this call; the next plugin or torch's decomposition is asked."""
+
+
+class Builder:
+    """Emits ONNX operators at one target opset; every ONNX operator is a method of it.
+
+    Positional arguments are inputs in the schema's order, keywords are inputs or attributes by their ONNX names, None is
+    "not given". A Python number among the inputs becomes a constant of the dtype that the operator's type variable is
+    bound to; a list that mixes ints and 0-d tensors becomes a 1-D int64 tensor. `outputs=n` asks for n outputs.
+
+    Attributes:
+        opset: The target opset of ONNX's default domain.
+        node: The captured node that is being lowered: its operator, arguments, output types and source line.
+    """
+
+    def __init__(self, opset: int, *, custom_opsets: dict[str, int] | None = None, fold: bool = True) -> None:
+        self.opset = opset
+        self.custom_opsets = dict(custom_opsets or {})
+        self.state = State(opset)
+        self._fold = fold
+        self._node: Node | None = None
+
+    @property
+    def node(self) -> Node:
+        if self._node is None:
+            raise LoweringError("op.node is only known while a captured node is being lowered")
+        return self._node
+
+    @node.setter
+    def node(self, node: Node | None) -> None:
+        self._node = node
+        self.state.provenance(node)
+
+    # Operators
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if not name[:1].isupper():
+            raise AttributeError(f"{type(self).__name__} has no {name}; ONNX operators begin with a capital letter")
+        return functools.partial(self.call, "", name)
+
+    def domain(self, domain: str) -> Domain:
+        """The operators of another domain: ``op.domain("my.domain").Foo(x, alpha=1.0)``."""
+        return Domain(self, domain)
+
+    def call(self, domain: str, name: str, *args: Any, outputs: int | None = None, **kwargs: Any) -> Any:
+        """One operator. Returns a Tensor, or a tuple where it has several outputs or `outputs` is given.
+
+        Raises:
+            OpsetError: another opset can express this call (see `OpsetError.first_opset`).
+            LoweringError: a dtype does not fit.
+            TypeError: the call does not fit the operator.
+        """
+        version = self.opset if domain == "" else self.state.import_domain(domain, self.custom_opsets)
+        spec = binding.find(domain, name, version)
+        given, named = binding.bind(spec, args, kwargs, version)
+        inputs, types = operands.tensors(self, spec, given, version)
+        attributes = attrs.encode(spec, named)
+        required = sum(not (formal.optional or formal.variadic) for formal in spec.outputs)
+        count = outputs if outputs is not None else max(1, required)
+        results = self._folded(spec, version, inputs, attributes, count)
+        if results is None:
+            dtypes = operands.result_dtypes(spec, types, attributes, count)
+            results = self._emit(domain, name, inputs, attributes, dtypes, spec)
+        return results[0] if outputs is None and count == 1 else results
+
+    def _folded(
+        self, spec: Operator, version: int, inputs: Sequence[Tensor | None], attributes: dict[str, ir.Attr], count: int
+    ) -> tuple[Tensor, ...] | None:
+        if not self._fold or any(tensor is not None and tensor.const is None for tensor in inputs):
+            return None
+        known = [None if tensor is None else tensor.const for tensor in inputs]
+        folded = folding.fold(spec, version, known, attributes, count)
+        if folded is None:
+            return None
+        name = next((tensor.name for tensor in inputs if tensor is not None), None)
+        return tuple(self.wrap_constant(tensor, name) for tensor in folded)
+
+    def _emit(
+        self,
+        domain: str,
+        name: str,
+        inputs: Sequence[Tensor | None],
+        attributes: dict[str, ir.Attr],
+        dtypes: Sequence[torch.dtype | None],
+        spec: Operator | None,
+    ) -> tuple[Tensor, ...]:
+        values = [None if tensor is None else tensor.value for tensor in inputs]
+        comparable = attrs.key(attributes) if spec is not None and spec.deterministic else None
+        key = (domain, name, tuple(map(id, values)), comparable, len(dtypes)) if comparable is not None else None
+        return self.state.append(self, domain, name, values, attributes, dtypes, key)
+
+    def function(self, function: Any, *args: Any, **attributes: Any) -> Any:
+        """Call an onnxscript function; it becomes a model-local function of the model."""
+        definition = ir.from_proto(function.to_function_proto())
+        self.state.functions[definition.identifier()] = definition
+        self.state.opset_imports.setdefault(definition.domain, self.custom_opsets.get(definition.domain, 1))
+        inputs = [operands.tensor(self, arg) for arg in args]
+        encoded = {name: attrs.guess(name, value) for name, value in attributes.items()}
+        dtypes = [None] * len(definition.outputs)
+        results = self._emit(definition.domain, definition.name, inputs, encoded, dtypes, None)
+        return results[0] if len(results) == 1 else results
+
+    # Constants
+
+    def constant(self, value: Any, dtype: torch.dtype | None = None) -> Tensor:
+        """A constant from a number, a (nested) list or a torch.Tensor; floats are float32 where no dtype is given."""
+        return operands.constant(self, value, dtype)
+
+    def wrap_constant(self, tensor: torch.Tensor, name: str | None = None) -> Tensor:
+        """A Tensor whose contents are known; nothing is emitted until it is used."""
+        return Tensor(self, None, tensor.dtype, tuple(tensor.shape), tensor, name)
+
+    def materialize(self, tensor: Tensor) -> ir.Value:
+        """The initializer that holds a constant's contents."""
+        assert tensor.const is not None
+        return self.state.initializer(tensor.const, tensor.name)
+
+    def cast(self, x: Any, dtype: torch.dtype) -> Tensor:
+        """`x` in another dtype; `x` itself where it has it already."""
+        if not isinstance(x, Tensor):
+            return self.constant(x, dtype)
+        if x.dtype == dtype:
+            return x
+        result = self.Cast(x, to=dtype)
+        assert isinstance(result, Tensor)
+        if x.known_shape is not None and result.known_shape is None:
+            result.stamp(TensorType(dtype, x.known_shape))
+        return result
+
+    def is_static(self, x: Any) -> bool:
+        """Is `x` known at export: a Python value, a Tensor with known contents, or a list of those?"""
+        if isinstance(x, (list, tuple)):
+            return all(map(self.is_static, x))
+        return not isinstance(x, Tensor) or x.const is not None
+
+    def static(self, x: Any, what: str = "an argument") -> Any:
+        """The Python value of `x`: a number, or a list. Raises LoweringError naming `what` where it is not known."""
+        if isinstance(x, (list, tuple)):
+            return [self.static(element, what) for element in x]
+        if not isinstance(x, Tensor):
+            return x
+        if x.const is None:
+            raise LoweringError(f"{what} must be known at export, but it depends on the model's inputs ({x!r})")
+        return x.const.tolist()
+
+    # Errors
+
+    def decline(self, reason: str) -> NoReturn:
+        """Say that this symbolic cannot lower this call, so that the next plugin or torch's decomposition is asked."""
+        raise Declined(reason)
+
+    def opset_error(self, reason: str, first_opset: int | None = None) -> NoReturn:
+        """Say that the target opset cannot express this call; `first_opset` is the first that can."""
+        raise OpsetError(reason, first_opset)
+
+    def error(self, reason: str) -> LoweringError:
+        """An error about this call, to raise; the core adds the operator, its arguments and the user's line."""
+        return LoweringError(reason)
+
+    # Types
+
+    def infer(self, tensor: Tensor) -> None:
+        """Find dtype and shape of a value from the node that makes it, by ONNX's own inference."""
+        inference.infer(self, tensor)
+
+    def fresh_dim(self) -> str:
+        """The name of a size of which nothing is known."""
+        return self.state.names.unique("unknown_dim")
+
+    def input(self, name: str, type_: Type) -> Tensor:
+        """A new input of the graph that is being built."""
+        return self.state.add_input(self, name, type_)
+
+    # Control flow
+
+    def if_(self, cond: Tensor, then: Callable[[], Sequence[Any]], otherwise: Callable[[], Sequence[Any]]) -> list[Tensor]:
+        """``If``: both functions emit their branch and return its values, equally many and of equal dtypes."""
+        from onnxexp import subgraphs
+
+        return subgraphs.if_(self, cond, then, otherwise)
+
+    def loop(
+        self,
+        trip_count: Any,
+        cond: Any,
+        body: Callable[..., tuple[Any, Sequence[Any], Sequence[Any]]],
+        carried: Sequence[Any],
+        *,
+        types: Sequence[Type] | None = None,
+    ) -> list[Tensor]:
+        """``Loop``: `body(i, *carried)` returns (condition to go on or None, carried values, values to stack).
+
+        Returns the carried values after the last round, then the stacked ones (a new axis 0). `types` are the carried
+        values' types where a size changes from round to round.
+        """
+        from onnxexp import subgraphs
+
+        return subgraphs.loop(self, trip_count, cond, body, carried, types)
+
+    def scan(
+        self, body: Callable[..., tuple[Sequence[Any], Sequence[Any]]], carried: Sequence[Any], xs: Sequence[Tensor], *, reverse: bool = False
+    ) -> list[Tensor]:
+        """``Scan`` over axis 0 of each of `xs`: `body(*carried, *slices)` returns (carried values, values to stack)."""
+        from onnxexp import subgraphs
+
+        return subgraphs.scan(self, body, carried, xs, reverse=reverse)
+
+
+class Domain:
+    """The operators of one domain, by name. Where onnx has no schema: positional inputs, keyword attributes."""
+
+    def __init__(self, builder: Builder, domain: str) -> None:
+        self._builder = builder
+        self._domain = domain
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return functools.partial(self._call, name)
+
+    def _call(self, name: str, *args: Any, outputs: int | None = None, **kwargs: Any) -> Any:
+        from onnxexp.schemas import history
+
+        builder = self._builder
+        if history(self._domain, name):
+            return builder.call(self._domain, name, *args, outputs=outputs, **kwargs)
+        builder.state.import_domain(self._domain, builder.custom_opsets)
+        inputs = [None if arg is None else operands.tensor(builder, arg) for arg in args]
+        encoded = {key: attrs.guess(key, value) for key, value in kwargs.items() if value is not None}
+        dtype = next((tensor.known_dtype for tensor in inputs if tensor is not None), None)
+        results = builder._emit(self._domain, name, inputs, encoded, [dtype] * (outputs or 1), None)
+        return results[0] if outputs is None else results
+
+
+def dims_or_none(shape: tuple[Dim, ...] | None) -> ir.Shape | None:
+    """Sizes as onnx-ir writes them."""
+    return None if shape is None else ir.Shape(shape)

@@ -1,0 +1,144 @@
+"""From a model to a neutral graph: the strategies, and why each failed where none works."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._guards import detect_fake_mode
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from onnxexp.capture.blame import explain
+from onnxexp.capture.decompose import Decomposer
+from onnxexp.capture.dynamic import DynamicSpec
+from onnxexp.capture.examples import capturing
+from onnxexp.capture.exported import to_graph
+from onnxexp.capture.modes import TrainingMode, model_mode, torch_mode
+from onnxexp.capture.symbols import check_dynamic, dim_text, symbol_names
+from onnxexp.errors import CaptureError
+from onnxexp.graph import Dim, Graph, Node
+from onnxexp.names import register_dataclasses
+from onnxexp.passes.functionalize import functionalize
+
+__all__ = ["Captured", "as_module", "capture", "convert"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Captured:
+    """A captured model.
+
+    Attributes:
+        graph: Functional: nothing in it is written in place. Its inputs are the leaves of the example's (args, kwargs).
+        decompose: torch's decomposition of one node, see `onnxexp.lowering.Decompose`.
+        in_spec, out_spec: torch's pytree specs of (args, kwargs) and of what the model returns.
+    """
+
+    graph: Graph
+    decompose: Callable[[Node], Graph | None]
+    in_spec: pytree.TreeSpec
+    out_spec: pytree.TreeSpec
+
+
+class _Function(torch.nn.Module):
+    """A callable as a module with the callable's own signature."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        vars(self)["forward"] = function
+
+
+def as_module(model: Any) -> torch.nn.Module:
+    """The model as a module. Raises CaptureError for what is neither a module nor callable."""
+    if isinstance(model, torch.nn.Module):
+        return model
+    if not callable(model):
+        raise CaptureError(f"cannot export {model!r}: it is neither an nn.Module, nor a function, nor an ExportedProgram")
+    owner = model if not hasattr(model, "__self__") else model.__self__
+    if isinstance(owner, torch.nn.Module):  # a bound method: keep its module, so that parameters are found
+        wrapped = _Function(model)
+        wrapped.add_module("self", owner)
+        return wrapped
+    return _Function(model)
+
+
+def capture(
+    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode
+) -> ExportedProgram:
+    """The model through torch.export: non-strict, then strict.
+
+    Raises CaptureError that names each strategy and why it failed.
+    """
+    failures: list[str] = []
+    with torch_mode(), model_mode(model, training), capturing(model, args, kwargs, spec) as (example, example_kwargs):
+        for strict in (False, True):
+            run = functools.partial(_export, model, example, example_kwargs, spec, strict)
+            try:
+                return run()
+            except Exception as error:  # torch.export raises anything, the user's own exceptions too
+                if not strict and _learn_outputs(model, example, example_kwargs):
+                    try:
+                        return run()
+                    except Exception as again:  # as above
+                        error = again
+                failures.append(f"torch.export (strict={strict}): {explain(error, spec, run)}")
+                last = error
+    lines = "\n  ".join(dict.fromkeys(failures))
+    raise CaptureError(f"the model could not be captured:\n  {lines}") from last
+
+
+def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, strict: bool) -> ExportedProgram:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's remarks about its own internals
+        return torch.export.export(model, args, kwargs, dynamic_shapes=spec.shapes, strict=strict)
+
+
+def _learn_outputs(model: torch.nn.Module, args: Any, kwargs: Any) -> bool:
+    """Run the model once and teach torch's pytree the classes that it returns; True where that may cure the failure.
+
+    Raises CaptureError where the model itself fails on the example inputs.
+    """
+    arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
+    state = {name: tensor.clone() for name, tensor in model.named_buffers()}
+    try:
+        result = model(*arguments[0], **arguments[1])
+    except Exception as error:
+        raise CaptureError(f"the model itself fails on the example inputs: {type(error).__name__}: {error}") from error
+    finally:
+        for name, tensor in model.named_buffers():
+            if name in state and state[name].shape == tensor.shape:
+                tensor.copy_(state[name])
+    return register_dataclasses(result)
+
+
+def convert(program: ExportedProgram, spec: DynamicSpec) -> Captured:
+    """The captured program as a functional neutral graph.
+
+    Raises CaptureError where an axis that was asked to be dynamic came out static.
+    """
+    check_dynamic(program, spec)
+    names = symbol_names(program, spec)
+    sizes: dict[str, Any] = {}
+
+    def text(size: Any) -> Dim:
+        readable = dim_text(size, names)
+        if isinstance(readable, str):
+            sizes.setdefault(readable, size)
+        return readable
+
+    graph = to_graph(program, text)
+    report = functionalize(graph)
+    if report.mutated:
+        warnings.warn(
+            f"the forward writes into {', '.join(report.mutated)}; an ONNX graph keeps no state: its outputs are right, "
+            "but what is written is not kept from one call to the next",
+            stacklevel=3,
+        )
+    fakes = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
+    decomposer = Decomposer(detect_fake_mode(fakes), sizes, text)
+    assert program.call_spec.in_spec is not None and program.call_spec.out_spec is not None
+    return Captured(graph, decomposer, program.call_spec.in_spec, program.call_spec.out_spec)

@@ -1,0 +1,115 @@
+"""torch's own decompositions, for one node at a time.
+
+Decomposing the whole program would cost more than capturing it and would take apart what plugins lower well; so only a
+node that no plugin claims comes here, and only until claimed operators are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch._decomp import global_decomposition_table
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from onnxexp.capture.exported import Converter
+from onnxexp.capture.schemas import overload
+from onnxexp.graph import Dim, Graph, Node, ScalarType, TensorType, Value
+from onnxexp.passes.functionalize import functionalize
+
+__all__ = ["Decomposer"]
+
+
+class Decomposer:
+    """Decomposes nodes under the capture's fake mode; equal calls are decomposed once.
+
+    `sizes` maps the readable text of each symbolic size to the symbolic number that it stands for.
+    """
+
+    def __init__(self, fake_mode: FakeTensorMode, sizes: Mapping[str, Any], dim_text: Callable[[Any], Dim]) -> None:
+        self._fake_mode = fake_mode
+        self._sizes = sizes
+        self._dim_text = dim_text
+        self._known: dict[str, Graph | None] = {}
+
+    def __call__(self, node: Node) -> Graph | None:
+        """The simpler nodes; the graph's inputs stand for `node.inputs()` in order. None where torch knows none."""
+        key = f"{node.op}({_signature(node.args)})"
+        if key not in self._known:
+            self._known[key] = self._decompose(node)
+        return self._known[key]
+
+    def _decompose(self, node: Node) -> Graph | None:
+        op = overload(node.op)
+        function = None if op is None else _decomposition(op)
+        inputs = list(node.inputs())
+        if function is None or any(isinstance(value.type, TensorType) and None in (value.type.sizes, value.type.dtype) for value in inputs):
+            return None
+        fakes = [self._fake(value) for value in inputs]
+        if any(fake is None for fake in fakes):
+            return None
+
+        def call(*flat: Any) -> Any:
+            remaining = iter(flat)
+            positional, keywords = _rebuild(op, node.args, remaining)  # type: ignore[arg-type]
+            return function(*positional, **keywords)
+
+        with self._fake_mode, torch.no_grad():
+            module = make_fx(call)(*fakes)
+        return self._convert(module, inputs, node)
+
+    def _fake(self, value: Value) -> Any:
+        if isinstance(value.type, ScalarType):
+            return self._sizes.get(value.type.expr or "")
+        sizes = [size if isinstance(size, int) else self._sizes.get(size) for size in value.type.sizes or ()]
+        if None in sizes:
+            return None
+        with self._fake_mode:
+            return torch.empty(sizes, dtype=value.type.dtype)
+
+    def _convert(self, module: torch.fx.GraphModule, inputs: list[Value], node: Node) -> Graph | None:
+        graph = Graph()
+        converter = Converter(module, graph, self._dim_text)
+        for placeholder, value in zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True):
+            converter.env[placeholder] = Value(value.name, value.type)
+            graph.inputs.append(converter.env[placeholder])
+        converter.run()
+        if [inner.op for inner in graph.nodes] == [node.op]:
+            return None
+        functionalize(graph)
+        return graph
+
+
+def _decomposition(op: torch._ops.OpOverload) -> Callable[..., Any] | None:
+    found: Callable[..., Any] | None = global_decomposition_table["post_autograd"].get(op)
+    if found is not None:
+        return found
+    return op.decompose if op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd) else None
+
+
+def _rebuild(op: torch._ops.OpOverload, args: list[Any], remaining: Any) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of the call with the traced inputs in the values' places."""
+
+    def fill(arg: Any) -> Any:
+        if isinstance(arg, Value):
+            return next(remaining)
+        return [fill(element) for element in arg] if isinstance(arg, list) else arg
+
+    positional: list[Any] = []
+    keywords: dict[str, Any] = {}
+    for argument, arg in zip(op._schema.arguments, args, strict=True):
+        if argument.kwarg_only:
+            keywords[argument.name] = fill(arg)
+        else:
+            positional.append(fill(arg))
+    return positional, keywords
+
+
+def _signature(arg: Any) -> str:
+    if isinstance(arg, Value):
+        return str(arg.type)
+    if isinstance(arg, (list, tuple)):
+        return f"[{', '.join(map(_signature, arg))}]"
+    return repr(arg)

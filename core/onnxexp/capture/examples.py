@@ -1,0 +1,169 @@
+"""The example inputs that a model is captured with, which need not be those that the user gave.
+
+API:
+    with capturing(model, args, kwargs, spec) as (args, kwargs):
+        torch.export.export(model, args, kwargs, dynamic_shapes=spec.shapes, ...)
+    enlarge(args, kwargs, spec) -> (args, kwargs)
+
+Measured on torch 2.13: an axis of size 0 or 1 is never dynamic. Dim.DYNAMIC and Dim then fail, Dim.AUTO makes it static
+without a word, and `backed_size_oblivious` lets it pass but may bake the size in further down (a TransformerEncoderLayer
+comes out with a static result). So what is asked to be dynamic is captured at size 2 or more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import Dim
+from torch.utils import _pytree as pytree
+
+from onnxexp.capture.axes import Axis
+from onnxexp.capture.dynamic import DynamicSpec
+
+__all__ = ["capturing", "derivation", "enlarge"]
+
+
+@contextlib.contextmanager
+def capturing(
+    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec
+) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """The inputs for torch.export, and while inside, a `model` that fits them.
+
+    Axes are enlarged (`enlarge`). A float or bool that is dynamic becomes a 0-d tensor, of which the model's forward gets
+    ``.item()``: torch takes no other dynamic number than int. The tensor is float64 where an input tensor is, else float32.
+    Entries of ``**kwargs`` become parameters, since torch cannot match dynamic shapes to ``**kwargs``. For both, `forward`
+    is replaced on the instance, and put back at the end; the model must not be used by another thread meanwhile.
+    """
+    items = [index for index in spec.scalars if type(spec.leaves[index].value) is not int]
+    args, kwargs = enlarge(args, kwargs, spec)
+    if items:
+        flat, structure = pytree.tree_flatten((args, kwargs))
+        wide = any(isinstance(leaf, torch.Tensor) and leaf.dtype == torch.float64 for leaf in flat)
+        for index in items:
+            dtype = torch.bool if type(flat[index]) is bool else torch.float64 if wide else torch.float32
+            flat[index] = torch.tensor(flat[index], dtype=dtype)
+        args, kwargs = pytree.tree_unflatten(flat, structure)
+    signature = inspect.signature(model.forward)
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
+    if not items and not (open_ended and spec.shapes is not None):
+        yield tuple(args), dict(kwargs)
+        return
+    own = vars(model).get("forward")
+    vars(model)["forward"] = _adapted(model.forward, _closed(signature, kwargs), items)
+    try:
+        yield tuple(args), dict(kwargs)
+    finally:
+        del vars(model)["forward"]
+        if own is not None:
+            vars(model)["forward"] = own
+
+
+def enlarge(args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The inputs with every axis that is asked to be dynamic at size 2 or more.
+
+    A smaller one gets the size that axes of the same name have, else 2, by repeating the tensor along it (zeros where it is
+    empty). Axes tied by one Dim, derived ones too, change together. A tensor that is given twice becomes two that share
+    memory, as torch.export keeps what is dynamic on the tensor object. Unchanged inputs come back as they are.
+    """
+    flat, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    seen: set[int] = set()
+    for index, sizes in enumerate(_sizes(flat, spec)):
+        tensor = flat[index]
+        for axis, size in sizes.items():
+            if size != tensor.shape[axis]:
+                tensor = _resized(tensor, axis, size)
+        if isinstance(tensor, torch.Tensor) and id(tensor) in seen and spec.shapes is not None:
+            tensor = tensor.detach().requires_grad_(tensor.requires_grad)
+        seen.add(id(tensor))
+        flat[index] = tensor
+    new_args, new_kwargs = pytree.tree_unflatten(flat, structure)
+    return new_args, new_kwargs
+
+
+def derivation(dim: Any) -> tuple[str, Callable[[int], int]] | None:
+    """The root's name and the function of it that a Dim is (the identity for a plain one); None for a hint."""
+    if not isinstance(dim, Dim):
+        return None
+    fields = vars(dim)  # torch has no public name for derived dims
+    return (fields["root"].__name__, fields["fn"]) if "root" in fields else (dim.__name__, int)
+
+
+def _sizes(flat: Sequence[Any], spec: DynamicSpec) -> list[dict[int, int]]:
+    """For each leaf the sizes to capture with, by axis."""
+    groups: dict[Any, list[tuple[int, int, Axis]]] = {}
+    for index, axes in enumerate(spec.axes):
+        for axis, wanted in axes.items():
+            if wanted.asked:
+                derived = derivation(wanted.dim)
+                key = ("dim", derived[0]) if derived else ("name", wanted.name) if wanted.name else (index, axis)
+                groups.setdefault(key, []).append((index, axis, wanted))
+    sizes: list[dict[int, int]] = [{} for _ in flat]
+    for key, members in groups.items():
+        present = [flat[index].shape[axis] for index, axis, _ in members]
+        if key[0] == "dim":
+            root = _root(members, present)
+        elif min(present) < 2:
+            root = max(*present, 2)
+        else:
+            continue
+        for (index, axis, wanted), size in zip(members, present, strict=True):
+            derived = derivation(wanted.dim)
+            sizes[index][axis] = derived[1](root) if derived else root if size < 2 else size
+    return sizes
+
+
+def _root(members: list[tuple[int, int, Axis]], present: list[int]) -> int:
+    """The least value of a Dim, 2 or more itself, that shrinks no axis and makes each 2 or more."""
+    functions = [derived[1] for _, _, wanted in members if (derived := derivation(wanted.dim))]
+    root = max(2, *(_least(function, size) for function, size in zip(functions, present, strict=True)))
+    bounds = [_bounds(wanted.dim) for _, _, wanted in members]
+    root = max(root, *(low for low, _ in bounds))
+    while min(function(root) for function in functions) < 2 and root < 8:
+        root += 1
+    return min([root, *(high for _, high in bounds if high is not None)])
+
+
+def _bounds(dim: Any) -> tuple[int, int | None]:
+    root = vars(dim).get("root", dim)
+    return int(root.min), int(root.max) if isinstance(root.max, int) else None
+
+
+def _least(function: Callable[[int], int], size: int) -> int:
+    """The least root whose axis is no smaller than `size`; Dims are increasing and linear."""
+    step = function(1) - function(0)
+    return -((function(0) - size) // step)
+
+
+def _resized(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
+    with torch.no_grad():
+        if tensor.shape[axis] == 0:
+            shape = [*tensor.shape[:axis], size, *tensor.shape[axis + 1 :]]
+            result = tensor.new_zeros(shape)
+        else:
+            result = tensor.index_select(axis, torch.arange(size, device=tensor.device) % tensor.shape[axis])
+    return result.requires_grad_(tensor.requires_grad)
+
+
+def _closed(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> inspect.Signature:
+    """The signature with the entries of ``**kwargs`` as keyword-only parameters."""
+    named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    known = {p.name for p in named if p.kind is not p.POSITIONAL_ONLY}
+    extra = [inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY) for key in kwargs if key not in known]
+    return signature.replace(parameters=[*named, *extra])
+
+
+def _adapted(original: Callable[..., Any], signature: inspect.Signature, items: Sequence[int]) -> Callable[..., Any]:
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        if items:
+            flat, structure = pytree.tree_flatten((args, kwargs))
+            for index in items:
+                flat[index] = flat[index].item()
+            args, kwargs = pytree.tree_unflatten(flat, structure)
+        return original(*args, **kwargs)
+
+    vars(forward)["__signature__"] = signature
+    return forward

@@ -1,0 +1,218 @@
+"""An ExportedProgram as a neutral graph."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, InputKind
+
+from onnxexp.capture import higher_order
+from onnxexp.capture.schemas import bind, full_name
+from onnxexp.capture.sources import where
+from onnxexp.errors import CaptureError
+from onnxexp.graph import Dim, Graph, Node, ScalarType, TensorType, Type, Value
+
+__all__ = ["Converter", "to_graph"]
+
+_SCALAR_OPS: dict[Any, str] = {
+    operator.add: "aten::add",
+    operator.sub: "aten::sub",
+    operator.mul: "aten::mul",
+    operator.floordiv: "aten::floordiv",
+    operator.truediv: "aten::div",
+    operator.mod: "aten::remainder",
+    operator.pow: "aten::pow",
+    operator.neg: "aten::neg",
+    operator.eq: "aten::eq",
+    operator.ne: "aten::ne",
+    operator.lt: "aten::lt",
+    operator.le: "aten::le",
+    operator.gt: "aten::gt",
+    operator.ge: "aten::ge",
+    operator.and_: "aten::__and__",
+    operator.or_: "aten::__or__",
+    operator.not_: "aten::__not__",
+    math.ceil: "aten::ceil",
+    math.floor: "aten::floor",
+    math.trunc: "aten::Int",
+    torch.sym_max: "prim::max",
+    torch.sym_min: "prim::min",
+    torch.sym_not: "aten::__not__",
+    torch.sym_float: "aten::Float",
+    torch.sym_int: "aten::Int",
+    torch.sym_sum: "aten::sum",
+    torch.sym_ite: "prim::ternary",
+    round: "aten::round",
+}
+"""Python's arithmetic on sizes, under the names that TorchScript gives the same operations."""
+
+_DROPPED = {
+    "aten::_assert_scalar",
+    "aten::_assert_async.msg",
+    "aten::_assert_async",
+    "aten::_assert_tensor_metadata",
+    "aten::sym_constrain_range",
+    "aten::sym_constrain_range_for_size",
+}
+"""Checks that hold for the example and have no place in an ONNX graph."""
+
+
+def to_graph(program: ExportedProgram, dim_text: Callable[[Any], Dim]) -> Graph:
+    """The program's graph, every call bound to its torch schema.
+
+    `dim_text` gives the readable text of a symbolic size. The graph's inputs are the user's inputs, one Value for each
+    flattened argument, constants included. Raises CaptureError for what has no place in a neutral graph.
+    """
+    graph = Graph()
+    converter = Converter(program.graph_module, graph, dim_text)
+    kinds = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
+    for node in program.graph.find_nodes(op="placeholder"):
+        spec = kinds[node.name]
+        value = converter.new(node.name, node.meta.get("val"))
+        if spec.kind is InputKind.USER_INPUT:
+            converter.env[node] = value
+            graph.inputs.append(value)
+            if isinstance(spec.arg, ConstantArgument):
+                converter.env[node] = spec.arg.value
+        elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+            tensor = _stored(program, spec)
+            value.name = spec.target or node.name
+            graph.params[value] = tensor
+            converter.env[node] = value
+        else:
+            raise CaptureError(f"the captured program takes {spec.target or node.name}, a {spec.kind.name}, which ONNX cannot hold")
+    converter.run()
+    return graph
+
+
+def _stored(program: ExportedProgram, spec: Any) -> torch.Tensor:
+    tensor = program.state_dict.get(spec.target)
+    if tensor is None:
+        tensor = program.constants[spec.target]
+    return tensor.detach()  # type: ignore[no-any-return]
+
+
+class Converter:
+    """Turns one fx graph into neutral nodes; nested graphs get converters of their own that share the outer values."""
+
+    def __init__(
+        self,
+        module: torch.fx.GraphModule,
+        graph: Graph,
+        dim_text: Callable[[Any], Dim],
+        autocast: torch.dtype | None = None,
+    ) -> None:
+        self.module = module
+        self.graph = graph
+        self.dim_text = dim_text
+        self.autocast = autocast
+        self.env: dict[torch.fx.Node, Any] = {}
+
+    def run(self) -> None:
+        """Convert every node but the placeholders, whose values are in `env` already."""
+        for node in self.module.graph.nodes:
+            if node.op == "call_function":
+                self.env[node] = self._call(node)
+            elif node.op == "get_attr":
+                self.env[node] = self._attribute(node)
+            elif node.op == "output":
+                returned = self.look_up(node.args[0])
+                self.graph.outputs = returned if isinstance(returned, list) else [returned]
+
+    def new(self, name: str, meta: Any) -> Value:
+        """A value typed by the fake tensor or symbolic number that torch recorded."""
+        return Value(name, self.type_of(meta))
+
+    def type_of(self, meta: Any) -> Type:
+        if isinstance(meta, torch.Tensor):
+            return TensorType(meta.dtype, tuple(self.dim_text(size) for size in meta.shape))
+        if isinstance(meta, (bool, torch.SymBool)):
+            return ScalarType(bool)
+        if isinstance(meta, (int, torch.SymInt)):
+            return ScalarType(int, str(self.dim_text(meta)))
+        if isinstance(meta, (float, torch.SymFloat)):
+            return ScalarType(float)
+        return TensorType(None, None)
+
+    def look_up(self, arg: Any) -> Any:
+        """An fx argument with nodes replaced by values."""
+        if isinstance(arg, torch.fx.Node):
+            return self.env[arg]
+        if isinstance(arg, (list, tuple)):
+            return [self.look_up(element) for element in arg]
+        if isinstance(arg, slice):
+            raise CaptureError("a slice object as an operator's argument has no place in a neutral graph")
+        return arg
+
+    def _attribute(self, node: torch.fx.Node) -> Any:
+        target = self.module
+        for name in str(node.target).split("."):
+            target = getattr(target, name)  # fx names attributes by path
+        if isinstance(target, torch.Tensor):
+            value = self.new(str(node.target), target)
+            self.graph.params[value] = target.detach()
+            return value
+        return target
+
+    def _call(self, node: torch.fx.Node) -> Any:
+        target = node.target
+        if isinstance(target, torch._ops.OpOverload):
+            if full_name(target) in _DROPPED:
+                return None
+            args = bind(target._schema, self.look_up(node.args), {key: self.look_up(arg) for key, arg in node.kwargs.items()})
+            return self.append(full_name(target), self._autocast(args, node) if self.autocast else args, node)
+        if target is operator.getitem:
+            source, index = node.args
+            return self.look_up(source)[index]  # type: ignore[index]
+        if target in _SCALAR_OPS:
+            return self._scalar(_SCALAR_OPS[target], node)
+        lower = higher_order.CONVERSIONS.get(str(getattr(target, "__name__", target)))
+        if lower is None:
+            raise CaptureError(f"{target} has no place in a neutral graph\n  at {where(node.meta)}")
+        return lower(self, node)
+
+    def _autocast(self, args: list[Any], node: torch.fx.Node) -> list[Any]:
+        """Autocast runs an operator in the dtype that its result was recorded in: cast its floating inputs to that."""
+        meta = node.meta.get("val")
+        if not isinstance(meta, torch.Tensor) or not meta.dtype.is_floating_point or torch.Tag.pointwise in node.target.tags:  # type: ignore[union-attr]
+            return args
+
+        def cast(arg: Any) -> Any:
+            if isinstance(arg, list):
+                return [cast(element) for element in arg]
+            if not isinstance(arg, Value) or not isinstance(arg.type, TensorType) or arg.type.dtype is None:
+                return arg
+            if not arg.type.dtype.is_floating_point or arg.type.dtype == meta.dtype:
+                return arg
+            made = Value(f"{arg.name}_autocast", TensorType(meta.dtype, arg.type.sizes))
+            self.graph.nodes.append(Node("aten::to.dtype", [arg, meta.dtype, False, False, None], [made], where=where(node.meta)))
+            return made
+
+        name = str(getattr(node.target, "name", lambda: "")())
+        return args if name.startswith(("aten::to", "aten::_to_copy", "aten::type_as")) else [cast(arg) for arg in args]
+
+    def _scalar(self, name: str, node: torch.fx.Node) -> Any:
+        meta = node.meta.get("val")
+        if isinstance(meta, (bool, int, float)):
+            return meta
+        args = self.look_up(node.args)
+        kinds = [arg.type.kind if isinstance(arg, Value) and isinstance(arg.type, ScalarType) else type(arg) for arg in args]
+        overload = "float" if float in kinds else "bool" if kinds and all(kind is bool for kind in kinds) else "int"
+        return self.append(f"{name}.{overload}", args, node)
+
+    def append(self, op: str, args: Sequence[Any], node: torch.fx.Node) -> Any:
+        """A node of the neutral graph; returns its value, or the list of its values."""
+        meta = node.meta.get("val")
+        if isinstance(meta, (bool, int, float)) and op.startswith("aten::sym_"):
+            return meta
+        several = isinstance(meta, (list, tuple))
+        metas = list(meta) if several else [meta]
+        names = [f"{node.name}_{index}" for index in range(len(metas))] if several else [node.name]
+        outputs = [self.new(name, one) for name, one in zip(names, metas, strict=True)] if meta is not None else []
+        self.graph.nodes.append(Node(op, list(args), outputs, where=where(node.meta)))
+        return outputs if several else outputs[0] if outputs else None

@@ -1,0 +1,65 @@
+"""The state of torch and of the model while it is captured, put back afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import threading
+from collections.abc import Iterator
+
+import torch
+from torch.onnx._internal.exporter import _flags
+
+__all__ = ["LOCK", "TrainingMode", "is_exporting", "model_mode", "torch_mode"]
+
+LOCK = threading.RLock()
+"""Held around torch's tracers: their mode stacks and patches belong to the process."""
+
+_exporting = threading.local()
+
+
+class TrainingMode(enum.Enum):
+    """The mode in which the model is exported: as for inference, as it is, or as for training."""
+
+    EVAL = "eval"
+    PRESERVE = "preserve"
+    TRAINING = "training"
+
+
+def is_exporting() -> bool:
+    """True while onnxexp captures a model in this thread. torch.onnx.is_in_onnx_export() says so too."""
+    return bool(vars(_exporting).get("depth", 0))
+
+
+@contextlib.contextmanager
+def model_mode(model: torch.nn.Module, mode: TrainingMode) -> Iterator[None]:
+    """Put every submodule into a mode; each gets its own mode back."""
+    before = {module: module.training for module in model.modules()}
+    if mode is not TrainingMode.PRESERVE:
+        for module in before:
+            module.training = mode is TrainingMode.TRAINING
+    try:
+        yield
+    finally:
+        for module, training in before.items():
+            module.training = training
+
+
+@contextlib.contextmanager
+def torch_mode() -> Iterator[None]:
+    """One state of torch for every capture, whatever the caller's is, so that the same model gives the same file.
+
+    Gradients are off, inference mode is left, and the fused kernels that modules take only then are off, because they
+    hide the operators that they are made of.
+    """
+    with LOCK, contextlib.ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.no_grad())
+        stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
+        torch.backends.mha.set_fastpath_enabled(False)
+        stack.callback(setattr, _flags, "_is_onnx_exporting", _flags._is_onnx_exporting)
+        _flags._is_onnx_exporting = True
+        depth = vars(_exporting).get("depth", 0)
+        stack.callback(setattr, _exporting, "depth", depth)
+        _exporting.depth = depth + 1
+        yield

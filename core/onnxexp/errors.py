@@ -1,0 +1,91 @@
+"""What can go wrong, as one tree.
+
+OnnxExporterError
+ ├─ OptionError               an argument of `export` that cannot be honoured (also a ValueError)
+ ├─ CaptureError              no strategy could capture the model: each one, and why it failed
+ ├─ LoweringError             an operator could not be expressed in ONNX
+ │   ├─ UnsupportedOperators  all operators that no plugin lowers, counted
+ │   └─ OpsetError            the target opset cannot express it; `first_opset` can (None: no opset can)
+ ├─ PassError                 a pass failed
+ ├─ SerializeError            the file could not be written; what was there before is unharmed
+ ├─ VerificationError         the exported model disagrees with the original
+ └─ PluginError
+     ├─ PluginLoadError       a selected plugin is missing or does not load
+     └─ PluginConflict        two plugins claim one operator
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CaptureError",
+    "LoweringError",
+    "OnnxExporterError",
+    "OpsetError",
+    "OptionError",
+    "PassError",
+    "PluginConflict",
+    "PluginError",
+    "PluginLoadError",
+    "SerializeError",
+    "UnsupportedOperators",
+    "VerificationError",
+]
+
+
+class OnnxExporterError(Exception):
+    """The root: whatever onnxexp raises on purpose is one of these."""
+
+
+class OptionError(OnnxExporterError, ValueError):
+    """An argument of `export` is malformed, contradicts another or cannot be honoured."""
+
+
+class CaptureError(OnnxExporterError):
+    """The model could not be captured, or what was captured is not what was asked for."""
+
+
+class LoweringError(OnnxExporterError):
+    """An operator could not be expressed in ONNX."""
+
+
+class UnsupportedOperators(LoweringError):
+    """Operators that no selected plugin lowers and torch does not decompose; `counts` says how often each occurs."""
+
+    def __init__(self, message: str, counts: dict[str, int]) -> None:
+        super().__init__(message)
+        self.counts = counts
+
+
+class OpsetError(LoweringError):
+    """The target opset cannot express what is needed.
+
+    `first_opset` is the lowest one that can, None where there is none.
+    """
+
+    def __init__(self, message: str, first_opset: int | None = None) -> None:
+        super().__init__(message)
+        self.first_opset = first_opset
+
+
+class PassError(OnnxExporterError):
+    """A pass raised or left the model broken."""
+
+
+class SerializeError(OnnxExporterError):
+    """The model could not be written."""
+
+
+class VerificationError(OnnxExporterError):
+    """The exported model and the original disagree."""
+
+
+class PluginError(OnnxExporterError):
+    """Something is wrong with a plugin."""
+
+
+class PluginLoadError(PluginError):
+    """A selected plugin is missing or cannot be loaded."""
+
+
+class PluginConflict(PluginError):
+    """Two plugins claim the same operator and nothing says which one wins."""

@@ -1,0 +1,125 @@
+"""`export`: the whole way of a model, from top to bottom."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
+
+import torch
+
+from onnxexp import capture as capturing
+from onnxexp import plugins as plugin_loading
+from onnxexp.assembly import assemble
+from onnxexp.builder import Builder
+from onnxexp.capture.modes import TrainingMode
+from onnxexp.interface import Interface
+from onnxexp.lowering import Lowering
+from onnxexp.options import Options, read_call
+from onnxexp.program import ONNXProgram
+from onnxexp.symbolics import SymbolicTable
+
+__all__ = ["export"]
+
+
+def export(
+    model: torch.nn.Module | torch.export.ExportedProgram | Callable[..., Any],
+    args: Any = (),
+    f: str | os.PathLike[str] | BinaryIO | None = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    opset_version: int | None = None,
+    dynamic_shapes: Any = None,
+    dynamic_axes: Mapping[str, Any] | None = None,
+    capture: str = "auto",
+    training: TrainingMode | str = TrainingMode.EVAL,
+    plugins: Sequence[str | SymbolicTable] | None = None,
+    custom_opsets: Mapping[str, int] | None = None,
+    export_params: bool = True,
+    keep_initializers_as_inputs: bool = False,
+    do_constant_folding: bool = True,
+    external_data: bool | None = None,
+    verify: bool = False,
+    verbose: bool = False,
+) -> ONNXProgram:
+    """Export a PyTorch model to ONNX.
+
+    Args:
+        model: An `nn.Module`, a callable, or a `torch.export.ExportedProgram` (then `args` may be left out).
+        args: The example's positional arguments, a tuple (or one tensor). A dict as the last element is the keyword
+            arguments; put an empty dict after it where it is meant as an argument.
+        f: A path or a binary file object to write the model to; None only returns the program.
+        kwargs: The example's keyword arguments.
+        input_names, output_names: Names of the graph's inputs and outputs, in order; see `onnxexp.names` for the defaults.
+        opset_version: The ONNX opset of the model, 9 to 28; 20 where not given. No other opset ever comes out.
+        dynamic_shapes: What is dynamic, as `torch.export.export` takes it; names (``{"x": {0: "batch"}}``) too.
+        dynamic_axes: The same as torch.onnx writes it: ``{"x": {0: "batch"}, "y": [0]}``.
+        capture: "auto" or "export": through torch.export.
+        training: Export as for inference (EVAL), as the model is (PRESERVE), or as for training (TRAINING).
+        plugins: Which plugins lower the operators: names, and SymbolicTables; None is every installed one.
+        custom_opsets: The versions at which domains other than ONNX's own are imported.
+        export_params: False leaves the parameters out: they become inputs of the graph.
+        keep_initializers_as_inputs: True lists the parameters among the graph's inputs too, so that they can be overridden.
+        do_constant_folding: False keeps computations on constants in the graph.
+        external_data: True puts the weights into a file beside `f`, False keeps one file; None does so only above 2 GB.
+        verify: Compare the program with the model, in ONNX Runtime, on the example inputs.
+        verbose: Print the finished graph.
+
+    Returns:
+        The program: its model, and ways to save, run, check and print it.
+
+    Raises:
+        OptionError: an argument is malformed or cannot be honoured.
+        CaptureError: the model could not be captured.
+        LoweringError: operators could not be lowered (UnsupportedOperators, OpsetError).
+        PluginError: a plugin is missing, does not load, or conflicts with another.
+        SerializeError: the file could not be written.
+        VerificationError: `verify` found a difference.
+    """
+    options = Options.read(
+        opset_version, capture, training, custom_opsets, export_params, keep_initializers_as_inputs, do_constant_folding
+    )
+    dispatcher = plugin_loading.dispatcher(plugin_loading.select(plugins))
+    call = read_call(model, args, kwargs, dynamic_shapes, dynamic_axes, input_names, output_names)
+    clock = _Clock()
+    with clock("capture"):
+        program = call.program or capturing.capture(call.module, call.args, call.kwargs, call.spec, options.training)
+    with clock("convert"):
+        captured = capturing.convert(program, call.spec)
+        interface = Interface(captured, call.spec, output_names)
+    with clock("lower"):
+        builder = Builder(options.opset, custom_opsets=options.custom_opsets, fold=options.fold)
+        lowering = Lowering(builder, dispatcher, captured.decompose)
+        interface.bind_inputs(lowering, export_params=export_params)
+        results = lowering.run(captured.graph)
+    with clock("assemble"):
+        onnx_model = assemble(builder, interface.outputs(results), keep_initializers_as_inputs=keep_initializers_as_inputs)
+    exported = ONNXProgram(onnx_model, interface.signature(call.forward), clock.seconds, call.eager(options.training), call.example)
+    if f is not None:
+        with clock("write"):
+            exported.save(f, external_data=external_data)
+    if verify:
+        with clock("verify"):
+            exported.verify()
+    if verbose:
+        print(exported)
+    return exported
+
+
+class _Clock:
+    """Wall-clock seconds by stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = time.perf_counter() - start

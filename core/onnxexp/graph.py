@@ -1,0 +1,175 @@
+"""The neutral graph: what was captured, whichever frontend captured it.
+
+Data and printing only. A frontend (`onnxexp.capture`) builds it, pre passes rewrite it, lowering reads it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import torch
+
+__all__ = ["Dim", "Graph", "Node", "ScalarType", "TensorType", "Type", "Value", "Where", "values_in"]
+
+Dim: TypeAlias = int | str
+"""A size: a number, or the name (or readable expression, as ``"2*batch + 1"``) of a symbolic one."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TensorType:
+    """A tensor: its dtype (None where unknown) and its sizes (None where the rank is unknown)."""
+
+    dtype: torch.dtype | None
+    sizes: tuple[Dim, ...] | None
+
+    def __str__(self) -> str:
+        dtype = str(self.dtype).removeprefix("torch.") if self.dtype is not None else "?"
+        return f"{dtype}[{', '.join(map(str, self.sizes)) if self.sizes is not None else '...'}]"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ScalarType:
+    """A Python bool, int or float that is known only at run time; `expr` is its symbolic text where it has one."""
+
+    kind: type[bool] | type[int] | type[float]
+    expr: str | None = None
+
+    def __str__(self) -> str:
+        return self.kind.__name__ + (f"({self.expr})" if self.expr else "")
+
+
+Type: TypeAlias = TensorType | ScalarType
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Where:
+    """Where in the user's program a node comes from.
+
+    `scope` is the path of the module (``"encoder.layer.0"``), `module` the name of its class, `file`, `line` and `code`
+    the innermost line of the user's own source. Each may be empty (line 0).
+    """
+
+    scope: str = ""
+    module: str = ""
+    file: str = ""
+    line: int = 0
+    code: str = ""
+
+    def __str__(self) -> str:
+        parts = [f'File "{self.file}", line {self.line}' if self.file else "", f"in {self.scope} ({self.module})" if self.scope else ""]
+        place = ", ".join(part for part in parts if part)
+        return f"{place}: {self.code}" if self.code else place
+
+
+class Value:
+    """A value of the graph: a name for people, and a type. Two values are the same only if they are the same object."""
+
+    __slots__ = ("name", "type")
+
+    def __init__(self, name: str, type: Type) -> None:
+        self.name = name
+        self.type = type
+
+    def __repr__(self) -> str:
+        return f"%{self.name}: {self.type}"
+
+
+class Node:
+    """A call of one operator.
+
+    Attributes:
+        op: The full name with its overload, ``aten::add.Tensor``; ``prim::If``, ``prim::Loop``, ``prim::Scan`` have `blocks`.
+        args: Every argument of the op's torch schema, in order, defaults filled in. Each is a `Value`, a Python
+            constant, or a list that may mix both.
+        outputs: One `Value` for each tensor or scalar that the op returns; a returned list counts by its elements.
+        blocks: Nested graphs. They may use values of the enclosing graphs.
+        where: The user's own line.
+    """
+
+    __slots__ = ("op", "args", "outputs", "blocks", "where")
+
+    def __init__(
+        self, op: str, args: list[Any], outputs: list[Value], blocks: list[Graph] | None = None, where: Where | None = None
+    ) -> None:
+        self.op = op
+        self.args = args
+        self.outputs = outputs
+        self.blocks = blocks or []
+        self.where = where or Where()
+
+    def inputs(self) -> Iterator[Value]:
+        """Every value among the arguments, those inside lists too."""
+        return values_in(self.args)
+
+    def replace_inputs(self, replacement: Callable[[Value], Any]) -> None:
+        """Put `replacement(value)` in place of each value among the arguments; the blocks are left as they are."""
+        self.args = [_replace(arg, replacement) for arg in self.args]
+
+    def __repr__(self) -> str:
+        outputs = ", ".join(map(repr, self.outputs))
+        call = f"{self.op}({', '.join(map(_show, self.args))})"
+        return f"{outputs} = {call}" if outputs else call
+
+
+@dataclasses.dataclass(slots=True)
+class Graph:
+    """Inputs, nodes in order, and outputs.
+
+    Attributes:
+        inputs: The values fed at run time, in order.
+        outputs: What the graph returns: values or Python constants (None, numbers, bool, str).
+        nodes: In an order in which they can run.
+        params: Tensors known at export: parameters, buffers and constants, by the value that stands for each.
+    """
+
+    inputs: list[Value] = dataclasses.field(default_factory=list)
+    outputs: list[Any] = dataclasses.field(default_factory=list)
+    nodes: list[Node] = dataclasses.field(default_factory=list)
+    params: dict[Value, torch.Tensor] = dataclasses.field(default_factory=dict)
+
+    def walk(self) -> Iterator[Node]:
+        """Every node, those of nested graphs too."""
+        for node in self.nodes:
+            yield node
+            for block in node.blocks:
+                yield from block.walk()
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self, ""))
+
+
+def values_in(arg: Any) -> Iterator[Value]:
+    """The values in one argument: itself, or the elements of nested lists."""
+    if isinstance(arg, Value):
+        yield arg
+    elif isinstance(arg, (list, tuple)):
+        for element in arg:
+            yield from values_in(element)
+
+
+def _replace(arg: Any, replacement: Callable[[Value], Any]) -> Any:
+    if isinstance(arg, Value):
+        return replacement(arg)
+    if isinstance(arg, (list, tuple)):
+        return [_replace(element, replacement) for element in arg]
+    return arg
+
+
+def _show(arg: Any) -> str:
+    if isinstance(arg, Value):
+        return f"%{arg.name}"
+    if isinstance(arg, (list, tuple)):
+        return f"[{', '.join(map(_show, arg))}]"
+    return repr(arg)
+
+
+def _lines(graph: Graph, indent: str) -> Iterator[str]:
+    yield f"{indent}graph({', '.join(map(repr, graph.inputs))}):"
+    for node in graph.nodes:
+        comment = f"  # {node.where}" if node.where.file or node.where.scope else ""
+        yield f"{indent}  {node!r}{comment}"
+        for block in node.blocks:
+            yield from _lines(block, indent + "    ")
+    yield f"{indent}  return {', '.join(map(_show, graph.outputs))}"

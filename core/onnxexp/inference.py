@@ -1,0 +1,110 @@
+"""dtype and shape of a value that symbolics made on the way, by ONNX's own inference on the one node, when asked for."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import onnx
+import onnx_ir as ir
+import torch
+
+from onnxexp.dtypes import from_onnx, to_onnx
+from onnxexp.graph import Dim
+from onnxexp.schemas import operator
+from onnxexp.tensors import TorchTensor
+
+if TYPE_CHECKING:
+    from onnxexp.builder import Builder
+    from onnxexp.values import Tensor
+
+__all__ = ["infer"]
+
+_DATA_LIMIT = 1024
+"""Elements of a constant up to which its contents are shown to the inference (target shapes, axes, …)."""
+
+
+def infer(op: Builder, tensor: Tensor) -> None:
+    """Set what can be told of `tensor` and the other outputs of its node; what cannot stays None."""
+    value = tensor._value
+    node = value.producer() if value is not None else None
+    if node is None or node in op.state.inferred:
+        return
+    pending = deque([node])
+    while pending:
+        node = pending[-1]
+        before = [made for made in map(_producer, node.inputs) if made is not None and made not in op.state.inferred]
+        before = [made for made in before if any(_incomplete(op, output) for output in made.outputs)]
+        if before:
+            pending.extend(before)
+            continue
+        pending.pop()
+        if node not in op.state.inferred:
+            op.state.inferred.add(node)
+            _infer_node(op, node)
+
+
+def _producer(value: ir.Value | None) -> ir.Node | None:
+    return None if value is None else value.producer()
+
+
+def _incomplete(op: Builder, value: ir.Value) -> bool:
+    tensor = op.state.tensors.get(value)
+    return tensor is not None and (tensor._dtype is None or tensor._shape is None)
+
+
+def _infer_node(op: Builder, node: ir.Node) -> None:
+    spec = operator(node.domain, node.op_type, op.state.opset_imports.get(node.domain, 1))
+    if spec is None or any(attribute.type == ir.AttributeType.GRAPH for attribute in node.attributes.values()):
+        return
+    proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
+    types: dict[str, onnx.TypeProto] = {}
+    data: dict[str, onnx.TensorProto] = {}
+    for index, value in enumerate(node.inputs):
+        proto.input.append("" if value is None else f"i{index}")
+        if value is not None:
+            _describe(op, value, f"i{index}", types, data)
+    proto.output.extend(f"o{index}" for index in range(len(node.outputs)))
+    proto.attribute.extend(ir.to_proto(attribute) for attribute in node.attributes.values())
+    imports = [onnx.helper.make_opsetid(domain, version) for domain, version in op.state.opset_imports.items()]
+    try:
+        inferred = onnx.shape_inference.infer_node_outputs(spec.schema, proto, types, data, opset_imports=imports)
+    except (onnx.shape_inference.InferenceError, RuntimeError, KeyError) as error:
+        raise op.error(f"ONNX's inference refuses the {node.op_type} that was built: {error}") from error
+    for index, output in enumerate(node.outputs):
+        tensor = op.state.tensors.get(output)
+        found = inferred.get(f"o{index}")
+        if tensor is not None and found is not None and found.HasField("tensor_type"):
+            _take(op, tensor, found.tensor_type)
+
+
+def _describe(
+    op: Builder, value: ir.Value, name: str, types: dict[str, onnx.TypeProto], data: dict[str, onnx.TensorProto]
+) -> None:
+    constant = value.const_value
+    if isinstance(constant, TorchTensor):
+        dtype, shape = int(constant.dtype), tuple(constant.torch.shape)
+        if constant.torch.numel() <= _DATA_LIMIT:
+            data[name] = ir.to_proto(constant)
+        types[name] = onnx.helper.make_tensor_type_proto(dtype, shape)
+        return
+    tensor = op.state.tensors.get(value)
+    if tensor is not None and tensor._dtype is not None:
+        types[name] = onnx.helper.make_tensor_type_proto(int(to_onnx(tensor._dtype)), tensor._shape)
+
+
+def _take(op: Builder, tensor: Tensor, found: onnx.TypeProto.Tensor) -> None:
+    if tensor._dtype is None and found.elem_type:
+        tensor._dtype = _dtype(found.elem_type)
+    if tensor._shape is None and found.HasField("shape"):
+        tensor._shape = tuple(_dim(op, dim) for dim in found.shape.dim)
+
+
+def _dtype(elem_type: int) -> torch.dtype | None:
+    return from_onnx(elem_type) if elem_type != onnx.TensorProto.STRING else None
+
+
+def _dim(op: Builder, dim: onnx.TensorShapeProto.Dimension) -> Dim:
+    if dim.HasField("dim_value"):
+        return int(dim.dim_value)
+    return dim.dim_param or op.fresh_dim()

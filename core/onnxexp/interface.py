@@ -1,0 +1,85 @@
+"""The inputs and outputs of the ONNX graph, and which leaf of the original's call each one is."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from onnxexp.capture import Captured
+from onnxexp.capture.dynamic import DynamicSpec
+from onnxexp.capture.symbols import name_outputs
+from onnxexp.graph import TensorType, Value
+from onnxexp.lowering import Lowering
+from onnxexp.names import assign_output_names, flatten_output_spec
+from onnxexp.signature import InputSlot, OutputSlot, Signature
+
+__all__ = ["Interface"]
+
+
+class Interface:
+    """Names and slots of a captured graph's inputs and outputs.
+
+    Tensors and dynamic numbers are inputs, unused ones too; everything else that the example gave is a constant. What the
+    model returns becomes an output if it is a tensor or a number that depends on the inputs; None, strings and fixed numbers
+    are constants of the signature. Raises OptionError for output names that do not fit.
+    """
+
+    def __init__(self, captured: Captured, spec: DynamicSpec, output_names: Sequence[str] | None) -> None:
+        self._captured = captured
+        self._spec = spec
+        graph = captured.graph
+        names = {index: spec.leaves[index].name for index in spec.inputs}
+        by_value = {value: index for index, value in enumerate(graph.inputs)}
+        self._inputs = [(names[index], index, graph.inputs[index]) for index in spec.inputs]
+        leaves = flatten_output_spec(captured.out_spec)
+        positions = [index for index, output in enumerate(graph.outputs) if isinstance(output, (Value, torch.Tensor))]
+        passed = {
+            place: names[by_value[graph.outputs[index]]]
+            for place, index in enumerate(positions)
+            if graph.outputs[index] in by_value and by_value[graph.outputs[index]] in names
+        }
+        assigned = assign_output_names([leaves[index] for index in positions], output_names, list(names.values()), passed)
+        self._outputs = dict(zip(positions, assigned, strict=True))
+        self._input_leaf = by_value
+        name_outputs({name: graph.outputs[index] for index, name in self._outputs.items()}, spec)
+
+    def bind_inputs(self, lowering: Lowering, *, export_params: bool) -> None:
+        """Make the graph's inputs, and bind every captured input."""
+        for name, _, value in self._inputs:
+            lowering.bind(value, lowering.builder.input(name, value.type))
+        for index, value in enumerate(self._captured.graph.inputs):
+            if index not in self._spec.inputs:
+                lowering.bind(value, self._spec.leaves[index].value)
+        if not export_params:
+            graph = self._captured.graph
+            for value, tensor in graph.params.items():
+                lowering.bind(value, lowering.builder.input(value.name, TensorType(tensor.dtype, tuple(tensor.shape))))
+            graph.params.clear()
+
+    def outputs(self, results: Sequence[Any]) -> list[tuple[str, Any]]:
+        """The graph's outputs in order, by name."""
+        return [(name, results[index]) for index, name in self._outputs.items()]
+
+    def signature(self, parameters: inspect.Signature) -> Signature:
+        """How a call of the original maps to the graph."""
+        graph, spec = self._captured.graph, self._spec
+        constants = {index: leaf.value for index, leaf in enumerate(spec.leaves) if index not in spec.inputs}
+        return Signature(
+            inputs=[InputSlot(name, index) for name, index, _ in self._inputs],
+            outputs=[self._slot(index, output) for index, output in enumerate(graph.outputs)],
+            in_spec=self._captured.in_spec,
+            out_spec=self._captured.out_spec,
+            constants=constants,
+            parameters=parameters,
+        )
+
+    def _slot(self, index: int, output: Any) -> OutputSlot:
+        if index in self._outputs:
+            scalar = None if isinstance(output.type, TensorType) else output.type.kind
+            return OutputSlot(output=list(self._outputs).index(index), scalar=scalar)
+        if isinstance(output, Value):
+            return OutputSlot(leaf=self._input_leaf[output])
+        return OutputSlot(constant=output)

@@ -1,0 +1,167 @@
+"""The arguments of `export`, read and checked before anything is done."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from onnxexp.capture import as_module
+from onnxexp.capture.dynamic import DynamicSpec, read_dynamic
+from onnxexp.capture.modes import TrainingMode, model_mode
+from onnxexp.errors import OptionError
+from onnxexp.names import nearest
+from onnxexp.schemas import MAX_OPSET, MIN_OPSET
+
+__all__ = ["DEFAULT_OPSET", "Call", "Options", "read_call"]
+
+DEFAULT_OPSET = 20
+_CAPTURES = ("auto", "export")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What `export` was asked for, beyond the model and its inputs."""
+
+    opset: int
+    training: TrainingMode
+    custom_opsets: dict[str, int]
+    fold: bool
+
+    @classmethod
+    def read(
+        cls,
+        opset_version: int | None,
+        capture: str,
+        training: Any,
+        custom_opsets: Mapping[str, int] | None,
+        export_params: bool,
+        keep_initializers_as_inputs: bool,
+        do_constant_folding: bool,
+    ) -> Options:
+        """Raises OptionError for what is malformed or contradicts itself."""
+        opset = DEFAULT_OPSET if opset_version is None else opset_version
+        if type(opset) is not int or not MIN_OPSET <= opset <= MAX_OPSET:
+            raise OptionError(f"opset_version is {opset_version!r}; onnxexp exports opsets {MIN_OPSET} to {MAX_OPSET}")
+        if capture not in _CAPTURES:
+            raise OptionError(f"capture is {capture!r}; it may be {' or '.join(map(repr, _CAPTURES))}")
+        if not export_params and keep_initializers_as_inputs:
+            raise OptionError(
+                "export_params=False leaves no initializers that keep_initializers_as_inputs=True could list: give one of the two"
+            )
+        domains = dict(custom_opsets or {})
+        for domain, version in domains.items():
+            if domain in ("", "ai.onnx"):
+                raise OptionError("custom_opsets is for other domains; opset_version says the version of ONNX's own")
+            if type(version) is not int or version < 1:
+                raise OptionError(f"custom_opsets[{domain!r}] is {version!r}; a domain's version is a whole number from 1 on")
+        return cls(opset, _training_mode(training), domains, do_constant_folding)
+
+
+def _training_mode(training: Any) -> TrainingMode:
+    """Ours, a string, or torch.onnx's member of the same name."""
+    name = training if isinstance(training, str) else str(getattr(training, "name", training))
+    try:
+        return TrainingMode[name.upper()]
+    except KeyError:
+        raise OptionError(f"training is {training!r}; it may be {', '.join(map(str, TrainingMode))}") from None
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """The model and the example call that it is captured with.
+
+    Attributes:
+        module: The model as a module; for an ExportedProgram the module that it unflattens to.
+        program: The ExportedProgram, where one was given.
+        args, kwargs: The example, as the model is called.
+        spec: What is dynamic, and how the inputs are called.
+    """
+
+    module: torch.nn.Module
+    program: ExportedProgram | None
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    spec: DynamicSpec
+
+    @property
+    def forward(self) -> inspect.Signature:
+        """The parameters of the model's forward."""
+        return inspect.signature(self.module.forward)
+
+    @property
+    def example(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return self.args, self.kwargs
+
+    def eager(self, training: TrainingMode) -> Callable[..., Any]:
+        """The model in the mode that it was exported in, to compare with."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if self.program is not None:
+                return self.module(*args, **kwargs)
+            with model_mode(self.module, training):
+                return self.module(*args, **kwargs)
+
+        return run
+
+
+def read_call(
+    model: Any,
+    args: Any,
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    dynamic_axes: Mapping[str, Any] | None,
+    input_names: Sequence[str] | None,
+    output_names: Sequence[str] | None,
+) -> Call:
+    """Raises OptionError where the arguments do not fit the model or contradict each other."""
+    program = model if isinstance(model, ExportedProgram) else None
+    positional, named = _arguments(args, kwargs)
+    if program is not None:
+        if dynamic_shapes is not None or dynamic_axes is not None:
+            raise OptionError("an ExportedProgram says itself what is dynamic: give dynamic_shapes to torch.export.export instead")
+        if program.example_inputs is None:
+            raise OptionError("this ExportedProgram has no example inputs, from which the names of the inputs are read")
+        positional, named = program.example_inputs
+    module = program.module(check_guards=False) if program is not None else as_module(model)
+    if not isinstance(module, torch.jit.ScriptModule):
+        _check_arguments(module, positional, named)
+    spec = read_dynamic(
+        module.forward,
+        positional,
+        named,
+        dynamic_shapes=dynamic_shapes,
+        dynamic_axes=dynamic_axes,
+        input_names=input_names,
+        output_names=output_names,
+    )
+    return Call(module, program, tuple(positional), dict(named), spec)
+
+
+def _arguments(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """torch.onnx's convention: one argument may come without a tuple; a dict at the end is the keyword arguments."""
+    if isinstance(args, list):
+        raise OptionError("args is a list: give a tuple of the positional arguments, or ([...],) where the model takes a list")
+    positional = args if type(args) is tuple else (args,)
+    if positional and type(positional[-1]) is dict:
+        if positional[-1] and kwargs:
+            raise OptionError("keyword arguments come both as the last element of args and as kwargs: give them once")
+        return positional[:-1], {**positional[-1], **(kwargs or {})}
+    return positional, dict(kwargs or {})
+
+
+def _check_arguments(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    signature = inspect.signature(module.forward)
+    unknown = [name for name in kwargs if name not in signature.parameters]
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
+    if unknown and not open_ended:
+        known = list(signature.parameters)
+        raise OptionError(f"the model's forward has no parameter {unknown[0]!r}{nearest(unknown[0], known)}; it takes {signature}")
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise OptionError(f"the example arguments do not fit the model's forward{signature}: {error}") from None

@@ -1,0 +1,1 @@
+"""Rewrites of the captured graph and of the finished model."""

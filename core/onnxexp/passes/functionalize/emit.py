@@ -1,0 +1,205 @@
+"""Writing nodes: calls bound to torch's schemas, views made again, and views written back into what they are views of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from onnxexp.capture.schemas import bind
+from onnxexp.graph import Dim, Node, ScalarType, TensorType, Type, Value, Where
+from onnxexp.passes.functionalize.facts import facts
+from onnxexp.passes.functionalize.memory import refuse
+
+if TYPE_CHECKING:
+    from onnxexp.passes.functionalize.memory import Memory, Ref
+
+__all__ = ["END", "Emitter", "same_sizes"]
+
+END = 2**63 - 1
+"""The end of a slice that goes to the end, whatever the size."""
+
+
+class Emitter:
+    """Appends nodes to the graph that is being rewritten.
+
+    Attributes:
+        nodes: The nodes so far.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self._made = 0
+
+    def value(self, name: str, type_: Type) -> Value:
+        """A new value, its name derived from another's."""
+        self._made += 1
+        return Value(f"{name}_f{self._made}", type_)
+
+    def call(self, op: str, args: Sequence[Any], outputs: Value | list[Value], where: Where) -> Value:
+        """Append a call, `args` bound to the schema of `op`; returns its first output."""
+        outputs = outputs if isinstance(outputs, list) else [outputs]
+        self.nodes.append(Node(op, bind(facts(op).schema, args, {}), outputs, where=where))
+        return outputs[0]
+
+    def size(self, value: Value, dim: int, where: Where) -> int | Value:
+        """A size of a tensor: a number where it is known, else the node that asks for it."""
+        sizes = value.type.sizes if isinstance(value.type, TensorType) else None
+        size = sizes[dim] if sizes is not None else None
+        if isinstance(size, int):
+            return size
+        return self.call("aten::sym_size.int", [value, dim], self.value(f"{value.name}_size", ScalarType(int, size)), where)
+
+    def add(self, one: int | Value, other: int | Value, where: Where) -> int | Value:
+        """The sum of two sizes."""
+        if isinstance(one, int) and isinstance(other, int):
+            return one + other
+        if other == 0:
+            return one
+        return other if one == 0 else self.call("aten::add.int", [one, other], self.value("end", ScalarType(int)), where)
+
+    def view(self, parent: Value, ref: Ref) -> Value:
+        """The value of a view, made from the value of what it is a view of."""
+        assert ref.view is not None
+        value, ref.first = ref.first or self.value(ref.name, ref.type), None
+        return self.call(ref.view.op, [parent, *map(_listed, ref.view.args)], value, ref.where)
+
+    def can_write(self, ref: Ref) -> bool:
+        """Whether `write_back` knows the view of a place."""
+        return ref.view is not None and ref.view.op in _WRITE_BACK
+
+    def write_back(self, memory: Memory, ref: Ref, value: Value, where: Where) -> Value:
+        """The value of a place's parent, now that the place holds `value`."""
+        assert ref.parent is not None and ref.view is not None
+        return _WRITE_BACK[ref.view.op](_Writing(self, memory, ref, value, where))
+
+    def cast(self, value: Value, type_: TensorType, where: Where, like: Callable[[], Value]) -> Value:
+        """`value` in the dtype of `type_`; `like` is asked for a value of that dtype where it is unknown."""
+        assert isinstance(value.type, TensorType)
+        if value.type.dtype == type_.dtype is not None:
+            return value
+        made = self.value(value.name, TensorType(type_.dtype, value.type.sizes))
+        if type_.dtype is None:
+            return self.call("aten::type_as", [value, like()], made, where)
+        return self.call("aten::to.dtype", [value, type_.dtype], made, where)
+
+    def expand(self, value: Value, type_: TensorType, where: Where, like: Callable[[], Value]) -> Value:
+        """`value` broadcast to the sizes of `type_`; `like` is asked for a value of those sizes where they are unknown."""
+        assert isinstance(value.type, TensorType)
+        if same_sizes(value.type.sizes, type_.sizes):
+            return value
+        made = self.value(value.name, TensorType(value.type.dtype, type_.sizes))
+        if is_static(type_.sizes):
+            return self.call("aten::expand", [value, list(type_.sizes or ())], made, where)
+        return self.call("aten::expand_as", [value, like()], made, where)
+
+
+def same_sizes(one: Iterable[Dim] | None, other: Iterable[Dim] | None) -> bool:
+    """Whether two shapes are certainly the same."""
+    return one is not None and other is not None and tuple(one) == tuple(other)
+
+
+def is_static(sizes: Sequence[Dim] | None) -> bool:
+    return sizes is not None and all(isinstance(size, int) for size in sizes)
+
+
+def _listed(arg: Any) -> Any:
+    return [_listed(element) for element in arg] if isinstance(arg, tuple) else arg
+
+
+class _Writing:
+    """One step of a write back: `value` has been written to `ref`."""
+
+    def __init__(self, emit: Emitter, memory: Memory, ref: Ref, value: Value, where: Where) -> None:
+        assert ref.parent is not None and ref.view is not None
+        self.emit, self.memory, self.ref, self.value, self.where = emit, memory, ref, value, where
+        self.parent = ref.parent
+        self.args = [_listed(arg) for arg in ref.view.args]
+
+    def call(self, op: str, *args: Any, type_: TensorType | None = None) -> Value:
+        type_ = type_ or self.parent.type
+        return self.emit.call(op, args, self.emit.value(self.parent.name, type_), self.where)
+
+    def scatter(self, op: str) -> Value:
+        return self.call(op, self.memory.read(self.parent), self.value, *self.args)
+
+    def reshape(self) -> Value:
+        sizes = self.parent.type.sizes
+        unknown = [index for index, size in enumerate(sizes or ()) if not isinstance(size, int)]
+        if sizes is None or len(unknown) > 1 or (unknown and 0 in sizes):
+            return self.call("aten::reshape_as", self.value, self.memory.peek(self.parent))
+        return self.call("aten::reshape", self.value, [size if isinstance(size, int) else -1 for size in sizes])
+
+    def permute(self) -> Value:
+        dims = [dim % len(self.args[0]) for dim in self.args[0]]
+        return self.call("aten::permute", self.value, [dims.index(dim) for dim in range(len(dims))])
+
+    def squeeze(self) -> Value:
+        """Back from ``squeeze.dim``, which did nothing unless the size was 1."""
+        sizes, dim = self.parent.type.sizes, self.args[0]
+        if sizes is None or not isinstance(sizes[dim], int) or len(sizes) == len(self.ref.type.sizes or ()):
+            return self.reshape()
+        return self.call("aten::unsqueeze", self.value, dim)
+
+    def expand(self) -> Value:
+        """Back from ``expand``. Only a write of one number everywhere gets here: any copy of a row stands for the row."""
+        before, after = self.parent.type.sizes, self.ref.type.sizes
+        if before is None or after is None:
+            return refuse(f"a write through {self.ref.view and self.ref.view.op}", self.where, "clone() the expanded tensor first")
+        value, added = self.value, len(after) - len(before)
+        for index in range(added):
+            value = self.call("aten::select.int", value, 0, 0, type_=TensorType(self.ref.type.dtype, after[index + 1 :]))
+        sizes = list(after[added:])
+        for dim, size in enumerate(before):
+            if size != sizes[dim]:
+                sizes[dim] = size
+                value = self.call("aten::slice.Tensor", value, dim, 0, 1, type_=TensorType(self.ref.type.dtype, tuple(sizes)))
+        return value
+
+    def part(self, *, imaginary: bool) -> Value:
+        """Back from ``real`` or ``imag``: the other part stays as it was."""
+        other = self.emit.value(self.parent.name, self.ref.type)
+        self.emit.call("aten::real" if imaginary else "aten::imag", [self.memory.read(self.parent)], other, self.where)
+        return self.call("aten::complex", *((other, self.value) if imaginary else (self.value, other)))
+
+
+def _same_again(op: str) -> Callable[[_Writing], Value]:
+    """For a view that undoes itself."""
+    return lambda writing: writing.call(op, writing.value, *writing.args)
+
+
+_WRITE_BACK: dict[str, Callable[[_Writing], Value]] = {
+    "aten::slice.Tensor": lambda writing: writing.scatter("aten::slice_scatter"),
+    "aten::select.int": lambda writing: writing.scatter("aten::select_scatter"),
+    "aten::diagonal": lambda writing: writing.scatter("aten::diagonal_scatter"),
+    "aten::permute": _Writing.permute,
+    "aten::movedim.int": lambda writing: writing.call("aten::movedim.int", writing.value, *reversed(writing.args)),
+    "aten::movedim.intlist": lambda writing: writing.call("aten::movedim.intlist", writing.value, *reversed(writing.args)),
+    **{op: _same_again(op) for op in ("aten::t", "aten::transpose.int", "aten::mT", "aten::numpy_T", "aten::_conj", "aten::conj")},
+    "aten::unsqueeze": lambda writing: writing.call("aten::squeeze.dim", writing.value, *writing.args),
+    "aten::squeeze.dim": _Writing.squeeze,
+    **{
+        f"aten::{name}": _Writing.reshape
+        for name in [
+            *("view", "reshape", "_unsafe_view", "flatten.using_ints", "unflatten.int", "ravel", "view_as", "reshape_as"),
+            *("squeeze", "squeeze.dims", "atleast_1d", "atleast_2d", "atleast_3d"),
+        ]
+    },
+    "aten::expand": _Writing.expand,
+    "aten::expand_as": _Writing.expand,
+    "aten::broadcast_to": _Writing.expand,
+    "aten::view_as_real": lambda writing: writing.call("aten::view_as_complex", writing.value),
+    "aten::view_as_complex": lambda writing: writing.call("aten::view_as_real", writing.value),
+    "aten::real": lambda writing: writing.part(imaginary=False),
+    "aten::imag": lambda writing: writing.part(imaginary=True),
+}
+"""How each view that can be written through is written back into what it is a view of."""
+
+
+def dtype_of(op: str, args: Sequence[Any], default: torch.dtype | None) -> torch.dtype | None:
+    """The dtype that an operator gives: of a pointwise one that of a trial on empty tensors, else `default`."""
+    known = facts(op)
+    if not known.pointwise or any(isinstance(arg, (list, tuple)) for arg in args):
+        return default
+    return _trial(op, tuple(_description(arg) for arg in args), default)

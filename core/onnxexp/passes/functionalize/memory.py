@@ -1,0 +1,186 @@
+"""Memory as values: tensors that are written become chains of values, each write making the next one.
+
+A `Ref` is a place in memory: a whole tensor (a root) or a view of another place. The root always has a current value. A
+view's value is regenerated from its parent's when it is read after the memory changed; a write to a view makes its new
+value the truth, and is carried back to the root only when another place of the same memory is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from onnxexp.errors import CaptureError
+from onnxexp.graph import TensorType, Value, Where
+
+if TYPE_CHECKING:
+    from onnxexp.passes.functionalize.emit import Emitter
+
+__all__ = ["Memory", "Ref", "State", "View", "refuse"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """How a view is made of its parent: an operator, and all its arguments but the first. Lists are tuples here."""
+
+    op: str
+    args: tuple[Any, ...]
+
+
+class Ref:
+    """A place in memory. `first` names the value to make when the place is first read, so that captured names survive."""
+
+    __slots__ = ("first", "name", "parent", "root", "type", "view", "where")
+
+    def __init__(self, value: Value, parent: Ref | None = None, view: View | None = None, where: Where | None = None) -> None:
+        assert isinstance(value.type, TensorType)
+        self.name = value.name
+        self.type: TensorType = value.type
+        self.first: Value | None = value if parent is not None else None
+        self.parent = parent
+        self.view = view
+        self.root: Ref = parent.root if parent is not None else self
+        self.where = where or Where()
+
+    def chain(self) -> Iterator[Ref]:
+        """This place, its parent, and so on up to the root."""
+        ref: Ref | None = self
+        while ref is not None:
+            yield ref
+            ref = ref.parent
+
+
+@dataclasses.dataclass(slots=True)
+class State:
+    """What the memory holds at one point of the program.
+
+    Attributes:
+        values: The value of each place that has been read or written, with the version of the root that it belongs to.
+        versions: How often each root has been written.
+        pending: For a root, the view that was written last, its value and the writing node's place; not yet in the root.
+        spoiled: Roots whose contents are not known any more, with the reason.
+    """
+
+    values: dict[Ref, tuple[Value, int]] = dataclasses.field(default_factory=dict)
+    versions: dict[Ref, int] = dataclasses.field(default_factory=dict)
+    pending: dict[Ref, tuple[Ref, Value, Where]] = dataclasses.field(default_factory=dict)
+    spoiled: dict[Ref, str] = dataclasses.field(default_factory=dict)
+
+    def copy(self) -> State:
+        return State(dict(self.values), dict(self.versions), dict(self.pending), dict(self.spoiled))
+
+
+class Memory:
+    """All places, and their state where the rewriting stands.
+
+    Attributes:
+        state: Saved, replaced and restored around nested graphs.
+        used: Every root that was read or written, in the order in which that happened.
+        changed: Every root that was written.
+    """
+
+    def __init__(self, emit: Emitter) -> None:
+        self.emit = emit
+        self.state = State()
+        self.used: dict[Ref, None] = {}
+        self.changed: dict[Ref, None] = {}
+        self._children: dict[tuple[Ref, View], Ref] = {}
+        self._links: dict[Ref, set[Ref]] = {}
+
+    def start(self, value: Value) -> Ref:
+        """A whole tensor that comes into being as `value`."""
+        root = Ref(value)
+        self.state.values[root] = value, 0
+        self.state.versions[root] = 0
+        return root
+
+    def child(self, parent: Ref, view: View, value: Value, where: Where) -> Ref:
+        """The place that a view of a place is; the same place for the same view. Its first value is to be called `value`."""
+        return self._children.setdefault((parent, view), Ref(value, parent, view, where))
+
+    def link(self, one: Ref, other: Ref) -> None:
+        """Note that two places may share memory in a way that is not known."""
+        if one.root is not other.root:
+            self._links.setdefault(one.root, set()).add(other.root)
+            self._links.setdefault(other.root, set()).add(one.root)
+
+    def peek(self, ref: Ref) -> Value:
+        """Any value of the size and dtype that a place has, with no care for its contents."""
+        known = self.state.values.get(ref)
+        return known[0] if known is not None else self.read(ref)
+
+    def read(self, ref: Ref) -> Value:
+        """The value that a place has now. Raises CaptureError where that cannot be known."""
+        state, root = self.state, ref.root
+        if root in state.spoiled:
+            raise CaptureError(state.spoiled[root])
+        self.used[root] = None
+        pending = state.pending.get(root)
+        if pending is not None:
+            if pending[0] is ref:
+                return pending[1]
+            self._settle(root)
+        known = state.values.get(ref)
+        version = state.versions[root]
+        if known is not None and known[1] == version:
+            return known[0]
+        assert ref.parent is not None and ref.view is not None  # a root's value is always current
+        value = self.emit.view(self.read(ref.parent), ref)
+        state.values[ref] = value, version
+        return value
+
+    def write(self, ref: Ref, value: Value, op: str, where: Where) -> None:
+        """Make `value` what a place holds. Raises CaptureError for a view that cannot be written through."""
+        state, root = self.state, ref.root
+        self.used[root] = self.changed[root] = None
+        self._spoil(root, f"{op} at {where}" if str(where) else op)
+        if ref is root:
+            state.pending.pop(root, None)  # whatever was pending has been read into `value`, or is lost
+            self.replace(root, value)
+            return
+        for step in ref.chain():
+            if step.view is not None and not self.emit.can_write(step):
+                refuse(f"{op} writes through {step.view.op}, which cannot be undone", where, "write to the tensor itself")
+        if root in state.pending and state.pending[root][0] is not ref:
+            self._settle(root)
+        state.pending[root] = ref, value, where
+
+    def replace(self, root: Ref, value: Value) -> None:
+        """Make `value` what a root holds; all its views are stale after that."""
+        self.state.versions[root] += 1
+        self.state.values[root] = value, self.state.versions[root]
+
+    def settle(self) -> None:
+        """Carry all pending writes back to their roots."""
+        for root in list(self.state.pending):
+            self._settle(root)
+
+    def _settle(self, root: Ref) -> None:
+        ref, value, where = self.state.pending.pop(root)
+        written = []
+        for step in ref.chain():
+            written.append((step, value))
+            if step.parent is not None:
+                value = self.emit.write_back(self, step, value, where)
+        self.state.versions[root] += 1
+        version = self.state.versions[root]
+        self.state.values.update((step, (made, version)) for step, made in written)
+
+    def _spoil(self, root: Ref, writer: str) -> None:
+        """A write to memory that others may share in an unknown way leaves those others unknown."""
+        reached, todo = {root}, [root]
+        while todo:
+            for other in self._links.get(todo.pop(), ()):
+                if other not in reached:
+                    reached.add(other)
+                    todo.append(other)
+                    self.state.spoiled[other] = (
+                        f"%{other.name} is read after {writer} wrote to %{root.name}, and whether the two share memory is not certain; "
+                        f"cure: clone() one of them before the write, or compute a new tensor instead of writing"
+                    )
+
+
+def refuse(what: str, where: Where, cure: str) -> Any:
+    """Raise the CaptureError for what cannot be rewritten."""
+    raise CaptureError(f"{what}{f' at {where}' if str(where) else ''}; cure: {cure}")

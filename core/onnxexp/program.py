@@ -1,0 +1,154 @@
+"""`ONNXProgram`: an exported model, ready to be run, checked, printed and saved."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import onnx
+import onnx_ir as ir
+import torch
+
+from onnxexp.errors import OnnxExporterError
+from onnxexp.report.text import ascii_text, render, type_text
+from onnxexp.signature import InputSlot, OutputSlot, Signature
+
+if TYPE_CHECKING:
+    from onnxexp.runtime import Session
+    from onnxexp.serialize import SavedFile
+    from onnxexp.verify import VerificationReport
+
+__all__ = ["InputSlot", "ONNXProgram", "OutputSlot", "Signature"]
+
+
+class ONNXProgram:
+    """An exported model.
+
+    Calling it runs it in ONNX Runtime, with torch tensors in the original's input and output structure. ``print(program)``
+    shows the graph.
+
+    Attributes:
+        signature: How a call of the original maps to the graph's inputs and outputs.
+        timings: Seconds by stage of the export, in order.
+        eager: The original, for `verify`; None where there is none.
+        example: The ``(args, kwargs)`` that the export was made with.
+    """
+
+    def __init__(
+        self,
+        model: ir.Model,
+        signature: Signature,
+        timings: dict[str, float],
+        eager: Callable[..., Any] | None,
+        example: tuple[Sequence[Any], Mapping[str, Any]],
+    ) -> None:
+        self.signature = signature
+        self.timings = timings
+        self.eager = eager
+        self.example = example
+        self._model = model
+        self._session: Session | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def model(self) -> ir.Model:
+        """The model. Assign it after a change, also one in place: the next call then loads it anew."""
+        return self._model
+
+    @model.setter
+    def model(self, model: ir.Model) -> None:
+        with self._lock:
+            self._model = model
+            self._session = None
+
+    @property
+    def model_proto(self) -> onnx.ModelProto:
+        """The model as a protobuf message, made at each access. It holds a copy of the weights."""
+        from onnxexp.serialize import to_proto
+
+        return to_proto(self._model)
+
+    def save(self, target: str | os.PathLike[str] | BinaryIO, *, external_data: bool | None = None) -> SavedFile:
+        """Write the model, atomically where the target is a path; returns what was written.
+
+        Args:
+            target: A path, or a binary file object.
+            external_data: Whether the weights go into a second file beside it; None: only where one file cannot hold
+                them (2 GB).
+
+        Raises:
+            SerializeError: it could not be written; what was there before is unharmed.
+        """
+        from onnxexp.serialize import WriteOptions, save
+
+        return save(self._model, target, WriteOptions(external_data=external_data))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run in ONNX Runtime, called as the original is. Tensors of the result are on the CPU.
+
+        Raises OnnxExporterError where ONNX Runtime is not installed, refuses the model or fails, and where the arguments
+        do not fit what was exported.
+        """
+        leaves = self.signature.flatten(args, kwargs)
+        return self.signature.unflatten(self._run(leaves), leaves)
+
+    def verify(
+        self,
+        args: Sequence[Any] | torch.Tensor | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        rtol: float | None = None,
+        atol: float | None = None,
+    ) -> VerificationReport:
+        """Compare with the original on the same inputs: every output's dtype, shape and values.
+
+        Args:
+            args: Positional arguments; the example's where neither `args` nor `kwargs` is given.
+            kwargs: Keyword arguments.
+            rtol: Relative tolerance; by dtype where not given (see `onnxexp.verify`).
+            atol: Absolute tolerance; by dtype and the values' magnitude where not given.
+
+        Raises:
+            VerificationError: they differ; it lists every output that does.
+            OnnxExporterError: the program cannot be run, or it was made without an original.
+        """
+        from onnxexp.verify import compare, run_eager
+
+        if self.eager is None:
+            raise OnnxExporterError("this program was made without an original to compare with")
+        if args is None and kwargs is None:
+            args, kwargs = self.example
+        args = (args,) if isinstance(args, torch.Tensor) else tuple(args or ())
+        leaves = self.signature.flatten(args, kwargs or {})
+        expected = run_eager(self.eager, args, kwargs or {})
+        actual = self.signature.unflatten(self._run(leaves), leaves)
+        names = self.signature.output_names([value.name or "" for value in self._model.graph.outputs])
+        report = compare(expected, actual, names, rtol=rtol, atol=atol)
+        report.raise_for_difference()
+        return report
+
+    def _run(self, leaves: Sequence[Any]) -> list[Any]:
+        return self._loaded().run({slot.name: leaves[slot.leaf] for slot in self.signature.inputs})
+
+    def _loaded(self) -> Session:
+        """The session, made at the first call."""
+        from onnxexp.runtime import Session
+
+        with self._lock:
+            if self._session is None:
+                self._session = Session(self._model)
+            return self._session
+
+    def __str__(self) -> str:
+        return render(self._model)
+
+    def __repr__(self) -> str:
+        graph = self._model.graph
+        inputs, outputs = (
+            ", ".join(f"{value.name}: {type_text(value)}" for value in values) for values in (graph.inputs, graph.outputs)
+        )
+        return ascii_text(
+            f"<ONNXProgram ({inputs}) -> ({outputs}), {len(graph)} nodes, opset {self._model.opset_imports.get('')}>"
+        )

@@ -1,0 +1,1 @@
+"""What people read: errors, summaries, printed graphs."""

@@ -1,0 +1,146 @@
+"""ONNX operator schemas in the form in which the builder asks for them: looked up once per operator and opset.
+
+Source: `onnx.defs`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+
+__all__ = ["MAX_OPSET", "MIN_OPSET", "Attribute", "Formal", "Operator", "history", "ir_version", "names", "operator"]
+
+MIN_OPSET = 9
+MAX_OPSET = 28
+
+_RENAMED = {("TopK", "k"): "K", ("Pad", "value"): "constant_value"}
+"""Attributes that became an input of another name: (operator, the attribute) to the input. The rest kept their names."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Formal:
+    """One formal input or output: `variable` is a type variable (``T``) or a type (``tensor(int64)``)."""
+
+    name: str
+    variable: str
+    types: frozenset[str]
+    optional: bool
+    variadic: bool
+    homogeneous: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Attribute:
+    name: str
+    type: ir.AttributeType
+    required: bool
+    default: Any
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Operator:
+    """One version of one ONNX operator."""
+
+    name: str
+    domain: str
+    since: int
+    inputs: tuple[Formal, ...]
+    outputs: tuple[Formal, ...]
+    attributes: dict[str, Attribute]
+    min_inputs: int
+    deterministic: bool
+    deprecated: bool
+    schema: onnx.defs.OpSchema = dataclasses.field(repr=False)
+
+    @functools.cache  # noqa: B019 - the operators live as long as the process
+    def input_index(self, name: str) -> int | None:
+        """The position of the input of this name, under the name that any version gave it."""
+        name = _RENAMED.get((self.name, name), name)
+        return next((index for index, formal in enumerate(self.inputs) if formal.name == name), None)
+
+    @functools.cache  # noqa: B019
+    def attribute(self, name: str) -> Attribute | None:
+        """The attribute of this name, under the name that any version gave it."""
+        if name in self.attributes:
+            return self.attributes[name]
+        old = next((old for (op, old), new in _RENAMED.items() if op == self.name and new == name), None)
+        return self.attributes.get(old) if old else None
+
+    @property
+    def variadic(self) -> bool:
+        return bool(self.inputs) and self.inputs[-1].variadic
+
+
+def _formal(formal: Any) -> Formal:
+    options = onnx.defs.OpSchema.FormalParameterOption
+    return Formal(
+        formal.name,
+        formal.type_str,
+        frozenset(formal.types),
+        formal.option == options.Optional,
+        formal.option == options.Variadic,
+        formal.is_homogeneous,
+    )
+
+
+def _attribute(attribute: Any) -> Attribute:
+    kind = ir.AttributeType(int(attribute.type))
+    has_default = attribute.default_value.type != onnx.AttributeProto.UNDEFINED
+    default = onnx.helper.get_attribute_value(attribute.default_value) if has_default else None
+    if isinstance(default, bytes):
+        default = default.decode()
+    elif default is not None and kind in (ir.AttributeType.INTS, ir.AttributeType.FLOATS):
+        default = list(default)
+    return Attribute(attribute.name, kind, attribute.required, default)
+
+
+@functools.lru_cache(maxsize=None)
+def _from_schema(schema: onnx.defs.OpSchema) -> Operator:
+    return Operator(
+        name=schema.name,
+        domain=schema.domain,
+        since=schema.since_version,
+        inputs=tuple(_formal(formal) for formal in schema.inputs),
+        outputs=tuple(_formal(formal) for formal in schema.outputs),
+        attributes={name: _attribute(attribute) for name, attribute in schema.attributes.items()},
+        min_inputs=schema.min_input,
+        deterministic=schema.node_determinism != onnx.defs.OpSchema.NodeDeterminism.NonDeterministic,
+        deprecated=schema.deprecated,
+        schema=schema,
+    )
+
+
+@functools.lru_cache(maxsize=None)
+def _all() -> dict[tuple[str, str], tuple[onnx.defs.OpSchema, ...]]:
+    found: dict[tuple[str, str], list[onnx.defs.OpSchema]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        found.setdefault((schema.domain, schema.name), []).append(schema)
+    return {key: tuple(sorted(schemas, key=lambda schema: int(schema.since_version))) for key, schemas in found.items()}
+
+
+@functools.lru_cache(maxsize=None)
+def history(domain: str, name: str) -> tuple[Operator, ...]:
+    """Every version of an operator, the oldest first; empty where onnx knows none of that name."""
+    return tuple(map(_from_schema, _all().get((domain, name), ())))
+
+
+@functools.lru_cache(maxsize=None)
+def operator(domain: str, name: str, opset: int) -> Operator | None:
+    """The version of an operator that is in force at an opset; None where there is none or it is deprecated by then."""
+    known = [version for version in history(domain, name) if version.since <= opset]
+    return known[-1] if known and not known[-1].deprecated else None
+
+
+def names(domain: str = "") -> list[str]:
+    """The names of all operators of a domain, sorted."""
+    return sorted(name for of, name in _all() if of == domain)
+
+
+@functools.lru_cache(maxsize=None)
+def ir_version(opset: int) -> int:
+    """The lowest ONNX IR version that may carry this opset of the default domain (4 at least: initializers are no inputs)."""
+    return max(4, int(onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)], ignore_unknown=True)))

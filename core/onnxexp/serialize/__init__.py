@@ -1,0 +1,201 @@
+"""A model becomes a file: fast, without a second copy of its weights, and whole or not at all.
+
+**One file.** Everything in one protobuf message, as long as it stays below protobuf's limit of 2 GiB.
+
+**Two files.** Beyond that the weights go to ``model.onnx.data`` beside ``model.onnx``, which refers to it by that name.
+
+**Atomic.** Files are written without a name and get theirs when they are complete. One file takes the place of another in
+one step. Two files cannot, so the order matters: at no moment may a ``model.onnx`` refer to data that is not its own.
+
+- Where no pair is replaced, the data gets its name first, then the model: in between nothing refers to the new data.
+- A pair is replaced in three steps. (1) The new data gets a name of its own, ``model.onnx.data.<random>``, and a model that
+  refers to *that* takes the place of the old one: from here on the new model counts. (2) The new data takes the place of the
+  old data, by a second link to it. (3) The model that refers to ``model.onnx.data`` takes its place, and the extra name goes.
+  A crash between these steps leaves a right pair and perhaps an extra file. A file system without hard links stops after
+  step 1: also a right pair, whose data file has the longer name.
+
+The same model gives the same bytes, whatever was there before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import os
+import secrets
+from pathlib import Path
+from typing import BinaryIO
+
+import onnx
+import onnx_ir as ir
+
+from onnxexp.errors import OptionError, SerializeError
+from onnxexp.serialize.files import NewFile, checked_target, explained
+from onnxexp.serialize.layout import Layout, lay_out, skeleton
+from onnxexp.serialize.writing import write_file, write_stream
+
+__all__ = ["SavedFile", "WriteOptions", "save", "to_proto"]
+
+_LIMIT = 2**31 - 1
+"""Bytes of the largest message that protobuf reads."""
+_MARGIN = 16 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class WriteOptions:
+    """How to write a model.
+
+    Attributes:
+        external_data: None: a data file beside the model only where one file would come within 16 MiB of protobuf's limit (room
+            for what tools add). True: always. False: never; a model that does not fit raises `SerializeError`.
+        external_threshold: Bytes from which an initializer goes to the data file, if there is one; smaller ones stay inline.
+    """
+
+    external_data: bool | None = None
+    external_threshold: int = 1024
+
+    def __post_init__(self) -> None:
+        if self.external_threshold < 0:
+            raise OptionError(f"external_threshold is a number of bytes, not {self.external_threshold}")
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedFile:
+    """What was written.
+
+    Attributes:
+        paths: The model file, then its data file if there is one; empty where a file object was given.
+        bytes: Of all files together.
+    """
+
+    paths: tuple[Path, ...]
+    bytes: int
+
+
+def save(
+    model: ir.Model,
+    target: str | os.PathLike[str] | BinaryIO,
+    options: WriteOptions = WriteOptions(),
+) -> SavedFile:
+    """Write a model to a path or to a binary file object (from its current position on; it need not seek).
+
+    An existing file keeps its permissions and is replaced when the new one is complete; if anything goes wrong it stays as it is.
+    A link is followed. Weights are read piece by piece; those in `onnxexp.tensors.TorchTensor`s are not copied as a whole.
+
+    Raises:
+        SerializeError: The model does not fit, or the system does not let us write; the message says what to do.
+        OptionError: The target is neither a path nor a binary file object, or `external_data` is True for a file object.
+    """
+    if isinstance(target, (str, os.PathLike)):
+        return _save_files(model, target, options)
+    _check_stream(target)
+    if options.external_data:
+        raise OptionError("external_data=True needs a path: a file object cannot have a second file beside it")
+    layout, _ = lay_out(model)
+    if layout.size > _LIMIT:
+        raise _too_large(layout, "Give a path instead of a file object: the weights then go to a second file beside it.")
+    name = str(getattr(target, "name", "the file object"))
+    try:
+        write_stream(target, layout)
+    except OSError as error:
+        raise SerializeError(f"cannot write {layout.size:,} bytes to {name}: {error.strerror or error}") from error
+    return SavedFile((), layout.size)
+
+
+def to_proto(model: ir.Model) -> onnx.ModelProto:
+    """The model in memory, weights included (they are copied); the same message that `save` writes as one file."""
+    proto = skeleton(model)
+    for name, value in model.graph.initializers.items():
+        if value.const_value is not None:
+            tensor = ir.to_proto(value.const_value)
+            tensor.name = name
+            proto.graph.initializer.append(tensor)
+    return proto
+
+
+def _check_stream(target: object) -> None:
+    if isinstance(target, io.TextIOBase):
+        raise OptionError("a model is written to a binary file, this one was opened for text: open it in mode 'wb'")
+    if not hasattr(target, "write"):
+        raise OptionError(f"a model is written to a path or a binary file object, not to a {type(target).__name__}")
+
+
+def _save_files(model: ir.Model, target: str | os.PathLike[str], options: WriteOptions) -> SavedFile:
+    path = checked_target(target)
+    if not options.external_data:
+        layout, _ = lay_out(model)
+        if layout.size <= (_LIMIT if options.external_data is False else _LIMIT - _MARGIN):
+            return _save_one(path, Path(target), layout)
+        if options.external_data is False:
+            raise _too_large(layout, "Leave external_data unset, or set it to True: the weights then go to a second file.")
+    return _save_two(model, path, Path(target), options.external_threshold)
+
+
+def _too_large(layout: Layout, cure: str) -> SerializeError:
+    return SerializeError(
+        f"the model has {layout.size:,} bytes, and one file can have at most {_LIMIT:,} (protobuf's limit). {cure}"
+    )
+
+
+def _save_one(path: str, given: Path, layout: Layout) -> SavedFile:
+    with explained(path, layout.size), NewFile(path) as file:
+        _write(file, layout)
+        file.publish()
+    return SavedFile((given,), layout.size)
+
+
+def _save_two(model: ir.Model, path: str, given: Path, threshold: int) -> SavedFile:
+    if os.path.dirname(path) != os.path.realpath(given.parent):
+        raise SerializeError(
+            f"cannot write {given}: it is a link into another folder ({path}), and a model looks for its data file beside the "
+            "name by which it is opened. Give the path that the link leads to."
+        )
+    data_path = checked_target(path + ".data")
+    name = os.path.basename(data_path)
+    layout, data_layout = lay_out(model, name, threshold)
+    if not data_layout.parts:
+        return _save_one(path, given, layout)
+    with explained(path, layout.size + data_layout.size), NewFile(data_path) as data, NewFile(path) as file:
+        _write(data, data_layout)
+        _write(file, layout)
+        if file.replaces and data.replaces:
+            aside = f"{data_path}.{secrets.token_hex(4)}"
+            interim, _ = lay_out(model, os.path.basename(aside), threshold)
+            if not _replace_pair(file, data, interim, aside):
+                name = os.path.basename(aside)
+        else:
+            data.publish()
+            file.publish()
+    return SavedFile((given, given.with_name(name)), layout.size + data_layout.size)
+
+
+def _replace_pair(file: NewFile, data: NewFile, interim: Layout, aside: str) -> bool:
+    """The steps that the module's documentation describes; False where it ends with the first."""
+    with NewFile(file.path) as first:
+        _write(first, interim)
+        data.publish(aside)
+        try:
+            first.publish()
+        except OSError:
+            os.unlink(aside)
+            raise
+    second_link = f"{aside}.tmp"
+    try:
+        os.link(aside, second_link)
+    except OSError:
+        return False
+    try:
+        os.replace(second_link, data.path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(second_link)
+        raise
+    file.publish()
+    os.unlink(aside)
+    return True
+
+
+def _write(file: NewFile, layout: Layout) -> None:
+    file.reserve(layout.size)
+    write_file(file.descriptor, layout)

@@ -1,0 +1,215 @@
+"""Where each byte of a model goes, known before the first one is written.
+
+Protobuf's wire format is written by hand at three places: around the graph, around each initializer and around its
+`raw_data`. All lengths are known beforehand, so a model is its skeleton (everything but the initializers, small) followed
+by one record per initializer, whose contents come straight from the tensor when they are written. What comes out is an
+ordinary protobuf message; only the order of its fields differs from that of `SerializeToString`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import google.protobuf.message  # type: ignore[import-untyped]
+import onnx
+import onnx_ir as ir
+import torch
+
+from onnxexp.errors import SerializeError
+from onnxexp.tensors import TorchTensor, pieces
+
+__all__ = ["Chunk", "Layout", "chunks", "lay_out", "skeleton"]
+
+Chunk = bytes | bytearray | torch.Tensor
+"""Bytes, or one of `onnxexp.tensors.pieces`, which `onnxexp.tensors.Scratch` turns into bytes."""
+
+_LENGTH_DELIMITED = 2
+_GRAPH = 7 << 3 | _LENGTH_DELIMITED
+_INITIALIZER = 5 << 3 | _LENGTH_DELIMITED
+_RAW_DATA = 9 << 3 | _LENGTH_DELIMITED
+
+_SMALL = 1 << 14
+_GATHERED = 1 << 20
+_PAGE = 1 << 12
+_LARGE_PAGE = 1 << 16
+_LARGE = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A range of a file: bytes, or the contents of a tensor (`name` for messages)."""
+
+    offset: int
+    size: int
+    content: bytes | ir.TensorProtocol
+    name: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """A file: its parts by offset, with gaps that read as zeros, and its size."""
+
+    parts: Sequence[Part] = ()
+    size: int = 0
+
+
+def lay_out(model: ir.Model, location: str | None = None, threshold: int = 0) -> tuple[Layout, Layout]:
+    """The model file and its data file; the latter has the initializers of `threshold` bytes and more where `location` names it.
+
+    Raises:
+        SerializeError: An initializer has no value, or what is not an initializer exceeds protobuf's limit.
+    """
+    records: list[tuple[bytes, ir.TensorProtocol | None]] = []
+    external: list[Part] = []
+    end = 0
+    for name, tensor in _initializers(model):
+        proto = _described(name, tensor)
+        if tensor.dtype == ir.DataType.STRING:
+            records.append((_tagged(_INITIALIZER, proto.ByteSize()) + proto.SerializeToString(), None))
+        elif location is not None and tensor.nbytes >= threshold:
+            part = Part(_aligned(end, tensor.nbytes), tensor.nbytes, tensor, name)
+            external.append(part)
+            end = part.offset + part.size
+            _refer(proto, location, part)
+            records.append((_tagged(_INITIALIZER, proto.ByteSize()) + proto.SerializeToString(), None))
+        else:
+            raw = proto.SerializeToString() + _tagged(_RAW_DATA, tensor.nbytes)
+            records.append((_tagged(_INITIALIZER, len(raw) + tensor.nbytes) + raw, tensor))
+    return _model_file(model, records), Layout(external, end)
+
+
+def skeleton(model: ir.Model) -> onnx.ModelProto:
+    """Everything but the initializers of the main graph."""
+    graph = model.graph
+    view = ir.GraphView(
+        graph.inputs,
+        graph.outputs,
+        nodes=graph,
+        name=graph.name,
+        doc_string=graph.doc_string,
+        opset_imports=graph.opset_imports,
+        metadata_props=graph.metadata_props,
+    )
+    # onnx_ir documents a model over a view; its annotation asks for a Graph.
+    bare = ir.Model(
+        cast(ir.Graph, view),
+        ir_version=model.ir_version,
+        producer_name=model.producer_name,
+        producer_version=model.producer_version,
+        domain=model.domain,
+        model_version=model.model_version,
+        doc_string=model.doc_string,
+        functions=list(model.functions.values()),
+        metadata_props=model.metadata_props,
+        device_configurations=model.device_configurations,
+    )
+    return ir.to_proto(bare)
+
+
+def chunks(layout: Layout) -> Iterator[tuple[int, Chunk]]:
+    """The file in the order of its offsets; small neighbours are gathered into one chunk."""
+    gathered, start = bytearray(), 0
+    for part in layout.parts:
+        if gathered and (part.offset != start + len(gathered) or len(gathered) >= _GATHERED):
+            yield start, gathered
+            gathered = bytearray()
+        if isinstance(part.content, bytes) or part.size <= _SMALL:
+            start = start if gathered else part.offset
+            gathered += part.content if isinstance(part.content, bytes) else _bytes(part, part.content)
+            continue
+        if gathered:
+            yield start, gathered
+            gathered = bytearray()
+        yield from _large(part, part.content)
+    if gathered:
+        yield start, gathered
+
+
+def _initializers(model: ir.Model) -> Iterator[tuple[str, ir.TensorProtocol]]:
+    inputs = {value.name for value in model.graph.inputs}
+    for name, value in model.graph.initializers.items():
+        if value.const_value is not None:
+            yield name, value.const_value
+        elif name not in inputs:
+            raise SerializeError(f"initializer {name!r} has no value: set its const_value, or make it an input of the graph")
+
+
+def _model_file(model: ir.Model, records: list[tuple[bytes, ir.TensorProtocol | None]]) -> Layout:
+    try:
+        proto = skeleton(model)
+        graph = proto.graph.SerializeToString(deterministic=True)
+        proto.ClearField("graph")
+        head = proto.SerializeToString(deterministic=True)
+    except (google.protobuf.message.EncodeError, ValueError) as error:
+        raise SerializeError(
+            f"the model cannot be encoded: {error}. If tensors inside subgraphs or attributes pass protobuf's limit of 2 GiB, "
+            "make them initializers of the main graph: only those can be stored outside the model file."
+        ) from error
+    body = sum(len(record) + (tensor.nbytes if tensor is not None else 0) for record, tensor in records)
+    parts = [Part(0, 0, head + _tagged(_GRAPH, len(graph) + body) + graph)]
+    end = len(cast(bytes, parts[0].content))
+    for record, tensor in records:
+        parts.append(Part(end, len(record), record))
+        end += len(record)
+        if tensor is not None:
+            parts.append(Part(end, tensor.nbytes, tensor, tensor.name or ""))
+            end += tensor.nbytes
+    return Layout(parts, end)
+
+
+def _described(name: str, tensor: ir.TensorProtocol) -> onnx.TensorProto:
+    """The tensor without its contents (strings are small and have no raw form: they are in it)."""
+    if tensor.dtype == ir.DataType.STRING:
+        proto = ir.to_proto(tensor)
+        proto.name = name
+        return proto
+    proto = onnx.TensorProto(
+        name=name, data_type=int(tensor.dtype), dims=tensor.shape.numpy(), doc_string=tensor.doc_string or None
+    )
+    for key, value in sorted(tensor.metadata_props.items()):
+        proto.metadata_props.add(key=key, value=value)
+    return proto
+
+
+def _refer(proto: onnx.TensorProto, location: str, part: Part) -> None:
+    proto.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", part.offset), ("length", part.size)):
+        proto.external_data.add(key=key, value=str(value))
+
+
+def _aligned(end: int, size: int) -> int:
+    """The next offset from which a runtime can map the tensor: a page, for a large one the 64 KiB that Windows maps by."""
+    page = _LARGE_PAGE if size >= _LARGE else _PAGE
+    return -(-end // page) * page
+
+
+def _large(part: Part, tensor: ir.TensorProtocol) -> Iterator[tuple[int, Chunk]]:
+    if not isinstance(tensor, TorchTensor):
+        yield part.offset, _bytes(part, tensor)
+        return
+    offset = part.offset
+    for piece in pieces(tensor.torch, part.name):
+        yield offset, piece
+        offset += piece.nbytes
+
+
+def _bytes(part: Part, tensor: ir.TensorProtocol) -> bytes:
+    contents = tensor.tobytes()
+    if len(contents) != part.size:
+        raise SerializeError(f"initializer {part.name!r} says that it has {part.size:,} bytes and gives {len(contents):,}")
+    return contents
+
+
+def _tagged(tag: int, length: int) -> bytes:
+    return bytes([tag]) + _varint(length)
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)

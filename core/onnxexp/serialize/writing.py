@@ -1,0 +1,99 @@
+"""Chunks into an open file: at their offsets by two threads, or one after the other into any stream."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+from onnxexp.errors import SerializeError
+from onnxexp.serialize.layout import Chunk, Layout, chunks
+from onnxexp.tensors import BinaryWriter, Scratch
+
+__all__ = ["write_file", "write_stream"]
+
+_WORTH_A_THREAD = 4 << 20
+
+
+def write_file(descriptor: int, layout: Layout) -> None:
+    """Write the file behind a descriptor that is open for writing and empty.
+
+    Two threads take turns: while one is in the kernel, whose copies into one file do not overlap, the other transposes.
+    """
+    if not hasattr(os, "pwrite"):  # Windows
+        with open(descriptor, "wb", buffering=0, closefd=False) as file:
+            write_stream(file, layout)
+        return
+    feed = _Feed(chunks(layout))
+    if layout.size < _WORTH_A_THREAD:
+        _drain(feed, descriptor)
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="onnxexp-write") as pool:
+        helper = pool.submit(_drain, feed, descriptor)
+        _drain(feed, descriptor)
+    helper.result()
+
+
+def write_stream(file: BinaryWriter, layout: Layout) -> None:
+    """Write from the stream's current position on, without seeking."""
+    scratch = Scratch()
+    position = 0
+    for offset, chunk in chunks(layout):
+        if offset > position:
+            _write_all(file, memoryview(bytes(offset - position)))
+        memory = _memory(chunk, scratch)
+        _write_all(file, memory)
+        position = offset + len(memory)
+
+
+class _Feed:
+    """An iterator for several threads; after `close` it is exhausted for all of them."""
+
+    def __init__(self, items: Iterable[tuple[int, Chunk]]) -> None:
+        self._items = iter(items)
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[tuple[int, Chunk]]:
+        return self
+
+    def __next__(self) -> tuple[int, Chunk]:
+        with self._lock:
+            return next(self._items)
+
+    def close(self) -> None:
+        with self._lock:
+            self._items = iter(())
+
+
+def _drain(feed: _Feed, descriptor: int) -> None:
+    scratch = Scratch()
+    try:
+        for offset, chunk in feed:
+            memory = _memory(chunk, scratch)
+            while memory:
+                written = os.pwrite(descriptor, memory, offset)
+                memory, offset = memory[written:], offset + written
+    finally:
+        feed.close()  # an error here, Ctrl-C too, ends the other thread after the chunk it is at
+
+
+def _memory(chunk: Chunk, scratch: Scratch) -> memoryview:
+    return scratch.memory(chunk) if isinstance(chunk, torch.Tensor) else memoryview(chunk)
+
+
+def _write_all(file: BinaryWriter, memory: memoryview) -> None:
+    while memory:
+        written = file.write(memory)
+        if not isinstance(written, int):
+            if isinstance(file, io.RawIOBase):
+                raise SerializeError(
+                    "the file object does not block, so it cannot take a whole model: make it blocking, or give a path"
+                )
+            return  # a wrapper that does not count takes everything
+        if not 0 < written <= len(memory):
+            raise SerializeError(f"the file object's write() returned {written} for {len(memory)} bytes")
+        memory = memory[written:]

@@ -1,0 +1,169 @@
+"""How a call of the original model maps to the inputs and outputs of the ONNX graph."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from onnxexp.errors import OnnxExporterError
+
+__all__ = ["InputSlot", "OutputSlot", "Signature"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class InputSlot:
+    """The graph's input `name` is fed with leaf number `leaf` of the flattened ``(args, kwargs)``."""
+
+    name: str
+    leaf: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OutputSlot:
+    """Where one leaf of what the original returns comes from.
+
+    Attributes:
+        output: The graph's output of this position, where it is one.
+        leaf: Else the input leaf that the original hands through.
+        constant: Else this object, the same at every call (None, a number, a string).
+        scalar: bool, int or float where the original returns a Python number and the graph a tensor.
+    """
+
+    output: int | None = None
+    leaf: int | None = None
+    constant: Any = None
+    scalar: type[bool] | type[int] | type[float] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """The original's calling convention.
+
+    Attributes:
+        inputs: The graph's inputs that a call feeds. Leaves that no slot names are constants or unused.
+        outputs: One slot per leaf of the original's result.
+        in_spec: torch's pytree spec of the example's ``(args, kwargs)``.
+        out_spec: torch's pytree spec of the original's result.
+        constants: The leaves that the export fixed, and to what; a call must give the same.
+        parameters: The signature of the original's forward (without self), where it has one. With it a call may give
+            by keyword what the example gave by position, and leave out what has a default.
+    """
+
+    inputs: Sequence[InputSlot]
+    outputs: Sequence[OutputSlot]
+    in_spec: pytree.TreeSpec
+    out_spec: pytree.TreeSpec
+    constants: Mapping[int, Any] = dataclasses.field(default_factory=dict)
+    parameters: inspect.Signature | None = None
+
+    def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """The leaves of a call, in the example's order.
+
+        Raises OnnxExporterError where the call does not fit the original's parameters, is built differently than the
+        example, or gives another value for what the export fixed.
+        """
+        args, kwargs = self._like_example(tuple(args), dict(kwargs))
+        try:
+            leaves: list[Any] = self.in_spec.flatten_up_to((args, kwargs))
+        except ValueError as error:
+            raise OnnxExporterError(f"the arguments are not built like the example that was exported: {error}") from None
+        for index, fixed in self.constants.items():
+            if not _same(leaves[index], fixed):
+                raise OnnxExporterError(
+                    f"{self._path(index)} is fixed to {fixed!r} in this program, the call gives {_short(leaves[index])}; "
+                    "export again with the other value"
+                )
+        return leaves
+
+    def unflatten(self, results: Sequence[Any], leaves: Sequence[Any]) -> Any:
+        """The original's result, built from the graph's outputs and the call's leaves."""
+        return pytree.tree_unflatten([_pick(slot, results, leaves) for slot in self.outputs], self.out_spec)
+
+    def output_names(self, names: Sequence[str]) -> list[str]:
+        """A name for each leaf of the result: the graph's output (`names`), else its place in the result."""
+        return [names[slot.output] if slot.output is not None else f"result {index}" for index, slot in enumerate(self.outputs)]
+
+    def _like_example(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The same call with the same arguments positional as in the example."""
+        positional, named = self.in_spec.child(0).num_children, list(self.in_spec.child(1).context)
+        if len(args) == positional and set(kwargs) == set(named):
+            return args, kwargs
+        if self.parameters is None:
+            raise OnnxExporterError(
+                f"the call gives {_form(len(args), kwargs)}, the program was exported with {_form(positional, named)}"
+            )
+        try:
+            bound = self.parameters.bind(*args, **kwargs)
+        except TypeError as error:
+            raise OnnxExporterError(f"{error}; the exported model takes {self.parameters}") from None
+        return _rearranged(bound, positional, named)
+
+    def _path(self, index: int) -> str:
+        """``args[0]['mask']``: where a leaf is in a call."""
+        numbered = pytree.tree_unflatten(range(self.in_spec.num_leaves), self.in_spec)
+        path, _ = pytree.tree_flatten_with_path(numbered)[0][index]
+        root = "args" if path[0] == pytree.SequenceKey(0) else "kwargs"
+        return root + pytree.keystr(path[1:])
+
+
+def _rearranged(bound: inspect.BoundArguments, positional: int, named: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Bound arguments as `positional` positional ones and those in `named`; the others must be at their defaults."""
+    bound.apply_defaults()
+    values: list[tuple[str, Any]] = []
+    rest: dict[str, Any] = {}
+    for name, parameter in bound.signature.parameters.items():
+        value = bound.arguments[name]
+        if parameter.kind is parameter.VAR_KEYWORD:
+            rest.update(value)
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            values += [(f"{name}[{index}]", element) for index, element in enumerate(value)]
+        elif parameter.kind is parameter.KEYWORD_ONLY or len(values) >= positional:
+            rest[name] = value
+        else:
+            values.append((name, value))
+    kwargs = {name: rest.pop(name) for name in named if name in rest}
+    missing = [name for name in named if name not in kwargs]
+    surplus = [name for name, _ in values[positional:]]
+    for name, value in rest.items():
+        declared = bound.signature.parameters.get(name)
+        if declared is None or not _same(value, declared.default):
+            surplus.append(name)
+    if missing or len(values) < positional:
+        needed = ", ".join(missing) or f"{positional} positional arguments"
+        raise OnnxExporterError(f"the program was exported with {needed}, the call does not give that")
+    if surplus:
+        raise OnnxExporterError(
+            f"the program was exported without {', '.join(surplus)}, so it knows nothing of it; "
+            "export again with an example for it"
+        )
+    return tuple(value for _, value in values), kwargs
+
+
+def _pick(slot: OutputSlot, results: Sequence[Any], leaves: Sequence[Any]) -> Any:
+    if slot.output is not None:
+        result = results[slot.output]
+        return slot.scalar(result.item()) if slot.scalar is not None else result
+    return leaves[slot.leaf] if slot.leaf is not None else slot.constant
+
+
+def _same(given: Any, fixed: Any) -> bool:
+    """Whether a constant is the one that was exported. Tensors are so only if they are one object."""
+    if given is fixed:
+        return True
+    if isinstance(given, torch.Tensor) or type(given) is not type(fixed):
+        return False
+    return bool(given == fixed)
+
+
+def _form(positional: int, named: Sequence[str] | Mapping[str, Any]) -> str:
+    names = f" and {', '.join(f'{name}=' for name in named)}" if named else ""
+    return f"{positional} positional argument{'' if positional == 1 else 's'}{names}"
+
+
+def _short(value: Any) -> str:
+    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)

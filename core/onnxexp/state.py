@@ -1,0 +1,177 @@
+"""The model under construction: nodes in nested scopes, initializers, names, provenance."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
+import torch
+
+from onnxexp.dtypes import to_onnx
+from onnxexp.graph import Node, ScalarType, TensorType, Type
+from onnxexp.tensors import TorchTensor
+from onnxexp.values import Tensor
+
+if TYPE_CHECKING:
+    from onnxexp.builder import Builder
+
+__all__ = ["Names", "Scope", "State"]
+
+_SMALL = 4096
+"""Bytes up to which constants are compared by contents; larger ones by the memory that they look at."""
+_ODD = re.compile(r"[^0-9A-Za-z_.:/\-]+")
+_PYTHON_DTYPES: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float32}
+
+
+class Names:
+    """Gives each name once."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, int] = {}
+
+    def unique(self, base: str) -> str:
+        """`base`, or `base_1`, `base_2`, … where it is taken."""
+        name, count = base, self._taken.get(base, 0)
+        while name in self._taken:
+            count += 1
+            name = f"{base}_{count}"
+        self._taken[base] = count
+        self._taken[name] = self._taken.get(name, 0)
+        return name
+
+
+class Scope:
+    """One graph's nodes, and what is already computed in it (for sharing equal nodes)."""
+
+    def __init__(self, parent: Scope | None) -> None:
+        self.parent = parent
+        self.inputs: list[ir.Value] = []
+        self.nodes: list[ir.Node] = []
+        self.seen: dict[Any, tuple[Tensor, ...]] = {}
+
+    def find(self, key: Any) -> tuple[Tensor, ...] | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if key in scope.seen:
+                return scope.seen[key]
+            scope = scope.parent
+        return None
+
+
+class State:
+    """Everything that becomes the model."""
+
+    def __init__(self, opset: int) -> None:
+        self.opset_imports: dict[str, int] = {"": opset}
+        self.functions: dict[ir.OperatorIdentifier, ir.Function] = {}
+        self.initializers: dict[Any, ir.Value] = {}
+        self.names = Names()
+        self.node_names = Names()
+        self.scope = Scope(None)
+        self.tensors: dict[ir.Value, Tensor] = {}
+        self.inferred: set[ir.Node] = set()
+        self._kept: list[torch.Tensor] = []
+        self._prefix, self._base, self._metadata = "", "", dict[str, str]()
+
+    def provenance(self, node: Node | None) -> None:
+        """Name what is emitted from now on after this captured node."""
+        if node is None:
+            self._prefix, self._base, self._metadata = "", "", {}
+            return
+        where = node.where
+        self._prefix = f"{where.scope}/" if where.scope else ""
+        self._base = node.outputs[0].name if node.outputs else node.op
+        source = f"{where.file.replace(chr(92), '/').rsplit('/', 1)[-1]}:{where.line}" if where.file else ""
+        facts = {"onnxexp.op": node.op, "onnxexp.scope": where.scope, "onnxexp.source": source}
+        self._metadata = {key: value for key, value in facts.items() if value}
+
+    def import_domain(self, domain: str, custom_opsets: dict[str, int]) -> int:
+        """The version at which a domain is imported: what the user asked for, else 1."""
+        return self.opset_imports.setdefault(domain, custom_opsets.get(domain, 1))
+
+    def append(
+        self,
+        builder: Builder,
+        domain: str,
+        name: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: dict[str, ir.Attr],
+        dtypes: Sequence[torch.dtype | None],
+        key: Any,
+    ) -> tuple[Tensor, ...]:
+        """A node at the end of the current scope, or the equal one that is there already (`key` None: never shared)."""
+        shared = self.scope.find(key) if key is not None else None
+        if shared is not None:
+            return shared
+        outputs = [ir.Value(name=self.names.unique(f"{self._base}_{name}" if self._base else name)) for _ in dtypes]
+        node = ir.Node(
+            domain,
+            name,
+            inputs,
+            attributes,
+            outputs=outputs,
+            name=self.node_names.unique(self._prefix + name),
+            metadata_props=dict(self._metadata),
+        )
+        self.scope.nodes.append(node)
+        results = tuple(Tensor(builder, output, dtype) for output, dtype in zip(outputs, dtypes, strict=True))
+        self.tensors.update(zip(outputs, results, strict=True))
+        if key is not None:
+            self.scope.seen[key] = results
+        return results
+
+    def initializer(self, tensor: torch.Tensor, name: str | None) -> ir.Value:
+        """The initializer with these contents; equal ones are one."""
+        small = tensor.numel() * tensor.element_size() <= _SMALL
+        contents: Any = bytes(TorchTensor(tensor).tobytes()) if small else _memory(tensor)
+        key = (tensor.dtype, tuple(tensor.shape), contents)
+        if key not in self.initializers:
+            value = ir.Value(
+                name=self.names.unique(_ODD.sub("_", name) if name else "constant"),
+                shape=ir.Shape(tensor.shape),
+                type=ir.TensorType(to_onnx(tensor.dtype)),
+                const_value=TorchTensor(tensor),
+            )
+            value.const_value.name = value.name  # type: ignore[union-attr]
+            self.initializers[key] = value
+            self._kept.append(tensor)
+        return self.initializers[key]
+
+    def add_input(self, builder: Builder, name: str, type_: Type) -> Tensor:
+        """A new input of the current scope's graph; its name is taken as it is where it is free."""
+        value = ir.Value(name=self.names.unique(name))
+        self.scope.inputs.append(value)
+        tensor = Tensor(builder, value)
+        if isinstance(type_, ScalarType):
+            tensor._dtype = _PYTHON_DTYPES[type_.kind]
+        tensor.stamp(type_)
+        self.tensors[value] = tensor
+        write_type(tensor)
+        return tensor
+
+    def rename(self, tensor: Tensor, base: str) -> None:
+        """Give a node's output the captured program's name."""
+        value = tensor._value
+        if value is not None and value.producer() is not None:
+            value.name = self.names.unique(base)
+
+
+def _memory(tensor: torch.Tensor) -> tuple[Any, ...]:
+    storage = tensor.untyped_storage()
+    return (storage.data_ptr() or id(storage), tensor.storage_offset(), tensor.stride(), str(tensor.device))
+
+
+def write_type(tensor: Tensor) -> None:
+    """Put what is known of a tensor onto its onnx-ir value."""
+    value = tensor.value
+    if value.type is None and tensor._dtype is not None:
+        value.type = ir.TensorType(to_onnx(tensor._dtype))
+    if tensor._shape is not None and value.shape is None:
+        value.shape = ir.Shape(tensor._shape)
+
+
+def type_of(tensor: torch.Tensor) -> TensorType:
+    """The type of a tensor that is at hand."""
+    return TensorType(tensor.dtype, tuple(tensor.shape))

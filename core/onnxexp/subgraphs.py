@@ -1,0 +1,164 @@
+"""If, Loop and Scan: graphs inside a node."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
+import torch
+
+from onnxexp import operands
+from onnxexp.graph import ScalarType, TensorType, Type
+from onnxexp.state import Scope, write_type
+from onnxexp.values import Tensor
+
+if TYPE_CHECKING:
+    from onnxexp.builder import Builder
+
+__all__ = ["if_", "loop", "scan"]
+
+
+@contextlib.contextmanager
+def _scope(op: Builder) -> Iterator[Scope]:
+    outer = op.state.scope
+    op.state.scope = Scope(outer)
+    try:
+        yield op.state.scope
+    finally:
+        op.state.scope = outer
+
+
+def _graph(op: Builder, scope: Scope, name: str, outputs: Sequence[Any]) -> tuple[ir.Graph, list[Tensor]]:
+    """The graph of a finished scope. What a graph returns must be made in it: anything else goes through an Identity."""
+    made = {output for node in scope.nodes for output in node.outputs}
+    results: list[Tensor] = []
+    for output in outputs:
+        tensor = operands.tensor(op, output)
+        if tensor.value not in made or any(tensor.value is earlier.value for earlier in results):
+            tensor = _identity(op, tensor)
+        _ = tensor.shape
+        write_type(tensor)
+        results.append(tensor)
+    graph = ir.Graph(scope.inputs, [tensor.value for tensor in results], nodes=scope.nodes, name=op.state.node_names.unique(name))
+    return graph, results
+
+
+def _identity(op: Builder, tensor: Tensor) -> Tensor:
+    (copy,) = op.state.append(op, "", "Identity", [tensor.value], {}, [tensor.known_dtype], None)
+    copy._shape = tensor.shape
+    copy._value.type = tensor.value.type  # type: ignore[union-attr] # sequences keep their type
+    return copy
+
+
+def _node(op: Builder, name: str, inputs: Sequence[Tensor | None], attributes: dict[str, Any], results: Sequence[Tensor]) -> list[Tensor]:
+    encoded = {}
+    for key, value in attributes.items():
+        kind = ir.AttributeType.GRAPH if isinstance(value, ir.Graph) else None
+        encoded[key] = ir.Attr(key, kind, value) if kind else ir.convenience.convert_attribute(key, value)
+    values = [None if tensor is None else tensor.value for tensor in inputs]
+    outputs = op.state.append(op, "", name, values, encoded, [result.known_dtype for result in results], None)
+    return list(outputs)
+
+
+def if_(op: Builder, cond: Tensor, then: Callable[[], Sequence[Any]], otherwise: Callable[[], Sequence[Any]]) -> list[Tensor]:
+    """See `Builder.if_`. Raises LoweringError where the branches' values do not go together."""
+    graphs, values = [], []
+    for branch, name in ((then, "then"), (otherwise, "else")):
+        with _scope(op) as scope:
+            graph, results = _graph(op, scope, name, branch())
+        graphs.append(graph)
+        values.append(results)
+    if len(values[0]) != len(values[1]):
+        raise op.error(f"the branches of an if return {len(values[0])} and {len(values[1])} values")
+    for index, (one, other) in enumerate(zip(*values, strict=True)):
+        if one.known_dtype != other.known_dtype:
+            raise op.error(f"value {index} of an if is {one.known_dtype} in one branch and {other.known_dtype} in the other")
+    outputs = _node(op, "If", [_boolean(op, cond)], {"then_branch": graphs[0], "else_branch": graphs[1]}, values[0])
+    for output, one, other in zip(outputs, *values, strict=True):
+        output._shape = _common(op, one.shape, other.shape)
+    return outputs
+
+
+def _boolean(op: Builder, cond: Any) -> Tensor:
+    cond = op.cast(cond, torch.bool)
+    return cond if cond.rank in (0, None) else op.Reshape(cond, [])  # type: ignore[no-any-return]
+
+
+def _common(op: Builder, one: Any, other: Any) -> Any:
+    if one is None or other is None or len(one) != len(other):
+        return None
+    return tuple(size if size == with_ else op.fresh_dim() for size, with_ in zip(one, other, strict=True))
+
+
+def loop(
+    op: Builder,
+    trip_count: Any,
+    cond: Any,
+    body: Callable[..., tuple[Any, Sequence[Any], Sequence[Any]]],
+    carried: Sequence[Any],
+    types: Sequence[Type] | None,
+) -> list[Tensor]:
+    """See `Builder.loop`."""
+    start = [operands.tensor(op, value) for value in carried]
+    with _scope(op) as scope:
+        index = op.input("i", ScalarType(int))
+        going = op.input("cond", TensorType(torch.bool, ()))
+        inside = [_carried_input(op, value, types[k] if types else None) for k, value in enumerate(start)]
+        go_on, after, stacked = body(index, *inside)
+        again = going if go_on is None else _boolean(op, go_on)
+        graph, results = _graph(op, scope, "loop", [again, *after, *stacked])
+    _check_carried(op, "Loop", start, results[1 : 1 + len(start)])
+    count = None if trip_count is None else op.cast(trip_count, torch.int64)
+    first = None if cond is None else _boolean(op, cond)
+    outputs = _node(op, "Loop", [count, first, *start], {"body": graph}, results[1:])
+    return _shapes(op, outputs, inside, results[1:], trip_count if isinstance(trip_count, int) else None)
+
+
+def scan(
+    op: Builder, body: Callable[..., tuple[Sequence[Any], Sequence[Any]]], carried: Sequence[Any], xs: Sequence[Tensor], *, reverse: bool
+) -> list[Tensor]:
+    """See `Builder.scan`."""
+    start = [operands.tensor(op, value) for value in carried]
+    with _scope(op) as scope:
+        inside = [op.input("carried", TensorType(value.known_dtype, value.shape)) for value in start]
+        slices = [op.input("slice", TensorType(x.known_dtype, None if x.shape is None else x.shape[1:])) for x in xs]
+        after, stacked = body(*inside, *slices)
+        graph, results = _graph(op, scope, "scan", [*after, *stacked])
+    _check_carried(op, "Scan", start, results[: len(start)])
+    attributes: dict[str, Any] = {"body": graph, "num_scan_inputs": len(xs)}
+    if reverse:
+        attributes["scan_input_directions"] = [1] * len(xs)
+        attributes["scan_output_directions"] = [1] * (len(results) - len(start))
+    outputs = _node(op, "Scan", [*start, *xs], attributes, results)
+    length = xs[0].shape[0] if xs and xs[0].shape else None
+    return _shapes(op, outputs, inside, results, length)
+
+
+def _carried_input(op: Builder, value: Tensor, type_: Type | None) -> Tensor:
+    if type_ is None:
+        type_ = ScalarType(value.scalar) if value.scalar else TensorType(value.known_dtype, value.shape)
+    tensor = op.input("carried", type_)
+    if value.known_dtype is not None:
+        tensor._dtype = value.known_dtype
+    elif value.value.type is not None:
+        tensor.value.type = value.value.type
+    return tensor
+
+
+def _check_carried(op: Builder, name: str, start: Sequence[Tensor], after: Sequence[Tensor]) -> None:
+    for index, (before, now) in enumerate(zip(start, after, strict=True)):
+        if before.known_dtype != now.known_dtype:
+            raise op.error(f"value {index} carried by a {name} starts as {before.known_dtype} and becomes {now.known_dtype}")
+
+
+def _shapes(op: Builder, outputs: list[Tensor], inside: Sequence[Tensor], results: Sequence[Tensor], length: Any) -> list[Tensor]:
+    for index, (output, result) in enumerate(zip(outputs, results, strict=True)):
+        if index < len(inside):
+            output._shape = inside[index].known_shape
+            if output.known_dtype is None:
+                output.value.type = result.value.type
+        elif result.shape is not None:
+            output._shape = (length if length is not None else op.fresh_dim(), *result.shape)
+    return outputs

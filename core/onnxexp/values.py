@@ -1,0 +1,104 @@
+"""What a symbolic handles: tensors of the ONNX graph that is being built."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+import torch
+
+from onnxexp.graph import Dim, ScalarType, TensorType, Type
+
+if TYPE_CHECKING:
+    from onnxexp.builder import Builder
+
+__all__ = ["Tensor"]
+
+
+class Tensor:
+    """A tensor in the ONNX graph under construction; made by the builder only.
+
+    Its dtype and shape are known from the captured program or inferred when they are first asked for.
+
+    Attributes:
+        const: The contents, where they are known at export (constants, parameters, what folds from them), else None.
+        scalar: bool, int or float where this 0-d tensor stands for a Python number of the user's program, else None.
+        expr: The readable text of such a number where it has one (``"2*batch"``), else None.
+    """
+
+    __slots__ = ("_builder", "_dtype", "_shape", "_value", "const", "expr", "name", "scalar")
+
+    def __init__(
+        self,
+        builder: Builder,
+        value: ir.Value | None = None,
+        dtype: torch.dtype | None = None,
+        shape: tuple[Dim, ...] | None = None,
+        const: torch.Tensor | None = None,
+        name: str | None = None,
+    ) -> None:
+        self._builder = builder
+        self._value = value
+        self._dtype = dtype
+        self._shape = shape
+        self.const = const
+        self.name = name
+        self.scalar: type[bool] | type[int] | type[float] | None = None
+        self.expr: str | None = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The torch dtype. Raises LoweringError for what has none (a sequence) or where nothing tells it."""
+        if self._dtype is None:
+            self._builder.infer(self)
+        if self._dtype is None:
+            raise self._builder.error(f"the dtype of {self!r} is not known")
+        return self._dtype
+
+    @property
+    def known_dtype(self) -> torch.dtype | None:
+        """The dtype where it is known without inference, else None."""
+        return self._dtype
+
+    @property
+    def shape(self) -> tuple[Dim, ...] | None:
+        """The sizes: ints, and strings for symbolic ones; None where the rank is unknown."""
+        if self._shape is None:
+            self._builder.infer(self)
+        return self._shape
+
+    @property
+    def known_shape(self) -> tuple[Dim, ...] | None:
+        """The shape where it is known without inference, else None."""
+        return self._shape
+
+    @property
+    def rank(self) -> int | None:
+        """The number of dimensions, None where unknown."""
+        shape = self.shape
+        return None if shape is None else len(shape)
+
+    @property
+    def value(self) -> ir.Value:
+        """The onnx-ir value; a constant becomes an initializer of the model when this is first asked for."""
+        if self._value is None:
+            self._value = self._builder.materialize(self)
+        return self._value
+
+    @property
+    def type(self) -> Type:
+        """The type in the terms of the captured graph."""
+        return ScalarType(self.scalar, self.expr) if self.scalar else TensorType(self._dtype, self.shape)
+
+    def stamp(self, type_: Type) -> None:
+        """Take over what the captured program knows of this value; its dtype is not changed where it is known."""
+        if isinstance(type_, TensorType):
+            self._dtype = self._dtype or type_.dtype
+            self._shape = type_.sizes if type_.sizes is not None else self._shape
+        else:
+            self.scalar, self.expr = type_.kind, type_.expr
+            self._shape = ()
+
+    def __repr__(self) -> str:
+        name = self._value.name if self._value is not None and self._value.name else (self.name or "constant")
+        return f"%{name}: {TensorType(self._dtype, self._shape)}"

@@ -1,0 +1,273 @@
+"""The habits that a machine can check: what CONTRIBUTING.md says about sizes, boundaries and printing.
+
+Each check is a function from a parsed module to its offences, so that the checks are themselves tested: on the repository,
+which must have none, and on a line that must be one.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import onnxexp
+
+ROOT = Path(__file__).resolve().parents[2]
+CORE = ROOT / "core"
+PLUGINS = ROOT / "plugins"
+
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 45
+GOOD_FUNCTION_LINES = 40
+MAX_LONG_FUNCTIONS = 10
+
+KNOWS_OPERATORS = ("onnxexp/torch_onnx/", "onnxexp/capture/", "onnxexp/passes/functionalize.py")
+"""Where the core may name torch's operators: what torch's frontends produce has to be taken apart by name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Module:
+    """One source file: its name inside `core` or its plugin's folder, its text, its tree."""
+
+    name: str
+    text: str
+
+    @functools.cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, self.name)
+
+
+Check = Callable[[Module], Iterator[str]]
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@functools.cache
+def modules(root: Path) -> tuple[Module, ...]:
+    files = sorted(path for path in root.rglob("*.py") if "build" not in path.relative_to(root).parts)
+    return tuple(Module(path.relative_to(root).as_posix(), path.read_text("utf-8")) for path in files)
+
+
+def offences(check: Check, *roots: Path) -> list[str]:
+    return [f"{module.name}:{offence}" for root in roots for module in modules(root) for offence in check(module)]
+
+
+def ancestors(node: ast.AST, tree: ast.Module) -> Iterator[ast.AST]:
+    """The nodes around a node, from the inside out."""
+    parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
+    while node in parents:
+        node = parents[node]
+        yield node
+
+
+def docstrings(tree: ast.Module) -> set[ast.AST]:
+    """Every string that stands as a statement of its own: docstrings, and those under a constant or an attribute."""
+    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)}
+
+
+def function_lines(function: Function) -> int:
+    """The lines of a function, its docstring aside: explaining is not what makes one too long."""
+    lines = (function.end_lineno or function.lineno) - function.lineno + 1
+    first = function.body[0]
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        lines -= (first.end_lineno or first.lineno) - first.lineno + 1
+    return lines
+
+
+def long_functions(module: Module, limit: int) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, Function) and (lines := function_lines(node)) > limit:
+            yield f"{node.lineno}: {node.name} has {lines} lines, the limit is {limit}"
+
+
+def long_file(module: Module) -> Iterator[str]:
+    if (lines := len(module.text.splitlines())) > MAX_FILE_LINES:
+        yield f" {lines} lines, the limit is {MAX_FILE_LINES}"
+
+
+def private_imports(module: Module) -> Iterator[str]:
+    """What a plugin takes from onnxexp beyond `onnxexp.__all__` and `onnxexp.testing`."""
+    public = {*onnxexp.__all__, "testing"}
+    own_names = {"onnxexp"}
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            own_names.update(alias.asname for alias in node.names if alias.name == "onnxexp" and alias.asname)
+            taken = [alias.name for alias in node.names if alias.name.startswith("onnxexp.") and alias.name != "onnxexp.testing"]
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module == "onnxexp":
+            taken = [alias.name for alias in node.names if alias.name not in public]
+        elif isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").startswith("onnxexp."):
+            taken = [] if node.module == "onnxexp.testing" else [node.module or ""]
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in own_names:
+            taken = [] if node.attr in public else [node.attr]
+        else:
+            continue
+        yield from (f"{node.lineno}: {name} is not public" for name in taken)
+
+
+@functools.cache
+def torch_operators() -> tuple[frozenset[str], frozenset[str]]:
+    """The names of ATen's operators (``add``), and those with an overload (``add.Tensor``)."""
+    schemas = [schema for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("aten::")]
+    plain = {schema.name.removeprefix("aten::") for schema in schemas}
+    overloads = {f"{schema.name.removeprefix('aten::')}.{schema.overload_name}" for schema in schemas if schema.overload_name}
+    return frozenset(plain), frozenset(overloads)
+
+
+def _strings(*nodes: ast.AST) -> Iterator[ast.Constant]:
+    for node in itertools.chain.from_iterable(map(ast.walk, nodes)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node
+
+
+def _asks_for_op(node: ast.AST) -> bool:
+    """Whether an expression reads the name of a node's operator. A plain `op` is the builder."""
+    attributes = {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+    return bool(attributes & {"op", "target"}) or (isinstance(node, ast.Name) and node.id in {"op_name", "target"})
+
+
+def _dispatching(tree: ast.Module) -> Iterator[ast.Constant]:
+    """The strings that an operator's name is compared with."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and any(map(_asks_for_op, [node.left, *node.comparators])):
+            yield from _strings(node)
+        elif isinstance(node, ast.Match) and _asks_for_op(node.subject):
+            yield from _strings(*(case.pattern for case in node.cases))
+        elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Dict) and _asks_for_op(node.slice):
+            yield from _strings(*(key for key in node.value.keys if key))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _asks_for_op(node.func.value):
+            yield from _strings(*node.args)  # node.op.startswith("add")
+
+
+def operator_names(module: Module) -> Iterator[str]:
+    """Where a module of the core knows one of ATen's operators."""
+    if module.name.startswith(KNOWS_OPERATORS):
+        return
+    plain, overloads = torch_operators()
+    prose = docstrings(module.tree)
+    for text in _strings(module.tree):
+        if text not in prose and (any(ns in text.value for ns in ("aten::", "ops.aten.")) or text.value in overloads):
+            yield f"{text.lineno}: names the operator {text.value!r}"
+    for text in _dispatching(module.tree):
+        if text.value in plain:
+            yield f"{text.lineno}: treats the operator {text.value!r} on its own"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Attribute) and ast.unparse(node).startswith("torch.ops.aten."):
+            yield f"{node.lineno}: {ast.unparse(node)}"
+
+
+def prints(module: Module) -> Iterator[str]:
+    """Writing to stdout, but for an `if` that asks for `verbose`, and the command line."""
+    if "/cli/" in module.name:
+        return
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.Call) or ast.unparse(node.func) not in {"print", "sys.stdout.write"}:
+            continue
+        if not any(isinstance(step, ast.If) and "verbose" in ast.unparse(step.test) for step in ancestors(node, module.tree)):
+            yield f"{node.lineno}: {ast.unparse(node)}"
+
+
+def test_files_are_short() -> None:
+    assert not offences(long_file, CORE, PLUGINS)
+
+
+def test_functions_are_short() -> None:
+    assert not offences(lambda module: long_functions(module, MAX_FUNCTION_LINES), CORE, PLUGINS)
+    longer = offences(lambda module: long_functions(module, GOOD_FUNCTION_LINES), CORE, PLUGINS)
+    assert len(longer) <= MAX_LONG_FUNCTIONS, longer
+
+
+def test_plugins_use_public_names_only() -> None:
+    assert not offences(private_imports, PLUGINS)
+
+
+def test_public_names_exist() -> None:
+    assert len(set(onnxexp.__all__)) == len(onnxexp.__all__)
+    assert [name for name in onnxexp.__all__ if name not in dir(onnxexp)] == []
+
+
+def test_core_knows_no_operator() -> None:
+    assert not offences(operator_names, CORE)
+
+
+def test_core_imports_no_plugin() -> None:
+    packages = {path.parent.name for path in PLUGINS.glob("*/*/__init__.py")}
+
+    def imports(module: Module) -> Iterator[str]:
+        for node in ast.walk(module.tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            yield from (f"{node.lineno}: imports {name}" for name in names if name.split(".")[0] in packages)
+
+    assert not offences(imports, CORE)
+
+
+def test_torch_onnx_is_a_peer_not_a_dependency() -> None:
+    peer = ("torch.onnx.export", "torch.onnx._internal", "torch.onnx.symbolic", "_jit_pass_onnx")
+
+    def uses(module: Module) -> Iterator[str]:
+        for node in ast.walk(module.tree):
+            taken = ast.unparse(node) if isinstance(node, ast.Attribute | ast.Import | ast.ImportFrom) else ""
+            if any(name in taken for name in peer):
+                yield f"{node.lineno}: {taken}"
+
+    assert not offences(uses, CORE, PLUGINS)
+
+
+def test_nothing_prints_unasked() -> None:
+    assert not offences(prints, CORE, PLUGINS)
+
+
+def test_every_distribution_is_typed_and_licensed() -> None:
+    for project in [ROOT, *(path.parent for path in PLUGINS.glob("*/pyproject.toml"))]:
+        package = CORE / "onnxexp" if project == ROOT else next(project.glob("onnxexp_*/__init__.py")).parent
+        assert (package / "py.typed").is_file(), project
+        assert (project / "LICENSE").is_file(), project
+        assert (project / "README.md").is_file(), project
+
+
+NODE = "def f(node):\n    "
+
+
+@pytest.mark.parametrize(
+    ("check", "source"),
+    [
+        (long_file, "x = 1\n" * 401),
+        (lambda module: long_functions(module, 45), "def f():\n" + "    x = 1\n" * 45),
+        (private_imports, "from onnxexp.builder import Builder"),
+        (private_imports, "from onnxexp import no_such_public_name"),
+        (private_imports, "import onnxexp.graph"),
+        (private_imports, "import onnxexp as ox\nox.graph"),
+        (operator_names, 'NAMES = ["aten::abs"]'),
+        (operator_names, 'NAMES = {"add.Tensor": 1}'),
+        (operator_names, 'def f():\n    return f"{1} aten::abs"'),
+        (operator_names, "import torch\nx = torch.ops.aten.add.Tensor"),
+        (operator_names, NODE + 'return node.op == "relu"'),
+        (operator_names, NODE + 'return node.op in ("relu", "gelu")'),
+        (operator_names, NODE + 'return node.op.startswith("relu")'),
+        (operator_names, NODE + 'return {"relu": 1}[node.op]'),
+        (operator_names, NODE + 'match node.op:\n        case "relu":\n            return 1'),
+        (prints, "print(1)"),
+        (prints, "import sys\nsys.stdout.write('')"),
+    ],
+)
+def test_checks_find_what_they_look_for(check: Check, source: str) -> None:
+    assert list(check(Module("onnxexp/sample.py", source)))
+
+
+@pytest.mark.parametrize(
+    ("check", "source"),
+    [
+        (lambda module: long_functions(module, 45), 'def f():\n    """One.\n' + "\n" * 50 + '    """\n'),
+        (private_imports, "import onnxexp.testing\nfrom onnxexp.testing import anything\nfrom . import onnxexp_other"),
+        (operator_names, '"""Such as aten::abs and `add.Tensor`."""\nKIND = "relu"'),
+        (operator_names, NODE + 'return node.op == "prim::If"'),
+        (prints, "def f(verbose):\n    if verbose:\n        print(1)"),
+    ],
+)
+def test_checks_leave_the_rest_alone(check: Check, source: str) -> None:
+    assert not list(check(Module("onnxexp/sample.py", source)))

@@ -1,0 +1,65 @@
+"""Exporting a model and comparing what ONNX Runtime gives with what eager gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import onnx
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+import onnxexp
+
+from .case import Inputs, ModelCase, Sizes
+
+
+def opset_of(proto: onnx.ModelProto) -> int:
+    """The version of the default domain that the model declares."""
+    return next(entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx"))
+
+
+def dynamic_axes(proto: onnx.ModelProto) -> int:
+    """How many axes of the graph's inputs have no fixed size."""
+    return sum(dim.WhichOneof("value") != "dim_value" for value in proto.graph.input for dim in value.type.tensor_type.shape.dim)
+
+
+def assert_same(actual: Any, expected: Any, atol: float, rtol: float) -> None:
+    """The two are the same structure with the same values in it; tensors are compared with their types and within the tolerance."""
+    actual_leaves, actual_structure = pytree.tree_flatten(actual)
+    expected_leaves, expected_structure = pytree.tree_flatten(expected)
+    assert actual_structure == expected_structure
+    for one, other in zip(actual_leaves, expected_leaves, strict=True):
+        if isinstance(other, torch.Tensor):
+            torch.testing.assert_close(one, other, atol=atol, rtol=rtol)
+        else:
+            assert one == other
+
+
+def assert_agrees(
+    program: onnxexp.ONNXProgram, model: nn.Module, inputs: Callable[[Sizes], Inputs], at: Iterable[Sizes], atol: float, rtol: float
+) -> None:
+    """The program gives what the model gives at each of the sizes."""
+    for sizes in at:
+        args, kwargs = inputs(sizes)
+        with torch.no_grad():
+            expected = model(*args, **kwargs)
+        args, kwargs = inputs(sizes)  # anew: a model may change its arguments, a cache for one
+        try:
+            assert_same(program(*args, **kwargs), expected, atol, rtol)
+        except AssertionError as error:
+            raise AssertionError(f"at {dict(sizes)}: {error}") from error
+
+
+def check_case(case: ModelCase, opset: int) -> onnxexp.ONNXProgram:
+    """Exports the case at that opset, and asserts that the file is valid, its axes are free and its values are eager's."""
+    model = case.build()
+    args, kwargs = case.inputs(case.sizes)
+    program = onnxexp.export(model, args, kwargs=kwargs, dynamic_shapes=case.dynamic_shapes, opset_version=opset)
+    proto = program.model_proto
+    onnx.checker.check_model(proto, full_check=True)
+    assert opset_of(proto) == opset
+    assert dynamic_axes(proto) == sum(isinstance(leaf, str) for leaf in pytree.tree_leaves(case.dynamic_shapes))
+    assert_agrees(program, model, case.inputs, (case.sizes, *case.other_sizes), case.atol, case.rtol)
+    return program
