@@ -12,7 +12,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -25,7 +24,7 @@ from rich.text import Text
 from torch import nn
 
 import onnxexp
-from tests.models.classic import resnet18
+from tests.models.classic_vision import ResNet, calibrated
 
 BATCHES = (1, 5)
 TOLERANCE = 1e-4
@@ -117,12 +116,14 @@ def main() -> int:
     options = arguments()
     console = Console(highlight=False)
     torch.manual_seed(0)
-    model = resnet18().eval()
+    model = calibrated(lambda: ResNet((2, 2, 2, 2), bottleneck=False), (4, 3, 64, 64))().eval()
     weights = sum(parameter.numel() for parameter in model.parameters())
     console.print(f"Exporting a ResNet-18, {weights / 1e6:.1f} million weights, with a dynamic batch ...")
 
     images = torch.randn(max(BATCHES), 3, options.size, options.size)
-    program = onnxexp.export(model, (images[:2],), options.file, opset_version=options.opset, dynamic_shapes={"x": {0: "batch"}})
+    program = onnxexp.export(
+        model, (images[:2],), options.file, opset_version=options.opset, dynamic_shapes={"image": {0: "batch"}}
+    )
     comparisons = [compare(program, model, images[:batch]) for batch in BATCHES]
 
     body = Group(
@@ -132,7 +133,7 @@ def main() -> int:
         "",
         closing(options.file.resolve(), options.opset),
     )
-    console.print(Panel(body, title=f"onnxexp {version('onnxexp')}", title_align="left", padding=(1, 2), expand=False))
+    console.print(Panel(body, title=f"onnxexp {onnxexp.__version__}", title_align="left", padding=(1, 2), expand=False))
     return int(any(row.relative > TOLERANCE for row in comparisons))
 
 

@@ -17,7 +17,7 @@ import torch
 from onnxexp import attributes as attrs
 from onnxexp import binding, folding, inference, operands
 from onnxexp.errors import LoweringError, OpsetError
-from onnxexp.graph import Dim, Node, TensorType, Type
+from onnxexp.graph import Node, TensorType, Type
 from onnxexp.schemas import Operator
 from onnxexp.state import State
 from onnxexp.values import Tensor
@@ -39,12 +39,14 @@ class Builder:
     Attributes:
         opset: The target opset of ONNX's default domain.
         node: The captured node that is being lowered: its operator, arguments, output types and source line.
+        notes: A place where symbolics remember, for this export, what one has to tell another.
     """
 
     def __init__(self, opset: int, *, custom_opsets: dict[str, int] | None = None, fold: bool = True) -> None:
         self.opset = opset
         self.custom_opsets = dict(custom_opsets or {})
         self.state = State(opset)
+        self.notes: dict[Any, Any] = {}
         self._fold = fold
         self._node: Node | None = None
 
@@ -258,8 +260,3 @@ class Domain:
         dtype = next((tensor.known_dtype for tensor in inputs if tensor is not None), None)
         results = builder._emit(self._domain, name, inputs, encoded, [dtype] * (outputs or 1), None)
         return results[0] if outputs is None else results
-
-
-def dims_or_none(shape: tuple[Dim, ...] | None) -> ir.Shape | None:
-    """Sizes as onnx-ir writes them."""
-    return None if shape is None else ir.Shape(shape)

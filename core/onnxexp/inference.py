@@ -64,6 +64,8 @@ def _infer_node(op: Builder, node: ir.Node) -> None:
         proto.input.append("" if value is None else f"i{index}")
         if value is not None:
             _describe(op, value, f"i{index}", types, data)
+    if len(types) < sum(value is not None for value in node.inputs):
+        return
     proto.output.extend(f"o{index}" for index in range(len(node.outputs)))
     proto.attribute.extend(ir.to_proto(attribute) for attribute in node.attributes.values())
     imports = [onnx.helper.make_opsetid(domain, version) for domain, version in op.state.opset_imports.items()]

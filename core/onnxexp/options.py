@@ -16,6 +16,7 @@ from onnxexp.capture.modes import TrainingMode, model_mode
 from onnxexp.errors import OptionError
 from onnxexp.names import nearest
 from onnxexp.schemas import MAX_OPSET, MIN_OPSET
+from onnxexp.verify import call_unharmed
 
 __all__ = ["DEFAULT_OPSET", "Call", "Options", "read_call"]
 
@@ -102,9 +103,9 @@ class Call:
 
         def run(*args: Any, **kwargs: Any) -> Any:
             if self.program is not None:
-                return self.module(*args, **kwargs)
+                return call_unharmed(self.module, args, kwargs)
             with model_mode(self.module, training):
-                return self.module(*args, **kwargs)
+                return call_unharmed(self.module, args, kwargs)
 
         return run
 
@@ -138,6 +139,7 @@ def read_call(
         dynamic_axes=dynamic_axes,
         input_names=input_names,
         output_names=output_names,
+        program=program,
     )
     return Call(module, program, tuple(positional), dict(named), spec)
 

@@ -34,6 +34,7 @@ class ONNXProgram:
         timings: Seconds by stage of the export, in order.
         eager: The original, for `verify`; None where there is none.
         example: The ``(args, kwargs)`` that the export was made with.
+        weights: Parameters that the graph takes as inputs (``export_params=False``), by input; calls feed them.
     """
 
     def __init__(
@@ -43,11 +44,13 @@ class ONNXProgram:
         timings: dict[str, float],
         eager: Callable[..., Any] | None,
         example: tuple[Sequence[Any], Mapping[str, Any]],
+        weights: Mapping[str, torch.Tensor] | None = None,
     ) -> None:
         self.signature = signature
         self.timings = timings
         self.eager = eager
         self.example = example
+        self.weights = dict(weights or {})
         self._model = model
         self._session: Session | None = None
         self._lock = threading.Lock()
@@ -130,7 +133,7 @@ class ONNXProgram:
         return report
 
     def _run(self, leaves: Sequence[Any]) -> list[Any]:
-        return self._loaded().run({slot.name: leaves[slot.leaf] for slot in self.signature.inputs})
+        return self._loaded().run({**self.weights, **{slot.name: leaves[slot.leaf] for slot in self.signature.inputs}})
 
     def _loaded(self) -> Session:
         """The session, made at the first call."""

@@ -157,7 +157,8 @@ def _same(given: Any, fixed: Any) -> bool:
         return True
     if isinstance(given, torch.Tensor) or type(given) is not type(fixed):
         return False
-    return bool(given == fixed)
+    equal = given == fixed
+    return equal if isinstance(equal, bool) else False
 
 
 def _form(positional: int, named: Sequence[str] | Mapping[str, Any]) -> str:

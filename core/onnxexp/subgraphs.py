@@ -35,7 +35,7 @@ def _graph(op: Builder, scope: Scope, name: str, outputs: Sequence[Any]) -> tupl
     made = {output for node in scope.nodes for output in node.outputs}
     results: list[Tensor] = []
     for output in outputs:
-        tensor = operands.tensor(op, output)
+        tensor = _typed(op, output)
         if tensor.value not in made or any(tensor.value is earlier.value for earlier in results):
             tensor = _identity(op, tensor)
         _ = tensor.shape
@@ -101,7 +101,7 @@ def loop(
     types: Sequence[Type] | None,
 ) -> list[Tensor]:
     """See `Builder.loop`."""
-    start = [operands.tensor(op, value) for value in carried]
+    start = [_typed(op, value) for value in carried]
     with _scope(op) as scope:
         index = op.input("i", ScalarType(int))
         going = op.input("cond", TensorType(torch.bool, ()))
@@ -120,7 +120,7 @@ def scan(
     op: Builder, body: Callable[..., tuple[Sequence[Any], Sequence[Any]]], carried: Sequence[Any], xs: Sequence[Tensor], *, reverse: bool
 ) -> list[Tensor]:
     """See `Builder.scan`."""
-    start = [operands.tensor(op, value) for value in carried]
+    start = [_typed(op, value) for value in carried]
     with _scope(op) as scope:
         inside = [op.input("carried", TensorType(value.known_dtype, value.shape)) for value in start]
         slices = [op.input("slice", TensorType(x.known_dtype, None if x.shape is None else x.shape[1:])) for x in xs]
@@ -134,6 +134,13 @@ def scan(
     outputs = _node(op, "Scan", [*start, *xs], attributes, results)
     length = xs[0].shape[0] if xs and xs[0].shape else None
     return _shapes(op, outputs, inside, results, length)
+
+
+def _typed(op: Builder, value: Any) -> Tensor:
+    tensor = operands.tensor(op, value)
+    if tensor.known_dtype is None:
+        op.infer(tensor)
+    return tensor
 
 
 def _carried_input(op: Builder, value: Tensor, type_: Type | None) -> Tensor:

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from onnxexp.errors import VerificationError
 from onnxexp.graph import TensorType
 
-__all__ = ["Comparison", "VerificationReport", "compare", "run_eager"]
+__all__ = ["Comparison", "VerificationReport", "call_unharmed", "compare", "run_eager"]
 
 _TOLERANCES: dict[torch.dtype, tuple[float, float]] = {
     torch.float16: (1e-3, 1e-3),
@@ -119,10 +119,22 @@ def run_eager(eager: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
 
     arguments: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map(copy, (tuple(args), dict(kwargs)))
     with torch.no_grad(), _Unfused():
-        if isinstance(eager, torch.nn.Module) and not isinstance(eager, torch.jit.ScriptModule):
-            buffers = {name: buffer.detach().clone() for name, buffer in eager.named_buffers()}
-            return torch.func.functional_call(eager, buffers, *arguments)
+        if isinstance(eager, torch.nn.Module):
+            return call_unharmed(eager, *arguments)
         return eager(*arguments[0], **arguments[1])
+
+
+def call_unharmed(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call a module; buffers that its forward writes to or replaces are as before afterwards."""
+    buffers = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
+    if not isinstance(module, torch.jit.ScriptModule):
+        return torch.func.functional_call(module, buffers, tuple(args), dict(kwargs))
+    try:
+        return module(*args, **kwargs)
+    finally:
+        with torch.no_grad():
+            for name, buffer in module.named_buffers():
+                buffer.copy_(buffers[name])
 
 
 def compare(

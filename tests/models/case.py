@@ -20,9 +20,9 @@ TRANSFORMER_OPSETS = (13, 17, 20, 23)
 class ModelCase:
     """A model, how to call it, and which of its axes vary.
 
-    ``build`` gives the same weights each time, in eval mode. ``inputs(sizes)`` gives ``(args, kwargs)``; the same sizes give the same values.
-    ``dynamic_shapes`` has torch.export's structure with names as leaves. ``other_sizes`` are the sizes that the exported model must be right at,
-    besides ``sizes``, those of the example. ``quick_opset`` is the opset that the quick tier takes.
+    ``build`` gives the same weights each time, in eval mode. ``inputs(sizes)`` gives ``(args, kwargs)``, the same for the same
+    sizes. ``dynamic_shapes`` has torch.export's structure with names as leaves. The exported model must be right at ``sizes``,
+    those of the example, and at each of ``other_sizes``. ``quick_opset`` is the opset that the quick tier takes.
     """
 
     name: str

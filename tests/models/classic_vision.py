@@ -1,6 +1,6 @@
 """Classic convolutional networks, written from their papers at full depth.
 
-``width`` scales the channels (1 is the paper's size), so that the tests stay quick; ``inception.py`` and ``dcgan.py`` have those two.
+``width`` scales the channels (1 is the paper's size), so that the tests stay quick. Two more are in inception.py and dcgan.py.
 """
 
 from __future__ import annotations
@@ -241,8 +241,21 @@ class SuperResolution(nn.Module):
         return self.shuffle(self.last(image))
 
 
+def lively(build: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
+    """``build`` with He's initial weights: with torch's, a deep network without normalization gives any image the same scores."""
+
+    def factory() -> nn.Module:
+        model = build()
+        for module in model.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+        return model
+
+    return factory
+
+
 def calibrated(build: Callable[[], nn.Module], shape: tuple[int, ...]) -> Callable[[], nn.Module]:
-    """``build`` with batch statistics of one pass over random data of that shape: at their initial values normalization tests nothing."""
+    """``build`` with the batch statistics of one pass over random data: at their initial values normalization tests nothing."""
 
     def factory() -> nn.Module:
         model = build()
@@ -256,7 +269,9 @@ def calibrated(build: Callable[[], nn.Module], shape: tuple[int, ...]) -> Callab
     return factory
 
 
-def case(name: str, build: Callable[[], nn.Module], shape: Sequence[int | str], quick_opset: int, argument: str = "image") -> ModelCase:
+def case(
+    name: str, build: Callable[[], nn.Module], shape: Sequence[int | str], quick_opset: int, argument: str = "image"
+) -> ModelCase:
     """A case of one (batch, channels, height, width) input; the axes that vary are given by name."""
     dims = {axis: size for axis, size in enumerate(shape) if isinstance(size, str)}
     sizes, *others = ({"batch": b, "height": h, "width": w} for b, h, w in ((2, 64, 80), (3, 96, 72), (1, 65, 91)))
@@ -280,16 +295,16 @@ ANY_IMAGE = ("batch", 3, "height", "width")
 
 CASES: dict[str, ModelCase] = registry(
     [
-        case("alexnet", lambda: AlexNet(100, 0.25), square(127), 9),
-        case("vgg11", lambda: VGG(False, 100, 0.125), square(64), 15),
+        case("alexnet", lively(lambda: AlexNet(100, 0.25)), square(127), 9),
+        case("vgg11", lively(lambda: VGG(False, 100, 0.125)), square(64), 15),
         case("vgg11-bn", calibrated(lambda: VGG(True, 100, 0.125), (4, 3, 64, 64)), square(64), 18),
         case("resnet18", calibrated(lambda: ResNet((2, 2, 2, 2), False, 100, 0.25), (4, 3, 64, 64)), ANY_IMAGE, 13),
         case("resnet50", calibrated(lambda: ResNet((3, 4, 6, 3), True, 100, 0.125), (4, 3, 64, 64)), ANY_IMAGE, 20),
         case("densenet121", calibrated(lambda: DenseNet(growth=8, classes=100), (4, 3, 64, 64)), square(64), 21),
-        case("squeezenet", lambda: SqueezeNet(100, 0.5), square(96), 11),
+        case("squeezenet", lively(lambda: SqueezeNet(100, 0.5)), square(96), 11),
         case("inception-v3", calibrated(lambda: InceptionV3(100, 0.125), (4, 3, 107, 107)), square(107), 23),
         case("dcgan-generator", calibrated(lambda: Generator(24, 8), (4, 24, 1, 1)), ("batch", 24, 1, 1), 17, "noise"),
         case("dcgan-discriminator", calibrated(lambda: Discriminator(8), (4, 3, 64, 64)), square(64), 24),
-        case("super-resolution", lambda: SuperResolution(3), ("batch", 1, "height", "width"), 26),
+        case("super-resolution", lively(lambda: SuperResolution(3)), ("batch", 1, "height", "width"), 26),
     ]
 )

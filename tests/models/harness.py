@@ -26,7 +26,7 @@ def dynamic_axes(proto: onnx.ModelProto) -> int:
 
 
 def assert_same(actual: Any, expected: Any, atol: float, rtol: float) -> None:
-    """The two are the same structure with the same values in it; tensors are compared with their types and within the tolerance."""
+    """The two are the same structure with the same values in it; tensors within the tolerance, their types exactly."""
     actual_leaves, actual_structure = pytree.tree_flatten(actual)
     expected_leaves, expected_structure = pytree.tree_flatten(expected)
     assert actual_structure == expected_structure
@@ -38,7 +38,12 @@ def assert_same(actual: Any, expected: Any, atol: float, rtol: float) -> None:
 
 
 def assert_agrees(
-    program: onnxexp.ONNXProgram, model: nn.Module, inputs: Callable[[Sizes], Inputs], at: Iterable[Sizes], atol: float, rtol: float
+    program: onnxexp.ONNXProgram,
+    model: nn.Module,
+    inputs: Callable[[Sizes], Inputs],
+    at: Iterable[Sizes],
+    atol: float,
+    rtol: float,
 ) -> None:
     """The program gives what the model gives at each of the sizes."""
     for sizes in at:

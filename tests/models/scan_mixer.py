@@ -1,7 +1,7 @@
 """Mamba's selective scan as one `scan` operator instead of a loop that Python unrolls.
 
-The mixer of `transformers` walks over the sequence in Python (its associative scan is switched off while exporting), so torch.export bakes the
-length of the example in. This mixer computes the same by torch's `scan`, which becomes one loop in the graph, over any length.
+The mixer of `transformers` walks over the sequence in Python (its associative scan is switched off while exporting), so that
+torch.export bakes the length of the example in. This one computes the same by torch's `scan`: one loop over any length.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from transformers.models.mamba.modeling_mamba import MambaMixer
 
 
 class ScanMixer(MambaMixer):
-    """A MambaMixer without a cache; run as it is, it does what that class does, so that the two ways are compared."""
+    """A MambaMixer without a cache; outside of export it does what that class does, so that the two are compared."""
 
     def forward(
         self,

@@ -17,7 +17,10 @@ Hidden = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 
 
 class WordModel(nn.Module):
-    """Words (time, batch) and a state to log probabilities (time * batch, words) and the next state; the embedding is also the decoder's weight."""
+    """Words (time, batch) and a state to log probabilities (time * batch, words) and the next state.
+
+    The embedding is also the decoder's weight.
+    """
 
     def __init__(self, kind: str, words: int, hidden: int, layers: int) -> None:
         super().__init__()
@@ -59,10 +62,10 @@ class Positions(nn.Module):
 
 
 class TransformerWordModel(nn.Module):
-    """The same task by an nn.TransformerEncoder under a causal mask: words (time, batch) to log probabilities (time, batch, words).
+    """The same task by an nn.TransformerEncoder under a causal mask: (time, batch) to log probabilities (time, batch, words).
 
-    ``nn.TransformerEncoder`` compares the mask with a causal one, to choose its path, unless told which it is: with ``told`` false, capture
-    meets a branch on the values of a tensor, as it does in PyTorch's example.
+    ``len(ids)`` must be an int, so that only a capture that reads the code (strict=True) keeps the time dynamic. The encoder
+    compares the mask with a causal one unless told which it is: with ``told`` false, capture meets a branch on values.
     """
 
     def __init__(self, words: int, hidden: int, heads: int, layers: int, told: bool) -> None:

@@ -1,4 +1,4 @@
-"""Every model exports with its axes dynamic, passes onnx's full checker, and agrees with eager at the example's sizes and at others."""
+"""Every model exports with dynamic axes, passes onnx's full checker, and agrees with eager at the example's sizes and others."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ def forms() -> list[Any]:
     for kind, layers, both_ways, batch_first, dynamic in product(
         KINDS, (1, 2), (False, True), (False, True), (("batch",), ("time",), ("batch", "time"))
     ):
-        name = f"{kind}-{layers}{'-bidirectional' if both_ways else ''}{'-batch_first' if batch_first else ''}-{'+'.join(dynamic)}"
-        quick = both_ways == (layers == 2) and batch_first != both_ways
-        found.append(pytest.param(kind, layers, both_ways, batch_first, dynamic, id=name, marks=[] if quick else [pytest.mark.full]))
+        words = (kind, str(layers), "bidirectional" * both_ways, "batch_first" * batch_first, *dynamic)
+        marks = [] if both_ways == (layers == 2) and batch_first != both_ways else [pytest.mark.full]
+        found.append(pytest.param(kind, layers, both_ways, batch_first, dynamic, id="-".join(filter(None, words)), marks=marks))
     return found
 
 

@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from onnxexp.capture.blame import explain
+from onnxexp.capture.composites import kept_whole
 from onnxexp.capture.decompose import Decomposer
 from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.examples import capturing
@@ -23,6 +24,7 @@ from onnxexp.capture.symbols import check_dynamic, dim_text, symbol_names
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node
 from onnxexp.names import register_dataclasses
+from onnxexp.passes.dead import drop_dead
 from onnxexp.passes.functionalize import functionalize
 
 __all__ = ["Captured", "as_module", "capture", "convert"]
@@ -74,7 +76,7 @@ def capture(
     Raises CaptureError that names each strategy and why it failed.
     """
     failures: list[str] = []
-    with torch_mode(), model_mode(model, training), capturing(model, args, kwargs, spec) as (example, example_kwargs):
+    with torch_mode(), kept_whole(), model_mode(model, training), capturing(model, args, kwargs, spec) as (example, example_kwargs):
         for strict in (False, True):
             run = functools.partial(_export, model, example, example_kwargs, spec, strict)
             try:
@@ -132,12 +134,14 @@ def convert(program: ExportedProgram, spec: DynamicSpec) -> Captured:
 
     graph = to_graph(program, text)
     report = functionalize(graph)
-    if report.mutated:
+    written = [*report.inputs, *report.params]
+    if written:
         warnings.warn(
-            f"the forward writes into {', '.join(report.mutated)}; an ONNX graph keeps no state: its outputs are right, "
+            f"the forward writes into {', '.join(written)}; an ONNX graph keeps no state: its outputs are right, "
             "but what is written is not kept from one call to the next",
             stacklevel=3,
         )
+    drop_dead(graph)
     fakes = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
     decomposer = Decomposer(detect_fake_mode(fakes), sizes, text)
     assert program.call_spec.in_spec is not None and program.call_spec.out_spec is not None

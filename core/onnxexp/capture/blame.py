@@ -26,6 +26,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, S
 
 import onnxexp
 from onnxexp.capture.dynamic import DynamicSpec
+from onnxexp.capture.examples import enlarged
 from onnxexp.capture.sources import where
 from onnxexp.graph import Where
 
@@ -37,6 +38,7 @@ _NOT_USER = (_TORCH, os.path.dirname(onnxexp.__file__) + os.sep, "<")
 _BULLET = re.compile(r"^\s*- (.*)$", re.MULTILINE)
 _SIZE = re.compile(r"(?:L|inputs)(?P<path>(?:\[[^\]]*\]|\.(?!shape\b|size\b)\w+)*)(?:\.size\(\)|\.shape)?(?:\[(?P<axis>\d+)\])?")
 _FIXED = re.compile(r"^You marked (.+?) as dynamic but your code specialized it to be a constant \((-?\d+)\)")
+_WRAPPED = re.compile(r"got (\w+)\(['\"](.*?)['\"]\)$", re.MULTILINE)
 _HINT = re.compile(r"^Received user-specified dim hint .*(?:static shape|hint) of (-?\d+) for dimension (.+)\.$")
 
 
@@ -57,11 +59,15 @@ def explain(error: BaseException, spec: DynamicSpec, retry: Callable[[], object]
     env = _shape_env(chain)
     if not bullets or env is None:
         line = _raised_at(chain) or where({"stack_trace": text})
-        return f"{type(error).__name__}: {_first_lines(text)}{_at(line)}"
+        return f"{_said(error, text)}{_at(line)}{_changes(spec)}"
     lines = _Lines(env, spec)
     if retry is not None and not lines.known():
         lines = _watched(retry, spec) or lines
-    return "\n".join([*(lines.tell(bullet) for bullet in bullets), *_fixes(text)])
+    told = "\n".join(lines.tell(bullet) for bullet in bullets)
+    if all(_FIXED.match(bullet) or _HINT.match(bullet) for bullet in bullets):
+        return f"{told}\nChange that line so that it works at any size, or leave the axis out of dynamic_shapes / dynamic_axes."
+    strict = 'A Dim is proven over its whole range; a name ("batch") or Dim.DYNAMIC asks only that the axis is not fixed.'
+    return "\n".join([told, *_fixes(text), strict])
 
 
 def _data_dependent(error: GuardOnDataDependentSymNode, text: str) -> str:
@@ -193,6 +199,7 @@ def _raised_at(chain: list[BaseException]) -> Where | None:
         frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
         inside = max((i for i, (file, _) in enumerate(frames) if file == _TRACE), default=len(frames))
         line = _innermost(frames[inside:])
+        line = line if line.file else _innermost(vars(error).get("real_stack") or ())  # of strict mode's errors
         if line.file:
             return line
     return None
@@ -229,10 +236,24 @@ def _shape_env(chain: list[BaseException]) -> ShapeEnv | None:
     return None
 
 
-def _first_lines(text: str) -> str:
-    """What torch says before it starts to advise on logging."""
+def _said(error: BaseException, text: str) -> str:
+    """What went wrong, without torch's advice on logging; in strict mode the error that dynamo wraps."""
+    wrapped = _WRAPPED.search(text)
+    if wrapped is not None:
+        return f"{wrapped[1]}: {wrapped[2]}"
     kept = re.split(r"\n\s*\n|\nFor more information|\n\s*Hint:|\n\s*Developer debug", text.strip())[0]
-    return kept if len(kept) <= 600 else kept[:600] + "…"
+    return f"{type(error).__name__}: {kept if len(kept) <= 600 else kept[:600] + '...'}"
+
+
+def _changes(spec: DynamicSpec) -> str:
+    """That the example was not captured as it is, where that may be the reason."""
+    changes = enlarged(spec)
+    if not changes:
+        return ""
+    return (
+        f"\nAxes that are to be dynamic are captured at size 2 or more, so the example was changed: {'; '.join(changes)}. "
+        "If that contradicts other inputs, give example inputs in which every dynamic axis is 2 or more."
+    )
 
 
 def _fixes(text: str) -> list[str]:

@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from onnxexp.capture.exported import Converter
+from onnxexp.capture.modes import LOCK
 from onnxexp.capture.schemas import overload
 from onnxexp.graph import Dim, Graph, Node, ScalarType, TensorType, Value
 from onnxexp.passes.functionalize import functionalize
@@ -56,8 +57,11 @@ class Decomposer:
             positional, keywords = _rebuild(op, node.args, remaining)  # type: ignore[arg-type]
             return function(*positional, **keywords)
 
-        with self._fake_mode, torch.no_grad():
-            module = make_fx(call)(*fakes)
+        try:
+            with LOCK, self._fake_mode, torch.no_grad():
+                module = make_fx(call)(*fakes)
+        except Exception:  # a decomposition that fails on fake tensors, with whatever error, is none
+            return None
         return self._convert(module, inputs, node)
 
     def _fake(self, value: Value) -> Any:

@@ -28,7 +28,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.export import Dim
+from torch.export import Dim, ExportedProgram
+from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
 from onnxexp.capture.axes import Axis, read_axis, read_scalar
@@ -72,8 +73,11 @@ def read_dynamic(
     dynamic_axes: Mapping[str, Any] | None = None,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
+    program: ExportedProgram | None = None,
 ) -> DynamicSpec:
     """Read the user's options against the example inputs.
+
+    Where the capture has been done already, `program` says which numbers are dynamic.
 
     Raises OptionError, with the key, what exists and the cure, for unknown names, wrong nesting, axes out of range, sizes
     that contradict the example, both options at once, and `input_names` that do not fit.
@@ -83,6 +87,8 @@ def read_dynamic(
     reader = _Reader(forward, args, kwargs)
     if dynamic_shapes is not None:
         reader.read_shapes(dynamic_shapes, input_names)
+    if program is not None:
+        reader.scalars |= dict.fromkeys(_dynamic_numbers(program), Axis(Dim.AUTO, None, False))
     names = reader.name_inputs(input_names)
     outputs = reader.read_axes(dynamic_axes, names, output_names or ()) if dynamic_axes is not None else {}
     return reader.spec(names, outputs)
@@ -266,6 +272,13 @@ class _Reader:
         return OptionError(
             f"{option} names {key!r}, which is no input of the model{nearest(str(key), names)}. There are: {', '.join(names)}."
         )
+
+
+def _dynamic_numbers(program: ExportedProgram) -> list[int]:
+    """The leaves of the program's (args, kwargs) that are symbolic numbers."""
+    values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
+    inputs = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
+    return [index for index, name in enumerate(inputs) if isinstance(values[name], (torch.SymInt, torch.SymFloat, torch.SymBool))]
 
 
 def _named_axes(axes: Any, where: str) -> dict[int, str | None]:

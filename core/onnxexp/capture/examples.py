@@ -3,7 +3,7 @@
 API:
     with capturing(model, args, kwargs, spec) as (args, kwargs):
         torch.export.export(model, args, kwargs, dynamic_shapes=spec.shapes, ...)
-    enlarge(args, kwargs, spec) -> (args, kwargs)
+    enlarge(args, kwargs, spec) -> (args, kwargs)          enlarged(spec) -> what it changes, in words
 
 Measured on torch 2.13: an axis of size 0 or 1 is never dynamic. Dim.DYNAMIC and Dim then fail, Dim.AUTO makes it static
 without a word, and `backed_size_oblivious` lets it pass but may bake the size in further down (a TransformerEncoderLayer
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ from torch.utils import _pytree as pytree
 from onnxexp.capture.axes import Axis
 from onnxexp.capture.dynamic import DynamicSpec
 
-__all__ = ["capturing", "derivation", "enlarge"]
+__all__ = ["capturing", "derivation", "enlarge", "enlarged"]
 
 
 @contextlib.contextmanager
@@ -65,23 +66,34 @@ def capturing(
 def enlarge(args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The inputs with every axis that is asked to be dynamic at size 2 or more.
 
-    A smaller one gets the size that axes of the same name have, else 2, by repeating the tensor along it (zeros where it is
-    empty). Axes tied by one Dim, derived ones too, change together. A tensor that is given twice becomes two that share
-    memory, as torch.export keeps what is dynamic on the tensor object. Unchanged inputs come back as they are.
+    A smaller one gets the size that axes of the same name have (an unnamed one: the size that every other dynamic axis at that
+    position has), else 2, by repeating the tensor along it (zeros where it is empty). Axes tied by one Dim, derived ones too,
+    change together, and an axis that is one longer than another (``past + 1``) grows with an axis of size 1. A tensor that is
+    given twice becomes two that share memory, as torch.export keeps what is dynamic on the tensor object. Unchanged inputs
+    come back as they are.
     """
     flat, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
     seen: set[int] = set()
     for index, sizes in enumerate(_sizes(flat, spec)):
         tensor = flat[index]
         for axis, size in sizes.items():
-            if size != tensor.shape[axis]:
-                tensor = _resized(tensor, axis, size)
+            tensor = _resized(tensor, axis, size)
         if isinstance(tensor, torch.Tensor) and id(tensor) in seen and spec.shapes is not None:
             tensor = tensor.detach().requires_grad_(tensor.requires_grad)
         seen.add(id(tensor))
         flat[index] = tensor
     new_args, new_kwargs = pytree.tree_unflatten(flat, structure)
     return new_args, new_kwargs
+
+
+def enlarged(spec: DynamicSpec) -> list[str]:
+    """What `enlarge` does to the example, one phrase for each axis: ``axis 0 of x from 1 to 2``."""
+    flat = [leaf.value for leaf in spec.leaves]
+    return [
+        f"axis {axis} of {leaf.name} from {leaf.value.shape[axis]} to {size}"
+        for leaf, sizes in zip(spec.leaves, _sizes(flat, spec), strict=True)
+        for axis, size in sizes.items()
+    ]
 
 
 def derivation(dim: Any) -> tuple[str, Callable[[int], int]] | None:
@@ -93,38 +105,73 @@ def derivation(dim: Any) -> tuple[str, Callable[[int], int]] | None:
 
 
 def _sizes(flat: Sequence[Any], spec: DynamicSpec) -> list[dict[int, int]]:
-    """For each leaf the sizes to capture with, by axis."""
-    groups: dict[Any, list[tuple[int, int, Axis]]] = {}
-    for index, axes in enumerate(spec.axes):
-        for axis, wanted in axes.items():
-            if wanted.asked:
-                derived = derivation(wanted.dim)
-                key = ("dim", derived[0]) if derived else ("name", wanted.name) if wanted.name else (index, axis)
-                groups.setdefault(key, []).append((index, axis, wanted))
+    """For each leaf the sizes to capture with, by axis, where they are not those of the example."""
+    groups = _groups(spec)
     sizes: list[dict[int, int]] = [{} for _ in flat]
+    loose: dict[tuple[int, int], int] = {}
     for key, members in groups.items():
         present = [flat[index].shape[axis] for index, axis, _ in members]
         if key[0] == "dim":
             root = _root(members, present)
-        elif min(present) < 2:
-            root = max(*present, 2)
-        else:
+            for (index, axis, _), size, function in zip(members, present, _functions(members), strict=True):
+                if root is not None and function(root) != size:
+                    sizes[index][axis] = function(root)
             continue
-        for (index, axis, wanted), size in zip(members, present, strict=True):
-            derived = derivation(wanted.dim)
-            sizes[index][axis] = derived[1](root) if derived else root if size < 2 else size
+        aligned = {flat[i].shape[a] for (i, a, _) in itertools.chain(*groups.values()) if a == key[2]} - {0, 1}
+        other = min(aligned) if key[0] == "axis" and len(aligned) == 1 else 2
+        loose |= {(index, axis): size for (index, axis, _), size in zip(members, present, strict=True)}
+        for (index, axis, _), size in zip(members, present, strict=True):
+            if size < 2:
+                sizes[index][axis] = max(present) if max(present) >= 2 else other
+    _keep_sums(sizes, loose)
     return sizes
 
 
-def _root(members: list[tuple[int, int, Axis]], present: list[int]) -> int:
-    """The least value of a Dim, 2 or more itself, that shrinks no axis and makes each 2 or more."""
-    functions = [derived[1] for _, _, wanted in members if (derived := derivation(wanted.dim))]
-    root = max(2, *(_least(function, size) for function, size in zip(functions, present, strict=True)))
+def _groups(spec: DynamicSpec) -> dict[tuple[Any, ...], list[tuple[int, int, Axis]]]:
+    """The axes that must be dynamic, by what ties them: a Dim, a name, or nothing."""
+    groups: dict[tuple[Any, ...], list[tuple[int, int, Axis]]] = {}
+    for index, axes in enumerate(spec.axes):
+        for axis, wanted in axes.items():
+            if wanted.asked:
+                derived = derivation(wanted.dim)
+                key = ("dim", derived[0]) if derived else ("name", wanted.name, None) if wanted.name else ("axis", index, axis)
+                groups.setdefault(key, []).append((index, axis, wanted))
+    return groups
+
+
+def _keep_sums(sizes: list[dict[int, int]], loose: dict[tuple[int, int], int]) -> None:
+    """Where an axis of size 1 has grown, let those grow with it that are one longer than another dynamic axis.
+
+    So a step of a decoder, with one token, n in the cache and a mask of n + 1, stays consistent. An axis that grows without
+    need does no harm: it is dynamic.
+    """
+    growth = {sizes[index][axis] - 1 for (index, axis), size in loose.items() if size == 1}
+    if len(growth) == 1:
+        known = {size for size in loose.values() if size >= 2}
+        for (index, axis), size in loose.items():
+            if size >= 2 and size - 1 in known:
+                sizes[index][axis] = size + min(growth)
+
+
+def _root(members: list[tuple[int, int, Axis]], present: list[int]) -> int | None:
+    """The least value of a Dim, 2 or more itself, that shrinks no axis and makes each 2 or more.
+
+    None where the larger axes contradict each other, or the user's bounds forbid it: torch says so better.
+    """
+    functions = _functions(members)
+    pairs = list(zip(functions, present, strict=True))
+    given = {_least(function, size) for function, size in pairs if size >= 2}
+    if len(given) > 1 or any(function(_least(function, size)) != size for function, size in pairs if size >= 2):
+        return None
     bounds = [_bounds(wanted.dim) for _, _, wanted in members]
-    root = max(root, *(low for low, _ in bounds))
-    while min(function(root) for function in functions) < 2 and root < 8:
+    root = max(2, *given, *(low for low, _ in bounds))
+    while min(function(root) for function in functions) < 2:
         root += 1
-    return min([root, *(high for _, high in bounds if high is not None)])
+    return root if all(high is None or root <= high for _, high in bounds) else None
+
+
+def _functions(members: list[tuple[int, int, Axis]]) -> list[Callable[[int], int]]:
+    return [derived[1] for _, _, wanted in members if (derived := derivation(wanted.dim))]
 
 
 def _bounds(dim: Any) -> tuple[int, int | None]:

@@ -11,7 +11,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind
 
-from onnxexp.capture import higher_order
+from onnxexp.capture import composites, higher_order
 from onnxexp.capture.schemas import bind, full_name
 from onnxexp.capture.sources import where
 from onnxexp.errors import CaptureError
@@ -162,10 +162,12 @@ class Converter:
     def _call(self, node: torch.fx.Node) -> Any:
         target = node.target
         if isinstance(target, torch._ops.OpOverload):
-            if full_name(target) in _DROPPED:
+            name = full_name(target)
+            if name in _DROPPED:
                 return None
             args = bind(target._schema, self.look_up(node.args), {key: self.look_up(arg) for key, arg in node.kwargs.items()})
-            return self.append(full_name(target), self._autocast(args, node) if self.autocast else args, node)
+            args = composites.torch_arguments(name, self._autocast(args, node) if self.autocast else args)
+            return self.append(composites.NAMES.get(name, name), args, node)
         if target is operator.getitem:
             source, index = node.args
             return self.look_up(source)[index]  # type: ignore[index]

@@ -21,7 +21,10 @@ def overload(name: str) -> torch._ops.OpOverload | None:
     packet, _, suffix = name.partition(".")
     namespace, _, base = packet.partition("::")
     found = getattr(getattr(torch.ops, namespace), base, None)  # torch.ops resolves names on access
-    return getattr(found, suffix or "default", None) if found is not None else None
+    if found is None or (suffix or "default") not in found.overloads():
+        return None
+    resolved: torch._ops.OpOverload = getattr(found, suffix or "default")
+    return resolved
 
 
 def bind(schema: torch.FunctionSchema, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:

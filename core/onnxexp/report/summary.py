@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onnxexp.program import ONNXProgram
     from onnxexp.verify import VerificationReport
 
-__all__ = ["operator_counts", "summary", "summary_text"]
+__all__ = ["operator_counts", "plain", "summary"]
 
 _BAR = 24
 """Width of the bar of the longest stage and the commonest operator."""
@@ -69,15 +69,15 @@ def summary(
     return Group(*parts)
 
 
-def summary_text(program: ONNXProgram, *, width: int = 100) -> str:
-    """The same as plain ASCII text."""
+def plain(renderable: RenderableType, width: int = 100) -> str:
+    """What rich would print, as text without colours."""
     import io
 
     from rich.console import Console
 
     console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
     with console.capture() as capture:
-        console.print(summary(program))
+        console.print(renderable)
     return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 

@@ -131,13 +131,14 @@ def _names(values: Sequence[ir.Value]) -> str:
 
 
 def _operand(value: ir.Value | None) -> str:
-    """An input of a node: small constants by their contents."""
+    """An input of a node: scalars, axes, shapes and the like by their contents, weights by name."""
     if value is None:
         return "None"
     constant = value.const_value
-    if constant is None or constant.size > _INLINE or value.producer() is not None or value.is_graph_input():
+    if constant is None or value.producer() is not None or value.is_graph_input():
         return f"%{value.name}"
-    return _contents(constant)
+    telling = constant.size == 1 or (constant.dtype.is_integer() and constant.size <= _INLINE)
+    return _contents(constant) if telling else f"%{value.name}"
 
 
 def _attribute(attr: ir.Attr) -> str:

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from onnxexp_aten import attention  # noqa: F401
+from onnxexp_aten import creation  # noqa: F401
+from onnxexp_aten import indexing  # noqa: F401
+from onnxexp_aten import joining  # noqa: F401
+from onnxexp_aten import linalg  # noqa: F401
+from onnxexp_aten import shape  # noqa: F401
+from onnxexp_aten import convolution  # noqa: F401
+from onnxexp_aten import normalization  # noqa: F401
+from onnxexp_aten import packing  # noqa: F401
+from onnxexp_aten import recurrent  # noqa: F401
 from onnxexp_aten.common import aten as plugin
 
 __all__ = ["plugin"]

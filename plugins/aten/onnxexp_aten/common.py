@@ -11,7 +11,7 @@ from torch._prims_common import elementwise_dtypes
 
 from onnxexp import Builder, SymbolicTable, Tensor
 
-__all__ = ["aten", "axes_of", "axis_of", "dtype_of", "promote", "promoted_dtype", "to_float", "rank_of"]
+__all__ = ["aten", "axes_of", "axis_of", "dtype_of", "promote", "promoted_dtype", "to_float", "rank_of", "spread"]
 
 aten = SymbolicTable("aten")
 """The symbolics of torch's own operators; the modules of this package fill it."""
@@ -72,3 +72,9 @@ def axes_of(op: Builder, x: Tensor, dims: Any) -> list[int]:
 def dtype_of(dtype: torch.dtype | None, default: torch.dtype) -> torch.dtype:
     """An optional dtype argument."""
     return default if dtype is None else dtype
+
+
+def spread(value: Any, dims: int) -> list[int]:
+    """One number for every spatial dimension: torch takes a lone number, or a list of one, for all of them."""
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    return values * dims if len(values) == 1 else values

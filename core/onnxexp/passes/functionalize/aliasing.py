@@ -81,9 +81,9 @@ class Aliases:
                     for value in node.inputs():
                         self._join(output, value)
             elif known.written or known.viewed is not None:
-                for output, index in results(node, known):
-                    if index is not None:
-                        self._identify(output, node.args[index])
+                for output, written in results(node, known):
+                    if written is not None:
+                        self._identify(output, node.args[written])
                     elif known.viewed is not None:
                         for value in values_in(node.args[known.viewed]):
                             self._join(output, value)

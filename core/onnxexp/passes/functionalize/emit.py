@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from onnxexp.capture.schemas import bind
 from onnxexp.graph import Dim, Node, ScalarType, TensorType, Type, Value, Where
 from onnxexp.passes.functionalize.facts import facts
@@ -65,9 +63,10 @@ class Emitter:
         value, ref.first = ref.first or self.value(ref.name, ref.type), None
         return self.call(ref.view.op, [parent, *map(_listed, ref.view.args)], value, ref.where)
 
-    def can_write(self, ref: Ref) -> bool:
-        """Whether `write_back` knows the view of a place."""
-        return ref.view is not None and ref.view.op in _WRITE_BACK
+    def can_write(self, ref: Ref, uniform: bool) -> bool:
+        """Whether `write_back` knows the view of a place; through expanded views only one number (`uniform`) can be written."""
+        undo = _WRITE_BACK.get(ref.view.op) if ref.view is not None else None
+        return undo is not None and (uniform or undo is not _Writing.expand)
 
     def write_back(self, memory: Memory, ref: Ref, value: Value, where: Where) -> Value:
         """The value of a place's parent, now that the place holds `value`."""
@@ -146,7 +145,7 @@ class _Writing:
         """Back from ``expand``. Only a write of one number everywhere gets here: any copy of a row stands for the row."""
         before, after = self.parent.type.sizes, self.ref.type.sizes
         if before is None or after is None:
-            return refuse(f"a write through {self.ref.view and self.ref.view.op}", self.where, "clone() the expanded tensor first")
+            refuse("a write through expand to a tensor of unknown rank", self.where, "clone() the expanded tensor first")
         value, added = self.value, len(after) - len(before)
         for index in range(added):
             value = self.call("aten::select.int", value, 0, 0, type_=TensorType(self.ref.type.dtype, after[index + 1 :]))
@@ -176,14 +175,14 @@ _WRITE_BACK: dict[str, Callable[[_Writing], Value]] = {
     "aten::permute": _Writing.permute,
     "aten::movedim.int": lambda writing: writing.call("aten::movedim.int", writing.value, *reversed(writing.args)),
     "aten::movedim.intlist": lambda writing: writing.call("aten::movedim.intlist", writing.value, *reversed(writing.args)),
-    **{op: _same_again(op) for op in ("aten::t", "aten::transpose.int", "aten::mT", "aten::numpy_T", "aten::_conj", "aten::conj")},
+    **{f"aten::{name}": _same_again(f"aten::{name}") for name in ("t", "transpose.int", "mT", "numpy_T", "_conj")},
     "aten::unsqueeze": lambda writing: writing.call("aten::squeeze.dim", writing.value, *writing.args),
     "aten::squeeze.dim": _Writing.squeeze,
     **{
         f"aten::{name}": _Writing.reshape
         for name in [
-            *("view", "reshape", "_unsafe_view", "flatten.using_ints", "unflatten.int", "ravel", "view_as", "reshape_as"),
-            *("squeeze", "squeeze.dims", "atleast_1d", "atleast_2d", "atleast_3d"),
+            *("view", "reshape", "_unsafe_view", "flatten.using_ints", "unflatten.int", "ravel", "view_as"),
+            *("reshape_as", "squeeze", "squeeze.dims", "atleast_1d", "atleast_2d", "atleast_3d"),
         ]
     },
     "aten::expand": _Writing.expand,
@@ -195,11 +194,3 @@ _WRITE_BACK: dict[str, Callable[[_Writing], Value]] = {
     "aten::imag": lambda writing: writing.part(imaginary=True),
 }
 """How each view that can be written through is written back into what it is a view of."""
-
-
-def dtype_of(op: str, args: Sequence[Any], default: torch.dtype | None) -> torch.dtype | None:
-    """The dtype that an operator gives: of a pointwise one that of a trial on empty tensors, else `default`."""
-    known = facts(op)
-    if not known.pointwise or any(isinstance(arg, (list, tuple)) for arg in args):
-        return default
-    return _trial(op, tuple(_description(arg) for arg in args), default)

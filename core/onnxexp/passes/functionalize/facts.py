@@ -16,14 +16,14 @@ import torch
 from onnxexp.capture.schemas import overload
 from onnxexp.graph import Node, TensorType, Value
 
-__all__ = ["Facts", "facts", "is_tensor", "packet", "results", "twin"]
+__all__ = ["Facts", "facts", "is_out", "is_tensor", "packet", "restrides", "results", "twin"]
 
 UNDECLARED = frozenset(
     f"aten::{name}"
     for name in [
-        *("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "type_as", "sum_to_size", "conj_physical"),
-        *("atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "meshgrid", "einsum", "_unsafe_view"),
-        *("unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "block_diag", "cartesian_prod"),
+        *("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "type_as", "sum_to_size"),
+        *("conj_physical", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "meshgrid", "einsum"),
+        *("_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "cartesian_prod"),
     ]
 )
 """Composites that may return their first argument, or a view of it, although their schemas do not say so."""
@@ -68,16 +68,21 @@ def facts(op: str) -> Facts:
     schema = found._schema
     text = str(schema)
     written = tuple(index for index, argument in enumerate(schema.arguments) if _is_written(argument, text))
-    sets = {next(iter(schema.arguments[index].alias_info.before_set), None): index for index in written}
+    sets = {name: index for index in written for name in _alias_set(schema.arguments[index])}
     returned: list[int | None] = []
     viewed = 0 if packet(op) in UNDECLARED else None
     for result in schema.returns:
         info = result.alias_info
-        returned.append(sets.get(next(iter(info.before_set), None)) if info is not None and info.is_write else None)
+        written_sets = _alias_set(result) if info is not None and info.is_write else []
+        returned.append(next((sets[name] for name in written_sets if name in sets), None))
         if info is not None and not info.is_write and not schema.is_mutable and "Tensor" in str(result.type):
             viewed = _annotated(schema)
     formats = [index for index, argument in enumerate(schema.arguments) if argument.name == "memory_format"]
     return Facts(schema, written, viewed, tuple(returned), formats[0] if formats else None, torch.Tag.pointwise in found.tags)
+
+
+def _alias_set(argument: Any) -> list[str]:
+    return sorted(argument.alias_info.before_set)
 
 
 def _is_written(argument: Any, schema: str) -> bool:
@@ -131,6 +136,12 @@ def twin(op: str) -> str | None:
             if _takes(schema, inputs, by_name):
                 return f"{schema.name}.{schema.overload_name}" if schema.overload_name else str(schema.name)
     return None
+
+
+def restrides(op: str) -> bool:
+    """Whether an in-place operator changes what the tensor shows, not what the memory holds: ``t_``, ``squeeze_``."""
+    same = twin(op)
+    return same is not None and packet(same) not in UNDECLARED and facts(same).viewed is not None
 
 
 def is_out(known: Facts, index: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from onnxexp.graph import Graph, Node, Value
-from onnxexp.passes.functionalize.facts import Facts, is_tensor, packet
+from onnxexp.passes.functionalize.facts import Facts, is_tensor, packet, restrides
 
 __all__ = ["Layout"]
 
@@ -13,10 +13,10 @@ _ALWAYS = frozenset({"aten::contiguous", "aten::new_zeros", "aten::new_ones", "a
 _IF_INPUTS_ARE = frozenset(
     f"aten::{name}"
     for name in [
-        *("clone", "zeros_like", "ones_like", "full_like", "empty_like", "_to_copy", "to", "lift_fresh_copy", "lift_fresh"),
-        *("view", "reshape", "flatten", "unflatten", "ravel", "view_as", "reshape_as", "squeeze", "unsqueeze", "alias", "detach"),
-        *("linear", "mm", "bmm", "addmm", "matmul", "embedding", "layer_norm", "softmax", "log_softmax", "cat", "stack", "dropout"),
-        *("index_select", "gather", "masked_fill", "index_put", "where"),
+        *("clone", "zeros_like", "ones_like", "full_like", "empty_like", "_to_copy", "to", "lift_fresh_copy"),
+        *("lift_fresh", "dropout", "alias", "detach", "view", "reshape", "flatten", "unflatten", "ravel", "view_as"),
+        *("reshape_as", "squeeze", "unsqueeze", "cat", "stack", "index_select", "gather", "index_put", "masked_fill"),
+        *("where", "linear", "mm", "bmm", "addmm", "matmul", "embedding", "layer_norm", "softmax", "log_softmax"),
     ]
 )
 """Operators whose result is contiguous where all that they get is."""
@@ -27,7 +27,8 @@ class Layout:
     """The contiguous values. Inputs count as contiguous: ONNX's tensors know no strides."""
 
     def __init__(self, graph: Graph) -> None:
-        self._contiguous: set[Value] = {*graph.inputs, *(value for value, tensor in graph.params.items() if tensor.is_contiguous())}
+        self._contiguous: set[Value] = set(graph.inputs)
+        self._contiguous.update(value for value, tensor in graph.params.items() if tensor.is_contiguous())
 
     def contiguous(self, value: Value) -> bool:
         """Whether a value is certainly contiguous."""
@@ -35,7 +36,9 @@ class Layout:
 
     def visit(self, node: Node, known: Facts) -> None:
         """Note the outputs of a node, its inputs having been noted."""
-        if self._gives_contiguous(node, known):
+        if known.written and restrides(node.op):
+            self._contiguous.clear()  # other names of the same tensor are among them; rare enough to forget all
+        elif self._gives_contiguous(node, known):
             self._contiguous.update(node.outputs)
 
     def _gives_contiguous(self, node: Node, known: Facts) -> bool:

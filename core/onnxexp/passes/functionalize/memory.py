@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from onnxexp.errors import CaptureError
 from onnxexp.graph import TensorType, Value, Where
@@ -29,13 +29,14 @@ class View:
 
 
 class Ref:
-    """A place in memory. `first` names the value to make when the place is first read, so that captured names survive."""
+    """A place in memory. `first` is the value to make when the place is first read, so that captured names survive."""
 
-    __slots__ = ("first", "name", "parent", "root", "type", "view", "where")
+    __slots__ = ("first", "name", "origin", "parent", "root", "type", "view", "where")
 
     def __init__(self, value: Value, parent: Ref | None = None, view: View | None = None, where: Where | None = None) -> None:
         assert isinstance(value.type, TensorType)
         self.name = value.name
+        self.origin = value
         self.type: TensorType = value.type
         self.first: Value | None = value if parent is not None else None
         self.parent = parent
@@ -110,6 +111,20 @@ class Memory:
         known = self.state.values.get(ref)
         return known[0] if known is not None else self.read(ref)
 
+    def know(self, ref: Ref, value: Value) -> None:
+        """Note that a place holds `value`, which has just been made from its parent's value."""
+        if ref.root in self.state.pending:
+            self._settle(ref.root)
+        ref.first = None if ref.first is value else ref.first
+        self.state.values[ref] = value, self.state.versions[ref.root]
+
+    def holds(self, ref: Ref, value: Value) -> bool:
+        """Whether `value` is what a place holds now."""
+        pending = self.state.pending.get(ref.root)
+        if pending is not None:
+            return pending[0] is ref and pending[1] is value
+        return self.state.values.get(ref) == (value, self.state.versions[ref.root])
+
     def read(self, ref: Ref) -> Value:
         """The value that a place has now. Raises CaptureError where that cannot be known."""
         state, root = self.state, ref.root
@@ -130,8 +145,11 @@ class Memory:
         state.values[ref] = value, version
         return value
 
-    def write(self, ref: Ref, value: Value, op: str, where: Where) -> None:
-        """Make `value` what a place holds. Raises CaptureError for a view that cannot be written through."""
+    def write(self, ref: Ref, value: Value, op: str, where: Where, *, uniform: bool = False) -> None:
+        """Make `value` what a place holds; `uniform`: it is one number everywhere.
+
+        Raises CaptureError for a view that cannot be written through.
+        """
         state, root = self.state, ref.root
         self.used[root] = self.changed[root] = None
         self._spoil(root, f"{op} at {where}" if str(where) else op)
@@ -140,7 +158,7 @@ class Memory:
             self.replace(root, value)
             return
         for step in ref.chain():
-            if step.view is not None and not self.emit.can_write(step):
+            if step.view is not None and not self.emit.can_write(step, uniform):
                 refuse(f"{op} writes through {step.view.op}, which cannot be undone", where, "write to the tensor itself")
         if root in state.pending and state.pending[root][0] is not ref:
             self._settle(root)
@@ -175,12 +193,15 @@ class Memory:
                 if other not in reached:
                     reached.add(other)
                     todo.append(other)
-                    self.state.spoiled[other] = (
-                        f"%{other.name} is read after {writer} wrote to %{root.name}, and whether the two share memory is not certain; "
-                        f"cure: clone() one of them before the write, or compute a new tensor instead of writing"
-                    )
+                    self.state.spoiled[other] = _UNCERTAIN.format(other=other.name, root=root.name, writer=writer)
 
 
-def refuse(what: str, where: Where, cure: str) -> Any:
+_UNCERTAIN = (
+    "%{other} is read after {writer} wrote to %{root}, and whether the two share memory is not certain; "
+    "cure: clone() one of them before the write, or compute a new tensor instead of writing"
+)
+
+
+def refuse(what: str, where: Where, cure: str) -> NoReturn:
     """Raise the CaptureError for what cannot be rewritten."""
     raise CaptureError(f"{what}{f' at {where}' if str(where) else ''}; cure: {cure}")

@@ -1,0 +1,154 @@
+"""Operators that are kept whole while capturing, because tracing into them would bake a size in.
+
+A recurrent layer unrolls over time, and packing a sequence asks for the lengths' values. While a model is captured, the
+entry points through which torch's modules call these go to operators of our own, which compute output shapes only; the
+neutral graph has them under torch's own names (`NAMES`), with torch's own arguments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.nn.modules import rnn as rnn_module
+
+from onnxexp.capture.modes import is_exporting
+
+__all__ = ["NAMES", "kept_whole", "torch_arguments"]
+
+_RNN_ARGUMENTS = "Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional"
+_PADDED = f"(Tensor input, {{hx}} hx, {_RNN_ARGUMENTS}, bool batch_first) -> {{returns}}"
+_PACKED = f"(Tensor data, Tensor batch_sizes, {{hx}} hx, {_RNN_ARGUMENTS}) -> {{returns}}"
+_LAYERS = {
+    "lstm": {"hx": "Tensor[]", "returns": "(Tensor, Tensor, Tensor)"},
+    "gru": {"hx": "Tensor", "returns": "(Tensor, Tensor)"},
+    "rnn_tanh": {"hx": "Tensor", "returns": "(Tensor, Tensor)"},
+    "rnn_relu": {"hx": "Tensor", "returns": "(Tensor, Tensor)"},
+}
+
+NAMES = {f"onnxexp::{layer}.{kind}": f"aten::{layer}.{kind}" for layer in _LAYERS for kind in ("input", "data")}
+NAMES |= {"onnxexp::pack": "aten::_pack_padded_sequence", "onnxexp::pad": "aten::_pad_packed_sequence"}
+"""Our operators, and torch's that stand for them in the neutral graph."""
+
+
+def torch_arguments(name: str, args: list[Any]) -> list[Any]:
+    """torch's arguments of a call of ours: `pad` has one more, for its shape."""
+    return args[:-1] if name == "onnxexp::pad" else args
+
+
+@functools.cache
+def _library() -> torch.library.Library:
+    library = torch.library.Library("onnxexp", "DEF")
+    for layer, types in _LAYERS.items():
+        library.define(f"{layer}.input" + _PADDED.format(**types))
+        library.define(f"{layer}.data" + _PACKED.format(**types))
+        library.impl(f"{layer}.input", _padded, "Meta")
+        library.impl(f"{layer}.data", _packed, "Meta")
+    library.define("pack(Tensor input, Tensor lengths, bool batch_first) -> (Tensor, Tensor)")
+    library.define(
+        "pad(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, SymInt total_length, SymInt batch) -> (Tensor, Tensor)"
+    )
+    torch.library.register_fake("onnxexp::pack", _pack, lib=library)
+    torch.library.register_fake("onnxexp::pad", _pad, lib=library)
+    return library
+
+
+def _states(hx: Any) -> tuple[torch.Tensor, ...]:
+    states = tuple(hx) if isinstance(hx, (list, tuple)) else (hx,)
+    return tuple(state.new_empty(state.shape) for state in states)
+
+
+def _width(hx: Any, bidirectional: bool) -> int:
+    first = hx[0] if isinstance(hx, (list, tuple)) else hx
+    return int(first.shape[-1]) * (2 if bidirectional else 1)
+
+
+def _padded(
+    input: torch.Tensor, hx: Any, params: Any, has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool,
+    batch_first: bool,
+) -> tuple[torch.Tensor, ...]:  # fmt: skip
+    return input.new_empty((*input.shape[:-1], _width(hx, bidirectional))), *_states(hx)
+
+
+def _packed(
+    data: torch.Tensor, batch_sizes: torch.Tensor, hx: Any, params: Any, has_biases: bool, num_layers: int, dropout: float,
+    train: bool, bidirectional: bool,
+) -> tuple[torch.Tensor, ...]:  # fmt: skip
+    return data.new_empty((data.shape[0], _width(hx, bidirectional))), *_states(hx)
+
+
+def _pack(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    context = torch.library.get_ctx()
+    elements, steps = context.new_dynamic_size(), context.new_dynamic_size()
+    return input.new_empty((elements, *input.shape[2:])), torch.empty((steps,), dtype=torch.int64)
+
+
+def _pad(
+    data: torch.Tensor, batch_sizes: torch.Tensor, batch_first: bool, padding_value: float, total_length: int, batch: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    steps = batch_sizes.shape[0] if isinstance(total_length, int) and total_length <= 0 else total_length
+    leading = (batch, steps) if batch_first else (steps, batch)
+    return data.new_empty((*leading, *data.shape[1:])), torch.empty((batch,), dtype=torch.int64)
+
+
+def _layer(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        if not is_exporting():
+            return original(*args)
+        packet = getattr(torch.ops.onnxexp, name)
+        packed = isinstance(args[1], torch.Tensor) and isinstance(args[2], (torch.Tensor, list, tuple)) and not isinstance(args[3], bool)
+        return (packet.data if packed else packet.input)(*args)
+
+    return call
+
+
+class _Packing:
+    """`pack` and `pad`, which remember how many sequences each packed batch holds: `batch_sizes` does not show it."""
+
+    def __init__(self) -> None:
+        self._batches: list[tuple[torch.Tensor, Any]] = []
+
+    def pack(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> Any:
+            if not is_exporting():
+                return original(input, lengths, batch_first)
+            data, batch_sizes = torch.ops.onnxexp.pack(input, lengths, batch_first)
+            self._batches.append((batch_sizes, input.shape[0 if batch_first else 1]))
+            return data, batch_sizes
+
+        return call
+
+    def pad(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(data: torch.Tensor, batch_sizes: torch.Tensor, batch_first: bool, padding_value: float, total_length: int) -> Any:
+            batch = next((batch for known, batch in self._batches if known is batch_sizes), None)
+            if not is_exporting() or batch is None:
+                return original(data, batch_sizes, batch_first, padding_value, total_length)
+            return torch.ops.onnxexp.pad(data, batch_sizes, batch_first, padding_value, total_length, batch)
+
+        return call
+
+
+@contextlib.contextmanager
+def kept_whole() -> Iterator[None]:
+    """Inside, recurrent layers and packed sequences are captured as one node each. Other threads are not affected."""
+    _library()
+    packing = _Packing()
+    functions: Any = rnn_module._VF
+    with contextlib.ExitStack() as stack:
+        replacements = {name: _layer(name, getattr(functions, name)) for name in _LAYERS}
+        replacements["_pack_padded_sequence"] = packing.pack(functions._pack_padded_sequence)
+        replacements["_pad_packed_sequence"] = packing.pad(functions._pad_packed_sequence)
+        for name, replacement in replacements.items():
+            stack.callback(_restore, functions, name, vars(functions).get(name))
+            setattr(functions, name, replacement)
+        yield
+
+
+def _restore(functions: Any, name: str, before: Any) -> None:
+    if before is None:
+        delattr(functions, name)
+    else:
+        setattr(functions, name, before)

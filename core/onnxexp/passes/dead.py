@@ -1,0 +1,27 @@
+"""Dropping what nothing reads."""
+
+from __future__ import annotations
+
+from onnxexp.graph import Graph, Value, values_in
+
+__all__ = ["drop_dead"]
+
+
+def drop_dead(graph: Graph) -> None:
+    """Remove, in place, the nodes of a functional graph whose values nobody uses, and the parameters likewise."""
+    used: set[Value] = set()
+    _sweep(graph, used)
+    for value in [value for value in graph.params if value not in used]:
+        del graph.params[value]
+
+
+def _sweep(graph: Graph, used: set[Value]) -> None:
+    used.update(values_in(graph.outputs))
+    kept = []
+    for node in reversed(graph.nodes):
+        if any(output in used for output in node.outputs):
+            for block in node.blocks:
+                _sweep(block, used)
+            used.update(node.inputs())
+            kept.append(node)
+    graph.nodes[:] = reversed(kept)

@@ -1,0 +1,175 @@
+"""Comparisons, logic, and the bits of integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.common import aten, promote
+from onnxexp_aten.elementwise import floor_divide, nonzero
+from onnxexp_aten.kernels import compare, compute, runs
+
+__all__ = ["equal", "relate"]
+
+_OPPOSITE: Mapping[str, str] = MappingProxyType({"LessOrEqual": "Greater", "GreaterOrEqual": "Less"})
+
+
+def equal(op: Builder, one: Tensor, other: Tensor) -> Tensor:
+    """Where two tensors of one dtype are equal; NaN is equal to nothing."""
+    if not one.dtype.is_floating_point or runs(op, "Equal", torch.float32):
+        return compare(op, "Equal", one, other)  # type: ignore[no-any-return]
+    different = op.Or(compare(op, "Less", one, other), compare(op, "Greater", one, other))
+    return op.Not(_or_unordered(op, different, one, other))
+
+
+def relate(op: Builder, name: str, one: Tensor, other: Tensor) -> Tensor:
+    """``Less``, ``LessOrEqual``, ``Greater`` or ``GreaterOrEqual`` of two tensors of one dtype, bool too."""
+    if name not in _OPPOSITE or runs(op, name, torch.float32):
+        return compare(op, name, one, other)  # type: ignore[no-any-return]
+    opposite = compare(op, _OPPOSITE[name], one, other)
+    return op.Not(_or_unordered(op, opposite, one, other) if one.dtype.is_floating_point else opposite)
+
+
+def _or_unordered(op: Builder, condition: Tensor, one: Tensor, other: Tensor) -> Tensor:
+    """`condition`, or one of the two is NaN (opposite infinities, whose sum is NaN too, differ anyway)."""
+    return op.Or(condition, compare(op, "IsNaN", compute(op, "Add", one, other)))
+
+
+def _names(name: str, *aliases: str) -> list[str]:
+    return [f"{packet}.{overload}" for packet in (name, *aliases) for overload in ("Tensor", "Scalar")]
+
+
+@aten(*_names("eq"))
+def eq(op: Builder, self: Tensor, other: Any) -> Tensor:
+    """eq.Tensor(Tensor self, Tensor other) -> Tensor"""
+    return equal(op, *promote(op, self, other))
+
+
+@aten(*_names("ne", "not_equal"))
+def ne(op: Builder, self: Tensor, other: Any) -> Tensor:
+    """ne.Tensor(Tensor self, Tensor other) -> Tensor"""
+    one, other = promote(op, self, other)
+    return op.Xor(one, other) if one.dtype == torch.bool else op.Not(equal(op, one, other))
+
+
+def _relation(onnx_name: str) -> Callable[[Builder, Tensor, Any], Tensor]:
+    def symbolic(op: Builder, self: Tensor, other: Any) -> Tensor:
+        return relate(op, onnx_name, *promote(op, self, other))
+
+    symbolic.__doc__ = f"(Tensor self, Tensor or Scalar other) -> Tensor, by ONNX's {onnx_name}"
+    return symbolic
+
+
+aten(*_names("lt", "less"))(_relation("Less"))
+aten(*_names("le", "less_equal"))(_relation("LessOrEqual"))
+aten(*_names("gt", "greater"))(_relation("Greater"))
+aten(*_names("ge", "greater_equal"))(_relation("GreaterOrEqual"))
+
+
+@aten("isclose")
+def isclose(op: Builder, self: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: bool) -> Tensor:
+    """isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor"""
+    close = equal(op, self, other)
+    one, two = (x if x.dtype.is_floating_point else op.cast(x, torch.float32) for x in (self, other))
+    allowed = compute(op, "Add", compute(op, "Mul", compute(op, "Abs", two), rtol), atol)
+    distance = compute(op, "Abs", compute(op, "Sub", one, two))
+    finite = compare(op, "Less", allowed, float("inf"))
+    close = op.Or(close, op.And(finite, relate(op, "LessOrEqual", distance, allowed)))
+    if equal_nan and self.dtype.is_floating_point:
+        close = op.Or(close, op.And(compare(op, "IsNaN", self), compare(op, "IsNaN", other)))
+    return close
+
+
+@aten("allclose")
+def allclose(op: Builder, self: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: bool) -> Tensor:
+    """allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool"""
+    return _all(op, isclose(op, self, other, rtol, atol, equal_nan))
+
+
+@aten("equal")
+def equal_tensors(op: Builder, self: Tensor, other: Tensor) -> Any:
+    """equal(Tensor self, Tensor other) -> bool"""
+    if self.shape is None or other.shape is None or any(isinstance(size, str) for size in (*self.shape, *other.shape)):
+        op.decline("whether two tensors have one shape must be known at export")
+    return False if self.shape != other.shape else _all(op, equal(op, *promote(op, self, other)))
+
+
+def _all(op: Builder, x: Tensor) -> Tensor:
+    return op.cast(op.ReduceMin(op.cast(x, torch.int32), keepdims=0), torch.bool)
+
+
+# Logic
+
+
+@aten("logical_not")
+def logical_not(op: Builder, self: Tensor) -> Tensor:
+    """logical_not(Tensor self) -> Tensor"""
+    return op.Not(nonzero(op, self))  # type: ignore[no-any-return]
+
+
+def _logical(onnx_name: str) -> Callable[[Builder, Tensor, Tensor], Tensor]:
+    def symbolic(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+        return op.call("", onnx_name, nonzero(op, self), nonzero(op, other))  # type: ignore[no-any-return]
+
+    symbolic.__doc__ = f"(Tensor self, Tensor other) -> Tensor, by ONNX's {onnx_name}"
+    return symbolic
+
+
+aten("logical_and")(_logical("And"))
+aten("logical_or")(_logical("Or"))
+aten("logical_xor")(_logical("Xor"))
+
+
+# Bits
+
+
+def _bitwise(logical: str) -> Callable[[Builder, Any, Any], Tensor]:
+    def symbolic(op: Builder, self: Any, other: Any) -> Tensor:
+        one, two = promote(op, self, other)
+        if one.dtype == torch.bool:
+            return op.call("", logical, one, two)  # type: ignore[no-any-return]
+        return compute(op, f"Bitwise{logical}", one, two)
+
+    symbolic.__doc__ = f"(Tensor self, Tensor or Scalar other) -> Tensor, by ONNX's {logical} or Bitwise{logical} (opset 18)"
+    return symbolic
+
+
+aten(*_names("bitwise_and", "__and__"), "bitwise_and.Scalar_Tensor")(_bitwise("And"))
+aten(*_names("bitwise_or", "__or__"), "bitwise_or.Scalar_Tensor")(_bitwise("Or"))
+aten(*_names("bitwise_xor", "__xor__"), "bitwise_xor.Scalar_Tensor")(_bitwise("Xor"))
+
+
+@aten("bitwise_not")
+def bitwise_not(op: Builder, self: Tensor) -> Tensor:
+    """bitwise_not(Tensor self) -> Tensor; of an int it is -1 - self, which every opset has"""
+    if self.dtype == torch.bool:
+        return op.Not(self)  # type: ignore[no-any-return]
+    if runs(op, "BitwiseNot", self.dtype):
+        return op.BitwiseNot(self)  # type: ignore[no-any-return]
+    if self.dtype.is_signed:
+        return compute(op, "Sub", op.constant(-1, self.dtype), self)
+    return compute(op, "Sub", op.constant(torch.iinfo(self.dtype).max, self.dtype), self)
+
+
+@aten(*_names("__lshift__"), "bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "bitwise_left_shift.Scalar_Tensor")
+def left_shift(op: Builder, self: Any, other: Any) -> Tensor:
+    """bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor, as the product with a power of two"""
+    one, two = promote(op, self, other)
+    return compute(op, "Mul", one, _power_of_two(op, two))
+
+
+@aten(*_names("__rshift__"), "bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar", "bitwise_right_shift.Scalar_Tensor")
+def right_shift(op: Builder, self: Any, other: Any) -> Tensor:
+    """bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor, as the quotient rounded down, so that the sign is kept"""
+    one, two = promote(op, self, other)
+    return floor_divide(op, one, _power_of_two(op, two))
+
+
+def _power_of_two(op: Builder, exponent: Tensor) -> Tensor:
+    if exponent.const is not None:
+        return op.constant(torch.bitwise_left_shift(torch.ones_like(exponent.const), exponent.const))
+    return compute(op, "Pow", op.constant(2, exponent.dtype), exponent)

@@ -1,0 +1,128 @@
+"""Convolutions and transposed convolutions in one, two and three dimensions, batched or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.common import aten, rank_of, spread
+
+__all__ = ["convolve"]
+
+
+def convolve(
+    op: Builder,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    stride: Any,
+    dilation: Any,
+    groups: int,
+    pads: Sequence[int] | None = None,
+    output_padding: Any = None,
+) -> Tensor:
+    """ONNX's Conv, or ConvTranspose where `output_padding` is given; `pads` as ONNX has them, begins then ends.
+
+    An input without a batch axis gets one for the operator.
+    """
+    dims = rank_of(op, weight) - 2
+    unbatched = rank_of(op, input) == dims + 1
+    batched = op.Unsqueeze(input, [0]) if unbatched else input
+    attributes: dict[str, Any] = {
+        "strides": _unless(spread(stride, dims), 1),
+        "dilations": _unless(spread(dilation, dims), 1),
+        "pads": _unless(list(pads or [0]), 0),
+        "group": groups,
+    }
+    if output_padding is None:
+        result = op.Conv(batched, weight, bias, **attributes)
+    else:
+        extra = _unless(spread(output_padding, dims), 0)
+        result = op.ConvTranspose(batched, weight, bias, output_padding=extra, **attributes)
+    return op.Squeeze(result, [0]) if unbatched else result  # type: ignore[no-any-return]
+
+
+def _unless(values: list[int], default: int) -> list[int] | None:
+    """None, which leaves the attribute out, where every value is the operator's default."""
+    return None if all(value == default for value in values) else values
+
+
+def _symmetric(padding: Any, weight: Tensor, op: Builder) -> list[int]:
+    return spread(padding, rank_of(op, weight) - 2) * 2
+
+
+def _same(weight: Tensor, dilation: Any) -> list[int]:
+    """torch's "same": what does not divide goes to the end."""
+    assert weight.shape is not None
+    totals = [int(step) * (int(size) - 1) for step, size in zip(spread(dilation, len(weight.shape) - 2), weight.shape[2:], strict=True)]
+    return [total // 2 for total in totals] + [total - total // 2 for total in totals]
+
+
+@aten("conv1d", "conv2d", "conv3d")
+def conv(
+    op: Builder, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Tensor:
+    """conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0,
+    SymInt[2] dilation=1, SymInt groups=1) -> Tensor"""
+    pads = _symmetric(padding, weight, op)
+    return convolve(op, input, weight, bias, stride=stride, dilation=dilation, groups=groups, pads=pads)
+
+
+@aten("conv1d.padding", "conv2d.padding", "conv3d.padding")
+def conv_padding(
+    op: Builder, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: str, dilation: Any, groups: int
+) -> Tensor:
+    """conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding="valid",
+    SymInt[2] dilation=1, SymInt groups=1) -> Tensor"""
+    pads = _same(weight, dilation) if padding == "same" else None
+    return convolve(op, input, weight, bias, stride=stride, dilation=dilation, groups=groups, pads=pads)
+
+
+@aten("conv_transpose1d", "conv_transpose2d.input", "conv_transpose3d.input")
+def conv_transpose(
+    op: Builder,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
+) -> Tensor:
+    """conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0,
+    SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor"""
+    pads = _symmetric(padding, weight, op)
+    return convolve(
+        op, input, weight, bias, stride=stride, dilation=dilation, groups=groups, pads=pads, output_padding=output_padding
+    )
+
+
+@aten("convolution")
+def convolution(
+    op: Builder,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Tensor:
+    """convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation,
+    bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor"""
+    if transposed:
+        return conv_transpose(op, input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return conv(op, input, weight, bias, stride, padding, dilation, groups)
+
+
+@aten("_convolution", "_convolution.deprecated")
+def _convolution(op: Builder, *args: Any) -> Tensor:
+    """_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation,
+    bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled,
+    bool allow_tf32) -> Tensor"""
+    return convolution(op, *args[:9])

@@ -1,0 +1,85 @@
+"""Dropout: nothing when evaluating; in training mode zeros at random, the rest scaled up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.common import aten, rank_of
+from onnxexp_aten.elementwise import select
+from onnxexp_aten.kernels import compare, compute, runs
+
+__all__ = ["dropped"]
+
+
+@aten("dropout")
+def dropout(op: Builder, input: Tensor, p: Any, train: bool) -> Tensor:
+    """dropout(Tensor input, float p, bool train) -> Tensor"""
+    return dropped(op, input, p)[0] if op.static(train, "train") else input
+
+
+@aten("native_dropout")
+def native_dropout(op: Builder, input: Tensor, p: Any, train: bool | None) -> tuple[Tensor, Tensor]:
+    """native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor), the second the mask of what is kept"""
+    if op.static(train, "train") is False:
+        return input, op.Expand(op.constant(True), op.Shape(input))
+    return dropped(op, input, p)
+
+
+@aten("feature_dropout")
+def feature_dropout(op: Builder, input: Tensor, p: Any, train: bool) -> Tensor:
+    """feature_dropout(Tensor input, float p, bool train) -> Tensor; whole channels are dropped"""
+    if not op.static(train, "train") or p == 0:
+        return input
+    factor, _ = dropped(op, _ones(op, input, channels=True), p)
+    return compute(op, "Mul", input, factor)
+
+
+@aten("alpha_dropout")
+def alpha_dropout(op: Builder, input: Tensor, p: Any, train: bool) -> Tensor:
+    """alpha_dropout(Tensor input, float p, bool train) -> Tensor"""
+    return _alpha(op, input, op.static(p, "p"), channels=False) if op.static(train, "train") else input
+
+
+@aten("feature_alpha_dropout")
+def feature_alpha_dropout(op: Builder, input: Tensor, p: Any, train: bool) -> Tensor:
+    """feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor; whole channels are dropped"""
+    return _alpha(op, input, op.static(p, "p"), channels=True) if op.static(train, "train") else input
+
+
+def dropped(op: Builder, x: Tensor, p: Any) -> tuple[Tensor, Tensor]:
+    """Dropout in training mode, and the mask of what is kept."""
+    ratio = float(op.static(p, "p"))
+    if ratio == 1:
+        return compute(op, "Mul", x, 0), op.Expand(op.constant(False), op.Shape(x))
+    if runs(op, "Dropout", x.dtype):
+        return op.Dropout(x, ratio, True, outputs=2)  # type: ignore[no-any-return]
+    kept = _kept(op, x, ratio)
+    return compute(op, "Mul", x, compute(op, "Div", op.cast(kept, x.dtype), 1 - ratio)), kept
+
+
+def _kept(op: Builder, like: Tensor, ratio: float) -> Tensor:
+    return op.Not(compare(op, "Less", op.RandomUniformLike(like, dtype=torch.float32), ratio))  # type: ignore[no-any-return]
+
+
+def _ones(op: Builder, x: Tensor, *, channels: bool) -> Tensor:
+    """A tensor of ones shaped as `x`, or as its batch and channels with size 1 beyond."""
+    shape = op.Shape(x)
+    if channels:
+        shape = op.Concat(op.Slice(shape, [0], [2], [0]), op.constant([1] * (rank_of(op, x) - 2)), axis=0)
+    return op.Expand(op.constant(1.0, x.dtype), shape)  # type: ignore[no-any-return]
+
+
+def _alpha(op: Builder, x: Tensor, p: float, *, channels: bool) -> Tensor:
+    """What is dropped becomes the negative saturation value of SELU; an affine map keeps mean and variance."""
+    if p == 0:
+        return x
+    if p == 1:
+        return compute(op, "Mul", x, 0)
+    saturation = -1.7580993408473766
+    scale = 1.0 / ((saturation**2 * p + 1) * (1 - p)) ** 0.5
+    kept = _kept(op, _ones(op, x, channels=channels) if channels else x, p)
+    value = select(op, kept, x, op.constant(saturation, x.dtype))
+    return compute(op, "Add", compute(op, "Mul", value, scale), -saturation * p * scale)

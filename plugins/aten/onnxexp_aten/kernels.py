@@ -1,0 +1,126 @@
+"""Which dtypes an ONNX operator runs with, and computing in the nearest one that does where the tensor's own does not.
+
+The table is what the operator's schema and ONNX Runtime's CPU kernels allow both. float16 counts where the schema has it
+(ONNX Runtime brings its own casts for it), and so does bfloat16, which is for devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+
+__all__ = ["compare", "compute", "running_dtype", "runs"]
+
+_FLOATS = "float16 float32 float64"
+_INTS = "int8 int16 int32 int64 uint8"
+_ALL_BUT_BOOL = f"{_FLOATS} {_INTS}"
+_WIDE = f"{_FLOATS} int32 int64"
+
+
+def _listed(**versions: str) -> Mapping[int, frozenset[torch.dtype]]:
+    """``v9="float32"``: the dtypes that are added at an opset."""
+    return MappingProxyType(
+        {int(key[1:]): frozenset(getattr(torch, name) for name in names.split()) for key, names in versions.items()}
+    )
+
+
+_MATH = _listed(v0=_FLOATS, v13="bfloat16")
+_MATH_22 = _listed(v0=_FLOATS, v22="bfloat16")
+_SINGLE = _listed(v0="float16 float32", v22="bfloat16")
+_SINGLE_13 = _listed(v0="float16 float32", v13="bfloat16")
+_ARITHMETIC = _listed(v0=_WIDE, v13="bfloat16", v14="int8 int16 uint8")
+_REDUCTION = _listed(v0=_WIDE, v13="bfloat16")
+_EXTREME = _listed(v0=_WIDE, v12="int8 uint8", v13="bfloat16", v20="bool")
+_EXTREMUM = _listed(v0=_FLOATS, v12="int8 int32 int64 uint8", v13="bfloat16")
+_ORDER = _listed(v0=_ALL_BUT_BOOL, v13="bfloat16")
+_ORDER_12 = _listed(v12=_ALL_BUT_BOOL, v16="bfloat16")
+_BITS = _listed(v18=_INTS)
+
+_RUNS: Mapping[str, Mapping[int, frozenset[torch.dtype]]] = MappingProxyType(
+    {
+        **dict.fromkeys(("Ceil", "Exp", "Floor", "Log", "Reciprocal", "Sigmoid", "Sqrt", "Tanh", "Softmax", "LogSoftmax"), _MATH),
+        **dict.fromkeys(("Cos", "Sin"), _MATH_22),
+        **dict.fromkeys(("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Sinh", "Tan", "ThresholdedRelu"), _SINGLE),
+        **dict.fromkeys(("Elu", "HardSigmoid", "Selu", "Softplus", "Softsign"), _SINGLE),
+        **dict.fromkeys(("Add", "Div", "Mul", "Sub"), _ARITHMETIC),
+        **dict.fromkeys(("BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"), _BITS),
+        **dict.fromkeys(("Greater", "Less"), _ORDER),
+        **dict.fromkeys(("GreaterOrEqual", "LessOrEqual"), _ORDER_12),
+        **dict.fromkeys(("Max", "Min"), _EXTREMUM),
+        **dict.fromkeys(("ReduceMax", "ReduceMin"), _EXTREME),
+        **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceMean", "ReduceProd", "ReduceSum"), _REDUCTION),
+        **dict.fromkeys(("ReduceLogSumExp", "ReduceSumSquare"), _MATH),
+        **dict.fromkeys(("ArgMax", "ArgMin"), _listed(v0=f"{_WIDE} int8 uint8", v13="bfloat16")),
+        "Abs": _listed(v0=_ALL_BUT_BOOL, v13="bfloat16"),
+        "BitShift": _listed(v11="uint8 uint32 uint64"),
+        "Celu": _listed(v12="float32"),
+        "Clip": _listed(v0="float16 float32", v12="float64 int8 int32 int64 uint8", v13="bfloat16"),
+        "CumProd": _listed(v26="float16 float32 float64 int32 int64 bfloat16"),
+        "CumSum": _listed(v11="float32 float64 int32 int64", v14="float16 bfloat16"),
+        "Dropout": _listed(v12=_FLOATS, v13="bfloat16"),
+        "Equal": _listed(v0="bool int32 int64", v11=_ALL_BUT_BOOL, v13="bfloat16"),
+        "Erf": _SINGLE_13,
+        "Gelu": _listed(v20="float16 float32 bfloat16"),
+        "HardSwish": _listed(v14="float16 float32", v22="bfloat16"),
+        "IsInf": _listed(v10="float32 float64", v20="float16 bfloat16"),
+        "IsNaN": _MATH,
+        "LeakyRelu": _listed(v0="float16 float32", v16="bfloat16"),
+        "Mish": _listed(v18="float16 float32", v22="bfloat16"),
+        "Mod": _listed(v10=_ALL_BUT_BOOL, v13="bfloat16"),
+        "Multinomial": _listed(v0="float16 float32"),
+        "Neg": _listed(v0="float16 float32 float64 int8 int16 int32 int64", v13="bfloat16"),
+        "NonZero": _listed(v0="bool float32 int32 int64 uint8"),
+        "PRelu": _listed(v0="float16 float32", v16="bfloat16"),
+        "Pow": _listed(v0=_FLOATS, v12="int32 int64", v15="bfloat16"),
+        "Relu": _listed(v0=_FLOATS, v13="bfloat16", v14="int8 int32"),
+        "Round": _listed(v11=_FLOATS, v22="bfloat16"),
+        "Shrink": _listed(v0=_ALL_BUT_BOOL),
+        "Sign": _listed(v0=_ALL_BUT_BOOL, v13="bfloat16"),
+        "Swish": _listed(v24="float16 float32 float64 bfloat16"),
+        "TopK": _listed(v0=_FLOATS, v11=_INTS, v24="bfloat16"),
+        "Unique": _listed(v11="float32 float64 int8 int64"),
+        "Where": _listed(v0="float16 float32 float64 int8 int32 int64 uint8", v16="bfloat16"),
+    }
+)
+
+_WIDER: Mapping[torch.dtype, tuple[torch.dtype, ...]] = MappingProxyType(
+    {
+        torch.bool: (torch.uint8, torch.int32, torch.int64, torch.float32),
+        **dict.fromkeys((torch.uint8, torch.int8, torch.int16, torch.uint16), (torch.int32, torch.int64, torch.float32)),
+        **dict.fromkeys((torch.int32, torch.uint32, torch.int64, torch.uint64), (torch.int64, torch.float64, torch.float32)),
+        **dict.fromkeys((torch.float16, torch.bfloat16, torch.float64), (torch.float32,)),
+    }
+)
+"""Where to go from a dtype that does not run, the nearest first."""
+
+
+def runs(op: Builder, name: str, dtype: torch.dtype) -> bool:
+    """Does this ONNX operator run with this dtype at the target opset? Not where ONNX has it only later."""
+    return any(dtype in dtypes for since, dtypes in _RUNS[name].items() if since <= op.opset)
+
+
+def running_dtype(op: Builder, name: str, dtype: torch.dtype) -> torch.dtype:
+    """The dtype itself where the operator runs with it, else the nearest that it does run with, else itself."""
+    return next((near for near in (dtype, *_WIDER.get(dtype, ())) if runs(op, name, near)), dtype)
+
+
+def compute(op: Builder, name: str, *args: Any, **attributes: Any) -> Tensor:
+    """One ONNX operator whose inputs and output share one dtype, that of the first; Python numbers are taken as that.
+
+    It is computed in another dtype, with casts around it, where it does not run with its own.
+    """
+    dtype = args[0].dtype
+    inner = running_dtype(op, name, dtype)
+    result: Tensor = op.call("", name, *(None if arg is None else op.cast(arg, inner) for arg in args), **attributes)
+    return op.cast(result, dtype)
+
+
+def compare(op: Builder, name: str, *args: Any, **attributes: Any) -> Any:
+    """As `compute` for an operator whose outputs have dtypes of their own (bool, indices)."""
+    inner = running_dtype(op, name, args[0].dtype)
+    return op.call("", name, *(op.cast(arg, inner) for arg in args), **attributes)

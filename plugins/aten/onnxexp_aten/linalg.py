@@ -1,0 +1,184 @@
+"""Products of matrices and vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.common import aten, promote, rank_of
+from onnxexp_aten.layout import made_by, permuted, reshaped, sizes_of, swapped, unsqueezed
+
+__all__ = ["gemm", "product"]
+
+_NARROW = {torch.bool, torch.uint8, torch.int8, torch.int16}
+"""What ONNX's MatMul does not take: the low bits of a product in int32 are those of the product."""
+
+
+def product(op: Builder, a: Tensor, b: Tensor) -> Tensor:
+    """numpy's matmul in the dtype of the operands."""
+    if a.dtype in _NARROW:
+        return op.cast(product(op, op.cast(a, torch.int32), op.cast(b, torch.int32)), a.dtype)
+    if a.dtype.is_complex:
+        op.decline("ONNX's MatMul takes no complex numbers")
+    return op.MatMul(a, b)
+
+
+def gemm(op: Builder, a: Tensor, b: Tensor, c: Tensor | None, alpha: Any = 1, beta: Any = 1) -> Tensor:
+    """alpha * a @ b + beta * c of matrices. A transposition of an operand becomes Gemm's own."""
+    a, trans_a = _untransposed(op, a)
+    b, trans_b = _untransposed(op, b)
+    return op.Gemm(a, b, c, alpha=alpha, beta=beta, transA=trans_a, transB=trans_b)
+
+
+def _untransposed(op: Builder, x: Tensor) -> tuple[Tensor, int]:
+    """A matrix and 0, or what it is the transpose of and 1. A parameter transposed in memory counts as such, too."""
+    if x.const is not None:
+        return (op.Transpose(x, perm=[1, 0]), 1) if x.const.dim() == 2 and not x.const.is_contiguous() and x.const.T.is_contiguous() else (x, 0)
+    found = made_by(op, x, "Transpose")
+    return (x, 0) if found is None else (found[1], 1)
+
+
+@aten("linear")
+def linear(op: Builder, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor"""
+    if bias is not None and input.rank == 2 and weight.rank == 2 and input.dtype.is_floating_point:
+        return op.Gemm(input, weight, bias, transB=1)
+    result = product(op, input, swapped(op, weight, 0, 1) if weight.rank == 2 else weight)
+    return result if bias is None else op.Add(result, bias)
+
+
+@aten("matmul", "mm", "bmm", "mv", "dot", "linalg_matmul")
+def matmul(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """matmul(Tensor self, Tensor other) -> Tensor"""
+    return product(op, self, other)
+
+
+@aten("mm.dtype", "bmm.dtype")
+def matmul_dtype(op: Builder, self: Tensor, other: Tensor, out_dtype: torch.dtype) -> Tensor:
+    """mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor"""
+    return product(op, op.cast(self, out_dtype), op.cast(other, out_dtype))
+
+
+@aten("vdot")
+def vdot(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """vdot(Tensor self, Tensor other) -> Tensor"""
+    return product(op, self, other)
+
+
+@aten("linalg_vecdot")
+def linalg_vecdot(op: Builder, x: Tensor, y: Tensor, dim: int) -> Tensor:
+    """linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor"""
+    if x.dtype.is_complex:
+        op.decline("complex numbers")
+    return op.ReduceSum(op.Mul(x, y), axes=[dim], keepdims=0)
+
+
+@aten("inner")
+def inner(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """inner(Tensor self, Tensor other) -> Tensor"""
+    if self.rank == 0 or other.rank == 0:
+        return op.Mul(self, other)
+    if rank_of(op, other) > 2:
+        op.decline("a product over the last axes of more than matrices")
+    return product(op, self, other if other.rank == 1 else swapped(op, other, 0, 1))
+
+
+# Products with something added
+
+
+def _scaled(op: Builder, x: Tensor, factor: Any) -> Tensor:
+    return x if not isinstance(factor, Tensor) and factor == 1 else op.Mul(x, op.cast(factor, x.dtype))
+
+
+def _sum(op: Builder, self: Tensor, value: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """beta * self + alpha * value, where nothing of `self` is left (no NaN either) if beta is 0."""
+    value = _scaled(op, value, alpha)
+    if op.is_static(beta) and op.static(beta, "beta") == 0:
+        return value
+    return op.Add(value, _scaled(op, self, beta))
+
+
+@aten("addmm")
+def addmm(op: Builder, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    plain = op.is_static([beta, alpha]) and self.dtype.is_floating_point
+    if not plain or op.static(beta, "beta") == 0:
+        return _sum(op, self, product(op, mat1, mat2), beta, alpha)
+    folded = _unflattened(op, mat1) if beta == alpha == 1 and self.rank == 1 else None
+    if folded is not None:
+        return reshaped(op, op.Add(op.MatMul(folded, mat2), self), sizes_of(op) or ())
+    return gemm(op, mat1, mat2, self, op.static(alpha, "alpha"), op.static(beta, "beta"))
+
+
+def _unflattened(op: Builder, x: Tensor) -> Tensor | None:
+    """The tensor that a matrix flattens, all but its last axis: a product with that one needs no reshapes around it."""
+    found = made_by(op, x, "Reshape")
+    if found is None or x.rank != 2 or x.shape is None or found[1].shape is None:
+        return None
+    source = found[1]
+    return source if len(source.shape or ()) > 2 and source.shape[-1] == x.shape[-1] and isinstance(x.shape[-1], int) else None  # type: ignore[index]
+
+
+@aten("addmv")
+def addmv(op: Builder, self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    return _sum(op, self, product(op, mat, vec), beta, alpha)
+
+
+@aten("baddbmm")
+def baddbmm(op: Builder, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    return _sum(op, self, product(op, batch1, batch2), beta, alpha)
+
+
+@aten("addbmm")
+def addbmm(op: Builder, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    return _sum(op, self, op.ReduceSum(product(op, batch1, batch2), axes=[0], keepdims=0), beta, alpha)
+
+
+@aten("addr")
+def addr(op: Builder, self: Tensor, vec1: Tensor, vec2: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    return _sum(op, self, op.Mul(unsqueezed(op, vec1, [1]), vec2), beta, alpha)
+
+
+@aten("outer", "ger")
+def outer(op: Builder, self: Tensor, vec2: Tensor) -> Tensor:
+    """outer(Tensor self, Tensor vec2) -> Tensor"""
+    left, right = promote(op, self, vec2)
+    return op.Mul(unsqueezed(op, left, [1]), right)
+
+
+@aten("kron")
+def kron(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """kron(Tensor self, Tensor other) -> Tensor"""
+    left, right = promote(op, self, other)
+    rank = max(rank_of(op, left), rank_of(op, right))
+    left = unsqueezed(op, left, range(rank - rank_of(op, left)))
+    right = unsqueezed(op, right, range(rank - rank_of(op, right)))
+    spread = op.Mul(unsqueezed(op, left, range(1, 2 * rank, 2)), unsqueezed(op, right, range(0, 2 * rank, 2)))
+    return reshaped(op, spread, sizes_of(op) or ())
+
+
+@aten("tensordot")
+def tensordot(op: Builder, self: Tensor, other: Tensor, dims_self: list[int], dims_other: list[int]) -> Tensor:
+    """tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor"""
+    left, right = rank_of(op, self), rank_of(op, other)
+    over_left, over_right = [dim % left for dim in dims_self], [dim % right for dim in dims_other]
+    free_left = [axis for axis in range(left) if axis not in over_left]
+    free_right = [axis for axis in range(right) if axis not in over_right]
+    if len(over_left) != 1 or len(free_right) > 1:
+        op.decline("torch's own decomposition flattens the axes")
+    return product(op, permuted(op, self, [*free_left, *over_left]), permuted(op, other, [*over_right, *free_right]))
+
+
+@aten("chain_matmul", "linalg_multi_dot")
+def chain_matmul(op: Builder, matrices: list[Tensor]) -> Tensor:
+    """chain_matmul(Tensor[] matrices) -> Tensor"""
+    result = matrices[0]
+    for matrix in matrices[1:]:
+        result = product(op, result, matrix)
+    return result

@@ -1,0 +1,51 @@
+"""Softmax and its logarithm. Before opset 13 ONNX's flatten everything from the axis on, so the axis must be the last."""
+
+from __future__ import annotations
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.common import aten, axis_of, rank_of, to_float
+from onnxexp_aten.kernels import compute
+
+__all__ = ["softmax_over"]
+
+
+@aten("softmax.int", "special_softmax")
+def softmax(op: Builder, self: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
+    """softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"""
+    return softmax_over(op, "Softmax", _converted(op, self, dtype), axis_of(op, self, dim))
+
+
+@aten("log_softmax.int", "special_log_softmax")
+def log_softmax(op: Builder, self: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
+    """log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"""
+    return softmax_over(op, "LogSoftmax", _converted(op, self, dtype), axis_of(op, self, dim))
+
+
+@aten("_softmax")
+def softmax_kernel(op: Builder, self: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
+    return softmax(op, self, dim, torch.float32 if half_to_float else None)
+
+
+@aten("_log_softmax")
+def log_softmax_kernel(op: Builder, self: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
+    return log_softmax(op, self, dim, torch.float32 if half_to_float else None)
+
+
+def _converted(op: Builder, x: Tensor, dtype: torch.dtype | None) -> Tensor:
+    return to_float(op, x) if dtype is None else op.cast(x, dtype)
+
+
+def softmax_over(op: Builder, name: str, x: Tensor, axis: int) -> Tensor:
+    """``Softmax`` or ``LogSoftmax`` of a float tensor over one axis, counted from the front."""
+    rank = rank_of(op, x)
+    if rank == 0:
+        return op.Reshape(compute(op, name, op.Reshape(x, [1]), axis=0), [])  # type: ignore[no-any-return]
+    if op.opset >= 13 or axis == rank - 1:
+        return compute(op, name, x, axis=-1 if axis == rank - 1 and op.opset >= 11 else axis)
+    order = list(range(rank))
+    order[axis], order[-1] = order[-1], order[axis]
+    return op.Transpose(compute(op, name, op.Transpose(x, perm=order), axis=rank - 1), perm=order)  # type: ignore[no-any-return]

@@ -1,0 +1,295 @@
+"""Whatever happens while a model is written, what was there before stays, and memory stays flat."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import resource
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+import torch
+
+from onnxexp.errors import SerializeError
+from onnxexp.serialize import WriteOptions, files, save
+from tests.core.tensor_models import EXTERNAL, model_of, values
+
+
+class Accident(ir.Tensor[Any]):
+    """An initializer whose bytes cannot be had."""
+
+    def tobytes(self) -> bytes:
+        raise self.error
+
+    error: BaseException = RuntimeError("no bytes")
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("no bytes"), KeyboardInterrupt(), OSError(errno.EIO, "Input/output error")], ids=repr
+)
+@pytest.mark.parametrize("nameless", [True, False])
+def test_an_error_leaves_what_was_there(
+    error: BaseException, nameless: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not nameless:
+        monkeypatch.delattr(os, "O_TMPFILE")
+        monkeypatch.setattr(os, "O_TMPFILE", os.O_DIRECTORY, raising=False)  # as where it is not supported: EISDIR
+    bad = Accident(np.zeros(1 << 20, np.float32))
+    bad.error = error
+    model = model_of(a=torch.randn(3000, 1000).t(), bad=bad, z=torch.randn(3000, 1000).t())
+    for options in (WriteOptions(), EXTERNAL):
+        (tmp_path / "model.onnx").write_text("old")
+        expected = SerializeError if isinstance(error, OSError) else type(error)
+        with pytest.raises(expected):
+            save(model, tmp_path / "model.onnx", options)
+        assert os.listdir(tmp_path) == ["model.onnx"]
+        assert (tmp_path / "model.onnx").read_text() == "old"
+
+
+def test_without_nameless_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of(a=torch.randn(500))
+    save(model, tmp_path / "usual.onnx")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "O_TMPFILE", os.O_DIRECTORY)
+        save(model, tmp_path / "named.onnx")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", forbidden)
+        save(model, tmp_path / "copied.onnx")
+    for name in ("named.onnx", "copied.onnx"):
+        assert (tmp_path / name).read_bytes() == (tmp_path / "usual.onnx").read_bytes()
+        assert (tmp_path / name).stat().st_mode == (tmp_path / "usual.onnx").stat().st_mode
+    assert len(os.listdir(tmp_path)) == 3
+
+
+def forbidden(*_: Any, **__: Any) -> None:
+    raise PermissionError(errno.EPERM, "Operation not permitted")
+
+
+class Crash(BaseException):
+    """The machine stops: nothing of us runs after it, no cleaning up either."""
+
+
+@pytest.fixture
+def crash_before(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Stop before the n-th change of a folder's entries, and before all later ones."""
+
+    def install(steps: int) -> None:
+        done = 0
+
+        def counted(change: Callable[..., None]) -> Callable[..., None]:
+            def run(*args: Any, **kwargs: Any) -> None:
+                nonlocal done
+                done += 1
+                if done > steps:
+                    raise Crash
+                change(*args, **kwargs)
+
+            return run
+
+        for name in ("replace", "link", "unlink"):
+            monkeypatch.setattr(os, name, counted(getattr(os, name)))
+
+    return install
+
+
+@pytest.mark.parametrize("before", ["nothing", "model", "pair", "data"])
+@pytest.mark.parametrize("steps", range(10))
+def test_a_crash_never_leaves_a_model_with_foreign_data(
+    before: str, steps: int, tmp_path: Path, crash_before: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model.onnx"
+    old, new = torch.full((500,), 1.0), torch.full((500,), 2.0)
+    if before != "nothing":
+        save(model_of(a=old), path, WriteOptions(external_data=before != "model"))
+    if before == "data":
+        path.unlink()
+    crash_before(steps)
+    crashed = False
+    try:
+        save(model_of(a=new), path, EXTERNAL)
+    except Crash:
+        crashed = True
+    monkeypatch.undo()
+    assert crashed or steps >= 3
+    if path.exists():
+        found = values(path)["a"]
+        assert np.array_equal(found, new) or (crashed and before in {"model", "pair"} and np.array_equal(found, old))
+    else:
+        assert crashed and before in {"nothing", "data"}
+    if not crashed:
+        assert sorted(os.listdir(tmp_path)) == ["model.onnx", "model.onnx.data"]
+    save(model_of(a=new), path, EXTERNAL)
+    assert np.array_equal(values(path)["a"], new)
+
+
+def test_replacing_a_pair_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "model.onnx"
+    save(model_of(a=torch.full((500,), 1.0)), path, EXTERNAL)
+    monkeypatch.setattr(os, "link", forbidden)
+    new = torch.full((500,), 2.0)
+    saved = save(model_of(a=new), path, EXTERNAL)
+    assert saved.paths[1].name.startswith("model.onnx.data.") and saved.paths[1].exists()
+    assert np.array_equal(values(path)["a"], new)
+
+
+def start(program: str, *arguments: str) -> subprocess.Popen[str]:
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", textwrap.dedent(program), *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root)
+
+
+def test_a_kill_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    program = """
+        import sys, time
+        import numpy as np, onnx_ir as ir, torch
+        from onnxexp.serialize import save
+        from tests.core.tensor_models import model_of
+
+        class Slow(ir.Tensor):
+            def tobytes(self):
+                print("in the middle", flush=True)
+                time.sleep(60)
+
+        save(model_of(a=torch.randn(3000, 1000), b=Slow(np.zeros(100000)), c=torch.randn(3000, 1000)), sys.argv[1])
+    """
+    path = tmp_path / "model.onnx"
+    save(model_of(a=torch.full((500,), 1.0)), path)
+    old = path.read_bytes()
+    with start(program, str(path)) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "in the middle\n"
+        process.kill()
+    assert path.read_bytes() == old
+    assert os.listdir(tmp_path) == ["model.onnx"]
+
+
+@pytest.fixture
+def little_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if (
+        os.geteuid()
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("mounting a little file system needs root")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.parametrize("reserve", [True, False])
+@pytest.mark.parametrize("options", [WriteOptions(), EXTERNAL], ids=["one", "two"])
+def test_full_disk(reserve: bool, options: WriteOptions, little_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not reserve:
+        monkeypatch.setattr(files.NewFile, "reserve", lambda self, size: None)
+    path = little_disk / "model.onnx"
+    save(model_of(a=torch.full((500,), 1.0)), path, options)
+    before = {name: (little_disk / name).read_bytes() for name in os.listdir(little_disk)}
+    with pytest.raises(
+        SerializeError, match=r"no space left: it needs 8\.\d MB, and .*disk has 4\.2 MB free. Free some space.*unharmed"
+    ):
+        save(model_of(a=torch.randn(2000, 1050)), path, options)
+    assert {name: (little_disk / name).read_bytes() for name in os.listdir(little_disk)} == before
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_full_disk_as_the_system_tells_it(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(SerializeError, match=r"no space left.*needs 8.4 MB.*free. Free some space, or choose another place.$"):
+        save(model_of(a=torch.randn(2000, 1050).t()), tmp_path / "model.onnx")
+    assert not os.listdir(tmp_path)
+
+
+def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, old[1]))
+    try:
+        with pytest.raises(SerializeError, match=r"file of 8.4 MB is larger.*ulimit"):
+            save(model_of(a=torch.randn(2000, 1050)), tmp_path / "model.onnx")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("how", ["path", "external", "stream"])
+def test_memory_stays_flat(how: str, tmp_path: Path) -> None:
+    program = """
+        import sys, resource, torch
+        from onnxexp.serialize import WriteOptions, save
+        from tests.core.tensor_models import model_of
+
+        path, how = sys.argv[1:]
+        model = model_of(**{f"w{i}": torch.randn(3072, 768).t() for i in range(32)})
+        save(model_of(a=torch.randn(3072, 768).t()), path)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        if how == "stream":
+            with open(path, "wb") as file:
+                saved = save(model, file)
+        else:
+            saved = save(model, path, WriteOptions(external_data=how == "external"))
+        assert saved.bytes > 300e6
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    """
+    with start(program, str(tmp_path / "model.onnx"), how) as process:
+        assert process.stdout is not None
+        growth = int(process.stdout.readline()) / 1024
+    for path in tmp_path.iterdir():
+        path.unlink()
+    assert growth < 20, f"{growth:.0f} MiB"
+
+
+def test_what_does_not_fit_into_one_file_is_refused_at_once(tmp_path: Path) -> None:
+    model = model_of(w=torch.zeros(1).expand(1 << 29))
+    for target, cure in ((io.BytesIO(), "Give a path"), (tmp_path / "model.onnx", "Leave external_data unset")):
+        with pytest.raises(SerializeError, match=f"2,147,48.* bytes, and one file can have at most 2,147,483,647.*{cure}"):
+            save(model, target, WriteOptions(external_data=False))
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.full
+def test_beyond_two_gigabytes_the_weights_go_to_a_second_file(tmp_path: Path) -> None:
+    model = model_of(w=torch.zeros(1).expand(1 << 28, 2), b=torch.arange(2000.0))
+    for node in list(model.graph)[:1]:  # running it would copy the weight
+        model.graph.outputs.pop(0)
+        model.graph.remove(node)
+    saved = save(model, tmp_path / "model.onnx")
+    assert [path.name for path in saved.paths] == ["model.onnx", "model.onnx.data"]
+    assert saved.paths[0].stat().st_size < 2000
+    onnx.checker.check_model(tmp_path / "model.onnx")
+    assert np.array_equal(values(tmp_path / "model.onnx")["b"], np.arange(2000.0))
+    saved.paths[1].unlink()
+
+
+@pytest.mark.full
+def test_the_largest_single_file_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    saved = save(model_of(w=torch.zeros(1).expand((1 << 29) - (4 << 20) - 200)), path)
+    assert len(saved.paths) == 1 and saved.bytes > (1 << 31) - (17 << 20)
+    onnx.checker.check_model(path)
+    values(path)
+    path.unlink()
+
+
+def test_threads_that_save_to_one_path(tmp_path: Path) -> None:
+    models = [model_of(a=torch.full((1000, 1100), float(number)).t()) for number in range(4)]
+    threads = [threading.Thread(target=save, args=(model, tmp_path / "model.onnx")) for model in models]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = values(tmp_path / "model.onnx")["a"]
+    assert found.shape == (1100, 1000) and found.min() == found.max()
+    assert os.listdir(tmp_path) == ["model.onnx"]

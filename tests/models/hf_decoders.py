@@ -1,0 +1,165 @@
+"""Language models of `transformers` that predict the next token, with and without a cache.
+
+Those with a cache are wrapped to take and return plain tensors in nested tuples, as a runtime would hold them; one case passes a
+DynamicCache itself, so that a container registered with pytree is exercised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import transformers as hf
+from torch import nn
+from transformers.integrations.executorch import register_dynamic_cache_export_support
+
+from .case import Inputs, ModelCase, Sizes, floats, padding_mask, tokens
+from .hf_base import (
+    BATCH_AND_SEQUENCE,
+    BATCH_SIZES,
+    DECODER,
+    HEADS,
+    HIDDEN,
+    LAYERS,
+    OTHER_BATCH_SIZES,
+    SPREAD,
+    VOCABULARY,
+    hf_case,
+    text,
+    text_case,
+)
+from .scan_mixer import with_scan
+
+
+def gpt2_config() -> Any:
+    """A GPT-2 of two layers."""
+    sizes = {
+        "vocab_size": VOCABULARY,
+        "n_embd": HIDDEN,
+        "n_layer": LAYERS,
+        "n_head": HEADS,
+        "n_positions": 64,
+        "initializer_range": SPREAD,
+    }
+    return hf.GPT2Config(**sizes, bos_token_id=1, eos_token_id=2, use_cache=False)
+
+
+def llama_config() -> Any:
+    """A Llama of two layers with grouped queries."""
+    return hf.LlamaConfig(**DECODER)
+
+
+Past = tuple[tuple[torch.Tensor, torch.Tensor], ...]
+
+
+class WithPast(nn.Module):
+    """A causal language model with a plain cache: one (key, value) per layer, each (batch, heads, past, head size)."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        past: Past,
+    ) -> tuple[torch.Tensor, Past]:
+        """The logits of the new tokens and the cache with them in it."""
+        cache = hf.DynamicCache(past)
+        result = self.model(input_ids=input_ids, attention_mask=attention_mask, past_key_values=cache, use_cache=True)
+        return result.logits, tuple((layer.keys, layer.values) for layer in cache.layers)
+
+
+def past_values(sizes: Sizes, heads: int) -> Past:
+    """A cache of random keys and values for ``heads`` heads of the common head size."""
+    shape = (sizes["batch"], heads, sizes["past"], HIDDEN // HEADS)
+    return tuple((floats(*shape, seed=10 + layer), floats(*shape, seed=20 + layer)) for layer in range(LAYERS))
+
+
+def text_and_past(heads: int) -> Callable[[Sizes], Inputs]:
+    """Inputs of `WithPast`: new tokens, a mask over the past and them (padding on the left), the cache."""
+
+    def inputs(sizes: Sizes) -> Inputs:
+        ids = tokens(VOCABULARY, sizes["batch"], sizes["sequence"])
+        mask = padding_mask(sizes["batch"], sizes["past"] + sizes["sequence"], left=True)
+        return (ids, mask, past_values(sizes, heads)), {}
+
+    return inputs
+
+
+PAST_SIZES = {"batch": 2, "sequence": 3, "past": 5}
+OTHER_PAST_SIZES = ({"batch": 3, "sequence": 4, "past": 9}, {"batch": 1, "sequence": 1, "past": 6})
+PAST_LEAF = {0: "batch", 2: "past"}
+PAST_SHAPES = {
+    "input_ids": BATCH_AND_SEQUENCE,
+    "attention_mask": {0: "batch", 1: "total"},
+    "past": ((PAST_LEAF, PAST_LEAF),) * LAYERS,
+}
+
+
+def text_and_cache(sizes: Sizes) -> Inputs:
+    """Keyword inputs with a DynamicCache, whose pytree is a list of keys and a list of values."""
+    register_dynamic_cache_export_support()
+    ids = tokens(VOCABULARY, sizes["batch"], sizes["sequence"])
+    mask = padding_mask(sizes["batch"], sizes["past"] + sizes["sequence"], left=True)
+    cache = hf.DynamicCache(past_values(sizes, 2))
+    return (), {"input_ids": ids, "attention_mask": mask, "past_key_values": cache, "use_cache": True}
+
+
+CACHE_SHAPES = {
+    "input_ids": BATCH_AND_SEQUENCE,
+    "attention_mask": {0: "batch", 1: "total"},
+    "past_key_values": [[PAST_LEAF] * LAYERS, [PAST_LEAF] * LAYERS],
+    "use_cache": None,
+}
+
+
+def mamba_config() -> Any:
+    """A Mamba of two layers."""
+    return hf.MambaConfig(vocab_size=VOCABULARY, hidden_size=HIDDEN, state_size=8, num_hidden_layers=LAYERS, use_cache=False)
+
+
+def ids_only(sizes: Sizes) -> Inputs:
+    """Token ids alone, as when nothing is padded."""
+    return (tokens(VOCABULARY, sizes["batch"], sizes["sequence"]),), {}
+
+
+def fixed_text(sizes: Sizes) -> Inputs:
+    """The inputs of `text` with a fixed length."""
+    return text({**sizes, "sequence": 6})
+
+
+def decoders() -> list[ModelCase]:
+    """GPT-2, Llama and its relatives, with and without a cache, and Mamba."""
+    # The loop over experts visits only those that were chosen, a number known at run time alone, which torch.export refuses;
+    # the default, a grouped product, is a custom operator without an ONNX equivalent. To export, one sets the batched product.
+    experts = DECODER | {"num_experts_per_tok": 2, "experts_implementation": "batched_mm"}
+    qwen_moe = experts | {"num_experts": 4, "moe_intermediate_size": 24, "head_dim": 8}
+    past = {"dynamic_shapes": PAST_SHAPES, "sizes": PAST_SIZES, "other_sizes": OTHER_PAST_SIZES}
+    gpt2_past, llama_past = text_and_past(HEADS), text_and_past(2)
+    batch = {"sizes": BATCH_SIZES, "other_sizes": OTHER_BATCH_SIZES}
+    fixed_shapes = {"input_ids": {0: "batch"}, "attention_mask": {0: "batch"}}
+    return [
+        text_case("gpt2", hf.GPT2LMHeadModel, gpt2_config, 20),
+        hf_case("gpt2-past", lambda c: WithPast(hf.GPT2LMHeadModel(c)), gpt2_config, gpt2_past, quick_opset=17, **past),
+        text_case("llama", hf.LlamaForCausalLM, llama_config, 23),
+        hf_case("llama-ids", hf.LlamaForCausalLM, llama_config, ids_only, {"input_ids": BATCH_AND_SEQUENCE}, 13),
+        hf_case("llama-past", lambda c: WithPast(hf.LlamaForCausalLM(c)), llama_config, llama_past, quick_opset=20, **past),
+        hf_case(
+            "llama-cache",
+            hf.LlamaForCausalLM,
+            llama_config,
+            text_and_cache,
+            quick_opset=23,
+            **past | {"dynamic_shapes": CACHE_SHAPES},
+        ),
+        text_case("qwen3", hf.Qwen3ForCausalLM, lambda: hf.Qwen3Config(**DECODER, head_dim=8), 20),
+        text_case("phi3", hf.Phi3ForCausalLM, lambda: hf.Phi3Config(**DECODER, bos_token_id=1, eos_token_id=2), 17),
+        text_case("mixtral", hf.MixtralForCausalLM, lambda: hf.MixtralConfig(**experts, num_local_experts=4), 20),
+        text_case("qwen3-moe", hf.Qwen3MoeForCausalLM, lambda: hf.Qwen3MoeConfig(**qwen_moe), 23),
+        # The loop over the sequence is Python's: its length is that of the example, and only the batch can vary.
+        hf_case("mamba", hf.MambaForCausalLM, mamba_config, fixed_text, fixed_shapes, 17, **batch),
+        text_case("mamba-scan", lambda c: with_scan(hf.MambaForCausalLM(c)), mamba_config, 20),
+    ]
