@@ -98,7 +98,8 @@ def export(
         results = lowering.run(captured.graph)
     with clock("assemble"):
         onnx_model = assemble(builder, interface.outputs(results), keep_initializers_as_inputs=keep_initializers_as_inputs)
-    exported = ONNXProgram(onnx_model, interface.signature(call.forward), clock.seconds, call.eager(options.training), call.example)
+    signature, eager = interface.signature(call.forward), call.eager(options.training)
+    exported = ONNXProgram(onnx_model, signature, clock.seconds, eager, call.example, weights=interface.weights)
     if f is not None:
         with clock("write"):
             exported.save(f, external_data=external_data)

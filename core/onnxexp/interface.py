@@ -24,10 +24,12 @@ class Interface:
 
     Tensors and dynamic numbers are inputs, unused ones too; everything else that the example gave is a constant. What the
     model returns becomes an output if it is a tensor or a number that depends on the inputs; None, strings and fixed numbers
-    are constants of the signature. Raises OptionError for output names that do not fit.
+    are constants of the signature. `weights` are the parameters that were left out of the model (``export_params=False``), by
+    the name of the input that takes each. Raises OptionError for output names that do not fit.
     """
 
     def __init__(self, captured: Captured, spec: DynamicSpec, output_names: Sequence[str] | None) -> None:
+        self.weights: dict[str, torch.Tensor] = {}
         self._captured = captured
         self._spec = spec
         graph = captured.graph
@@ -56,7 +58,9 @@ class Interface:
         if not export_params:
             graph = self._captured.graph
             for value, tensor in graph.params.items():
-                lowering.bind(value, lowering.builder.input(value.name, TensorType(tensor.dtype, tuple(tensor.shape))))
+                parameter = lowering.builder.input(value.name, TensorType(tensor.dtype, tuple(tensor.shape)))
+                lowering.bind(value, parameter)
+                self.weights[str(parameter.value.name)] = tensor
             graph.params.clear()
 
     def outputs(self, results: Sequence[Any]) -> list[tuple[str, Any]]:

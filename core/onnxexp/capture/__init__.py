@@ -17,7 +17,7 @@ from onnxexp.capture.blame import explain
 from onnxexp.capture.composites import kept_whole
 from onnxexp.capture.decompose import Decomposer
 from onnxexp.capture.dynamic import DynamicSpec
-from onnxexp.capture.examples import capturing
+from onnxexp.capture.examples import capturing, enlarged
 from onnxexp.capture.exported import to_graph
 from onnxexp.capture.modes import TrainingMode, model_mode, torch_mode
 from onnxexp.capture.symbols import check_dynamic, dim_text, symbol_names
@@ -82,7 +82,7 @@ def capture(
             try:
                 return run()
             except Exception as error:  # torch.export raises anything, the user's own exceptions too
-                if not strict and _learn_outputs(model, example, example_kwargs):
+                if not strict and _learn_outputs(model, example, example_kwargs, spec):
                     try:
                         return run()
                     except Exception as again:  # as above
@@ -99,7 +99,7 @@ def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, s
         return torch.export.export(model, args, kwargs, dynamic_shapes=spec.shapes, strict=strict)
 
 
-def _learn_outputs(model: torch.nn.Module, args: Any, kwargs: Any) -> bool:
+def _learn_outputs(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec) -> bool:
     """Run the model once and teach torch's pytree the classes that it returns; True where that may cure the failure.
 
     Raises CaptureError where the model itself fails on the example inputs.
@@ -109,7 +109,9 @@ def _learn_outputs(model: torch.nn.Module, args: Any, kwargs: Any) -> bool:
     try:
         result = model(*arguments[0], **arguments[1])
     except Exception as error:
-        raise CaptureError(f"the model itself fails on the example inputs: {type(error).__name__}: {error}") from error
+        changed = enlarged(spec)
+        note = f" (dynamic axes of size 0 and 1 were enlarged for it: {', '.join(changed)})" if changed else ""
+        raise CaptureError(f"the model itself fails on the example inputs{note}: {type(error).__name__}: {error}") from error
     finally:
         for name, tensor in model.named_buffers():
             if name in state and state[name].shape == tensor.shape:

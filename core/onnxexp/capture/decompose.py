@@ -17,6 +17,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from onnxexp.capture.exported import Converter
 from onnxexp.capture.modes import LOCK
 from onnxexp.capture.schemas import overload
+from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node, ScalarType, TensorType, Value
 from onnxexp.passes.functionalize import functionalize
 
@@ -79,7 +80,10 @@ class Decomposer:
         for placeholder, value in zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True):
             converter.env[placeholder] = Value(value.name, value.type)
             graph.inputs.append(converter.env[placeholder])
-        converter.run()
+        try:
+            converter.run()
+        except CaptureError:
+            return None
         if [inner.op for inner in graph.nodes] == [node.op]:
             return None
         functionalize(graph)
@@ -90,6 +94,8 @@ def _decomposition(op: torch._ops.OpOverload) -> Callable[..., Any] | None:
     found: Callable[..., Any] | None = global_decomposition_table["post_autograd"].get(op)
     if found is not None:
         return found
+    if not torch._C._dispatch_has_kernel(op.name()):  # a schema of TorchScript's own, such as aten::mul.int
+        return None
     return op.decompose if op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd) else None
 
 

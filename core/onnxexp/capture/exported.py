@@ -171,6 +171,8 @@ class Converter:
         if target is operator.getitem:
             source, index = node.args
             return self.look_up(source)[index]  # type: ignore[index]
+        if isinstance(target, type) and issubclass(target, tuple):  # torch's named results, made by decompositions
+            return self.look_up(node.args[0])
         if target in _SCALAR_OPS:
             return self._scalar(_SCALAR_OPS[target], node)
         lower = higher_order.CONVERSIONS.get(str(getattr(target, "__name__", target)))

@@ -12,6 +12,13 @@ from onnxexp_aten import convolution  # noqa: F401
 from onnxexp_aten import normalization  # noqa: F401
 from onnxexp_aten import packing  # noqa: F401
 from onnxexp_aten import recurrent  # noqa: F401
+from onnxexp_aten import activation  # noqa: F401
+from onnxexp_aten import comparison  # noqa: F401
+from onnxexp_aten import conversion  # noqa: F401
+from onnxexp_aten import dropout  # noqa: F401
+from onnxexp_aten import elementwise  # noqa: F401
+from onnxexp_aten import softmax  # noqa: F401
+from onnxexp_aten import unary  # noqa: F401
 from onnxexp_aten.common import aten as plugin
 
 __all__ = ["plugin"]

@@ -9,6 +9,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axis_of, rank_of, to_float
+from onnxexp_aten.comparison import relate
 from onnxexp_aten.elementwise import clamp, extreme, is_number, scaled, select
 from onnxexp_aten.kernels import compare, compute, runs
 
@@ -44,9 +45,10 @@ def threshold(op: Builder, self: Tensor, threshold: Any, value: Any) -> Tensor:
     """threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor"""
     if is_number(threshold, 0) and is_number(value, 0):
         return relu(op, self)
-    if is_number(value, 0) and op.is_static(threshold) and runs(op, "ThresholdedRelu", self.dtype) and op.opset >= 10:
+    if is_number(value, 0) and op.is_static(threshold) and runs(op, "ThresholdedRelu", self.dtype):
         return op.ThresholdedRelu(self, alpha=float(op.static(threshold)))  # type: ignore[no-any-return]
-    return select(op, compare(op, "Greater", self, threshold), self, op.cast(value, self.dtype))
+    bound = op.cast(threshold, self.dtype)
+    return select(op, relate(op, "LessOrEqual", self, bound), op.cast(value, self.dtype), self)
 
 
 @aten("leaky_relu")
@@ -174,7 +176,7 @@ def softplus(op: Builder, self: Tensor, beta: Any, threshold: Any) -> Tensor:
         rest = compute(op, "Exp", compute(op, "Neg", compute(op, "Abs", x)))
         curve = compute(op, "Add", compute(op, "Relu", x), compute(op, "Log", compute(op, "Add", rest, 1)))
     curve = curve if is_number(beta, 1) else compute(op, "Div", curve, beta)
-    near = op.is_static(threshold) and op.static(threshold) >= 20
+    near = op.is_static(threshold) and op.static(threshold) >= 20 and x.dtype != torch.float64
     return curve if near else select(op, compare(op, "Greater", x, threshold), self, curve)
 
 

@@ -9,7 +9,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, dtype_of
-from onnxexp_aten.layout import filled, sizes_of
+from onnxexp_aten.layout import filled, vector
 
 __all__ = ["arange_of", "full_of"]
 
@@ -18,7 +18,7 @@ def full_of(op: Builder, sizes: Any, value: Any, dtype: torch.dtype) -> Tensor:
     """A tensor of one number, be it known at export or not; `sizes` as for `filled`."""
     if op.is_static(value):
         return filled(op, sizes, op.static(value), dtype)
-    return op.Expand(op.cast(value, dtype), sizes)
+    return op.Expand(op.cast(value, dtype), sizes if isinstance(sizes, Tensor) else vector(op, sizes))
 
 
 def _like(op: Builder, x: Tensor) -> Any:

@@ -45,7 +45,7 @@ _RUNS: Mapping[str, Mapping[int, frozenset[torch.dtype]]] = MappingProxyType(
     {
         **dict.fromkeys(("Ceil", "Exp", "Floor", "Log", "Reciprocal", "Sigmoid", "Sqrt", "Tanh", "Softmax", "LogSoftmax"), _MATH),
         **dict.fromkeys(("Cos", "Sin"), _MATH_22),
-        **dict.fromkeys(("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Sinh", "Tan", "ThresholdedRelu"), _SINGLE),
+        **dict.fromkeys(("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Sinh", "Tan"), _SINGLE),
         **dict.fromkeys(("Elu", "HardSigmoid", "Selu", "Softplus", "Softsign"), _SINGLE),
         **dict.fromkeys(("Add", "Div", "Mul", "Sub"), _ARITHMETIC),
         **dict.fromkeys(("BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"), _BITS),
@@ -82,6 +82,7 @@ _RUNS: Mapping[str, Mapping[int, frozenset[torch.dtype]]] = MappingProxyType(
         "Shrink": _listed(v0=_ALL_BUT_BOOL),
         "Sign": _listed(v0=_ALL_BUT_BOOL, v13="bfloat16"),
         "Swish": _listed(v24="float16 float32 float64 bfloat16"),
+        "ThresholdedRelu": _listed(v10="float16 float32", v22="bfloat16"),
         "TopK": _listed(v0=_FLOATS, v11=_INTS, v24="bfloat16"),
         "Unique": _listed(v11="float32 float64 int8 int64"),
         "Where": _listed(v0="float16 float32 float64 int8 int32 int64 uint8", v16="bfloat16"),

@@ -30,6 +30,7 @@ __all__ = [
     "squeezed",
     "swapped",
     "unsqueezed",
+    "vector",
 ]
 
 END = 2**63 - 1
@@ -85,6 +86,22 @@ def _inputs(op: Builder) -> list[Tensor]:
     while scope.parent is not None:
         scope = scope.parent
     return [op.state.tensors[value] for value in scope.inputs]
+
+
+def vector(op: Builder, sizes: Sequence[Any]) -> Any:
+    """Sizes as a list that becomes a 1-D tensor; one that a Gather reads from a shape is read as a vector at once."""
+    return [_as_vector(op, size) if isinstance(size, Tensor) and size.rank == 0 else size for size in sizes]
+
+
+def _as_vector(op: Builder, size: Tensor) -> Tensor:
+    found = made_by(op, size, "Gather")
+    index = None if found is None else given_ints(found[0], 1, "")
+    shape = None if found is None else made_by(op, found[1], "Shape")
+    if found is None or shape is None or index is None or shape[0].attributes:
+        return size
+    if op.opset >= 15:
+        return op.Shape(shape[1], start=index[0], end=index[0] + 1)
+    return op.Gather(found[1], index, axis=0)
 
 
 def run_time_size(op: Builder, dim: Dim, candidates: Sequence[Any], given: Any = None) -> int | Tensor:
@@ -174,7 +191,7 @@ def reshaped(op: Builder, x: Tensor, sizes: Sequence[Dim], given: Sequence[Any] 
     target, missing = _target(x.shape, sizes, given)
     for axis in missing:
         target[axis] = run_time_size(op, sizes[axis], chain, given[axis] if given else None)
-    return op.Reshape(x, target)
+    return op.Reshape(x, vector(op, target))
 
 
 def _reshape_chain(op: Builder, x: Tensor) -> Iterator[Tensor]:
@@ -202,11 +219,13 @@ def _target(shape: Sequence[Dim] | None, sizes: Sequence[Dim], given: Sequence[A
 # Expand
 
 
-def expanded(op: Builder, x: Tensor, sizes: Sequence[Dim], given: Sequence[Any] | None = None, others: Sequence[Any] = ()) -> Tensor:
+def expanded(
+    op: Builder, x: Tensor, sizes: Sequence[Dim], given: Sequence[Any] | None = None, others: Sequence[Any] = ()
+) -> Tensor:
     """Broadcast to these sizes; only the axes that grow are named. `others` are tensors that have the symbolic ones."""
     shape = x.shape
     if shape is None:
-        return op.Expand(x, list(given or sizes))
+        return op.Expand(x, vector(op, given or sizes))
     lead = len(sizes) - len(shape)
     target: list[Any] = []
     for axis, size in enumerate(sizes):
@@ -216,7 +235,7 @@ def expanded(op: Builder, x: Tensor, sizes: Sequence[Dim], given: Sequence[Any] 
             target.append(run_time_size(op, size, [x, *others], given[axis] if given else None))
     if all(isinstance(size, int) and size == 1 for size in target):
         return unsqueezed(op, x, range(lead))
-    return op.Expand(x, target)
+    return op.Expand(x, vector(op, target))
 
 
 # Slice
@@ -250,4 +269,4 @@ def _slices(node: ir.Node, source: Tensor) -> dict[int, tuple[int, int, int]] | 
 def filled(op: Builder, sizes: Any, value: bool | int | float, dtype: torch.dtype) -> Tensor:
     """A tensor full of one number known at export; `sizes` is a list of ints and tensors, or a 1-D tensor."""
     number = torch.tensor([value], dtype=dtype)
-    return op.ConstantOfShape(sizes if isinstance(sizes, Tensor) else op.constant(list(sizes), torch.int64), value=number)
+    return op.ConstantOfShape(sizes if isinstance(sizes, Tensor) else op.constant(vector(op, sizes), torch.int64), value=number)

@@ -35,7 +35,8 @@ def gemm(op: Builder, a: Tensor, b: Tensor, c: Tensor | None, alpha: Any = 1, be
 def _untransposed(op: Builder, x: Tensor) -> tuple[Tensor, int]:
     """A matrix and 0, or what it is the transpose of and 1. A parameter transposed in memory counts as such, too."""
     if x.const is not None:
-        return (op.Transpose(x, perm=[1, 0]), 1) if x.const.dim() == 2 and not x.const.is_contiguous() and x.const.T.is_contiguous() else (x, 0)
+        stored_so = x.const.dim() == 2 and x.const.T.is_contiguous() and not x.const.is_contiguous()
+        return (op.Transpose(x, perm=[1, 0]), 1) if stored_so else (x, 0)
     found = made_by(op, x, "Transpose")
     return (x, 0) if found is None else (found[1], 1)
 
@@ -115,10 +116,10 @@ def addmm(op: Builder, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alph
 def _unflattened(op: Builder, x: Tensor) -> Tensor | None:
     """The tensor that a matrix flattens, all but its last axis: a product with that one needs no reshapes around it."""
     found = made_by(op, x, "Reshape")
-    if found is None or x.rank != 2 or x.shape is None or found[1].shape is None:
+    shape = None if found is None else found[1].shape
+    if found is None or shape is None or x.shape is None or len(shape) < 3:
         return None
-    source = found[1]
-    return source if len(source.shape or ()) > 2 and source.shape[-1] == x.shape[-1] and isinstance(x.shape[-1], int) else None  # type: ignore[index]
+    return found[1] if isinstance(shape[-1], int) and shape[-1] == x.shape[-1] else None
 
 
 @aten("addmv")

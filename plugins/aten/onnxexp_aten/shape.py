@@ -8,7 +8,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axes_of, axis_of, rank_of
-from onnxexp_aten.layout import END, expanded, permuted, reshaped, size_at, sizes_of, sliced, squeezed, swapped, unsqueezed
+from onnxexp_aten.layout import END, expanded, permuted, reshaped, size_at, sizes_of, sliced, squeezed, swapped, unsqueezed, vector
 
 __all__: list[str] = []
 
@@ -21,7 +21,7 @@ def reshape(op: Builder, self: Tensor, size: list[Any]) -> Tensor:
     """reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)"""
     sizes = sizes_of(op)
     if sizes is None or self.shape is None:
-        return op.Reshape(self, size)
+        return op.Reshape(self, vector(op, size))
     return reshaped(op, self, sizes, size)
 
 
@@ -152,7 +152,7 @@ def expand(op: Builder, self: Tensor, size: list[Any], implicit: bool = False) -
     """expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"""
     sizes = sizes_of(op)
     if sizes is None or self.shape is None:
-        return op.Expand(self, [1 if isinstance(one, int) and one == -1 else one for one in size])
+        return op.Expand(self, vector(op, [1 if isinstance(one, int) and one == -1 else one for one in size]))
     return expanded(op, self, sizes, size)
 
 
@@ -184,8 +184,8 @@ def repeat(op: Builder, self: Tensor, repeats: list[Any]) -> Tensor:
         return unsqueezed(op, self, range(lead))
     shape = (1,) * lead + tuple(self.shape or ())
     if all(size == 1 or (isinstance(count, int) and count == 1) for size, count in zip(shape, repeats, strict=True)):
-        return op.Expand(self, repeats)
-    return op.Tile(unsqueezed(op, self, range(lead)), repeats)
+        return op.Expand(self, vector(op, repeats))
+    return op.Tile(unsqueezed(op, self, range(lead)), vector(op, repeats))
 
 
 # Parts

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 
@@ -51,9 +51,20 @@ class Aliases:
             value = self._same[value]
         return value
 
-    def written(self, value: Any) -> bool:
+    def written(self, value: Any) -> TypeGuard[Value]:
         """Whether an argument is a tensor whose memory, or memory that it may share, is written somewhere."""
         return is_tensor(value) and self.find(value) in self._classes
+
+    def outer(self, blocks: list[Graph]) -> Iterator[Value]:
+        """The written tensors that blocks use but do not make, under whatever name they use them."""
+        nodes = [node for block in blocks for node in block.walk()]
+        graphs = [*blocks, *(inner for node in nodes for inner in node.blocks)]
+        made = {value for graph in graphs for value in graph.inputs}
+        made.update(output for node in nodes for output in node.outputs)
+        inputs = chain.from_iterable(node.inputs() for node in nodes)
+        for value in chain(inputs, *(values_in(graph.outputs) for graph in graphs)):
+            if self.written(value) and (origin := self.origin(value)) not in made:
+                yield origin
 
     def written_in(self, node: Node) -> set[Value]:
         """The classes that a node's blocks write to."""
@@ -145,14 +156,3 @@ class Aliases:
 
 def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.dtype, tensor.storage_offset(), tensor.shape, tensor.stride()
-
-
-def outer_values(blocks: list[Graph]) -> Iterator[Value]:
-    """The values that blocks use but do not define."""
-    for block in blocks:
-        inner = {*block.inputs, *(output for node in block.walk() for output in node.outputs)}
-        nested = [graph for node in block.walk() for graph in node.blocks]
-        inner.update(value for graph in nested for value in graph.inputs)
-        used = chain((value for node in block.walk() for value in node.inputs()), values_in(block.outputs))
-        ends = (value for graph in nested for value in values_in(graph.outputs))
-        yield from (value for value in chain(used, ends) if value not in inner)

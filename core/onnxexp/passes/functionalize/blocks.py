@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Graph, Node, Value, values_in
-from onnxexp.passes.functionalize.aliasing import outer_values
 from onnxexp.passes.functionalize.memory import Ref, State, refuse
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ __all__ = ["rewrite_blocks"]
 def rewrite_blocks(rewriter: Rewriter, node: Node) -> None:
     """Rewrite a node with blocks, and the blocks. Raises CaptureError where a write cannot be followed out of them."""
     rewriter.memory.settle()
-    outer = {rewriter.ref(value).root: None for value in outer_values(node.blocks) if rewriter.aliases.written(value)}
+    outer = {rewriter.ref(value).root: None for value in rewriter.aliases.outer(node.blocks)}
     before = list(node.args)
     node.args = [rewriter.resolve(arg) for arg in node.args]
     rewriter.memory.settle()
@@ -78,14 +77,14 @@ def _is_written_elsewhere(rewriter: Rewriter, value: Value) -> bool:
 
 def _link_results(rewriter: Rewriter, pairs: Sequence[tuple[Value, Any]]) -> None:
     """Note what the outputs of a node may share memory with: `pairs` are an output and what it comes from."""
+    memory, aliases = rewriter.memory, rewriter.aliases
     first: dict[Ref, Value] = {}
     for output, source in pairs:
-        if rewriter.aliases.written(output) and rewriter.aliases.written(source):
-            root, ref = rewriter.root(source), rewriter.ref(output)
-            if root is not None and root in rewriter.memory.state.versions:
-                rewriter.memory.link(ref, root)
-            if root is not None:
-                rewriter.memory.link(ref, rewriter.ref(first.setdefault(root, output)))
+        root = rewriter.root(source) if aliases.written(output) else None
+        for reached in memory.reach(root) if root is not None else ():
+            if reached in memory.state.versions:
+                memory.link(rewriter.ref(output), reached)
+            memory.link(rewriter.ref(output), rewriter.ref(first.setdefault(reached, output)))
 
 
 def _loop(rewriter: Rewriter, node: Node, before: list[Any], outer: list[Ref]) -> None:
@@ -134,17 +133,16 @@ def _run_body(rewriter: Rewriter, block: Graph, promoted: list[Ref], carried: li
 
 def _check_rounds(rewriter: Rewriter, node: Node, changed: set[Ref], rounds: list[tuple[Value, Any]]) -> None:
     """Refuse a loop that hands on, under another name, memory that it also writes: the names mean other memory each round."""
+    memory = rewriter.memory
     known = [(rewriter.root(value), rewriter.root(source)) for value, source in rounds if rewriter.aliases.written(value)]
     given = {root for root, _ in known}
-    handed = [source for _, source in known]
-    for root, source in known:
-        shared = source is not root and (source in given or source in rewriter.memory.state.versions)
-        if (shared or handed.count(source) > 1) and (source in changed or root in changed):
-            refuse(
-                f"a loop writes to %{source.name if source else root} and hands it on as another of its values",
-                node.where,
-                "clone() it before it is handed on",
-            )
+    reach = [memory.reach(source) if source is not None else {} for _, source in known]
+    for (root, source), reached in zip(known, reach, strict=True):
+        outer = any(other in given or other in memory.state.versions for other in reached)
+        others = [other for other in reach if other is not reached and not other.keys().isdisjoint(reached)]
+        meant = {root, *reached, *(ref for other in others for ref in other)}
+        if source is not None and ((source is not root and outer) or others) and not meant.isdisjoint(changed):
+            refuse(f"a loop writes to %{source.name} and hands it on as another value", node.where, "clone() it before it is handed on")
 
 
 def _other(rewriter: Rewriter, node: Node, before: list[Any]) -> None:

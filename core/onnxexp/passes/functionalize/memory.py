@@ -87,7 +87,7 @@ class Memory:
         self.used: dict[Ref, None] = {}
         self.changed: dict[Ref, None] = {}
         self._children: dict[tuple[Ref, View], Ref] = {}
-        self._links: dict[Ref, set[Ref]] = {}
+        self._links: dict[Ref, dict[Ref, None]] = {}
 
     def start(self, value: Value) -> Ref:
         """A whole tensor that comes into being as `value`."""
@@ -103,8 +103,18 @@ class Memory:
     def link(self, one: Ref, other: Ref) -> None:
         """Note that two places may share memory in a way that is not known."""
         if one.root is not other.root:
-            self._links.setdefault(one.root, set()).add(other.root)
-            self._links.setdefault(other.root, set()).add(one.root)
+            self._links.setdefault(one.root, {})[other.root] = None
+            self._links.setdefault(other.root, {})[one.root] = None
+
+    def reach(self, root: Ref) -> dict[Ref, None]:
+        """A root and all that may share memory with it, or with one of those."""
+        reached, todo = {root: None}, [root]
+        while todo:
+            for other in self._links.get(todo.pop(), ()):
+                if other not in reached:
+                    reached[other] = None
+                    todo.append(other)
+        return reached
 
     def peek(self, ref: Ref) -> Value:
         """Any value of the size and dtype that a place has, with no care for its contents."""
@@ -187,13 +197,9 @@ class Memory:
 
     def _spoil(self, root: Ref, writer: str) -> None:
         """A write to memory that others may share in an unknown way leaves those others unknown."""
-        reached, todo = {root}, [root]
-        while todo:
-            for other in self._links.get(todo.pop(), ()):
-                if other not in reached:
-                    reached.add(other)
-                    todo.append(other)
-                    self.state.spoiled[other] = _UNCERTAIN.format(other=other.name, root=root.name, writer=writer)
+        for other in self.reach(root):
+            if other is not root:
+                self.state.spoiled[other] = _UNCERTAIN.format(other=other.name, root=root.name, writer=writer)
 
 
 _UNCERTAIN = (
