@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from onnxexp.passes.functionalize import functionalize
+from onnxexp.errors import CaptureError
+from onnxexp.graph import Graph, Node, TensorType, Value, Where
+from onnxexp.passes.functionalize import Report, functionalize
 from onnxexp.passes.functionalize.facts import facts
 from tests.core.interpreter import capture, check_types, run
 
@@ -473,12 +477,40 @@ def exotic_functions(x):
     return torch.where(z > 0, z, x)
 
 
-@case(x34(), torch.tensor(3))
-def index_by_tensor(x, i):
+@case(x34())
+def attention_mask(x):
+    mask = torch.full((3, 4), float("-inf"))
+    mask.triu_(diagonal=1)
+    mask[:, 0].masked_fill_(x[:, 0] > 0, -1)
+    return mask + x
+
+
+@case(x234())
+def views_of_a_view(x):
     z = x * 1
-    z[:, i].mul_(2)
-    z[i - 2] += 1
+    y = z.view(6, 4)
+    a, b = y[1:], y[:, 1:3]
+    a[0].add_(1)
+    y.mul_(2)
+    b[3].sub_(1)
+    return a, b, y, z
+
+
+@case()
+def flipped_and_rolled(x):
+    z = x * 1
+    z.flip(0)[0] = 9
+    z.roll(1)[0].add_(1)
+    z[1] = z[0].flip(0)
     return z
+
+
+@case()
+def random_shapes(x):
+    z = torch.zeros_like(x)
+    z[1:].uniform_(2, 2)
+    z[:, 0].bernoulli_(1.0)
+    return z + nn.functional.dropout(x, 0.5, False).mul_(2)
 
 
 class Lambda(nn.Module):
@@ -490,18 +522,14 @@ class Lambda(nn.Module):
         return self.function(*args)
 
 
-def flat(result: Any) -> list[Any]:
-    return list(pytree.tree_leaves(result))
-
-
-def check(model: nn.Module, args: tuple[Any, ...], others: tuple[Any, ...] | None = None, dynamic: Any = None) -> Any:
-    """Capture, functionalize, run; returns the graph and the report."""
+def check(model: nn.Module, *runs: tuple[Any, ...], dynamic: Any = None) -> tuple[Graph, Report]:
+    """Capture with the first inputs, functionalize, and compare with eager on all of them; returns the graph and the report."""
     model.eval()
-    graph = capture(copy.deepcopy(model), copy.deepcopy(args), dynamic)
+    graph = capture(copy.deepcopy(model), copy.deepcopy(runs[0]), dynamic)
     report = functionalize(graph)
     assert [node for node in graph.walk() if facts(node.op).written] == []
-    for inputs in [args] if others is None else [args, others]:
-        expected = flat(copy.deepcopy(model)(*copy.deepcopy(inputs)))
+    for inputs in runs:
+        expected = pytree.tree_leaves(copy.deepcopy(model)(*copy.deepcopy(inputs)))
         given = copy.deepcopy(inputs)
         torch.testing.assert_close(run(graph, given), expected, rtol=0, atol=0)
         torch.testing.assert_close(given, inputs, rtol=0, atol=0)
@@ -514,3 +542,158 @@ def test_agrees_with_eager(name: str) -> None:
     function, inputs = CASES[name]
     check(Lambda(function), inputs)
 
+
+BATCH = torch.export.Dim.DYNAMIC
+DYNAMIC: dict[str, Fn] = {
+    "slice": CASES["augmented_slice"][0],
+    "flat": CASES["flat_tail"][0],
+    "reshape": CASES["reshape_copies"][0],
+    "transposed": CASES["transposed"][0],
+    "fill": CASES["fill"][0],
+    "mask": CASES["mask_set"][0],
+    "compare": CASES["compare_in_place"][0],
+    "copy": lambda x: torch.zeros(x.shape[0], 4).copy_(x[:1]) + torch.zeros_like(x).copy_(x),
+    "rows": lambda x: (x * 1).view(-1, 2, 2)[1:].mul_(2).flatten(),
+}
+
+
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_unknown_sizes(name: str) -> None:
+    other = torch.cat([x34(), x34() + 50])
+    check(Lambda(DYNAMIC[name]), (x34(),), (other,), dynamic=(({0: BATCH},),))
+
+
+def both_dynamic(x):
+    z = x * 1
+    z.view(-1)[1:].add_(1)
+    z.flatten()[:2].zero_()
+    a, b = z.chunk(2, dim=0)
+    b += 1
+    a.t().neg_()
+    z[x.shape[0] // 2 :, : x.shape[1] - 1].mul_(3)
+    return z, a
+
+
+def test_two_unknown_sizes() -> None:
+    check(Lambda(both_dynamic), (torch.ones(4, 6),), (torch.ones(8, 3),), dynamic=(({0: BATCH, 1: BATCH},),))
+
+
+def test_unknown_number() -> None:
+    def function(x, n):
+        z = x * 1
+        z[n:] += 1
+        z.narrow(0, n, 2).mul_(2)
+        return z
+
+    check(Lambda(function), (x34(), 1), (torch.ones(9, 4), 5), dynamic=(({0: BATCH}, BATCH),))
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(3))
+        self.register_buffer("unused", torch.zeros(3))
+
+    def forward(self, x: Tensor, y: Tensor) -> Any:
+        y.mul_(2)
+        self.seen[1:] += 1
+        return x + self.seen, y, self.seen
+
+
+def test_reports_written_inputs_and_buffers() -> None:
+    _, report = check(Counting(), (torch.ones(3), torch.ones(3)))
+    assert (report.inputs, report.params) == (("y",), ("seen",))
+    assert report.rewritten == 3
+
+
+class Shared(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.arange(6.0).reshape(2, 3))
+        self.register_buffer("same", self.table)
+        self.register_buffer("row", self.table[0])
+
+    def forward(self, x: Tensor, row: bool) -> Any:
+        self.table.add_(x)
+        return self.same + (self.row if row else 0)
+
+
+def test_parameters_that_share_memory() -> None:
+    check(Shared(), (torch.ones(3), False))
+    with pytest.raises(CaptureError, match="whether the two share memory is not certain"):
+        check(Shared(), (torch.ones(3), True))
+
+
+def test_a_graph_without_writes_is_left_alone() -> None:
+    graph = capture(Lambda(lambda x: (x + 1).view(-1)[2:]), (x34(),))
+    before = list(graph.nodes)
+    assert functionalize(graph) == Report()
+    assert graph.nodes == before
+
+
+def test_a_write_that_ends_in_a_copy_to_itself_scatters_once() -> None:
+    graph, _ = check(Lambda(CASES["augmented_slice"][0]), (x34(),))
+    assert sum("scatter" in node.op for node in graph.nodes) == 1
+
+
+def test_relus_add_nothing() -> None:
+    layers = [module for _ in range(3) for module in (nn.Conv2d(3, 3, 1), nn.ReLU(inplace=True))]
+    graph, _ = check(nn.Sequential(*layers), (torch.randn(1, 3, 2, 2),))
+    assert [node.op for node in graph.nodes] == ["aten::conv2d", "aten::relu"] * 3
+
+
+def test_where_stays() -> None:
+    graph = capture(Lambda(CASES["set_number"][0]), (x34(),))
+    lines = {node.where.line for node in graph.nodes if facts(node.op).written}
+    functionalize(graph)
+    assert {node.where.line for node in graph.nodes if "scatter" in node.op} == lines
+    assert all(node.where.line for node in graph.nodes)
+
+
+REFUSED: dict[str, tuple[Fn, str]] = {
+    "as_strided": (lambda x: ((z := x * 1).as_strided((2,), (1,)).add_(1), z), r"aten::add_.Tensor at File .*cure: clone\(\)"),
+    "maybe a view": (lambda x: ((z := x.t() * 1).reshape(-1).add_(1), z), r"%mul is read after aten::add_.Tensor"),
+    "set_": (lambda x: (z := x * 1).set_(x), r"aten::set_.* writes to its arguments"),
+    "unfold": (lambda x: ((z := x * 1).unfold(0, 2, 1).fill_(1), z), r"aten::unfold, which cannot be undone"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refuses_what_it_cannot_follow(name: str) -> None:
+    function, message = REFUSED[name]
+    graph = capture(Lambda(function), (x34(),))
+    with pytest.raises(CaptureError, match=message):
+        functionalize(graph)
+
+
+def test_custom_operators() -> None:
+    with torch.library._scoped_library("onnxexp_functionalize", "FRAGMENT") as library:
+        library.define("twice_(Tensor(a!) x) -> Tensor(a!)")
+        library.define("twice(Tensor x) -> Tensor")
+        library.define("lonely(Tensor(a!) x, float y) -> ()")
+        library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+        x, y, z = (Value(name, TensorType(torch.float32, (3,))) for name in "xyz")
+        graph = Graph([x], [x], [Node("onnxexp_functionalize::twice_", [x], [y]), Node("aten::neg_", [y], [z])])
+        functionalize(graph)
+        assert [node.op for node in graph.nodes] == ["onnxexp_functionalize::twice", "aten::neg"]
+        torch.testing.assert_close(run(graph, [torch.ones(3)]), [torch.full((3,), -2.0)])
+
+        graph = Graph([x], [x], [Node("onnxexp_functionalize::lonely", [x, 1.0], [], where=Where(file="model.py", line=7))])
+        with pytest.raises(
+            CaptureError, match=r'lonely writes .* at File "model.py", line 7; cure: define an operator .*::lonely_functional'
+        ):
+            functionalize(graph)
+
+
+def test_time_is_linear() -> None:
+    def seconds(count: int) -> float:
+        values = [Value(f"v{index}", TensorType(torch.float32, (4, 4))) for index in range(count + 1)]
+        graph = Graph(values[:1], [values[-1]])
+        for one, other in itertools.pairwise(values):
+            graph.nodes += [Node("aten::relu_", [one], [other])]
+        start = time.perf_counter()
+        functionalize(graph)
+        return time.perf_counter() - start
+
+    seconds(100)
+    assert min(seconds(8000) for _ in range(3)) < 12 * 8 * min(seconds(1000) for _ in range(3)) / 8 + 0.02

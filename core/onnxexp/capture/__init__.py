@@ -88,9 +88,9 @@ def capture(
                     except Exception as again:  # as above
                         error = again
                 failures.append(f"torch.export (strict={strict}): {explain(error, spec, run)}")
-                last = error
     lines = "\n  ".join(dict.fromkeys(failures))
-    raise CaptureError(f"the model could not be captured:\n  {lines}") from last
+    # torch's tracebacks through its own tracer are long and tell the user nothing: `failures` says what matters of them
+    raise CaptureError(f"the model could not be captured:\n  {lines}") from None
 
 
 def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, strict: bool) -> ExportedProgram:

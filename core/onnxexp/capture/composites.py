@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch.nn.modules import rnn as rnn_module
+from torch.nn.modules import transformer
 
 from onnxexp.capture.modes import is_exporting
 
@@ -133,7 +134,11 @@ class _Packing:
 
 @contextlib.contextmanager
 def kept_whole() -> Iterator[None]:
-    """Inside, recurrent layers and packed sequences are captured as one node each. Other threads are not affected."""
+    """Inside, recurrent layers and packed sequences are captured as one node each. Other threads are not affected.
+
+    `TransformerEncoder` looks into its mask to see whether it is the causal one, which only serves to choose a faster
+    kernel: while capturing it takes the caller's word for it.
+    """
     _library()
     packing = _Packing()
     functions: Any = rnn_module._VF
@@ -144,6 +149,11 @@ def kept_whole() -> Iterator[None]:
         for name, replacement in replacements.items():
             stack.callback(_restore, functions, name, vars(functions).get(name))
             setattr(functions, name, replacement)
+        detect = transformer._detect_is_causal_mask
+        stack.callback(setattr, transformer, "_detect_is_causal_mask", detect)
+        transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: (
+            bool(is_causal) if is_exporting() else detect(mask, is_causal, size)
+        )
         yield
 
 

@@ -19,6 +19,7 @@ from onnxexp.capture.modes import LOCK
 from onnxexp.capture.schemas import overload
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node, ScalarType, TensorType, Value
+from onnxexp.passes.dead import drop_dead
 from onnxexp.passes.functionalize import functionalize
 
 __all__ = ["Decomposer"]
@@ -82,11 +83,12 @@ class Decomposer:
             graph.inputs.append(converter.env[placeholder])
         try:
             converter.run()
+            if [inner.op for inner in graph.nodes] == [node.op]:
+                return None
+            functionalize(graph)
+            drop_dead(graph)
         except CaptureError:
             return None
-        if [inner.op for inner in graph.nodes] == [node.op]:
-            return None
-        functionalize(graph)
         return graph
 
 

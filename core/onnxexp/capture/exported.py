@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -97,6 +97,14 @@ def _stored(program: ExportedProgram, spec: Any) -> torch.Tensor:
     return tensor.detach()  # type: ignore[no-any-return]
 
 
+def _flat(value: Any) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)):
+        for element in value:
+            yield from _flat(element)
+    else:
+        yield value
+
+
 class Converter:
     """Turns one fx graph into neutral nodes; nested graphs get converters of their own that share the outer values."""
 
@@ -121,8 +129,7 @@ class Converter:
             elif node.op == "get_attr":
                 self.env[node] = self._attribute(node)
             elif node.op == "output":
-                returned = self.look_up(node.args[0])
-                self.graph.outputs = returned if isinstance(returned, list) else [returned]
+                self.graph.outputs = list(_flat(self.look_up(node.args[0])))
 
     def new(self, name: str, meta: Any) -> Value:
         """A value typed by the fake tensor or symbolic number that torch recorded."""
@@ -172,7 +179,8 @@ class Converter:
             source, index = node.args
             return self.look_up(source)[index]  # type: ignore[index]
         if isinstance(target, type) and issubclass(target, tuple):  # torch's named results, made by decompositions
-            return self.look_up(node.args[0])
+            fields = self.look_up(node.args)
+            return fields[0] if len(fields) == 1 and isinstance(fields[0], list) else fields
         if target in _SCALAR_OPS:
             return self._scalar(_SCALAR_OPS[target], node)
         lower = higher_order.CONVERSIONS.get(str(getattr(target, "__name__", target)))

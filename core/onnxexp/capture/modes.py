@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 
 import torch
+from torch.export import _trace
 from torch.onnx._internal.exporter import _flags
 
 __all__ = ["LOCK", "TrainingMode", "is_exporting", "model_mode", "torch_mode"]
@@ -59,6 +60,9 @@ def torch_mode() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(False)
         stack.callback(setattr, _flags, "_is_onnx_exporting", _flags._is_onnx_exporting)
         _flags._is_onnx_exporting = True
+        # torch prints the half-made graph of a failed export; what failed is told by our own error
+        vars(_trace)["print"] = lambda *_, **__: None
+        stack.callback(vars(_trace).pop, "print", None)
         depth = vars(_exporting).get("depth", 0)
         stack.callback(setattr, _exporting, "depth", depth)
         _exporting.depth = depth + 1

@@ -11,7 +11,7 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, rank_of
 from onnxexp_aten.creation import arange_of
-from onnxexp_aten.layout import filled, reshaped, size_at, sizes_of, swapped, unsqueezed
+from onnxexp_aten.layout import filled, reshaped, size_at, sizes_of, swapped, unsqueezed, with_shape
 
 __all__ = ["attend"]
 
@@ -42,18 +42,18 @@ def scaled_dot_product_attention(
     """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor"""
     if scale is None:
         scale = _default_scale(op, query)
-    bias, keep = mask_bias(op, query, key, attn_mask, is_causal)
     groups = _groups(op, query, key) if enable_gqa else 1
+    if groups > 1:
+        axis = rank_of(op, query) - 3
+        query, key, value = _split_heads(op, query, groups), unsqueezed(op, key, [axis + 1]), unsqueezed(op, value, [axis + 1])
+        attn_mask = _split_heads(op, attn_mask, groups) if attn_mask is not None and rank_of(op, attn_mask) > 2 else attn_mask
+    bias, keep = mask_bias(op, query, key, attn_mask, is_causal)
+    result = attend(op, query, key, value, bias, keep, scale)
     if groups == 1:
-        return attend(op, query, key, value, bias, keep, scale)
-    axis = rank_of(op, query) - 3
-    query = _split_heads(op, query, axis, groups)
-    key, value = unsqueezed(op, key, [axis + 1]), unsqueezed(op, value, [axis + 1])
-    if bias is not None and rank_of(op, bias) > 2:
-        bias = _split_heads(op, bias, rank_of(op, bias) - 3, groups)
-    if keep is not None and rank_of(op, keep) > 2:
-        keep = _split_heads(op, keep, rank_of(op, keep) - 3, groups)
-    return reshaped(op, attend(op, query, key, value, bias, keep, scale), sizes_of(op) or ())
+        return result
+    sizes = list(sizes_of(op) or ())
+    with_shape(result, [*sizes[:-3], sizes[-3] // groups, groups, *sizes[-2:]])  # type: ignore[operator]
+    return reshaped(op, result, sizes)
 
 
 def _default_scale(op: Builder, query: Tensor) -> Any:
@@ -70,12 +70,14 @@ def _groups(op: Builder, query: Tensor, key: Tensor) -> int:
     return heads // shared
 
 
-def _split_heads(op: Builder, x: Tensor, axis: int, groups: int) -> Tensor:
-    """The axis of heads as two: one per key, and its queries."""
+def _split_heads(op: Builder, x: Tensor, groups: int) -> Tensor:
+    """The axis of heads as two: the keys' heads, and those of the queries for each; nothing is copied for a key."""
     sizes = list(x.shape or ())
+    axis = len(sizes) - 3
     heads = sizes[axis]
-    split = [1, 1] if heads == 1 else [heads // groups, groups]  # type: ignore[operator]
-    return reshaped(op, x, [*sizes[:axis], *split, *sizes[axis + 1 :]])
+    if not isinstance(heads, int) or heads == 1:
+        return unsqueezed(op, x, [axis + 1])
+    return reshaped(op, x, [*sizes[:axis], heads // groups, groups, *sizes[axis + 1 :]])
 
 
 def mask_bias(op: Builder, query: Tensor, key: Tensor, mask: Tensor | None, is_causal: bool) -> tuple[Tensor | None, Tensor | None]:

@@ -11,7 +11,7 @@ from torch._prims_common import elementwise_dtypes
 
 from onnxexp import Builder, SymbolicTable, Tensor
 
-__all__ = ["aten", "axes_of", "axis_of", "dtype_of", "promote", "promoted_dtype", "to_float", "rank_of", "spread"]
+__all__ = ["aten", "axes_of", "axis_of", "dtype_of", "promote", "promoted_dtype", "to_float", "rank_of", "spread", "unless"]
 
 aten = SymbolicTable("aten")
 """The symbolics of torch's own operators; the modules of this package fill it."""
@@ -78,3 +78,8 @@ def spread(value: Any, dims: int) -> list[int]:
     """One number for every spatial dimension: torch takes a lone number, or a list of one, for all of them."""
     values = list(value) if isinstance(value, (list, tuple)) else [value]
     return values * dims if len(values) == 1 else values
+
+
+def unless(values: list[int], default: int) -> list[int] | None:
+    """None, which leaves an attribute out, where every value is the operator's default."""
+    return None if all(value == default for value in values) else values

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.common import aten, rank_of, spread
+from onnxexp_aten.common import aten, rank_of, spread, unless
 
 __all__ = ["convolve"]
 
@@ -31,22 +31,17 @@ def convolve(
     unbatched = rank_of(op, input) == dims + 1
     batched = op.Unsqueeze(input, [0]) if unbatched else input
     attributes: dict[str, Any] = {
-        "strides": _unless(spread(stride, dims), 1),
-        "dilations": _unless(spread(dilation, dims), 1),
-        "pads": _unless(list(pads or [0]), 0),
+        "strides": unless(spread(stride, dims), 1),
+        "dilations": unless(spread(dilation, dims), 1),
+        "pads": unless(list(pads or [0]), 0),
         "group": groups,
     }
     if output_padding is None:
         result = op.Conv(batched, weight, bias, **attributes)
     else:
-        extra = _unless(spread(output_padding, dims), 0)
+        extra = unless(spread(output_padding, dims), 0)
         result = op.ConvTranspose(batched, weight, bias, output_padding=extra, **attributes)
     return op.Squeeze(result, [0]) if unbatched else result  # type: ignore[no-any-return]
-
-
-def _unless(values: list[int], default: int) -> list[int] | None:
-    """None, which leaves the attribute out, where every value is the operator's default."""
-    return None if all(value == default for value in values) else values
 
 
 def _symmetric(padding: Any, weight: Tensor, op: Builder) -> list[int]:

@@ -6,6 +6,7 @@ be computed at run time is taken from the call's own arguments where it is among
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -31,6 +32,7 @@ __all__ = [
     "swapped",
     "unsqueezed",
     "vector",
+    "with_shape",
 ]
 
 END = 2**63 - 1
@@ -60,6 +62,12 @@ def given_ints(node: ir.Node, index: int, name: str) -> list[int] | None:
 
 
 # Sizes
+
+
+def with_shape(x: Tensor, sizes: Sequence[Dim]) -> Tensor:
+    """`x`, of which these sizes are known: ONNX's own inference loses names of sizes where operands are broadcast."""
+    x.stamp(dataclasses.replace(x.type, sizes=tuple(sizes)))
+    return x
 
 
 def sizes_of(op: Builder, index: int = 0) -> tuple[Dim, ...] | None:

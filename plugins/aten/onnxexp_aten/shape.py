@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.common import aten, axes_of, axis_of, rank_of
+from onnxexp_aten.common import aten, axis_of, rank_of
 from onnxexp_aten.layout import END, expanded, permuted, reshaped, size_at, sizes_of, sliced, squeezed, swapped, unsqueezed, vector
 
 __all__: list[str] = []
@@ -267,10 +267,3 @@ def numel(op: Builder, self: Tensor) -> Any:
 def size(op: Builder, self: Tensor) -> list[Any]:
     """size(Tensor self) -> int[]"""
     return [size_at(op, self, axis) for axis in range(rank_of(op, self))]
-
-
-@aten("flip")
-def flip(op: Builder, self: Tensor, dims: list[int]) -> Tensor:
-    """flip(Tensor self, int[] dims) -> Tensor"""
-    axes = axes_of(op, self, dims) if dims else []
-    return self if not axes else op.Slice(self, [-1] * len(axes), [-END] * len(axes), axes=axes, steps=[-1] * len(axes))

@@ -17,7 +17,7 @@ from onnxexp.graph import Graph, Node, Value, values_in
 from onnxexp.passes.functionalize.facts import facts, is_tensor, results
 from onnxexp.passes.functionalize.layout import Layout
 
-__all__ = ["Aliases"]
+__all__ = ["Aliases", "values_used"]
 
 
 class Aliases:
@@ -47,8 +47,10 @@ class Aliases:
 
     def origin(self, value: Value) -> Value:
         """The first value that is the same tensor object."""
-        while value in self._same:
-            value = self._same[value]
+        same = self._same
+        while (up := same.get(value)) is not None:
+            same[value] = further = same.get(up, up)
+            value = further
         return value
 
     def written(self, value: Any) -> TypeGuard[Value]:
@@ -61,8 +63,7 @@ class Aliases:
         graphs = [*blocks, *(inner for node in nodes for inner in node.blocks)]
         made = {value for graph in graphs for value in graph.inputs}
         made.update(output for node in nodes for output in node.outputs)
-        inputs = chain.from_iterable(node.inputs() for node in nodes)
-        for value in chain(inputs, *(values_in(graph.outputs) for graph in graphs)):
+        for value in chain.from_iterable(map(values_used, blocks)):
             if self.written(value) and (origin := self.origin(value)) not in made:
                 yield origin
 
@@ -156,3 +157,12 @@ class Aliases:
 
 def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.dtype, tensor.storage_offset(), tensor.shape, tensor.stride()
+
+
+def values_used(graph: Graph) -> Iterator[Value]:
+    """Every value that is an argument or an output somewhere in a graph or in its nested graphs."""
+    yield from values_in(graph.outputs)
+    for node in graph.nodes:
+        yield from node.inputs()
+        for block in node.blocks:
+            yield from values_used(block)

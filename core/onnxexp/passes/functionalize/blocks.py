@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Graph, Node, Value, values_in
+from onnxexp.passes.functionalize.aliasing import values_used
 from onnxexp.passes.functionalize.memory import Ref, State, refuse
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _loop(rewriter: Rewriter, node: Node, before: list[Any], outer: list[Ref]) -
     node.outputs = _drop(node.outputs, known)
     block.inputs = [block.inputs[0], *_drop(block.inputs[1:], known)]
     block.outputs = [block.outputs[0], *sources]
-    carried, results = block.inputs[1:], list(node.outputs)
+    carried, results, used = block.inputs[1:], list(node.outputs), set(values_used(block))
 
     start, end = _run_body(rewriter, block, promoted, list(zip(carried, starts, strict=True)))
     block.outputs += [end.values[root][0] for root in promoted]
@@ -105,7 +106,8 @@ def _loop(rewriter: Rewriter, node: Node, before: list[Any], outer: list[Ref]) -
         node.outputs.append(rewriter.emit.value(root.name, root.type))
         memory.replace(root, node.outputs[-1])
     changed = {root for root, version in end.versions.items() if start.versions.get(root, 0) != version}
-    _check_rounds(rewriter, node, changed, list(zip(carried, sources, strict=True)))
+    rounds = [(value, source) for value, source in zip(carried, sources, strict=True) if value in used]
+    _check_rounds(rewriter, node, changed, rounds)
     _link_results(rewriter, list(zip(results, starts, strict=True)))
     _link_results(rewriter, list(zip(results, sources, strict=True)))
 
@@ -142,7 +144,7 @@ def _check_rounds(rewriter: Rewriter, node: Node, changed: set[Ref], rounds: lis
         others = [other for other in reach if other is not reached and not other.keys().isdisjoint(reached)]
         meant = {root, *reached, *(ref for other in others for ref in other)}
         if source is not None and ((source is not root and outer) or others) and not meant.isdisjoint(changed):
-            refuse(f"a loop writes to %{source.name} and hands it on as another value", node.where, "clone() it before it is handed on")
+            refuse(f"a loop writes to %{source.name} and hands it on as another value", node.where, "clone() what it hands on")
 
 
 def _other(rewriter: Rewriter, node: Node, before: list[Any]) -> None:

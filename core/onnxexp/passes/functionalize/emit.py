@@ -68,6 +68,10 @@ class Emitter:
         undo = _WRITE_BACK.get(ref.view.op) if ref.view is not None else None
         return undo is not None and (uniform or undo is not _Writing.expand)
 
+    def is_part(self, ref: Ref) -> bool:
+        """Whether a place is a part of its parent only."""
+        return ref.view is not None and ref.view.op in _SCATTERS
+
     def write_back(self, memory: Memory, ref: Ref, value: Value, where: Where) -> Value:
         """The value of a place's parent, now that the place holds `value`."""
         assert ref.parent is not None and ref.view is not None
@@ -120,8 +124,9 @@ class _Writing:
         type_ = type_ or self.parent.type
         return self.emit.call(op, args, self.emit.value(self.parent.name, type_), self.where)
 
-    def scatter(self, op: str) -> Value:
-        return self.call(op, self.memory.read(self.parent), self.value, *self.args)
+    def scatter(self) -> Value:
+        assert self.ref.view is not None
+        return self.call(_SCATTERS[self.ref.view.op], self.memory.read(self.parent), self.value, *self.args)
 
     def reshape(self) -> Value:
         sizes = self.parent.type.sizes
@@ -168,10 +173,15 @@ def _same_again(op: str) -> Callable[[_Writing], Value]:
     return lambda writing: writing.call(op, writing.value, *writing.args)
 
 
+_SCATTERS = {
+    "aten::slice.Tensor": "aten::slice_scatter",
+    "aten::select.int": "aten::select_scatter",
+    "aten::diagonal": "aten::diagonal_scatter",
+}
+"""The views that show a part, and what puts a part back."""
+
 _WRITE_BACK: dict[str, Callable[[_Writing], Value]] = {
-    "aten::slice.Tensor": lambda writing: writing.scatter("aten::slice_scatter"),
-    "aten::select.int": lambda writing: writing.scatter("aten::select_scatter"),
-    "aten::diagonal": lambda writing: writing.scatter("aten::diagonal_scatter"),
+    **dict.fromkeys(_SCATTERS, _Writing.scatter),
     "aten::permute": _Writing.permute,
     "aten::movedim.int": lambda writing: writing.call("aten::movedim.int", writing.value, *reversed(writing.args)),
     "aten::movedim.intlist": lambda writing: writing.call("aten::movedim.intlist", writing.value, *reversed(writing.args)),

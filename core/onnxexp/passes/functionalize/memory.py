@@ -170,6 +170,7 @@ class Memory:
         for step in ref.chain():
             if step.view is not None and not self.emit.can_write(step, uniform):
                 refuse(f"{op} writes through {step.view.op}, which cannot be undone", where, "write to the tensor itself")
+            uniform = uniform and not self.emit.is_part(step)
         if root in state.pending and state.pending[root][0] is not ref:
             self._settle(root)
         state.pending[root] = ref, value, where

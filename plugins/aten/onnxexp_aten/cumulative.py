@@ -1,0 +1,115 @@
+"""Running sums, products and extremes along one dimension: ONNX's own where it has them, else a Scan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.common import aten, axis_of, rank_of
+from onnxexp_aten.comparison import relate
+from onnxexp_aten.elementwise import logaddexp, select
+from onnxexp_aten.kernels import compute, running_dtype
+from onnxexp_aten.layout import swapped
+from onnxexp_aten.reduction import summable
+
+__all__: list[str] = []
+
+
+@aten("cumsum")
+def cumsum(op: Builder, self: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
+    """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
+    x = summable(op, self, dtype)
+    return _running(op, x, dim, 0, lambda one, other: compute(op, "Add", one, other))
+
+
+@aten("cumsum", since=11)
+def cumsum_11(op: Builder, self: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
+    """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
+    return _native(op, "CumSum", summable(op, self, dtype), dim)
+
+
+@aten("cumprod")
+def cumprod(op: Builder, self: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
+    """cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
+    x = summable(op, self, dtype)
+    return _running(op, x, dim, 1, lambda one, other: compute(op, "Mul", one, other))
+
+
+@aten("cumprod", since=26)
+def cumprod_26(op: Builder, self: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
+    """cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
+    return _native(op, "CumProd", summable(op, self, dtype), dim)
+
+
+@aten("logcumsumexp")
+def logcumsumexp(op: Builder, self: Tensor, dim: int) -> Tensor:
+    """logcumsumexp(Tensor self, int dim) -> Tensor"""
+    lowest = float(torch.finfo(self.dtype).min)
+    return _running(op, self, dim, lowest, lambda one, other: logaddexp(op, one, other))
+
+
+@aten("cummax")
+def cummax(op: Builder, self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """cummax(Tensor self, int dim) -> (Tensor values, Tensor indices); of equal elements the last"""
+    return _extremes(op, "GreaterOrEqual", self, dim, -math.inf)
+
+
+@aten("cummin")
+def cummin(op: Builder, self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """cummin(Tensor self, int dim) -> (Tensor values, Tensor indices); of equal elements the last"""
+    return _extremes(op, "LessOrEqual", self, dim, math.inf)
+
+
+def _native(op: Builder, name: str, x: Tensor, dim: int) -> Tensor:
+    if x.rank == 0:
+        return x
+    inner = running_dtype(op, name, x.dtype)
+    return op.cast(op.call("", name, op.cast(x, inner), axis_of(op, x, dim)), x.dtype)
+
+
+def _running(op: Builder, x: Tensor, dim: int, start: float, step: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    def body(so_far: Tensor, element: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        now = step(so_far, element)
+        return [now], [now]
+
+    if x.rank == 0:
+        return x
+    axis = axis_of(op, x, dim)
+    xs = swapped(op, x, axis, 0)
+    result = op.scan(body, [_full_slice(op, xs, start, x.dtype)], [xs])[1]
+    return _back(op, result, rank_of(op, x), axis)
+
+
+def _extremes(op: Builder, relation: str, x: Tensor, dim: int, start: float) -> tuple[Tensor, Tensor]:
+    def body(best: Tensor, place: Tensor, here: Tensor, element: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        better = relate(op, relation, element, best)
+        best, place = select(op, better, element, best), select(op, better, here, place)
+        return [best, place, op.Add(here, 1)], [best, place]
+
+    if x.rank == 0:
+        return x, op.constant(0)
+    if not x.dtype.is_floating_point:
+        limits = torch.iinfo(torch.uint8 if x.dtype == torch.bool else x.dtype)
+        start = limits.min if start < 0 else limits.max
+    axis = axis_of(op, x, dim)
+    xs = swapped(op, x, axis, 0)
+    zeros = _full_slice(op, xs, 0, torch.int64)
+    results = op.scan(body, [_full_slice(op, xs, start, x.dtype), zeros, op.constant(0)], [xs])
+    values, places = (_back(op, result, rank_of(op, x), axis) for result in results[3:])
+    return values, places
+
+
+def _full_slice(op: Builder, xs: Tensor, value: Any, dtype: torch.dtype) -> Tensor:
+    """A constant in the shape of one slice along axis 0."""
+    shape = op.Slice(op.Shape(xs), [1], [rank_of(op, xs)], [0])
+    return op.Expand(op.constant(value, dtype), shape)  # type: ignore[no-any-return]
+
+
+def _back(op: Builder, stacked: Tensor, rank: int, axis: int) -> Tensor:
+    order = list(range(rank))
+    order[0], order[axis] = axis, 0
+    return stacked if axis == 0 else op.Transpose(stacked, perm=order)

@@ -1,0 +1,170 @@
+"""Random numbers, by ONNX's own generators: the distribution is torch's, the numbers are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.common import aten, rank_of
+from onnxexp_aten.creation import out_dtype, sizes_like
+from onnxexp_aten.layout import filled, unsqueezed
+
+__all__ = ["gaussian", "uniform_of"]
+
+_SMALLEST = 1e-20
+"""Keeps logarithms of random numbers and of probabilities finite."""
+
+
+def uniform_of(op: Builder, sizes: Any, dtype: torch.dtype, low: float = 0.0, high: float = 1.0) -> Tensor:
+    """Uniform in [low, high); `sizes` is a list of ints and tensors, or a tensor."""
+    compute = dtype if dtype == torch.float64 else torch.float32
+    if not isinstance(sizes, Tensor) and all(isinstance(size, int) for size in sizes) and sizes:
+        return op.cast(op.RandomUniform(shape=list(sizes), low=low, high=high, dtype=compute), dtype)
+    return op.cast(op.RandomUniformLike(_shell(op, sizes, compute), low=low, high=high, dtype=compute), dtype)
+
+
+def gaussian(op: Builder, sizes: Any, dtype: torch.dtype, mean: float = 0.0, std: float = 1.0) -> Tensor:
+    """Normally distributed numbers; `sizes` as for `uniform_of`."""
+    compute = dtype if dtype == torch.float64 else torch.float32
+    if not isinstance(sizes, Tensor) and all(isinstance(size, int) for size in sizes) and sizes:
+        return op.cast(op.RandomNormal(shape=list(sizes), mean=mean, scale=std, dtype=compute), dtype)
+    return op.cast(op.RandomNormalLike(_shell(op, sizes, compute), mean=mean, scale=std, dtype=compute), dtype)
+
+
+def _shell(op: Builder, sizes: Any, dtype: torch.dtype) -> Tensor:
+    return filled(op, sizes, 0, dtype)
+
+
+@aten("rand", "rand.generator")
+def rand(op: Builder, size: list[Any], *options: Any) -> Tensor:
+    """rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    return uniform_of(op, size, out_dtype(op))
+
+
+@aten("randn", "randn.generator")
+def randn(op: Builder, size: list[Any], *options: Any) -> Tensor:
+    """randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    return gaussian(op, size, out_dtype(op))
+
+
+@aten("rand_like")
+def rand_like(op: Builder, self: Tensor, *options: Any) -> Tensor:
+    """rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
+    return uniform_of(op, sizes_like(op, self), out_dtype(op))
+
+
+@aten("randn_like")
+def randn_like(op: Builder, self: Tensor, *options: Any) -> Tensor:
+    """randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
+    return gaussian(op, sizes_like(op, self), out_dtype(op))
+
+
+@aten("uniform")
+def uniform(op: Builder, self: Tensor, low: float, high: float, generator: Any) -> Tensor:
+    """uniform(Tensor self, float from=0., float to=1., *, Generator? generator=None) -> Tensor"""
+    return uniform_of(op, sizes_like(op, self), self.dtype, low, high)
+
+
+@aten("normal_functional")
+def normal_functional(op: Builder, self: Tensor, mean: float, std: float, generator: Any) -> Tensor:
+    """normal_functional(Tensor self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor"""
+    return gaussian(op, sizes_like(op, self), self.dtype, mean, std)
+
+
+@aten("normal.float_float")
+def normal_sized(op: Builder, mean: float, std: float, size: list[Any], *options: Any) -> Tensor:
+    """normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    return gaussian(op, size, out_dtype(op), mean, std)
+
+
+@aten("normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor")
+def normal(op: Builder, mean: Any, std: Any, generator: Any) -> Tensor:
+    """normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor"""
+    dtype = out_dtype(op)
+    spread = op.Mul(op.cast(std, dtype), op.cast(mean, dtype)) if isinstance(std, Tensor) and isinstance(mean, Tensor) else None
+    like = spread if spread is not None else std if isinstance(std, Tensor) else mean
+    noise = gaussian(op, sizes_like(op, like), dtype)
+    return op.Add(op.Mul(noise, op.cast(std, dtype)), op.cast(mean, dtype))
+
+
+@aten("exponential")
+def exponential(op: Builder, self: Tensor, lambd: float, generator: Any) -> Tensor:
+    """exponential(Tensor self, float lambd=1., *, Generator? generator=None) -> Tensor"""
+    drawn = uniform_of(op, sizes_like(op, self), self.dtype, _SMALLEST, 1.0)
+    return op.Div(op.Neg(op.Log(drawn)), lambd)
+
+
+# Whole numbers
+
+
+def integers(op: Builder, sizes: Any, low: Any, high: Any, dtype: torch.dtype) -> Tensor:
+    """Each of low … high - 1 equally often."""
+    if op.is_static([low, high]):
+        low, high = int(op.static(low)), int(op.static(high))
+        return op.cast(op.Floor(uniform_of(op, sizes, torch.float64, low, high)), dtype)
+    first, width = op.cast(low, torch.float64), op.Sub(op.cast(high, torch.float64), op.cast(low, torch.float64))
+    return op.cast(op.Floor(op.Add(op.Mul(uniform_of(op, sizes, torch.float64), width), first)), dtype)
+
+
+@aten("randint", "randint.generator")
+def randint(op: Builder, high: Any, size: list[Any], *options: Any) -> Tensor:
+    """randint(SymInt high, SymInt[] size, *, ScalarType? dtype=4, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    return integers(op, size, 0, high, out_dtype(op))
+
+
+@aten("randint.low", "randint.low_generator")
+def randint_low(op: Builder, low: Any, high: Any, size: list[Any], *options: Any) -> Tensor:
+    """randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=4, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    return integers(op, size, low, high, out_dtype(op))
+
+
+@aten("randint_like", "randint_like.Tensor", "randint_like.generator", "randint_like.Tensor_generator")
+def randint_like(op: Builder, self: Tensor, high: Any, *options: Any) -> Tensor:
+    """randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
+    return integers(op, sizes_like(op, self), 0, high, out_dtype(op))
+
+
+@aten("randint_like.low_dtype", "randint_like.low_generator_dtype")
+def randint_like_low(op: Builder, self: Tensor, low: Any, high: Any, *options: Any) -> Tensor:
+    """randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
+    return integers(op, sizes_like(op, self), low, high, out_dtype(op))
+
+
+@aten("randperm", "randperm.generator")
+def randperm(op: Builder, n: Any, *options: Any) -> Tensor:
+    """randperm(SymInt n, *, ScalarType? dtype=4, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    _, order = op.TopK(uniform_of(op, [n], torch.float32), op.Reshape(op.constant(n, torch.int64), [1]), axis=0)
+    return op.cast(order, out_dtype(op))
+
+
+# Draws
+
+
+@aten("bernoulli")
+def bernoulli(op: Builder, self: Tensor, generator: Any) -> Tensor:
+    """bernoulli(Tensor self, *, Generator? generator=None) -> Tensor"""
+    drawn = uniform_of(op, sizes_like(op, self), self.dtype)
+    return op.cast(op.Less(drawn, self), self.dtype)
+
+
+@aten("bernoulli.p", "bernoulli.Tensor")
+def bernoulli_p(op: Builder, self: Tensor, p: Any, generator: Any) -> Tensor:
+    """bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor"""
+    drawn = uniform_of(op, sizes_like(op, self), torch.float32)
+    return op.cast(op.Less(drawn, op.cast(p, torch.float32)), self.dtype)
+
+
+@aten("multinomial")
+def multinomial(op: Builder, self: Tensor, num_samples: Any, replacement: bool, generator: Any) -> Tensor:
+    """multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor"""
+    weights = self if rank_of(op, self) == 2 else unsqueezed(op, self, [0])
+    logits = op.Log(op.cast(weights, torch.float32))
+    if replacement:
+        drawn = op.Multinomial(logits, sample_size=op.static(num_samples, "num_samples"), dtype=torch.int64)
+    else:
+        # The largest of log p + Gumbel noise are a sample without replacement.
+        noise = op.Neg(op.Log(op.Neg(op.Log(uniform_of(op, sizes_like(op, weights), torch.float32, _SMALLEST, 1.0)))))
+        _, drawn = op.TopK(op.Add(logits, noise), op.Reshape(op.constant(num_samples, torch.int64), [1]), axis=-1)
+    return drawn if rank_of(op, self) == 2 else op.Squeeze(drawn, axes=[0])

@@ -1,0 +1,68 @@
+"""A tensor taken apart along one axis."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.common import aten, axis_of, rank_of
+from onnxexp_aten.layout import END, size_at, sizes_of, sliced
+
+__all__: list[str] = []
+
+
+def _parts(op: Builder, x: Tensor, axis: int, given: list[Any] | None = None) -> list[Tensor]:
+    """The node's outputs: consecutive parts of `x`, of the sizes that the captured program knows or that are given."""
+    count = len(op.node.outputs)
+    if count == 1:
+        return [x]
+    lengths: list[Any] = [(sizes_of(op, index) or (None,) * (axis + 1))[axis] for index in range(count)]
+    if all(isinstance(length, int) for length in lengths) and isinstance(size_at(op, x, axis), int):
+        return list(op.Split(x, lengths, axis=axis, outputs=count))
+    if all(isinstance(length, int) for length in lengths[:-1]):
+        bounds = [*itertools.accumulate(lengths[:-1], initial=0), END]
+        return [sliced(op, x, axis, start, end) for start, end in itertools.pairwise(bounds)]
+    if given is None:
+        op.decline("parts whose sizes are computed at run time")
+    return list(op.Split(x, op.constant(given, torch.int64), axis=axis, outputs=count))
+
+
+@aten("split.Tensor", "unsafe_split.Tensor", "split_copy.Tensor", "tensor_split.sections", "tensor_split.indices")
+def split(op: Builder, self: Tensor, split_size: Any, dim: int) -> list[Tensor]:
+    """split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]"""
+    return _parts(op, self, axis_of(op, self, dim))
+
+
+@aten("split.sizes", "split_with_sizes", "unsafe_split_with_sizes", "split_with_sizes_copy", "split")
+def split_with_sizes(op: Builder, self: Tensor, split_sizes: list[Any], dim: int) -> list[Tensor]:
+    """split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]"""
+    return _parts(op, self, axis_of(op, self, dim), split_sizes)
+
+
+@aten("chunk", "unsafe_chunk")
+def chunk(op: Builder, self: Tensor, chunks: int, dim: int) -> list[Tensor]:
+    """chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]"""
+    axis, count = axis_of(op, self, dim), len(op.node.outputs)
+    size = size_at(op, self, axis)
+    if isinstance(size, int) or count == 1:
+        return _parts(op, self, axis)
+    step = op.Div(op.Add(size, chunks - 1), chunks)
+    bounds = [0, *(step if factor == 1 else op.Mul(step, factor) for factor in range(1, count)), END]
+    return [sliced(op, self, axis, start, end) for start, end in itertools.pairwise(bounds)]
+
+
+@aten("hsplit", "vsplit", "dsplit")
+def hsplit(op: Builder, self: Tensor, sections: Any) -> list[Tensor]:
+    """hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]"""
+    axis = {"v": 0, "h": min(1, rank_of(op, self) - 1), "d": 2}[op.node.op.removeprefix("aten::")[0]]
+    return _parts(op, self, axis)
+
+
+@aten("unbind.int", "unbind_copy.int")
+def unbind(op: Builder, self: Tensor, dim: int) -> list[Tensor]:
+    """unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]"""
+    axis = axis_of(op, self, dim)
+    return [op.Gather(self, index, axis=axis) for index in range(len(op.node.outputs))]
