@@ -7,15 +7,14 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
-from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from onnxexp import operands
-from onnxexp.version import __version__
 from onnxexp.builder import Builder
 from onnxexp.schemas import ir_version
 from onnxexp.state import write_type
 from onnxexp.tensors import TorchTensor
 from onnxexp.values import Tensor
+from onnxexp.version import __version__
 
 __all__ = ["assemble"]
 
@@ -49,7 +48,6 @@ def assemble(builder: Builder, outputs: Sequence[tuple[str, Any]], *, keep_initi
         producer_version=__version__,
         functions=list(state.functions.values()),
     )
-    RemoveUnusedNodesPass()(model)
     return model
 
 

@@ -19,7 +19,7 @@ from onnxexp import binding, folding, inference, operands
 from onnxexp.errors import LoweringError, OpsetError
 from onnxexp.graph import Node, TensorType, Type
 from onnxexp.schemas import Operator
-from onnxexp.state import State
+from onnxexp.state import UNKNOWN_DIM, State
 from onnxexp.values import Tensor
 
 __all__ = ["Builder", "Declined"]
@@ -195,7 +195,7 @@ class Builder:
 
     def fresh_dim(self) -> str:
         """The name of a size of which nothing is known."""
-        return self.state.names.unique("unknown_dim")
+        return self.state.names.unique(UNKNOWN_DIM)
 
     def input(self, name: str, type_: Type) -> Tensor:
         """A new input of the graph that is being built."""

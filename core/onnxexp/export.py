@@ -18,6 +18,7 @@ from onnxexp.capture.modes import TrainingMode
 from onnxexp.interface import Interface
 from onnxexp.lowering import Lowering
 from onnxexp.options import Options, read_call
+from onnxexp.passes import clean_up
 from onnxexp.program import ONNXProgram
 from onnxexp.symbolics import SymbolicTable
 
@@ -98,6 +99,8 @@ def export(
         results = lowering.run(captured.graph)
     with clock("assemble"):
         onnx_model = assemble(builder, interface.outputs(results), keep_initializers_as_inputs=keep_initializers_as_inputs)
+    with clock("passes"):
+        clean_up(onnx_model, fold=options.fold)
     signature, eager = interface.signature(call.forward), call.eager(options.training)
     exported = ONNXProgram(onnx_model, signature, clock.seconds, eager, call.example, weights=interface.weights)
     if f is not None:

@@ -17,9 +17,8 @@ import onnx_ir as ir
 import torch
 from onnx.reference.ops import load_op
 
-from onnxexp.dtypes import from_onnx, to_onnx
+from onnxexp.dtypes import from_onnx
 from onnxexp.schemas import Operator
-from onnxexp.tensors import TorchTensor
 
 __all__ = ["fold"]
 

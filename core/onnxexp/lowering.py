@@ -128,7 +128,7 @@ class Lowering:
                 self._check(node, value, result)
                 fresh = result._value is not None and result.known_shape is None
                 result.stamp(value.type)
-                if fresh or result._value is not None and result._value.type is None:
+                if fresh or (result._value is not None and result._value.type is None):
                     self.builder.state.rename(result, value.name)
             self._env[value] = result
 

@@ -129,7 +129,7 @@ def _mixed(op: Builder, elements: Sequence[Any], dtype: torch.dtype) -> Tensor:
             run.append(element.const.item() if isinstance(element, Tensor) and element.const is not None else element)
     if run:
         pieces.append(op.constant(run, dtype))
-    return pieces[0] if len(pieces) == 1 else op.Concat(*pieces, axis=0)  # type: ignore[no-any-return]
+    return pieces[0] if len(pieces) == 1 else op.Concat(*pieces, axis=0)
 
 
 def result_dtypes(

@@ -108,7 +108,8 @@ def _from_schema(schema: onnx.defs.OpSchema) -> Operator:
         outputs=tuple(_formal(formal) for formal in schema.outputs),
         attributes={name: _attribute(attribute) for name, attribute in schema.attributes.items()},
         min_inputs=schema.min_input,
-        deterministic=schema.node_determinism != onnx.defs.OpSchema.NodeDeterminism.NonDeterministic,
+        deterministic=schema.node_determinism  # type: ignore[attr-defined] # onnx's stubs lack it
+        != onnx.defs.OpSchema.NodeDeterminism.NonDeterministic,
         deprecated=schema.deprecated,
         schema=schema,
     )

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Names", "Scope", "State"]
 
+UNKNOWN_DIM = "unknown_dim"
+"""How sizes of which nothing is known are called while building; the model has no name for them."""
 _SMALL = 4096
 """Bytes up to which constants are compared by contents; larger ones by the memory that they look at."""
 _ODD = re.compile(r"[^0-9A-Za-z_.:/\-]+")
@@ -169,7 +171,7 @@ def write_type(tensor: Tensor) -> None:
     if value.type is None and tensor._dtype is not None:
         value.type = ir.TensorType(to_onnx(tensor._dtype))
     if tensor._shape is not None and value.shape is None:
-        value.shape = ir.Shape(tensor._shape)
+        value.shape = ir.Shape(None if isinstance(size, str) and size.startswith(UNKNOWN_DIM) else size for size in tensor._shape)
 
 
 def type_of(tensor: torch.Tensor) -> TensorType:

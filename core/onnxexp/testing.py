@@ -90,7 +90,7 @@ def check_case(case: Case, opset: int, *, dynamic: bool = False) -> onnxexp.ONNX
     model = case.fn if isinstance(case.fn, torch.nn.Module) else _Function(case.fn)
     shapes: Any = None
     if dynamic:
-        axes = {position: {axis: torch.export.Dim.DYNAMIC for axis in axes} for position, axes in (case.dynamic or {}).items()}
+        axes = {position: dict.fromkeys(axes, torch.export.Dim.DYNAMIC) for position, axes in (case.dynamic or {}).items()}
         per_input = tuple(axes.get(position) for position in range(len(case.inputs)))
         shapes = per_input if isinstance(case.fn, torch.nn.Module) else (per_input,)
     program = onnxexp.export(model, _copy(case.inputs), opset_version=opset, dynamic_shapes=shapes, plugins=case.plugins)

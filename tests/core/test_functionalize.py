@@ -653,7 +653,7 @@ def test_where_stays() -> None:
 REFUSED: dict[str, tuple[Fn, str]] = {
     "as_strided": (lambda x: ((z := x * 1).as_strided((2,), (1,)).add_(1), z), r"aten::add_.Tensor at File .*cure: clone\(\)"),
     "maybe a view": (lambda x: ((z := x.t() * 1).reshape(-1).add_(1), z), r"%mul is read after aten::add_.Tensor"),
-    "set_": (lambda x: (z := x * 1).set_(x), r"aten::set_.* writes to its arguments"),
+    "set_": (lambda x: (x * 1).set_(x), r"aten::set_.* writes to its arguments"),
     "unfold": (lambda x: ((z := x * 1).unfold(0, 2, 1).fill_(1), z), r"aten::unfold, which cannot be undone"),
 }
 
@@ -695,5 +695,4 @@ def test_time_is_linear() -> None:
         functionalize(graph)
         return time.perf_counter() - start
 
-    seconds(100)
-    assert min(seconds(8000) for _ in range(3)) < 12 * 8 * min(seconds(1000) for _ in range(3)) / 8 + 0.02
+    assert min(seconds(4000) for _ in range(3)) < 2 * 8 * min(seconds(500) for _ in range(3))

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch._guards import detect_fake_mode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
@@ -81,11 +82,11 @@ def capture(
             run = functools.partial(_export, model, example, example_kwargs, spec, strict)
             try:
                 return run()
-            except Exception as error:  # torch.export raises anything, the user's own exceptions too
+            except Exception:  # noqa: BLE001 - torch.export raises anything, the user's own exceptions too
                 if not strict and _learn_outputs(model, example, example_kwargs, spec):
                     try:
                         return run()
-                    except Exception as again:  # as above
+                    except Exception as again:  # noqa: BLE001 - as above
                         error = again
                 failures.append(f"torch.export (strict={strict}): {explain(error, spec, run)}")
     lines = "\n  ".join(dict.fromkeys(failures))
@@ -145,6 +146,7 @@ def convert(program: ExportedProgram, spec: DynamicSpec) -> Captured:
         )
     drop_dead(graph)
     fakes = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
-    decomposer = Decomposer(detect_fake_mode(fakes), sizes, text)
+    fake_mode = detect_fake_mode(fakes) or FakeTensorMode()
+    decomposer = Decomposer(fake_mode, sizes, text)
     assert program.call_spec.in_spec is not None and program.call_spec.out_spec is not None
     return Captured(graph, decomposer, program.call_spec.in_spec, program.call_spec.out_spec)

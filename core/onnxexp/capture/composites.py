@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.nn.modules import rnn as rnn_module
 from torch.nn.modules import transformer
 
 from onnxexp.capture.modes import is_exporting
@@ -41,8 +40,8 @@ def torch_arguments(name: str, args: list[Any]) -> list[Any]:
 
 
 @functools.cache
-def _library() -> torch.library.Library:
-    library = torch.library.Library("onnxexp", "DEF")
+def _library() -> Any:
+    library: Any = torch.library.Library("onnxexp", "DEF")  # type: ignore[no-untyped-call]
     for layer, types in _LAYERS.items():
         library.define(f"{layer}.input" + _PADDED.format(**types))
         library.define(f"{layer}.data" + _PACKED.format(**types))
@@ -88,7 +87,7 @@ def _pack(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tupl
 
 
 def _pad(
-    data: torch.Tensor, batch_sizes: torch.Tensor, batch_first: bool, padding_value: float, total_length: int, batch: Any
+    data: torch.Tensor, batch_sizes: torch.Tensor, batch_first: bool, padding_value: float, total_length: Any, batch: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     steps = batch_sizes.shape[0] if isinstance(total_length, int) and total_length <= 0 else total_length
     leading = (batch, steps) if batch_first else (steps, batch)
@@ -100,7 +99,7 @@ def _layer(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         if not is_exporting():
             return original(*args)
         packet = getattr(torch.ops.onnxexp, name)
-        packed = isinstance(args[1], torch.Tensor) and isinstance(args[2], (torch.Tensor, list, tuple)) and not isinstance(args[3], bool)
+        packed = not isinstance(args[3], bool)
         return (packet.data if packed else packet.input)(*args)
 
     return call
@@ -141,7 +140,7 @@ def kept_whole() -> Iterator[None]:
     """
     _library()
     packing = _Packing()
-    functions: Any = rnn_module._VF
+    functions: Any = torch._VF
     with contextlib.ExitStack() as stack:
         replacements = {name: _layer(name, getattr(functions, name)) for name in _LAYERS}
         replacements["_pack_padded_sequence"] = packing.pack(functions._pack_padded_sequence)

@@ -62,14 +62,14 @@ class Decomposer:
         try:
             with LOCK, self._fake_mode, torch.no_grad():
                 module = make_fx(call)(*fakes)
-        except Exception:  # a decomposition that fails on fake tensors, with whatever error, is none
+        except Exception:  # noqa: BLE001 - a decomposition that fails on fake tensors, with whatever error, is none
             return None
         return self._convert(module, inputs, node)
 
     def _fake(self, value: Value) -> Any:
         if isinstance(value.type, ScalarType):
             return self._sizes.get(value.type.expr or "")
-        sizes = [size if isinstance(size, int) else self._sizes.get(size) for size in value.type.sizes or ()]
+        sizes: list[Any] = [size if isinstance(size, int) else self._sizes.get(size) for size in value.type.sizes or ()]
         if None in sizes:
             return None
         with self._fake_mode:
@@ -96,7 +96,7 @@ def _decomposition(op: torch._ops.OpOverload) -> Callable[..., Any] | None:
     found: Callable[..., Any] | None = global_decomposition_table["post_autograd"].get(op)
     if found is not None:
         return found
-    if not torch._C._dispatch_has_kernel(op.name()):  # a schema of TorchScript's own, such as aten::mul.int
+    if not torch._C._dispatch_has_kernel(op.name()):  # type: ignore[no-untyped-call] # TorchScript's own, such as aten::mul.int
         return None
     return op.decompose if op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd) else None
 

@@ -177,7 +177,7 @@ class Converter:
             return self.append(composites.NAMES.get(name, name), args, node)
         if target is operator.getitem:
             source, index = node.args
-            return self.look_up(source)[index]  # type: ignore[index]
+            return self.look_up(source)[index]
         if isinstance(target, type) and issubclass(target, tuple):  # torch's named results, made by decompositions
             fields = self.look_up(node.args)
             return fields[0] if len(fields) == 1 and isinstance(fields[0], list) else fields
@@ -223,7 +223,7 @@ class Converter:
         if isinstance(meta, (bool, int, float)) and op.startswith("aten::sym_"):
             return meta
         several = isinstance(meta, (list, tuple))
-        metas = list(meta) if several else [meta]
+        metas = list(meta) if isinstance(meta, (list, tuple)) else [meta]
         names = [f"{node.name}_{index}" for index in range(len(metas))] if several else [node.name]
         outputs = [self.new(name, one) for name, one in zip(names, metas, strict=True)] if meta is not None else []
         self.graph.nodes.append(Node(op, list(args), outputs, where=where(node.meta)))

@@ -1,1 +1,17 @@
 """Rewrites of the captured graph and of the finished model."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass
+
+from onnxexp.passes.batch_norm import FoldBatchNorm
+
+__all__ = ["clean_up"]
+
+
+def clean_up(model: ir.Model, *, fold: bool) -> None:
+    """The core's own passes on a finished model, in order; `fold` allows computing with the weights."""
+    RemoveUnusedNodesPass()(model)
+    if fold:
+        FoldBatchNorm()(model)

@@ -279,7 +279,9 @@ def clamp(op: Builder, self: Tensor, min: Any, max: Any) -> Tensor:
     bounds = [bound for bound in (min, max) if bound is not None]
     if all(_is_scalar(bound) for bound in bounds) and runs(op, "Clip", dtype):
         low, high = (None if bound is None else op.cast(bound, dtype) for bound in (min, max))
-        return op.Clip(x, low, high)
+        if low is not None and high is not None and op.static(low) > op.static(high):
+            low = high  # the maximum wins
+        return op.Clip(x, low, high)  # type: ignore[no-any-return]
     if min is not None:
         x = extreme(op, "Max", x, op.cast(min, dtype))
     return x if max is None else extreme(op, "Min", x, op.cast(max, dtype))

@@ -9,26 +9,16 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axis_of, rank_of
-from onnxexp_aten.layout import (
-    expanded,
-    given_ints,
-    made_by,
-    permuted,
-    reshaped,
-    run_time_size,
-    size_at,
-    sizes_of,
-    squeezed,
-    unsqueezed,
-)
+from onnxexp_aten.creation import arange_of
+from onnxexp_aten.layout import expanded, given_ints, permuted, size_at, squeezed, unsqueezed, vector
 
-__all__ = ["counted_from_front", "indices_and_axes"]
+__all__ = ["common_sizes", "counted_from_front", "flat_places", "flattened", "indices_and_axes", "stacked_indices", "strides_of"]
 
 
 def counted_from_front(op: Builder, index: Tensor, size: Any) -> Tensor:
     """Indices that may be negative, made non-negative."""
     if index.const is not None and isinstance(size, int):
-        return op.constant(torch.where(index.const < 0, index.const + size, index.const))
+        return op.constant(torch.where(index.const < 0, index.const + size, index.const).to(torch.int64))
     if index.const is not None and bool((index.const >= 0).all()):
         return index
     wide = op.cast(index, torch.int64)
@@ -49,13 +39,51 @@ def index_select(op: Builder, self: Tensor, dim: int, index: Tensor) -> Tensor:
     return op.Gather(self, unsqueezed(op, index, [0]) if index.rank == 0 else index, axis=axis_of(op, self, dim))
 
 
-@aten("gather", since=11)
+@aten("gather")
 def gather(op: Builder, self: Tensor, dim: int, index: Tensor, sparse_grad: bool) -> Tensor:
     """gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"""
     if self.rank == 0 or index.rank == 0:
         flat = self if self.rank else unsqueezed(op, self, [0])
         return op.Gather(flat, index, axis=0)
-    return op.GatherElements(self, index, axis=axis_of(op, self, dim))
+    axis = axis_of(op, self, dim)
+    if op.opset >= 11:
+        return op.GatherElements(self, index, axis=axis)
+    strides = strides_of(op, self, range(rank_of(op, self)))
+    places = op.Mul(index, strides[axis])
+    for other in range(rank_of(op, self)):
+        if other != axis:
+            counted = op.Mul(arange_of(op, 0, size_at(op, index, other), 1, torch.int64), strides[other])
+            places = op.Add(places, unsqueezed(op, counted, [place for place in range(rank_of(op, index)) if place != other]))
+    return op.Gather(op.Reshape(self, [-1]), places, axis=0)
+
+
+def strides_of(op: Builder, x: Tensor, axes: Sequence[int]) -> list[Tensor]:
+    """How far apart neighbours along each of these axes are in a flattened tensor of just these axes."""
+    strides = [op.constant(1, torch.int64)]
+    for axis in list(axes)[:0:-1]:
+        strides.insert(0, op.Mul(strides[0], size_at(op, x, axis)))
+    return strides
+
+
+@aten("take")
+def take(op: Builder, self: Tensor, index: Tensor) -> Tensor:
+    """take(Tensor self, Tensor index) -> Tensor"""
+    flat = self if self.rank == 1 else op.Reshape(self, [-1])
+    return op.Gather(flat, _allowed(op, flat, 0, index), axis=0)
+
+
+@aten("take_along_dim")
+def take_along_dim(op: Builder, self: Tensor, indices: Tensor, dim: int | None) -> Tensor:
+    """take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor"""
+    if dim is None:
+        flat = [tensor if tensor.rank == 1 else op.Reshape(tensor, [-1]) for tensor in (self, indices)]
+        return gather(op, flat[0], 0, flat[1], False)
+    axis = axis_of(op, self, dim)
+    sizes = list(common_sizes(op, [self, indices]))
+    along = [list(sizes), list(sizes)]
+    along[0][axis], along[1][axis] = (self.shape or ())[axis], (indices.shape or ())[axis]
+    x, place = (expanded(op, tensor, size, others=[self, indices]) for tensor, size in zip((self, indices), along, strict=True))
+    return gather(op, x, axis, place, False)
 
 
 # self[...]
@@ -187,10 +215,12 @@ def _own_axes(shapes: Sequence[tuple[Any, ...]]) -> list[tuple[int, int]] | None
 
 def _gathered(op: Builder, x: Tensor, index: Tensor, axis: int) -> Tensor:
     """Gather; none where the index counts all of the axis."""
-    grown = [place for place, size in enumerate(index.shape or ()) if size != 1]
-    if len(grown) == 1 and x.shape is not None and index.shape is not None and index.shape[grown[0]] == x.shape[axis]:
-        if _counts(op, squeezed(op, index, [place for place in range(len(index.shape)) if place != grown[0]])):
-            return unsqueezed(op, x, [axis + place - (place > grown[0]) + (place > grown[0]) for place in range(len(index.shape)) if place != grown[0]])
+    shape = index.shape or ()
+    grown = [place for place, size in enumerate(shape) if size != 1]
+    if len(grown) == 1 and x.shape is not None and shape[grown[0]] == x.shape[axis]:
+        ones = [place for place in range(len(shape)) if place != grown[0]]
+        if _counts(op, squeezed(op, index, ones)):
+            return unsqueezed(op, x, [axis + place for place in ones])
     return op.Gather(x, _allowed(op, x, axis, index), axis=axis)
 
 
@@ -207,15 +237,33 @@ def _counts(op: Builder, index: Tensor) -> bool:
 
 def _pointwise(op: Builder, self: Tensor, tensors: list[Tensor], axes: list[int]) -> Tensor:
     """GatherND with the indices of each place together; the indexed axes go to the front and, if consecutive, back."""
-    rank = rank_of(op, self)
-    rest = [axis for axis in range(rank) if axis not in axes]
+    rest = [axis for axis in range(rank_of(op, self)) if axis not in axes]
     common = common_sizes(op, tensors)
     front = permuted(op, self, [*axes, *rest])
-    found = op.GatherND(front, stacked_indices(op, tensors, common))
+    if op.opset >= 11:
+        found = op.GatherND(front, stacked_indices(op, tensors, common))
+    else:
+        found = op.Gather(flattened(op, front, len(axes)), flat_places(op, front, tensors), axis=0)
     before = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
     width = len(common)
     order = [*range(width, width + before), *range(width), *range(width + before, width + len(rest))]
     return permuted(op, found, order)
+
+
+def flattened(op: Builder, front: Tensor, count: int) -> Tensor:
+    """The first `count` axes as one."""
+    return op.Reshape(front, vector(op, [-1, *(size_at(op, front, axis) for axis in range(count, rank_of(op, front)))]))
+
+
+def flat_places(op: Builder, front: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+    """The indices of the first axes as indices of these axes flattened, for opsets without GatherND and ScatterND."""
+    strides = strides_of(op, front, range(len(tensors)))
+    places: Tensor | None = None
+    for axis, (tensor, stride) in enumerate(zip(tensors, strides, strict=True)):
+        place = op.Mul(counted_from_front(op, op.cast(tensor, torch.int64), size_at(op, front, axis)), stride)
+        places = place if places is None else op.Add(places, place)
+    assert places is not None
+    return places
 
 
 def stacked_indices(op: Builder, tensors: Sequence[Tensor], common: Sequence[Any]) -> Tensor:

@@ -251,6 +251,8 @@ def expanded(
 
 def sliced(op: Builder, x: Tensor, axis: int, start: Any, end: Any, step: int = 1) -> Tensor:
     """One axis' slice, in one node with a constant slice of other axes that made `x`."""
+    if op.opset < 10 and step == 1 and not op.is_static([start, end]):
+        return _gathered(op, x, axis, start, end)
     slices: dict[int, tuple[Any, Any, int]] = {axis: (start, end, step)}
     found = made_by(op, x, "Slice")
     if found is not None and op.is_static([start, end]):
@@ -258,7 +260,24 @@ def sliced(op: Builder, x: Tensor, axis: int, start: Any, end: Any, step: int = 
         if inner is not None and axis not in inner:
             x, slices = found[1], {**inner, **slices}
     starts, ends, steps = (list(column) for column in zip(*slices.values(), strict=True))
-    return op.Slice(x, starts, ends, axes=list(slices), steps=None if set(steps) == {1} else steps)
+    return op.Slice(x, vector(op, starts), vector(op, ends), axes=list(slices), steps=None if set(steps) == {1} else steps)
+
+
+def _gathered(op: Builder, x: Tensor, axis: int, start: Any, end: Any) -> Tensor:
+    """A slice with bounds of run time for opsets whose Slice has them as attributes: the places between them, gathered."""
+    size = size_at(op, x, axis)
+    place = op.Squeeze(op.NonZero(filled(op, [size], 1, torch.float32)), axes=[0])
+    inside = op.Less(place, _counted(op, end, size))
+    if not (isinstance(start, int) and start == 0):
+        inside = op.And(inside, op.Not(op.Less(place, _counted(op, start, size))))
+    return op.Gather(x, op.Squeeze(op.NonZero(inside), axes=[0]), axis=axis)
+
+
+def _counted(op: Builder, bound: Any, size: int | Tensor) -> Any:
+    """A bound counted from the front of an axis of that size."""
+    if isinstance(bound, Tensor):
+        return op.Where(op.Less(bound, 0), op.Add(bound, size), bound)
+    return bound if bound >= 0 else op.Add(size, bound)
 
 
 def _slices(node: ir.Node, source: Tensor) -> dict[int, tuple[int, int, int]] | None:

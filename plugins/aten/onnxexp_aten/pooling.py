@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from onnxexp import Builder, Tensor
@@ -18,13 +17,14 @@ __all__ = ["Windows", "largest", "plane_size"]
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-    """Where the windows lie, axis by axis; `begins` and `ends` are the padding."""
+    """Where the windows lie, axis by axis; `begins` and `ends` are the padding, `ceil` is ONNX's own ceil_mode."""
 
     kernel: list[int]
     strides: list[int]
     dilations: list[int]
     begins: list[int]
     ends: list[int]
+    ceil: bool = False
 
     @classmethod
     def of(
@@ -38,6 +38,8 @@ class Windows:
         if ceil_mode:
             rows = zip(axis_sizes(op, x, dims), kernel, strides, dilations, begins, strict=True)
             ends = [_end(size, dilation * (kernel - 1) + 1, stride, begin) for size, kernel, stride, dilation, begin in rows]
+        if any(end >= size for end, size in zip(ends, kernel, strict=True)):  # ONNX Runtime refuses more padding, dilated or not
+            return cls(kernel, strides, dilations, begins, begins, ceil=True)
         return cls(kernel, strides, dilations, begins, ends)
 
     @property
@@ -51,6 +53,7 @@ class Windows:
             "strides": unless(self.strides, 1),
             "dilations": unless(self.dilations, 1),
             "pads": unless([*self.begins, *self.ends], 0),
+            "ceil_mode": 1 if self.ceil else None,
         }
 
 
@@ -152,7 +155,7 @@ def avg_pool(
 
 def _counting(op: Builder, x: Tensor, windows: Windows) -> Tensor:
     """The padding counts, but not what ceil mode has behind it."""
-    if windows.ends <= windows.begins or all(end <= begin for begin, end in zip(windows.begins, windows.ends, strict=True)):
+    if all(end <= begin for begin, end in zip(windows.begins, windows.ends, strict=True)):
         return _average(op, x, windows, padded=any(windows.begins))
     beyond = [max(end - begin, 0) for begin, end in zip(windows.begins, windows.ends, strict=True)]
     within = [end - extra for end, extra in zip(windows.ends, beyond, strict=True)]

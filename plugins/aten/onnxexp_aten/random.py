@@ -7,14 +7,14 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.common import aten, rank_of
+from onnxexp_aten.common import aten
 from onnxexp_aten.creation import out_dtype, sizes_like
-from onnxexp_aten.layout import filled, unsqueezed
+from onnxexp_aten.layout import filled
 
 __all__ = ["gaussian", "uniform_of"]
 
 _SMALLEST = 1e-20
-"""Keeps logarithms of random numbers and of probabilities finite."""
+"""Keeps logarithms of random numbers finite."""
 
 
 def uniform_of(op: Builder, sizes: Any, dtype: torch.dtype, low: float = 0.0, high: float = 1.0) -> Tensor:
@@ -154,17 +154,3 @@ def bernoulli_p(op: Builder, self: Tensor, p: Any, generator: Any) -> Tensor:
     """bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor"""
     drawn = uniform_of(op, sizes_like(op, self), torch.float32)
     return op.cast(op.Less(drawn, op.cast(p, torch.float32)), self.dtype)
-
-
-@aten("multinomial")
-def multinomial(op: Builder, self: Tensor, num_samples: Any, replacement: bool, generator: Any) -> Tensor:
-    """multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor"""
-    weights = self if rank_of(op, self) == 2 else unsqueezed(op, self, [0])
-    logits = op.Log(op.cast(weights, torch.float32))
-    if replacement:
-        drawn = op.Multinomial(logits, sample_size=op.static(num_samples, "num_samples"), dtype=torch.int64)
-    else:
-        # The largest of log p + Gumbel noise are a sample without replacement.
-        noise = op.Neg(op.Log(op.Neg(op.Log(uniform_of(op, sizes_like(op, weights), torch.float32, _SMALLEST, 1.0)))))
-        _, drawn = op.TopK(op.Add(logits, noise), op.Reshape(op.constant(num_samples, torch.int64), [1]), axis=-1)
-    return drawn if rank_of(op, self) == 2 else op.Squeeze(drawn, axes=[0])

@@ -16,6 +16,7 @@ from onnxexp_aten.layout import (
     size_at,
     sizes_of,
     sliced,
+    squeezed,
     swapped,
     unsqueezed,
     vector,
@@ -103,8 +104,10 @@ def unfold(op: Builder, self: Tensor, dimension: int, size: int, step: int) -> T
 @aten("pixel_shuffle")
 def pixel_shuffle(op: Builder, self: Tensor, upscale_factor: int) -> Tensor:
     """pixel_shuffle(Tensor self, int upscale_factor) -> Tensor"""
-    if self.rank == 4 and self.dtype.is_floating_point and op.opset >= 11:
-        return op.DepthToSpace(self, blocksize=upscale_factor, mode="CRD")
+    if rank_of(op, self) < 5 and self.dtype.is_floating_point and op.opset >= 11:
+        batch = unsqueezed(op, self, range(4 - rank_of(op, self)))
+        shuffled = op.DepthToSpace(batch, blocksize=upscale_factor, mode="CRD")
+        return squeezed(op, shuffled, range(4 - rank_of(op, self)))
     channels, height, width = _pixels(op, self)
     flat = op.Reshape(self, vector(op, [-1, channels // upscale_factor**2, upscale_factor, upscale_factor, height, width]))
     spread = op.Transpose(flat, perm=[0, 1, 4, 2, 5, 3])

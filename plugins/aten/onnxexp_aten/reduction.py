@@ -8,7 +8,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axes_of, axis_of, dtype_of, rank_of, to_float
-from onnxexp_aten.kernels import compare, compute
+from onnxexp_aten.kernels import compare, compute, runs
 from onnxexp_aten.layout import size_at
 
 __all__ = ["count", "reduced", "summable"]
@@ -86,20 +86,25 @@ def logsumexp(op: Builder, self: Tensor, dim: Any, keepdim: bool) -> Tensor:
 @aten("any", "any.dim", "any.dims")
 def any_(op: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor; of nothing it is False, as a sum is 0"""
-    counted = reduced(op, "ReduceSum", op.cast(op.cast(self, torch.bool), torch.int32), dim, keepdim)
-    return op.cast(op.cast(counted, torch.bool), _truth(self))
-
-
-@aten("any", "any.dim", "any.dims", since=20)
-def any_20(op: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"""
-    return op.cast(reduced(op, "ReduceMax", op.cast(self, torch.bool), dim, keepdim), _truth(self))
+    truth = op.cast(self, torch.bool)
+    if _reduces_truth(op, self, dim):
+        return op.cast(reduced(op, "ReduceMax", truth, dim, keepdim), _truth(self))
+    return op.cast(op.cast(reduced(op, "ReduceSum", op.cast(truth, torch.int32), dim, keepdim), torch.bool), _truth(self))
 
 
 @aten("all", "all.dim", "all.dims")
 def all_(op: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"""
-    return op.cast(reduced(op, "ReduceMin", op.cast(self, torch.bool), dim, keepdim), _truth(self))
+    """all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor; of nothing it is True"""
+    truth = op.cast(self, torch.bool)
+    if _reduces_truth(op, self, dim):
+        return op.cast(reduced(op, "ReduceMin", truth, dim, keepdim), _truth(self))
+    return op.cast(op.cast(reduced(op, "ReduceMin", op.cast(truth, torch.int32), dim, keepdim), torch.bool), _truth(self))
+
+
+def _reduces_truth(op: Builder, x: Tensor, dims: Any) -> bool:
+    """May bools be reduced as they are? From opset 20 on, but ONNX Runtime refuses to where there is nothing to reduce."""
+    sizes = [x.shape[axis] for axis in axes_of(op, x, dims)] if x.shape else []
+    return runs(op, "ReduceMax", torch.bool) and all(isinstance(size, int) and size > 0 for size in sizes)
 
 
 def _truth(x: Tensor) -> torch.dtype:

@@ -10,7 +10,14 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axis_of, rank_of
 from onnxexp_aten.creation import arange_of, full_of, sizes_like
-from onnxexp_aten.indexing import common_sizes, counted_from_front, index, indices_and_axes, stacked_indices
+from onnxexp_aten.indexing import (
+    common_sizes,
+    counted_from_front,
+    flat_places,
+    flattened,
+    indices_and_axes,
+    stacked_indices,
+)
 from onnxexp_aten.layout import END, expanded, permuted, reshaped, size_at, sizes_of, sliced, unsqueezed, vector
 from onnxexp_aten.rearranging import diagonal_places
 
@@ -151,7 +158,7 @@ def _written(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor,
     axis = axis_of(op, x, dim)
     if axis == 0 and op.opset >= 11:
         (flat,) = _flat(op, index)
-        places = unsqueezed(op, op.cast(counted_from_front(op, flat, size_at(op, x, 0)), torch.int64), [1])
+        places = unsqueezed(op, op.cast(flat, torch.int64), [1])
         result = op.ScatterND(x, places, values, reduction=reduction)
     else:
         result = scattered(op, x, axis, _spread(op, index, values, axis), values, reduction)
@@ -202,19 +209,19 @@ def index_put(op: Builder, self: Tensor, indices: list[Tensor | None], values: T
         return op.Add(self, values) if accumulate else _filled_with(op, self, values)
     if len(given) == 1 and given[0].dtype in (torch.bool, torch.uint8) and _is_one(values):
         return _masked_put(op, self, given[0], indices.index(given[0]), values, accumulate)
-    if op.opset < 11:
-        return _put_flat(op, self, indices, values)
     tensors, axes = indices_and_axes(op, self, indices)
     rest = [axis for axis in range(rank_of(op, self)) if axis not in axes]
     common = common_sizes(op, tensors)
-    tensors = [counted_from_front(op, tensor, size_at(op, self, axis)) for tensor, axis in zip(tensors, axes, strict=True)]
-    places = stacked_indices(op, tensors, common)
-    values = _values(op, self, values, places, axes, rest, len(common))
     order = [*axes, *rest]
     front = permuted(op, self, order)
     if self.dtype == torch.bool and accumulate:
         op.decline("adding up bools")
-    result = op.ScatterND(front, places, values, reduction="add" if accumulate else "none")
+    if op.opset < 11:
+        result = _put_flat(op, self, front, tensors, axes, values)
+    else:
+        places = stacked_indices(op, tensors, common)
+        updates = _values(op, self, values, places, axes, rest, len(common))
+        result = op.ScatterND(front, places, updates, reduction="add" if accumulate else "none")
     return permuted(op, result, [order.index(axis) for axis in range(len(order))])
 
 
@@ -253,14 +260,16 @@ def _values(op: Builder, self: Tensor, values: Tensor, places: Tensor, axes: lis
     return permuted(op, values, order)
 
 
-def _put_flat(op: Builder, self: Tensor, indices: list[Tensor | None], values: Tensor) -> Tensor:
-    """For opsets without ScatterND: the indices applied to the elements' numbers tell where to write."""
-    count = op.Size(self) if not all(isinstance(size, int) for size in self.shape or ()) else torch.Size(self.shape).numel()  # type: ignore[arg-type]
-    numbers = op.Reshape(arange_of(op, 0, count, 1, torch.int64), op.Shape(self))
-    places = index(op, numbers, indices)
-    flat = op.Reshape(op.Expand(values, op.Shape(places)), [-1])
-    result = op.Scatter(op.Reshape(self, [-1]), op.Reshape(places, [-1]), flat, axis=0)
-    return op.Reshape(result, op.Shape(self))
+def _put_flat(op: Builder, self: Tensor, front: Tensor, tensors: list[Tensor], axes: list[int], values: Tensor) -> Tensor:
+    """For opsets without ScatterND: the indexed axes of `front` as one, and Scatter along it."""
+    rest = [axis for axis in range(rank_of(op, self)) if axis not in axes]
+    places = flat_places(op, front, tensors)
+    updates = _values(op, self, values, places, axes, rest, rank_of(op, places))
+    kept = [size_at(op, self, axis) for axis in rest]
+    updates = op.Reshape(updates, vector(op, [-1, *kept]))
+    wide = op.Expand(op.Reshape(places, [-1] + [1] * len(rest)), op.Shape(updates))
+    written = op.Scatter(flattened(op, front, len(axes)), wide, updates, axis=0)
+    return op.Reshape(written, vector(op, [size_at(op, front, axis) for axis in range(rank_of(op, front))]))
 
 
 @aten("masked_scatter")

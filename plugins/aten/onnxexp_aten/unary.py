@@ -11,7 +11,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, to_float
-from onnxexp_aten.elementwise import nonzero, scaled, select, truncated
+from onnxexp_aten.elementwise import clamp, nonzero, scaled, select, truncated
 from onnxexp_aten.kernels import compare, compute, runs
 
 __all__ = ["expm1", "is_inf", "is_nan"]
@@ -111,7 +111,7 @@ def sign(op: Builder, self: Tensor) -> Tensor:
 @aten("signbit")
 def signbit(op: Builder, self: Tensor) -> Tensor:
     """signbit(Tensor self) -> Tensor; a negative zero counts as positive"""
-    return op.constant(False) if self.dtype == torch.bool else compare(op, "Less", self, 0)
+    return op.Xor(self, self) if self.dtype == torch.bool else compare(op, "Less", self, 0)
 
 
 @aten("ceil")
@@ -227,7 +227,7 @@ def logit(op: Builder, self: Tensor, eps: float | None) -> Tensor:
     """logit(Tensor self, float? eps=None) -> Tensor"""
     x = to_float(op, self)
     if eps is not None:
-        x = compute(op, "Clip", x, eps, 1 - eps)
+        x = clamp(op, x, eps, 1 - eps)
     return compute(op, "Log", compute(op, "Div", x, compute(op, "Sub", op.constant(1.0, x.dtype), x)))
 
 
@@ -289,7 +289,7 @@ def nan_to_num(op: Builder, self: Tensor, nan: Any, posinf: Any, neginf: Any) ->
     limits = torch.finfo(self.dtype)
     x = self
     if posinf is None and neginf is None:
-        x = compute(op, "Clip", x, limits.min, limits.max)
+        x = clamp(op, x, limits.min, limits.max)
     else:
         high = op.constant(limits.max if posinf is None else posinf, self.dtype)
         low = op.constant(limits.min if neginf is None else neginf, self.dtype)
