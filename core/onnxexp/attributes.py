@@ -92,13 +92,13 @@ def guess(name: str, value: Any) -> ir.Attr:
 
 
 def key(attributes: dict[str, ir.Attr]) -> tuple[Any, ...] | None:
-    """Equal for equal attributes; None where they hold a graph or a large tensor, which are not compared."""
+    """Equal for equal attributes; None where they hold a graph, a type or a large tensor, which are not compared."""
     parts = []
     for name in sorted(attributes):
         value = attributes[name].value
         if isinstance(value, TorchTensor) and value.torch.numel() == 1:
             value = (value.torch.dtype, tuple(value.torch.shape), value.tobytes())
-        elif isinstance(value, (ir.Graph, TorchTensor)):
+        elif isinstance(value, (ir.Graph, ir.TypeAndShape, TorchTensor)):
             return None
         parts.append((name, tuple(value) if isinstance(value, (list, tuple)) else value))
     return tuple(parts)

@@ -15,7 +15,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp import attributes as attrs
-from onnxexp import binding, folding, inference, operands
+from onnxexp import calls, folding, inference, operands
 from onnxexp.errors import LoweringError, OpsetError
 from onnxexp.graph import Node, TensorType, Type
 from onnxexp.schemas import Operator
@@ -81,25 +81,18 @@ class Builder:
             TypeError: the call does not fit the operator.
         """
         version = self.opset if domain == "" else self.state.import_domain(domain, self.custom_opsets)
-        spec = binding.find(domain, name, version)
-        given, named = binding.bind(spec, args, kwargs, version)
-        inputs, types = operands.tensors(self, spec, given, version)
-        attributes = attrs.encode(spec, named)
-        required = sum(not (formal.optional or formal.variadic) for formal in spec.outputs)
-        count = outputs if outputs is not None else max(1, required)
-        results = self._folded(spec, version, inputs, attributes, count)
+        call = calls.read(domain, name, version, args, kwargs, outputs)
+        inputs = operands.tensors(self, call.spec, call.inputs, call.dtypes)
+        results = self._folded(call, inputs)
         if results is None:
-            dtypes = operands.result_dtypes(spec, types, attributes, count)
-            results = self._emit(domain, name, inputs, attributes, dtypes, spec)
-        return results[0] if outputs is None and count == 1 else results
+            results = self._emit(domain, name, inputs, call.attributes, call.results, call.spec)
+        return results[0] if outputs is None and len(results) == 1 else results
 
-    def _folded(
-        self, spec: Operator, version: int, inputs: Sequence[Tensor | None], attributes: dict[str, ir.Attr], count: int
-    ) -> tuple[Tensor, ...] | None:
+    def _folded(self, call: calls.Call, inputs: Sequence[Tensor | None]) -> tuple[Tensor, ...] | None:
         if not self._fold or any(tensor is not None and tensor.const is None for tensor in inputs):
             return None
         known = [None if tensor is None else tensor.const for tensor in inputs]
-        folded = folding.fold(spec, version, known, attributes, count)
+        folded = folding.fold(call.spec, call.opset, known, call.attributes, len(call.results))
         if folded is None:
             return None
         name = next((tensor.name for tensor in inputs if tensor is not None), None)

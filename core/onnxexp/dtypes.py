@@ -7,7 +7,7 @@ import functools
 import onnx_ir as ir
 import torch
 
-__all__ = ["from_onnx", "of_python", "to_onnx", "type_string"]
+__all__ = ["from_onnx", "of_python", "to_onnx", "type_string", "type_text"]
 
 _PAIRS: dict[torch.dtype, ir.DataType] = {
     torch.float32: ir.DataType.FLOAT,
@@ -54,7 +54,16 @@ def from_onnx(data_type: ir.DataType | int) -> torch.dtype:
 @functools.lru_cache(maxsize=None)
 def type_string(dtype: torch.dtype) -> str:
     """As ONNX's operator schemas write it: ``tensor(float)``."""
-    name = to_onnx(dtype).name
+    return type_text(ir.TensorType(to_onnx(dtype)))
+
+
+def type_text(type_: ir.TypeProtocol) -> str:
+    """Any ONNX type as operator schemas write it: ``optional(seq(tensor(float)))``."""
+    if isinstance(type_, ir.SequenceType):
+        return f"seq({type_text(type_.elem_type)})"
+    if isinstance(type_, ir.OptionalType):
+        return f"optional({type_text(type_.elem_type)})"
+    name = ir.DataType(type_.dtype).name
     return f"tensor({_STRINGS.get(name, name.lower())})"
 
 

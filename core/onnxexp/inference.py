@@ -76,8 +76,8 @@ def _infer_node(op: Builder, node: ir.Node) -> None:
     for index, output in enumerate(node.outputs):
         tensor = op.state.tensors.get(output)
         found = inferred.get(f"o{index}")
-        if tensor is not None and found is not None and found.HasField("tensor_type"):
-            _take(op, tensor, found.tensor_type)
+        if tensor is not None and found is not None:
+            _take(op, tensor, found)
 
 
 def _describe(
@@ -93,17 +93,19 @@ def _describe(
     tensor = op.state.tensors.get(value)
     if tensor is not None and tensor._dtype is not None:
         types[name] = onnx.helper.make_tensor_type_proto(int(to_onnx(tensor._dtype)), tensor._shape)
+    elif value.type is not None:
+        types[name] = ir.serde.serialize_type(value.type)
+        if tensor is not None and tensor._shape is not None:
+            ir.serde.serialize_shape_into(types[name], ir.Shape(tensor._shape))
 
 
-def _take(op: Builder, tensor: Tensor, found: onnx.TypeProto.Tensor) -> None:
-    if tensor._dtype is None and found.elem_type:
-        tensor._dtype = _dtype(found.elem_type)
-    if tensor._shape is None and found.HasField("shape"):
-        tensor._shape = tuple(_dim(op, dim) for dim in found.shape.dim)
-
-
-def _dtype(elem_type: int) -> torch.dtype | None:
-    return from_onnx(elem_type) if elem_type != onnx.TensorProto.STRING else None
+def _take(op: Builder, tensor: Tensor, found: onnx.TypeProto) -> None:
+    if found.tensor_type.elem_type in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING):
+        tensor.value.type = ir.serde.deserialize_type_proto_for_type(found)  # torch has no dtype for it: a sequence, strings
+    elif tensor._dtype is None:
+        tensor._dtype = from_onnx(found.tensor_type.elem_type)
+    if tensor._shape is None and found.tensor_type.HasField("shape"):
+        tensor._shape = tuple(_dim(op, dim) for dim in found.tensor_type.shape.dim)
 
 
 def _dim(op: Builder, dim: onnx.TensorShapeProto.Dimension) -> Dim:

@@ -8,43 +8,55 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 import torch
 
-from onnxexp.dtypes import from_onnx, of_python, type_string
-from onnxexp.errors import LoweringError, OpsetError
-from onnxexp.schemas import Formal, Operator, history
+from onnxexp.dtypes import from_onnx, of_python, type_string, type_text
+from onnxexp.errors import LoweringError
+from onnxexp.schemas import Formal, Operator
+from onnxexp.tensors import TorchTensor
 from onnxexp.values import Tensor
 
 if TYPE_CHECKING:
     from onnxexp.builder import Builder
 
-__all__ = ["constant", "result_dtypes", "tensor", "tensors"]
+__all__ = ["constant", "dtypes", "result_dtypes", "tensor", "tensors", "type_of"]
 
 _FALLBACKS = (torch.int64, torch.float32, torch.bool)
 """What a lone Python number becomes where its own dtype does not fit the operator."""
 
 
-def tensors(
-    op: Builder, spec: Operator, given: Sequence[Any], opset: int
-) -> tuple[list[Tensor | None], dict[str, torch.dtype]]:
-    """The inputs as Tensors, and the dtype to which each of the schema's type variables is bound.
+def dtypes(spec: Operator, given: Sequence[Any], opset: int) -> dict[str, torch.dtype]:
+    """The dtype to which each of the schema's type variables is bound, Python values included.
 
-    Raises:
-        LoweringError: two inputs that must have one dtype have two, or no version of the operator takes the dtype.
-        OpsetError: another opset's version takes it.
+    Raises LoweringError where the operator does not take one, or two inputs that must have one dtype have two.
     """
     bound: dict[str, torch.dtype] = {}
-    formals = [spec.inputs[min(index, len(spec.inputs) - 1)] for index in range(len(given))]
-    for formal, arg in zip(formals, given, strict=True):
-        dtype = _dtype_of(arg)
-        if dtype is None:
-            continue
-        if type_string(dtype) not in formal.types:
-            _refuse(spec, formal, dtype, opset)
-        if formal.homogeneous and bound.setdefault(formal.variable, dtype) != dtype:
+    known = [_dtype_of(arg) for arg in given]
+    for formal, arg, dtype in zip(_formals(spec, given), given, known, strict=True):
+        type_ = type_of(arg) if dtype is None else type_string(dtype)
+        if type_ is not None and type_ not in formal.types:
+            raise LoweringError(f"ONNX's {spec.name} does not take {dtype or type_} as {formal.name} at opset {opset}")
+        if dtype is not None and formal.homogeneous and bound.setdefault(formal.variable, dtype) != dtype:
             raise LoweringError(
-                f"ONNX's {spec.name} takes one dtype for all of {formal.variable}: {formal.name} is {dtype}, "
+                f"ONNX's {spec.name} takes one dtype for all of {formal.variable} at opset {opset}: {formal.name} is {dtype}, "
                 f"another input is {bound[formal.variable]}; op.cast brings them together"
             )
-    return [_input(op, formal, arg, bound) for formal, arg in zip(formals, given, strict=True)], bound
+    for formal, arg, dtype in zip(_formals(spec, given), given, known, strict=True):
+        if dtype is None and arg is not None and not isinstance(arg, Tensor) and formal.homogeneous:
+            default = _default(formal, arg)
+            if default is not None:
+                bound.setdefault(formal.variable, default)
+    return bound
+
+
+def tensors(op: Builder, spec: Operator, given: Sequence[Any], bound: dict[str, torch.dtype]) -> list[Tensor | None]:
+    """The inputs as Tensors: Python values become constants of the dtype that their type variable is bound to."""
+    return [
+        arg if arg is None or isinstance(arg, Tensor) else constant(op, arg, bound.get(formal.variable) or _default(formal, arg))
+        for formal, arg in zip(_formals(spec, given), given, strict=True)
+    ]
+
+
+def _formals(spec: Operator, given: Sequence[Any]) -> list[Formal]:
+    return [spec.inputs[min(index, len(spec.inputs) - 1)] for index in range(len(given))]
 
 
 def _dtype_of(arg: Any) -> torch.dtype | None:
@@ -57,26 +69,13 @@ def _dtype_of(arg: Any) -> torch.dtype | None:
     return arg.known_dtype
 
 
-def _refuse(spec: Operator, formal: Formal, dtype: torch.dtype, opset: int) -> None:
-    fits = type_string(dtype)
-    for version in history(spec.domain, spec.name):
-        index = version.input_index(formal.name)
-        if version.since > opset and index is not None and fits in version.inputs[index].types:
-            raise OpsetError(
-                f"ONNX's {spec.name} takes {dtype} from opset {version.since} on; the target is opset {opset}", version.since
-            )
-    raise LoweringError(f"ONNX's {spec.name} does not take {dtype} as {formal.name} at opset {opset}")
-
-
-def _input(op: Builder, formal: Formal, arg: Any, bound: dict[str, torch.dtype]) -> Tensor | None:
-    if arg is None or isinstance(arg, Tensor):
-        return arg
-    dtype = bound.get(formal.variable)
-    if dtype is None:
-        dtype = _default(formal, arg)
-        if dtype is not None and formal.homogeneous:
-            bound[formal.variable] = dtype
-    return constant(op, arg, dtype)
+def type_of(arg: Any) -> str | None:
+    """The type of a Tensor, a sequence or an optional as schemas write it; None where it is not known, or for other arguments."""
+    if not isinstance(arg, Tensor):
+        return None
+    if arg.known_dtype is not None:
+        return type_string(arg.known_dtype)
+    return None if arg.value.type is None else type_text(arg.value.type)
 
 
 def _default(formal: Formal, arg: Any) -> torch.dtype | None:
@@ -133,21 +132,35 @@ def _mixed(op: Builder, elements: Sequence[Any], dtype: torch.dtype) -> Tensor:
 
 
 def result_dtypes(
-    spec: Operator, bound: dict[str, torch.dtype], attributes: dict[str, ir.Attr], count: int
+    spec: Operator, bound: dict[str, torch.dtype], attributes: dict[str, ir.Attr], count: int, opset: int
 ) -> list[torch.dtype | None]:
-    """The dtype of each output: the one of its type variable, its only possible one, or None (inferred when asked)."""
+    """The dtype of each output: of its type variable, of the attribute that says it, the only possible one, or None.
+
+    Raises LoweringError where the operator does not give the dtype that an attribute asks for.
+    """
     dtypes: list[torch.dtype | None] = []
     for index in range(count):
         formal = spec.outputs[min(index, len(spec.outputs) - 1)]
+        dtype: torch.dtype | None = None
         if formal.variable in bound and formal.homogeneous:
-            dtypes.append(bound[formal.variable])
-        elif spec.name == "Cast":
-            dtypes.append(from_onnx(attributes["to"].value))
+            dtype = bound[formal.variable]
         elif len(formal.types) == 1:
-            dtypes.append(_ONLY.get(next(iter(formal.types))))
-        else:
-            dtypes.append(None)
+            dtype = _ONLY.get(next(iter(formal.types)))
+        if index == 0 and not formal.is_sequence:
+            dtype = _asked(attributes) or dtype
+        if dtype is not None and type_string(dtype) not in formal.types:
+            raise LoweringError(f"ONNX's {spec.name} does not give {dtype} at opset {opset}")
+        dtypes.append(dtype)
     return dtypes
+
+
+def _asked(attributes: dict[str, ir.Attr]) -> torch.dtype | None:
+    """The dtype of the first output where an attribute says it: a dtype, or the contents."""
+    for name in ("to", "dtype", "output_dtype", "output_datatype"):
+        if name in attributes:
+            return from_onnx(attributes[name].value)
+    value = attributes["value"].value if "value" in attributes else None
+    return value.torch.dtype if isinstance(value, TorchTensor) else None
 
 
 _ONLY = {"tensor(int64)": torch.int64, "tensor(bool)": torch.bool, "tensor(float)": torch.float32, "tensor(uint8)": torch.uint8}

@@ -17,8 +17,14 @@ __all__ = ["MAX_OPSET", "MIN_OPSET", "Attribute", "Formal", "Operator", "history
 MIN_OPSET = 9
 MAX_OPSET = 28
 
-_RENAMED = {("TopK", "k"): "K", ("Pad", "value"): "constant_value"}
-"""Attributes that became an input of another name: (operator, the attribute) to the input. The rest kept their names."""
+_RENAMED = {
+    ("TopK", "k"): "K",
+    ("Pad", "value"): "constant_value",
+    ("BatchNormalization", "mean"): "input_mean",
+    ("BatchNormalization", "var"): "input_var",
+}
+"""What changed its name from one version to another: (operator, the old name) to the new one. The rest kept their names."""
+_FORMER = {(operator, new): old for (operator, old), new in _RENAMED.items()}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,6 +37,10 @@ class Formal:
     optional: bool
     variadic: bool
     homogeneous: bool
+
+    @property
+    def is_sequence(self) -> bool:
+        return all(type_.startswith("seq(") for type_ in self.types)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,16 +69,17 @@ class Operator:
     @functools.cache  # noqa: B019 - the operators live as long as the process
     def input_index(self, name: str) -> int | None:
         """The position of the input of this name, under the name that any version gave it."""
-        name = _RENAMED.get((self.name, name), name)
-        return next((index for index, formal in enumerate(self.inputs) if formal.name == name), None)
+        names = self._names(name)
+        return next((index for index, formal in enumerate(self.inputs) if formal.name in names), None)
 
     @functools.cache  # noqa: B019
     def attribute(self, name: str) -> Attribute | None:
         """The attribute of this name, under the name that any version gave it."""
-        if name in self.attributes:
-            return self.attributes[name]
-        old = next((old for (op, old), new in _RENAMED.items() if op == self.name and new == name), None)
-        return self.attributes.get(old) if old else None
+        return next((self.attributes[known] for known in self._names(name) if known in self.attributes), None)
+
+    def _names(self, name: str) -> tuple[str, ...]:
+        key = (self.name, name)
+        return (name, *(table[key] for table in (_RENAMED, _FORMER) if key in table))
 
     @property
     def variadic(self) -> bool:

@@ -10,6 +10,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp import operands
+from onnxexp.calls import check_graph_types
 from onnxexp.graph import ScalarType, TensorType, Type
 from onnxexp.state import Scope, write_type
 from onnxexp.values import Tensor
@@ -53,6 +54,7 @@ def _identity(op: Builder, tensor: Tensor) -> Tensor:
 
 
 def _node(op: Builder, name: str, inputs: Sequence[Tensor | None], attributes: dict[str, Any], results: Sequence[Tensor]) -> list[Tensor]:
+    check_graph_types(name, op.opset, [tensor for tensor in (*inputs, *results) if tensor is not None])
     encoded = {}
     for key, value in attributes.items():
         kind = ir.AttributeType.GRAPH if isinstance(value, ir.Graph) else None

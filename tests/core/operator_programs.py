@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import onnx_ir as ir
 import torch
 
 from onnxexp import Builder, Tensor
@@ -29,7 +30,7 @@ def words(op: Builder) -> Tensor:
 
 def if_(op: Builder) -> Any:
     data = x(op)
-    return op.if_(x(op, 1, dtype=torch.bool), lambda: [op.Relu(data), data], lambda: [op.Neg(data), op.constant(1.0)])
+    return op.if_(x(op, 1, dtype=torch.bool), lambda: [op.Relu(data), data], lambda: [op.Neg(data), op.constant([[1.0]])])
 
 
 def if_of_other_shapes(op: Builder) -> Any:
@@ -78,6 +79,15 @@ def nested(op: Builder) -> Any:
     return op.loop(3, None, body, [data])
 
 
+def sequence_map(op: Builder) -> Any:
+    """Its body is given as a graph, and no inference tells what comes out; so only the length of that is asked for."""
+    value = ir.Value(name="in", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape([2, 3]))
+    node = ir.node("Neg", [value])
+    node.outputs[0].name, node.outputs[0].type, node.outputs[0].shape = "out", value.type, value.shape
+    body = ir.Graph([value], node.outputs, nodes=[node], name="body")
+    return op.SequenceLength(op.SequenceMap(pair(op), body=body, outputs=1)[0])
+
+
 def scan(op: Builder) -> Any:
     return op.scan(lambda total, row: ([op.Add(total, row)], [op.Mul(total, row)]), [x(op, 3)], [x(op, 5, 3)])
 
@@ -89,6 +99,7 @@ def scan_backwards(op: Builder) -> Any:
 PROGRAMS: dict[str, list[Program]] = {
     "If": [if_, if_of_other_shapes, if_of_sequences, nested],
     "Loop": [loop, loop_until, loop_that_grows, loop_over_a_sequence],
+    "SequenceMap": [sequence_map],
     "Scan": [scan, scan_backwards],
     "SequenceConstruct": [lambda op: op.SequenceConstruct(x(op), op.constant([1.0])), pair],
     "SequenceEmpty": [
@@ -107,7 +118,9 @@ PROGRAMS: dict[str, list[Program]] = {
         lambda op: op.SplitToSequence(x(op), keepdims=0),
         lambda op: op.SequenceAt(op.SplitToSequence(x(op, dtype=torch.int64), 1), 0),
     ],
-    "Optional": [lambda op: op.Optional(x(op)), lambda op: op.Optional(pair(op))],
+    "Optional": [
+        lambda op: op.Optional(type=ir.TypeAndShape(ir.TensorType(ir.DataType.FLOAT), ir.Shape([2]))),
+        lambda op: op.Optional(x(op)), lambda op: op.Optional(pair(op))],
     "OptionalGetElement": [
         lambda op: op.Relu(op.OptionalGetElement(op.Optional(x(op)))),
         lambda op: op.SequenceAt(op.OptionalGetElement(op.Optional(pair(op))), 0),

@@ -82,13 +82,14 @@ def capture(
             run = functools.partial(_export, model, example, example_kwargs, spec, strict)
             try:
                 return run()
-            except Exception:  # noqa: BLE001 - torch.export raises anything, the user's own exceptions too
+            except Exception as error:  # noqa: BLE001 - torch.export raises anything, the user's own exceptions too
+                reason = error
                 if not strict and _learn_outputs(model, example, example_kwargs, spec):
                     try:
                         return run()
                     except Exception as again:  # noqa: BLE001 - as above
-                        error = again
-                failures.append(f"torch.export (strict={strict}): {explain(error, spec, run)}")
+                        reason = again
+                failures.append(f"torch.export (strict={strict}): {explain(reason, spec, run)}")
     lines = "\n  ".join(dict.fromkeys(failures))
     # torch's tracebacks through its own tracer are long and tell the user nothing: `failures` says what matters of them
     raise CaptureError(f"the model could not be captured:\n  {lines}") from None

@@ -11,18 +11,42 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, rank_of
 from onnxexp_aten.creation import arange_of
-from onnxexp_aten.layout import filled, reshaped, size_at, sizes_of, swapped, unsqueezed, with_shape
+from onnxexp_aten.dropout import dropped
+from onnxexp_aten.layout import (
+    filled,
+    given_ints,
+    made_by,
+    permuted,
+    reshaped,
+    size_at,
+    sizes_of,
+    swapped,
+    unsqueezed,
+    vector,
+    with_shape,
+)
 
 __all__ = ["attend"]
 
 
-def attend(op: Builder, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, keep: Tensor | None, scale: Any) -> Tensor:
+def attend(
+    op: Builder,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    keep: Tensor | None,
+    scale: Any,
+    dropout_p: float = 0.0,
+) -> Tensor:
     """softmax(query @ key^T * scale + bias) @ value * keep, over the last two axes."""
     scaled = query if not isinstance(scale, Tensor) and scale == 1 else op.Mul(query, op.cast(scale, query.dtype))
     scores = op.MatMul(scaled, swapped(op, key, -1, -2))
     if bias is not None:
         scores = op.Add(scores, bias)
     weights = op.Softmax(scores, axis=-1)
+    if dropout_p > 0:
+        weights, _ = dropped(op, weights, dropout_p)
     result = op.MatMul(weights, value)
     return result if keep is None else op.Mul(result, keep)
 
@@ -39,21 +63,112 @@ def scaled_dot_product_attention(
     scale: Any,
     enable_gqa: bool,
 ) -> Tensor:
-    """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor"""
+    """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
+    bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor
+    """
     if scale is None:
         scale = _default_scale(op, query)
     groups = _groups(op, query, key) if enable_gqa else 1
+    key, value, groups = _unrepeated(op, key, value, groups)
     if groups > 1:
         axis = rank_of(op, query) - 3
         query, key, value = _split_heads(op, query, groups), unsqueezed(op, key, [axis + 1]), unsqueezed(op, value, [axis + 1])
         attn_mask = _split_heads(op, attn_mask, groups) if attn_mask is not None and rank_of(op, attn_mask) > 2 else attn_mask
     bias, keep = mask_bias(op, query, key, attn_mask, is_causal)
-    result = attend(op, query, key, value, bias, keep, scale)
+    result = attend(op, query, key, value, bias, keep, scale, dropout_p)
     if groups == 1:
         return result
     sizes = list(sizes_of(op) or ())
     with_shape(result, [*sizes[:-3], sizes[-3] // groups, groups, *sizes[-2:]])  # type: ignore[operator]
     return reshaped(op, result, sizes)
+
+
+@aten("scaled_dot_product_attention", since=23)
+def scaled_dot_product_attention_23(
+    op: Builder,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: Any,
+    enable_gqa: bool,
+) -> Tensor:
+    """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
+    bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor
+    """
+    rank = rank_of(op, query)
+    if rank not in (3, 4) or dropout_p > 0 or isinstance(scale, Tensor) or not _kernel_takes(attn_mask, query.dtype):
+        return scaled_dot_product_attention(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    if attn_mask is not None:
+        attn_mask = _full_rows(op, attn_mask if rank == 4 or attn_mask.rank == 2 else unsqueezed(op, attn_mask, [1]), query, key)
+    if rank == 3:
+        return op.Attention(query, key, value, attn_mask, is_causal=int(is_causal), scale=scale, q_num_heads=1, kv_num_heads=1)
+    key, value, _ = _unrepeated(op, key, value, 1)
+    packed = [_packed(op, x) for x in (query, key, value)]
+    if None in packed:
+        return op.Attention(query, key, value, attn_mask, is_causal=int(is_causal), scale=scale)
+    heads = {"q_num_heads": (query.shape or ())[1], "kv_num_heads": (key.shape or ())[1]}
+    sizes = sizes_of(op) or ()
+    flat = op.Attention(*packed, attn_mask, is_causal=int(is_causal), scale=scale, **heads)
+    with_shape(flat, [sizes[0], sizes[2], sizes[1] * sizes[3]])  # type: ignore[operator]
+    return permuted(op, reshaped(op, flat, [sizes[0], sizes[2], sizes[1], sizes[3]]), [0, 2, 1, 3])
+
+
+def _kernel_takes(mask: Tensor | None, dtype: torch.dtype) -> bool:
+    """Does ONNX Runtime's kernel compute what torch does?
+
+    Rows of which all is masked are NaN in double, and a row full of the lowest finite number counts as masked.
+    """
+    if mask is None:
+        return True
+    if mask.dtype == torch.bool:
+        return dtype != torch.float64 or _every_row(mask)
+    return mask.const is not None and bool((mask.const > torch.finfo(dtype).min).any(-1).all())
+
+
+def _packed(op: Builder, x: Tensor) -> Tensor | None:
+    """[batch, length, heads * width] where that is what [batch, heads, length, width] was made from."""
+    found = made_by(op, x, "Transpose")
+    shape = x.shape or ()
+    if found is None or list(found[0].attributes["perm"].as_ints()) != [0, 2, 1, 3]:
+        return None
+    if not isinstance(shape[1], int) or not isinstance(shape[3], int):
+        return None
+    return reshaped(op, found[1], [shape[0], shape[2], shape[1] * shape[3]])
+
+
+def _full_rows(op: Builder, mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    """A mask at the numbers of queries and keys: ONNX Runtime's kernel broadcasts the other axes only."""
+    shape = mask.shape or ()
+    target: list[Any] = [1] * len(shape)
+    short = [axis for axis, tensor in ((-2, query), (-1, key)) if shape[axis] == 1 and (tensor.shape or ())[-2] != 1]
+    for axis in short:
+        target[axis] = size_at(op, query if axis == -2 else key, -2)
+    return op.Expand(mask, vector(op, target)) if short else mask
+
+
+def _unrepeated(op: Builder, key: Tensor, value: Tensor, groups: int) -> tuple[Tensor, Tensor, int]:
+    """Keys and values before each of their heads was repeated for several queries, and how often that was."""
+    sources = [_before_repeat(op, x) for x in (key, value)]
+    if groups > 1 or sources[0] is None or sources[1] is None or sources[0][1] != sources[1][1]:
+        return key, value, groups
+    return sources[0][0], sources[1][0], sources[0][1]
+
+
+def _before_repeat(op: Builder, x: Tensor) -> tuple[Tensor, int] | None:
+    """``x[:, :, None].expand(-1, -1, n, -1, -1).reshape(...)``: x and n."""
+    copies = made_by(op, x, "Reshape")
+    wide = None if copies is None else made_by(op, copies[1], "Expand")
+    narrow = None if wide is None else made_by(op, wide[1], "Unsqueeze")
+    if wide is None or narrow is None or x.rank != 4 or rank_of(op, narrow[1]) != 4:
+        return None
+    target, axes = given_ints(wide[0], 1, "shape"), given_ints(narrow[0], 1, "axes")
+    heads, shared = (x.shape or ())[1], (narrow[1].shape or ())[1]
+    if target is None or axes != [2] or target[:2] + target[3:] != [1, 1, 1, 1] or not isinstance(shared, int):
+        return None
+    return (narrow[1], target[2]) if heads == shared * target[2] else None
 
 
 def _default_scale(op: Builder, query: Tensor) -> Any:

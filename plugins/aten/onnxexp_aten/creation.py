@@ -162,16 +162,8 @@ def range_(op: Builder, start: Any, end: Any, *options: Any) -> Tensor:
 @aten("linspace")
 def linspace(op: Builder, start: Any, end: Any, steps: Any, *options: Any) -> Tensor:
     """linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
-    dtype = out_dtype(op)
-    if op.is_static([start, end, steps]):
-        return op.constant(torch.linspace(op.static(start), op.static(end), op.static(steps), dtype=dtype))
-    compute = dtype if dtype == torch.float64 else torch.float32
-    first, last, count = (op.cast(bound, compute) for bound in (start, end, steps))
-    place = op.cast(arange_of(op, 0, steps, 1, torch.int64), compute)
-    step = op.Div(op.Sub(last, first), op.Max(op.Sub(count, 1), 1))
-    # From both ends, as torch does it: the last element is exactly the end.
-    back = op.Sub(last, op.Mul(op.Sub(op.Sub(count, 1), place), step))
-    return op.cast(op.Where(op.Less(op.Mul(place, 2), count), op.Add(first, op.Mul(place, step)), back), dtype)
+    start, end, steps = (op.static(bound, "a bound") for bound in (start, end, steps))
+    return op.constant(torch.linspace(start, end, steps, dtype=out_dtype(op)))
 
 
 @aten("logspace")

@@ -10,6 +10,7 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, rank_of
 from onnxexp_aten.elementwise import select
 from onnxexp_aten.kernels import compare, compute, runs
+from onnxexp_aten.layout import filled, size_at
 
 __all__ = ["dropped"]
 
@@ -31,10 +32,13 @@ def native_dropout(op: Builder, input: Tensor, p: Any, train: bool | None) -> tu
 @aten("feature_dropout")
 def feature_dropout(op: Builder, input: Tensor, p: Any, train: bool) -> Tensor:
     """feature_dropout(Tensor input, float p, bool train) -> Tensor; whole channels are dropped"""
-    if not op.static(train, "train") or p == 0:
+    ratio = float(op.static(p, "p"))
+    if not op.static(train, "train") or ratio == 0:
         return input
-    factor, _ = dropped(op, _ones(op, input, channels=True), p)
-    return compute(op, "Mul", input, factor)
+    if ratio == 1:
+        return compute(op, "Mul", input, 0)
+    kept = _kept(op, input, ratio, channels=True)
+    return compute(op, "Mul", input, _factor(op, kept, input.dtype, ratio))
 
 
 @aten("alpha_dropout")
@@ -57,19 +61,23 @@ def dropped(op: Builder, x: Tensor, p: Any) -> tuple[Tensor, Tensor]:
     if runs(op, "Dropout", x.dtype):
         return op.Dropout(x, ratio, True, outputs=2)  # type: ignore[no-any-return]
     kept = _kept(op, x, ratio)
-    return compute(op, "Mul", x, compute(op, "Div", op.cast(kept, x.dtype), 1 - ratio)), kept
+    return compute(op, "Mul", x, _factor(op, kept, x.dtype, ratio)), kept
 
 
-def _kept(op: Builder, like: Tensor, ratio: float) -> Tensor:
-    return op.Not(compare(op, "Less", op.RandomUniformLike(like, dtype=torch.float32), ratio))  # type: ignore[no-any-return]
+def _factor(op: Builder, kept: Tensor, dtype: torch.dtype, ratio: float) -> Tensor:
+    return compute(op, "Div", op.cast(kept, dtype), 1 - ratio)
 
 
-def _ones(op: Builder, x: Tensor, *, channels: bool) -> Tensor:
-    """A tensor of ones shaped as `x`, or as its batch and channels with size 1 beyond."""
-    shape = op.Shape(x)
-    if channels:
-        shape = op.Concat(op.Slice(shape, [0], [2], [0]), op.constant([1] * (rank_of(op, x) - 2)), axis=0)
-    return op.Expand(op.constant(1.0, x.dtype), shape)  # type: ignore[no-any-return]
+def _kept(op: Builder, x: Tensor, ratio: float, *, channels: bool = False) -> Tensor:
+    """A random mask that is True for a share of 1 - ratio, shaped as `x` or as its batch and channels alone."""
+    sizes = [size_at(op, x, axis) if axis < 2 else 1 for axis in range(rank_of(op, x))] if channels else []
+    if not channels:
+        noise = op.RandomUniformLike(x, dtype=torch.float32)
+    elif op.is_static(sizes):
+        noise = op.RandomUniform(shape=op.static(sizes))
+    else:
+        noise = op.RandomUniformLike(filled(op, sizes, 0.0, torch.float32), dtype=torch.float32)
+    return op.Not(compare(op, "Less", noise, ratio))  # type: ignore[no-any-return]
 
 
 def _alpha(op: Builder, x: Tensor, p: float, *, channels: bool) -> Tensor:
@@ -80,6 +88,5 @@ def _alpha(op: Builder, x: Tensor, p: float, *, channels: bool) -> Tensor:
         return compute(op, "Mul", x, 0)
     saturation = -1.7580993408473766
     scale = 1.0 / ((saturation**2 * p + 1) * (1 - p)) ** 0.5
-    kept = _kept(op, _ones(op, x, channels=channels) if channels else x, p)
-    value = select(op, kept, x, op.constant(saturation, x.dtype))
+    value = select(op, _kept(op, x, p, channels=channels), x, op.constant(saturation, x.dtype))
     return compute(op, "Add", compute(op, "Mul", value, scale), -saturation * p * scale)

@@ -11,7 +11,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, promote, rank_of
-from onnxexp_aten.layout import permuted, size_at, unsqueezed, vector
+from onnxexp_aten.layout import permuted, size_at, unsqueezed, vector, with_shape
 from onnxexp_aten.linalg import product
 
 __all__: list[str] = []
@@ -73,7 +73,7 @@ def _matmul(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], result
         return _flattened(op, tensors, terms, result, (batch, over, rows, columns)) if flatten else None
     first = permuted(op, a, [left.index(letter) for letter in batch + rows + over])
     second = permuted(op, b, [right.index(letter) for letter in batch + over + columns])
-    if not rows and (batch or not columns) and batch:
+    if not rows and batch:
         first = unsqueezed(op, first, [len(batch)])
     if not columns and batch:
         second = unsqueezed(op, second, [len(batch) + 1])
@@ -102,8 +102,14 @@ def _flattened(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], res
 
     made = product(op, grouped(a, left, (batch, rows, over)), grouped(b, right, (batch, over, columns)))
     order = batch + rows + columns
-    made = op.Reshape(made, vector(op, [sizes[letter] for letter in order]))
+    made = with_shape(op.Reshape(made, vector(op, [sizes[letter] for letter in order])), [_dim(tensors, terms, letter) for letter in order])
     return permuted(op, made, [order.index(letter) for letter in result])
+
+
+def _dim(tensors: Sequence[Tensor], terms: Sequence[str], letter: str) -> Any:
+    """The size of a letter, as shapes have it."""
+    tensor, term = next((tensor, term) for tensor, term in zip(tensors, terms, strict=True) if letter in term)
+    return (tensor.shape or ())[term.index(letter)]
 
 
 def _total(op: Builder, sizes: Sequence[Any]) -> Any:

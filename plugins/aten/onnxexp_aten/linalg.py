@@ -183,3 +183,13 @@ def chain_matmul(op: Builder, matrices: list[Tensor]) -> Tensor:
     for matrix in matrices[1:]:
         result = product(op, result, matrix)
     return result
+
+
+@aten("bilinear")
+def bilinear(op: Builder, input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor"""
+    rank = rank_of(op, input1)
+    left = unsqueezed(op, input1, [rank - 1, rank])  # [*, 1, 1, in1]
+    right = unsqueezed(op, input2, [rank - 1, rank + 1])  # [*, 1, in2, 1]
+    result = op.Squeeze(op.MatMul(op.MatMul(left, weight), right), axes=[rank, rank + 1])
+    return result if bias is None else op.Add(result, bias)

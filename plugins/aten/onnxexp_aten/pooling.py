@@ -68,9 +68,12 @@ def _end(size: int | str, reach: int, stride: int, begin: int) -> int:
     upper bounds on where a window may end. ONNX's own ceil_mode has neither the second rule nor a place before opset 10.
     """
     end = min(reach - 1, begin + stride - 1)
-    if isinstance(size, int) and (size + begin + end - reach) // stride == (size + 2 * begin - reach) // stride:
+    if isinstance(size, str):
+        return end
+    steps = (size + begin + end - reach) // stride
+    if steps == (size + 2 * begin - reach) // stride:
         return begin
-    return end
+    return max(steps * stride + reach - size - begin, 0)
 
 
 # Maximum

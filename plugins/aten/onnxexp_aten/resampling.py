@@ -95,7 +95,7 @@ def _resize(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor:
 
 def _constant_scales(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> list[float] | None:
     """The scales as float32 numbers that give the sizes; None where sizes do better."""
-    if not kind.align_corners and all(axis.scale is not None for axis in axes):
+    if all(axis.scale is not None for axis in axes):
         return [_fitting(axis, float(axis.scale)) for axis in axes]  # type: ignore[arg-type]
     lead = (x.shape or ())[: rank_of(op, x) - len(axes)]
     if op.opset >= 18 or all(isinstance(size, int) for size in lead) or not all(axis.known for axis in axes):

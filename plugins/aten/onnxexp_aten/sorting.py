@@ -9,6 +9,7 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axis_of, promote, rank_of
 from onnxexp_aten.comparison import relate
+from onnxexp_aten.elementwise import extreme
 from onnxexp_aten.kernels import compare, compute, running_dtype, runs
 from onnxexp_aten.layout import size_at
 
@@ -142,7 +143,7 @@ def unique_consecutive(
     inner = running_dtype(op, "Equal", self.dtype)
     wide = op.cast(flat, inner)
     changes = op.Not(op.Equal(op.Slice(wide, [1], [2**63 - 1], [0]), op.Slice(wide, [0], [-1], [0])))
-    first = op.Expand(op.constant(True), op.Min(op.Shape(flat), [1]))
+    first = op.Expand(op.constant(True), extreme(op, "Min", op.Shape(flat), op.constant([1])))
     starts = op.Concat(first, changes, axis=0)
     values = op.Compress(flat, starts, axis=0)
     inverse = op.Sub(op.CumSum(op.cast(starts, torch.int64), 0), 1) if return_inverse else _nothing(op)

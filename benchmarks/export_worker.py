@@ -1,0 +1,129 @@
+"""One tool exporting one model, in a process of its own: `python -m benchmarks.export_worker JOB.json`."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import json
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from . import exporters, graphs, memory
+from .case import BenchCase, weight_bytes
+from .models import CASES
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What the worker is to do.
+
+    Attributes:
+        model, tool: Which.
+        path: The ONNX file to write.
+        opset: The opset to ask for.
+        repeats: Exports that are timed after the first one; 0: time the first.
+        budget: Seconds after which no further export is begun.
+        threads: Of torch.
+        arrays: Where to save inputs and eager's outputs; None: do not.
+        result: Where the figures go, as JSON.
+    """
+
+    model: str
+    tool: str
+    path: str
+    opset: int
+    repeats: int
+    budget: float
+    threads: int
+    arrays: str | None
+    result: str
+
+
+def measure(job: Job) -> dict[str, Any]:
+    """The figures of the job: fields of `results.ToolResult`."""
+    torch.set_num_threads(job.threads)
+    case = CASES[job.model]
+    _warm_up(job)
+    model, args = case.make(), case.inputs(case.example)
+
+    def export() -> tuple[float, dict[str, float]]:
+        start = time.perf_counter()
+        stages = exporters.run(job.tool, model, args, case.axes, job.path, job.opset)
+        return time.perf_counter() - start, stages
+
+    (first, stages), growth = memory.growth(export)
+    samples: dict[str, list[float]] = defaultdict(list)
+    end = time.perf_counter() + job.budget
+    for _ in range(job.repeats):
+        if time.perf_counter() > end:
+            break
+        if job.tool == exporters.ONNXEXP:
+            samples["capture"].append(_timed_capture(case, model, args))
+        gc.collect()
+        seconds, stages = export()
+        samples["export"].append(seconds)
+        for stage, value in stages.items():
+            samples[f"stage:{stage}"].append(value)
+    figures = {
+        "weights": weight_bytes(model),
+        "first": first,
+        "samples": samples["export"] or [first],
+        "captures": samples["capture"],
+        "stages": {key.removeprefix("stage:"): float(np.median(values)) for key, values in samples.items() if ":" in key} or stages,
+        "growth": growth,
+    }
+    if job.tool != exporters.CAPTURE:
+        figures |= {"operators": dict(graphs.operators(job.path)), "file": graphs.file_bytes(job.path)}
+    if job.arrays:
+        _save_arrays(case, model, job.arrays)
+    return figures
+
+
+def _timed_capture(case: BenchCase, model: nn.Module, args: exporters.Args) -> float:
+    gc.collect()
+    start = time.perf_counter()
+    exporters.run(exporters.CAPTURE, model, args, case.axes, "", 0)
+    return time.perf_counter() - start
+
+
+def _warm_up(job: Job) -> None:
+    """Export one tiny model: what a process does once is not what is compared."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    with tempfile.TemporaryDirectory() as folder:
+        for tool in dict.fromkeys((exporters.CAPTURE, job.tool)):
+            exporters.run(tool, model, (torch.ones(2, 4),), ({0: "batch"},), f"{folder}/{tool}.onnx", job.opset)
+
+
+def _save_arrays(case: BenchCase, model: nn.Module, path: str) -> None:
+    """Inputs and eager's outputs at both sizes, for checks and timing in processes without torch."""
+    arrays: dict[str, np.ndarray] = {}
+    for label, sizes in (("example", case.example), ("other", case.other)):
+        args = case.inputs(sizes)
+        with torch.no_grad():
+            result = model(*args)
+        outputs = result if isinstance(result, tuple) else (result,)
+        for kind, tensors in (("in", args), ("out", outputs)):
+            arrays |= {f"{label}/{kind}/{index}": tensor.numpy() for index, tensor in enumerate(tensors)}
+    np.savez(path, **arrays)
+
+
+def main() -> None:
+    """Run the job whose file is the only argument; a failure of the tool is a result."""
+    job = Job(**json.loads(Path(sys.argv[1]).read_text()))
+    try:
+        figures = measure(job)
+    except Exception as error:  # noqa: BLE001 - whatever an exporter raises is its result
+        figures = {"reason": f"{type(error).__name__}: {error}"}
+    Path(job.result).write_text(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

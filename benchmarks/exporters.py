@@ -1,0 +1,58 @@
+"""The tools that are compared, behind one signature."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from .case import Axes
+
+Args = tuple[torch.Tensor, ...]
+Stages = dict[str, float]
+Export = Callable[[nn.Module, Args, Sequence[Axes], str, int], Stages]
+"""(model, args, dynamic axes by argument, path, opset) -> seconds by stage where the tool tells them."""
+
+CAPTURE, ONNXEXP = "capture", "onnxexp"
+PEERS = {"dynamo": "torch.onnx dynamo=True", "script": "torch.onnx dynamo=False"}
+
+
+def _dims(axes: Sequence[Axes]) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys(wanted, torch.export.Dim.DYNAMIC) for wanted in axes)
+
+
+def _capture(model: nn.Module, args: Args, axes: Sequence[Axes], path: str, opset: int) -> Stages:
+    """torch.export.export alone: what no tool that is built on it can save."""
+    torch.export.export(model, args, dynamic_shapes=_dims(axes), strict=False)
+    return {}
+
+
+def _onnxexp(model: nn.Module, args: Args, axes: Sequence[Axes], path: str, opset: int) -> Stages:
+    import onnxexp
+
+    return onnxexp.export(model, args, path, dynamic_shapes=tuple(axes), opset_version=opset).timings
+
+
+def _dynamo(model: nn.Module, args: Args, axes: Sequence[Axes], path: str, opset: int) -> Stages:
+    torch.onnx.export(model, args, path, dynamo=True, dynamic_shapes=tuple(axes), opset_version=opset, verbose=False)
+    return {}
+
+
+def _script(model: nn.Module, args: Args, axes: Sequence[Axes], path: str, opset: int) -> Stages:
+    names = [f"input_{index}" for index in range(len(args))]
+    wanted = {name: dict(named) for name, named in zip(names, axes, strict=True)}
+    torch.onnx.export(model, args, path, dynamo=False, input_names=names, dynamic_axes=wanted, opset_version=opset)
+    return {}
+
+
+EXPORTS: dict[str, Export] = {CAPTURE: _capture, ONNXEXP: _onnxexp, "dynamo": _dynamo, "script": _script}
+
+
+def run(tool: str, model: nn.Module, args: Args, axes: Sequence[Axes], path: str, opset: int) -> Stages:
+    """One export by that tool; torch's warnings about its own internals are not shown."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return EXPORTS[tool](model, args, axes, path, opset)

@@ -1,0 +1,135 @@
+"""Checks and times a model's files side by side in ONNX Runtime: `python -m benchmarks.latency_worker JOB.json`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import random
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+TOLERANCE = 2e-3
+"""Largest error, relative to the largest value of the output, of a file that counts: float32 in another order of sums."""
+_SHORTEST = 0.002
+"""Runs are timed together until they take that many seconds: a shorter time is the clock's."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What the worker is to do.
+
+    Attributes:
+        files: ONNX files by label.
+        arrays: Inputs and eager's outputs, from the export worker.
+        threads: Of ONNX Runtime, within an operator.
+        seconds: How long to take samples.
+        rounds: Fewest rounds, however long they take.
+        seed: Decides the order in which files are loaded and run.
+        result: Where the figures go, as JSON.
+    """
+
+    files: dict[str, str]
+    arrays: str
+    threads: int
+    seconds: float
+    rounds: int
+    seed: int
+    result: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """A session, its arguments at the sizes that are timed, and its largest relative error."""
+
+    session: Any
+    feeds: dict[str, np.ndarray]
+    error: float
+
+    def run(self, times: int = 1) -> float:
+        """Seconds per run."""
+        start = time.perf_counter()
+        for _ in range(times):
+            self.session.run(None, self.feeds)
+        return (time.perf_counter() - start) / times
+
+
+def load(path: str, arrays: Mapping[str, np.ndarray], threads: int) -> Loaded:
+    """A session that agrees with eager at both sizes. Raises ValueError where it does not."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads, options.log_severity_level = threads, 1, 3
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_inputs()]
+    error, feeds = 0.0, {}
+    for label in ("example", "other"):
+        given = _numbered(arrays, f"{label}/in/")
+        if len(names) != len(given):
+            raise ValueError(f"takes {len(names)} inputs, the model {len(given)}")
+        feeds = dict(zip(names, given, strict=True))
+        try:
+            actual = session.run(None, feeds)
+        except Exception as failure:
+            raise ValueError(f"does not run at the {label} sizes: {failure}") from failure
+        error = max(error, _largest_error(actual, _numbered(arrays, f"{label}/out/"), label))
+    return Loaded(session, feeds, error)
+
+
+def _numbered(arrays: Mapping[str, np.ndarray], prefix: str) -> list[np.ndarray]:
+    return [arrays[key] for key in sorted((key for key in arrays if key.startswith(prefix)), key=lambda k: int(k[len(prefix) :]))]
+
+
+def _largest_error(actual: list[np.ndarray], expected: list[np.ndarray], label: str) -> float:
+    if [value.shape for value in actual] != [value.shape for value in expected]:
+        raise ValueError(f"gives shapes {[v.shape for v in actual]} at the {label} sizes, eager {[v.shape for v in expected]}")
+    errors = [float(np.abs(a - e).max() / max(np.abs(e).max(), 1e-6)) for a, e in zip(actual, expected, strict=True)]
+    if not max(errors) <= TOLERANCE:
+        raise ValueError(f"is wrong at the {label} sizes: relative error {max(errors):.2g}")
+    return max(errors)
+
+
+def measure(job: Job) -> dict[str, Any]:
+    """{label: {"error": relative, "samples": [seconds]} or {"reason": why it does not count}}."""
+    with np.load(job.arrays) as saved:
+        arrays = dict(saved)
+    order = list(job.files)
+    random.Random(job.seed).shuffle(order)
+    found: dict[str, dict[str, Any]] = {}
+    loaded: dict[str, Loaded] = {}
+    for label in order:
+        try:
+            loaded[label] = load(job.files[label], arrays, job.threads)
+        except Exception as error:  # noqa: BLE001 - ONNX Runtime raises many classes, and a file that it refuses is a result
+            found[label] = {"reason": str(error)}
+        else:
+            found[label] = {"error": loaded[label].error, "samples": []}
+    if loaded:
+        times = max(1, math.ceil(_SHORTEST / min(item.run() for item in loaded.values())))
+        _interleave(job, loaded, found, times)
+    return found
+
+
+def _interleave(job: Job, loaded: dict[str, Loaded], found: dict[str, dict[str, Any]], times: int) -> None:
+    """Rounds of one sample per file, each round beginning with another."""
+    order, count = list(loaded), 0
+    end = time.perf_counter() + job.seconds
+    while count < job.rounds or time.perf_counter() < end:
+        for label in order:
+            found[label]["samples"].append(loaded[label].run(times))
+        order.append(order.pop(0))
+        count += 1
+
+
+def main() -> None:
+    """Run the job whose file is the only argument."""
+    job = Job(**json.loads(Path(sys.argv[1]).read_text()))
+    Path(job.result).write_text(json.dumps(measure(job)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""One call of an ONNX operator, understood by the schema of the target opset; where that cannot be, the opset at which it can.
+
+The same call is tried at the operator's other versions, so what an `OpsetError` says is true of the whole call.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from onnxexp import attributes as attrs
+from onnxexp import binding, operands
+from onnxexp.errors import LoweringError, OpsetError
+from onnxexp.schemas import MAX_OPSET, MIN_OPSET, Operator, history
+from onnxexp.values import Tensor
+
+__all__ = ["Call", "check_graph_types", "read"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A call that fits its operator.
+
+    Attributes:
+        spec: The operator.
+        opset: The version of its domain at which the call was understood.
+        inputs: Tensors, Python values and None, in the schema's order.
+        dtypes: What the schema's type variables are bound to.
+        attributes: Those that differ from their defaults.
+        results: The dtype of each output, None where inference has to tell.
+    """
+
+    spec: Operator
+    opset: int
+    inputs: list[Any]
+    dtypes: dict[str, torch.dtype]
+    attributes: dict[str, ir.Attr]
+    results: list[torch.dtype | None]
+
+
+def read(domain: str, name: str, opset: int, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: int | None) -> Call:
+    """The call at `opset`, the version of its domain.
+
+    Raises:
+        OpsetError: only other opsets can express it.
+        LoweringError: none can, or, in a domain other than ONNX's own, one that is not imported.
+        TypeError: it does not fit the operator.
+        AttributeError: there is no such operator.
+    """
+    try:
+        return _at(domain, name, opset, args, kwargs, outputs)
+    except (LoweringError, TypeError) as error:
+        others = [version for version in _served(domain, name) if version != opset]
+        works = [version for version in others if _fits(domain, name, version, args, kwargs, outputs)]
+        if not works:
+            raise
+        later = [version for version in works if version > opset]
+        if domain:
+            version = later[0] if later else works[-1]
+            raise LoweringError(f"{error}; version {version} of {domain} can: custom_opsets={{{domain!r}: {version}}}") from None
+        if later:
+            raise OpsetError(f"{error}; opset {later[0]} can express this call", later[0]) from None
+        raise OpsetError(f"{error}; opset {_end(name, works[-1])} is the last that can express this call") from None
+
+
+def check_graph_types(name: str, opset: int, tensors: Sequence[Tensor]) -> None:
+    """That an operator with graphs (If, Loop, Scan) takes what goes in and out of them. Raises OpsetError, LoweringError."""
+    for tensor in tensors:
+        type_ = operands.type_of(tensor)
+        takes = [version.since for version in history("", name) if any(type_ in formal.types for formal in version.inputs + version.outputs)]
+        if type_ is None or (takes and takes[0] <= opset):
+            continue
+        message = f"ONNX's {name} does not take {type_} at opset {opset}"
+        if not takes:
+            raise LoweringError(message)
+        raise OpsetError(f"{message}; opset {takes[0]} can express this call", takes[0])
+
+
+def _served(domain: str, name: str) -> list[int]:
+    """Where the versions of an operator begin, without those that no opset of ours has."""
+    since = [version.since for version in history(domain, name) if not version.deprecated]
+    return [version for version in since if domain or _end(name, version) >= MIN_OPSET]
+
+
+def _end(name: str, since: int) -> int:
+    """The last opset of the version of an operator of ONNX's own domain that begins at `since`."""
+    return min((version.since - 1 for version in history("", name) if version.since > since), default=MAX_OPSET)
+
+
+def _fits(domain: str, name: str, opset: int, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: int | None) -> bool:
+    try:
+        _at(domain, name, opset, args, kwargs, outputs)
+    except (LoweringError, TypeError):
+        return False
+    return True
+
+
+def _at(domain: str, name: str, opset: int, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: int | None) -> Call:
+    spec = binding.find(domain, name, opset)
+    inputs, named = binding.bind(spec, args, kwargs, opset)
+    required = sum(not (formal.optional or formal.variadic) for formal in spec.outputs)
+    count = outputs if outputs is not None else max(1, required)
+    if count > len(spec.outputs) and not spec.outputs[-1].variadic:
+        raise LoweringError(f"{name} has {len(spec.outputs)} outputs at opset {opset}, not {count}")
+    if outputs is not None and "num_outputs" in spec.attributes and len(inputs) == 1:
+        named.setdefault("num_outputs", outputs)  # Split from 18 on wants to be told what its outputs show
+    dtypes = operands.dtypes(spec, inputs, opset)
+    attributes = attrs.encode(spec, named)
+    return Call(spec, opset, inputs, dtypes, attributes, operands.result_dtypes(spec, dtypes, attributes, count, opset))

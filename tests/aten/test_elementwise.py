@@ -1,0 +1,187 @@
+"""elementwise.py: arithmetic under torch's type promotion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from onnxexp.testing import Case, cases
+
+torch.manual_seed(0)
+
+FLOATS = (torch.float32, torch.float64, torch.float16)
+INTS = (torch.int64, torch.int32, torch.int16, torch.int8)
+OPSETS = (9, 11, 13, 20, 23)
+Results = tuple[torch.Tensor, ...]
+
+X = torch.randn(3, 4) * 3
+Y = torch.randn(4) * 2
+Z = torch.randn(3, 4)
+POSITIVE = torch.rand(3, 4) + 0.5
+I = torch.randint(-9, 9, (3, 4))  # noqa: E741
+J = torch.tensor([3, -1, 4, -2])
+B = torch.rand(3, 4) > 0.5
+C = torch.rand(3, 4) > 0.5
+
+
+def case(fn: Callable[..., Any], *inputs: torch.Tensor, **options: Any) -> Case:
+    tolerance = 8e-3 if any(x.dtype == torch.float16 for x in inputs) else 1e-5
+    label = f"{fn.__name__}-{str(inputs[0].dtype).removeprefix('torch.')}"
+    return Case(fn, *inputs, rtol=tolerance, atol=tolerance, name=label, **{"opsets": OPSETS, **options})
+
+
+def sums(a: torch.Tensor, b: torch.Tensor) -> Results:
+    scaled = torch.add(a, b, alpha=2), torch.sub(a, b, alpha=3), torch.rsub(a, b, alpha=2), torch.add(a, b, alpha=-1)
+    return (*scaled, a + b, a - b, torch.rsub(a, b), a * b, a / b)
+
+
+def bounds(a: torch.Tensor, b: torch.Tensor) -> Results:
+    return torch.maximum(a, b), torch.minimum(a, b), torch.max(a, b), torch.min(a, b), torch.fmax(a, b), torch.fmin(a, b)
+
+
+def quotients(a: torch.Tensor, b: Any) -> Results:
+    rounded = torch.div(a, b, rounding_mode="floor"), torch.div(a, b, rounding_mode="trunc"), torch.div(a, b, rounding_mode=None)
+    return (*rounded, a // b, torch.remainder(a, b), torch.fmod(a, b))
+
+
+def quotients_by_numbers(a: torch.Tensor) -> Results:
+    return tuple(result for number in (3, -3, 4, 2.5, -0.5) for result in quotients(a, number))
+
+
+def with_numbers(a: torch.Tensor) -> Results:
+    return a + 1, a + 1.5, a - 1, 1 - a, 2.5 - a, a * 2, a * 2.5, a / 2, a + True, a + 0, a * 1, a - 0, a / 1
+
+
+@cases(
+    *(case(fn, X.to(dtype), Y.to(dtype)) for fn in (sums, bounds) for dtype in FLOATS),
+    *(case(fn, I.to(dtype), J.to(dtype)) for fn in (sums, bounds, quotients) for dtype in INTS),
+    *(case(fn, I.abs().to(torch.uint8), J.abs().to(torch.uint8)) for fn in (bounds, quotients)),
+    *(case(quotients, X.to(dtype), Y.to(dtype)) for dtype in (torch.float32, torch.float64)),
+    *(case(quotients_by_numbers, x) for x in (X, X.double(), I, I.int(), I.to(torch.int8))),
+    *(case(with_numbers, x) for x in (X, X.double(), X.half(), I, I.int(), I.short())),
+    case(sums, X, Y, dynamic={0: [0]}),
+    case(quotients, I, J, dynamic={0: [0]}),
+)
+def test_arithmetic(check):
+    check()
+
+
+def of_bools(a: torch.Tensor, b: torch.Tensor) -> Results:
+    return a + b, a * b, a / b.logical_or(~b), torch.maximum(a, b), torch.minimum(a, b), a + 1, a * 2.5
+
+
+def mixed(a: torch.Tensor, b: torch.Tensor, i: torch.Tensor, h: torch.Tensor, d: torch.Tensor) -> Results:
+    return a + i, i * a, i / 2, h + i, d * a, d + h, b + a, b * i, torch.maximum(a, i), i * 2.5, b * 2, h * a
+
+
+def with_0d(a: torch.Tensor, number: torch.Tensor, whole: torch.Tensor) -> Results:
+    return a + number, whole + number, a * whole, whole * 2.5, number + 1, whole * a.double(), a.int() * number
+
+
+@cases(
+    case(of_bools, B, C),
+    case(mixed, X, B, I, X.half(), X.double(), opsets=(9, 13, 20)),
+    case(with_0d, X, torch.tensor(2.5), torch.tensor(3)),
+)
+def test_promotion(check):
+    check()
+
+
+def powers(a: torch.Tensor, b: torch.Tensor) -> Results:
+    return a**2, a**0.5, a**-1, a**-0.5, a**1, a**3, a**b, 2**a, a**2.5, a**0, torch.float_power(a, 2)
+
+
+def whole_powers(a: torch.Tensor, b: torch.Tensor) -> Results:
+    return a**2, a**3, a**b, 2**b, a**1, a**0.5, torch.float_power(a, b)
+
+
+@cases(
+    *(case(powers, POSITIVE.to(dtype), Y.to(dtype)) for dtype in FLOATS),
+    *(case(whole_powers, I.abs().to(dtype), J.abs().to(dtype)) for dtype in (torch.int64, torch.int32, torch.int8)),
+)
+def test_powers(check):
+    check()
+
+
+def clamps(a: torch.Tensor, b: torch.Tensor) -> Results:
+    tensors = a.clamp(b, b + 1), a.clamp(min=b), a.clamp_min(b), a.clamp_max(b)
+    return (*tensors, a.clamp(-1, 1), a.clamp(min=0.5), a.clamp(max=0.5), a.clamp_min(0), a.clamp_max(1), a.clamp(2, 1))
+
+
+def whole_clamps(a: torch.Tensor) -> Results:
+    return a.clamp(-1, 1), a.clamp(min=2), a.clamp_min(0), a.clamp_max(1), a.clamp(min=0.5)
+
+
+def nan_is_ignored(a: torch.Tensor, b: torch.Tensor) -> Results:
+    return torch.fmax(a, b), torch.fmin(a, b), torch.maximum(a, b)
+
+
+NAN = torch.tensor([[float("nan"), 1.0, float("nan"), 2.0], [1.0, float("nan"), 3.0, 4.0]])
+
+
+@cases(
+    *(case(clamps, X.to(dtype), Y.to(dtype)) for dtype in FLOATS),
+    *(case(whole_clamps, I.to(dtype)) for dtype in INTS),
+    case(nan_is_ignored, NAN, NAN.flip(1)),
+)
+def test_bounds(check):
+    check()
+
+
+def choices(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, i: torch.Tensor) -> Results:
+    numbers = torch.where(c, a, 1.0), torch.where(c, 0, a), torch.where(c, 1.0, 0.0), torch.where(c, 1, 0)
+    others = torch.where(c, i, a), torch.where(c, i.to(torch.int8), 3), torch.where(c, i.short(), i.short() * 2)
+    return (*numbers, *others, torch.where(c, a, b), torch.where(c, a.half(), a.half() * 2), torch.where(c, a.double(), 1))
+
+
+def choices_of_truth(c: torch.Tensor, a: torch.Tensor) -> Results:
+    p = a > 0
+    numbers = torch.where(c, p, True), torch.where(c, p, False), torch.where(c, True, p), torch.where(c, False, p)
+    return (*numbers, torch.where(c, p, ~p), p.masked_fill(c, True), p.masked_fill(c, False))
+
+
+def masked(a: torch.Tensor, mask: torch.Tensor, i: torch.Tensor, value: torch.Tensor) -> Results:
+    return a.masked_fill(mask, -1e9), a.masked_fill(mask, float("-inf")), i.masked_fill(mask, 3), a.masked_fill(mask, value)
+
+
+@cases(
+    case(choices, B, X, Y, I),
+    case(choices_of_truth, B, X),
+    case(masked, X, B, I, torch.tensor(3.0), dynamic={0: [0], 1: [0], 2: [0]}),
+    Case(torch.where, B, X, Z, emits={"Where"}),
+)
+def test_choices(check):
+    check()
+
+
+def of_three(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> Results:
+    products = torch.addcmul(a, b, c, value=2), torch.addcmul(a, b, c), torch.addcdiv(a, b, c + 10, value=0.5)
+    return (*products, torch.lerp(a, b, 0.3), torch.lerp(a, b, c))
+
+
+def of_two(a: torch.Tensor, b: torch.Tensor) -> Results:
+    logarithms = torch.logaddexp(a, b), torch.logaddexp2(a, b)
+    return (*logarithms, torch.hypot(a, b), torch.copysign(a, b), torch.copysign(a, -1.0), torch.heaviside(a, a), torch.atan2(a, b))
+
+
+@cases(
+    *(case(of_three, X.to(dtype), Z.to(dtype), POSITIVE.to(dtype)) for dtype in FLOATS),
+    *(case(of_two, X.to(dtype), Y.to(dtype)) for dtype in (torch.float32, torch.float64)),
+    case(torch.atan2, torch.tensor([0.0, 0.0, 1.0, -1.0, 0.0, 1.0]), torch.tensor([0.0, 1.0, 0.0, 0.0, -1.0, -1.0])),
+)
+def test_functions_of_several(check):
+    check()
+
+
+@cases(
+    Case(torch.add, X, Y, emits={"Add"}),
+    Case(lambda x: x.pow(2).mean(-1), X, emits={"Pow", "ReduceMean"}, name="pow"),
+    Case(lambda x: x * 1 / 1 - 0, X, emits={"Identity"}, name="nothing to do"),
+    Case(lambda i: i // 4, I, emits={"Mod", "Sub", "Div"}, opsets=(13, 20), name="floor of ints"),
+    Case(lambda x: x // 4, X, emits={"Div", "Floor"}, name="floor by a power of two"),
+    Case(lambda x: x.clamp(0, 6), X, emits={"Clip"}, name="clamp"),
+)
+def test_what_is_emitted(check):
+    check()
