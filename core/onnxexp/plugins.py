@@ -9,6 +9,7 @@ from typing import Any
 from importlib_metadata import EntryPoint, entry_points
 
 from onnxexp.errors import PluginLoadError
+from onnxexp.names import nearest
 from onnxexp.symbolics import Dispatcher, SymbolicTable
 
 __all__ = ["GROUP", "Plugin", "dispatcher", "select"]
@@ -59,7 +60,8 @@ def _load(installed: dict[str, EntryPoint], name: str) -> Plugin:
     if point is None:
         known = ", ".join(sorted(installed)) or "none"
         raise PluginLoadError(
-            f"there is no plugin {name!r}; installed: {known}. `pip install onnxexp-plugin-{name}` gets it if it is one of onnxexp's own"
+            f"there is no plugin {name!r}{nearest(name, installed)}; installed: {known}. Plugins are distributions of their own; "
+            f"onnxexp's are called onnxexp-plugin-..., as in `pip install onnxexp-plugin-aten`"
         )
     try:
         loaded: Any = point.load()

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["if_", "loop", "scan"]
 
+_IF_OF_OTHER_SHAPES = 11
+"""The first opset at which the branches of an If may give different shapes; before, onnx's inference refuses the model."""
+
 
 @contextlib.contextmanager
 def _scope(op: Builder) -> Iterator[Scope]:
@@ -77,10 +80,22 @@ def if_(op: Builder, cond: Tensor, then: Callable[[], Sequence[Any]], otherwise:
     for index, (one, other) in enumerate(zip(*values, strict=True)):
         if one.known_dtype != other.known_dtype:
             raise op.error(f"value {index} of an if is {one.known_dtype} in one branch and {other.known_dtype} in the other")
+        if op.opset < _IF_OF_OTHER_SHAPES and _conflict(one.shape, other.shape):
+            reason = f"value {index} of an if is {one.type} in one branch and {other.type} in the other, which ONNX has"
+            op.opset_error(f"{reason} from opset {_IF_OF_OTHER_SHAPES} on; the target is opset {op.opset}", _IF_OF_OTHER_SHAPES)
     outputs = _node(op, "If", [_boolean(op, cond)], {"then_branch": graphs[0], "else_branch": graphs[1]}, values[0])
     for output, one, other in zip(outputs, *values, strict=True):
         output._shape = _common(op, one.shape, other.shape)
+        if output.known_dtype is None:
+            output.value.type = one.value.type
     return outputs
+
+
+def _conflict(one: Any, other: Any) -> bool:
+    if one is None or other is None:
+        return False
+    pairs = zip(one, other, strict=False)
+    return len(one) != len(other) or any(size != with_ and isinstance(size, int) and isinstance(with_, int) for size, with_ in pairs)
 
 
 def _boolean(op: Builder, cond: Any) -> Tensor:

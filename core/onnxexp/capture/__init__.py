@@ -76,7 +76,7 @@ def capture(
 
     Raises CaptureError that names each strategy and why it failed.
     """
-    failures: list[str] = []
+    failures: dict[str, list[str]] = {}
     with torch_mode(), kept_whole(), model_mode(model, training), capturing(model, args, kwargs, spec) as (example, example_kwargs):
         for strict in (False, True):
             run = functools.partial(_export, model, example, example_kwargs, spec, strict)
@@ -89,10 +89,11 @@ def capture(
                         return run()
                     except Exception as again:  # noqa: BLE001 - as above
                         reason = again
-                failures.append(f"torch.export (strict={strict}): {explain(reason, spec, run)}")
-    lines = "\n  ".join(dict.fromkeys(failures))
-    # torch's tracebacks through its own tracer are long and tell the user nothing: `failures` says what matters of them
-    raise CaptureError(f"the model could not be captured:\n  {lines}") from None
+                failures.setdefault(explain(reason, spec, run), []).append(f"torch.export (strict={strict})")
+    reasons = [f"{' and '.join(strategies)}: {reason}" for reason, strategies in failures.items()]
+    lines = "\n".join(f"  {line}".replace("\n", "\n    ") for line in reasons)
+    # torch's tracebacks through its own tracer are long and tell the user nothing: `reasons` says what matters of them
+    raise CaptureError(f"the model could not be captured:\n{lines}") from None
 
 
 def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, strict: bool) -> ExportedProgram:

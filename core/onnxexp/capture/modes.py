@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import logging
+import os
 import threading
 from collections.abc import Iterator
 
@@ -30,6 +32,11 @@ class TrainingMode(enum.Enum):
 def is_exporting() -> bool:
     """True while onnxexp captures a model in this thread. torch.onnx.is_in_onnx_export() says so too."""
     return bool(vars(_exporting).get("depth", 0))
+
+
+def _quiet(record: logging.LogRecord) -> bool:
+    """torch logs what its tracer stumbles over; our own error tells it. Whoever sets TORCH_LOGS wants to see it."""
+    return "TORCH_LOGS" in os.environ or not is_exporting()
 
 
 @contextlib.contextmanager
@@ -60,6 +67,9 @@ def torch_mode() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(False)
         stack.callback(setattr, _flags, "_is_onnx_exporting", _flags._is_onnx_exporting)
         _flags._is_onnx_exporting = True
+        for handler in logging.getLogger("torch").handlers:
+            handler.addFilter(_quiet)
+            stack.callback(handler.removeFilter, _quiet)
         # torch prints the half-made graph of a failed export; what failed is told by our own error
         vars(_trace)["print"] = lambda *_, **__: None
         stack.callback(vars(_trace).pop, "print", None)

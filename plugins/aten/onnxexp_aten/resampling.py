@@ -8,6 +8,7 @@ torch's own weights, which is exact.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -145,9 +146,12 @@ def _torch_neighbours(axis: Axis, exact: bool) -> torch.Tensor:
 
 
 def _same_neighbours(axis: Axis, exact: bool) -> bool:
-    """Does Resize, which divides by a float32 scale, find the neighbours that torch finds? What is dynamic is taken to."""
+    """Does Resize, which divides by a float32 scale, find the neighbours that torch finds? Always where one size divides the other.
+
+    It does not for every sixth pair of sizes up to 200, so a size that is only known at run time is not left to it.
+    """
     if not axis.known:
-        return True
+        return _divides(axis)
     before, after = int(axis.before), int(axis.after)
     places, expected = torch.arange(after, dtype=torch.float32), _torch_neighbours(axis, exact)
     for scale in {_fitting(axis, axis.scale or after / before), axis.scale or after / before}:
@@ -158,10 +162,18 @@ def _same_neighbours(axis: Axis, exact: bool) -> bool:
     return True
 
 
+def _divides(axis: Axis) -> bool:
+    """Is one size of a dynamic axis surely a multiple of the other?"""
+    if axis.scale is not None:
+        return axis.scale.is_integer() or math.frexp(axis.scale)[0] == 0.5
+    short, long = sorted((str(axis.before), str(axis.after)), key=len)
+    return long == short or (long.endswith(f"*{short}") and long.removesuffix(f"*{short}").isdigit())
+
+
 def _grows(axis: Axis) -> bool:
     """Is this a scale that is known and that Upsample, which only grows, takes?"""
     if not axis.known:
-        return axis.scale is not None and axis.scale >= 1
+        return axis.scale is not None and axis.scale.is_integer()
     return int(axis.after) >= int(axis.before) and _same_neighbours(axis, False)
 
 
@@ -172,12 +184,10 @@ def _grown(axis: Axis) -> float:
 def _neighbours(op: Builder, x: Tensor, axis: Axis, exact: bool) -> Tensor:
     if axis.known:
         return op.constant(_torch_neighbours(axis, exact))
-    places = op.cast(arange_of(op, 0, _after(op, x, axis), 1, torch.int64), torch.float32)
+    places = arange_of(op, 0, _after(op, x, axis), 1, torch.float32)
     if exact:
         places = op.Add(places, 0.5)
-    found = op.cast(op.Floor(op.Mul(places, _step(op, x, axis))), torch.int64)
-    last = op.Sub(size_at(op, x, axis.number), 1) if isinstance(axis.before, str) else axis.before - 1
-    return op.cast(op.Min(op.cast(found, torch.float32), op.cast(last, torch.float32)), torch.int64)
+    return op.cast(op.Mul(places, _step(op, x, axis)), torch.int64)
 
 
 def _step(op: Builder, x: Tensor, axis: Axis) -> Any:
@@ -216,7 +226,7 @@ def _weights(op: Builder, x: Tensor, axis: Axis, kind: Kind) -> Tensor:
     if kind.weights is not _linear_weights:
         op.opset_error("ONNX has this resampling of a size that is only known at run time from Resize on", kind.first_opset)
     places = _places(op, x, axis, kind.align_corners)
-    rows = op.cast(arange_of(op, 0, size_at(op, x, axis.number), 1, torch.int64), torch.float32)
+    rows = arange_of(op, 0, size_at(op, x, axis.number), 1, torch.float32)
     distance = op.Abs(op.Sub(op.Unsqueeze(places, [0]), op.Unsqueeze(rows, [1])))
     return op.cast(op.Relu(op.Sub(1.0, distance)), x.dtype)
 
@@ -224,7 +234,7 @@ def _weights(op: Builder, x: Tensor, axis: Axis, kind: Kind) -> Tensor:
 def _places(op: Builder, x: Tensor, axis: Axis, align_corners: bool) -> Tensor:
     """For each place of the result where it lies before resampling, a float32 between 0 and the last place."""
     before, after = (op.cast(size, torch.float32) for size in (size_at(op, x, axis.number), _after(op, x, axis)))
-    numbers = op.cast(arange_of(op, 0, _after(op, x, axis), 1, torch.int64), torch.float32)
+    numbers = arange_of(op, 0, _after(op, x, axis), 1, torch.float32)
     last = op.Sub(before, 1.0)
     if align_corners:
         return op.Mul(numbers, op.Div(last, op.Max(op.Sub(after, 1.0), 1.0)))  # type: ignore[no-any-return]

@@ -1,0 +1,71 @@
+"""linalg.py: products of matrices and vectors."""
+
+from __future__ import annotations
+
+import torch
+
+from onnxexp.testing import Case, cases
+
+torch.manual_seed(0)
+
+r = torch.randn
+WHOLE = [torch.randint(9, size) for size in ((3,), (2, 4), (4, 3))]
+
+
+def conv1d(bias: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """GPT-2's linear layer."""
+    return torch.addmm(bias, x.view(-1, x.shape[-1]), weight).view(x.shape[0], x.shape[1], weight.shape[1])
+
+
+@cases(
+    Case(torch.nn.Linear(4, 5), r(2, 4), dynamic={0: [0]}, emits={"Gemm"}, name="matrix"),
+    Case(torch.nn.Linear(4, 5), r(2, 3, 4), dynamic={0: [0, 1]}, emits={"MatMul", "Add"}, name="batch"),
+    Case(torch.nn.Linear(4, 5), r(4), emits={"MatMul", "Add"}, name="vector"),
+    Case(torch.nn.Linear(4, 5, bias=False), r(2, 4), dynamic={0: [0]}, emits={"MatMul"}, name="no_bias"),
+    Case(torch.nn.functional.linear, r(2, 4), r(5, 4), r(5), emits={"Gemm"}, name="run_time_weight"),
+    Case(torch.nn.Linear(4, 5).double(), r(2, 4).double(), name="double"),
+    Case(torch.nn.functional.linear, WHOLE[1], WHOLE[2].T.contiguous(), WHOLE[0], name="ints"),
+    Case(torch.nn.Bilinear(3, 4, 5), r(2, 3), r(2, 4), dynamic={0: [0], 1: [0]}),
+    Case(conv1d, r(5), r(2, 3, 4), r(4, 5), dynamic={1: [0, 1]}, emits={"MatMul", "Add"}),
+)
+def test_linear(check):
+    check()
+
+
+@cases(
+    Case(torch.matmul, r(2, 3, 4), r(2, 4, 5), dynamic={0: [0, 1], 1: [0]}, emits={"MatMul"}, name="batch"),
+    Case(torch.matmul, r(3), r(2, 3, 2), dynamic={1: [0]}, emits={"MatMul"}, name="vector_batch"),
+    Case(torch.matmul, r(2, 1, 3, 4), r(5, 4, 2), emits={"MatMul"}, name="broadcast"),
+    Case(torch.matmul, WHOLE[1].to(torch.int8), WHOLE[2].to(torch.int8), name="int8"),
+    Case(torch.mm, r(2, 3), r(3, 4), emits={"MatMul"}),
+    Case(torch.bmm, r(2, 2, 3), r(2, 3, 4), emits={"MatMul"}),
+    Case(torch.mv, r(2, 3), r(3), emits={"MatMul"}),
+    Case(torch.dot, r(3), r(3), emits={"MatMul"}),
+    Case(torch.vdot, r(3), r(3), emits={"MatMul"}),
+    Case(torch.inner, r(2, 3), r(4, 3), emits={"Transpose", "MatMul"}),
+    Case(torch.inner, r(2, 3, 3), r(4, 2, 3), name="inner_batches"),
+    Case(torch.outer, r(3), r(4), dynamic={0: [0]}),
+    Case(torch.kron, r(3, 2), r(2, 4)),
+    Case(torch.kron, r(2), r(2, 4), name="kron_ranks"),
+    Case(lambda a, b: torch.tensordot(a, b, 1), r(3, 2), r(2, 4), emits={"MatMul"}, name="tensordot"),
+    Case(lambda a, b: torch.tensordot(a, b, 2), r(3, 2, 5), r(2, 5, 4), name="tensordot_2"),
+    Case(lambda a, b, c: torch.linalg.multi_dot([a, b, c]), r(3, 2), r(2, 5), r(5, 4), name="multi_dot"),
+    Case(torch.linalg.vecdot, r(3, 2), r(3, 2)),
+    Case(torch.linalg.cross, r(2, 3), r(2, 3)),
+)
+def test_products(check):
+    check()
+
+
+@cases(
+    Case(lambda b, x, w: torch.addmm(b, x, w, beta=2, alpha=3), r(5), r(2, 4), r(4, 5), dynamic={1: [0]}, emits={"Gemm"}, name="addmm"),
+    Case(lambda b, x, w: torch.addmm(b, x, w, beta=0), r(5) / 0, r(2, 4), r(4, 5), emits={"MatMul"}, name="addmm_without"),
+    Case(lambda b, x, w: torch.addmm(b, x.t(), w), r(3), r(4, 2), r(4, 3), emits={"Gemm"}, name="addmm_transposed"),
+    Case(lambda b, x, w: torch.addmm(b, x, w, beta=2, alpha=3), *WHOLE, name="addmm_ints"),
+    Case(lambda a, b, c: torch.addmv(a, b, c, beta=0.5, alpha=2), r(2), r(2, 3), r(3), name="addmv"),
+    Case(lambda a, b, c: torch.baddbmm(a, b, c, beta=0.5, alpha=2), r(4), r(2, 3, 2), r(2, 2, 4), dynamic={1: [0], 2: [0]}, name="baddbmm"),
+    Case(torch.addbmm, r(3, 4), r(2, 3, 2), r(2, 2, 4)),
+    Case(torch.addr, r(3, 4), r(3), r(4)),
+)
+def test_sums(check):
+    check()

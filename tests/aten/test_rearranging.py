@@ -1,0 +1,64 @@
+"""rearranging.py: windows, rotations, pixels, diagonals, repetitions of each element."""
+
+from __future__ import annotations
+
+import torch
+
+from onnxexp.testing import Case, cases
+
+torch.manual_seed(0)
+
+X = torch.randn(3, 4)
+
+
+@cases(
+    Case(lambda x: x.flip([0, 1]), X, dynamic={0: [0]}, emits={"Slice"}, name="flip"),
+    Case(torch.fliplr, X, dynamic={0: [0]}, name="fliplr"),
+    Case(torch.flipud, X, dynamic={0: [0]}, name="flipud"),
+    *(Case(lambda x, k=k: torch.rot90(x, k), X, dynamic={0: [0]}, opsets=(9, 11, 20), name=f"rot90_{k}") for k in (1, 2, -1)),
+    Case(lambda x: torch.roll(x, (1, -1), (0, 1)), X, dynamic={0: [0]}, name="roll"),
+    Case(lambda x: torch.roll(x, 3), X, name="roll_flat"),
+    Case(lambda x: torch.roll(x, 5, 0), X, dynamic={0: [0]}, opsets=(10, 13, 20), name="roll_dynamic"),
+    Case(lambda x: x.unfold(1, 3, 2), torch.randn(2, 8), dynamic={0: [0]}, emits={"Gather"}, name="unfold"),
+    Case(lambda x: x.unfold(1, 3, 2), torch.randn(2, 8, 2), dynamic={0: [0, 1]}, name="unfold_dynamic"),
+)
+def test_order(check):
+    check()
+
+
+@cases(
+    Case(torch.nn.PixelShuffle(2), torch.randn(2, 8, 3, 4), dynamic={0: [0, 2, 3]}, emits={"DepthToSpace"}),
+    Case(torch.nn.PixelShuffle(2), torch.randn(8, 3, 4), dynamic={0: [1, 2]}, name="PixelShuffle3d"),
+    Case(torch.nn.PixelShuffle(2), torch.randint(9, (2, 8, 3, 4)), dynamic={0: [0]}, name="PixelShuffleInt"),
+    Case(torch.nn.PixelUnshuffle(2), torch.randn(2, 2, 6, 4), dynamic={0: [0]}),
+    Case(torch.nn.PixelUnshuffle(2), torch.randn(2, 1, 6, 4), dynamic={0: [0]}, emits={"SpaceToDepth"}, name="PixelUnshuffle1"),
+    Case(torch.nn.ChannelShuffle(2), torch.randn(2, 6, 6, 4), dynamic={0: [0]}, emits={"Gather"}),
+)
+def test_pixels(check):
+    check()
+
+
+@cases(
+    *(Case(lambda x, k=k: x.diagonal(k), X, name=f"diagonal_{k}") for k in (-1, 0, 2)),
+    *(Case(lambda x, k=k: x.diagonal(k, 0, 2), torch.randn(3, 2, 4), dynamic={0: [0, 1]}, name=f"dynamic_{k}") for k in (-1, 0, 2)),
+    Case(lambda x: torch.linalg.diagonal(x), torch.randn(2, 3, 4), name="linalg_diagonal"),
+    Case(torch.diag, X, name="diag"),
+    Case(torch.diag, torch.randn(3), dynamic={0: [0]}, opsets=(11, 13, 20), name="diag_of_vector"),
+    Case(torch.diag_embed, torch.randn(2, 3), dynamic={0: [0]}),
+    Case(torch.trace, X),
+    Case(lambda x: torch.as_strided(x, (2, 3), (1, 2), 1), torch.randn(8), emits={"Gather"}, name="as_strided"),
+    Case(lambda x: torch.as_strided(x, (3, 4), (4, 1)), X, emits={"Identity"}, name="as_strided_same"),
+    Case(lambda x: torch.as_strided(x, (2, 6), (6, 1)), X, name="as_strided_view"),
+)
+def test_diagonals(check):
+    check()
+
+
+@cases(
+    Case(lambda x: x.repeat_interleave(2, 0), X, dynamic={0: [0]}, name="first"),
+    Case(lambda x: x.repeat_interleave(2, 1), X, dynamic={0: [0]}, emits={"Gather"}, name="table"),
+    Case(lambda x: x.repeat_interleave(2), X, dynamic={0: [0]}, name="flat"),
+    Case(lambda x, n: torch.repeat_interleave(x, n, 0, output_size=6), X, torch.tensor([1, 5, 0]), opsets=(11, 20), name="each"),
+)
+def test_repeat_interleave(check):
+    check()

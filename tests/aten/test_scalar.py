@@ -1,0 +1,61 @@
+"""scalar.py: Python's arithmetic on sizes and on numbers taken out of tensors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from onnxexp.testing import Case, cases
+
+torch.manual_seed(0)
+X = torch.randn(4, 6)
+
+
+def whole(x: torch.Tensor) -> Any:
+    n, m = x.shape
+    sizes = n + m + 3, n * m, n - 9, (n // 2) * 2, (n - 7) // 2, n % 3, (n - 9) % 4, n**2, -n, max(n, m), min(n, m * 2)
+    return tuple(x * size for size in sizes)
+
+
+def real(x: torch.Tensor) -> Any:
+    n, m = x.shape
+    return x + n / 2, x * int(n / 2), x * math.ceil(n / 2), x * float(m), x + n / m, x * math.floor(m / n), x * (n * 0.5)
+
+
+def shapes(x: torch.Tensor) -> Any:
+    n, m = x.shape
+    return torch.zeros(n + 1, m * 2), torch.arange(n * m).reshape(m, n), x.new_ones((n + 1) // 2), x.reshape(n * m // 2, 2)
+
+
+def truth(x: torch.Tensor) -> Any:
+    n, m = x.shape
+    return x + (n < 100), x * (n + m > 1), x.sum() * (n != 0)
+
+
+@cases(*(Case(fn, X, dynamic={0: [0, 1]}) for fn in (whole, real, shapes, truth)))
+def test_sizes(check):
+    check()
+
+
+def taken_out(x: torch.Tensor, counts: torch.Tensor) -> Any:
+    total = counts.sum().item()
+    torch._check(total >= 0)
+    torch._check(total < 100)
+    return x * total, torch.zeros(total), x + x.mean().item(), counts * x.sum().item(), x.double() * counts[0].item()
+
+
+@cases(Case(taken_out, X, torch.tensor([1, 2, 3])))
+def test_numbers_out_of_tensors(check):
+    check()
+
+
+def kept_a_tensor(x: torch.Tensor) -> Any:
+    top = x.double().max()
+    return x.half() * top.item(), x.half() * top, top + 1  # a number does not promote, a 0-d double does not either
+
+
+@cases(Case(kept_a_tensor, X, rtol=2e-3, atol=2e-3))
+def test_the_tensor_stays_what_it_is(check):
+    check()

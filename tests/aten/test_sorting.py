@@ -1,0 +1,142 @@
+"""sorting.py: order, distinct elements, places, and samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import onnxexp
+from onnxexp.testing import Case, cases, check_case
+
+torch.manual_seed(0)
+
+FLOATS = (torch.float32, torch.float64, torch.float16)
+INTS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+ORDERS = torch.stack([torch.randperm(5) for _ in range(12)]).reshape(3, 4, 5)
+X = torch.randn(3, 4, 5)
+B = torch.rand(3, 4, 5) > 0.6
+
+
+def typed(fn: Callable[..., Any], x: torch.Tensor, dtype: torch.dtype, **options: Any) -> Case:
+    return Case(fn, x.to(dtype), name=f"{fn.__name__}-{str(dtype).removeprefix('torch.')}", **options)
+
+
+def largest(x: torch.Tensor) -> Any:
+    return *x.topk(2), x.topk(3, 1)[0], *x.topk(2, largest=False), x.topk(5, sorted=False)[0]
+
+
+def in_order(x: torch.Tensor) -> Any:
+    sorts = *x.sort(), *x.sort(descending=True), *x.sort(stable=True)
+    return *sorts, x.argsort(), x.argsort(stable=True, descending=True), *x.kthvalue(2), *x.kthvalue(3, -1, True)
+
+
+def middle(x: torch.Tensor) -> Any:
+    return x.median(), *x.median(-1), *x.median(2, True), x.flatten()[:4].median()
+
+
+def along_a_dynamic_axis(x: torch.Tensor) -> Any:
+    return *x.sort(0), x.sort(1, True).values, torch.msort(x), x.median(0).values, x.median()
+
+
+def stable(x: torch.Tensor) -> Any:
+    return *x.sort(stable=True, descending=True), *x.sort(stable=True)
+
+
+@cases(
+    *(typed(fn, ORDERS, dtype, dynamic={0: [0]}, opsets=(9, 10, 11, 20)) for fn in (largest, in_order) for dtype in FLOATS + INTS),
+    *(typed(middle, ORDERS, dtype, opsets=(9, 11, 20)) for dtype in FLOATS + INTS),
+    Case(along_a_dynamic_axis, X, dynamic={0: [0, 1]}, opsets=(10, 11, 13, 20, 23)),
+    Case(stable, torch.tensor([2.0, 1.0, 2.0, 1.0, 3.0, 2.0])),
+    Case(stable, B[0, 0], name="bools"),
+    Case(lambda x: (*x.sort(), *x.topk(1), *x.median(0), x.argsort(), x.median()), torch.tensor(2.5), name="0-d"),
+    Case(lambda x: x.topk(2), X, emits={"TopK"}, name="one node"),
+)
+def test_order(check):
+    check()
+
+
+def test_a_dynamic_number_of_elements_needs_opset_10():
+    with pytest.raises(onnxexp.OpsetError, match="TopK takes K as an input from opset 10 on"):
+        check_case(Case(lambda x: x.sort(0), X, dynamic={0: [0]}), 9, dynamic=True)
+
+
+def distinct(x: torch.Tensor) -> Any:
+    both = x.unique(return_inverse=True, return_counts=True)
+    return x.unique(), *x.unique(return_inverse=True), *x.unique(return_counts=True), *both
+
+
+def distinct_rows(x: torch.Tensor) -> Any:
+    return x.unique(dim=0), *x.unique(dim=1, return_inverse=True, return_counts=True), x.unique(return_inverse=True)[1]
+
+
+def distinct_neighbours(x: torch.Tensor) -> Any:
+    return torch.unique_consecutive(x), *torch.unique_consecutive(x, return_inverse=True, return_counts=True)
+
+
+FROM_11 = (11, 13, 20, 23)
+
+
+@cases(
+    *(typed(distinct, torch.tensor([3, 1, 1, 2, 3, 3]), dtype, opsets=FROM_11) for dtype in (*FLOATS, *INTS)),
+    *(typed(distinct_neighbours, torch.tensor([3, 1, 1, 2, 3, 3]), dtype, opsets=FROM_11) for dtype in (*FLOATS, *INTS)),
+    *(typed(distinct_rows, torch.tensor([[1, 2], [1, 2], [3, 4]]), dtype, opsets=FROM_11) for dtype in (torch.float32, torch.int64)),
+    Case(distinct_neighbours, torch.tensor([[1, 2], [2, 2], [3, 3]]), opsets=FROM_11, dynamic={0: [0]}, name="of rows"),
+    Case(torch.unique, B, opsets=FROM_11, name="bools"),
+)
+def test_distinct_elements(check):
+    check()
+
+
+def places(x: torch.Tensor) -> Any:
+    return x.nonzero(), *x.nonzero(as_tuple=True), *torch.where(x), x[0, 0].nonzero(), torch.argwhere(x)
+
+
+@cases(
+    *(typed(places, ORDERS * B, dtype, dynamic={0: [0]}, opsets=(9, 13, 20)) for dtype in (*FLOATS, *INTS, torch.bool)),
+    Case(torch.nonzero, torch.tensor(3), name="0-d"),
+)
+def test_places(check):
+    check()
+
+
+BOUNDS = torch.tensor([1.0, 3.0, 5.0])
+
+
+def buckets(values: torch.Tensor, bounds: torch.Tensor) -> Any:
+    one = torch.bucketize(values, bounds), torch.bucketize(values, bounds, right=True), torch.bucketize(values, bounds, out_int32=True)
+    rows = torch.stack([bounds, bounds + 1])
+    many = torch.searchsorted(rows, values), torch.searchsorted(rows, values, side="right")
+    return *one, *many, torch.searchsorted(bounds, values), torch.bucketize(3.0, bounds), torch.searchsorted(bounds, 3.0)
+
+
+@cases(Case(buckets, torch.tensor([[0.0, 1.0, 2.0], [3.0, 5.0, 9.0]]), BOUNDS))
+def test_buckets(check):
+    check()
+
+
+@pytest.mark.parametrize("opset", [9, 13, 20])
+def test_samples_follow_the_probabilities(opset):
+    weights = torch.tensor([[1.0, 0.0, 3.0], [0.0, 2.0, 2.0]])
+    program = onnxexp.export(Sampling(2000, True), (weights,), opset_version=opset)
+    drawn = program(weights)
+    shares = torch.stack([row.bincount(minlength=3) for row in drawn]) / 2000
+    torch.testing.assert_close(shares, weights / weights.sum(1, keepdim=True), atol=0.05, rtol=0)
+
+
+@pytest.mark.parametrize("opset", [10, 13, 20])
+def test_samples_without_replacement_are_distinct(opset):
+    weights = torch.tensor([1.0, 0.5, 3.0, 2.0])
+    drawn = onnxexp.export(Sampling(4, False), (weights,), opset_version=opset)(weights)
+    assert drawn.sort().values.tolist() == [0, 1, 2, 3]
+
+
+class Sampling(torch.nn.Module):
+    def __init__(self, count, replacement):
+        super().__init__()
+        self.count, self.replacement = count, replacement
+
+    def forward(self, weights):
+        return torch.multinomial(weights, self.count, self.replacement)
