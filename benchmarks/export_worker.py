@@ -32,6 +32,7 @@ class Job:
         repeats: Exports that are timed after the first one; 0: time the first.
         budget: Seconds after which no further export is begun.
         threads: Of torch.
+        captures: Whether to call torch.export.export alone before each timed export.
         arrays: Where to save inputs and eager's outputs; None: do not.
         result: Where the figures go, as JSON.
     """
@@ -43,16 +44,14 @@ class Job:
     repeats: int
     budget: float
     threads: int
+    captures: bool
     arrays: str | None
     result: str
 
 
-def measure(job: Job) -> dict[str, Any]:
-    """The figures of the job: fields of `results.ToolResult`."""
-    torch.set_num_threads(job.threads)
-    case = CASES[job.model]
-    _warm_up(job)
-    model, args = case.make(), case.inputs(case.example)
+def measure(job: Job, case: BenchCase, model: nn.Module) -> dict[str, Any]:
+    """The figures of the job, for `results.ToolResult`."""
+    args = case.inputs(case.example)
 
     def export() -> tuple[float, dict[str, float]]:
         start = time.perf_counter()
@@ -65,7 +64,7 @@ def measure(job: Job) -> dict[str, Any]:
     for _ in range(job.repeats):
         if time.perf_counter() > end:
             break
-        if job.tool == exporters.ONNXEXP:
+        if job.captures:
             samples["capture"].append(_timed_capture(case, model, args))
         gc.collect()
         seconds, stages = export()
@@ -77,13 +76,12 @@ def measure(job: Job) -> dict[str, Any]:
         "first": first,
         "samples": samples["export"] or [first],
         "captures": samples["capture"],
-        "stages": {key.removeprefix("stage:"): float(np.median(values)) for key, values in samples.items() if ":" in key} or stages,
+        "stages": {key.removeprefix("stage:"): float(np.median(values)) for key, values in samples.items() if ":" in key}
+        or stages,
         "growth": growth,
     }
     if job.tool != exporters.CAPTURE:
         figures |= {"operators": dict(graphs.operators(job.path)), "file": graphs.file_bytes(job.path)}
-    if job.arrays:
-        _save_arrays(case, model, job.arrays)
     return figures
 
 
@@ -118,10 +116,16 @@ def _save_arrays(case: BenchCase, model: nn.Module, path: str) -> None:
 def main() -> None:
     """Run the job whose file is the only argument; a failure of the tool is a result."""
     job = Job(**json.loads(Path(sys.argv[1]).read_text()))
+    case = CASES[job.model]
+    torch.set_num_threads(job.threads)
+    _warm_up(job)
+    model = case.make()
     try:
-        figures = measure(job)
+        figures = measure(job, case, model)
     except Exception as error:  # noqa: BLE001 - whatever an exporter raises is its result
         figures = {"reason": f"{type(error).__name__}: {error}"}
+    if job.arrays:
+        _save_arrays(case, model, job.arrays)
     Path(job.result).write_text(json.dumps(figures))
 
 

@@ -31,7 +31,7 @@ class Job:
         threads: Of ONNX Runtime, within an operator.
         seconds: How long to take samples.
         rounds: Fewest rounds, however long they take.
-        seed: Decides the order in which files are loaded and run.
+        seed: Decides the order in which files are loaded, and run in each round.
         result: Where the figures go, as JSON.
     """
 
@@ -115,13 +115,13 @@ def measure(job: Job) -> dict[str, Any]:
 
 
 def _interleave(job: Job, loaded: dict[str, Loaded], found: dict[str, dict[str, Any]], times: int) -> None:
-    """Rounds of one sample per file, each round beginning with another."""
-    order, count = list(loaded), 0
+    """Rounds of one sample per file, in another order each time."""
+    order, count, shuffle = list(loaded), 0, random.Random(job.seed).shuffle
     end = time.perf_counter() + job.seconds
     while count < job.rounds or time.perf_counter() < end:
+        shuffle(order)
         for label in order:
             found[label]["samples"].append(loaded[label].run(times))
-        order.append(order.pop(0))
         count += 1
 
 

@@ -34,6 +34,12 @@ def is_exporting() -> bool:
     return bool(vars(_exporting).get("depth", 0))
 
 
+def _torch_handlers() -> list[logging.Handler]:
+    """Those of torch's loggers: several of them have their own."""
+    loggers = [logger for name, logger in logging.root.manager.loggerDict.items() if name.partition(".")[0] == "torch"]
+    return [handler for logger in loggers if isinstance(logger, logging.Logger) for handler in logger.handlers]
+
+
 def _quiet(record: logging.LogRecord) -> bool:
     """torch logs what its tracer stumbles over; our own error tells it. Whoever sets TORCH_LOGS wants to see it."""
     return "TORCH_LOGS" in os.environ or not is_exporting()
@@ -67,7 +73,7 @@ def torch_mode() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(False)
         stack.callback(setattr, _flags, "_is_onnx_exporting", _flags._is_onnx_exporting)
         _flags._is_onnx_exporting = True
-        for handler in logging.getLogger("torch").handlers:
+        for handler in _torch_handlers():
             handler.addFilter(_quiet)
             stack.callback(handler.removeFilter, _quiet)
         # torch prints the half-made graph of a failed export; what failed is told by our own error
