@@ -19,8 +19,8 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 def growth(function: Callable[[], Result]) -> tuple[Result, int]:
     """The function's result, and the peak resident set while it ran minus that right before, in bytes.
 
-    On Linux the kernel's high-water mark is set back first. Elsewhere the growth is that of the mark since the process began, which
-    hides what was used and freed before.
+    On Linux the kernel's high-water mark is set back first. Elsewhere the growth is that of the mark since the process
+    began, which hides what was used and freed before.
     """
     gc.collect()
     _release()

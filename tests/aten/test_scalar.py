@@ -26,7 +26,7 @@ def real(x: torch.Tensor) -> Any:
 
 def shapes(x: torch.Tensor) -> Any:
     n, m = x.shape
-    return torch.zeros(n + 1, m * 2), torch.arange(n * m).reshape(m, n), x.new_ones((n + 1) // 2), x.reshape(n * m // 2, 2)
+    return torch.zeros(n + 1, m * 2), torch.arange(n * m).reshape(m, n), x.new_ones((n + 1) // 2), x.reshape(n * m, 1)
 
 
 def truth(x: torch.Tensor) -> Any:

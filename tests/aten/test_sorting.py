@@ -25,7 +25,7 @@ def typed(fn: Callable[..., Any], x: torch.Tensor, dtype: torch.dtype, **options
 
 
 def largest(x: torch.Tensor) -> Any:
-    return *x.topk(2), x.topk(3, 1)[0], *x.topk(2, largest=False), x.topk(5, sorted=False)[0]
+    return *x.topk(2), x.topk(3, 1)[0], *x.topk(2, largest=False), x.topk(5, sorted=False)[0].sort()[0]
 
 
 def in_order(x: torch.Tensor) -> Any:
@@ -59,7 +59,7 @@ def test_order(check):
 
 
 def test_a_dynamic_number_of_elements_needs_opset_10():
-    with pytest.raises(onnxexp.OpsetError, match="TopK takes K as an input from opset 10 on"):
+    with pytest.raises(onnxexp.OpsetError, match="opset 10"):
         check_case(Case(lambda x: x.sort(0), X, dynamic={0: [0]}), 9, dynamic=True)
 
 

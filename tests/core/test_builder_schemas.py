@@ -154,3 +154,15 @@ def _outcome(attempt: Attempt, opset: int) -> int | None | bool:
     return outcome(attempt, opset)
 
 
+FAILED = []
+if __name__ == "__main__":
+    import sys, time
+    for opset in map(int, sys.argv[1:]):
+        total = [0, 0]; t=time.time()
+        for name in names():
+          for attempt in attempts(name):
+            try:
+                total[check(attempt, opset)]+=1
+            except AssertionError as error:
+                print(str(error)[:600].replace("\n", " "))
+        print(opset, total, time.time()-t)

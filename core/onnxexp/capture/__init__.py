@@ -77,7 +77,7 @@ def capture(
     Raises CaptureError that names each strategy and why it failed.
     """
     failures: dict[str, list[str]] = {}
-    with torch_mode(), kept_whole(), model_mode(model, training), capturing(model, args, kwargs, spec) as (example, example_kwargs):
+    with torch_mode(), model_mode(model, training), capturing(model, args, kwargs, spec) as (example, example_kwargs):
         for strict in (False, True):
             run = functools.partial(_export, model, example, example_kwargs, spec, strict)
             try:
@@ -97,7 +97,7 @@ def capture(
 
 
 def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, strict: bool) -> ExportedProgram:
-    with warnings.catch_warnings():
+    with kept_whole(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's remarks about its own internals
         return torch.export.export(model, args, kwargs, dynamic_shapes=spec.shapes, strict=strict)
 

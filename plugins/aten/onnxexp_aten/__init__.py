@@ -13,6 +13,7 @@ from onnxexp_aten import cumulative  # noqa: F401
 from onnxexp_aten import dropout  # noqa: F401
 from onnxexp_aten import einsum  # noqa: F401
 from onnxexp_aten import elementwise  # noqa: F401
+from onnxexp_aten import embedding  # noqa: F401
 from onnxexp_aten import indexing  # noqa: F401
 from onnxexp_aten import joining  # noqa: F401
 from onnxexp_aten import linalg  # noqa: F401
@@ -33,6 +34,7 @@ from onnxexp_aten import softmax  # noqa: F401
 from onnxexp_aten import sorting  # noqa: F401
 from onnxexp_aten import splitting  # noqa: F401
 from onnxexp_aten import unary  # noqa: F401
+from onnxexp_aten import vision  # noqa: F401
 from onnxexp_aten.common import aten as plugin
 
 __all__ = ["plugin"]

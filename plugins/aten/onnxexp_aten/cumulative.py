@@ -12,8 +12,8 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axis_of, rank_of
 from onnxexp_aten.comparison import relate
 from onnxexp_aten.elementwise import logaddexp, select
-from onnxexp_aten.kernels import compute, running_dtype
-from onnxexp_aten.layout import swapped
+from onnxexp_aten.kernels import compare, compute, running_dtype
+from onnxexp_aten.layout import filled, swapped
 from onnxexp_aten.reduction import summable
 
 __all__: list[str] = []
@@ -104,9 +104,13 @@ def _extremes(op: Builder, relation: str, x: Tensor, dim: int, start: float) -> 
 
 
 def _full_slice(op: Builder, xs: Tensor, value: Any, dtype: torch.dtype) -> Tensor:
-    """A constant in the shape of one slice along axis 0."""
-    shape = op.Slice(op.Shape(xs), [1], [rank_of(op, xs)], [0])
-    return op.Expand(op.constant(value, dtype), shape)  # type: ignore[no-any-return]
+    """One number in the shape of a slice along axis 0, made so that ONNX Runtime can tell its rank, which a Scan needs."""
+    sizes = xs.shape[1:] if xs.shape is not None else ()
+    if all(isinstance(size, int) for size in sizes):
+        return filled(op, list(sizes), value, dtype)
+    first = op.Gather(xs, 0, axis=0)
+    zeros = op.cast(op.Xor(first, first) if first.dtype == torch.bool else compare(op, "Less", first, first), dtype)
+    return compute(op, "Add", zeros, value) if value else zeros
 
 
 def _back(op: Builder, stacked: Tensor, rank: int, axis: int) -> Tensor:

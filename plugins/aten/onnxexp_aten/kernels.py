@@ -68,6 +68,7 @@ _RUNS: Mapping[str, Mapping[int, frozenset[torch.dtype]]] = MappingProxyType(
         "Equal": _listed(v0="bool int32 int64", v11=_ALL_BUT_BOOL, v13="bfloat16"),
         "Erf": _SINGLE_13,
         "Gelu": _listed(v20="float16 float32 bfloat16"),
+        "GridSample": _listed(v0="float16 float32", v20="float64", v22="bfloat16"),
         "HardSwish": _listed(v14="float16 float32", v22="bfloat16"),
         "IsInf": _listed(v10="float32 float64", v20="float16 bfloat16"),
         "IsNaN": _MATH,

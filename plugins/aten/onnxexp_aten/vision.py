@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -9,7 +10,8 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, rank_of
 from onnxexp_aten.kernels import running_dtype
-from onnxexp_aten.layout import permuted, reshaped, sizes_of
+from onnxexp_aten.layout import filled, permuted, reshaped, size_at, sizes_of
+from onnxexp_aten.scatter import scattered
 
 __all__: list[str] = []
 
@@ -51,9 +53,15 @@ def max_unpool(op: Builder, self: Tensor, indices: Tensor, output_size: list[Any
     sizes = sizes_of(op)
     assert sizes is not None
     lead = len(sizes) - len(output_size)
-    plane = op.constant(1)
-    for extent in output_size:
-        plane = op.Mul(plane, extent)
-    flat = [0] * lead + [-1]
-    values, places = op.Reshape(self, flat), op.Reshape(indices, flat)
-    raise NotImplementedError(plane, values, places)
+    plane = math.prod(op.static(output_size, "output_size"))
+    values, places = (reshaped(op, x, [*sizes[:lead], math.prod(_static(op, x)[lead:])]) for x in (self, indices))
+    zeros = filled(op, [*(size_at(op, self, axis) for axis in range(lead)), plane], 0, self.dtype)
+    return reshaped(op, scattered(op, zeros, lead, places, values), sizes)
+
+
+def _static(op: Builder, x: Tensor) -> tuple[Any, ...]:
+    """The sizes, of which those of the spatial axes must be known."""
+    assert x.shape is not None
+    if any(isinstance(size, str) for size in x.shape[2:]):
+        op.decline("the spatial sizes must be known at export")
+    return x.shape

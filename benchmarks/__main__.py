@@ -1,0 +1,81 @@
+"""`python -m benchmarks`: onnxexp and torch.onnx side by side."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+
+from . import diff, models, running, tables
+from .results import Run
+
+RESULTS = Path("bench-results")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a few small models, few repeats")
+    parser.add_argument("--models", metavar="A,B", help="only these")
+    parser.add_argument("--list", action="store_true", help="print the names of the models")
+    parser.add_argument("--diff", metavar="MODEL", help="print the operators of one model's files side by side instead")
+    parser.add_argument("--from", dest="source", type=Path, metavar="JSON", help="show an earlier run instead of a new one")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there, as Markdown")
+    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR", help="for results (default: %(default)s)")
+    parser.add_argument("--keep", action="store_true", help="keep the exported files in DIR/files")
+    settings = parser.add_argument_group("settings (defaults are those of the full mode)")
+    for field in dataclasses.fields(running.Settings):
+        kind = type(field.default)
+        settings.add_argument(f"--{field.name}", type=kind, metavar=kind.__name__, help=f"default: {field.default}")
+    return parser
+
+
+def _settings(options: argparse.Namespace) -> running.Settings:
+    base = running.QUICK if options.quick else running.Settings()
+    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(running.Settings)}
+    return dataclasses.replace(base, **{name: value for name, value in given.items() if value is not None})
+
+
+def _measure(options: argparse.Namespace, console: Console) -> Run:
+    """A new run; the results so far are saved after each model."""
+    settings = _settings(options)
+    run = Run(running.machine(), dataclasses.asdict(settings), [])
+    names = models.chosen(options.models, options.quick)
+    target = options.out / ("quick.json" if options.quick else "full.json" if options.models is None else "some.json")
+    options.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=options.out) as scratch:
+        root = options.out / "files" if options.keep else Path(scratch)
+        for name in names:
+            folder = (root / name).resolve()
+            folder.mkdir(parents=True, exist_ok=True)
+            run.models.append(running.measure(name, settings, folder, lambda text: console.print(f"[dim]{text}")))
+            run.save(target)
+            if not options.keep:
+                running.clean(folder)
+    console.print(f"Figures: {target}")
+    return run
+
+
+def main() -> None:
+    """Read the command line and do it."""
+    options = _parser().parse_args()
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    if options.list:
+        console.print("\n".join(models.CASES))
+    elif options.diff:
+        (name,) = models.chosen(options.diff, quick=False)
+        with tempfile.TemporaryDirectory() as folder:
+            diff.show(name, dataclasses.replace(_settings(options), repeats=0), Path(folder), console)
+    else:
+        run = Run.load(options.source) if options.source else _measure(options, console)
+        tables.show(run, console)
+        if options.markdown:
+            options.markdown.parent.mkdir(parents=True, exist_ok=True)
+            options.markdown.write_text(tables.markdown(run))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""The parent process: starts the workers, one after the other, and gathers what they say."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .export_worker import Job as ExportJob
+from .exporters import CAPTURE, ONNXEXP, PEERS
+from .latency_worker import Job as LatencyJob
+from .results import ModelResult, ToolResult
+
+_CONTROL = "control"
+_CONTROL_LIMIT = 300e6
+"""Bytes of a file of which a second session is opened, to tell noise from difference."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How much is measured.
+
+    Attributes:
+        opset: Asked of every tool.
+        repeats: Timed exports per tool, after the first.
+        budget: Seconds after which a tool's further exports are left out.
+        seconds: Of latency samples per process.
+        rounds: Fewest rounds of latency samples per process.
+        passes: Processes that take latency samples.
+        threads: Of torch and of ONNX Runtime.
+        timeout: Seconds after which a worker is given up.
+    """
+
+    opset: int = 20
+    repeats: int = 9
+    budget: float = 12.0
+    seconds: float = 4.0
+    rounds: int = 5
+    passes: int = 3
+    threads: int = 1
+    timeout: float = 300.0
+
+
+QUICK = Settings(repeats=2, budget=8.0, seconds=2.0, passes=1)
+
+
+def machine() -> dict[str, str]:
+    """What the figures depend on."""
+    packages = ("onnxexp", "torch", "onnx", "onnxscript", "onnxruntime", "transformers")
+    return {"cpu": _cpu(), "cores": str(os.cpu_count()), "system": platform.system(), "python": platform.python_version()} | {
+        package: importlib.metadata.version(package) for package in packages
+    }
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    names = (
+        [line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+        if (info.exists())
+        else []
+    )
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def measure(name: str, settings: Settings, folder: Path, say: Callable[[str], None]) -> ModelResult:
+    """All figures of one model. Files go to the folder."""
+    tools: dict[str, ToolResult] = {}
+    for tool in (CAPTURE, ONNXEXP, *PEERS):
+        say(f"{name}: {tool}")
+        captures = tool == ONNXEXP and tools[CAPTURE].reason is None
+        tools[tool] = export(name, tool, settings, folder, captures)
+    result = ModelResult(name, tools)
+    for number in range(settings.passes):
+        say(f"{name}: latency, process {number + 1} of {settings.passes}")
+        _latency(result, settings, folder, number)
+    return result
+
+
+def model_file(folder: Path, tool: str) -> Path:
+    """Where that tool's file goes; a folder each, so that external data is told apart."""
+    return folder / tool / "model.onnx"
+
+
+def export(name: str, tool: str, settings: Settings, folder: Path, captures: bool = False) -> ToolResult:
+    """One tool on one model, in a process of its own."""
+    path = model_file(folder, tool)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrays = str(_arrays(folder)) if tool == CAPTURE else None
+    repeats = 0 if tool == CAPTURE else settings.repeats
+    job = ExportJob(
+        name,
+        tool,
+        str(path),
+        settings.opset,
+        repeats,
+        settings.budget,
+        settings.threads,
+        captures,
+        arrays,
+        str(folder / "result.json"),
+    )
+    return ToolResult(**_work("export_worker", job, settings))
+
+
+def _arrays(folder: Path) -> Path:
+    return folder / "arrays.npz"
+
+
+def _latency(result: ModelResult, settings: Settings, folder: Path, number: int) -> None:
+    files = {tool: str(model_file(folder, tool)) for tool in (ONNXEXP, *PEERS) if result.tools[tool].reason is None}
+    if ONNXEXP in files and result.onnxexp.file < _CONTROL_LIMIT:
+        files[_CONTROL] = files[ONNXEXP]
+    job = LatencyJob(
+        files, str(_arrays(folder)), settings.threads, settings.seconds, settings.rounds, number, str(folder / "result.json")
+    )
+    found = _work("latency_worker", job, settings)
+    if "reason" in found:  # the worker itself: no file has a latency
+        found = dict.fromkeys(files, found)
+    result.control.extend([found[_CONTROL]["samples"]] if "samples" in found.get(_CONTROL, {}) else [])
+    for tool in files.keys() - {_CONTROL}:
+        figures, target = found[tool], result.tools[tool]
+        target.reason = figures.get("reason")
+        if target.reason is None:
+            target.error = max(target.error, figures["error"])
+            target.latencies.append(figures["samples"])
+
+
+def _work(module: str, job: ExportJob | LatencyJob, settings: Settings) -> dict[str, Any]:
+    """Run the worker; a `reason` where it came to nothing."""
+    result = Path(job.result)
+    result.unlink(missing_ok=True)
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(dataclasses.asdict(job), file)
+        file.flush()
+        command = [sys.executable, "-m", f"benchmarks.{module}", file.name]
+        env = os.environ | {"OMP_NUM_THREADS": str(settings.threads), "HF_HUB_OFFLINE": "1"}
+        try:
+            done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=settings.timeout, check=False)
+        except subprocess.TimeoutExpired:
+            return {"reason": f"took more than {settings.timeout:.0f} s"}
+    if not result.exists():
+        last = done.stderr.strip().splitlines()[-1:] or [f"the process ended with code {done.returncode}"]
+        return {"reason": last[0]}
+    return dict(json.loads(result.read_text()))
+
+
+def clean(folder: Path) -> None:
+    """Remove a model's files."""
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,197 @@
+"""The tables of a run, once as data, and how they are shown: by rich, and as Markdown."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from . import targets
+from .exporters import PEERS
+from .results import ModelResult, Run, ToolResult
+from .targets import MB, Verdict
+
+_NONE = "–"
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A title, a note, and rows of text under headings."""
+
+    title: str
+    note: str
+    header: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+
+def tables(run: Run) -> list[Table]:
+    """All tables of the run: the verdict first."""
+    models = run.models
+    made = [
+        _targets(targets.verdicts(models)),
+        _time(models),
+        _memory(models),
+        _graphs(models),
+        _latency(models),
+        _failures(models),
+    ]
+    return [table for table in made if table.rows]
+
+
+def _number(value: float | None, digits: int = 2, unit: float = 1.0) -> str:
+    return _NONE if value is None else f"{value / unit:,.{digits}f}"
+
+
+def _own(model: ModelResult, figure: Callable[[ToolResult], float], digits: int = 0, unit: float = 1.0) -> list[str]:
+    """The figure of onnxexp and each peer, – where it does not count."""
+    found = {"onnxexp": model.onnxexp, **{name: model.tools[name] for name in PEERS}}
+    return [_number(None if tool.reason is not None else figure(tool), digits, unit) for tool in found.values()]
+
+
+Figure = Callable[[ModelResult], "float | None"]
+
+
+def _mean_row(models: Sequence[ModelResult], columns: Sequence[Figure | None]) -> list[tuple[str, ...]]:
+    """A row of geometric means of the ratios among the columns."""
+    cells = []
+    for column in columns:
+        values = [value for model in models if column is not None and (value := column(model)) is not None]
+        cells.append(f"**{targets.geometric_mean(values):.2f}**" if values else "")
+    return [("**geometric mean**", *cells)] if any(cells) else []
+
+
+def _targets(found: list[Verdict]) -> Table:
+    rows = []
+    for verdict in found:
+        worst = max(verdict.figures, key=lambda name: verdict.figures[name])
+        missed = ", ".join(f"{name} {figure:,.3g}" for name, figure in verdict.missed.items())
+        state = f"{len(verdict.figures) - len(verdict.missed)} of {len(verdict.figures)}"
+        reached = f"{verdict.figures[worst]:,.3g} ({worst})"
+        rows.append((verdict.target.key, verdict.target.text, f"{verdict.target.limit:g}", reached, state, missed or "none"))
+    return Table("Targets", "", ("target", "what", "at most", "worst", "met by", "missed by"), rows)
+
+
+def _time(models: Sequence[ModelResult]) -> Table:
+    ratios = [targets.time_ratio("dynamo"), targets.time_ratio("script"), targets.first_ratio("dynamo")]
+    rows = []
+    for model in models:
+        capture = model.onnxexp.capture_seconds
+        over = targets.over_capture(model)
+        rows.append((
+            model.name, *_own(model, lambda tool: tool.seconds, 3), *(_number(ratio(model)) for ratio in ratios),
+            _number(capture, 3), _number(over, 1, 1e-3), _number(targets.after_capture(model)),
+        ))  # fmt: skip
+    note = (
+        "Median seconds of an export, and onnxexp's over each peer's; 'first' compares the first export of the model in a "
+        "process. The last three: torch.export.export alone, onnxexp's milliseconds over it, and these as a share of it."
+    )
+    header = (
+        "model",
+        "onnxexp",
+        "dynamo",
+        "script",
+        "÷ dynamo",
+        "÷ script",
+        "first ÷ dynamo",
+        "capture",
+        "over, ms",
+        "over ÷ capture",
+    )
+    return Table(
+        "Export time", note, header, rows + _mean_row(models, [None, None, None, *ratios, None, None, targets.after_capture])
+    )
+
+
+def _memory(models: Sequence[ModelResult]) -> Table:
+    ratios = [targets.growth_ratio("dynamo"), targets.growth_ratio("script")]
+    rows = []
+    for model in models:
+        capture = None if model.capture.reason is not None else float(model.capture.growth)
+        weights = float(model.onnxexp.weights or model.capture.weights)
+        rows.append((
+            model.name, _number(weights, 1, MB), _number(capture, 0, MB), *_own(model, lambda tool: tool.growth, 0, MB),
+            *(_number(ratio(model)) for ratio in ratios), _number(targets.growth_over_capture(model)),
+        ))  # fmt: skip
+    note = "MB (10^6 bytes) by which the process's peak resident memory grows; the last column is (onnxexp - capture) ÷ weights."
+    header = ("model", "weights", "capture", "onnxexp", "dynamo", "script", "÷ dynamo", "÷ script", "over capture ÷ weights")
+    return Table("Peak memory growth", note, header, rows)
+
+
+def _graphs(models: Sequence[ModelResult]) -> Table:
+    rows = []
+    for model in models:
+        counted = [f"{tool} +{constants}" if constants not in ("0", _NONE) else tool for tool, constants in zip(
+            _own(model, lambda tool: tool.nodes), _own(model, lambda tool: tool.constants), strict=True)]  # fmt: skip
+        sizes = _own(model, lambda tool: tool.file, 2, MB)
+        ratios = [_number(targets.size_ratio(peer)(model), 3) for peer in PEERS]
+        rows.append((model.name, *counted, *sizes, *ratios))
+    note = "Nodes of the graph and its subgraphs, '+' Constant nodes; MB of the file with its external data."
+    header = ("model", *(f"nodes {tool}" for tool in ("onnxexp", *PEERS)), *(f"MB {tool}" for tool in ("onnxexp", *PEERS)),
+              "size ÷ dynamo", "size ÷ script")  # fmt: skip
+    return Table("Graph and file", note, header, rows)
+
+
+def _control(model: ModelResult) -> float | None:
+    if not model.control or model.onnxexp.reason is not None:
+        return None
+    return model.onnxexp.latency_ratio(ToolResult(latencies=model.control))
+
+
+def _latency(models: Sequence[ModelResult]) -> Table:
+    ratios: list[Figure] = [targets.latency_ratio("dynamo"), targets.latency_ratio("script"), targets.best_latency_ratio]
+    rows = []
+    for model in models:
+        error = None if model.onnxexp.reason is not None else model.onnxexp.error
+        rows.append((
+            model.name, *_own(model, lambda tool: tool.latency, 3, 1e-3), *(_number(ratio(model), 3) for ratio in ratios),
+            _number(_control(model), 3), _NONE if error is None else f"{error:.1e}",
+        ))  # fmt: skip
+    note = (
+        "Milliseconds per run in ONNX Runtime, and onnxexp's over each peer's and the better one's; 'itself' is onnxexp's file "
+        "against a second session of the same file: what noise looks like. The error is relative to eager's largest value."
+    )
+    header = ("model", "onnxexp", "dynamo", "script", "÷ dynamo", "÷ script", "÷ better", "÷ itself", "error")
+    return Table("ONNX Runtime latency", note, header, rows + _mean_row(models, [None, None, None, *ratios, _control, None]))
+
+
+def _failures(models: Sequence[ModelResult]) -> Table:
+    failed = [
+        (model.name, name, tool.reason) for model in models for name, tool in model.tools.items() if tool.reason is not None
+    ]
+    rows = [(model, tool, " ".join(reason.split())[:300]) for model, tool, reason in failed]
+    return Table("What does not count", "", ("model", "tool", "reason"), rows)
+
+
+def show(run: Run, console: Console) -> None:
+    """Print all tables."""
+    for table in tables(run):
+        made = RichTable(title=table.title, title_justify="left", caption=table.note, caption_justify="left", expand=False)
+        for number, heading in enumerate(table.header):
+            made.add_column(
+                heading, justify="left" if number == 0 or table.title in ("Targets", "What does not count") else "right"
+            )
+        for row in table.rows:
+            made.add_row(*(cell.replace("**", "") for cell in row))
+        console.print(made)
+
+
+def markdown(run: Run) -> str:
+    """All tables as a page."""
+    machine = ", ".join(f"{name} {value}" for name, value in run.machine.items())
+    settings = ", ".join(f"{name} {value}" for name, value in run.settings.items())
+    parts = [
+        "# Benchmarks",
+        "Made by `python -m benchmarks --markdown`; how things are measured stands in `benchmarks/__init__.py`. `dynamo` is "
+        "`torch.onnx.export(dynamo=True)`, `script` is `torch.onnx.export(dynamo=False)`, all in one run on one machine.",
+        f"Machine: {machine}. Settings: {settings}.",
+    ]
+    for table in tables(run):
+        lines = [_row(table.header), _row(["---", *["---:"] * (len(table.header) - 1)]), *(_row(row) for row in table.rows)]
+        parts += [f"## {table.title}", *([table.note] if table.note else []), "\n".join(lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

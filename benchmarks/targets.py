@@ -1,0 +1,158 @@
+"""Ratios of a model's figures, and what they are to be."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable
+
+from .results import ModelResult
+
+MB = 1e6
+_MEMORY_FROM = 32 * MB
+"""Weights from which memory is judged by them: below, torch.export's graph and Python itself weigh more than the weights."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A figure of a model and its limit.
+
+    Attributes:
+        key: A short name.
+        text: What is wanted.
+        figure: The figure, None where the model has none.
+        limit: What it may be at most.
+    """
+
+    key: str
+    text: str
+    figure: Callable[[ModelResult], float | None]
+    limit: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """How a target came out: the figures, and the models that miss it."""
+
+    target: Target
+    figures: dict[str, float]
+
+    @property
+    def missed(self) -> dict[str, float]:
+        """The figures over the limit."""
+        return {name: figure for name, figure in self.figures.items() if figure > self.target.limit}
+
+
+def over_capture(model: ModelResult) -> float | None:
+    """Seconds of onnxexp's export over torch.export.export alone."""
+    own = model.onnxexp
+    if own.reason is not None or own.capture_seconds is None:
+        return None
+    return own.seconds - own.capture_seconds
+
+
+def after_capture(model: ModelResult) -> float | None:
+    """`over_capture` as a share of torch.export's own time."""
+    over, capture = over_capture(model), model.onnxexp.capture_seconds
+    return None if over is None or capture is None else over / capture
+
+
+def time_ratio(peer: str) -> Callable[[ModelResult], float | None]:
+    """onnxexp's export time over that peer's."""
+    return lambda model: _ratio(model, peer, lambda own, other: own.seconds / other.seconds)
+
+
+def first_ratio(peer: str) -> Callable[[ModelResult], float | None]:
+    """The same of the first export of the model in a process."""
+    return lambda model: _ratio(model, peer, lambda own, other: own.first / other.first)
+
+
+def size_ratio(peer: str) -> Callable[[ModelResult], float | None]:
+    """onnxexp's file size over that peer's."""
+    return lambda model: _ratio(model, peer, lambda own, other: own.file / other.file)
+
+
+def growth_ratio(peer: str) -> Callable[[ModelResult], float | None]:
+    """onnxexp's memory growth over that peer's."""
+    return lambda model: _ratio(model, peer, lambda own, other: own.growth / max(other.growth, 1))
+
+
+def latency_ratio(peer: str) -> Callable[[ModelResult], float | None]:
+    """onnxexp's latency over that peer's."""
+    return lambda model: _ratio(model, peer, lambda own, other: own.latency_ratio(other))
+
+
+def _ratio(model: ModelResult, peer: str, ratio: Callable[..., float]) -> float | None:
+    if model.onnxexp.reason is not None or peer not in model.peers:
+        return None
+    return ratio(model.onnxexp, model.peers[peer])
+
+
+def growth_over_capture(model: ModelResult) -> float | None:
+    """Memory growth over what capture takes, as a share of the weights."""
+    own, capture = model.onnxexp, model.capture
+    if own.reason is not None or capture.reason is not None:
+        return None
+    return (own.growth - capture.growth) / own.weights
+
+
+def judged_growth(model: ModelResult) -> float | None:
+    """`growth_over_capture` where the weights are large enough to be a measure."""
+    return growth_over_capture(model) if model.onnxexp.weights >= _MEMORY_FROM else None
+
+
+def best_latency_ratio(model: ModelResult) -> float | None:
+    """Latency over that of the better peer."""
+    ratios = [ratio for peer in model.peers if (ratio := latency_ratio(peer)(model)) is not None]
+    return max(ratios, default=None)
+
+
+def nodes_over_best(model: ModelResult) -> float | None:
+    """Nodes more than the better peer has."""
+    if model.onnxexp.reason is not None or not model.peers:
+        return None
+    return model.onnxexp.nodes - min(peer.nodes for peer in model.peers.values())
+
+
+def milliseconds_over_capture(model: ModelResult) -> float | None:
+    """Of a single Linear in a warm process."""
+    over = over_capture(model)
+    return None if over is None or model.name != "linear" else over * 1e3
+
+
+def bert_after_capture(model: ModelResult) -> float | None:
+    """Of BERT-base."""
+    return after_capture(model) if model.name == "bert-base" else None
+
+
+TARGETS = [
+    Target("failures", "onnxexp exports the model, and the file agrees with eager at two sizes",
+           lambda model: float(model.onnxexp.reason is not None), 0),
+    Target("after capture", "everything over torch.export's own time, as a share of it, on BERT-base", bert_after_capture, 0.3),
+    Target("export time", "the whole export ÷ dynamo=True's", time_ratio("dynamo"), 0.35),
+    Target("single Linear", "milliseconds over torch.export's own time, in a warm process", milliseconds_over_capture, 15),
+    Target("memory", f"peak growth over capture's ÷ weights (models of {_MEMORY_FROM / MB:.0f} MB and more)", judged_growth, 0.3),
+    Target("latency", "ONNX Runtime latency ÷ the better peer's", best_latency_ratio, 1.02),
+    Target("nodes", "nodes (Constant aside) more than the better peer's", nodes_over_best, 0),
+]  # fmt: skip
+
+
+def verdicts(models: Iterable[ModelResult]) -> list[Verdict]:
+    """Every target on the models, and the geometric mean of the latencies."""
+    models = list(models)
+    found = [Verdict(target, _figures(models, target.figure)) for target in TARGETS]
+    latencies = _figures(models, best_latency_ratio)
+    if latencies:
+        mean = Target("latency, mean", "the geometric mean of that ratio over all models", best_latency_ratio, 1.0)
+        found.append(Verdict(mean, {"all": geometric_mean(latencies.values())}))
+    return [verdict for verdict in found if verdict.figures]
+
+
+def _figures(models: Iterable[ModelResult], figure: Callable[[ModelResult], float | None]) -> dict[str, float]:
+    return {model.name: value for model in models if (value := figure(model)) is not None}
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """exp(mean(log))."""
+    logs = [math.log(value) for value in values]
+    return math.exp(sum(logs) / len(logs))
