@@ -12,10 +12,12 @@
 How things are measured:
     * Every export runs in a fresh process, which has imported everything and exported one tiny model before, so that neither
       imports nor registries count. Its first export gives the memory; the ones after it the time, of which the median counts.
+    * No tool replaces a file: it is removed before each export. (onnxexp waits for the disk when it replaces one, to be safe.)
     * Memory is the growth of the process's peak resident set over its size right before the export. "Over capture" takes off
       what a process grows by that only calls torch.export.export.
     * Time over capture is onnxexp's median minus that of torch.export.export, called alternately in the same process.
-    * Latency: all files of a model in one process, one after the other in each round, the order changing; several such
-      processes. The ratio is the median over the processes of the ratio of their medians.
+    * Latency is processor time of one thread (wall time with more threads): all files of a model in one process, one after the
+      other in each round, the order changing; several such processes. The ratio is the median over the processes of the ratio of
+      their medians.
     * A file counts only if ONNX Runtime gives what eager PyTorch gives, at the example's sizes and at other ones.
 """

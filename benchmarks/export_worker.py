@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ class Job:
         repeats: Exports that are timed after the first one; 0: time the first.
         budget: Seconds after which no further export is begun.
         threads: Of torch.
+        clock: "wall", or "cpu" for the process's own time, which leaves out waiting for disks and other processes.
         captures: Whether to call torch.export.export alone before each timed export.
         arrays: Where to save inputs and eager's outputs; None: do not.
         result: Where the figures go, as JSON.
@@ -44,6 +46,7 @@ class Job:
     repeats: int
     budget: float
     threads: int
+    clock: str
     captures: bool
     arrays: str | None
     result: str
@@ -51,12 +54,14 @@ class Job:
 
 def measure(job: Job, case: BenchCase, model: nn.Module) -> dict[str, Any]:
     """The figures of the job, for `results.ToolResult`."""
-    args = case.inputs(case.example)
+    args, clock = case.inputs(case.example), time.process_time if job.clock == "cpu" else time.perf_counter
 
     def export() -> tuple[float, dict[str, float]]:
-        start = time.perf_counter()
+        for old in Path(job.path).parent.iterdir():
+            old.unlink()  # to write into an old file's blocks, or to replace it safely, is another matter than to write a new one
+        start = clock()
         stages = exporters.run(job.tool, model, args, case.axes, job.path, job.opset)
-        return time.perf_counter() - start, stages
+        return clock() - start, stages
 
     (first, stages), growth = memory.growth(export)
     samples: dict[str, list[float]] = defaultdict(list)
@@ -65,7 +70,7 @@ def measure(job: Job, case: BenchCase, model: nn.Module) -> dict[str, Any]:
         if time.perf_counter() > end:
             break
         if job.captures:
-            samples["capture"].append(_timed_capture(case, model, args))
+            samples["capture"].append(_timed_capture(case, model, args, clock))
         gc.collect()
         seconds, stages = export()
         samples["export"].append(seconds)
@@ -85,11 +90,11 @@ def measure(job: Job, case: BenchCase, model: nn.Module) -> dict[str, Any]:
     return figures
 
 
-def _timed_capture(case: BenchCase, model: nn.Module, args: exporters.Args) -> float:
+def _timed_capture(case: BenchCase, model: nn.Module, args: exporters.Args, clock: Callable[[], float]) -> float:
     gc.collect()
-    start = time.perf_counter()
+    start = clock()
     exporters.run(exporters.CAPTURE, model, args, case.axes, "", 0)
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def _warm_up(job: Job) -> None:

@@ -37,6 +37,7 @@ class Settings:
         rounds: Fewest rounds of latency samples per process.
         passes: Processes that take latency samples.
         threads: Of torch and of ONNX Runtime.
+        clock: For exports, "wall" or "cpu".
         timeout: Seconds after which a worker is given up.
     """
 
@@ -47,6 +48,7 @@ class Settings:
     rounds: int = 5
     passes: int = 3
     threads: int = 1
+    clock: str = "wall"
     timeout: float = 300.0
 
 
@@ -104,6 +106,7 @@ def export(name: str, tool: str, settings: Settings, folder: Path, captures: boo
         repeats,
         settings.budget,
         settings.threads,
+        settings.clock,
         captures,
         arrays,
         str(folder / "result.json"),

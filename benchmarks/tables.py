@@ -99,9 +99,7 @@ def _time(models: Sequence[ModelResult]) -> Table:
         "over, ms",
         "over ÷ capture",
     )
-    return Table(
-        "Export time", note, header, rows + _mean_row(models, [None, None, None, *ratios, None, None, targets.after_capture])
-    )
+    return Table("Export time", note, header, rows + _mean_row(models, [None, None, None, *ratios, None, None, None]))
 
 
 def _memory(models: Sequence[ModelResult]) -> Table:

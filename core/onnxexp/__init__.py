@@ -25,6 +25,7 @@ from onnxexp.errors import (
     VerificationError,
 )
 from onnxexp.export import export
+from onnxexp.graph import TensorType
 from onnxexp.program import ONNXProgram
 from onnxexp.symbolics import SymbolicTable
 from onnxexp.values import Tensor
@@ -45,6 +46,7 @@ __all__ = [
     "SerializeError",
     "SymbolicTable",
     "Tensor",
+    "TensorType",
     "TrainingMode",
     "UnsupportedOperators",
     "VerificationError",

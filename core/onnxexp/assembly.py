@@ -7,6 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
+from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from onnxexp import operands
 from onnxexp.builder import Builder
@@ -22,15 +23,13 @@ __all__ = ["assemble"]
 def assemble(builder: Builder, outputs: Sequence[tuple[str, Any]], *, keep_initializers_as_inputs: bool = False) -> ir.Model:
     """The model whose inputs are the builder's and whose outputs are these, in order, under these names.
 
-    An output that is an input keeps the input's own value where the names agree; an output that repeats another gets an
+    The names are reserved (`Names.reserve`). An output that is an input keeps the input's own value where the names agree; an output that repeats another gets an
     Identity, since ONNX has no two names for one value.
     """
     state = builder.state
     finished: list[ir.Value] = []
     for output_name, output in outputs:
         finished.append(_output(builder, output_name, operands.tensor(builder, output), finished))
-    for tensor in state.tensors.values():
-        write_type(tensor)
     _untie(builder)
     initializers = list(state.initializers.values())
     graph = ir.Graph(
@@ -48,7 +47,19 @@ def assemble(builder: Builder, outputs: Sequence[tuple[str, Any]], *, keep_initi
         producer_version=__version__,
         functions=list(state.functions.values()),
     )
+    RemoveUnusedNodesPass()(model)
+    for node in model.graph:
+        _describe(builder, node)
     return model
+
+
+def _describe(builder: Builder, node: ir.Node) -> None:
+    """Write the types of what a node makes, inferred where neither the captured program nor the builder knew them."""
+    for output in node.outputs:
+        tensor = builder.state.tensors.get(output)
+        if tensor is not None:
+            builder.infer(tensor)
+            write_type(tensor)
 
 
 def _output(builder: Builder, name: str, tensor: Tensor, earlier: Sequence[ir.Value]) -> ir.Value:
@@ -59,8 +70,7 @@ def _output(builder: Builder, name: str, tensor: Tensor, earlier: Sequence[ir.Va
         copy.stamp(tensor.type)
         copy._shape = tensor.shape
         value = copy.value
-    if value.name != name:
-        value.name = builder.state.names.unique(name)
+    value.name = name
     _ = tensor.shape
     return value
 

@@ -58,12 +58,12 @@ _ENCODERS: dict[ir.AttributeType, Callable[[Any], Any]] = {
 
 
 def encode(spec: Operator, given: dict[str, Any]) -> dict[str, ir.Attr]:
-    """The attributes as onnx-ir has them; those that equal the schema's default are left out.
+    """The attributes as onnx-ir has them; by name; those that equal the schema's default are left out.
 
     Raises TypeError where a value does not fit the attribute's type.
     """
     encoded: dict[str, ir.Attr] = {}
-    for name, value in given.items():
+    for name, value in sorted(given.items()):
         attribute = spec.attributes[name]
         converted = _convert(spec, attribute, value)
         if attribute.type is ir.AttributeType.TENSOR or converted != attribute.default:

@@ -7,7 +7,7 @@ The rules, so that one call is right at every opset:
 3. A keyword that only another version knows is dropped where it equals that version's default, else it is refused.
 4. Anything else: `TypeError` with the operator's real inputs and attributes.
 
-Positions and names are those of the newest version. What is refused here may be right at another opset: `onnxexp.calls` finds out.
+Positions and names are those of the newest version. What is refused here may be right at another opset: `onnxexp.calls` says.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def bind(spec: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], opset: i
     for index, formal in enumerate(spec.inputs[: len(inputs)]):
         if inputs[index] is None and (spec.name, formal.name) in _EMPTY and not formal.optional:
             inputs[index] = []
-    absent = [formal for index, formal in enumerate(spec.inputs[: spec.min_inputs]) if index >= len(inputs) or inputs[index] is None]
+    absent = [
+        formal for index, formal in enumerate(spec.inputs[: spec.min_inputs]) if index >= len(inputs) or inputs[index] is None
+    ]
     missing = [formal.name for formal in absent if not (formal.optional or formal.variadic)]
     missing += [name for name, attribute in spec.attributes.items() if attribute.required and name not in attributes]
     if missing:

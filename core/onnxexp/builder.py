@@ -38,6 +38,7 @@ class Builder:
 
     Attributes:
         opset: The target opset of ONNX's default domain.
+        fold: May what does not depend on the inputs be computed at export?
         node: The captured node that is being lowered: its operator, arguments, output types and source line.
         notes: A place where symbolics remember, for this export, what one has to tell another.
     """
@@ -47,7 +48,7 @@ class Builder:
         self.custom_opsets = dict(custom_opsets or {})
         self.state = State(opset)
         self.notes: dict[Any, Any] = {}
-        self._fold = fold
+        self.fold = fold
         self._node: Node | None = None
 
     @property
@@ -89,10 +90,10 @@ class Builder:
         return results[0] if outputs is None and len(results) == 1 else results
 
     def _folded(self, call: calls.Call, inputs: Sequence[Tensor | None]) -> tuple[Tensor, ...] | None:
-        if not self._fold or any(tensor is not None and tensor.const is None for tensor in inputs):
+        if not self.fold or any(tensor is not None and tensor.const is None for tensor in inputs):
             return None
         known = [None if tensor is None else tensor.const for tensor in inputs]
-        folded = folding.fold(call.spec, call.opset, known, call.attributes, len(call.results))
+        folded = folding.fold(call.spec, call.opset, known, call.attributes, call.results)
         if folded is None:
             return None
         name = next((tensor.name for tensor in inputs if tensor is not None), None)
@@ -221,7 +222,12 @@ class Builder:
         return subgraphs.loop(self, trip_count, cond, body, carried, types)
 
     def scan(
-        self, body: Callable[..., tuple[Sequence[Any], Sequence[Any]]], carried: Sequence[Any], xs: Sequence[Tensor], *, reverse: bool = False
+        self,
+        body: Callable[..., tuple[Sequence[Any], Sequence[Any]]],
+        carried: Sequence[Any],
+        xs: Sequence[Tensor],
+        *,
+        reverse: bool = False,
     ) -> list[Tensor]:
         """``Scan`` over axis 0 of each of `xs`: `body(*carried, *slices)` returns (carried values, values to stack)."""
         from onnxexp import subgraphs

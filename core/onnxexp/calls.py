@@ -71,7 +71,11 @@ def check_graph_types(name: str, opset: int, tensors: Sequence[Tensor]) -> None:
     """That an operator with graphs (If, Loop, Scan) takes what goes in and out of them. Raises OpsetError, LoweringError."""
     for tensor in tensors:
         type_ = operands.type_of(tensor)
-        takes = [version.since for version in history("", name) if any(type_ in formal.types for formal in version.inputs + version.outputs)]
+        takes = [
+            version.since
+            for version in history("", name)
+            if any(type_ in formal.types for formal in version.inputs + version.outputs)
+        ]
         if type_ is None or (takes and takes[0] <= opset):
             continue
         message = f"ONNX's {name} does not take {type_} at opset {opset}"

@@ -1,12 +1,14 @@
 """Computing at export what does not depend on the inputs.
 
-Views of a weight cost nothing and are taken at any size: the writer reads through them. Everything else is computed
-only while it is small, by onnx's reference implementation of the operator.
+Views of a weight cost nothing and are taken at any size: the writer reads through them. Casts and concatenations of weights are
+computed at any size too. The rest is computed only while it is small, by onnx's reference implementation, and only where that
+agrees with ONNX Runtime (`tests/core/test_folding.py` compares them): it is wrong on others, as the indices of MaxPool.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,75 +22,106 @@ from onnx.reference.ops import load_op
 from onnxexp.dtypes import from_onnx
 from onnxexp.schemas import Operator
 
-__all__ = ["fold"]
+__all__ = ["COMPUTED", "VIEWS", "fold"]
 
 SMALL = 4096
 """Elements, of the inputs and of the outputs together, up to which anything is computed at export."""
 
+_ELEMENTWISE = frozenset(
+    """
+    Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Clip Cos Cosh Div Equal
+    Erf Exp Floor Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual Log Max Mean Min Mod Mul Neg Not Or Pow Reciprocal Relu
+    Round Sigmoid Sign Sin Sinh Sqrt Sub Sum Tan Tanh Where Xor
+    """.split()  # noqa: SIM905
+)
+COMPUTED = _ELEMENTWISE | frozenset(
+    """
+    ArgMax ArgMin ConstantOfShape CumSum Expand EyeLike Gather GatherElements GatherND MatMul NonZero Pad Range ReduceL1 ReduceL2
+    ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare ScatterElements ScatterND Slice Split Tile Trilu
+    """.split()  # noqa: SIM905
+)
+"""The operators that onnx's reference implementation computes while they are small."""
+
 
 def fold(
-    spec: Operator, opset: int, inputs: Sequence[torch.Tensor | None], attributes: dict[str, ir.Attr], count: int
+    spec: Operator,
+    opset: int,
+    inputs: Sequence[torch.Tensor | None],
+    attributes: dict[str, ir.Attr],
+    dtypes: Sequence[torch.dtype | None],
 ) -> list[torch.Tensor] | None:
-    """The outputs of a node whose inputs are all known, or None where it is better left to the runtime."""
-    if not spec.deterministic or any(attribute.type == ir.AttributeType.GRAPH for attribute in attributes.values()):
+    """The outputs of a node whose inputs are all known, of these dtypes, or None where it is better left to the runtime."""
+    if spec.domain or any(attribute.type == ir.AttributeType.GRAPH for attribute in attributes.values()):
         return None
-    view = _VIEWS.get(spec.name) if not spec.domain and count == 1 else None
-    if view is not None:
-        return [view(list(inputs), {name: attribute.value for name, attribute in attributes.items()})]
-    if sum(tensor.numel() for tensor in inputs if tensor is not None) > SMALL:
+    values = {name: attribute.value for name, attribute in attributes.items()}
+    if spec.name in VIEWS and len(dtypes) == 1:
+        made = VIEWS[spec.name](list(inputs), values)
+        return None if made is None else [made]
+    tensors = [tensor for tensor in inputs if tensor is not None]
+    if spec.name not in COMPUTED or not all(_in_numpy(tensor.dtype) for tensor in tensors):
         return None
-    if _size_after(spec, inputs) > SMALL or any(tensor is not None and not _in_numpy(tensor.dtype) for tensor in inputs):
+    if sum(tensor.numel() for tensor in tensors) > SMALL or _size_after(spec.name, tensors, values) > SMALL:
         return None
-    return _reference(spec, opset, inputs, attributes, count)
+    results = _reference(spec, opset, inputs, attributes, len(dtypes))
+    right = results is not None and all(dtype in (None, result.dtype) for dtype, result in zip(dtypes, results, strict=True))
+    return results if right else None
 
 
 def _in_numpy(dtype: torch.dtype) -> bool:
-    return dtype.is_floating_point is False or dtype in (torch.float16, torch.float32, torch.float64)
+    return not dtype.is_floating_point or dtype in (torch.float16, torch.float32, torch.float64)
 
 
-def _size_after(spec: Operator, inputs: Sequence[torch.Tensor | None]) -> int:
+def _size_after(name: str, tensors: list[torch.Tensor], attributes: dict[str, Any]) -> float:
     """How many elements the operators that make much of little would make."""
-    if spec.name in ("ConstantOfShape", "Expand", "Tile", "Resize", "Range", "OneHot", "Pad"):
-        sizes = [tensor for tensor in inputs[1:] if tensor is not None] if spec.name != "ConstantOfShape" else [inputs[0]]
-        if spec.name == "Range":
-            start, limit, delta = (float(tensor.item()) for tensor in inputs if tensor is not None)
-            return int(max(0.0, (limit - start) / (delta or 1.0)))
-        first = inputs[0]
-        size = sizes[0]
-        assert size is not None and first is not None
-        if spec.name in ("ConstantOfShape", "Expand"):
-            return int(size.prod())
-        if spec.name == "Tile":
-            return int(size.prod()) * first.numel()
-        return SMALL + 1 if first.numel() > 64 else 0
-    return 0
+    if name in _ELEMENTWISE:
+        return _broadcast(*(tensor.shape for tensor in tensors))
+    return _SIZES[name](tensors, attributes) if name in _SIZES else 0
+
+
+def _broadcast(*shapes: Sequence[int]) -> int:
+    return math.prod(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
+
+
+def _gathered(tensors: list[torch.Tensor], attributes: dict[str, Any]) -> float:
+    data, indices = tensors
+    return data.numel() / max(data.shape[attributes.get("axis", 0)], 1) * indices.numel()
+
+
+def _padded(tensors: list[torch.Tensor], attributes: dict[str, Any]) -> float:
+    more = sum(max(0, size) for size in attributes.get("pads") or _ints(tensors[1]))
+    return math.prod(size + more for size in tensors[0].shape)
+
+
+_SIZES: dict[str, Callable[[list[torch.Tensor], dict[str, Any]], float]] = {
+    "ConstantOfShape": lambda tensors, _: math.prod(_ints(tensors[0])),
+    "Expand": lambda tensors, _: _broadcast(tensors[0].shape, _ints(tensors[1])),
+    "Gather": _gathered,
+    "MatMul": lambda tensors, _: tensors[0].numel() * tensors[1].numel() / max(tensors[0].shape[-1], 1) ** 2,
+    "Pad": _padded,
+    "Range": lambda tensors, _: (tensors[1].item() - tensors[0].item()) / (tensors[2].item() or 1),
+    "Tile": lambda tensors, _: tensors[0].numel() * math.prod(_ints(tensors[1])),
+}
 
 
 def _reference(
     spec: Operator, opset: int, inputs: Sequence[torch.Tensor | None], attributes: dict[str, ir.Attr], count: int
 ) -> list[torch.Tensor] | None:
     names = [f"i{index}" if tensor is not None else "" for index, tensor in enumerate(inputs)]
-    outputs = [f"o{index}" for index in range(count)]
-    node = onnx.helper.make_node(spec.name, names, outputs, domain=spec.domain)
+    node = onnx.helper.make_node(spec.name, names, [f"o{index}" for index in range(count)])
     node.attribute.extend(ir.to_proto(attribute) for attribute in attributes.values())
-    implementation = _implementation(spec, opset)
-    if implementation is None:
-        return None
-    run_params = {"log": lambda *_: None, "opsets": {spec.domain: opset}, "verbose": 0, "new_ops": None}
+    run_params = {"log": lambda *_: None, "opsets": {"": opset}, "verbose": 0, "new_ops": None}
     arrays = [None if tensor is None else tensor.detach().cpu().numpy() for tensor in inputs]
-    with np.errstate(all="ignore"):
-        results = implementation(node, run_params).run(*arrays)
-    if any(not isinstance(result, (np.ndarray, np.generic)) for result in results):
+    try:
+        with np.errstate(all="ignore"):
+            results = _implementation(spec.name, opset)(node, run_params).run(*arrays)
+        return [torch.from_numpy(np.array(result)) for result in results[:count]]
+    except Exception:  # noqa: BLE001 - the implementation is onnx's: whatever it raises, the node itself is still right
         return None
-    return [torch.from_numpy(np.array(result)) for result in results[:count]]
 
 
 @functools.lru_cache(maxsize=None)
-def _implementation(spec: Operator, opset: int) -> Callable[..., Any] | None:
-    try:
-        implementation: Callable[..., Any] = load_op(spec.domain, spec.name, opset)
-    except (onnx.reference.op_run.RuntimeImplementationError, NotImplementedError):
-        return None
+def _implementation(name: str, opset: int) -> Callable[..., Any]:
+    implementation: Callable[..., Any] = load_op("", name, opset)
     return implementation
 
 
@@ -129,8 +162,32 @@ def _squeeze(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor:
     return inputs[0].squeeze() if axes is None else inputs[0].squeeze(tuple(axes))  # type: ignore[no-any-return]
 
 
-def _cast(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor:
-    return inputs[0].to(from_onnx(attributes["to"]))  # type: ignore[no-any-return]
+def _flatten(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor:
+    shape, axis = list(inputs[0].shape), attributes.get("axis", 1)
+    return inputs[0].reshape(math.prod(shape[:axis]), math.prod(shape[axis:]))  # type: ignore[no-any-return]
+
+
+def _cast(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor | None:
+    """Not to what torch rounds or limits otherwise than ONNX: float8, and integers that a float does not fit into."""
+    tensor, to = inputs[0], attributes["to"]
+    if to == ir.DataType.STRING:
+        return None
+    dtype = from_onnx(to)
+    if dtype.is_floating_point and dtype.itemsize == 1:
+        return None
+    if tensor.is_floating_point() and not dtype.is_floating_point and not dtype.is_complex and dtype != torch.bool:
+        limits = torch.iinfo(dtype)
+        if not bool(((tensor > limits.min) & (tensor < limits.max)).all()):
+            return None
+    return tensor.to(dtype)  # type: ignore[no-any-return]
+
+
+def _constant(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor | None:
+    ((name, value),) = attributes.items()
+    if name == "value":
+        return value.torch  # type: ignore[no-any-return]
+    dtype = {"value_int": torch.int64, "value_ints": torch.int64, "value_float": torch.float32, "value_floats": torch.float32}
+    return torch.tensor(value, dtype=dtype[name]) if name in dtype else None
 
 
 def _concat(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor:
@@ -141,13 +198,17 @@ def _shape(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor:
     return torch.tensor(list(inputs[0].shape[attributes.get("start", 0) : attributes.get("end")]), dtype=torch.int64)
 
 
-_VIEWS: dict[str, Callable[[list[Any], dict[str, Any]], torch.Tensor]] = {
+VIEWS: dict[str, Callable[[list[Any], dict[str, Any]], torch.Tensor | None]] = {
     "Cast": _cast,
     "Concat": _concat,
+    "Constant": _constant,
+    "Flatten": _flatten,
     "Identity": lambda inputs, _: inputs[0],
     "Reshape": _reshape,
     "Shape": _shape,
+    "Size": lambda inputs, _: torch.tensor(inputs[0].numel()),
     "Squeeze": _squeeze,
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
 }
+"""The operators that torch computes at any size; None where it would come out otherwise than in ONNX."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import onnx
 import onnx_ir as ir
-import torch
 
 from onnxexp.dtypes import from_onnx, to_onnx
 from onnxexp.graph import Dim

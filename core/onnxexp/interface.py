@@ -50,6 +50,8 @@ class Interface:
 
     def bind_inputs(self, lowering: Lowering, *, export_params: bool) -> None:
         """Make the graph's inputs, and bind every captured input."""
+        taken = {name for name, _, _ in self._inputs}
+        lowering.builder.state.names.reserve(name for name in self._outputs.values() if name not in taken)
         for name, _, value in self._inputs:
             lowering.bind(value, lowering.builder.input(name, value.type))
         for index, value in enumerate(self._captured.graph.inputs):

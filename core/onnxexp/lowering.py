@@ -147,6 +147,7 @@ class Lowering:
         tensor.stamp(value.type)
         if isinstance(value.type, ScalarType):
             tensor._dtype = self.builder.constant(value.type.kind()).dtype
+        self.builder.state.tensors[tensor.value] = tensor  # so that types can be inferred from it
         return tensor
 
     def _types(self, node: Node) -> list[str]:

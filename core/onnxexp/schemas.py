@@ -104,8 +104,8 @@ def _attribute(attribute: Any) -> Attribute:
     default = onnx.helper.get_attribute_value(attribute.default_value) if has_default else None
     if isinstance(default, bytes):
         default = default.decode()
-    elif default is not None and kind in (ir.AttributeType.INTS, ir.AttributeType.FLOATS):
-        default = list(default)
+    elif default is not None and kind in (ir.AttributeType.INTS, ir.AttributeType.FLOATS, ir.AttributeType.STRINGS):
+        default = [value.decode() if isinstance(value, bytes) else value for value in default]
     return Attribute(attribute.name, kind, attribute.required, default)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
@@ -42,6 +42,12 @@ class Names:
         self._taken[base] = count
         self._taken[name] = self._taken.get(name, 0)
         return name
+
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Keep names for later; `unique` gives them to nobody."""
+        for name in names:
+            self._taken.setdefault(name, 0)
 
 
 class Scope:

@@ -56,7 +56,9 @@ def _identity(op: Builder, tensor: Tensor) -> Tensor:
     return copy
 
 
-def _node(op: Builder, name: str, inputs: Sequence[Tensor | None], attributes: dict[str, Any], results: Sequence[Tensor]) -> list[Tensor]:
+def _node(
+    op: Builder, name: str, inputs: Sequence[Tensor | None], attributes: dict[str, Any], results: Sequence[Tensor]
+) -> list[Tensor]:
     check_graph_types(name, op.opset, [tensor for tensor in (*inputs, *results) if tensor is not None])
     encoded = {}
     for key, value in attributes.items():
@@ -95,7 +97,9 @@ def _conflict(one: Any, other: Any) -> bool:
     if one is None or other is None:
         return False
     pairs = zip(one, other, strict=False)
-    return len(one) != len(other) or any(size != with_ and isinstance(size, int) and isinstance(with_, int) for size, with_ in pairs)
+    return len(one) != len(other) or any(
+        size != with_ and isinstance(size, int) and isinstance(with_, int) for size, with_ in pairs
+    )
 
 
 def _boolean(op: Builder, cond: Any) -> Tensor:
@@ -126,15 +130,21 @@ def loop(
         go_on, after, stacked = body(index, *inside)
         again = going if go_on is None else _boolean(op, go_on)
         graph, results = _graph(op, scope, "loop", [again, *after, *stacked])
-    _check_carried(op, "Loop", start, results[1 : 1 + len(start)])
+    _check_carried(op, "Loop", start, results[1 : 1 + len(after)])
     count = None if trip_count is None else op.cast(trip_count, torch.int64)
     first = None if cond is None else _boolean(op, cond)
     outputs = _node(op, "Loop", [count, first, *start], {"body": graph}, results[1:])
-    return _shapes(op, outputs, inside, results[1:], trip_count if isinstance(trip_count, int) else None)
+    all_rounds = isinstance(trip_count, int) and cond is None and go_on is None
+    return _shapes(op, outputs, inside, results[1:], trip_count if all_rounds else None)
 
 
 def scan(
-    op: Builder, body: Callable[..., tuple[Sequence[Any], Sequence[Any]]], carried: Sequence[Any], xs: Sequence[Tensor], *, reverse: bool
+    op: Builder,
+    body: Callable[..., tuple[Sequence[Any], Sequence[Any]]],
+    carried: Sequence[Any],
+    xs: Sequence[Tensor],
+    *,
+    reverse: bool,
 ) -> list[Tensor]:
     """See `Builder.scan`."""
     start = [_typed(op, value) for value in carried]
@@ -143,7 +153,7 @@ def scan(
         slices = [op.input("slice", TensorType(x.known_dtype, None if x.shape is None else x.shape[1:])) for x in xs]
         after, stacked = body(*inside, *slices)
         graph, results = _graph(op, scope, "scan", [*after, *stacked])
-    _check_carried(op, "Scan", start, results[: len(start)])
+    _check_carried(op, "Scan", start, results[: len(after)])
     attributes: dict[str, Any] = {"body": graph, "num_scan_inputs": len(xs)}
     if reverse:
         attributes["scan_input_directions"] = [1] * len(xs)
@@ -172,6 +182,8 @@ def _carried_input(op: Builder, value: Tensor, type_: Type | None) -> Tensor:
 
 
 def _check_carried(op: Builder, name: str, start: Sequence[Tensor], after: Sequence[Tensor]) -> None:
+    if len(start) != len(after):
+        raise op.error(f"a {name} starts with {len(start)} carried values and its body gives {len(after)}")
     for index, (before, now) in enumerate(zip(start, after, strict=True)):
         if before.known_dtype != now.known_dtype:
             raise op.error(f"value {index} carried by a {name} starts as {before.known_dtype} and becomes {now.known_dtype}")

@@ -33,7 +33,11 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "softplus": lambda x: (F.softplus(x), F.softplus(x, 2), F.softplus(x, 0.5, 3), F.softplus(x * 10, 1, 5)),
     "log_sigmoid": lambda x: (F.logsigmoid(x), F.softsign(x)),
     "shrink": lambda x: (F.hardshrink(x), F.hardshrink(x, 1.0), F.softshrink(x), F.softshrink(x, 1.0), F.tanhshrink(x)),
-    "prelu": lambda x: (F.prelu(x, weights(x, 0.3)), F.prelu(x, weights(x, 0.3, 0.1, 0.2, 0.5)), F.prelu(x[0, :, 0], weights(x, 0.3))),
+    "prelu": lambda x: (
+        F.prelu(x, weights(x, 0.3)),
+        F.prelu(x, weights(x, 0.3, 0.1, 0.2, 0.5)),
+        F.prelu(x[0, :, 0], weights(x, 0.3)),
+    ),
 }
 
 

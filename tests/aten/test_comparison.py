@@ -60,8 +60,7 @@ def test_comparisons(check):
 
 
 def logic(a: torch.Tensor, b: torch.Tensor) -> Results:
-    both = torch.logical_and(a, b), torch.logical_or(a, b), torch.logical_xor(a, b), torch.logical_not(a)
-    return both
+    return torch.logical_and(a, b), torch.logical_or(a, b), torch.logical_xor(a, b), torch.logical_not(a)
 
 
 def bits_of_bools(a: torch.Tensor, b: torch.Tensor) -> Results:

@@ -15,7 +15,12 @@ ONES = torch.ones(40, 50, 10)
 
 
 def evaluated(x):
-    return F.dropout(x, 0.5, False), F.alpha_dropout(x, 0.5, False), F.feature_alpha_dropout(x, 0.5, False), F.dropout1d(x, 0.5, False)
+    return (
+        F.dropout(x, 0.5, False),
+        F.alpha_dropout(x, 0.5, False),
+        F.feature_alpha_dropout(x, 0.5, False),
+        F.dropout1d(x, 0.5, False),
+    )
 
 
 @cases(Case(lambda x: F.dropout(x, 0.5, False) + 1, X, emits={"Add"}, name="dropout"), Case(evaluated, X, dynamic={0: [0]}))

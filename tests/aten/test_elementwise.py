@@ -163,7 +163,14 @@ def of_three(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> Results:
 
 def of_two(a: torch.Tensor, b: torch.Tensor) -> Results:
     logarithms = torch.logaddexp(a, b), torch.logaddexp2(a, b)
-    return (*logarithms, torch.hypot(a, b), torch.copysign(a, b), torch.copysign(a, -1.0), torch.heaviside(a, a), torch.atan2(a, b))
+    return (
+        *logarithms,
+        torch.hypot(a, b),
+        torch.copysign(a, b),
+        torch.copysign(a, -1.0),
+        torch.heaviside(a, a),
+        torch.atan2(a, b),
+    )
 
 
 @cases(

@@ -24,7 +24,9 @@ X, Y, V, W = torch.randn(2, 3), torch.randn(2, 4), torch.randn(3), torch.randn(3
     Case(lambda x, y: torch.block_diag(x, y), X, Y, name="block_diag"),
     Case(lambda x, y: torch.cartesian_prod(x, y), V, torch.randn(2), dynamic={0: [0], 1: [0]}, name="cartesian_prod"),
     *(
-        Case(lambda x, y, i=i: torch.meshgrid(x, y, indexing=i), V, torch.randn(2), dynamic={0: [0], 1: [0]}, name=f"meshgrid_{i}")
+        Case(
+            lambda x, y, i=i: torch.meshgrid(x, y, indexing=i), V, torch.randn(2), dynamic={0: [0], 1: [0]}, name=f"meshgrid_{i}"
+        )
         for i in ("ij", "xy")
     ),
 )

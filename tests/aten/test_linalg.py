@@ -58,12 +58,27 @@ def test_products(check):
 
 
 @cases(
-    Case(lambda b, x, w: torch.addmm(b, x, w, beta=2, alpha=3), r(5), r(2, 4), r(4, 5), dynamic={1: [0]}, emits={"Gemm"}, name="addmm"),
+    Case(
+        lambda b, x, w: torch.addmm(b, x, w, beta=2, alpha=3),
+        r(5),
+        r(2, 4),
+        r(4, 5),
+        dynamic={1: [0]},
+        emits={"Gemm"},
+        name="addmm",
+    ),
     Case(lambda b, x, w: torch.addmm(b, x, w, beta=0), r(5) / 0, r(2, 4), r(4, 5), emits={"MatMul"}, name="addmm_without"),
     Case(lambda b, x, w: torch.addmm(b, x.t(), w), r(3), r(4, 2), r(4, 3), emits={"Gemm"}, name="addmm_transposed"),
     Case(lambda b, x, w: torch.addmm(b, x, w, beta=2, alpha=3), *WHOLE, name="addmm_ints"),
     Case(lambda a, b, c: torch.addmv(a, b, c, beta=0.5, alpha=2), r(2), r(2, 3), r(3), name="addmv"),
-    Case(lambda a, b, c: torch.baddbmm(a, b, c, beta=0.5, alpha=2), r(4), r(2, 3, 2), r(2, 2, 4), dynamic={1: [0], 2: [0]}, name="baddbmm"),
+    Case(
+        lambda a, b, c: torch.baddbmm(a, b, c, beta=0.5, alpha=2),
+        r(4),
+        r(2, 3, 2),
+        r(2, 2, 4),
+        dynamic={1: [0], 2: [0]},
+        name="baddbmm",
+    ),
     Case(torch.addbmm, r(3, 4), r(2, 3, 2), r(2, 2, 4)),
     Case(torch.addr, r(3, 4), r(3), r(4)),
 )

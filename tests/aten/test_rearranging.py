@@ -40,7 +40,10 @@ def test_pixels(check):
 
 @cases(
     *(Case(lambda x, k=k: x.diagonal(k), X, name=f"diagonal_{k}") for k in (-1, 0, 2)),
-    *(Case(lambda x, k=k: x.diagonal(k, 0, 2), torch.randn(3, 2, 4), dynamic={0: [0, 1]}, name=f"dynamic_{k}") for k in (-1, 0, 2)),
+    *(
+        Case(lambda x, k=k: x.diagonal(k, 0, 2), torch.randn(3, 2, 4), dynamic={0: [0, 1]}, name=f"dynamic_{k}")
+        for k in (-1, 0, 2)
+    ),
     Case(lambda x: torch.linalg.diagonal(x), torch.randn(2, 3, 4), name="linalg_diagonal"),
     Case(torch.diag, X, name="diag"),
     Case(torch.diag, torch.randn(3), dynamic={0: [0]}, opsets=(11, 13, 20), name="diag_of_vector"),

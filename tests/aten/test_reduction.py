@@ -21,7 +21,15 @@ B = torch.rand(3, 4, 5) > 0.7
 ANY: dict[str, Callable[[torch.Tensor], Any]] = {
     "sum": lambda x: (x.sum(), x.sum(1), x.sum((0, 2)), x.sum(-1, keepdim=True), x.sum((0, 1, 2)), x.sum((), keepdim=True)),
     "sum_dtype": lambda x: (x.sum(0, dtype=torch.float64), x.sum(dtype=torch.float32), x.sum(1, dtype=torch.int32)),
-    "extremes": lambda x: (x.max(), x.min(), x.amax(), x.amin((0, 2)), x.amax(1, keepdim=True), *torch.aminmax(x), *torch.aminmax(x, dim=1)),
+    "extremes": lambda x: (
+        x.max(),
+        x.min(),
+        x.amax(),
+        x.amin((0, 2)),
+        x.amax(1, keepdim=True),
+        *torch.aminmax(x),
+        *torch.aminmax(x, dim=1),
+    ),
     "extremes_with_places": lambda x: (*x.max(1), *x.min(-1, keepdim=True)),
     "truth": lambda x: (x.any(), x.all(), x.any(1), x.all(-1, keepdim=True), torch.any(x, (0, 1)), torch.all(x, (0, 2), True)),
     "count_nonzero": lambda x: (x.count_nonzero(), x.count_nonzero(1), x.count_nonzero((0, 2))),
@@ -31,12 +39,24 @@ NUMBERS: dict[str, Callable[[torch.Tensor], Any]] = {
     "prod": lambda x: (x.prod(1), x.prod(-1, keepdim=True), x.prod(0, dtype=torch.float64)),
 }
 REAL: dict[str, Callable[[torch.Tensor], Any]] = {
-    "mean": lambda x: (x.mean(), x.mean(1), x.mean((0, 2)), x.mean(-1, keepdim=True), x.mean((0, 1, 2), keepdim=True), x.mean(0, dtype=torch.float64)),
+    "mean": lambda x: (
+        x.mean(),
+        x.mean(1),
+        x.mean((0, 2)),
+        x.mean(-1, keepdim=True),
+        x.mean((0, 1, 2), keepdim=True),
+        x.mean(0, dtype=torch.float64),
+    ),
     "logsumexp": lambda x: (x.logsumexp(1), x.logsumexp((0, 2), True)),
     "var": lambda x: (x.var(), x.var(1), x.var((0, 2)), x.var(-1, unbiased=False), x.var(1, keepdim=True), x.var(unbiased=False)),
     "var_correction": lambda x: (x.var(dim=(1, 2), correction=2), x.var(dim=1, correction=0), x.std(dim=None, correction=0)),
     "std": lambda x: (x.std(), x.std(1), x.std(-1, unbiased=False, keepdim=True), x.std((0, 1))),
-    "with_mean": lambda x: (*torch.var_mean(x, 1), *torch.std_mean(x, (0, 1), keepdim=True), *torch.std_mean(x), *torch.var_mean(x, dim=1, correction=0)),
+    "with_mean": lambda x: (
+        *torch.var_mean(x, 1),
+        *torch.std_mean(x, (0, 1), keepdim=True),
+        *torch.std_mean(x),
+        *torch.var_mean(x, dim=1, correction=0),
+    ),
 }
 
 

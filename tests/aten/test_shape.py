@@ -17,9 +17,21 @@ def twice_seen(x: torch.Tensor) -> torch.Tensor:
 
 
 @cases(
-    Case(lambda x: x.view(x.shape[0], -1, 2, 2).transpose(1, 2), X, dynamic={0: [0, 1]}, emits={"Reshape", "Transpose"}, name="heads"),
+    Case(
+        lambda x: x.view(x.shape[0], -1, 2, 2).transpose(1, 2),
+        X,
+        dynamic={0: [0, 1]},
+        emits={"Reshape", "Transpose"},
+        name="heads",
+    ),
     Case(lambda x: x.reshape(-1, 4), X, dynamic={0: [0, 1]}, emits={"Reshape"}, name="rows"),
-    Case(lambda x: x.view(x.shape[0] * x.shape[1], 4).view(x.shape), X, dynamic={0: [0, 1]}, emits={"Identity"}, name="there_and_back"),
+    Case(
+        lambda x: x.view(x.shape[0] * x.shape[1], 4).view(x.shape),
+        X,
+        dynamic={0: [0, 1]},
+        emits={"Identity"},
+        name="there_and_back",
+    ),
     Case(twice_seen, X, dynamic={0: [0, 1]}, emits={"Identity"}),
     Case(lambda x: x.flatten(1), X, dynamic={0: [0]}, emits={"Reshape"}, name="flatten"),
     Case(lambda x: x.flatten(), X, dynamic={0: [0, 1]}, emits={"Reshape"}, name="flatten_all"),
@@ -67,7 +79,9 @@ def test_order_of_axes(check):
     Case(lambda x: x[None].expand(x.shape[1], -1, -1), torch.randn(2, 5), dynamic={0: [0, 1]}, name="expand_dynamic"),
     Case(lambda x, y: x.expand_as(y), torch.randn(2, 1), torch.randn(2, 3), dynamic={0: [0], 1: [0]}, name="expand_as"),
     Case(lambda x: torch.broadcast_to(x, (4, 2, 3)), torch.randn(2, 1), name="broadcast_to"),
-    Case(lambda x, y: torch.broadcast_tensors(x, y), torch.randn(2, 1), torch.randn(3), dynamic={0: [0]}, name="broadcast_tensors"),
+    Case(
+        lambda x, y: torch.broadcast_tensors(x, y), torch.randn(2, 1), torch.randn(3), dynamic={0: [0]}, name="broadcast_tensors"
+    ),
     Case(lambda x: x.expand(2, 3), torch.tensor([[True], [False]]), opsets=(9, 20), name="expand_bool"),
     Case(lambda x: x.repeat(2, 1, 3), torch.randn(2, 3), dynamic={0: [0]}, name="repeat"),
     Case(lambda x: x.repeat(x.shape[0], 1), torch.randn(2, 3), dynamic={0: [0]}, name="repeat_dynamic"),
@@ -83,7 +97,14 @@ def test_repetition(check):
     Case(lambda x: x[:, :, 0:], X, dynamic={0: [0, 1]}, emits={"Identity"}, name="whole"),
     Case(lambda x: x[:, : x.shape[1]], X, dynamic={0: [0, 1]}, emits={"Identity"}, name="whole_symbolic"),
     Case(lambda x: x[-2:, ::2, :-1], X, emits={"Slice"}, opsets=(10, 13, 20), name="from_the_end"),
-    Case(lambda x, y: x[:, y.shape[0] :], X, torch.randn(2), dynamic={0: [0], 1: [0]}, opsets=(10, 13, 20), name="run_time_start"),
+    Case(
+        lambda x, y: x[:, y.shape[0] :],
+        torch.randn(2, 4),
+        torch.randn(2),
+        dynamic={0: [0], 1: [0]},
+        opsets=(10, 13, 20),
+        name="run_time_start",
+    ),
     Case(lambda x: x.narrow(1, 1, 2), X, dynamic={0: [0]}, emits={"Slice"}, name="narrow"),
     Case(lambda x: x.narrow(1, -2, 2), X, emits={"Slice"}, name="narrow_negative"),
     Case(lambda x, y: x.narrow(1, 1, y.shape[0]), X, torch.randn(2), opsets=(10, 20), name="narrow_symbolic"),

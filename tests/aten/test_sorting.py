@@ -46,7 +46,11 @@ def stable(x: torch.Tensor) -> Any:
 
 
 @cases(
-    *(typed(fn, ORDERS, dtype, dynamic={0: [0]}, opsets=(9, 10, 11, 20)) for fn in (largest, in_order) for dtype in FLOATS + INTS),
+    *(
+        typed(fn, ORDERS, dtype, dynamic={0: [0]}, opsets=(9, 10, 11, 20))
+        for fn in (largest, in_order)
+        for dtype in FLOATS + INTS
+    ),
     *(typed(middle, ORDERS, dtype, opsets=(9, 11, 20)) for dtype in FLOATS + INTS),
     Case(along_a_dynamic_axis, X, dynamic={0: [0, 1]}, opsets=(10, 11, 13, 20, 23)),
     Case(stable, torch.tensor([2.0, 1.0, 2.0, 1.0, 3.0, 2.0])),
@@ -82,7 +86,10 @@ FROM_11 = (11, 13, 20, 23)
 @cases(
     *(typed(distinct, torch.tensor([3, 1, 1, 2, 3, 3]), dtype, opsets=FROM_11) for dtype in (*FLOATS, *INTS)),
     *(typed(distinct_neighbours, torch.tensor([3, 1, 1, 2, 3, 3]), dtype, opsets=FROM_11) for dtype in (*FLOATS, *INTS)),
-    *(typed(distinct_rows, torch.tensor([[1, 2], [1, 2], [3, 4]]), dtype, opsets=FROM_11) for dtype in (torch.float32, torch.int64)),
+    *(
+        typed(distinct_rows, torch.tensor([[1, 2], [1, 2], [3, 4]]), dtype, opsets=FROM_11)
+        for dtype in (torch.float32, torch.int64)
+    ),
     Case(distinct_neighbours, torch.tensor([[1, 2], [2, 2], [3, 3]]), opsets=FROM_11, dynamic={0: [0]}, name="of rows"),
     Case(torch.unique, B, opsets=FROM_11, name="bools"),
 )
@@ -106,7 +113,11 @@ BOUNDS = torch.tensor([1.0, 3.0, 5.0])
 
 
 def buckets(values: torch.Tensor, bounds: torch.Tensor) -> Any:
-    one = torch.bucketize(values, bounds), torch.bucketize(values, bounds, right=True), torch.bucketize(values, bounds, out_int32=True)
+    one = (
+        torch.bucketize(values, bounds),
+        torch.bucketize(values, bounds, right=True),
+        torch.bucketize(values, bounds, out_int32=True),
+    )
     rows = torch.stack([bounds, bounds + 1])
     many = torch.searchsorted(rows, values), torch.searchsorted(rows, values, side="right")
     return *one, *many, torch.searchsorted(bounds, values), torch.bucketize(3.0, bounds), torch.searchsorted(bounds, 3.0)

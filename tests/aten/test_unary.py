@@ -63,7 +63,10 @@ def test_of_what_is_no_finite_number(check):
 
 
 @cases(
-    *(case("int", every("abs neg sign sgn signbit square ceil floor trunc round isnan isinf isfinite exp sin"), WHOLE.to(dtype)) for dtype in INTS),
+    *(
+        case("int", every("abs neg sign sgn signbit square ceil floor trunc round isnan isinf isfinite exp sin"), WHOLE.to(dtype))
+        for dtype in INTS
+    ),
     case("unsigned", every("abs sign signbit square ceil isnan isfinite sqrt exp tanh"), WHOLE.abs().to(torch.uint8)),
     case("bool", every("sign sgn signbit isnan isinf isfinite exp sin sqrt"), TRUTH),
 )

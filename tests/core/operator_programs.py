@@ -40,7 +40,9 @@ def if_of_other_shapes(op: Builder) -> Any:
 
 def if_of_sequences(op: Builder) -> Any:
     data = x(op)
-    (chosen,) = op.if_(x(op, 1, dtype=torch.bool), lambda: [op.SequenceConstruct(data)], lambda: [op.SequenceConstruct(data, data)])
+    (chosen,) = op.if_(
+        x(op, 1, dtype=torch.bool), lambda: [op.SequenceConstruct(data)], lambda: [op.SequenceConstruct(data, data)]
+    )
     return op.SequenceLength(chosen)
 
 
@@ -59,13 +61,17 @@ def loop_until(op: Builder) -> Any:
 
 def loop_that_grows(op: Builder) -> Any:
     types = [TensorType(torch.float32, ("n", 3))]
-    return op.loop(x(op, 1, dtype=torch.int64), None, lambda i, rows: (None, [op.Concat(rows, rows, axis=0)], []), [x(op)], types=types)
+    return op.loop(
+        x(op, 1, dtype=torch.int64), None, lambda i, rows: (None, [op.Concat(rows, rows, axis=0)], []), [x(op)], types=types
+    )
 
 
 def loop_over_a_sequence(op: Builder) -> Any:
     data = x(op)
     start = op.SequenceEmpty(dtype=torch.float32)
-    (found,) = op.loop(4, None, lambda i, found: (None, [op.SequenceInsert(found, op.Mul(data, op.cast(i, torch.float32)))], []), [start])
+    (found,) = op.loop(
+        4, None, lambda i, found: (None, [op.SequenceInsert(found, op.Mul(data, op.cast(i, torch.float32)))], []), [start]
+    )
     return op.ConcatFromSequence(found, axis=0)
 
 
@@ -73,7 +79,11 @@ def nested(op: Builder) -> Any:
     data = x(op)
 
     def body(i: Tensor, total: Tensor) -> Any:
-        (step,) = op.if_(op.Less(i, 2), lambda: [op.Add(total, data)], lambda: op.loop(2, None, lambda j, t: (None, [op.Mul(t, 2)], []), [total]))
+        (step,) = op.if_(
+            op.Less(i, 2),
+            lambda: [op.Add(total, data)],
+            lambda: op.loop(2, None, lambda j, t: (None, [op.Mul(t, 2)], []), [total]),
+        )
         return None, [step], [step]
 
     return op.loop(3, None, body, [data])
@@ -111,7 +121,10 @@ PROGRAMS: dict[str, list[Program]] = {
     "SequenceErase": [lambda op: op.SequenceErase(pair(op)), lambda op: op.SequenceErase(pair(op), -1)],
     "SequenceInsert": [lambda op: op.SequenceInsert(pair(op), x(op)), lambda op: op.SequenceInsert(pair(op), x(op), 0)],
     "SequenceLength": [lambda op: op.Add(op.SequenceLength(pair(op)), 1)],
-    "ConcatFromSequence": [lambda op: op.ConcatFromSequence(pair(op), axis=0), lambda op: op.ConcatFromSequence(pair(op), axis=1, new_axis=1)],
+    "ConcatFromSequence": [
+        lambda op: op.ConcatFromSequence(pair(op), axis=0),
+        lambda op: op.ConcatFromSequence(pair(op), axis=1, new_axis=1),
+    ],
     "SplitToSequence": [
         lambda op: op.SplitToSequence(x(op), axis=1),
         lambda op: op.SplitToSequence(x(op), [1, 2], axis=1),
@@ -120,7 +133,9 @@ PROGRAMS: dict[str, list[Program]] = {
     ],
     "Optional": [
         lambda op: op.Optional(type=ir.TypeAndShape(ir.TensorType(ir.DataType.FLOAT), ir.Shape([2]))),
-        lambda op: op.Optional(x(op)), lambda op: op.Optional(pair(op))],
+        lambda op: op.Optional(x(op)),
+        lambda op: op.Optional(pair(op)),
+    ],
     "OptionalGetElement": [
         lambda op: op.Relu(op.OptionalGetElement(op.Optional(x(op)))),
         lambda op: op.SequenceAt(op.OptionalGetElement(op.Optional(pair(op))), 0),

@@ -59,7 +59,7 @@ def assert_agrees(
 
 
 def check_case(case: ModelCase, opset: int) -> onnxexp.ONNXProgram:
-    """Exports the case at that opset, and asserts that the file is valid, its axes are free under their names and its values are eager's."""
+    """Exports the case at that opset; asserts a valid file, free axes under their names, and the values of eager."""
     model = case.build()
     args, kwargs = case.inputs(case.sizes)
     program = onnxexp.export(model, args, kwargs=kwargs, dynamic_shapes=case.dynamic_shapes, opset_version=opset)

@@ -74,7 +74,7 @@ class TransformerWordModel(nn.Module):
         self.positions = Positions(hidden)
         self.embedding = nn.Embedding(words, hidden)
         layer = nn.TransformerEncoderLayer(hidden, heads, 2 * hidden)
-        self.encoder = nn.TransformerEncoder(layer, layers)
+        self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         self.decoder = nn.Linear(hidden, words)
         self.hidden = hidden
 

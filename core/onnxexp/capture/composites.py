@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch.nn.modules import transformer
+from torch.nn.modules.rnn import RNNBase
 
 from onnxexp.capture.modes import is_exporting
 
@@ -82,7 +83,8 @@ def _packed(
 
 def _pack(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
     context = torch.library.get_ctx()
-    elements, steps = context.new_dynamic_size(), context.new_dynamic_size()
+    elements, steps = context.new_dynamic_size(min=1), context.new_dynamic_size(min=1)
+    torch._check(steps <= input.shape[1 if batch_first else 0])
     return input.new_empty((elements, *input.shape[2:])), torch.empty((steps,), dtype=torch.int64)
 
 
@@ -94,22 +96,29 @@ def _pad(
     return data.new_empty((*leading, *data.shape[1:])), torch.empty((batch,), dtype=torch.int64)
 
 
-def _layer(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any) -> Any:
-        if not is_exporting():
-            return original(*args)
-        packet = getattr(torch.ops.onnxexp, name)
-        packed = not isinstance(args[3], bool)
-        return (packet.data if packed else packet.input)(*args)
-
-    return call
-
-
 class _Packing:
-    """`pack` and `pad`, which remember how many sequences each packed batch holds: `batch_sizes` does not show it."""
+    """The packed sequences of one capture: how many sequences each holds, which `batch_sizes` does not show."""
 
     def __init__(self) -> None:
         self._batches: list[tuple[torch.Tensor, Any]] = []
+
+    def batch(self, batch_sizes: torch.Tensor) -> Any:
+        """The number of sequences: the size that went into `pack`, else what the first step says at run time."""
+        known = next((batch for sizes, batch in self._batches if sizes is batch_sizes), None)
+        return batch_sizes[0].item() if known is None else known
+
+    def layer(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            if not is_exporting():
+                return original(*args)
+            packet = getattr(torch.ops.onnxexp, name)  # by the layer's name
+            if isinstance(args[3], bool):
+                return packet.input(*args)
+            state = args[2][0] if isinstance(args[2], (list, tuple)) else args[2]
+            torch._check(state.shape[1] == self.batch(args[1]))
+            return packet.data(*args)
+
+        return call
 
     def pack(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> Any:
@@ -123,12 +132,21 @@ class _Packing:
 
     def pad(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(data: torch.Tensor, batch_sizes: torch.Tensor, batch_first: bool, padding_value: float, total_length: int) -> Any:
-            batch = next((batch for known, batch in self._batches if known is batch_sizes), None)
-            if not is_exporting() or batch is None:
+            if not is_exporting():
                 return original(data, batch_sizes, batch_first, padding_value, total_length)
-            return torch.ops.onnxexp.pad(data, batch_sizes, batch_first, padding_value, total_length, batch)
+            return torch.ops.onnxexp.pad(data, batch_sizes, batch_first, padding_value, total_length, self.batch(batch_sizes))
 
         return call
+
+
+def _checking(original: Callable[..., None]) -> Callable[..., None]:
+    def check(self: RNNBase, input: torch.Tensor, hidden: torch.Tensor, batch_sizes: torch.Tensor | None) -> None:
+        if is_exporting() and batch_sizes is not None:
+            self.check_input(input, batch_sizes)  # the rest asks batch_sizes for a number; `_Packing.layer` states it
+        else:
+            original(self, input, hidden, batch_sizes)
+
+    return check
 
 
 @contextlib.contextmanager
@@ -142,22 +160,22 @@ def kept_whole() -> Iterator[None]:
     packing = _Packing()
     functions: Any = torch._VF
     with contextlib.ExitStack() as stack:
-        replacements = {name: _layer(name, getattr(functions, name)) for name in _LAYERS}
-        replacements["_pack_padded_sequence"] = packing.pack(functions._pack_padded_sequence)
-        replacements["_pad_packed_sequence"] = packing.pad(functions._pad_packed_sequence)
-        for name, replacement in replacements.items():
-            stack.callback(_restore, functions, name, vars(functions).get(name))
-            setattr(functions, name, replacement)
+        for owner in (functions, torch):
+            for name in _LAYERS:
+                _replace(stack, owner, name, packing.layer(name, getattr(functions, name)))  # one wrapper for each name
+        _replace(stack, functions, "_pack_padded_sequence", packing.pack(functions._pack_padded_sequence))
+        _replace(stack, functions, "_pad_packed_sequence", packing.pad(functions._pad_packed_sequence))
+        _replace(stack, RNNBase, "check_forward_args", _checking(RNNBase.check_forward_args))
         detect = transformer._detect_is_causal_mask
-        stack.callback(setattr, transformer, "_detect_is_causal_mask", detect)
-        transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: (
-            bool(is_causal) if is_exporting() else detect(mask, is_causal, size)
-        )
+        said = lambda mask, is_causal=None, size=None: bool(is_causal) if is_exporting() else detect(mask, is_causal, size)  # noqa: E731
+        _replace(stack, transformer, "_detect_is_causal_mask", said)
         yield
 
 
-def _restore(functions: Any, name: str, before: Any) -> None:
-    if before is None:
-        delattr(functions, name)
+def _replace(stack: contextlib.ExitStack, owner: Any, name: str, replacement: Callable[..., Any]) -> None:
+    """Set an attribute until the stack is left."""
+    if name in vars(owner):
+        stack.callback(setattr, owner, name, vars(owner)[name])
     else:
-        setattr(functions, name, before)
+        stack.callback(delattr, owner, name)
+    setattr(owner, name, replacement)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import onnx_ir as ir
-from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from onnxexp.passes.batch_norm import FoldBatchNorm
 
@@ -12,6 +11,5 @@ __all__ = ["clean_up"]
 
 def clean_up(model: ir.Model, *, fold: bool) -> None:
     """The core's own passes on a finished model, in order; `fold` allows computing with the weights."""
-    RemoveUnusedNodesPass()(model)
     if fold:
         FoldBatchNorm()(model)

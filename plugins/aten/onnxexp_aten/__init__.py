@@ -33,6 +33,7 @@ from onnxexp_aten import shape  # noqa: F401
 from onnxexp_aten import softmax  # noqa: F401
 from onnxexp_aten import sorting  # noqa: F401
 from onnxexp_aten import splitting  # noqa: F401
+from onnxexp_aten import transformer  # noqa: F401
 from onnxexp_aten import unary  # noqa: F401
 from onnxexp_aten import vision  # noqa: F401
 from onnxexp_aten.common import aten as plugin

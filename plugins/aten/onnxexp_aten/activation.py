@@ -46,7 +46,7 @@ def threshold(op: Builder, self: Tensor, threshold: Any, value: Any) -> Tensor:
     if is_number(threshold, 0) and is_number(value, 0):
         return relu(op, self)
     if is_number(value, 0) and op.is_static(threshold) and runs(op, "ThresholdedRelu", self.dtype):
-        return op.ThresholdedRelu(self, alpha=float(op.static(threshold)))  # type: ignore[no-any-return]
+        return op.ThresholdedRelu(self, alpha=float(op.static(threshold)))
     bound = op.cast(threshold, self.dtype)
     return select(op, relate(op, "LessOrEqual", self, bound), op.cast(value, self.dtype), self)
 
@@ -55,7 +55,7 @@ def threshold(op: Builder, self: Tensor, threshold: Any, value: Any) -> Tensor:
 def leaky_relu(op: Builder, self: Tensor, negative_slope: Any) -> Tensor:
     """leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"""
     if op.is_static(negative_slope) and runs(op, "LeakyRelu", self.dtype):
-        return op.LeakyRelu(self, alpha=float(op.static(negative_slope)))  # type: ignore[no-any-return]
+        return op.LeakyRelu(self, alpha=float(op.static(negative_slope)))
     return select(op, compare(op, "Less", self, 0), compute(op, "Mul", self, negative_slope), self)
 
 
@@ -96,7 +96,7 @@ def prelu(op: Builder, self: Tensor, weight: Tensor) -> Tensor:
     elif weight.rank == 1 and rank > 2:
         slope = op.Unsqueeze(weight, axes=list(range(1, rank - 1)))
     if runs(op, "PRelu", self.dtype) and rank > 0:
-        return op.PRelu(self, slope)  # type: ignore[no-any-return]
+        return op.PRelu(self, slope)
     result = select(op, compare(op, "Less", self, 0), compute(op, "Mul", self, slope), self)
     return op.Reshape(result, []) if rank == 0 else result
 
@@ -105,7 +105,7 @@ def prelu(op: Builder, self: Tensor, weight: Tensor) -> Tensor:
 def hardswish(op: Builder, self: Tensor) -> Tensor:
     """hardswish(Tensor self) -> Tensor"""
     if runs(op, "HardSwish", self.dtype):
-        return op.HardSwish(self)  # type: ignore[no-any-return]
+        return op.HardSwish(self)
     return compute(op, "Mul", self, hardsigmoid(op, self))
 
 
@@ -113,7 +113,7 @@ def hardswish(op: Builder, self: Tensor) -> Tensor:
 def hardsigmoid(op: Builder, self: Tensor) -> Tensor:
     """hardsigmoid(Tensor self) -> Tensor"""
     if runs(op, "HardSigmoid", self.dtype):
-        return op.HardSigmoid(self, alpha=1 / 6, beta=0.5)  # type: ignore[no-any-return]
+        return op.HardSigmoid(self, alpha=1 / 6, beta=0.5)
     return clamp(op, compute(op, "Add", compute(op, "Div", self, 6.0), 0.5), 0, 1)
 
 
@@ -145,7 +145,7 @@ def _shrink(op: Builder, x: Tensor, lambd: Any, bias: float) -> Tensor:
 def elu(op: Builder, self: Tensor, alpha: Any, scale: Any, input_scale: Any) -> Tensor:
     """elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"""
     if is_number(scale, 1) and is_number(input_scale, 1) and op.is_static(alpha) and runs(op, "Elu", self.dtype):
-        return op.Elu(self, alpha=float(op.static(alpha)))  # type: ignore[no-any-return]
+        return op.Elu(self, alpha=float(op.static(alpha)))
     falling = compute(op, "Sub", compute(op, "Exp", scaled(op, self, input_scale)), 1)
     return scaled(op, select(op, compare(op, "Less", self, 0), scaled(op, falling, alpha), self), scale)
 
@@ -168,7 +168,7 @@ def celu(op: Builder, self: Tensor, alpha: Any) -> Tensor:
 
 @aten("softplus")
 def softplus(op: Builder, self: Tensor, beta: Any, threshold: Any) -> Tensor:
-    """softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor; above the threshold the line, which it then is near to"""
+    """softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor; above the threshold a line"""
     x = scaled(op, self, beta)
     if runs(op, "Softplus", x.dtype):
         curve = op.Softplus(x)
@@ -196,7 +196,7 @@ def log_sigmoid_forward(op: Builder, self: Tensor) -> tuple[Tensor, Tensor]:
 def softsign(op: Builder, self: Tensor) -> Tensor:
     """softsign(Tensor self) -> Tensor"""
     if runs(op, "Softsign", self.dtype):
-        return op.Softsign(self)  # type: ignore[no-any-return]
+        return op.Softsign(self)
     return compute(op, "Div", self, compute(op, "Add", compute(op, "Abs", self), 1))
 
 
@@ -212,6 +212,8 @@ def tanhshrink(op: Builder, self: Tensor) -> Tensor:
 @aten("silu")
 def silu(op: Builder, self: Tensor) -> Tensor:
     """silu(Tensor self) -> Tensor"""
+    if runs(op, "Swish", self.dtype):
+        return op.Swish(self)
     return compute(op, "Mul", self, compute(op, "Sigmoid", self))
 
 
@@ -219,7 +221,7 @@ def silu(op: Builder, self: Tensor) -> Tensor:
 def mish(op: Builder, self: Tensor) -> Tensor:
     """mish(Tensor self) -> Tensor"""
     if runs(op, "Mish", self.dtype):
-        return op.Mish(self)  # type: ignore[no-any-return]
+        return op.Mish(self)
     return compute(op, "Mul", self, compute(op, "Tanh", softplus(op, self, 1, 20)))
 
 
@@ -227,7 +229,7 @@ def mish(op: Builder, self: Tensor) -> Tensor:
 def gelu(op: Builder, self: Tensor, approximate: str) -> Tensor:
     """gelu(Tensor self, *, str approximate='none') -> Tensor"""
     if runs(op, "Gelu", self.dtype):
-        return op.Gelu(self, approximate=approximate)  # type: ignore[no-any-return]
+        return op.Gelu(self, approximate=approximate)
     if approximate == "tanh":
         cube = compute(op, "Mul", compute(op, "Pow", self, 3.0), 0.044715)
         slope = compute(op, "Tanh", compute(op, "Mul", compute(op, "Add", self, cube), math.sqrt(2 / math.pi)))
@@ -252,4 +254,3 @@ def _halves(op: Builder, x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     whole = op.Gather(op.Shape(x), op.constant([axis]), axis=0)
     half = op.Div(whole, 2)
     return op.Slice(x, [0], half, [axis]), op.Slice(x, half, whole, [axis])
-

@@ -19,14 +19,13 @@ from onnxexp_aten.layout import (
     permuted,
     reshaped,
     size_at,
-    sizes_of,
     swapped,
     unsqueezed,
     vector,
     with_shape,
 )
 
-__all__ = ["attend"]
+__all__ = ["attend", "scaled_scores"]
 
 
 def attend(
@@ -40,15 +39,27 @@ def attend(
     dropout_p: float = 0.0,
 ) -> Tensor:
     """softmax(query @ key^T * scale + bias) @ value * keep, over the last two axes."""
-    scaled = query if not isinstance(scale, Tensor) and scale == 1 else op.Mul(query, op.cast(scale, query.dtype))
-    scores = op.MatMul(scaled, swapped(op, key, -1, -2))
-    if bias is not None:
-        scores = op.Add(scores, bias)
-    weights = op.Softmax(scores, axis=-1)
+    weights = _weights(op, query, key, bias, scale)
     if dropout_p > 0:
         weights, _ = dropped(op, weights, dropout_p)
     result = op.MatMul(weights, value)
     return result if keep is None else op.Mul(result, keep)
+
+
+def _weights(op: Builder, query: Tensor, key: Tensor, bias: Tensor | None, scale: Any) -> Tensor:
+    scaled = query if not isinstance(scale, Tensor) and scale == 1 else op.Mul(query, op.cast(scale, query.dtype))
+    scores = op.MatMul(scaled, swapped(op, key, -1, -2))
+    return op.Softmax(scores if bias is None else op.Add(scores, bias), axis=-1)
+
+
+def scaled_scores(op: Builder, query: Tensor, key: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """How much each query looks at each key, and the factor that makes rows of which all is masked 0, if there may be any."""
+    bias, keep = mask_bias(op, query, key, mask, False)
+    return _weights(op, query, key, bias, _default_scale(op, query)), keep
+
+
+def _result_sizes(query: Tensor, value: Tensor) -> list[Any]:
+    return [*(query.shape or ())[:-1], *(value.shape or ())[-1:]]
 
 
 @aten("scaled_dot_product_attention")
@@ -70,6 +81,7 @@ def scaled_dot_product_attention(
         scale = _default_scale(op, query)
     groups = _groups(op, query, key) if enable_gqa else 1
     key, value, groups = _unrepeated(op, key, value, groups)
+    sizes = _result_sizes(query, value)
     if groups > 1:
         axis = rank_of(op, query) - 3
         query, key, value = _split_heads(op, query, groups), unsqueezed(op, key, [axis + 1]), unsqueezed(op, value, [axis + 1])
@@ -78,9 +90,8 @@ def scaled_dot_product_attention(
     result = attend(op, query, key, value, bias, keep, scale, dropout_p)
     if groups == 1:
         return result
-    sizes = list(sizes_of(op) or ())
-    with_shape(result, [*sizes[:-3], sizes[-3] // groups, groups, *sizes[-2:]])  # type: ignore[operator]
-    return reshaped(op, result, sizes)
+    split = with_shape(result, _result_sizes(query, value))
+    return reshaped(op, split, sizes)
 
 
 @aten("scaled_dot_product_attention", since=23)
@@ -102,7 +113,7 @@ def scaled_dot_product_attention_23(
     if rank not in (3, 4) or dropout_p > 0 or isinstance(scale, Tensor) or not _kernel_takes(attn_mask, query.dtype):
         return scaled_dot_product_attention(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     if attn_mask is not None:
-        attn_mask = _full_rows(op, attn_mask if rank == 4 or attn_mask.rank == 2 else unsqueezed(op, attn_mask, [1]), query, key)
+        attn_mask = _kernel_mask(op, attn_mask, query, key)
     if rank == 3:
         return op.Attention(query, key, value, attn_mask, is_causal=int(is_causal), scale=scale, q_num_heads=1, kv_num_heads=1)
     key, value, _ = _unrepeated(op, key, value, 1)
@@ -110,22 +121,28 @@ def scaled_dot_product_attention_23(
     if None in packed:
         return op.Attention(query, key, value, attn_mask, is_causal=int(is_causal), scale=scale)
     heads = {"q_num_heads": (query.shape or ())[1], "kv_num_heads": (key.shape or ())[1]}
-    sizes = sizes_of(op) or ()
+    sizes = _result_sizes(query, value)
     flat = op.Attention(*packed, attn_mask, is_causal=int(is_causal), scale=scale, **heads)
-    with_shape(flat, [sizes[0], sizes[2], sizes[1] * sizes[3]])  # type: ignore[operator]
+    with_shape(flat, [sizes[0], sizes[2], sizes[1] * sizes[3]])
     return permuted(op, reshaped(op, flat, [sizes[0], sizes[2], sizes[1], sizes[3]]), [0, 2, 1, 3])
 
 
 def _kernel_takes(mask: Tensor | None, dtype: torch.dtype) -> bool:
-    """Does ONNX Runtime's kernel compute what torch does?
+    """Does ONNX Runtime's kernel compute what torch does? In double, rows of which all is masked are NaN."""
+    return mask is None or dtype != torch.float64 or (mask.dtype == torch.bool and _every_row(mask))
 
-    Rows of which all is masked are NaN in double, and a row full of the lowest finite number counts as masked.
+
+def _kernel_mask(op: Builder, mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    """The mask as ONNX Runtime's kernel understands it: of four axes or two, as long as the queries and keys are many.
+
+    It takes a row full of the lowest finite number for one of which all is masked, so that number becomes its half.
     """
-    if mask is None:
-        return True
-    if mask.dtype == torch.bool:
-        return dtype != torch.float64 or _every_row(mask)
-    return mask.const is not None and bool((mask.const > torch.finfo(dtype).min).any(-1).all())
+    if rank_of(op, query) == 3 and rank_of(op, mask) == 3:
+        mask = unsqueezed(op, mask, [1])
+    if mask.dtype != torch.bool:
+        lowest = torch.finfo(mask.dtype).min
+        mask = op.Where(op.Equal(mask, lowest), op.constant(lowest / 2, mask.dtype), mask)
+    return _full_rows(op, mask, query, key)
 
 
 def _packed(op: Builder, x: Tensor) -> Tensor | None:
@@ -195,7 +212,9 @@ def _split_heads(op: Builder, x: Tensor, groups: int) -> Tensor:
     return reshaped(op, x, [*sizes[:axis], heads // groups, groups, *sizes[axis + 1 :]])
 
 
-def mask_bias(op: Builder, query: Tensor, key: Tensor, mask: Tensor | None, is_causal: bool) -> tuple[Tensor | None, Tensor | None]:
+def mask_bias(
+    op: Builder, query: Tensor, key: Tensor, mask: Tensor | None, is_causal: bool
+) -> tuple[Tensor | None, Tensor | None]:
     """What is added to the scores, and the factor of the result that makes rows without any key 0 (None: there are none).
 
     The lowest finite number stands for minus infinity, whose softmax would be NaN in such rows.

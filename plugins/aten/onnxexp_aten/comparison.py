@@ -10,7 +10,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, promote
-from onnxexp_aten.elementwise import floor_divide, nonzero
+from onnxexp_aten.elementwise import both, floor_divide, nonzero
 from onnxexp_aten.kernels import compare, compute, runs
 
 __all__ = ["equal", "relate"]
@@ -21,7 +21,7 @@ _OPPOSITE: Mapping[str, str] = MappingProxyType({"LessOrEqual": "Greater", "Grea
 def equal(op: Builder, one: Tensor, other: Tensor) -> Tensor:
     """Where two tensors of one dtype are equal; NaN is equal to nothing."""
     if not one.dtype.is_floating_point or runs(op, "Equal", torch.float32):
-        return compare(op, "Equal", one, other)  # type: ignore[no-any-return]
+        return compare(op, "Equal", one, other)
     different = op.Or(compare(op, "Less", one, other), compare(op, "Greater", one, other))
     return op.Not(_or_unordered(op, different, one, other))
 
@@ -29,7 +29,7 @@ def equal(op: Builder, one: Tensor, other: Tensor) -> Tensor:
 def relate(op: Builder, name: str, one: Tensor, other: Tensor) -> Tensor:
     """``Less``, ``LessOrEqual``, ``Greater`` or ``GreaterOrEqual`` of two tensors of one dtype, bool too."""
     if name not in _OPPOSITE or runs(op, name, torch.float32):
-        return compare(op, name, one, other)  # type: ignore[no-any-return]
+        return compare(op, name, one, other)
     opposite = compare(op, _OPPOSITE[name], one, other)
     return op.Not(_or_unordered(op, opposite, one, other) if one.dtype.is_floating_point else opposite)
 
@@ -108,12 +108,12 @@ def _all(op: Builder, x: Tensor) -> Tensor:
 @aten("logical_not")
 def logical_not(op: Builder, self: Tensor) -> Tensor:
     """logical_not(Tensor self) -> Tensor"""
-    return op.Not(nonzero(op, self))  # type: ignore[no-any-return]
+    return op.Not(nonzero(op, self))
 
 
 def _logical(onnx_name: str) -> Callable[[Builder, Tensor, Tensor], Tensor]:
     def symbolic(op: Builder, self: Tensor, other: Tensor) -> Tensor:
-        return op.call("", onnx_name, nonzero(op, self), nonzero(op, other))  # type: ignore[no-any-return]
+        return op.call("", onnx_name, nonzero(op, self), nonzero(op, other))
 
     symbolic.__doc__ = f"(Tensor self, Tensor other) -> Tensor, by ONNX's {onnx_name}"
     return symbolic
@@ -131,7 +131,7 @@ def _bitwise(logical: str) -> Callable[[Builder, Any, Any], Tensor]:
     def symbolic(op: Builder, self: Any, other: Any) -> Tensor:
         one, two = promote(op, self, other)
         if one.dtype == torch.bool:
-            return op.call("", logical, one, two)  # type: ignore[no-any-return]
+            return both(op, one, two) if logical == "And" else op.call("", logical, one, two)
         return compute(op, f"Bitwise{logical}", one, two)
 
     symbolic.__doc__ = f"(Tensor self, Tensor or Scalar other) -> Tensor, by ONNX's {logical} or Bitwise{logical} (opset 18)"
@@ -147,9 +147,9 @@ aten(*_names("bitwise_xor", "__xor__"), "bitwise_xor.Scalar_Tensor")(_bitwise("X
 def bitwise_not(op: Builder, self: Tensor) -> Tensor:
     """bitwise_not(Tensor self) -> Tensor; of an int it is -1 - self, which every opset has"""
     if self.dtype == torch.bool:
-        return op.Not(self)  # type: ignore[no-any-return]
+        return op.Not(self)
     if runs(op, "BitwiseNot", self.dtype):
-        return op.BitwiseNot(self)  # type: ignore[no-any-return]
+        return op.BitwiseNot(self)
     if self.dtype.is_signed:
         return compute(op, "Sub", op.constant(-1, self.dtype), self)
     return compute(op, "Sub", op.constant(torch.iinfo(self.dtype).max, self.dtype), self)
@@ -162,9 +162,11 @@ def left_shift(op: Builder, self: Any, other: Any) -> Tensor:
     return compute(op, "Mul", one, _power_of_two(op, two))
 
 
-@aten(*_names("__rshift__"), "bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar", "bitwise_right_shift.Scalar_Tensor")
+@aten(
+    *_names("__rshift__"), "bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar", "bitwise_right_shift.Scalar_Tensor"
+)
 def right_shift(op: Builder, self: Any, other: Any) -> Tensor:
-    """bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor, as the quotient rounded down, so that the sign is kept"""
+    """bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor, as the quotient rounded down"""
     one, two = promote(op, self, other)
     return floor_divide(op, one, _power_of_two(op, two))
 

@@ -12,9 +12,9 @@ from onnxexp_aten.common import aten
 __all__: list[str] = []
 
 
-@aten("to.dtype", "to.dtype_layout", "to.device", "to.prim_Device", "to.prim_dtype", "_to_copy", "_autocast_to_full_precision")
+@aten("to.dtype", "to.dtype_layout", "to.device", "to.prim_Device", "to.prim_dtype", "_to_copy", "prims::convert_element_type")
 def to(op: Builder, self: Tensor, *options: Any) -> Tensor:
-    """to.dtype(Tensor self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor
+    """to.dtype(Tensor self, ScalarType dtype, bool non_blocking=False, bool copy=False, ...) -> Tensor
 
     Of the options only a dtype means something to ONNX; device, layout and memory format do not.
     """
@@ -23,7 +23,7 @@ def to(op: Builder, self: Tensor, *options: Any) -> Tensor:
 
 @aten("to.other", "to.prim_other", "type_as")
 def to_other(op: Builder, self: Tensor, *options: Any) -> Tensor:
-    """to.other(Tensor self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor"""
+    """to.other(Tensor self, Tensor other, bool non_blocking=False, bool copy=False, ...) -> Tensor"""
     return op.cast(self, next((option.dtype for option in options if isinstance(option, Tensor)), self.dtype))
 
 

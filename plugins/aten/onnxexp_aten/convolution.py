@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from onnxexp import Builder, Tensor
+from onnxexp_aten.axiswise import batched
 from onnxexp_aten.common import aten, rank_of, spread, unless
+from onnxexp_aten.kernels import compute
+from onnxexp_aten.layout import permuted
 
 __all__ = ["convolve"]
 
@@ -28,20 +31,16 @@ def convolve(
     An input without a batch axis gets one for the operator.
     """
     dims = rank_of(op, weight) - 2
-    unbatched = rank_of(op, input) == dims + 1
-    batched = op.Unsqueeze(input, [0]) if unbatched else input
     attributes: dict[str, Any] = {
         "strides": unless(spread(stride, dims), 1),
         "dilations": unless(spread(dilation, dims), 1),
         "pads": unless(list(pads or [0]), 0),
-        "group": groups,
+        "group": None if groups == 1 else groups,
     }
-    if output_padding is None:
-        result = op.Conv(batched, weight, bias, **attributes)
-    else:
-        extra = unless(spread(output_padding, dims), 0)
-        result = op.ConvTranspose(batched, weight, bias, output_padding=extra, **attributes)
-    return op.Squeeze(result, [0]) if unbatched else result  # type: ignore[no-any-return]
+    name = "Conv"
+    if output_padding is not None:
+        name, attributes["output_padding"] = "ConvTranspose", unless(spread(output_padding, dims), 0)
+    return batched(op, input, dims, lambda x: compute(op, name, x, weight, bias, **attributes))  # type: ignore[no-any-return]
 
 
 def _symmetric(padding: Any, weight: Tensor, op: Builder) -> list[int]:
@@ -121,3 +120,11 @@ def _convolution(op: Builder, *args: Any) -> Tensor:
     bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled,
     bool allow_tf32) -> Tensor"""
     return convolution(op, *args[:9])
+
+
+@aten("conv_tbc")
+def conv_tbc(op: Builder, self: Tensor, weight: Tensor, bias: Tensor, pad: int) -> Tensor:
+    """conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor"""
+    rows, kernel = permuted(op, self, [1, 2, 0]), permuted(op, weight, [2, 1, 0])
+    result = convolve(op, rows, kernel, bias, stride=1, dilation=1, groups=1, pads=[pad, pad])
+    return permuted(op, result, [2, 0, 1])

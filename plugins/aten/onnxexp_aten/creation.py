@@ -34,61 +34,61 @@ def out_dtype(op: Builder) -> torch.dtype:
 
 @aten("zeros", "empty.memory_format", "empty_strided", "empty_permuted")
 def zeros(op: Builder, size: list[Any], *options: Any) -> Tensor:
-    """zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """zeros(SymInt[] size, *, ScalarType? dtype=None, ...) -> Tensor"""
     return filled(op, size, 0, out_dtype(op))
 
 
 @aten("ones")
 def ones(op: Builder, size: list[Any], *options: Any) -> Tensor:
-    """ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """ones(SymInt[] size, *, ScalarType? dtype=None, ...) -> Tensor"""
     return filled(op, size, 1, out_dtype(op))
 
 
 @aten("full")
 def full(op: Builder, size: list[Any], fill_value: Any, *options: Any) -> Tensor:
-    """full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, ...) -> Tensor"""
     return full_of(op, size, fill_value, out_dtype(op))
 
 
 @aten("zeros_like", "empty_like")
 def zeros_like(op: Builder, self: Tensor, *options: Any) -> Tensor:
-    """zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
+    """zeros_like(Tensor self, *, ScalarType? dtype=None, ...) -> Tensor"""
     return filled(op, sizes_like(op, self), 0, out_dtype(op))
 
 
 @aten("ones_like")
 def ones_like(op: Builder, self: Tensor, *options: Any) -> Tensor:
-    """ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
+    """ones_like(Tensor self, *, ScalarType? dtype=None, ...) -> Tensor"""
     return filled(op, sizes_like(op, self), 1, out_dtype(op))
 
 
 @aten("full_like")
 def full_like(op: Builder, self: Tensor, fill_value: Any, *options: Any) -> Tensor:
-    """full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
+    """full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, ...) -> Tensor"""
     return full_of(op, sizes_like(op, self), fill_value, out_dtype(op))
 
 
 @aten("new_zeros", "new_empty", "new_empty_strided")
 def new_zeros(op: Builder, self: Tensor, size: list[Any], *options: Any) -> Tensor:
-    """new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, ...) -> Tensor"""
     return filled(op, size, 0, out_dtype(op))
 
 
 @aten("new_ones")
 def new_ones(op: Builder, self: Tensor, size: list[Any], *options: Any) -> Tensor:
-    """new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, ...) -> Tensor"""
     return filled(op, size, 1, out_dtype(op))
 
 
 @aten("new_full")
 def new_full(op: Builder, self: Tensor, size: list[Any], fill_value: Any, *options: Any) -> Tensor:
-    """new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, ...) -> Tensor"""
     return full_of(op, size, fill_value, out_dtype(op))
 
 
 @aten("scalar_tensor")
 def scalar_tensor(op: Builder, s: Any, *options: Any) -> Tensor:
-    """scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """scalar_tensor(Scalar s, *, ScalarType? dtype=None, ...) -> Tensor"""
     return op.cast(s, out_dtype(op))
 
 
@@ -135,25 +135,25 @@ def _together(op: Builder, *numbers: Any) -> list[Tensor]:
 
 @aten("arange")
 def arange(op: Builder, end: Any, *options: Any) -> Tensor:
-    """arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """arange(Scalar end, *, ScalarType? dtype=None, ...) -> Tensor"""
     return arange_of(op, 0, end, 1, out_dtype(op))
 
 
 @aten("arange.start")
 def arange_start(op: Builder, start: Any, end: Any, *options: Any) -> Tensor:
-    """arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, ...) -> Tensor"""
     return arange_of(op, start, end, 1, out_dtype(op))
 
 
 @aten("arange.start_step")
 def arange_start_step(op: Builder, start: Any, end: Any, step: Any, *options: Any) -> Tensor:
-    """arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, ...) -> Tensor"""
     return arange_of(op, start, end, step, out_dtype(op))
 
 
 @aten("range", "range.step")
 def range_(op: Builder, start: Any, end: Any, *options: Any) -> Tensor:
-    """range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, ...) -> Tensor"""
     step = options[0] if op.node.op == "aten::range.step" else 1
     start, end, step = (op.static(bound, "a bound") for bound in (start, end, step))
     return op.constant(torch.arange(start, end + step / 2, step, dtype=out_dtype(op)))
@@ -161,14 +161,14 @@ def range_(op: Builder, start: Any, end: Any, *options: Any) -> Tensor:
 
 @aten("linspace")
 def linspace(op: Builder, start: Any, end: Any, steps: Any, *options: Any) -> Tensor:
-    """linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, ...) -> Tensor"""
     start, end, steps = (op.static(bound, "a bound") for bound in (start, end, steps))
     return op.constant(torch.linspace(start, end, steps, dtype=out_dtype(op)))
 
 
 @aten("logspace")
 def logspace(op: Builder, start: Any, end: Any, steps: Any, base: float, *options: Any) -> Tensor:
-    """logspace(Scalar start, Scalar end, int steps, float base=10., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """logspace(Scalar start, Scalar end, int steps, float base=10., *, ScalarType? dtype=None, ...) -> Tensor"""
     start, end, steps = (op.static(bound, "a bound") for bound in (start, end, steps))
     return op.constant(torch.logspace(start, end, steps, base, dtype=out_dtype(op)))
 
@@ -178,7 +178,7 @@ def logspace(op: Builder, start: Any, end: Any, steps: Any, base: float, *option
 
 @aten("eye", "eye.m")
 def eye(op: Builder, n: Any, *options: Any) -> Tensor:
-    """eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, ...) -> Tensor"""
     dtype = out_dtype(op)
     m = options[0] if op.node.op == "aten::eye.m" else n
     if isinstance(n, int) and isinstance(m, int) and n * m <= _SMALL:
@@ -193,7 +193,7 @@ _SMALL = 4096
 
 @aten("tril_indices", "triu_indices")
 def triangle_indices(op: Builder, row: int, col: int, offset: int, *options: Any) -> Tensor:
-    """tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=4, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=4, ...) -> Tensor"""
     make = torch.tril_indices if op.node.op == "aten::tril_indices" else torch.triu_indices
     return op.constant(make(row, col, offset, dtype=out_dtype(op)))
 

@@ -10,7 +10,6 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axis_of, rank_of
-from onnxexp_aten.comparison import relate
 from onnxexp_aten.elementwise import logaddexp, select
 from onnxexp_aten.kernels import compare, compute, running_dtype
 from onnxexp_aten.layout import filled, swapped
@@ -55,13 +54,13 @@ def logcumsumexp(op: Builder, self: Tensor, dim: int) -> Tensor:
 @aten("cummax")
 def cummax(op: Builder, self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """cummax(Tensor self, int dim) -> (Tensor values, Tensor indices); of equal elements the last"""
-    return _extremes(op, "GreaterOrEqual", self, dim, -math.inf)
+    return _extremes(op, "Less", self, dim, -math.inf)
 
 
 @aten("cummin")
 def cummin(op: Builder, self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """cummin(Tensor self, int dim) -> (Tensor values, Tensor indices); of equal elements the last"""
-    return _extremes(op, "LessOrEqual", self, dim, math.inf)
+    return _extremes(op, "Greater", self, dim, math.inf)
 
 
 def _native(op: Builder, name: str, x: Tensor, dim: int) -> Tensor:
@@ -84,9 +83,9 @@ def _running(op: Builder, x: Tensor, dim: int, start: float, step: Callable[[Ten
     return _back(op, result, rank_of(op, x), axis)
 
 
-def _extremes(op: Builder, relation: str, x: Tensor, dim: int, start: float) -> tuple[Tensor, Tensor]:
+def _extremes(op: Builder, worse: str, x: Tensor, dim: int, start: float) -> tuple[Tensor, Tensor]:
     def body(best: Tensor, place: Tensor, here: Tensor, element: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        better = relate(op, relation, element, best)
+        better = op.Not(compare(op, worse, element, best))
         best, place = select(op, better, element, best), select(op, better, here, place)
         return [best, place, op.Add(here, 1)], [best, place]
 

@@ -59,7 +59,7 @@ def dropped(op: Builder, x: Tensor, p: Any) -> tuple[Tensor, Tensor]:
     if ratio == 1:
         return compute(op, "Mul", x, 0), op.Expand(op.constant(False), op.Shape(x))
     if runs(op, "Dropout", x.dtype):
-        return op.Dropout(x, ratio, True, outputs=2)  # type: ignore[no-any-return]
+        return op.Dropout(x, ratio, True, outputs=2)
     kept = _kept(op, x, ratio)
     return compute(op, "Mul", x, _factor(op, kept, x.dtype, ratio)), kept
 
@@ -77,7 +77,7 @@ def _kept(op: Builder, x: Tensor, ratio: float, *, channels: bool = False) -> Te
         noise = op.RandomUniform(shape=op.static(sizes))
     else:
         noise = op.RandomUniformLike(filled(op, sizes, 0.0, torch.float32), dtype=torch.float32)
-    return op.Not(compare(op, "Less", noise, ratio))  # type: ignore[no-any-return]
+    return op.Not(compare(op, "Less", noise, ratio))
 
 
 def _alpha(op: Builder, x: Tensor, p: float, *, channels: bool) -> Tensor:

@@ -41,7 +41,9 @@ def _letters(op: Builder, equation: str, tensors: Sequence[Tensor]) -> tuple[lis
     """The terms and the result in lower-case letters, one for each axis, also for those that `...` stands for."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
-    widest = max((rank_of(op, tensor) - len(term) + 3 for term, tensor in zip(terms, tensors, strict=True) if "..." in term), default=0)
+    widest = max(
+        (rank_of(op, tensor) - len(term) + 3 for term, tensor in zip(terms, tensors, strict=True) if "..." in term), default=0
+    )
     used = sorted(set(left) - set(",."), key=lambda letter: (letter.islower(), letter))
     if not arrow:  # every letter that occurs once, in torch's order: capitals first
         right = ("..." if "..." in left else "") + "".join(letter for letter in used if left.count(letter) == 1)
@@ -90,11 +92,17 @@ def _broadcasts(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], le
     return any((a.shape or ())[left.index(letter)] != (b.shape or ())[right.index(letter)] for letter in letters)
 
 
-def _flattened(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], result: str, groups: tuple[str, str, str, str]) -> Tensor:
+def _flattened(
+    op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], result: str, groups: tuple[str, str, str, str]
+) -> Tensor:
     """Each group of letters as one axis."""
     (a, b), (left, right) = tensors, terms
     batch, over, rows, columns = groups
-    sizes = {letter: size_at(op, tensor, place) for tensor, term in zip(tensors, terms, strict=True) for place, letter in enumerate(term)}
+    sizes = {
+        letter: size_at(op, tensor, place)
+        for tensor, term in zip(tensors, terms, strict=True)
+        for place, letter in enumerate(term)
+    }
 
     def grouped(x: Tensor, term: str, order: Sequence[str]) -> Tensor:
         x = permuted(op, x, [term.index(letter) for letter in "".join(order)])
@@ -102,7 +110,9 @@ def _flattened(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], res
 
     made = product(op, grouped(a, left, (batch, rows, over)), grouped(b, right, (batch, over, columns)))
     order = batch + rows + columns
-    made = with_shape(op.Reshape(made, vector(op, [sizes[letter] for letter in order])), [_dim(tensors, terms, letter) for letter in order])
+    made = with_shape(
+        op.Reshape(made, vector(op, [sizes[letter] for letter in order])), [_dim(tensors, terms, letter) for letter in order]
+    )
     return permuted(op, made, [order.index(letter) for letter in result])
 
 

@@ -10,8 +10,9 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, promote, promoted_dtype
 from onnxexp_aten.kernels import compare, compute, runs
+from onnxexp_aten.patterns import fused_product
 
-__all__ = ["extreme", "floor_divide", "floor_remainder", "is_number", "nonzero", "scaled", "select", "truncated"]
+__all__ = ["both", "extreme", "floor_divide", "floor_remainder", "is_number", "nonzero", "scaled", "select", "truncated"]
 
 
 def is_number(x: Any, value: float) -> bool:
@@ -29,6 +30,15 @@ def scaled(op: Builder, x: Tensor, factor: Any) -> Tensor:
 def nonzero(op: Builder, x: Tensor) -> Tensor:
     """Where `x` is not zero, as bool: what a cast to bool means in torch and in ONNX."""
     return op.cast(x, torch.bool)
+
+
+def both(op: Builder, one: Tensor, other: Tensor) -> Tensor:
+    """``And``; nothing where one of the two is the constant True."""
+    for left, right in ((one, other), (other, one)):
+        if left.const is not None and left.const.numel() == 1 and bool(left.const) and right.rank is not None:
+            if left.const.dim() <= right.rank:
+                return right
+    return op.And(one, other)
 
 
 def select(op: Builder, condition: Tensor, one: Tensor, other: Tensor) -> Tensor:
@@ -92,7 +102,10 @@ def mul(op: Builder, self: Tensor, other: Any) -> Tensor:
     if is_number(other, 1) and self.dtype == dtype:
         return self
     left, right = promote(op, self, other, dtype=dtype)
-    return op.And(left, right) if dtype == torch.bool else compute(op, "Mul", left, right)
+    if dtype == torch.bool:
+        return both(op, left, right)
+    fused = fused_product(op, left, right) if dtype.is_floating_point else None
+    return compute(op, "Mul", left, right) if fused is None else fused
 
 
 @aten("addcmul")
@@ -245,7 +258,7 @@ def minimum(op: Builder, self: Tensor, other: Tensor) -> Tensor:
 def extreme(op: Builder, name: str, one: Tensor, other: Tensor) -> Tensor:
     """``Max`` or ``Min`` of two tensors of one dtype; ints stay ints where the opset has it for floats only."""
     if one.dtype == torch.bool:
-        return op.call("", "Or" if name == "Max" else "And", one, other)  # type: ignore[no-any-return]
+        return op.call("", "Or" if name == "Max" else "And", one, other)
     if one.dtype.is_floating_point or runs(op, name, torch.int64):
         return compute(op, name, one, other)
     return select(op, compare(op, "Greater" if name == "Max" else "Less", one, other), one, other)
@@ -281,7 +294,7 @@ def clamp(op: Builder, self: Tensor, min: Any, max: Any) -> Tensor:
         low, high = (None if bound is None else op.cast(bound, dtype) for bound in (min, max))
         if low is not None and high is not None and op.static(low) > op.static(high):
             low = high  # the maximum wins
-        return op.Clip(x, low, high)  # type: ignore[no-any-return]
+        return op.Clip(x, low, high)
     if min is not None:
         x = extreme(op, "Max", x, op.cast(min, dtype))
     return x if max is None else extreme(op, "Min", x, op.cast(max, dtype))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-
 import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten
 from onnxexp_aten.creation import arange_of
 from onnxexp_aten.kernels import compute
-from onnxexp_aten.layout import END, given_ints, made_by, size_at, squeezed, unsqueezed
+from onnxexp_aten.layout import END, given_ints, made_by, reshaped, size_at, squeezed, unsqueezed
 
 __all__: list[str] = []
 
@@ -61,8 +60,9 @@ def _bags(
 ) -> _Bags:
     count = None if include_last else _equal_count(op, indices, offsets)
     if count is not None:
-        indices = op.Reshape(indices, [-1, count])
-        own = None if own is None else op.Reshape(own, [-1, count])
+        sizes = [(offsets.shape or [-1])[0], count]
+        indices = reshaped(op, indices, sizes)
+        own = None if own is None else reshaped(op, own, sizes)
     counted = None if padding_idx is None else op.Not(op.Equal(indices, op.constant(padding_idx, indices.dtype)))
     rows = op.Gather(weight, indices, axis=0)
     if count is not None:
@@ -82,11 +82,11 @@ def _equal_count(op: Builder, indices: Tensor, offsets: Tensor) -> int | None:
             return None
         count = total // bags
         return count if torch.equal(offsets.const, torch.arange(0, total, count, dtype=offsets.const.dtype)) else None
-    places, flattened = made_by(op, offsets, "Range"), made_by(op, indices, "Reshape")
-    if places is None or flattened is None:
+    counted, flattened = offsets.value.producer(), made_by(op, indices, "Reshape")
+    if counted is None or counted.op_type != "Range" or flattened is None or given_ints(counted, 0, "") != [0]:
         return None
-    shape, step = flattened[1].shape, given_ints(places[0], 2, "")
-    return step[0] if shape is not None and len(shape) == 2 and step == [shape[1]] and given_ints(places[0], 0, "") == [0] else None
+    shape, step = flattened[1].shape, given_ints(counted, 2, "")
+    return step[0] if step is not None and shape is not None and len(shape) == 2 and step == [shape[1]] else None
 
 
 def _bounds(op: Builder, indices: Tensor, offsets: Tensor, include_last: bool) -> tuple[Tensor, Tensor]:

@@ -53,17 +53,16 @@ def vstack(op: Builder, tensors: list[Tensor]) -> Tensor:
 @aten("dstack")
 def dstack(op: Builder, tensors: list[Tensor]) -> Tensor:
     """dstack(Tensor[] tensors) -> Tensor"""
-    flat = [unsqueezed(op, tensor, [rank_of(op, tensor)] if rank_of(op, tensor) == 2 else []) for tensor in _raised(op, tensors, 2)]
+    flat = [
+        unsqueezed(op, tensor, [rank_of(op, tensor)] if rank_of(op, tensor) == 2 else []) for tensor in _raised(op, tensors, 2)
+    ]
     return joined(op, flat, 2)
 
 
 @aten("column_stack")
 def column_stack(op: Builder, tensors: list[Tensor]) -> Tensor:
     """column_stack(Tensor[] tensors) -> Tensor"""
-    columns = []
-    for tensor in _raised(op, tensors, 1):
-        columns.append(unsqueezed(op, tensor, [1]) if tensor.rank == 1 else tensor)
-    return joined(op, columns, 1)
+    return joined(op, [unsqueezed(op, one, [1]) if one.rank == 1 else one for one in _raised(op, tensors, 1)], 1)
 
 
 @aten("meshgrid")

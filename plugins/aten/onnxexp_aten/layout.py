@@ -6,15 +6,16 @@ be computed at run time is taken from the call's own arguments where it is among
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import onnx_ir as ir
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, Tensor, TensorType
 from onnxexp_aten.common import rank_of
+from onnxexp_aten.kernels import runs
+from onnxexp_aten.sizes import Dim, partition
 
 __all__ = [
     "END",
@@ -31,14 +32,13 @@ __all__ = [
     "squeezed",
     "swapped",
     "unsqueezed",
+    "unused",
     "vector",
     "with_shape",
 ]
 
 END = 2**63 - 1
 """An end of a slice that no axis reaches."""
-
-Dim: TypeAlias = int | str
 
 
 def made_by(op: Builder, x: Tensor, *kinds: str) -> tuple[ir.Node, Tensor] | None:
@@ -66,7 +66,7 @@ def given_ints(node: ir.Node, index: int, name: str) -> list[int] | None:
 
 def with_shape(x: Tensor, sizes: Sequence[Dim]) -> Tensor:
     """`x`, of which these sizes are known: ONNX's own inference loses names of sizes where operands are broadcast."""
-    x.stamp(dataclasses.replace(x.type, sizes=tuple(sizes)))
+    x.stamp(TensorType(None, tuple(sizes)))
     return x
 
 
@@ -128,16 +128,36 @@ def run_time_size(op: Builder, dim: Dim, candidates: Sequence[Any], given: Any =
 
 
 def permuted(op: Builder, x: Tensor, perm: Sequence[int]) -> Tensor:
-    """Transpose; of a Transpose it is one, and none where the axes stay as they are."""
+    """Transpose; of a Transpose it is one, and none where the axes stay as they are.
+
+    Of a Reshape that makes several axes one, it is done before that: what reshapes the result then meets the Reshape.
+    """
     perm = list(perm)
     if perm == list(range(len(perm))):
         return x
-    found = made_by(op, x, "Transpose")
-    if found is None:
-        return op.Transpose(x, perm=perm)
-    node, source = found
-    inner = list(node.attributes["perm"].as_ints())
-    return permuted(op, source, [inner[axis] for axis in perm])
+    found = made_by(op, x, "Transpose", "Reshape")
+    if found is not None and found[0].op_type == "Transpose":
+        inner = list(found[0].attributes["perm"].as_ints())
+        return permuted(op, found[1], [inner[axis] for axis in perm])
+    if found is not None and found[1].shape is not None and x.shape is not None and unused(x):
+        groups = partition(found[1].shape, x.shape)
+        if groups is not None and len(found[1].shape) > len(groups):
+            moved = permuted(op, found[1], [axis for place in perm for axis in groups[place]])
+            return reshaped(op, moved, [x.shape[axis] for axis in perm])
+    made = op.Transpose(x, perm=perm)
+    return made if x.shape is None else with_shape(made, [x.shape[axis] for axis in perm])
+
+
+def unused(x: Tensor) -> bool:
+    """Has nothing but views been made of `x` yet? Then what does the same at another place may do instead of it."""
+    return x.const is None and _unused(x.value)
+
+
+def _unused(value: ir.Value) -> bool:
+    return all(user.op_type in _VIEWS and all(map(_unused, user.outputs)) for user, _ in value.uses())
+
+
+_VIEWS = ("Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
 def swapped(op: Builder, x: Tensor, one: int, other: int) -> Tensor:
@@ -163,11 +183,18 @@ def unsqueezed(op: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
 
 
 def squeezed(op: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
-    """Squeeze of these axes, which takes back an Unsqueeze that made `x`."""
+    """Squeeze of these axes, in one with a Squeeze that made `x`; it takes back an Unsqueeze that did."""
     axes = sorted(axes)
     if not axes:
         return x
-    found = made_by(op, x, "Unsqueeze")
+    found = made_by(op, x, "Squeeze")
+    inner = None if found is None else given_ints(found[0], 1, "axes")
+    if found is not None and inner is not None and min(inner) >= 0:
+        kept = [axis for axis in range(rank_of(op, found[1])) if axis not in inner]
+        return squeezed(op, found[1], [*inner, *(kept[axis] for axis in axes)])
+    found = made_by(op, x, "Transpose", "Unsqueeze")
+    if found is not None and found[0].op_type == "Transpose":
+        return _squeezed_before(op, x, axes, *found)
     inner = None if found is None else given_ints(found[0], 1, "axes")
     if found is None or inner is None or min(inner) < 0 or not set(axes) & set(inner):
         return op.Squeeze(x, axes=axes)
@@ -175,6 +202,16 @@ def squeezed(op: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
     smaller = squeezed(op, found[1], [kept.index(axis) for axis in axes if axis not in inner])
     left = [axis for axis in range(rank_of(op, x)) if axis not in axes]
     return unsqueezed(op, smaller, [left.index(axis) for axis in inner if axis not in axes])
+
+
+def _squeezed_before(op: Builder, x: Tensor, axes: list[int], node: ir.Node, source: Tensor) -> Tensor:
+    """Squeeze of a Transpose: before it where that takes back an Unsqueeze."""
+    if made_by(op, source, "Unsqueeze") is None or not unused(x):
+        return op.Squeeze(x, axes=axes)
+    perm = list(node.attributes["perm"].as_ints())
+    gone = [perm[axis] for axis in axes]
+    left = [axis for axis in range(len(perm)) if axis not in gone]
+    return permuted(op, squeezed(op, source, gone), [left.index(axis) for axis in perm if axis not in gone])
 
 
 # Reshape
@@ -191,20 +228,50 @@ def reshaped(op: Builder, x: Tensor, sizes: Sequence[Dim], given: Sequence[Any] 
         if source.shape == sizes:
             return source
     if 0 in sizes:
-        return filled(op, [run_time_size(op, size, chain, given[i] if given else None) for i, size in enumerate(sizes)], 0, x.dtype)
+        return filled(op, _run_time_sizes(op, sizes, chain, given), 0, x.dtype)
     for source in reversed(chain):
         target, missing = _target(source.shape, sizes, given)
         if not missing:
-            return op.Reshape(source, target)
+            return _before_transpose(op, source, sizes) or with_shape(op.Reshape(source, target), sizes)
     target, missing = _target(x.shape, sizes, given)
     for axis in missing:
         target[axis] = run_time_size(op, sizes[axis], chain, given[axis] if given else None)
-    return op.Reshape(x, vector(op, target))
+    return with_shape(op.Reshape(x, vector(op, target)), sizes)
+
+
+def _run_time_sizes(op: Builder, sizes: Sequence[Dim], chain: Sequence[Tensor], given: Sequence[Any] | None) -> list[Any]:
+    return [run_time_size(op, size, chain, given[axis] if given else None) for axis, size in enumerate(sizes)]
+
+
+def _before_transpose(op: Builder, x: Tensor, sizes: Sequence[Dim]) -> Tensor | None:
+    """A Reshape of a Transpose as a Transpose of a Reshape, where both say it and that one may meet others.
+
+    So it is where axes are only taken apart, or where making them one takes back a Reshape before the Transpose.
+    """
+    found = made_by(op, x, "Transpose")
+    if found is None or x.shape is None or found[1].shape is None:
+        return None
+    node, source = found
+    perm = list(node.attributes["perm"].as_ints())
+    groups = partition(sizes, x.shape)
+    if groups is not None and len(sizes) > len(groups) and unused(x):
+        finer = [sizes[axis] for place in range(len(perm)) for axis in groups[perm.index(place)]]
+        if any(not _target(base.shape, finer, None)[1] for base in _reshape_chain(op, source)):
+            order = [axis for place in range(len(perm)) for axis in groups[perm.index(place)]]
+            return permuted(op, reshaped(op, source, finer), [order.index(axis) for axis in range(len(sizes))])
+    groups = partition(x.shape, sizes)
+    if groups is not None and len(groups) < len(perm):
+        joined = sorted([perm[axis] for axis in group] for group in groups)
+        coarser = [sizes[groups.index([perm.index(axis) for axis in group])] for group in joined]
+        consecutive = [axis for group in joined for axis in group] == list(range(len(perm)))
+        if consecutive and any(base.shape == tuple(coarser) for base in _reshape_chain(op, source)):
+            return permuted(op, reshaped(op, source, coarser), [joined.index([perm[a] for a in group]) for group in groups])
+    return None
 
 
 def _reshape_chain(op: Builder, x: Tensor) -> Iterator[Tensor]:
     """`x`, and what it is a reshape of, back to the first."""
-    found: tuple[ir.Node, Tensor] | None = (None, x)  # type: ignore[assignment]
+    found: tuple[ir.Node, Tensor] | None = (None, x)
     while found is not None and found[1].shape is not None:
         yield found[1]
         found = made_by(op, found[1], "Reshape", "Unsqueeze", "Squeeze", "Flatten")
@@ -295,5 +362,7 @@ def _slices(node: ir.Node, source: Tensor) -> dict[int, tuple[int, int, int]] | 
 
 def filled(op: Builder, sizes: Any, value: bool | int | float, dtype: torch.dtype) -> Tensor:
     """A tensor full of one number known at export; `sizes` is a list of ints and tensors, or a 1-D tensor."""
+    if not runs(op, "ConstantOfShape", dtype):
+        return op.cast(filled(op, sizes, value, torch.float32), dtype)
     number = torch.tensor([value], dtype=dtype)
     return op.ConstantOfShape(sizes if isinstance(sizes, Tensor) else op.constant(vector(op, sizes), torch.int64), value=number)

@@ -8,7 +8,8 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, promote, rank_of
-from onnxexp_aten.layout import made_by, permuted, reshaped, sizes_of, swapped, unsqueezed
+from onnxexp_aten.layout import made_by, permuted, reshaped, sizes_of, swapped, unsqueezed, unused, with_shape
+from onnxexp_aten.sizes import partition
 
 __all__ = ["gemm", "product"]
 
@@ -44,10 +45,37 @@ def _untransposed(op: Builder, x: Tensor) -> tuple[Tensor, int]:
 @aten("linear")
 def linear(op: Builder, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor"""
-    if bias is not None and input.rank == 2 and weight.rank == 2 and input.dtype.is_floating_point:
-        return op.Gemm(input, weight, bias, transB=1)
-    result = product(op, input, swapped(op, weight, 0, 1) if weight.rank == 2 else weight)
-    return result if bias is None else op.Add(result, bias)
+    if weight.rank != 2 or input.rank is None:
+        result = product(op, input, weight)
+        return result if bias is None else op.Add(result, bias)
+    moved = made_by(op, input, "Transpose")
+    if moved is not None and input.rank > 2 and unused(input):
+        perm = list(moved[0].attributes["perm"].as_ints())
+        if perm[-1] == len(perm) - 1:  # rows in another order: the product first, so that the order meets the views behind it
+            return permuted(op, _linear(op, moved[1], weight, bias), perm)
+    return _linear(op, input, weight, bias)
+
+
+def _linear(op: Builder, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    rows = _rows(op, x) if bias is not None else None
+    if rows is not None:
+        return reshaped(op, linear(op, rows, weight, bias), [*(x.shape or ())[:1], *(weight.shape or ())[:1]])
+    if bias is not None and x.rank == 2 and x.dtype.is_floating_point:
+        return op.Gemm(x, weight, bias, transB=1)
+    result = product(op, x, swapped(op, weight, 0, 1))
+    result = result if bias is None else op.Add(result, bias)
+    return with_shape(result, [*(x.shape or ())[:-1], *(weight.shape or ())[:1]])
+
+
+def _rows(op: Builder, x: Tensor) -> Tensor | None:
+    """A matrix before its rows were made one axis of several: what reshapes the product back then meets no reshape."""
+    found = made_by(op, x, "Reshape")
+    if found is None or x.rank != 2 or x.shape is None or found[1].shape is None or not unused(x):
+        return None
+    groups = partition(found[1].shape, x.shape)
+    if groups is None or len(groups[0]) < 2 or not isinstance(x.shape[1], int):
+        return None
+    return reshaped(op, found[1], [*(found[1].shape[axis] for axis in groups[0]), x.shape[1]])
 
 
 @aten("matmul", "mm", "bmm", "mv", "dot", "linalg_matmul")
@@ -107,19 +135,11 @@ def addmm(op: Builder, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alph
     plain = op.is_static([beta, alpha]) and self.dtype.is_floating_point
     if not plain or op.static(beta, "beta") == 0:
         return _sum(op, self, product(op, mat1, mat2), beta, alpha)
-    folded = _unflattened(op, mat1) if beta == alpha == 1 and self.rank == 1 else None
-    if folded is not None:
-        return reshaped(op, op.Add(op.MatMul(folded, mat2), self), sizes_of(op) or ())
+    rows = _rows(op, mat1) if beta == alpha == 1 and self.rank == 1 else None
+    if rows is not None:
+        made = with_shape(op.Add(op.MatMul(rows, mat2), self), [*(rows.shape or ())[:-1], *(mat2.shape or ())[1:]])
+        return reshaped(op, made, sizes_of(op) or ())
     return gemm(op, mat1, mat2, self, op.static(alpha, "alpha"), op.static(beta, "beta"))
-
-
-def _unflattened(op: Builder, x: Tensor) -> Tensor | None:
-    """The tensor that a matrix flattens, all but its last axis: a product with that one needs no reshapes around it."""
-    found = made_by(op, x, "Reshape")
-    shape = None if found is None else found[1].shape
-    if found is None or shape is None or x.shape is None or len(shape) < 3:
-        return None
-    return found[1] if isinstance(shape[-1], int) and shape[-1] == x.shape[-1] else None
 
 
 @aten("addmv")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.common import aten, dtype_of
+from onnxexp_aten.common import aten, dtype_of, rank_of
 from onnxexp_aten.elementwise import pow_
 from onnxexp_aten.kernels import compute
 from onnxexp_aten.reduction import reduced
@@ -63,3 +63,11 @@ def vector_norm(op: Builder, x: Tensor, p: Any = 2, dims: Any = None, keepdim: b
 def dist(op: Builder, self: Tensor, other: Tensor, p: Any) -> Tensor:
     """dist(Tensor self, Tensor other, Scalar p=2) -> Tensor"""
     return vector_norm(op, compute(op, "Sub", self, other), p)
+
+
+@aten("cdist", "_cdist_forward")
+def cdist(op: Builder, x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor:
+    """cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor"""
+    rank = rank_of(op, x1)
+    rows, columns = op.Unsqueeze(x1, axes=[rank - 1]), op.Unsqueeze(x2, axes=[rank_of(op, x2) - 2])
+    return vector_norm(op, compute(op, "Sub", rows, columns), p, [-1])

@@ -13,37 +13,36 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, rank_of
+from onnxexp_aten.creation import arange_of
+from onnxexp_aten.elementwise import extreme, select
+from onnxexp_aten.kernels import compute
+from onnxexp_aten.layout import permuted, run_time_size, size_at, sliced, vector, with_shape
 
-__all__ = ["packed_layer"]
+__all__ = ["packed_layer", "within"]
 
 
 class _Layers(Protocol):
     def run(self, op: Builder, x: Tensor, states: Sequence[Tensor], lengths: Tensor | None) -> tuple[Tensor, list[Tensor]]: ...
 
 
-def _mask(op: Builder, steps: Tensor, lengths: Tensor) -> Tensor:
-    """(time, batch): is the step within the sequence?"""
-    time = op.Unsqueeze(op.Range(0, steps, 1), [1])
+def within(op: Builder, padded: Tensor, lengths: Tensor) -> Tensor:
+    """(time, batch): is the step of this time-major batch within the sequence?"""
+    return _within(op, size_at(op, padded, 0), lengths)
+
+
+def _within(op: Builder, steps: Any, lengths: Tensor) -> Tensor:
+    time = op.Unsqueeze(arange_of(op, 0, steps, 1, torch.int64), [1])
     return op.Less(time, op.Unsqueeze(lengths, [0]))  # type: ignore[no-any-return]
-
-
-def _length(op: Builder, x: Tensor) -> Tensor:
-    """The size of axis 0 as a 0-d tensor."""
-    return op.Squeeze(op.Slice(op.Shape(x), [0], [1]), [0])  # type: ignore[no-any-return]
 
 
 def _packed(op: Builder, padded: Tensor, lengths: Tensor) -> Tensor:
     """The valid steps of a time-major padded batch, and the note of where they come from."""
-    mask = op.Reshape(_mask(op, _length(op, padded), lengths), [-1])
-    features = list((padded.shape or ())[2:])
-    flat = op.Reshape(padded, [-1, *features] if all(isinstance(size, int) for size in features) else _merged(op, padded))
-    data: Tensor = op.Compress(flat, mask, axis=0)
+    assert padded.shape is not None
+    features = [run_time_size(op, size, [padded]) for size in padded.shape[2:]]
+    mask = op.Reshape(within(op, padded, lengths), [-1])
+    data: Tensor = op.Compress(op.Reshape(padded, vector(op, [-1, *features])), mask, axis=0)
     op.notes["packed", data.value] = (padded, lengths)
     return data
-
-
-def _merged(op: Builder, padded: Tensor) -> Tensor:
-    return op.Concat(op.constant([-1]), op.Slice(op.Shape(padded), [2], [rank_of(op, padded)]), axis=0)  # type: ignore[no-any-return]
 
 
 def _unpacked(op: Builder, data: Tensor, batch_sizes: Tensor) -> tuple[Tensor, Tensor]:
@@ -51,25 +50,24 @@ def _unpacked(op: Builder, data: Tensor, batch_sizes: Tensor) -> tuple[Tensor, T
     noted: tuple[Tensor, Tensor] | None = op.notes.get(("packed", data.value))
     if noted is not None:
         return noted
-    batch = op.Squeeze(op.Slice(batch_sizes, [0], [1]), [0])
-    place = op.Less(op.Unsqueeze(op.Range(0, batch, 1), [0]), op.Unsqueeze(batch_sizes, [1]))
-    counted = op.cast(place, torch.int64)
-    lengths = op.ReduceSum(counted, axes=[0], keepdims=0)
+    place = arange_of(op, 0, op.Gather(batch_sizes, 0, axis=0), 1, torch.int64)
+    reached = op.cast(op.Less(op.Unsqueeze(place, [0]), op.Unsqueeze(batch_sizes, [1])), torch.int64)
+    lengths = op.ReduceSum(reached, axes=[0], keepdims=0)
     before = op.CumSum(batch_sizes, 0, exclusive=1)
-    index = op.Mul(op.Add(op.Unsqueeze(before, [1]), op.Unsqueeze(op.Range(0, batch, 1), [0])), counted)
-    return op.Gather(data, index, axis=0), lengths
+    index = op.Mul(op.Add(op.Unsqueeze(before, [1]), op.Unsqueeze(place, [0])), reached)
+    padded = op.Gather(data, index, axis=0)
+    return with_shape(padded, [batch_sizes.shape[0], *padded.shape[1:]]), lengths  # type: ignore[index]
 
 
 @aten("_pack_padded_sequence")
 def pack(op: Builder, input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
     """_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor, Tensor)"""
-    if batch_first:
-        input = op.Transpose(input, perm=[1, 0, *range(2, rank_of(op, input))])
+    padded = _swapped(op, input) if batch_first else input
     lengths = op.cast(lengths, torch.int64)
-    longest = op.ReduceMax(op.cast(lengths, torch.int32), axes=[0], keepdims=0)
-    steps = op.cast(longest, torch.int64)
-    reached = op.ReduceSum(op.cast(_mask(op, steps, lengths), torch.int64), axes=[1], keepdims=0)
-    return _packed(op, input, lengths), reached
+    steps = compute(op, "ReduceMax", lengths, axes=[0], keepdims=0)
+    reached = op.ReduceSum(op.cast(_within(op, steps, lengths), torch.int64), axes=[1], keepdims=0)
+    op.notes["steps", reached.value] = steps
+    return _packed(op, padded, lengths), reached
 
 
 def packed_layer(op: Builder, layers: _Layers, data: Tensor, batch_sizes: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -86,14 +84,25 @@ def pad(
     """_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, int total_length)
     -> (Tensor, Tensor)"""
     padded, lengths = _unpacked(op, data, batch_sizes)
-    if isinstance(total_length, int) and total_length > 0:
-        rank = rank_of(op, padded)
-        missing = op.Max(op.Sub(total_length, _length(op, padded)), 0)
-        padded = op.Pad(padded, op.Concat(op.constant([0] * rank), op.Unsqueeze(missing, [0]), op.constant([0] * (rank - 1)), axis=0))
-    steps = total_length if not isinstance(total_length, int) or total_length > 0 else _length(op, batch_sizes)
-    padded = op.Slice(padded, [0], [steps], [0])
-    mask = op.Unsqueeze(_mask(op, _length(op, padded), lengths), list(range(2, rank_of(op, padded))))
-    padded = op.Where(mask, padded, op.constant(padding_value, padded.dtype))
-    if batch_first:
-        padded = op.Transpose(padded, perm=[1, 0, *range(2, rank_of(op, padded))])
-    return padded, lengths
+    wanted = op.node.outputs[0].type.sizes[1 if batch_first else 0]
+    assert padded.shape is not None and batch_sizes.shape is not None
+    steps: Any = size_at(op, padded, 0)
+    if wanted == batch_sizes.shape[0]:
+        steps = op.notes.get(("steps", batch_sizes.value), steps)
+        padded = padded if padded.shape[0] == wanted else sliced(op, padded, 0, 0, steps)
+    elif wanted != padded.shape[0]:
+        steps, padded = total_length, _resized(op, padded, total_length)
+    inside = op.Unsqueeze(_within(op, steps, lengths), list(range(2, rank_of(op, padded))))
+    padded = select(op, inside, padded, op.constant(padding_value, padded.dtype))
+    return _swapped(op, padded) if batch_first else padded, lengths
+
+
+def _resized(op: Builder, padded: Tensor, steps: Any) -> Tensor:
+    """The first `steps` steps, and after the last one that again."""
+    last = op.Sub(size_at(op, padded, 0), 1)
+    index = extreme(op, "Min", arange_of(op, 0, steps, 1, torch.int64), last)
+    return op.Gather(padded, index, axis=0)  # type: ignore[no-any-return]
+
+
+def _swapped(op: Builder, x: Tensor) -> Tensor:
+    return permuted(op, x, [1, 0, *range(2, rank_of(op, x))])

@@ -39,25 +39,25 @@ def _shell(op: Builder, sizes: Any, dtype: torch.dtype) -> Tensor:
 
 @aten("rand", "rand.generator")
 def rand(op: Builder, size: list[Any], *options: Any) -> Tensor:
-    """rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """rand(SymInt[] size, *, ScalarType? dtype=None, ...) -> Tensor"""
     return uniform_of(op, size, out_dtype(op))
 
 
 @aten("randn", "randn.generator")
 def randn(op: Builder, size: list[Any], *options: Any) -> Tensor:
-    """randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """randn(SymInt[] size, *, ScalarType? dtype=None, ...) -> Tensor"""
     return gaussian(op, size, out_dtype(op))
 
 
 @aten("rand_like")
 def rand_like(op: Builder, self: Tensor, *options: Any) -> Tensor:
-    """rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
+    """rand_like(Tensor self, *, ScalarType? dtype=None, ...) -> Tensor"""
     return uniform_of(op, sizes_like(op, self), out_dtype(op))
 
 
 @aten("randn_like")
 def randn_like(op: Builder, self: Tensor, *options: Any) -> Tensor:
-    """randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
+    """randn_like(Tensor self, *, ScalarType? dtype=None, ...) -> Tensor"""
     return gaussian(op, sizes_like(op, self), out_dtype(op))
 
 
@@ -75,7 +75,7 @@ def normal_functional(op: Builder, self: Tensor, mean: float, std: float, genera
 
 @aten("normal.float_float")
 def normal_sized(op: Builder, mean: float, std: float, size: list[Any], *options: Any) -> Tensor:
-    """normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, ...) -> ..."""
     return gaussian(op, size, out_dtype(op), mean, std)
 
 
@@ -110,31 +110,31 @@ def integers(op: Builder, sizes: Any, low: Any, high: Any, dtype: torch.dtype) -
 
 @aten("randint", "randint.generator")
 def randint(op: Builder, high: Any, size: list[Any], *options: Any) -> Tensor:
-    """randint(SymInt high, SymInt[] size, *, ScalarType? dtype=4, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """randint(SymInt high, SymInt[] size, *, ScalarType? dtype=4, ...) -> Tensor"""
     return integers(op, size, 0, high, out_dtype(op))
 
 
 @aten("randint.low", "randint.low_generator")
 def randint_low(op: Builder, low: Any, high: Any, size: list[Any], *options: Any) -> Tensor:
-    """randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=4, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=4, ...) -> Tensor"""
     return integers(op, size, low, high, out_dtype(op))
 
 
 @aten("randint_like", "randint_like.Tensor", "randint_like.generator", "randint_like.Tensor_generator")
 def randint_like(op: Builder, self: Tensor, high: Any, *options: Any) -> Tensor:
-    """randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
+    """randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, ...) -> Tensor"""
     return integers(op, sizes_like(op, self), 0, high, out_dtype(op))
 
 
 @aten("randint_like.low_dtype", "randint_like.low_generator_dtype")
 def randint_like_low(op: Builder, self: Tensor, low: Any, high: Any, *options: Any) -> Tensor:
-    """randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
+    """randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, ...) -> Tensor"""
     return integers(op, sizes_like(op, self), low, high, out_dtype(op))
 
 
 @aten("randperm", "randperm.generator")
 def randperm(op: Builder, n: Any, *options: Any) -> Tensor:
-    """randperm(SymInt n, *, ScalarType? dtype=4, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
+    """randperm(SymInt n, *, ScalarType? dtype=4, ...) -> Tensor"""
     _, order = op.TopK(uniform_of(op, [n], torch.float32), op.Reshape(op.constant(n, torch.int64), [1]), axis=0)
     return op.cast(order, out_dtype(op))
 

@@ -184,13 +184,13 @@ def as_strided(op: Builder, self: Tensor, size: list[Any], stride: list[Any], st
     sizes, own = sizes_of(op), self.shape or ()
     contiguous = [1]
     for length in reversed([*own[1:]]):
-        contiguous.insert(0, contiguous[0] * length if isinstance(length, int) and isinstance(contiguous[0], int) else None)  # type: ignore[arg-type, operator]
+        contiguous.insert(0, contiguous[0] * length if isinstance(length, int) and isinstance(contiguous[0], int) else None)
     offset = storage_offset or 0
     if sizes == own and offset == 0 and list(stride) == contiguous[: len(own)]:
         return self
     if not op.is_static([*size, *stride, offset]) or not all(isinstance(length, int) for length in own):
         op.decline("strides that are known only at run time")
-    elements = torch.Size(own).numel()  # type: ignore[arg-type]
+    elements = torch.Size(own).numel()
     table = torch.arange(elements).as_strided(op.static(size), op.static(stride), op.static(offset)).contiguous()
     flat = self if len(own) == 1 else op.Reshape(self, [-1])
     if table.numel() == elements and torch.equal(table.reshape(-1), torch.arange(elements)):
@@ -212,7 +212,9 @@ def repeat_interleave(op: Builder, self: Tensor, repeats: Any, dim: int | None, 
     rank = rank_of(op, x)
     copies = op.Expand(unsqueezed(op, x, [axis + 1]), vector(op, [1] * (axis + 1) + [repeats] + [1] * (rank - axis - 1)))
     sizes = list(sizes_of(op) or x.shape or ())
-    return op.Reshape(copies, [0] * axis + [-1] + sizes[axis + 1 :]) if _constant_tail(sizes, axis) else reshaped(op, copies, sizes)
+    return (
+        op.Reshape(copies, [0] * axis + [-1] + sizes[axis + 1 :]) if _constant_tail(sizes, axis) else reshaped(op, copies, sizes)
+    )
 
 
 def _constant_tail(sizes: list[Any], axis: int) -> bool:

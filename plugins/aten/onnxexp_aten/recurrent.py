@@ -1,24 +1,29 @@
 """Recurrent layers: LSTM, GRU and RNN, on padded and on packed sequences.
 
 Sources: the ONNX operators LSTM, GRU and RNN; torch stacks the gates as i, f, g, o (LSTM) and r, z, n (GRU), ONNX as
-i, o, f, c and z, r, h.
+i, o, f, c and z, r, h. What ONNX's operators cannot compute goes step by step (`onnxexp_aten.stepwise`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten
+from onnxexp_aten.dropout import dropped
+from onnxexp_aten.kernels import running_dtype
+from onnxexp_aten.layout import made_by, permuted, reshaped, squeezed, unsqueezed
 from onnxexp_aten.packing import packed_layer
+from onnxexp_aten.stepwise import Cell, step_through
 
 __all__ = ["Layers"]
 
 _GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
+"""ONNX's gates by their place in torch's weights."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +33,7 @@ class Layers:
     Attributes:
         kind: LSTM, GRU or RNN.
         params: For each layer and direction: w_ih, w_hh, then b_ih, b_hh (with biases), then w_hr (with a projection).
-        attributes: Attributes of the ONNX operator beyond hidden_size and direction.
+        relu: An RNN's activation is relu, not tanh.
     """
 
     kind: str
@@ -38,7 +43,7 @@ class Layers:
     dropout: float
     train: bool
     bidirectional: bool
-    attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
+    relu: bool = False
 
     @property
     def directions(self) -> int:
@@ -50,73 +55,88 @@ class Layers:
         starts = [(layer * self.directions + direction) * size for direction in range(self.directions)]
         return [self.params[start : start + size] for start in starts]
 
-    def run(self, op: Builder, x: Tensor, states: Sequence[Tensor], lengths: Tensor | None) -> tuple[Tensor, list[Tensor]]:
+    def run(
+        self, op: Builder, x: Tensor, states: Sequence[Tensor], lengths: Tensor | None, *, batch_first: bool = False
+    ) -> tuple[Tensor, list[Tensor]]:
         """Time-major `x` (time, batch, features) through all layers.
 
-        Returns the last layer's output (time, batch, directions * hidden) and the final states
-        (layers * directions, batch, hidden). `lengths` (batch,) int64 are the sequences' lengths, None where all are full.
+        Returns the last layer's output (time, batch, directions * hidden), or (batch, time, ...) with `batch_first`, and the
+        final states (layers * directions, batch, hidden). `lengths` (batch,) int64 are those of the sequences, None where
+        all are full.
         """
         finals: list[list[Tensor]] = [[] for _ in states]
+        starts = [self._initial(op, state) for state in states]
         for layer in range(self.num_layers):
-            start = [self._initial(op, state, layer) for state in states]
-            if len(self.params) // (self.num_layers * self.directions) in (3, 5):
-                from onnxexp_aten.projected import projected_layer
-
-                x, final = projected_layer(op, x, self.weights(layer), self.has_biases, start, lengths)
-            else:
-                x, final = self._layer(op, x, layer, start, lengths)
+            last = layer + 1 == self.num_layers
+            x, final = self._layer(op, x, layer, [start[layer] for start in starts], lengths, batch_first=batch_first and last)
             for collected, state in zip(finals, final, strict=True):
-                collected.append(state)
-            if self.train and self.dropout > 0 and layer + 1 < self.num_layers:
-                x = op.Dropout(x, self.dropout, True)
+                collected += state
+            if self.train and self.dropout > 0 and not last:
+                x = dropped(op, x, self.dropout)[0]
         return x, [states[0] if len(states) == 1 else op.Concat(*states, axis=0) for states in finals]
 
-    def _initial(self, op: Builder, state: Tensor, layer: int) -> Tensor | None:
-        """One layer's initial state; None, which is ONNX's default, where it is zero."""
+    def _initial(self, op: Builder, state: Tensor) -> Sequence[Tensor | None]:
+        """Each layer's initial state; None, which is ONNX's default, where it is zero."""
         if is_zero(state):
-            return None
+            return [None] * self.num_layers
         if self.num_layers == 1:
-            return state
-        first = layer * self.directions
-        return op.Slice(state, [first], [first + self.directions], [0])  # type: ignore[no-any-return]
+            return [state]
+        return op.Split(state, [self.directions] * self.num_layers, axis=0, outputs=self.num_layers)  # type: ignore[no-any-return]
 
     def _layer(
-        self, op: Builder, x: Tensor, layer: int, start: Sequence[Tensor | None], lengths: Tensor | None
-    ) -> tuple[Tensor, list[Tensor]]:
+        self, op: Builder, x: Tensor, layer: int, start: Sequence[Tensor | None], lengths: Tensor | None, *, batch_first: bool
+    ) -> tuple[Tensor, Sequence[list[Tensor]]]:
+        """One layer's output, and what its final states are made of (along axis 0)."""
         weights = self.weights(layer)
-        w = _stack(op, [gates(op, one[0], _GATES[self.kind]) for one in weights])
-        r = _stack(op, [gates(op, one[1], _GATES[self.kind]) for one in weights])
-        b = None
-        if self.has_biases:
-            b = _stack(op, [_join(op, [gates(op, bias, _GATES[self.kind]) for bias in one[2:4]]) for one in weights])
-        hidden = weights[0][1].shape[-1]  # type: ignore[index]
-        direction = "bidirectional" if self.bidirectional else None
+        projected = len(weights[0]) % 2 == 1
+        if projected or x.dtype == torch.float64:  # ONNX Runtime has no kernel for float64
+            y, final = step_through(op, Cell(self.kind, self.has_biases, projected, self.relu), x, weights, start, lengths)
+            return swapped_batch(op, y) if batch_first else y, final
+        y, *final = self._native(op, x, weights, start, lengths)
+        pieces = [[state] for state in final]
+        if not self.bidirectional:
+            y = squeezed(op, y, [1])
+            return swapped_batch(op, y) if batch_first else y, pieces
+        y = op.Transpose(y, perm=[2, 0, 1, 3] if batch_first else [0, 2, 1, 3])
+        sizes = y.shape
+        return reshaped(op, y, [*sizes[:2], 2 * int(sizes[3])]), pieces  # type: ignore[index]
+
+    def _native(
+        self, op: Builder, x: Tensor, weights: Sequence[Sequence[Tensor]], start: Sequence[Tensor | None], lengths: Tensor | None
+    ) -> list[Tensor]:
+        """ONNX's operator: its output (time, directions, batch, hidden) and final states."""
+        order = _GATES[self.kind]
+        w, r = (_stacked(op, [gates(op, one[index], order) for one in weights]) for index in (0, 1))
+        biases = [op.Concat(*(gates(op, bias, order) for bias in one[2:4]), axis=0) for one in weights] if self.has_biases else None
+        inputs = [x, w, r, None if biases is None else _stacked(op, biases)]
+        dtype = running_dtype(op, self.kind, x.dtype)
+        x, w, r, b, *first = (None if arg is None else op.cast(arg, dtype) for arg in (*inputs, *start))  # type: ignore[assignment]
         steps = None if lengths is None else op.cast(lengths, torch.int32)
-        layer_op = op.call("", self.kind, x, w, r, b, steps, *start, hidden_size=hidden, direction=direction, outputs=1 + len(start), **self.attributes)
-        y, *final = layer_op
+        attributes: dict[str, Any] = {"hidden_size": weights[0][1].shape[-1]}  # type: ignore[index]
         if self.bidirectional:
-            return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, 2 * int(hidden)]), final
-        return op.Squeeze(y, [1]), final
+            attributes["direction"] = "bidirectional"
+        if self.kind == "GRU":
+            attributes["linear_before_reset"] = 1
+        if self.relu:
+            attributes["activations"] = ["Relu"] * self.directions
+        results = op.call("", self.kind, x, w, r, b, steps, *first, outputs=1 + len(start), **attributes)
+        return [op.cast(result, weights[0][0].dtype) for result in results]
 
 
 def gates(op: Builder, weight: Tensor, order: Sequence[int]) -> Tensor:
     """A weight or bias with its gates (equal parts of axis 0) in another order."""
     if len(order) == 1:
         return weight
-    if weight.const is not None:
+    if weight.const is not None and op.fold:
         parts = weight.const.chunk(len(order), 0)
-        return op.constant(torch.cat([parts[index] for index in order]))
+        return op.wrap_constant(torch.cat([parts[index] for index in order]), weight.name)
     split = op.Split(weight, [int(weight.shape[0]) // len(order)] * len(order), axis=0, outputs=len(order))  # type: ignore[index]
     return op.Concat(*(split[index] for index in order), axis=0)  # type: ignore[no-any-return]
 
 
-def _stack(op: Builder, parts: Sequence[Tensor]) -> Tensor:
+def _stacked(op: Builder, parts: Sequence[Tensor]) -> Tensor:
     rows = [op.Unsqueeze(part, [0]) for part in parts]
     return rows[0] if len(rows) == 1 else op.Concat(*rows, axis=0)  # type: ignore[no-any-return]
-
-
-def _join(op: Builder, parts: Sequence[Tensor]) -> Tensor:
-    return op.Concat(*parts, axis=0)  # type: ignore[no-any-return]
 
 
 def is_zero(state: Tensor) -> bool:
@@ -124,6 +144,8 @@ def is_zero(state: Tensor) -> bool:
     if state.const is not None:
         return not bool(state.const.any())
     node = state.value.producer()
+    if node is not None and node.op_type == "Cast" and node.inputs[0] is not None:
+        node = node.inputs[0].producer()
     if node is None:
         return False
     if node.op_type == "ConstantOfShape":
@@ -132,17 +154,18 @@ def is_zero(state: Tensor) -> bool:
     return filled is not None and not filled.numpy().any()
 
 
+def swapped_batch(op: Builder, x: Tensor) -> Tensor:
+    """Axes 0 and 1 exchanged; nothing moves in memory where one of them has size 1."""
+    sizes = x.shape or ()
+    if 1 in sizes[:2]:
+        axis = sizes.index(1)
+        return unsqueezed(op, squeezed(op, x, [axis]), [1 - axis])
+    return permuted(op, x, [1, 0, *range(2, len(sizes))])
+
+
 def _padded(op: Builder, layers: Layers, input: Tensor, states: Sequence[Tensor], batch_first: bool) -> tuple[Tensor, ...]:
-    """A call on padded input; an input without a batch axis is a batch of one."""
-    unbatched = input.rank == 2
-    if unbatched:
-        input, states = op.Unsqueeze(input, [1]), [op.Unsqueeze(state, [1]) for state in states]
-    elif batch_first:
-        input = op.Transpose(input, perm=[1, 0, 2])
-    y, final = layers.run(op, input, states, None)
-    if unbatched:
-        return op.Squeeze(y, [1]), *(op.Squeeze(state, [1]) for state in final)
-    return (op.Transpose(y, perm=[1, 0, 2]) if batch_first else y), *final
+    y, final = layers.run(op, swapped_batch(op, input) if batch_first else input, states, None, batch_first=batch_first)
+    return y, *final
 
 
 @aten("lstm.input")
@@ -160,26 +183,23 @@ def lstm_packed(op: Builder, data: Tensor, batch_sizes: Tensor, hx: list[Tensor]
     return packed_layer(op, Layers("LSTM", params, *form), data, batch_sizes, hx)
 
 
-def _register(name: str, kind: str, attributes: dict[str, Any]) -> None:
+def _register(name: str, layers: Callable[..., Layers]) -> None:
     """GRU and the two plain RNNs have one signature."""
-
-    def form(params: list[Tensor], rest: Sequence[Any]) -> Layers:
-        both = {"activations": attributes["activations"] * (2 if rest[4] else 1)} if "activations" in attributes else attributes
-        return Layers(kind, params, *rest, attributes=both)
 
     @aten(f"{name}.input")
     def padded(op: Builder, input: Tensor, hx: Tensor, params: list[Tensor], *rest: Any) -> tuple[Tensor, ...]:
         """gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train,
         bool bidirectional, bool batch_first) -> (Tensor, Tensor)"""
-        return _padded(op, form(params, rest[:-1]), input, [hx], rest[-1])
+        *form, batch_first = rest
+        return _padded(op, layers(params, *form), input, [hx], batch_first)
 
     @aten(f"{name}.data")
-    def packed(op: Builder, data: Tensor, batch_sizes: Tensor, hx: Tensor, params: list[Tensor], *rest: Any) -> tuple[Tensor, ...]:
+    def packed(op: Builder, data: Tensor, batch_sizes: Tensor, hx: Tensor, params: list[Tensor], *form: Any) -> tuple[Tensor, ...]:
         """gru.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers,
         float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)"""
-        return packed_layer(op, form(params, rest), data, batch_sizes, [hx])
+        return packed_layer(op, layers(params, *form), data, batch_sizes, [hx])
 
 
-_register("gru", "GRU", {"linear_before_reset": 1})
-_register("rnn_tanh", "RNN", {})
-_register("rnn_relu", "RNN", {"activations": ["Relu"]})
+_register("gru", lambda params, *form: Layers("GRU", params, *form))
+_register("rnn_tanh", lambda params, *form: Layers("RNN", params, *form))
+_register("rnn_relu", lambda params, *form: Layers("RNN", params, *form, relu=True))

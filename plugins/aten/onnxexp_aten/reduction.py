@@ -159,7 +159,7 @@ def argmin(op: Builder, self: Tensor, dim: int | None, keepdim: bool) -> Tensor:
 
 def _position(op: Builder, name: str, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     if dim is not None and x.rank != 0:
-        return compare(op, name, x, axis=axis_of(op, x, dim), keepdims=int(keepdim))  # type: ignore[no-any-return]
+        return compare(op, name, x, axis=axis_of(op, x, dim), keepdims=int(keepdim))
     found = compare(op, name, op.Reshape(x, [-1]), axis=0, keepdims=0)
     return op.Reshape(found, [1] * rank_of(op, x)) if keepdim and x.rank != 0 else found
 

@@ -202,18 +202,27 @@ def _step(op: Builder, x: Tensor, axis: Axis) -> Any:
 
 
 def resampled(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor:
-    """Resample floats: by Resize where it agrees with torch, else by weights, axis by axis."""
-    if not x.dtype.is_floating_point:
-        result = resampled(op, op.cast(x, torch.float32), axes, kind)
-        return op.cast(op.Clip(op.Round(result), 0.0, 255.0), x.dtype)
+    """By Resize where it agrees with torch, else by weights, axis by axis."""
     known = all(axis.known for axis in axes)
     by_resize = kind.resize is not None and op.opset >= kind.first_opset
+    if not x.dtype.is_floating_point:
+        return _rounded(op, x, axes, kind)
     if by_resize and not (known and x.dtype == torch.float64):
         return _resize(op, x, axes, kind)
     for axis in axes:
-        if axis.before != axis.after or not axis.known:
+        if axis.before != axis.after:
             x = along(op, x, _weights(op, x, axis, kind), axis.number)
     return x
+
+
+def _rounded(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor:
+    """uint8: torch rounds after each axis, of which the last comes first."""
+    result = op.cast(x, torch.float32)
+    for axis in reversed(axes):
+        if axis.before != axis.after:
+            result = along(op, result, _weights(op, result, axis, kind), axis.number)
+            result = op.Clip(op.Floor(op.Add(result, 0.5)), 0.0, 255.0)
+    return op.cast(result, x.dtype)
 
 
 def _weights(op: Builder, x: Tensor, axis: Axis, kind: Kind) -> Tensor:
@@ -223,6 +232,8 @@ def _weights(op: Builder, x: Tensor, axis: Axis, kind: Kind) -> Tensor:
         return known_matrix(
             op, int(axis.before), lambda unit: kind.weights(unit, int(axis.after), kind.align_corners, scale), x.dtype
         )
+    if kind.resize is None:
+        op.decline("the sizes must be known at export")
     if kind.weights is not _linear_weights:
         op.opset_error("ONNX has this resampling of a size that is only known at run time from Resize on", kind.first_opset)
     places = _places(op, x, axis, kind.align_corners)
@@ -255,6 +266,13 @@ def _planar(name: str) -> Callable[[torch.Tensor, int, bool, float | None], torc
         return found[0]
 
     return weights
+
+
+def _antialias(attributes: dict[str, Any], align_corners: bool) -> dict[str, Any] | None:
+    """Resize's attributes for torch's antialiasing, whose windows lie elsewhere where the corners are aligned."""
+    if align_corners:
+        return None
+    return {**attributes, "coordinate_transformation_mode": "half_pixel", "antialias": 1, "exclude_outside": 1}
 
 
 def _transform(align_corners: bool) -> str:
@@ -304,8 +322,7 @@ def upsample_cubic(op: Builder, self: Tensor, output_size: Any, align_corners: b
 def upsample_linear_antialias(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
     """_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
     float? scales_w=None) -> Tensor"""
-    attributes = {"mode": "linear", "coordinate_transformation_mode": _transform(align_corners), "antialias": 1}
-    kind = Kind(_planar("_upsample_bilinear2d_aa"), attributes, align_corners, 18)
+    kind = Kind(_planar("_upsample_bilinear2d_aa"), _antialias({"mode": "linear"}, align_corners), align_corners, 18)
     return resampled(op, self, _called(op, self, output_size, scales), kind)
 
 
@@ -313,8 +330,7 @@ def upsample_linear_antialias(op: Builder, self: Tensor, output_size: Any, align
 def upsample_cubic_antialias(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
     """_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
     float? scales_w=None) -> Tensor"""
-    transform = {"coordinate_transformation_mode": _transform(align_corners), "antialias": 1}
-    attributes = {"mode": "cubic", "cubic_coeff_a": -0.5, "exclude_outside": 1, **transform}
+    attributes = _antialias({"mode": "cubic", "cubic_coeff_a": -0.5}, align_corners)
     kind = Kind(_planar("_upsample_bicubic2d_aa"), attributes, align_corners, 18)
     return resampled(op, self, _called(op, self, output_size, scales), kind)
 

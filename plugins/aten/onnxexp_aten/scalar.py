@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.comparison import equal, relate
 from onnxexp_aten.common import aten
+from onnxexp_aten.comparison import equal, relate
 from onnxexp_aten.elementwise import extreme, floor_divide, floor_remainder, select, truncated
 from onnxexp_aten.kernels import compute
 from onnxexp_aten.layout import made_by
@@ -78,33 +78,33 @@ def _of_kind(op: Builder, result: Any) -> Any:
 @_scalar("add", operator.add)
 def add(op: Builder, a: Tensor, b: Tensor) -> Tensor:
     """add.int(int a, int b) -> int"""
-    return op.Add(a, b)  # type: ignore[no-any-return]
+    return op.Add(a, b)
 
 
 @_scalar("sub", operator.sub)
 def sub(op: Builder, a: Tensor, b: Tensor) -> Tensor:
     """sub.int(int a, int b) -> int"""
-    return op.Sub(a, b)  # type: ignore[no-any-return]
+    return op.Sub(a, b)
 
 
 @_scalar("mul", operator.mul)
 def mul(op: Builder, a: Tensor, b: Tensor) -> Tensor:
     """mul.int(int a, int b) -> int"""
-    return op.Mul(a, b)  # type: ignore[no-any-return]
+    return op.Mul(a, b)
 
 
 @_scalar("div", operator.truediv)
 def div(op: Builder, a: Tensor, b: Tensor) -> Tensor:
     """div.int(int a, int b) -> float"""
     one, two = (x if x.dtype.is_floating_point else op.cast(x, torch.float32) for x in (a, b))
-    return op.Div(one, two)  # type: ignore[no-any-return]
+    return op.Div(one, two)
 
 
 @_scalar("floordiv", operator.floordiv)
 def floordiv(op: Builder, a: Tensor, b: Tensor) -> Tensor:
     """floordiv.int(int a, int b) -> int"""
     if a.dtype == torch.int64 and _is_natural(op, a) and _is_natural(op, b):
-        return op.Div(a, b)  # type: ignore[no-any-return]
+        return op.Div(a, b)
     return floor_divide(op, a, b)
 
 
@@ -118,11 +118,14 @@ def _is_natural(op: Builder, x: Tensor) -> bool:
         return False
     node = x.value.producer()
     assert node is not None
-    inputs = [value for value in (node.inputs if node.op_type in ("Add", "Mul", "Div") else node.inputs[:1]) if value is not None]
-    return all(
-        bool((value.const_value.numpy() >= 0).all()) if value.const_value is not None else _is_natural(op, op.state.tensors[value])
-        for value in inputs
-    )
+    count = 2 if node.op_type in ("Add", "Mul", "Div") else 1  # the other input of the others tells where, not what
+    return all(_is_natural_value(op, value) for value in node.inputs[:count])
+
+
+def _is_natural_value(op: Builder, value: Any) -> bool:
+    if value.const_value is not None:
+        return bool((value.const_value.numpy() >= 0).all())
+    return value in op.state.tensors and _is_natural(op, op.state.tensors[value])
 
 
 @_scalar("remainder", operator.mod)
@@ -140,13 +143,13 @@ def pow_(op: Builder, a: Tensor, b: Tensor) -> Tensor:
 @_scalar("neg", operator.neg, bare=False)
 def neg(op: Builder, a: Tensor) -> Tensor:
     """neg.int(int a) -> int"""
-    return op.Neg(a)  # type: ignore[no-any-return]
+    return op.Neg(a)
 
 
 @_scalar("sqrt", math.sqrt, bare=False)
 def sqrt(op: Builder, a: Tensor) -> Tensor:
     """sqrt.int(int a) -> float"""
-    return op.Sqrt(a if a.dtype.is_floating_point else op.cast(a, torch.float32))  # type: ignore[no-any-return]
+    return op.Sqrt(a if a.dtype.is_floating_point else op.cast(a, torch.float32))
 
 
 # Comparison and logic
@@ -161,7 +164,7 @@ def eq(op: Builder, a: Tensor, b: Tensor) -> Tensor:
 @_scalar("ne", operator.ne)
 def ne(op: Builder, a: Tensor, b: Tensor) -> Tensor:
     """ne.int(int a, int b) -> bool"""
-    return op.Not(equal(op, a, b))  # type: ignore[no-any-return]
+    return op.Not(equal(op, a, b))
 
 
 def _relation(name: str, python: Callable[[Any, Any], Any], onnx_name: str) -> None:
@@ -199,7 +202,7 @@ def xor(op: Builder, a: Tensor, b: Tensor) -> Tensor:
 @_scalar("__not__", operator.not_)
 def not_(op: Builder, a: Tensor) -> Tensor:
     """__not__(bool self) -> bool"""
-    return op.Not(op.cast(a, torch.bool))  # type: ignore[no-any-return]
+    return op.Not(op.cast(a, torch.bool))
 
 
 # Rounding and other kinds
@@ -280,10 +283,13 @@ def ternary(op: Builder, condition: Any, then: Any, otherwise: Any) -> Any:
 # Between tensors and numbers
 
 
-@aten("item", "_local_scalar_dense", "ScalarImplicit", "IntImplicit", "FloatImplicit", "Int.Tensor", "Float.Tensor", "Bool.Tensor")
+@aten(
+    "item", "_local_scalar_dense", "ScalarImplicit", "IntImplicit", "FloatImplicit", "Int.Tensor", "Float.Tensor", "Bool.Tensor"
+)
 def item(op: Builder, self: Tensor) -> Any:
     """item(Tensor self) -> Scalar; a tensor of one element, as a number"""
     if self.const is not None:
         return _of_kind(op, self.const.item())
     number = self if self.rank == 0 else op.Reshape(self, op.constant([], torch.int64))
+    assert number.rank == 0  # known of the tensor, whichever of the two is asked later
     return copy.copy(_of_kind(op, number))  # the tensor itself must not turn into a number

@@ -27,15 +27,42 @@ _REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "am
 """torch's names of reductions, and ONNX's."""
 
 
+_SINCE = {"none": 9, "add": 16, "mul": 16, "max": 18, "min": 18}
+"""The opset from which on ONNX's scatter operators know a reduction."""
+
+
 def scattered(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, reduction: str = "none") -> Tensor:
-    """ScatterElements in dtypes for which there are kernels."""
+    """ScatterElements, in dtypes for which there are kernels and of other operators where it lacks the reduction."""
     index = index if index.dtype in (torch.int32, torch.int64) else op.cast(index, torch.int64)
+    if reduction != "none" and x.dtype == torch.bool:
+        whole = [op.cast(tensor, torch.int32) for tensor in (x, source)]
+        return op.cast(scattered(op, whole[0], axis, index, whole[1], reduction), x.dtype)
+    if op.opset < _SINCE[reduction]:
+        return _composed(op, x, axis, index, source, reduction)
     if op.opset < 11:
         return op.Scatter(x, counted_from_front(op, index, size_at(op, x, axis)), source, axis=axis)
-    if reduction != "none" and x.dtype == torch.bool:
-        compute = op.ScatterElements(op.cast(x, torch.int32), index, op.cast(source, torch.int32), axis=axis, reduction=reduction)
-        return op.cast(compute, x.dtype)
     return op.ScatterElements(x, index, source, axis=axis, reduction=reduction)
+
+
+_REDUCERS = {"add": ("ReduceSum", "Add"), "mul": ("ReduceProd", "Mul"), "max": ("ReduceMax", "Max"), "min": ("ReduceMin", "Min")}
+
+
+def _composed(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, reduction: str) -> Tensor:
+    """A scatter with a reduction by comparing each index with each place; it takes memory of both sizes multiplied."""
+    others = [place for place in range(rank_of(op, x)) if place != axis]
+    if any((index.shape or ())[place] != (x.shape or ())[place] for place in others):
+        op.opset_error(f"a scatter that reduces by {reduction!r} into part of a tensor needs it", _SINCE[reduction])
+    if x.dtype in (torch.float16, torch.int8, torch.int16, torch.uint8):
+        wide = torch.float32 if x.dtype == torch.float16 else torch.int32
+        return op.cast(_composed(op, op.cast(x, wide), axis, index, op.cast(source, wide), reduction), x.dtype)
+    reduce, combine = _REDUCERS[reduction]
+    places = arange_of(op, 0, size_at(op, x, axis), 1, torch.int64)
+    places = unsqueezed(op, places, [place for place in range(rank_of(op, x) + 1) if place != axis])
+    hits = op.Equal(unsqueezed(op, op.cast(index, torch.int64), [axis]), places)  # [..., places, indices, ...]
+    torch_name = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}[reduction]
+    neutral = op.constant(_neutral(torch_name, x.dtype), x.dtype)
+    kept = op.Where(hits, unsqueezed(op, source, [axis]), neutral)
+    return op.call("", combine, x, op.call("", reduce, kept, axes=[axis + 1], keepdims=0))
 
 
 def _like_index(op: Builder, source: Tensor, index: Tensor) -> Tensor:
@@ -156,7 +183,7 @@ def _spread(op: Builder, index: Tensor, source: Tensor, axis: int) -> Tensor:
 def _written(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, reduction: str = "none") -> Tensor:
     x, values = _flat(op, self, source)
     axis = axis_of(op, x, dim)
-    if axis == 0 and op.opset >= 11:
+    if axis == 0 and op.opset >= max(11, _SINCE[reduction]):
         (flat,) = _flat(op, index)
         places = unsqueezed(op, op.cast(flat, torch.int64), [1])
         result = op.ScatterND(x, places, values, reduction=reduction)
@@ -210,6 +237,8 @@ def index_put(op: Builder, self: Tensor, indices: list[Tensor | None], values: T
     if len(given) == 1 and given[0].dtype in (torch.bool, torch.uint8) and _is_one(values):
         return _masked_put(op, self, given[0], indices.index(given[0]), values, accumulate)
     tensors, axes = indices_and_axes(op, self, indices)
+    if accumulate and op.opset < _SINCE["add"]:
+        return _accumulated(op, self, tensors, axes, values)
     rest = [axis for axis in range(rank_of(op, self)) if axis not in axes]
     common = common_sizes(op, tensors)
     order = [*axes, *rest]
@@ -223,6 +252,16 @@ def index_put(op: Builder, self: Tensor, indices: list[Tensor | None], values: T
         updates = _values(op, self, values, places, axes, rest, len(common))
         result = op.ScatterND(front, places, updates, reduction="add" if accumulate else "none")
     return permuted(op, result, [order.index(axis) for axis in range(len(order))])
+
+
+def _accumulated(op: Builder, self: Tensor, tensors: list[Tensor], axes: list[int], values: Tensor) -> Tensor:
+    """Adding up by one 1-d index, for opsets whose ScatterND cannot add."""
+    if len(tensors) > 1 or tensors[0].rank != 1:
+        op.opset_error("adding up at places that several index tensors give needs it", _SINCE["add"])
+    sizes = [size_at(op, self, axis) for axis in range(rank_of(op, self))]
+    sizes[axes[0]] = size_at(op, tensors[0], 0)
+    index = counted_from_front(op, tensors[0], size_at(op, self, axes[0]))
+    return _written(op, self, axes[0], index, op.Expand(values, vector(op, sizes)), "add")
 
 
 def _is_one(values: Tensor) -> bool:

@@ -8,7 +8,20 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axis_of, rank_of
-from onnxexp_aten.layout import END, expanded, permuted, reshaped, size_at, sizes_of, sliced, squeezed, swapped, unsqueezed, vector
+from onnxexp_aten.layout import (
+    END,
+    expanded,
+    permuted,
+    reshaped,
+    size_at,
+    sizes_of,
+    sliced,
+    squeezed,
+    swapped,
+    unsqueezed,
+    vector,
+)
+from onnxexp_aten.parts import picked
 
 __all__: list[str] = []
 
@@ -160,7 +173,7 @@ def expand(op: Builder, self: Tensor, size: list[Any], implicit: bool = False) -
 def expand_as(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """expand_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
     sizes = sizes_of(op)
-    if sizes is None or self.shape is None or sum(isinstance(size, str) for size in sizes) > 1 and sizes != self.shape:
+    if sizes is None or self.shape is None or (sum(isinstance(size, str) for size in sizes) > 1 and sizes != self.shape):
         return op.Expand(self, op.Shape(other))
     return expanded(op, self, sizes, others=[other])
 
@@ -236,14 +249,14 @@ def select(op: Builder, self: Tensor, dim: int, index: Any) -> Tensor:
     index = _count_first(op, self, axis, index)
     if isinstance(index, int) and index < 0:
         return squeezed(op, op.Slice(self, [index], [index + 1 or END], axes=[axis]), [axis])
-    return op.Gather(self, index, axis=axis)
+    return picked(op, self, axis, index)
 
 
 @aten("select.int", "select_copy.int", since=11)
 def select_11(op: Builder, self: Tensor, dim: int, index: Any) -> Tensor:
     """select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"""
     axis = axis_of(op, self, dim)
-    return op.Gather(self, _count_first(op, self, axis, index), axis=axis)
+    return picked(op, self, axis, _count_first(op, self, axis, index))
 
 
 # Sizes
@@ -259,7 +272,7 @@ def size_int(op: Builder, self: Tensor, dim: int) -> Any:
 def numel(op: Builder, self: Tensor) -> Any:
     """numel(Tensor self) -> int"""
     if self.shape is not None and all(isinstance(size, int) for size in self.shape):
-        return torch.Size(self.shape).numel()  # type: ignore[arg-type]
+        return torch.Size(self.shape).numel()
     return op.Size(self)
 
 

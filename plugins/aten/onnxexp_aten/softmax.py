@@ -43,9 +43,9 @@ def softmax_over(op: Builder, name: str, x: Tensor, axis: int) -> Tensor:
     """``Softmax`` or ``LogSoftmax`` of a float tensor over one axis, counted from the front."""
     rank = rank_of(op, x)
     if rank == 0:
-        return op.Reshape(compute(op, name, op.Reshape(x, [1]), axis=0), [])  # type: ignore[no-any-return]
+        return op.Reshape(compute(op, name, op.Reshape(x, [1]), axis=0), [])
     if op.opset >= 13 or axis == rank - 1:
         return compute(op, name, x, axis=axis)
     order = list(range(rank))
     order[axis], order[-1] = order[-1], order[axis]
-    return op.Transpose(compute(op, name, op.Transpose(x, perm=order), axis=rank - 1), perm=order)  # type: ignore[no-any-return]
+    return op.Transpose(compute(op, name, op.Transpose(x, perm=order), axis=rank - 1), perm=order)

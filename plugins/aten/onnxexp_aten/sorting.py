@@ -105,7 +105,11 @@ def _middle(op: Builder, size: Any) -> Any:
 def unique2(op: Builder, self: Tensor, sorted: bool, return_inverse: bool, return_counts: bool) -> tuple[Tensor, Tensor, Tensor]:
     """_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)"""
     values, inverse, counts = _unique(op, self, None)
-    return values, op.Reshape(inverse, op.Shape(self)) if return_inverse else _nothing(op), counts if return_counts else _nothing(op)
+    return (
+        values,
+        op.Reshape(inverse, op.Shape(self)) if return_inverse else _nothing(op),
+        counts if return_counts else _nothing(op),
+    )
 
 
 @aten("_unique")
@@ -155,7 +159,7 @@ def unique_consecutive(
 def _runs_of(op: Builder, flat: Tensor, starts: Tensor) -> Tensor:
     begins = op.Reshape(op.NonZero(starts), [-1])
     ends = op.Concat(op.Slice(begins, [1], [2**63 - 1], [0]), op.Shape(flat), axis=0)
-    return op.Sub(ends, begins)  # type: ignore[no-any-return]
+    return op.Sub(ends, begins)
 
 
 # Where elements are
@@ -165,7 +169,7 @@ def _runs_of(op: Builder, flat: Tensor, starts: Tensor) -> Tensor:
 def nonzero(op: Builder, self: Tensor) -> Tensor:
     """nonzero(Tensor self) -> Tensor: one row of indices for each element that is not zero"""
     if self.rank == 0:
-        return op.Slice(op.Transpose(positions(op, op.Reshape(self, [1])), perm=[1, 0]), [0], [0], [1])  # type: ignore[no-any-return]
+        return op.Slice(op.Transpose(positions(op, op.Reshape(self, [1])), perm=[1, 0]), [0], [0], [1])
     found = positions(op, self)
     return op.Reshape(found, [-1, 1]) if self.rank == 1 else op.Transpose(found, perm=[1, 0])
 
@@ -179,14 +183,14 @@ def nonzero_numpy(op: Builder, self: Tensor) -> list[Tensor]:
 
 def positions(op: Builder, x: Tensor) -> Tensor:
     """``NonZero``: the indices of what is not zero, one column for each, one row for each dimension."""
-    return op.NonZero(x if runs(op, "NonZero", x.dtype) else op.cast(x, torch.bool))  # type: ignore[no-any-return]
+    return op.NonZero(x if runs(op, "NonZero", x.dtype) else op.cast(x, torch.bool))
 
 
 @aten("searchsorted.Tensor", "searchsorted.Scalar")
 def searchsorted(
     op: Builder, sorted_sequence: Tensor, self: Any, out_int32: bool, right: bool, side: str | None, sorter: Tensor | None
 ) -> Tensor:
-    """searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, ...) -> Tensor"""
+    """searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, ...) -> Tensor"""
     if sorter is not None:
         op.decline("searchsorted with a sorter is not lowered")
     return _insertion_point(op, self, sorted_sequence, right or side == "right", out_int32)
@@ -206,7 +210,8 @@ def _insertion_point(op: Builder, x: Any, boundaries: Tensor, right: bool, narro
         boundaries = op.Unsqueeze(boundaries, axes=[rank - 1])
     elements = x if scalar else op.Unsqueeze(x, axes=[rank_of(op, x)])
     before = op.cast(relate(op, "LessOrEqual" if right else "Less", boundaries, elements), torch.int32)
-    return op.cast(op.ReduceSum(before, axes=[max(rank_of(op, boundaries), rank_of(op, elements)) - 1], keepdims=0), torch.int32 if narrow else torch.int64)
+    last = max(rank_of(op, boundaries), rank_of(op, elements)) - 1
+    return op.cast(op.ReduceSum(before, axes=[last], keepdims=0), torch.int32 if narrow else torch.int64)
 
 
 @aten("multinomial")

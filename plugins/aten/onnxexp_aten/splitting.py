@@ -10,6 +10,7 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axis_of, rank_of
 from onnxexp_aten.layout import END, size_at, sizes_of, sliced
+from onnxexp_aten.parts import picked
 
 __all__: list[str] = []
 
@@ -65,4 +66,4 @@ def hsplit(op: Builder, self: Tensor, sections: Any) -> list[Tensor]:
 def unbind(op: Builder, self: Tensor, dim: int) -> list[Tensor]:
     """unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]"""
     axis = axis_of(op, self, dim)
-    return [op.Gather(self, index, axis=axis) for index in range(len(op.node.outputs))]
+    return [picked(op, self, axis, index) for index in range(len(op.node.outputs))]

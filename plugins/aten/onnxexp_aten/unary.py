@@ -298,6 +298,14 @@ def nan_to_num(op: Builder, self: Tensor, nan: Any, posinf: Any, neginf: Any) ->
     return select(op, compare(op, "IsNaN", self), op.constant(0.0 if nan is None else nan, self.dtype), x)
 
 
+@aten("angle")
+def angle(op: Builder, self: Tensor) -> Tensor:
+    """angle(Tensor self) -> Tensor, of real numbers"""
+    x = to_float(op, self)
+    turned = select(op, compare(op, "Less", x, 0), op.constant(math.pi, x.dtype), op.constant(0.0, x.dtype))
+    return select(op, compare(op, "IsNaN", x), x, turned)
+
+
 @aten("sinc", "special_sinc")
 def sinc(op: Builder, self: Tensor) -> Tensor:
     """sinc(Tensor self) -> Tensor"""

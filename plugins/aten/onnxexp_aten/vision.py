@@ -23,6 +23,8 @@ def grid_sampler(op: Builder, input: Tensor, grid: Tensor, interpolation_mode: i
     """grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor"""
     if rank_of(op, input) > 4 and op.opset < 20:
         op.opset_error("ONNX's GridSample takes volumes from opset 20 on", 20)
+    if op.opset < 16 and _PADDINGS[padding_mode] == "reflection":
+        op.opset_error("ONNX has GridSample from opset 16 on", 16)
     if op.opset < 16:
         op.decline("ONNX has GridSample from opset 16 on")
     names = ("linear", "nearest", "cubic") if op.opset >= 20 else ("bilinear", "nearest", "bicubic")

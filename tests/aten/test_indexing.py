@@ -1,0 +1,76 @@
+"""indexing.py: reading by index."""
+
+from __future__ import annotations
+
+import torch
+
+from onnxexp.testing import Case, cases
+
+torch.manual_seed(0)
+
+r, T = torch.randn, torch.tensor
+
+
+def batch_mask(x: torch.Tensor) -> torch.Tensor:
+    """As transformers reads its padding mask: by counting indices along both axes."""
+    rows, columns = torch.arange(x.shape[0]), torch.arange(x.shape[1]) + 0
+    return x[rows[:, None, None, None], columns[None, None, None, :]]
+
+
+@cases(
+    Case(lambda x, i: x[i], r(5, 3), T([[0, 4], [-1, 2]]), dynamic={0: [0], 1: [0]}, emits={"Gather"}, name="rows"),
+    Case(lambda x, i: x[:, i], r(5, 3), T([[0, 2], [-1, 2]]), dynamic={0: [0], 1: [0]}, emits={"Gather"}, name="columns"),
+    Case(lambda x: x[:, [0, -1]], r(5, 3), dynamic={0: [0]}, emits={"Gather"}, name="constant"),
+    Case(lambda x: x[[0, -1]], r(5, 3), dynamic={0: [0]}, emits={"Gather"}, name="constant_rows"),
+    Case(lambda x, i: x[i], r(5, 3), T([1, 0], dtype=torch.int32), emits={"Gather"}, name="int32"),
+    Case(lambda x: x[..., 0, None], r(2, 4, 5), dynamic={0: [0]}, emits={"Gather", "Unsqueeze"}, name="ellipsis"),
+    Case(
+        lambda x, i, j: x[i, j],
+        r(5, 3),
+        T([[0], [-1]]),
+        T([[0, 1]]),
+        dynamic={0: [0], 1: [0]},
+        emits={"Gather", "Squeeze"},
+        name="outer",
+    ),
+    Case(batch_mask, r(5, 3) > 0, dynamic={0: [0, 1]}, emits={"Unsqueeze"}),
+    Case(lambda x, i, j: x[i, j], r(5, 3, 2), T([[0, 2], [-1, 2]]), T([[0], [1]]), dynamic={0: [0], 1: [1]}, name="pairs"),
+    Case(lambda x, i: x[:, i, i], r(2, 4, 4), T([0, 3]), dynamic={0: [0], 1: [0]}, name="pairs_behind"),
+    Case(lambda x, i, j: x[:, i, j], r(2, 4, 5), T([0, 1, 1]), T([3, 1, -2]), dynamic={0: [0]}, name="consecutive"),
+    Case(lambda x, i, j: x[i, :, j], r(2, 4, 5), T([0, 1, 1]), T([3, 1, -2]), dynamic={0: [0]}, name="apart"),
+)
+def test_index(check):
+    check()
+
+
+@cases(
+    Case(lambda x, m: x[m], r(5, 3), r(5) > 0, dynamic={0: [0], 1: [0]}, emits={"Compress"}, name="rows"),
+    Case(lambda x, m: x[m], r(5, 3), r(5, 3) > 0, dynamic={0: [0], 1: [0]}, emits={"Reshape", "Compress"}, name="elements"),
+    Case(lambda x, m: x[:, m], r(2, 4, 5), r(4, 5) > 0, dynamic={0: [0]}, emits={"Reshape", "Compress"}, name="behind"),
+    Case(lambda x, m: x[:, m], r(2, 3, 4), r(3) > 0, dynamic={0: [0]}, emits={"Compress"}, name="middle"),
+    Case(lambda x, m: x.masked_select(m), r(3, 4), r(3, 4) > 0, dynamic={0: [0], 1: [0]}, name="masked_select"),
+    Case(lambda x, m: x.masked_select(m), r(3, 4), r(4) > 0, dynamic={0: [0]}, name="masked_select_broadcast"),
+)
+def test_masks(check):
+    check()
+
+
+@cases(
+    Case(lambda x, i: x.index_select(1, i), r(2, 4), T([0, 3]), dynamic={0: [0], 1: [0]}, emits={"Gather"}, name="index_select"),
+    Case(
+        lambda x, i: x.gather(1, i),
+        r(2, 4),
+        T([[0, 3], [1, 1]]),
+        dynamic={0: [0], 1: [0, 1]},
+        emits={"GatherElements"},
+        name="gather",
+    ),
+    Case(lambda x, i: x.gather(0, i), r(3, 4, 2), T([[[0, 1], [2, 0]]]), emits={"GatherElements"}, name="gather_first"),
+    Case(lambda x, i: x.gather(0, i), r(4), T(2), name="gather_scalar"),
+    Case(lambda x, i: x.take(i), r(2, 4), T([[0, -3], [1, 7]]), dynamic={0: [0], 1: [0]}, name="take"),
+    Case(lambda x, i: torch.take_along_dim(x, i, 1), r(2, 4), T([[0, 3]]), name="take_along_dim"),
+    Case(lambda x, i: torch.take_along_dim(x, i), r(2, 4), T([0, 3]), name="take_along_dim_flat"),
+    Case(torch.nn.Embedding(5, 4, padding_idx=0), T([[0, 3]]), dynamic={0: [0, 1]}, emits={"Gather"}),
+)
+def test_gather(check):
+    check()
