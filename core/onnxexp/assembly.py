@@ -58,7 +58,8 @@ def _describe(builder: Builder, node: ir.Node) -> None:
     for output in node.outputs:
         tensor = builder.state.tensors.get(output)
         if tensor is not None:
-            builder.infer(tensor)
+            if tensor.known_dtype is None or tensor.known_shape is None:
+                builder.infer(tensor)
             write_type(tensor)
 
 

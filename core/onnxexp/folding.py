@@ -98,7 +98,7 @@ _SIZES: dict[str, Callable[[list[torch.Tensor], dict[str, Any]], float]] = {
     "Gather": _gathered,
     "MatMul": lambda tensors, _: tensors[0].numel() * tensors[1].numel() / max(tensors[0].shape[-1], 1) ** 2,
     "Pad": _padded,
-    "Range": lambda tensors, _: (tensors[1].item() - tensors[0].item()) / (tensors[2].item() or 1),
+    "Range": lambda tensors, _: float((tensors[1] - tensors[0]) / (tensors[2] or 1)),
     "Tile": lambda tensors, _: tensors[0].numel() * math.prod(_ints(tensors[1])),
 }
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["infer"]
 
-_DATA_LIMIT = 1024
+_DATA_LIMIT = 64
 """Elements of a constant up to which its contents are shown to the inference (target shapes, axes, …)."""
 
 

@@ -75,15 +75,19 @@ class TorchTensor(ir.Tensor[torch.Tensor]):
     def __dlpack_device__(self) -> Any:
         return self.raw.__dlpack_device__()
 
+    def pieces(self) -> Iterator[torch.Tensor]:
+        """Tensors that together are the elements in row-major order, each small enough for a `Scratch`."""
+        return pieces(self.raw, self.name)
+
     def tobytes(self) -> bytes:
         """The elements in row-major order, little endian, as ONNX's `raw_data` wants them."""
         scratch = Scratch()
-        return b"".join(bytes(scratch.memory(piece)) for piece in pieces(self.raw, self.name))
+        return b"".join(bytes(scratch.memory(piece)) for piece in self.pieces())
 
     def tofile(self, file: BinaryWriter) -> None:
         """Write what `tobytes` returns, piece by piece."""
         scratch = Scratch()
-        for piece in pieces(self.raw, self.name):
+        for piece in self.pieces():
             file.write(scratch.memory(piece))
 
     def __repr__(self) -> str:

@@ -19,7 +19,7 @@ from onnxexp.capture.composites import kept_whole
 from onnxexp.capture.decompose import Decomposer
 from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.examples import capturing, enlarged
-from onnxexp.capture.exported import to_graph
+from onnxexp.capture.exported import to_graph, without_vmap, written
 from onnxexp.capture.modes import TrainingMode, model_mode, torch_mode
 from onnxexp.capture.symbols import check_dynamic, dim_text, symbol_names
 from onnxexp.errors import CaptureError
@@ -127,6 +127,7 @@ def convert(program: ExportedProgram, spec: DynamicSpec) -> Captured:
 
     Raises CaptureError where an axis that was asked to be dynamic came out static.
     """
+    program = without_vmap(program)
     check_dynamic(program, spec)
     names = symbol_names(program, spec)
     sizes: dict[str, Any] = {}
@@ -139,10 +140,10 @@ def convert(program: ExportedProgram, spec: DynamicSpec) -> Captured:
 
     graph = to_graph(program, text)
     report = functionalize(graph)
-    written = [*report.inputs, *report.params]
-    if written:
+    changed = [*report.inputs, *report.params, *written(program)]
+    if changed:
         warnings.warn(
-            f"the forward writes into {', '.join(written)}; an ONNX graph keeps no state: its outputs are right, "
+            f"the forward writes into {', '.join(changed)}; an ONNX graph keeps no state: its outputs are right, "
             "but what is written is not kept from one call to the next",
             stacklevel=3,
         )

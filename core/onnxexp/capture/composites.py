@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._higher_order_ops.scan import scan
 from torch.nn.modules import transformer
 from torch.nn.modules.rnn import RNNBase
 
@@ -149,6 +151,25 @@ def _checking(original: Callable[..., None]) -> Callable[..., None]:
     return check
 
 
+def _associative(original: Callable[..., Any]) -> Callable[..., Any]:
+    """An associative scan halves and halves its input, which bakes its length in: step by step it is any length."""
+
+    def call(operator: functools.partial[Any], leaves: list[torch.Tensor], *rest: Any, **options: Any) -> Any:
+        length = leaves[0].shape[0]
+        if not is_exporting() or (isinstance(length, int) and length < 2):
+            return original(operator, leaves, *rest, **options)
+        combine = operator.keywords["combine_fn"].__wrapped__  # what torch.vmap maps
+
+        def step(before: list[torch.Tensor], element: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+            after = operator(*before, *element, combine_fn=combine)
+            return after, [leaf.clone() for leaf in after]
+
+        _, later = scan(step, [leaf[0] for leaf in leaves], [leaf[1:] for leaf in leaves])
+        return [torch.cat([leaf[:1], rest]) for leaf, rest in zip(leaves, later, strict=True)]
+
+    return call
+
+
 @contextlib.contextmanager
 def kept_whole() -> Iterator[None]:
     """Inside, recurrent layers and packed sequences are captured as one node each. Other threads are not affected.
@@ -165,6 +186,8 @@ def kept_whole() -> Iterator[None]:
                 _replace(stack, owner, name, packing.layer(name, getattr(functions, name)))  # one wrapper for each name
         _replace(stack, functions, "_pack_padded_sequence", packing.pack(functions._pack_padded_sequence))
         _replace(stack, functions, "_pad_packed_sequence", packing.pad(functions._pad_packed_sequence))
+        scans = importlib.import_module("torch._higher_order_ops.associative_scan")  # as an attribute it is the function
+        _replace(stack, scans, "generic_associative_scan", _associative(scans.generic_associative_scan))
         _replace(stack, RNNBase, "check_forward_args", _checking(RNNBase.check_forward_args))
         detect = transformer._detect_is_causal_mask
         said = lambda mask, is_causal=None, size=None: bool(is_causal) if is_exporting() else detect(mask, is_causal, size)  # noqa: E731

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch._functorch import predispatch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import ConstantArgument, InputKind
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from onnxexp.capture import composites, higher_order
+from onnxexp.capture.modes import LOCK
 from onnxexp.capture.schemas import bind, full_name
 from onnxexp.capture.sources import where
 from onnxexp.errors import CaptureError
-from onnxexp.graph import Dim, Graph, Node, ScalarType, TensorType, Type, Value
+from onnxexp.graph import Dim, Graph, Node, ScalarType, TensorType, Type, Value, values_in
 
-__all__ = ["Converter", "to_graph"]
+__all__ = ["Converter", "to_graph", "without_vmap", "written"]
 
 _SCALAR_OPS: dict[Any, str] = {
     operator.add: "aten::add",
@@ -61,6 +65,16 @@ _DROPPED = {
 }
 """Checks that hold for the example and have no place in an ONNX graph."""
 
+_KEEPS_DTYPE = {
+    "aten::batch_norm",
+    "aten::group_norm",
+    "aten::instance_norm",
+    "aten::layer_norm",
+    "aten::rms_norm",
+    "aten::type_as",
+}
+"""Operators whose result has the dtype of their first argument, whatever that of the others is."""
+
 
 def to_graph(program: ExportedProgram, dim_text: Callable[[Any], Dim]) -> Graph:
     """The program's graph, every call bound to its torch schema.
@@ -87,7 +101,26 @@ def to_graph(program: ExportedProgram, dim_text: Callable[[Any], Dim]) -> Graph:
         else:
             raise CaptureError(f"the captured program takes {spec.target or node.name}, a {spec.kind.name}, which ONNX cannot hold")
     converter.run()
+    returned = zip(graph.outputs, program.graph_signature.output_specs, strict=True)
+    graph.outputs = [output for output, spec in returned if spec.kind is OutputKind.USER_OUTPUT]
     return graph
+
+
+def written(program: ExportedProgram) -> list[str]:
+    """The inputs and buffers that the forward writes into and that the program returns for it, as decomposed programs do."""
+    kinds = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+    return [spec.target or spec.arg.name for spec in program.graph_signature.output_specs if spec.kind in kinds]
+
+
+def without_vmap(program: ExportedProgram) -> ExportedProgram:
+    """The program itself, or, where torch.vmap left marks around what it maps, what torch makes of it."""
+    graphs = (module.graph for module in program.graph_module.modules() if isinstance(module, torch.fx.GraphModule))
+    targets = {node.target for graph in graphs for node in graph.nodes if node.op == "call_function"}
+    if targets.isdisjoint((predispatch._add_batch_dim, predispatch._remove_batch_dim)):
+        return program
+    with LOCK, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's remarks about its own internals
+        return program.run_decompositions({})
 
 
 def _stored(program: ExportedProgram, spec: Any) -> torch.Tensor:
@@ -95,6 +128,10 @@ def _stored(program: ExportedProgram, spec: Any) -> torch.Tensor:
     if tensor is None:
         tensor = program.constants[spec.target]
     return tensor.detach()  # type: ignore[no-any-return]
+
+
+def _dtype(arg: Any) -> torch.dtype | None:
+    return arg.type.dtype if isinstance(arg, Value) and isinstance(arg.type, TensorType) else None
 
 
 def _flat(value: Any) -> Iterator[Any]:
@@ -185,28 +222,36 @@ class Converter:
             return self._scalar(_SCALAR_OPS[target], node)
         lower = higher_order.CONVERSIONS.get(str(getattr(target, "__name__", target)))
         if lower is None:
-            raise CaptureError(f"{target} has no place in a neutral graph\n  at {where(node.meta)}")
+            name = getattr(target, "__name__", str(target))  # a function, or an operator of torch's
+            raise CaptureError(f"torch's {name} has no counterpart in ONNX; write that part with operators on tensors\n  at {where(node.meta)}")
         return lower(self, node)
 
     def _autocast(self, args: list[Any], node: torch.fx.Node) -> list[Any]:
-        """Autocast runs an operator in the dtype that its result was recorded in: cast its floating inputs to that."""
-        meta = node.meta.get("val")
-        if not isinstance(meta, torch.Tensor) or not meta.dtype.is_floating_point or torch.Tag.pointwise in node.target.tags:  # type: ignore[union-attr]
+        """Autocast casts the floating inputs of some operators to one dtype, in which they compute: that of their result.
+
+        Where promotion alone, a `dtype` argument or a write into `self` explains the result's dtype, nothing was cast.
+        """
+        meta, schema = node.meta.get("val"), node.target._schema  # type: ignore[union-attr]
+        given = {value.type.dtype for value in values_in(args) if isinstance(value.type, TensorType) and value.type.dtype is not None}
+        floats = sorted((dtype for dtype in given if dtype.is_floating_point), key=str)
+        if not isinstance(meta, torch.Tensor) or not meta.dtype.is_floating_point or not floats or schema.is_mutable:
+            return args
+        if functools.reduce(torch.promote_types, floats) == meta.dtype or any(isinstance(arg, torch.dtype) for arg in args):
+            return args
+        if schema.name in _KEEPS_DTYPE and _dtype(args[0]) == meta.dtype:
             return args
 
         def cast(arg: Any) -> Any:
             if isinstance(arg, list):
                 return [cast(element) for element in arg]
-            if not isinstance(arg, Value) or not isinstance(arg.type, TensorType) or arg.type.dtype is None:
-                return arg
-            if not arg.type.dtype.is_floating_point or arg.type.dtype == meta.dtype:
+            dtype = _dtype(arg)
+            if dtype is None or not dtype.is_floating_point or dtype == meta.dtype:
                 return arg
             made = Value(f"{arg.name}_autocast", TensorType(meta.dtype, arg.type.sizes))
             self.graph.nodes.append(Node("aten::to.dtype", [arg, meta.dtype, False, False, None], [made], where=where(node.meta)))
             return made
 
-        name = str(getattr(node.target, "name", lambda: "")())
-        return args if name.startswith(("aten::to", "aten::_to_copy", "aten::type_as")) else [cast(arg) for arg in args]
+        return [cast(arg) for arg in args]
 
     def _scalar(self, name: str, node: torch.fx.Node) -> Any:
         meta = node.meta.get("val")

@@ -1,4 +1,4 @@
-"""torch's higher-order operators as nested neutral graphs: cond, while_loop, scan, and the wrappers around a region."""
+"""torch's higher-order operators as nested neutral graphs: cond, while_loop, scan, map, and the wrappers around a region."""
 
 from __future__ import annotations
 
@@ -59,11 +59,21 @@ def _while_loop(converter: Converter, node: torch.fx.Node) -> Any:
 def _scan(converter: Converter, node: torch.fx.Node) -> Any:
     """``scan(combine, init, xs, additional)`` as prim::Scan over axis 0: args are the lists init and xs."""
     combine, init, xs, additional = converter.look_up(node.args)
+    return _over_first_axis(converter, node, combine, init, xs, additional)
+
+
+def _map(converter: Converter, node: torch.fx.Node) -> Any:
+    """``map(f, xs, args)`` as prim::Scan that carries nothing."""
+    body, xs, args = converter.look_up(node.args)
+    return _over_first_axis(converter, node, body, [], xs, args)
+
+
+def _over_first_axis(converter: Converter, node: torch.fx.Node, body: Any, init: list[Any], xs: list[Any], args: list[Any]) -> Any:
     block = Graph()
     states = [_like(converter, arg, index) for index, arg in enumerate(init)]
     slices = [Value(f"slice_{index}", _without_first(x)) for index, x in enumerate(xs)]
     block.inputs = [*states, *slices]
-    block.outputs = _inline(converter, combine, [*states, *slices, *additional], block)
+    block.outputs = _inline(converter, body, [*states, *slices, *args], block)
     return _finish(converter, "prim::Scan", [init, xs], node, [block])
 
 
@@ -97,6 +107,7 @@ CONVERSIONS: dict[str, Callable[[Converter, torch.fx.Node], Any]] = {
     "cond": _cond,
     "while_loop": _while_loop,
     "scan": _scan,
+    "map_impl": _map,
     "wrap_with_set_grad_enabled": _grad_mode,
     "wrap_with_autocast": _autocast,
 }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 import onnx_ir as ir
 import torch
 
-from onnxexp.dtypes import to_onnx
-from onnxexp.tensors import TorchTensor
+from onnxexp.tensors import PIECE, TorchTensor
 
 __all__ = ["FoldBatchNorm"]
 
@@ -61,10 +61,28 @@ def _unused(graph: ir.Graph, base: str) -> str:
 
 
 def _scaled(name: str, weight: torch.Tensor, scale: torch.Tensor, axis: int) -> ir.Value:
-    def compute() -> TorchTensor:
-        return TorchTensor(weight * scale.reshape([-1 if index == axis else 1 for index in range(weight.dim())]), name)
+    return _initializer(name, _ScaledTensor(weight, scale.reshape([-1 if index == axis else 1 for index in range(weight.dim())])))
 
-    return _initializer(name, ir.LazyTensor(compute, dtype=to_onnx(weight.dtype), shape=ir.Shape(weight.shape), name=name))
+
+class _ScaledTensor(TorchTensor):
+    """A weight times a scale that broadcasts to it; the product is computed when it is asked for and not kept."""
+
+    __slots__ = ("_scale",)
+
+    def __init__(self, weight: torch.Tensor, scale: torch.Tensor) -> None:
+        super().__init__(weight)
+        self._scale = scale
+
+    @property
+    def raw(self) -> torch.Tensor:
+        return super().raw * self._scale
+
+    def pieces(self) -> Iterator[torch.Tensor]:
+        weight = super().raw
+        rows = max(1, PIECE // max(1, weight[:1].nbytes))
+        for first in range(0, len(weight), rows):
+            scale = self._scale[first : first + rows] if len(self._scale) > 1 else self._scale
+            yield (weight[first : first + rows] * scale).reshape(-1)
 
 
 def _initializer(name: str, tensor: ir.TensorProtocol) -> ir.Value:

@@ -18,7 +18,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp.errors import SerializeError
-from onnxexp.tensors import TorchTensor, pieces
+from onnxexp.tensors import TorchTensor
 
 __all__ = ["Chunk", "Layout", "chunks", "lay_out", "skeleton"]
 
@@ -190,7 +190,7 @@ def _large(part: Part, tensor: ir.TensorProtocol) -> Iterator[tuple[int, Chunk]]
         yield part.offset, _bytes(part, tensor)
         return
     offset = part.offset
-    for piece in pieces(tensor.torch, part.name):
+    for piece in tensor.pieces():
         yield offset, piece
         offset += piece.nbytes
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onnxexp_aten import activation  # noqa: F401
 from onnxexp_aten import adaptive  # noqa: F401
+from onnxexp_aten import assignment  # noqa: F401
 from onnxexp_aten import attention  # noqa: F401
 from onnxexp_aten import comparison  # noqa: F401
 from onnxexp_aten import conversion  # noqa: F401

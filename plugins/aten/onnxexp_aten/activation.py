@@ -211,9 +211,7 @@ def tanhshrink(op: Builder, self: Tensor) -> Tensor:
 
 @aten("silu")
 def silu(op: Builder, self: Tensor) -> Tensor:
-    """silu(Tensor self) -> Tensor"""
-    if runs(op, "Swish", self.dtype):
-        return op.Swish(self)
+    """silu(Tensor self) -> Tensor; not as Swish (opset 24), which ONNX Runtime takes apart and does not fuse again"""
     return compute(op, "Mul", self, compute(op, "Sigmoid", self))
 
 

@@ -18,7 +18,6 @@ from onnxexp_aten.pooling import Windows, largest_with_indices, plane_size
 __all__: list[str] = []
 
 
-
 class _Axis:
     """One axis to be pooled: its number, its sizes before and after, and the latter as the call has it."""
 

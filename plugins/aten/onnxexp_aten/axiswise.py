@@ -11,7 +11,7 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.common import rank_of
 from onnxexp_aten.layout import squeezed, swapped, unsqueezed
 
-__all__ = ["along", "axis_sizes", "batched", "known_matrix", "looked_up"]
+__all__ = ["along", "axis_sizes", "batched", "known_matrix", "spatial_dims"]
 
 
 def along(op: Builder, x: Tensor, matrix: Tensor, axis: int) -> Tensor:
@@ -25,14 +25,9 @@ def along(op: Builder, x: Tensor, matrix: Tensor, axis: int) -> Tensor:
 
 
 def known_matrix(op: Builder, rows: int, function: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype) -> Tensor:
-    """The matrix of a linear function of the last axis, from what the function makes of ``float64[1, rows, rows]``'s unit vectors."""
+    """The matrix of a linear function of the last axis: what it makes of the unit vectors, ``float64[1, rows, rows]``."""
     with torch.no_grad():
         return op.constant(function(torch.eye(rows, dtype=torch.float64)[None])[0].to(dtype))
-
-
-def looked_up(op: Builder, x: Tensor, index: Tensor, axis: int) -> Tensor:
-    """``x[..., index, ...]`` at one axis."""
-    return op.Gather(x, index, axis=axis)  # type: ignore[no-any-return]
 
 
 def axis_sizes(op: Builder, x: Tensor, dims: int) -> list[int | str]:
@@ -50,3 +45,8 @@ def batched(op: Builder, x: Tensor, dims: int, compute: Callable[[Tensor], Any])
     if isinstance(results, tuple):
         return tuple(squeezed(op, result, [0]) for result in results)
     return squeezed(op, results, [0])
+
+
+def spatial_dims(op: Builder) -> int:
+    """How many spatial axes an operator is for, as its name tells: ``max_pool2d``."""
+    return next(int(letter) for letter in op.node.op.partition(".")[0] if letter.isdigit())

@@ -50,7 +50,8 @@ def _symmetric(padding: Any, weight: Tensor, op: Builder) -> list[int]:
 def _same(weight: Tensor, dilation: Any) -> list[int]:
     """torch's "same": what does not divide goes to the end."""
     assert weight.shape is not None
-    totals = [int(step) * (int(size) - 1) for step, size in zip(spread(dilation, len(weight.shape) - 2), weight.shape[2:], strict=True)]
+    kernel = weight.shape[2:]
+    totals = [step * (int(size) - 1) for step, size in zip(spread(dilation, len(kernel)), kernel, strict=True)]
     return [total // 2 for total in totals] + [total - total // 2 for total in totals]
 
 

@@ -8,6 +8,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, rank_of
+from onnxexp_aten.elementwise import select
 from onnxexp_aten.layout import filled, size_at, unsqueezed, vector
 
 __all__ = ["arange_of", "full_of", "out_dtype", "sizes_like"]
@@ -227,11 +228,7 @@ def _masked_triangle(op: Builder, x: Tensor, diagonal: Any, *, upper: bool) -> T
     rows, columns = (arange_of(op, 0, size_at(op, x, axis), 1, torch.int64) for axis in (-2, -1))
     limit = op.Add(unsqueezed(op, rows, [1]), diagonal)
     kept = op.Not(op.Less(columns, limit)) if upper else op.Not(op.Less(limit, columns))
-    if x.dtype == torch.bool:
-        return op.And(x, kept)
-    if x.dtype in (torch.int8, torch.int16):
-        return op.cast(op.Where(kept, op.cast(x, torch.int32), 0), x.dtype)
-    return op.Where(kept, x, op.constant(0, x.dtype))
+    return select(op, kept, x, op.constant(0, x.dtype))
 
 
 @aten("one_hot")

@@ -35,9 +35,9 @@ def nonzero(op: Builder, x: Tensor) -> Tensor:
 def both(op: Builder, one: Tensor, other: Tensor) -> Tensor:
     """``And``; nothing where one of the two is the constant True."""
     for left, right in ((one, other), (other, one)):
-        if left.const is not None and left.const.numel() == 1 and bool(left.const) and right.rank is not None:
-            if left.const.dim() <= right.rank:
-                return right
+        known = left.const
+        if known is not None and known.numel() == 1 and bool(known) and right.rank is not None and known.dim() <= right.rank:
+            return right
     return op.And(one, other)
 
 

@@ -122,5 +122,3 @@ def _largest(op: Builder, bags: _Bags) -> Tensor:
     found = op.ReduceMax(op.Where(unsqueezed(op, members, [2]), wide, lowest), axes=[1], keepdims=0)
     some = op.ReduceMax(op.cast(members, torch.int32), axes=[1], keepdims=1)
     return op.Where(op.cast(some, torch.bool), found, 0.0)  # type: ignore[no-any-return]
-
-

@@ -89,7 +89,6 @@ _RUNS: Mapping[str, Mapping[int, frozenset[torch.dtype]]] = MappingProxyType(
         "Round": _listed(v11=_FLOATS, v22="bfloat16"),
         "Shrink": _listed(v0=_ALL_BUT_BOOL),
         "Sign": _listed(v0=_ALL_BUT_BOOL, v13="bfloat16"),
-        "Swish": _listed(v24="float16 float32 float64 bfloat16"),
         "ThresholdedRelu": _listed(v10="float16 float32", v22="bfloat16"),
         "TopK": _listed(v0=_FLOATS, v11=_INTS, v24="bfloat16"),
         "Unique": _listed(v11="float32 float64 int8 int64"),

@@ -8,6 +8,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, promote, rank_of
+from onnxexp_aten.kernels import compute
 from onnxexp_aten.layout import made_by, permuted, reshaped, sizes_of, swapped, unsqueezed, unused, with_shape
 from onnxexp_aten.sizes import partition
 
@@ -47,7 +48,7 @@ def linear(op: Builder, input: Tensor, weight: Tensor, bias: Tensor | None) -> T
     """linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor"""
     if weight.rank != 2 or input.rank is None:
         result = product(op, input, weight)
-        return result if bias is None else op.Add(result, bias)
+        return result if bias is None else compute(op, "Add", result, bias)
     moved = made_by(op, input, "Transpose")
     if moved is not None and input.rank > 2 and unused(input):
         perm = list(moved[0].attributes["perm"].as_ints())
@@ -63,7 +64,7 @@ def _linear(op: Builder, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
     if bias is not None and x.rank == 2 and x.dtype.is_floating_point:
         return op.Gemm(x, weight, bias, transB=1)
     result = product(op, x, swapped(op, weight, 0, 1))
-    result = result if bias is None else op.Add(result, bias)
+    result = result if bias is None else compute(op, "Add", result, bias)
     return with_shape(result, [*(x.shape or ())[:-1], *(weight.shape or ())[:1]])
 
 
@@ -101,14 +102,14 @@ def linalg_vecdot(op: Builder, x: Tensor, y: Tensor, dim: int) -> Tensor:
     """linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor"""
     if x.dtype.is_complex:
         op.decline("complex numbers")
-    return op.ReduceSum(op.Mul(x, y), axes=[dim], keepdims=0)
+    return compute(op, "ReduceSum", compute(op, "Mul", x, y), axes=[dim], keepdims=0)
 
 
 @aten("inner")
 def inner(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """inner(Tensor self, Tensor other) -> Tensor"""
     if self.rank == 0 or other.rank == 0:
-        return op.Mul(self, other)
+        return compute(op, "Mul", self, other)
     if rank_of(op, other) > 2:
         op.decline("a product over the last axes of more than matrices")
     return product(op, self, other if other.rank == 1 else swapped(op, other, 0, 1))
@@ -118,7 +119,7 @@ def inner(op: Builder, self: Tensor, other: Tensor) -> Tensor:
 
 
 def _scaled(op: Builder, x: Tensor, factor: Any) -> Tensor:
-    return x if not isinstance(factor, Tensor) and factor == 1 else op.Mul(x, op.cast(factor, x.dtype))
+    return x if not isinstance(factor, Tensor) and factor == 1 else compute(op, "Mul", x, factor)
 
 
 def _sum(op: Builder, self: Tensor, value: Tensor, beta: Any, alpha: Any) -> Tensor:
@@ -126,7 +127,7 @@ def _sum(op: Builder, self: Tensor, value: Tensor, beta: Any, alpha: Any) -> Ten
     value = _scaled(op, value, alpha)
     if op.is_static(beta) and op.static(beta, "beta") == 0:
         return value
-    return op.Add(value, _scaled(op, self, beta))
+    return compute(op, "Add", value, _scaled(op, self, beta))
 
 
 @aten("addmm")
@@ -157,20 +158,20 @@ def baddbmm(op: Builder, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any
 @aten("addbmm")
 def addbmm(op: Builder, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Tensor:
     """addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
-    return _sum(op, self, op.ReduceSum(product(op, batch1, batch2), axes=[0], keepdims=0), beta, alpha)
+    return _sum(op, self, compute(op, "ReduceSum", product(op, batch1, batch2), axes=[0], keepdims=0), beta, alpha)
 
 
 @aten("addr")
 def addr(op: Builder, self: Tensor, vec1: Tensor, vec2: Tensor, beta: Any, alpha: Any) -> Tensor:
     """addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
-    return _sum(op, self, op.Mul(unsqueezed(op, vec1, [1]), vec2), beta, alpha)
+    return _sum(op, self, compute(op, "Mul", unsqueezed(op, vec1, [1]), vec2), beta, alpha)
 
 
 @aten("outer", "ger")
 def outer(op: Builder, self: Tensor, vec2: Tensor) -> Tensor:
     """outer(Tensor self, Tensor vec2) -> Tensor"""
     left, right = promote(op, self, vec2)
-    return op.Mul(unsqueezed(op, left, [1]), right)
+    return compute(op, "Mul", unsqueezed(op, left, [1]), right)
 
 
 @aten("kron")
@@ -180,7 +181,7 @@ def kron(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     rank = max(rank_of(op, left), rank_of(op, right))
     left = unsqueezed(op, left, range(rank - rank_of(op, left)))
     right = unsqueezed(op, right, range(rank - rank_of(op, right)))
-    spread = op.Mul(unsqueezed(op, left, range(1, 2 * rank, 2)), unsqueezed(op, right, range(0, 2 * rank, 2)))
+    spread = compute(op, "Mul", unsqueezed(op, left, range(1, 2 * rank, 2)), unsqueezed(op, right, range(0, 2 * rank, 2)))
     return reshaped(op, spread, sizes_of(op) or ())
 
 
@@ -212,4 +213,4 @@ def bilinear(op: Builder, input1: Tensor, input2: Tensor, weight: Tensor, bias: 
     left = unsqueezed(op, input1, [rank - 1, rank])  # [*, 1, 1, in1]
     right = unsqueezed(op, input2, [rank - 1, rank + 1])  # [*, 1, in2, 1]
     result = op.Squeeze(op.MatMul(op.MatMul(left, weight), right), axes=[rank, rank + 1])
-    return result if bias is None else op.Add(result, bias)
+    return result if bias is None else compute(op, "Add", result, bias)

@@ -45,19 +45,18 @@ def _scaled(op: Builder, x: Tensor, weight: Tensor | None, bias: Tensor | None) 
     return x if bias is None else op.Add(x, bias)  # type: ignore[no-any-return]
 
 
-def _by_channel(op: Builder, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+def _by_channel(op: Builder, x: Tensor, weight: Tensor | None, bias: Tensor | None, rank: int) -> Tensor:
     """Scaled and shifted by a value for each channel (axis 1)."""
-    axes = range(1, rank_of(op, x) - 1)
+    axes = range(1, rank - 1)
     spread = (None if values is None else unsqueezed(op, values, axes) for values in (weight, bias))
     return _scaled(op, x, *spread)
 
 
-def _composed(
-    op: Builder, x: Tensor, weight: Tensor | None, bias: Tensor | None, axes: Sequence[int], eps: float
-) -> Tensor:
+def _composed(op: Builder, x: Tensor, weight: Tensor | None, bias: Tensor | None, axes: Sequence[int], eps: float) -> Tensor:
     """Normalized over the axes, then scaled and shifted by channel."""
+    rank = rank_of(op, x)
     return widened(  # type: ignore[no-any-return]
-        op, lambda wide, gamma, beta: _by_channel(op, normalized(op, wide, axes, eps)[0], gamma, beta), x, weight, bias
+        op, lambda wide, gamma, beta: _by_channel(op, normalized(op, wide, axes, eps)[0], gamma, beta, rank), x, weight, bias
     )
 
 
@@ -127,7 +126,8 @@ def _with_batch_statistics(
     eps: float,
 ) -> tuple[Any, ...]:
     """The result, the batch's mean and inverse deviation, and the running statistics moved towards the batch's."""
-    axes = [axis for axis in range(rank_of(op, input)) if axis != 1]
+    rank = rank_of(op, input)
+    axes = [axis for axis in range(rank) if axis != 1]
 
     def computed(x: Tensor, gamma: Tensor | None, beta: Tensor | None, *running: Tensor | None) -> tuple[Any, ...]:
         result, mean, deviation = normalized(op, x, axes, eps)
@@ -135,7 +135,7 @@ def _with_batch_statistics(
         count = op.cast(op.Div(op.Size(x), size_at(op, x, 1)), x.dtype)
         variance = op.Mul(op.Sub(op.Mul(deviations, deviations), eps), op.Div(count, op.Sub(count, 1.0)))
         moved = (_moved(op, old, new, momentum) for old, new in zip(running, (means, variance), strict=True))
-        return _by_channel(op, result, gamma, beta), means, op.Reciprocal(deviations), *moved
+        return _by_channel(op, result, gamma, beta, rank), means, op.Reciprocal(deviations), *moved
 
     return widened(op, computed, input, weight, bias, running_mean, running_var)  # type: ignore[no-any-return]
 
@@ -157,7 +157,15 @@ def batch_norm_inference(
 
 @aten("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional")
 def native_batch_norm(
-    op: Builder, input: Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
+    op: Builder,
+    input: Tensor,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
 ) -> tuple[Any, ...]:
     """_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean,
     Tensor running_var, bool training, float momentum, float eps)
@@ -226,7 +234,13 @@ def _by_instance(op: Builder, x: Tensor, weight: Tensor | None, bias: Tensor | N
 
 @aten("group_norm")
 def group_norm(
-    op: Builder, input: Tensor, num_groups: int, weight: Tensor | None, bias: Tensor | None, eps: float, cudnn_enabled: bool = False
+    op: Builder,
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+    cudnn_enabled: bool = False,
 ) -> Tensor:
     """group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05,
     bool cudnn_enabled=True) -> Tensor"""
@@ -235,8 +249,11 @@ def group_norm(
     if shape[1] == num_groups and len(shape) > 2:
         return _by_instance(op, input, weight, bias, eps)
     grouped = op.Reshape(input, [0, num_groups, -1])
-    whole = reshaped(op, _by_instance(op, grouped, None, None, eps), shape, given=[size_at(op, input, axis) for axis in range(len(shape))])
-    return _by_channel(op, whole, *(None if values is None else op.cast(values, input.dtype) for values in (weight, bias)))
+    alone = _by_instance(op, grouped, None, None, eps)
+    dynamic = sum(isinstance(size, str) for size in shape[1:])
+    whole = reshaped(op, alone, shape) if dynamic <= 1 else op.Reshape(alone, op.Shape(input))
+    scale, shift = (None if values is None else op.cast(values, input.dtype) for values in (weight, bias))
+    return _by_channel(op, whole, scale, shift, len(shape))
 
 
 @aten("native_group_norm")

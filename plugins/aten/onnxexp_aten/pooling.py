@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.axiswise import axis_sizes, batched
+from onnxexp_aten.axiswise import axis_sizes, batched, spatial_dims
 from onnxexp_aten.common import aten, rank_of, spread, unless
 from onnxexp_aten.kernels import compute, running_dtype
 from onnxexp_aten.layout import size_at
@@ -31,7 +31,7 @@ class Windows:
         cls, op: Builder, x: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, dilation: Any = 1
     ) -> Windows:
         """From torch's arguments."""
-        dims = len(kernel_size) if len(kernel_size) > 1 else _dims(op)
+        dims = len(kernel_size) if len(kernel_size) > 1 else spatial_dims(op)
         kernel, begins, dilations = (spread(value, dims) for value in (kernel_size, padding, dilation))
         strides = spread(stride, dims) if stride else kernel
         ends = begins
@@ -55,10 +55,6 @@ class Windows:
             "pads": unless([*self.begins, *self.ends], 0),
             "ceil_mode": 1 if self.ceil else None,
         }
-
-
-def _dims(op: Builder) -> int:
-    return next(int(name) for name in op.node.op.partition(".")[0] if name.isdigit())
 
 
 def _end(size: int | str, reach: int, stride: int, begin: int) -> int:

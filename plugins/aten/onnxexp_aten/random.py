@@ -75,7 +75,7 @@ def normal_functional(op: Builder, self: Tensor, mean: float, std: float, genera
 
 @aten("normal.float_float")
 def normal_sized(op: Builder, mean: float, std: float, size: list[Any], *options: Any) -> Tensor:
-    """normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, ...) -> ..."""
+    """normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None) -> ..."""
     return gaussian(op, size, out_dtype(op), mean, std)
 
 

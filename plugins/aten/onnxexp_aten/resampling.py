@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.axiswise import along, axis_sizes, known_matrix
+from onnxexp_aten.axiswise import along, axis_sizes, known_matrix, spatial_dims
 from onnxexp_aten.common import aten, rank_of
 from onnxexp_aten.creation import arange_of
 from onnxexp_aten.kernels import running_dtype
@@ -56,8 +56,8 @@ def _axes(op: Builder, x: Tensor, output_size: Any, scales: Sequence[float | Non
     rank, after = rank_of(op, x), sizes_of(op)
     before = axis_sizes(op, x, dims)
     assert after is not None
-    rows = zip(range(rank - dims, rank), before, after[rank - dims :], output_size or [None] * dims, scales or [None] * dims, strict=True)
-    return [Axis(*row) for row in rows]
+    columns = range(rank - dims, rank), before, after[rank - dims :], output_size or [None] * dims, scales or [None] * dims
+    return [Axis(*row) for row in zip(*columns, strict=True)]
 
 
 def _after(op: Builder, x: Tensor, axis: Axis) -> int | Tensor:
@@ -146,9 +146,10 @@ def _torch_neighbours(axis: Axis, exact: bool) -> torch.Tensor:
 
 
 def _same_neighbours(axis: Axis, exact: bool) -> bool:
-    """Does Resize, which divides by a float32 scale, find the neighbours that torch finds? Always where one size divides the other.
+    """Does Resize, which divides by a float32 scale, find the neighbours that torch finds?
 
-    It does not for every sixth pair of sizes up to 200, so a size that is only known at run time is not left to it.
+    It does where one size divides the other. It does not for every sixth pair of sizes up to 200, so that a size that is
+    only known at run time is not left to it.
     """
     if not axis.known:
         return _divides(axis)
@@ -279,15 +280,11 @@ def _transform(align_corners: bool) -> str:
     return "align_corners" if align_corners else "half_pixel"
 
 
-def _dims(op: Builder) -> int:
-    return next(int(name) for name in op.node.op.partition(".")[0] if name.isdigit())
-
-
 def _called(op: Builder, x: Tensor, output_size: Any, scales: Sequence[Any]) -> list[Axis]:
     """The axes, for both forms of the operators: .vec has one list of scales, the other a number for each axis."""
     factors = scales[0] if len(scales) == 1 and isinstance(scales[0], (list, tuple)) else scales
     known = [op.static(factor, "scale_factor") for factor in factors or []]
-    return _axes(op, x, output_size, known if None not in known else None, _dims(op))
+    return _axes(op, x, output_size, known if None not in known else None, spatial_dims(op))
 
 
 @aten("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
@@ -315,7 +312,8 @@ def upsample_cubic(op: Builder, self: Tensor, output_size: Any, align_corners: b
     """upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
     float? scales_w=None) -> Tensor"""
     attributes = {"mode": "cubic", "coordinate_transformation_mode": _transform(align_corners)}
-    return resampled(op, self, _called(op, self, output_size, scales), Kind(_planar("upsample_bicubic2d"), attributes, align_corners))
+    kind = Kind(_planar("upsample_bicubic2d"), attributes, align_corners)
+    return resampled(op, self, _called(op, self, output_size, scales), kind)
 
 
 @aten("_upsample_bilinear2d_aa")

@@ -19,7 +19,9 @@ _PADDINGS = ("zeros", "border", "reflection")
 
 
 @aten("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "_grid_sampler_2d_cpu_fallback")
-def grid_sampler(op: Builder, input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Tensor:
+def grid_sampler(
+    op: Builder, input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
     """grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor"""
     if rank_of(op, input) > 4 and op.opset < 20:
         op.opset_error("ONNX's GridSample takes volumes from opset 20 on", 20)

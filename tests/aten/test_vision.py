@@ -1,0 +1,76 @@
+"""vision.py: sampling at given places and the places that an affine map gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from onnxexp.testing import Case, cases, check_case
+
+torch.manual_seed(0)
+
+IMAGE, VOLUME = torch.randn(2, 3, 8, 7), torch.randn(2, 3, 4, 5, 6)
+PLACES, PLACES_3D = torch.rand(2, 5, 6, 2) * 2.6 - 1.3, torch.rand(2, 5, 6, 4, 3) * 2.6 - 1.3
+
+
+def sampled(mode: str, padding: str, aligned: bool) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    def grid_sample(x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+        return F.grid_sample(x, grid, mode, padding, aligned)
+
+    grid_sample.__name__ = f"{mode}-{padding}-{aligned}"
+    return grid_sample
+
+
+WAYS = [
+    (mode, padding, aligned)
+    for mode in ("bilinear", "nearest", "bicubic")
+    for padding in ("zeros", "border", "reflection")
+    for aligned in (False, True)
+]
+
+
+@cases(
+    *(
+        Case(
+            sampled(*way), IMAGE, PLACES, dynamic={0: [0], 1: [0, 1]}, opsets=(16, 20), rtol=1e-4, atol=1e-5, emits={"GridSample"}
+        )
+        for way in WAYS
+    ),
+    *(
+        Case(sampled(*way), VOLUME, PLACES_3D, dynamic={0: [0], 1: [0]}, opsets=(20,), rtol=1e-4, atol=1e-5, emits={"GridSample"})
+        for way in WAYS
+        if way[0] != "bicubic"
+    ),
+    *(
+        Case(sampled(mode, "zeros", False), IMAGE, PLACES, opsets=(11, 13), rtol=1e-4, atol=1e-5)
+        for mode in ("bilinear", "nearest")
+    ),
+)
+def test_grid_sample(check):
+    check()
+
+
+def test_volumes_need_opset_20():
+    with pytest.raises(Exception, match="opset_version=20"):
+        check_case(Case(sampled("bilinear", "zeros", False), VOLUME, PLACES_3D), 16)
+
+
+def affine(size: tuple[int, ...], aligned: bool) -> Callable[[torch.Tensor], torch.Tensor]:
+    def affine_grid(theta: torch.Tensor) -> torch.Tensor:
+        return F.affine_grid(theta, [theta.shape[0], 3, *size], aligned)
+
+    return affine_grid
+
+
+@cases(
+    *(
+        Case(affine(size, aligned), torch.randn(2, len(size), len(size) + 1), dynamic={0: [0]}, opsets=(9, 18, 22))
+        for size in ((5, 6), (5, 6, 4))
+        for aligned in (False, True)
+    )
+)
+def test_affine_grid(check):
+    check()
