@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
 
 from onnxexp.capture import as_module
 from onnxexp.capture.dynamic import DynamicSpec, read_dynamic
@@ -127,7 +128,10 @@ def read_call(
             raise OptionError("an ExportedProgram says itself what is dynamic: give dynamic_shapes to torch.export.export instead")
         if program.example_inputs is None:
             raise OptionError("this ExportedProgram has no example inputs, from which the names of the inputs are read")
+        given = (positional, named) if positional or named else None
         positional, named = program.example_inputs
+        if given is not None:
+            _check_example(given, (positional, named))
     module = program.module(check_guards=False) if program is not None else as_module(model)
     if not isinstance(module, torch.jit.ScriptModule):
         _check_arguments(module, positional, named)
@@ -141,7 +145,15 @@ def read_call(
         output_names=output_names,
         program=program,
     )
+    if program is not None and given is not None:
+        positional, named = given
     return Call(module, program, tuple(positional), dict(named), spec)
+
+
+def _check_example(given: tuple[Any, Any], own: tuple[Any, Any]) -> None:
+    """Arguments beside an ExportedProgram are another example for it: built alike."""
+    if pytree.tree_structure(given) != pytree.tree_structure(own):
+        raise OptionError("args are not built like the example inputs of the ExportedProgram: leave them out, or give the like")
 
 
 def _arguments(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -133,6 +133,8 @@ class ONNXProgram:
         return report
 
     def _run(self, leaves: Sequence[Any]) -> list[Any]:
+        if not self._model.graph.outputs:
+            return []
         return self._loaded().run({**self.weights, **{slot.name: leaves[slot.leaf] for slot in self.signature.inputs}})
 
     def _loaded(self) -> Session:

@@ -13,7 +13,7 @@ from onnxexp.testing import Case, cases, check_case
 
 torch.manual_seed(0)
 
-OPSETS = (9, 11, 13, 18, 19, 23)
+OPSETS = (9, 11, 13, 19)
 X = {1: torch.randn(2, 3, 11), 2: torch.randn(2, 3, 12, 10), 3: torch.randn(2, 2, 6, 7, 8)}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -59,6 +60,8 @@ def as_module(model: Any) -> torch.nn.Module:
     """The model as a module. Raises CaptureError for what is neither a module nor callable."""
     if isinstance(model, torch.nn.Module):
         return model
+    if isinstance(model, type):
+        raise CaptureError(f"{model.__name__} is a class: give an instance, {model.__name__}(...)")
     if not callable(model):
         raise CaptureError(f"cannot export {model!r}: it is neither an nn.Module, nor a function, nor an ExportedProgram")
     owner = model if not hasattr(model, "__self__") else model.__self__
@@ -66,7 +69,16 @@ def as_module(model: Any) -> torch.nn.Module:
         wrapped = _Function(model)
         wrapped.add_module("self", owner)
         return wrapped
-    return _Function(model)
+    return _Function(model if _has_signature(model) else lambda *args: model(*args))
+
+
+def _has_signature(function: Callable[..., Any]) -> bool:
+    """Functions written in C, such as torch.relu, have none."""
+    try:
+        inspect.signature(function)
+    except ValueError:
+        return False
+    return True
 
 
 def capture(

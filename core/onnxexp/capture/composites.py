@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 from torch._higher_order_ops.scan import scan
 from torch.nn.modules import transformer
 from torch.nn.modules.rnn import RNNBase
+from torch.utils import _pytree as pytree
 
 from onnxexp.capture.modes import is_exporting
 
@@ -158,14 +160,14 @@ def _associative(original: Callable[..., Any]) -> Callable[..., Any]:
         length = leaves[0].shape[0]
         if not is_exporting() or (isinstance(length, int) and length < 2):
             return original(operator, leaves, *rest, **options)
-        combine = operator.keywords["combine_fn"].__wrapped__  # what torch.vmap maps
+        combine = inspect.getclosurevars(operator.keywords["combine_fn"]).nonlocals["func"]  # what torch.vmap maps
 
         def step(before: list[torch.Tensor], element: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-            after = operator(*before, *element, combine_fn=combine)
+            after = pytree.tree_leaves(operator(*before, *element, combine_fn=combine))
             return after, [leaf.clone() for leaf in after]
 
         _, later = scan(step, [leaf[0] for leaf in leaves], [leaf[1:] for leaf in leaves])
-        return [torch.cat([leaf[:1], rest]) for leaf, rest in zip(leaves, later, strict=True)]
+        return [torch.cat([leaf[:1], after]) for leaf, after in zip(leaves, later, strict=True)]
 
     return call
 

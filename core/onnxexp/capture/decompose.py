@@ -93,12 +93,13 @@ class Decomposer:
 
 
 def _decomposition(op: torch._ops.OpOverload) -> Callable[..., Any] | None:
-    found: Callable[..., Any] | None = global_decomposition_table["post_autograd"].get(op)
-    if found is not None:
-        return found
+    """What torch itself runs for a composite operator, else the entry of its table of decompositions."""
     if not torch._C._dispatch_has_kernel(op.name()):  # type: ignore[no-untyped-call] # TorchScript's own, such as aten::mul.int
         return None
-    return op.decompose if op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd) else None
+    if op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+        return op.decompose
+    found: Callable[..., Any] | None = global_decomposition_table["post_autograd"].get(op)
+    return found
 
 
 def _rebuild(op: torch._ops.OpOverload, args: list[Any], remaining: Any) -> tuple[list[Any], dict[str, Any]]:

@@ -69,8 +69,8 @@ def enlarge(args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -
     A smaller one gets the size that axes of the same name have (an unnamed one: the size that every other dynamic axis at that
     position has), else 2, by repeating the tensor along it (zeros where it is empty). Axes tied by one Dim, derived ones too,
     change together, and an axis that is one longer than another (``past + 1``) grows with an axis of size 1. A tensor that is
-    given twice becomes two that share memory, as torch.export keeps what is dynamic on the tensor object. Unchanged inputs
-    come back as they are.
+    given twice becomes two that share memory, as torch.export keeps what is dynamic on the tensor object, and tells outputs that
+    are inputs by it. Unchanged inputs come back as they are.
     """
     flat, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
     seen: set[int] = set()
@@ -78,7 +78,7 @@ def enlarge(args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -
         tensor = flat[index]
         for axis, size in sizes.items():
             tensor = _resized(tensor, axis, size)
-        if isinstance(tensor, torch.Tensor) and id(tensor) in seen and spec.shapes is not None:
+        if isinstance(tensor, torch.Tensor) and id(tensor) in seen:
             tensor = tensor.detach().requires_grad_(tensor.requires_grad)
         seen.add(id(tensor))
         flat[index] = tensor

@@ -125,7 +125,7 @@ def adaptive_max_pool(op: Builder, self: Tensor, output_size: list[Any]) -> tupl
 
     def pooled(x: Tensor) -> tuple[Tensor, Tensor]:
         axes = _axes(op, x, output_size)
-        if all(axis.window for axis in axes):
+        if all(axis.window for axis in axes) and not all(axis.whole for axis in axes):
             return largest_with_indices(op, x, _windows(axes))
         return _maximum(op, x, axes), _where(op, x, axes)
 

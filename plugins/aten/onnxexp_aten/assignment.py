@@ -193,8 +193,8 @@ def diagonal_scatter(op: Builder, self: Tensor, src: Tensor, offset: int, dim1: 
     matrices = permuted(op, self, order)
     places = diagonal_places(op, size_at(op, self, one), size_at(op, self, other), offset)
     flat = op.Reshape(matrices, [0] * (rank - 2) + [-1])
-    written = written(op, flat, rank - 2, places, op.cast(src, self.dtype))
-    back = op.Reshape(written, vector(op, [size_at(op, self, axis) for axis in order]))
+    changed = written(op, flat, rank - 2, places, op.cast(src, self.dtype))
+    back = op.Reshape(changed, vector(op, [size_at(op, self, axis) for axis in order]))
     return permuted(op, back, [order.index(axis) for axis in range(rank)])
 
 

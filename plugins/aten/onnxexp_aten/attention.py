@@ -146,14 +146,12 @@ def _kernel_mask(op: Builder, mask: Tensor, query: Tensor, key: Tensor) -> Tenso
 
 
 def _packed(op: Builder, x: Tensor) -> Tensor | None:
-    """[batch, length, heads * width] where that is what [batch, heads, length, width] was made from."""
-    found = made_by(op, x, "Transpose")
+    """[batch, length, heads * width] where [batch, heads, length, width] was made of that, be it with axes exchanged."""
     shape = x.shape or ()
-    if found is None or list(found[0].attributes["perm"].as_ints()) != [0, 2, 1, 3]:
+    if made_by(op, x, "Transpose") is None or not isinstance(shape[1], int) or not isinstance(shape[3], int):
         return None
-    if not isinstance(shape[1], int) or not isinstance(shape[3], int):
-        return None
-    return reshaped(op, found[1], [shape[0], shape[2], shape[1] * shape[3]])
+    joined = reshaped(op, permuted(op, x, [0, 2, 1, 3]), [shape[0], shape[2], shape[1] * shape[3]])
+    return None if made_by(op, joined, "Reshape") else joined
 
 
 def _full_rows(op: Builder, mask: Tensor, query: Tensor, key: Tensor) -> Tensor:

@@ -230,9 +230,13 @@ def reshaped(op: Builder, x: Tensor, sizes: Sequence[Dim], given: Sequence[Any] 
     if 0 in sizes:
         return filled(op, _run_time_sizes(op, sizes, chain, given), 0, x.dtype)
     for source in reversed(chain):
+        moved = _before_transpose(op, source, sizes)
+        if moved is not None:
+            return moved
+    for source in reversed(chain):
         target, missing = _target(source.shape, sizes, given)
         if not missing:
-            return _before_transpose(op, source, sizes) or with_shape(op.Reshape(source, target), sizes)
+            return with_shape(op.Reshape(source, target), sizes)
     target, missing = _target(x.shape, sizes, given)
     for axis in missing:
         target[axis] = run_time_size(op, sizes[axis], chain, given[axis] if given else None)
