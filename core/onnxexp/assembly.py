@@ -82,7 +82,12 @@ def _untie(builder: Builder) -> None:
     for value in builder.state.initializers.values():
         tensor = _tensor(value)
         if tensor.dim() >= 2 and tensor.numel() > 1024 and value.uses():
-            key = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.dtype, tuple(sorted(zip(tensor.stride(), tensor.shape, strict=True))))
+            key = (
+                tensor.untyped_storage().data_ptr(),
+                tensor.storage_offset(),
+                tensor.dtype,
+                tuple(sorted(zip(tensor.stride(), tensor.shape, strict=True))),
+            )
             by_memory.setdefault(key, []).append(value)
     for tied in by_memory.values():
         tied.sort(key=lambda value: not _tensor(value).is_contiguous())

@@ -51,13 +51,19 @@ def _loop(lowering: Lowering, node: Node) -> list[Any]:
         going, *after = lowering.block(block)
         return going, _typed(lowering, after, block.inputs[1:]), ()
 
-    return op.loop(trips, cond, body, [_start(lowering, arg, type_) for arg, type_ in zip(carried, types, strict=True)], types=types)
+    return op.loop(
+        trips, cond, body, [_start(lowering, arg, type_) for arg, type_ in zip(carried, types, strict=True)], types=types
+    )
 
 
 def _start(lowering: Lowering, arg: Any, type_: Type) -> Any:
     if isinstance(type_, TensorType) and type_.dtype is not None:
         return lowering.builder.cast(arg, type_.dtype)
-    return lowering.builder.constant(type_.kind(arg)) if isinstance(type_, ScalarType) and isinstance(arg, (bool, int, float)) else arg
+    return (
+        lowering.builder.constant(type_.kind(arg))
+        if isinstance(type_, ScalarType) and isinstance(arg, (bool, int, float))
+        else arg
+    )
 
 
 def _scan(lowering: Lowering, node: Node) -> list[Any]:

@@ -58,7 +58,10 @@ class Where:
     code: str = ""
 
     def __str__(self) -> str:
-        parts = [f'File "{self.file}", line {self.line}' if self.file else "", f"in {self.scope} ({self.module})" if self.scope else ""]
+        parts = [
+            f'File "{self.file}", line {self.line}' if self.file else "",
+            f"in {self.scope} ({self.module})" if self.scope else "",
+        ]
         place = ", ".join(part for part in parts if part)
         return f"{place}: {self.code}" if self.code else place
 

@@ -85,7 +85,9 @@ class Lowering:
         except LoweringError as error:
             raise type(error)(describe(node, str(error), self._types(node))) from error
         except (TypeError, AttributeError, IndexError, KeyError, ValueError, AssertionError, RuntimeError) as error:
-            raise LoweringError(describe(node, f"its symbolic failed: {type(error).__name__}: {error}", self._types(node))) from error
+            raise LoweringError(
+                describe(node, f"its symbolic failed: {type(error).__name__}: {error}", self._types(node))
+            ) from error
         finally:
             self.builder.node = outer
         self._bind_outputs(node, [self._placeholder(output) for output in node.outputs] if results is None else results)
@@ -119,7 +121,9 @@ class Lowering:
         inside = self._problems[before:]
         if inside and not all(problem.opset for problem in inside):
             missing = ", ".join(sorted({problem.node.op for problem in inside}))
-            self._problems[before:] = [Problem(node, f"no plugin lowers it, nor all that torch decomposes it to ({missing})", skeleton=True)]
+            self._problems[before:] = [
+                Problem(node, f"no plugin lowers it, nor all that torch decomposes it to ({missing})", skeleton=True)
+            ]
         return results
 
     def _bind_outputs(self, node: Node, results: Sequence[Any]) -> None:

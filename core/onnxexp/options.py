@@ -125,7 +125,9 @@ def read_call(
     positional, named = _arguments(args, kwargs)
     if program is not None:
         if dynamic_shapes is not None or dynamic_axes is not None:
-            raise OptionError("an ExportedProgram says itself what is dynamic: give dynamic_shapes to torch.export.export instead")
+            raise OptionError(
+                "an ExportedProgram says itself what is dynamic: give dynamic_shapes to torch.export.export instead"
+            )
         if program.example_inputs is None:
             raise OptionError("this ExportedProgram has no example inputs, from which the names of the inputs are read")
         given = (positional, named) if positional or named else None
@@ -174,7 +176,9 @@ def _check_arguments(module: torch.nn.Module, args: Sequence[Any], kwargs: Mappi
     open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
     if unknown and not open_ended:
         known = list(signature.parameters)
-        raise OptionError(f"the model's forward has no parameter {unknown[0]!r}{nearest(unknown[0], known)}; it takes {signature}")
+        raise OptionError(
+            f"the model's forward has no parameter {unknown[0]!r}{nearest(unknown[0], known)}; it takes {signature}"
+        )
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:

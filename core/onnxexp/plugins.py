@@ -71,7 +71,9 @@ def _load(installed: dict[str, EntryPoint], name: str) -> Plugin:
             f"reinstall or remove the distribution, or leave the plugin out with plugins=[...]"
         ) from error
     if not isinstance(loaded, SymbolicTable):
-        raise PluginLoadError(f"the plugin {name!r} ({_origin(point)}): {point.value} is a {type(loaded).__name__}, not a SymbolicTable")
+        raise PluginLoadError(
+            f"the plugin {name!r} ({_origin(point)}): {point.value} is a {type(loaded).__name__}, not a SymbolicTable"
+        )
     distribution = point.dist
     return Plugin(name, loaded, distribution.name if distribution else "", distribution.version if distribution else "")
 

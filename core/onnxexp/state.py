@@ -43,7 +43,6 @@ class Names:
         self._taken[name] = self._taken.get(name, 0)
         return name
 
-
     def reserve(self, names: Iterable[str]) -> None:
         """Keep names for later; `unique` gives them to nobody."""
         for name in names:

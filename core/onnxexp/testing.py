@@ -1,10 +1,10 @@
 """The kit for authors of symbolics: say what to compute, and every claimed opset is checked against eager.
 
-    from onnxexp.testing import Case, cases
+from onnxexp.testing import Case, cases
 
-    @cases(Case(torch.abs, torch.randn(3, 4), dynamic={0: [0]}), Case(...))
-    def test_abs(check):
-        check()
+@cases(Case(torch.abs, torch.randn(3, 4), dynamic={0: [0]}), Case(...))
+def test_abs(check):
+    check()
 """
 
 from __future__ import annotations

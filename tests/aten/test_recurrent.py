@@ -108,9 +108,19 @@ def test_state_given(check):
 
 @cases(
     *(Case(layer(kind), torch.randn(TIME, ENTRY), dynamic={0: [0]}, opsets=(9, 20), name=kind) for kind in KINDS),
-    *(Case(layer(kind, 2, bidirectional=True, batch_first=True), torch.randn(TIME, ENTRY), dynamic={0: [0]}, opsets=(20,)) for kind in KINDS),
     *(
-        Case(from_state(layer(kind)), torch.randn(TIME, ENTRY), *state(layer(kind)), dynamic={0: [0]}, opsets=(20,), name=f"{kind} from state")
+        Case(layer(kind, 2, bidirectional=True, batch_first=True), torch.randn(TIME, ENTRY), dynamic={0: [0]}, opsets=(20,))
+        for kind in KINDS
+    ),
+    *(
+        Case(
+            from_state(layer(kind)),
+            torch.randn(TIME, ENTRY),
+            *state(layer(kind)),
+            dynamic={0: [0]},
+            opsets=(20,),
+            name=f"{kind} from state",
+        )
         for kind in KINDS
     ),
 )
@@ -165,7 +175,9 @@ def test_few_nodes(check):
     check()
 
 
-@pytest.mark.parametrize(("both_ways", "expected"), [(False, {"Transpose": 2, "Squeeze": 3}), (True, {"Transpose": 4, "Reshape": 3})])
+@pytest.mark.parametrize(
+    ("both_ways", "expected"), [(False, {"Transpose": 2, "Squeeze": 3}), (True, {"Transpose": 4, "Reshape": 3})]
+)
 def test_batch_first_swaps_once_in_and_once_out(both_ways, expected):
     model = layer("GRU", 3, batch_first=True, bidirectional=both_ways)
     program = check_case(Case(model, entry(model), dynamic={0: [0, 1]}), 20, dynamic=True)
@@ -231,7 +243,9 @@ def test_dropout_between_layers(kind, opset):
     """With a probability of 1, dropout is not random: a layer after the first sees zeros."""
     model = layer(kind, 3, dropout=1.0).train()
     x = entry(model)
-    program = onnxexp.export(model, (x,), opset_version=opset, training="training", dynamic_shapes={"input": {0: "time", 1: "batch"}})
+    program = onnxexp.export(
+        model, (x,), opset_version=opset, training="training", dynamic_shapes={"input": {0: "time", 1: "batch"}}
+    )
     onnx.checker.check_model(program.model_proto, full_check=True)
     for sample in (x, torch.randn(TIME + 2, BATCH + 1, ENTRY)):
         torch.testing.assert_close(program(sample), model(sample))
@@ -256,8 +270,12 @@ def test_dropout_by_mode(training, expected):
     Case(nn.LSTMCell(ENTRY, HIDDEN, bias=False), torch.randn(BATCH, ENTRY), dynamic={0: [0]}, opsets=(9, 20)),
     Case(nn.GRUCell(ENTRY, HIDDEN, bias=False), torch.randn(BATCH, ENTRY), dynamic={0: [0]}, opsets=(9, 20)),
     Case(nn.LSTMCell(ENTRY, HIDDEN), torch.randn(ENTRY), opsets=(9, 20), name="LSTMCell without batch"),
-    Case(nn.GRUCell(ENTRY, HIDDEN), torch.randn(BATCH, ENTRY), torch.randn(BATCH, HIDDEN), dynamic={0: [0], 1: [0]}, opsets=(20,)),
-    Case(nn.LSTMCell(ENTRY, HIDDEN).double(), torch.randn(BATCH, ENTRY).double(), dynamic={0: [0]}, opsets=(9, 20), name="double"),
+    Case(
+        nn.GRUCell(ENTRY, HIDDEN), torch.randn(BATCH, ENTRY), torch.randn(BATCH, HIDDEN), dynamic={0: [0], 1: [0]}, opsets=(20,)
+    ),
+    Case(
+        nn.LSTMCell(ENTRY, HIDDEN).double(), torch.randn(BATCH, ENTRY).double(), dynamic={0: [0]}, opsets=(9, 20), name="double"
+    ),
 )
 def test_cells(check):
     check()

@@ -13,8 +13,8 @@ __all__ = ["TINY", "export"]
 TINY = SymbolicTable("aten")
 TINY.direct(
     {
-        "relu": "Relu", "neg": "Neg", "sin": "Sin", "cos": "Cos", "tanh": "Tanh", "sigmoid": "Sigmoid", "exp": "Exp", "abs": "Abs",
-        "matmul": "MatMul", "mm": "MatMul", "logical_and": "And", "logical_not": "Not", "bitwise_and.Tensor": "And",
+        "relu": "Relu", "neg": "Neg", "sin": "Sin", "cos": "Cos", "tanh": "Tanh", "sigmoid": "Sigmoid", "exp": "Exp",
+        "abs": "Abs", "matmul": "MatMul", "mm": "MatMul", "logical_and": "And", "logical_not": "Not", "bitwise_and.Tensor": "And",
     }
 )  # fmt: skip
 

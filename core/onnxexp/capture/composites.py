@@ -100,6 +100,20 @@ def _pad(
     return data.new_empty((*leading, *data.shape[1:])), torch.empty((batch,), dtype=torch.int64)
 
 
+def _autocast(name: str, op: Callable[..., Any], args: tuple[Any, ...], params: Sequence[torch.Tensor]) -> Any:
+    """The call with the dtypes that it has under autocast, where some of the layers' kernels give the lower one."""
+    device = args[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return op(*args)
+    low, full = torch.get_autocast_dtype(device), params[0].dtype
+    results = op(*pytree.tree_map_only(torch.Tensor, lambda x: x.to(full) if x.dtype.is_floating_point else x, args))
+    projected = name == "lstm" and args[0].dim() > 0 and _is_projected(params, args[2 if params is args[3] else 1])
+    if name == "gru" or (name == "lstm" and params is args[3] and not projected):
+        return results
+    lowered = [result.to(low) for result in results]
+    return (*lowered[:2], results[2]) if projected else tuple(lowered)
+
+
 class _Packing:
     """The packed sequences of one capture: how many sequences each holds, which `batch_sizes` does not show."""
 
@@ -117,10 +131,10 @@ class _Packing:
                 return original(*args)
             packet = getattr(torch.ops.onnxexp, name)  # by the layer's name
             if isinstance(args[3], bool):
-                return packet.input(*args)
+                return _autocast(name, packet.input, args, params=args[2])
             state = args[2][0] if isinstance(args[2], (list, tuple)) else args[2]
             torch._check(state.shape[1] == self.batch(args[1]))
-            return packet.data(*args)
+            return _autocast(name, packet.data, args, params=args[3])
 
         return call
 
@@ -172,6 +186,15 @@ def _associative(original: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _with_indices(original: Callable[..., Any]) -> Callable[..., Any]:
+    """torch.max_pool1d, which asks for the length's value; its sister that gives the indices too does not."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        return torch.max_pool1d_with_indices(*args, **options)[0] if is_exporting() else original(*args, **options)
+
+    return call
+
+
 @contextlib.contextmanager
 def kept_whole() -> Iterator[None]:
     """Inside, recurrent layers and packed sequences are captured as one node each. Other threads are not affected.
@@ -191,6 +214,7 @@ def kept_whole() -> Iterator[None]:
         scans = importlib.import_module("torch._higher_order_ops.associative_scan")  # as an attribute it is the function
         _replace(stack, scans, "generic_associative_scan", _associative(scans.generic_associative_scan))
         _replace(stack, RNNBase, "check_forward_args", _checking(RNNBase.check_forward_args))
+        _replace(stack, torch, "max_pool1d", _with_indices(torch.max_pool1d))
         detect = transformer._detect_is_causal_mask
         said = lambda mask, is_causal=None, size=None: bool(is_causal) if is_exporting() else detect(mask, is_causal, size)  # noqa: E731
         _replace(stack, transformer, "_detect_is_causal_mask", said)

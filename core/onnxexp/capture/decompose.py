@@ -48,7 +48,9 @@ class Decomposer:
         op = overload(node.op)
         function = None if op is None else _decomposition(op)
         inputs = list(node.inputs())
-        if function is None or any(isinstance(value.type, TensorType) and None in (value.type.sizes, value.type.dtype) for value in inputs):
+        if function is None or any(
+            isinstance(value.type, TensorType) and None in (value.type.sizes, value.type.dtype) for value in inputs
+        ):
             return None
         fakes = [self._fake(value) for value in inputs]
         if any(fake is None for fake in fakes):

@@ -99,7 +99,9 @@ def to_graph(program: ExportedProgram, dim_text: Callable[[Any], Dim]) -> Graph:
             graph.params[value] = tensor
             converter.env[node] = value
         else:
-            raise CaptureError(f"the captured program takes {spec.target or node.name}, a {spec.kind.name}, which ONNX cannot hold")
+            raise CaptureError(
+                f"the captured program takes {spec.target or node.name}, a {spec.kind.name}, which ONNX cannot hold"
+            )
     converter.run()
     returned = zip(graph.outputs, program.graph_signature.output_specs, strict=True)
     graph.outputs = [output for output, spec in returned if spec.kind is OutputKind.USER_OUTPUT]
@@ -223,7 +225,9 @@ class Converter:
         lower = higher_order.CONVERSIONS.get(str(getattr(target, "__name__", target)))
         if lower is None:
             name = getattr(target, "__name__", str(target))  # a function, or an operator of torch's
-            raise CaptureError(f"torch's {name} has no counterpart in ONNX; write that part with operators on tensors\n  at {where(node.meta)}")
+            raise CaptureError(
+                f"torch's {name} has no counterpart in ONNX; write that part with operators on tensors\n  at {where(node.meta)}"
+            )
         return lower(self, node)
 
     def _autocast(self, args: list[Any], node: torch.fx.Node) -> list[Any]:
@@ -232,7 +236,9 @@ class Converter:
         Where promotion alone, a `dtype` argument or a write into `self` explains the result's dtype, nothing was cast.
         """
         meta, schema = node.meta.get("val"), node.target._schema  # type: ignore[union-attr]
-        given = {value.type.dtype for value in values_in(args) if isinstance(value.type, TensorType) and value.type.dtype is not None}
+        given = {
+            value.type.dtype for value in values_in(args) if isinstance(value.type, TensorType) and value.type.dtype is not None
+        }
         floats = sorted((dtype for dtype in given if dtype.is_floating_point), key=str)
         if not isinstance(meta, torch.Tensor) or not meta.dtype.is_floating_point or not floats or schema.is_mutable:
             return args

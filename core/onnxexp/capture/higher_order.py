@@ -68,7 +68,9 @@ def _map(converter: Converter, node: torch.fx.Node) -> Any:
     return _over_first_axis(converter, node, body, [], xs, args)
 
 
-def _over_first_axis(converter: Converter, node: torch.fx.Node, body: Any, init: list[Any], xs: list[Any], args: list[Any]) -> Any:
+def _over_first_axis(
+    converter: Converter, node: torch.fx.Node, body: Any, init: list[Any], xs: list[Any], args: list[Any]
+) -> Any:
     block = Graph()
     states = [_like(converter, arg, index) for index, arg in enumerate(init)]
     slices = [Value(f"slice_{index}", _without_first(x)) for index, x in enumerate(xs)]

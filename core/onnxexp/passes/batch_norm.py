@@ -57,7 +57,9 @@ def _tensor(value: ir.Value | None) -> torch.Tensor | None:
 
 def _unused(graph: ir.Graph, base: str) -> str:
     """Equal biases are one initializer, so that its name alone may be taken already."""
-    return next(name for name in itertools.chain([base], (f"{base}_{i}" for i in itertools.count(1))) if name not in graph.initializers)
+    return next(
+        name for name in itertools.chain([base], (f"{base}_{i}" for i in itertools.count(1))) if name not in graph.initializers
+    )
 
 
 def _scaled(name: str, weight: torch.Tensor, scale: torch.Tensor, axis: int) -> ir.Value:

@@ -49,7 +49,9 @@ def unsupported(problems: Sequence[Problem]) -> LoweringError:
     grouped: dict[tuple[str, str], list[Problem]] = {}
     for problem in problems:
         grouped.setdefault((problem.node.op, problem.reason), []).append(problem)
-    blocks = [_block(op, reason, found) for (op, reason), found in sorted(grouped.items(), key=lambda item: (-len(item[1]), item[0]))]
+    blocks = [
+        _block(op, reason, found) for (op, reason), found in sorted(grouped.items(), key=lambda item: (-len(item[1]), item[0]))
+    ]
     counts = dict(Counter(problem.node.op for problem in problems))
     names = f"{len(counts)} operator{'s' if len(counts) > 1 else ''}"
     if all(problem.opset for problem in problems):

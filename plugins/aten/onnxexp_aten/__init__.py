@@ -22,6 +22,7 @@ from onnxexp_aten import normalization  # noqa: F401
 from onnxexp_aten import norms  # noqa: F401
 from onnxexp_aten import packing  # noqa: F401
 from onnxexp_aten import padding  # noqa: F401
+from onnxexp_aten import patches  # noqa: F401
 from onnxexp_aten import pooling  # noqa: F401
 from onnxexp_aten import random  # noqa: F401
 from onnxexp_aten import rearranging  # noqa: F401

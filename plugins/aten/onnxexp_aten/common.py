@@ -32,7 +32,9 @@ def _key(arg: Any) -> tuple[Any, bool]:
 
 @functools.lru_cache(maxsize=None)
 def _promoted(keys: tuple[tuple[Any, bool], ...], floating: bool) -> torch.dtype:
-    samples = [kind(1) if isinstance(kind, type) else torch.empty(() if flat else (1,), dtype=kind, device="meta") for kind, flat in keys]
+    samples = [
+        kind(1) if isinstance(kind, type) else torch.empty(() if flat else (1,), dtype=kind, device="meta") for kind, flat in keys
+    ]
     kind = KIND.INT_TO_FLOAT if floating else KIND.DEFAULT
     compute, result = elementwise_dtypes(*samples, type_promotion_kind=kind)
     return result

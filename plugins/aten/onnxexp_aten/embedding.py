@@ -122,3 +122,14 @@ def _largest(op: Builder, bags: _Bags) -> Tensor:
     found = op.ReduceMax(op.Where(unsqueezed(op, members, [2]), wide, lowest), axes=[1], keepdims=0)
     some = op.ReduceMax(op.cast(members, torch.int32), axes=[1], keepdims=1)
     return op.Where(op.cast(some, torch.bool), found, 0.0)  # type: ignore[no-any-return]
+
+
+@aten("embedding_renorm")
+def embedding_renorm(op: Builder, self: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """embedding_renorm(Tensor self, Tensor indices, float max_norm, float norm_type) -> Tensor"""
+    places = op.Reshape(indices, [-1, 1])
+    rows = op.GatherND(self, places)
+    norms = op.ReduceSum(op.Pow(op.Abs(rows), norm_type), axes=[1], keepdims=1)
+    norms = op.Pow(norms, 1.0 / norm_type) if norm_type != 2 else op.Sqrt(norms)
+    factors = op.Where(op.Greater(norms, max_norm), op.Div(max_norm, op.Add(norms, 1e-7)), 1.0)
+    return op.ScatterND(self, places, op.Mul(rows, factors))  # type: ignore[no-any-return]

@@ -16,7 +16,7 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten
 from onnxexp_aten.dropout import dropped
 from onnxexp_aten.kernels import running_dtype
-from onnxexp_aten.layout import made_by, permuted, reshaped, squeezed, unsqueezed
+from onnxexp_aten.layout import permuted, reshaped, squeezed, unsqueezed
 from onnxexp_aten.packing import packed_layer
 from onnxexp_aten.stepwise import Cell, step_through
 
@@ -107,7 +107,9 @@ class Layers:
         """ONNX's operator: its output (time, directions, batch, hidden) and final states."""
         order = _GATES[self.kind]
         w, r = (_stacked(op, [gates(op, one[index], order) for one in weights]) for index in (0, 1))
-        biases = [op.Concat(*(gates(op, bias, order) for bias in one[2:4]), axis=0) for one in weights] if self.has_biases else None
+        biases = (
+            [op.Concat(*(gates(op, bias, order) for bias in one[2:4]), axis=0) for one in weights] if self.has_biases else None
+        )
         inputs = [x, w, r, None if biases is None else _stacked(op, biases)]
         dtype = running_dtype(op, self.kind, x.dtype)
         x, w, r, b, *first = (None if arg is None else op.cast(arg, dtype) for arg in (*inputs, *start))  # type: ignore[assignment]
@@ -177,7 +179,9 @@ def lstm(op: Builder, input: Tensor, hx: list[Tensor], params: list[Tensor], *re
 
 
 @aten("lstm.data")
-def lstm_packed(op: Builder, data: Tensor, batch_sizes: Tensor, hx: list[Tensor], params: list[Tensor], *form: Any) -> tuple[Tensor, ...]:
+def lstm_packed(
+    op: Builder, data: Tensor, batch_sizes: Tensor, hx: list[Tensor], params: list[Tensor], *form: Any
+) -> tuple[Tensor, ...]:
     """lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers,
     float dropout, bool train, bool bidirectional) -> (Tensor, Tensor, Tensor)"""
     return packed_layer(op, Layers("LSTM", params, *form), data, batch_sizes, hx)
@@ -194,7 +198,9 @@ def _register(name: str, layers: Callable[..., Layers]) -> None:
         return _padded(op, layers(params, *form), input, [hx], batch_first)
 
     @aten(f"{name}.data")
-    def packed(op: Builder, data: Tensor, batch_sizes: Tensor, hx: Tensor, params: list[Tensor], *form: Any) -> tuple[Tensor, ...]:
+    def packed(
+        op: Builder, data: Tensor, batch_sizes: Tensor, hx: Tensor, params: list[Tensor], *form: Any
+    ) -> tuple[Tensor, ...]:
         """gru.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers,
         float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)"""
         return packed_layer(op, layers(params, *form), data, batch_sizes, [hx])

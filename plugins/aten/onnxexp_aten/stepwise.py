@@ -88,7 +88,9 @@ def step_through(
     outputs: list[Tensor] = []
     finals: list[list[Tensor]] = [[] for _ in start]
     for direction, own in enumerate(weights):
-        first = [_first(op, x, state, direction, len(weights), width) for state, width in zip(start, cell.widths(own), strict=True)]
+        first = [
+            _first(op, x, state, direction, len(weights), width) for state, width in zip(start, cell.widths(own), strict=True)
+        ]
         *final, y = _direction(op, cell, x, own, first, inside, reverse=direction == 1)
         outputs.append(with_shape(y, [*x.shape[:2], cell.widths(own)[0]]))  # type: ignore[index]
         for collected, state in zip(finals, final, strict=True):
@@ -106,7 +108,14 @@ def _first(op: Builder, x: Tensor, state: Tensor | None, direction: int, directi
 
 
 def _direction(
-    op: Builder, cell: Cell, x: Tensor, weights: Sequence[Tensor], first: Sequence[Tensor], inside: Tensor | None, *, reverse: bool
+    op: Builder,
+    cell: Cell,
+    x: Tensor,
+    weights: Sequence[Tensor],
+    first: Sequence[Tensor],
+    inside: Tensor | None,
+    *,
+    reverse: bool,
 ) -> list[Tensor]:
     """The final states and the outputs of all steps. Outside of its length, a sequence keeps its states."""
 
