@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import json
+import re
 import sys
 import tempfile
 import time
@@ -118,6 +119,11 @@ def _save_arrays(case: BenchCase, model: nn.Module, path: str) -> None:
     np.savez(path, **arrays)
 
 
+def _plain(message: str) -> str:
+    """Without terminal colours, and as much of it as a table can take."""
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", message).split())[:400]
+
+
 def main() -> None:
     """Run the job whose file is the only argument; a failure of the tool is a result."""
     job = Job(**json.loads(Path(sys.argv[1]).read_text()))
@@ -128,7 +134,7 @@ def main() -> None:
     try:
         figures = measure(job, case, model)
     except Exception as error:  # noqa: BLE001 - whatever an exporter raises is its result
-        figures = {"reason": f"{type(error).__name__}: {error}"}
+        figures = {"reason": f"{type(error).__name__}: {_plain(str(error))}"}
     if job.arrays:
         _save_arrays(case, model, job.arrays)
     Path(job.result).write_text(json.dumps(figures))

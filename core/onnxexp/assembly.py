@@ -23,8 +23,8 @@ __all__ = ["assemble"]
 def assemble(builder: Builder, outputs: Sequence[tuple[str, Any]], *, keep_initializers_as_inputs: bool = False) -> ir.Model:
     """The model whose inputs are the builder's and whose outputs are these, in order, under these names.
 
-    The names are reserved (`Names.reserve`). An output that is an input keeps the input's own value where the names agree; an output that repeats another gets an
-    Identity, since ONNX has no two names for one value.
+    The names are reserved (`Names.reserve`). An output that is an input keeps the input's own value where the names agree; an
+    output that repeats another gets an Identity, since ONNX has no two names for one value.
     """
     state = builder.state
     finished: list[ir.Value] = []

@@ -84,7 +84,7 @@ def _broadcast(*shapes: Sequence[int]) -> int:
 
 def _gathered(tensors: list[torch.Tensor], attributes: dict[str, Any]) -> float:
     data, indices = tensors
-    return data.numel() / max(data.shape[attributes.get("axis", 0)], 1) * indices.numel()
+    return float(data.numel() / max(data.shape[attributes.get("axis", 0)], 1) * indices.numel())
 
 
 def _padded(tensors: list[torch.Tensor], attributes: dict[str, Any]) -> float:

@@ -55,6 +55,10 @@ class TorchTensor(ir.Tensor[torch.Tensor]):
             tensor, dtype=to_onnx(tensor.dtype), shape=ir.Shape(tuple(tensor.shape)), name=name, doc_string=doc_string
         )
 
+    def pieces(self) -> Iterator[torch.Tensor]:
+        """Tensors that together are the elements in row-major order, each small enough for a `Scratch`."""
+        return pieces(self.raw, self.name)
+
     @property
     def torch(self) -> torch.Tensor:
         """The tensor itself."""
@@ -74,10 +78,6 @@ class TorchTensor(ir.Tensor[torch.Tensor]):
 
     def __dlpack_device__(self) -> Any:
         return self.raw.__dlpack_device__()
-
-    def pieces(self) -> Iterator[torch.Tensor]:
-        """Tensors that together are the elements in row-major order, each small enough for a `Scratch`."""
-        return pieces(self.raw, self.name)
 
     def tobytes(self) -> bytes:
         """The elements in row-major order, little endian, as ONNX's `raw_data` wants them."""

@@ -63,3 +63,13 @@ MODES = ("sum", "mean", "max")
 )
 def test_embedding_bag(check):
     check()
+
+
+def renormed(indices: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    kept = weight.clone()
+    return F.embedding(indices, kept, max_norm=1.0), F.embedding_bag(indices, kept, max_norm=0.5, norm_type=1.0, mode="sum")
+
+
+@cases(Case(renormed, EQUAL, WEIGHT, dynamic={0: [0]}, opsets=(11, 22)))
+def test_renorm(check):
+    check()

@@ -56,6 +56,7 @@ def all_dynamic(dims: int) -> dict[int, list[int]]:
         for dims in (1, 2)
         for stride, dilation in ((2, 2), (4, 3))
     ),
+    Case(torch.nn.Sequential(torch.nn.Conv1d(3, 4, 3), torch.nn.MaxPool1d(2)), X[1], dynamic={0: [0, 2]}, opsets=OPSETS),
     *(Case(call(MAX, dims, 2), X[dims][0], dynamic={0: [dims]}, opsets=OPSETS) for dims in (2, 3)),
     Case(call(MAX, 2, (3, 2), (2, 1), (1, 0)), X[2].double(), opsets=OPSETS),
     Case(call(MAX, 2, 3, 2), X[2].half(), opsets=OPSETS),

@@ -100,15 +100,19 @@ def _pad(
     return data.new_empty((*leading, *data.shape[1:])), torch.empty((batch,), dtype=torch.int64)
 
 
-def _autocast(name: str, op: Callable[..., Any], args: tuple[Any, ...], params: Sequence[torch.Tensor]) -> Any:
-    """The call with the dtypes that it has under autocast, where some of the layers' kernels give the lower one."""
+def _autocast(name: str, args: tuple[Any, ...]) -> Any:
+    """The layer's operator; under autocast with the dtypes that torch's own gives: some of its kernels give the lower one."""
+    packed = not isinstance(args[3], bool)
+    packet = getattr(torch.ops.onnxexp, name)  # by the layer's name
+    op, params = (packet.data, args[3]) if packed else (packet.input, args[2])
     device = args[0].device.type
     if not torch.is_autocast_enabled(device):
         return op(*args)
     low, full = torch.get_autocast_dtype(device), params[0].dtype
     results = op(*pytree.tree_map_only(torch.Tensor, lambda x: x.to(full) if x.dtype.is_floating_point else x, args))
-    projected = name == "lstm" and args[0].dim() > 0 and _is_projected(params, args[2 if params is args[3] else 1])
-    if name == "gru" or (name == "lstm" and params is args[3] and not projected):
+    num_layers, bidirectional = args[4 + packed], args[7 + packed]
+    projected = len(params) // (num_layers * (2 if bidirectional else 1)) % 2 == 1
+    if name == "gru" or (name == "lstm" and packed and not projected):
         return results
     lowered = [result.to(low) for result in results]
     return (*lowered[:2], results[2]) if projected else tuple(lowered)
@@ -129,12 +133,10 @@ class _Packing:
         def call(*args: Any) -> Any:
             if not is_exporting():
                 return original(*args)
-            packet = getattr(torch.ops.onnxexp, name)  # by the layer's name
-            if isinstance(args[3], bool):
-                return _autocast(name, packet.input, args, params=args[2])
-            state = args[2][0] if isinstance(args[2], (list, tuple)) else args[2]
-            torch._check(state.shape[1] == self.batch(args[1]))
-            return _autocast(name, packet.data, args, params=args[3])
+            if not isinstance(args[3], bool):
+                state = args[2][0] if isinstance(args[2], (list, tuple)) else args[2]
+                torch._check(state.shape[1] == self.batch(args[1]))
+            return _autocast(name, args)
 
         return call
 
@@ -149,7 +151,9 @@ class _Packing:
         return call
 
     def pad(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(data: torch.Tensor, batch_sizes: torch.Tensor, batch_first: bool, padding_value: float, total_length: int) -> Any:
+        def call(
+            data: torch.Tensor, batch_sizes: torch.Tensor, batch_first: bool, padding_value: float, total_length: int
+        ) -> Any:
             if not is_exporting():
                 return original(data, batch_sizes, batch_first, padding_value, total_length)
             return torch.ops.onnxexp.pad(data, batch_sizes, batch_first, padding_value, total_length, self.batch(batch_sizes))

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch._functorch import predispatch
+from torch.amp import autocast_mode
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
@@ -75,6 +76,8 @@ _KEEPS_DTYPE = {
 }
 """Operators whose result has the dtype of their first argument, whatever that of the others is."""
 
+_AUTOCAST = (torch._C.DispatchKey.AutocastCPU, torch._C.DispatchKey.AutocastCUDA)
+
 
 def to_graph(program: ExportedProgram, dim_text: Callable[[Any], Dim]) -> Graph:
     """The program's graph, every call bound to its torch schema.
@@ -122,7 +125,8 @@ def without_vmap(program: ExportedProgram) -> ExportedProgram:
         return program
     with LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's remarks about its own internals
-        return program.run_decompositions({})
+        functional: ExportedProgram = program.run_decompositions({})
+        return functional
 
 
 def _stored(program: ExportedProgram, spec: Any) -> torch.Tensor:
@@ -152,12 +156,13 @@ class Converter:
         module: torch.fx.GraphModule,
         graph: Graph,
         dim_text: Callable[[Any], Dim],
-        autocast: torch.dtype | None = None,
+        autocast: bool = False,
     ) -> None:
         self.module = module
         self.graph = graph
         self.dim_text = dim_text
         self.autocast = autocast
+        self._left: list[bool] = []
         self.env: dict[torch.fx.Node, Any] = {}
 
     def run(self) -> None:
@@ -212,11 +217,18 @@ class Converter:
             if name in _DROPPED:
                 return None
             args = bind(target._schema, self.look_up(node.args), {key: self.look_up(arg) for key, arg in node.kwargs.items()})
-            args = composites.torch_arguments(name, self._autocast(args, node) if self.autocast else args)
+            args = composites.torch_arguments(name, self._cast(args, node) if self.autocast else args)
             return self.append(composites.NAMES.get(name, name), args, node)
         if target is operator.getitem:
             source, index = node.args
             return self.look_up(source)[index]
+        if target is autocast_mode._enter_autocast:
+            self._left.append(self.autocast)
+            self.autocast = bool(node.args[2])
+            return None
+        if target is autocast_mode._exit_autocast:
+            self.autocast = self._left.pop()
+            return None
         if isinstance(target, type) and issubclass(target, tuple):  # torch's named results, made by decompositions
             fields = self.look_up(node.args)
             return fields[0] if len(fields) == 1 and isinstance(fields[0], list) else fields
@@ -230,21 +242,23 @@ class Converter:
             )
         return lower(self, node)
 
-    def _autocast(self, args: list[Any], node: torch.fx.Node) -> list[Any]:
-        """Autocast casts the floating inputs of some operators to one dtype, in which they compute: that of their result.
+    def _cast(self, args: list[Any], node: torch.fx.Node) -> list[Any]:
+        """What autocast casts, cast: the floating inputs of some operators, to the dtype of their result.
 
-        Where promotion alone, a `dtype` argument or a write into `self` explains the result's dtype, nothing was cast.
+        Beside the operators that autocast is registered for these are the ones made of them (einsum). Of others, promotion,
+        a `dtype` argument or a write into `self` explains the result's dtype.
         """
-        meta, schema = node.meta.get("val"), node.target._schema  # type: ignore[union-attr]
-        given = {
-            value.type.dtype for value in values_in(args) if isinstance(value.type, TensorType) and value.type.dtype is not None
-        }
-        floats = sorted((dtype for dtype in given if dtype.is_floating_point), key=str)
-        if not isinstance(meta, torch.Tensor) or not meta.dtype.is_floating_point or not floats or schema.is_mutable:
+        meta, target = node.meta.get("val"), node.target
+        assert isinstance(target, torch._ops.OpOverload)
+        floats = {dtype for dtype in map(_dtype, values_in(args)) if dtype is not None and dtype.is_floating_point}
+        if not isinstance(meta, torch.Tensor) or not meta.dtype.is_floating_point or floats <= {meta.dtype}:
             return args
-        if functools.reduce(torch.promote_types, floats) == meta.dtype or any(isinstance(arg, torch.dtype) for arg in args):
-            return args
-        if schema.name in _KEEPS_DTYPE and _dtype(args[0]) == meta.dtype:
+        if not any(target.has_kernel_for_dispatch_key(key) for key in _AUTOCAST) and (
+            functools.reduce(torch.promote_types, floats) == meta.dtype
+            or any(isinstance(arg, torch.dtype) for arg in args)
+            or target._schema.is_mutable
+            or target._schema.name in _KEEPS_DTYPE
+        ):
             return args
 
         def cast(arg: Any) -> Any:

@@ -97,8 +97,8 @@ def _grad_mode(converter: Converter, node: torch.fx.Node) -> Any:
 
 def _autocast(converter: Converter, node: torch.fx.Node) -> Any:
     """A region under autocast: the converter makes explicit the casts that autocast does inside the operators."""
-    _, dtype, enabled, _cache, body, *args = converter.look_up(node.args)
-    before, converter.autocast = converter.autocast, dtype if enabled else None
+    _device, _dtype, enabled, _cache, body, *args = converter.look_up(node.args)
+    before, converter.autocast = converter.autocast, bool(enabled)
     try:
         return _inline(converter, body, args, converter.graph)
     finally:

@@ -36,7 +36,7 @@ def _promoted(keys: tuple[tuple[Any, bool], ...], floating: bool) -> torch.dtype
         kind(1) if isinstance(kind, type) else torch.empty(() if flat else (1,), dtype=kind, device="meta") for kind, flat in keys
     ]
     kind = KIND.INT_TO_FLOAT if floating else KIND.DEFAULT
-    compute, result = elementwise_dtypes(*samples, type_promotion_kind=kind)
+    _, result = elementwise_dtypes(*samples, type_promotion_kind=kind)
     return result
 
 

@@ -16,9 +16,10 @@ __all__: list[str] = []
 def to(op: Builder, self: Tensor, *options: Any) -> Tensor:
     """to.dtype(Tensor self, ScalarType dtype, bool non_blocking=False, bool copy=False, ...) -> Tensor
 
-    Of the options only a dtype means something to ONNX; device, layout and memory format do not.
+    Of the options only a dtype means something to ONNX; device, layout and memory format do not. `self` may be a number.
     """
-    return op.cast(self, next((option for option in options if isinstance(option, torch.dtype)), self.dtype))
+    dtype = next((option for option in options if isinstance(option, torch.dtype)), None)
+    return self if dtype is None else op.cast(self, dtype)
 
 
 @aten("to.other", "to.prim_other", "type_as")

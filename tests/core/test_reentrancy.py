@@ -1,0 +1,161 @@
+"""Exports do not meet: in threads, in any order, in any process the same model gives the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from onnxexp import CaptureError, UnsupportedOperators
+from tests.core.tiny import export
+
+ROOT = Path(__file__).parents[2]
+
+
+class Block(nn.Module):
+    """Something of everything: shared and tied weights, views, constants, control flow, a dynamic axis."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.tied = nn.Linear(4, 4)
+        self.tied.weight = self.linear.weight
+        self.register_buffer("shift", torch.arange(4.0))
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
+        x = torch.relu(self.linear(x)) + self.shift
+        x = torch.cond(x.sum() > 0, lambda x: self.tied(x), lambda x: x @ self.linear.weight, (x,))
+        return {"joined": torch.cat([x, y], 1), "rows": x.shape[0], "again": (x * 2).view(-1, 2)}
+
+
+def model() -> nn.Module:
+    torch.manual_seed(0)
+    return Block().eval()
+
+
+def digest(module: nn.Module | None = None) -> str:
+    file = io.BytesIO()
+    x = torch.ones(2, 4)
+    export(module or model(), (x, x), file, dynamic_shapes={"x": {0: "batch"}, "y": {0: "batch"}})
+    return hashlib.sha256(file.getvalue()).hexdigest()
+
+
+def in_threads(function: Any, count: int, rounds: int) -> list[Any]:
+    """What `count` threads make of `rounds` calls each, all started at once; the first error is raised."""
+    results: list[Any] = []
+    errors: list[BaseException] = []
+    start = threading.Barrier(count)
+
+    def work() -> None:
+        try:
+            start.wait()
+            results.extend(function() for _ in range(rounds))
+        except BaseException as error:  # noqa: BLE001 - raised in the main thread
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return results
+
+
+@pytest.mark.parametrize(("threads", "rounds"), [(8, 3), pytest.param(8, 25, marks=pytest.mark.full)])
+def test_threads_with_models_of_their_own(threads: int, rounds: int) -> None:
+    assert set(in_threads(digest, threads, rounds)) == {digest()}
+
+
+@pytest.mark.parametrize(("threads", "rounds"), [(8, 3), pytest.param(8, 25, marks=pytest.mark.full)])
+def test_threads_with_one_model(threads: int, rounds: int) -> None:
+    shared = model()
+    modes = {module: module.training for module in shared.modules()}
+    assert set(in_threads(lambda: digest(shared), threads, rounds)) == {digest()}
+    assert {module: module.training for module in shared.modules()} == modes
+
+
+def test_a_failing_export_in_another_thread_disturbs_nobody() -> None:
+    turn = iter(range(1000))
+
+    def work() -> str | None:
+        kind = next(turn) % 3
+        if kind == 0:
+            with pytest.raises(UnsupportedOperators):
+                export(lambda x: torch.erfinv(x), (torch.ones(2),))
+            return None
+        if kind == 1:
+            with pytest.raises(CaptureError):
+                export(lambda x: x if x.sum() > 0 else -x, (torch.ones(2),))
+            return None
+        return digest()
+
+    assert set(in_threads(work, 6, 4)) - {None} == {digest()}
+
+
+def test_torch_is_left_as_it_was() -> None:
+    before = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.backends.mha.get_fastpath_enabled())
+    in_threads(digest, 4, 1)
+    assert (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.backends.mha.get_fastpath_enabled()) == before
+    assert not torch.onnx.is_in_onnx_export()
+
+
+def test_the_order_of_exports_makes_no_difference() -> None:
+    first = digest()
+    export(nn.Sequential(nn.Linear(3, 3), nn.ReLU()), (torch.ones(5, 3),), dynamic_shapes=({0: "rows"},))
+    with pytest.raises(UnsupportedOperators):
+        export(lambda x: torch.erfinv(x), (torch.ones(2),))
+    torch.manual_seed(123)
+    torch.export.export(model(), (torch.ones(2, 4), torch.ones(2, 4)))
+    assert digest() == first
+
+
+def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """A process of its own that knows this repository's packages."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "core")]), "OMP_NUM_THREADS": "1", **environment}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, cwd=ROOT, timeout=300, check=False)
+
+
+@pytest.mark.parametrize("seed", ["0", "1"])
+def test_another_process_gives_the_same_bytes(seed: str) -> None:
+    """Whatever Python's hash seed is, and whatever was exported there before."""
+    code = (
+        "import torch\n"
+        "from tests.core.tiny import export\n"
+        "from tests.core.test_reentrancy import digest\n"
+        f"if {seed}: export(torch.nn.Linear(2, 2), (torch.ones(1, 2),))\n"
+        "print(digest())"
+    )
+    finished = run_python(code, PYTHONHASHSEED=seed)
+    assert finished.returncode == 0, finished.stderr.decode()
+    assert finished.stdout.decode().strip() == digest()
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+def test_a_terminal_that_knows_few_characters(encoding: str) -> None:
+    code = (
+        "import torch\n"
+        "from tests.core.tiny import export\n"
+        "def forward(größe): return größe.relu()\n"
+        "program = export(forward, (torch.ones(2, 3),), verbose=True, output_names=['naïve→']); repr(program); print(program)\n"
+        "try: export(lambda größe: torch.erfinv(größe), (torch.ones(2),))\n"
+        "except Exception as error: print(str(error).encode('ascii', 'replace').decode())"
+    )
+    finished = run_python(code, PYTHONIOENCODING=encoding, PYTHONUTF8="0")
+    assert finished.returncode == 0, finished.stderr.decode(errors="replace")
+    assert b"Relu" in finished.stdout
+
+
+def test_nothing_is_written_to_the_terminal() -> None:
+    finished = run_python("from tests.core.test_reentrancy import digest\ndigest()")
+    assert (finished.returncode, finished.stdout, finished.stderr) == (0, b"", b"")
