@@ -16,11 +16,15 @@ __all__ = ["where"]
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n?(?P<code>[^\n]*)')
 _NOT_THE_USERS = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
 
+_GENERATED = "<eval_with_key>"
+"""How fx calls the code that it makes: with a number that counts up in the process."""
+
 
 @functools.lru_cache(maxsize=4096)
 def _frame(stack_trace: str) -> tuple[str, int, str]:
     """The innermost frame outside torch and onnxexp; the innermost of all where every frame is theirs."""
-    frames = [(match["file"], int(match["line"]), match["code"].strip()) for match in _FRAME.finditer(stack_trace)]
+    found = [(match["file"], int(match["line"]), match["code"].strip()) for match in _FRAME.finditer(stack_trace)]
+    frames = [frame for frame in found if not frame[0].startswith(_GENERATED)]
     own = [frame for frame in frames if not frame[0].startswith(_NOT_THE_USERS)]
     return (own or frames or [("", 0, "")])[-1]
 

@@ -77,6 +77,7 @@ def scaled_dot_product_attention(
     """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
     bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor
     """
+    attn_mask = None if _masks_nothing(attn_mask) else attn_mask
     if scale is None:
         scale = _default_scale(op, query)
     groups = _groups(op, query, key) if enable_gqa else 1
@@ -109,6 +110,7 @@ def scaled_dot_product_attention_23(
     """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
     bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor
     """
+    attn_mask = None if _masks_nothing(attn_mask) else attn_mask
     rank = rank_of(op, query)
     if rank not in (3, 4) or dropout_p > 0 or isinstance(scale, Tensor) or not _kernel_takes(attn_mask, query.dtype):
         return scaled_dot_product_attention(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
@@ -125,6 +127,20 @@ def scaled_dot_product_attention_23(
     flat = op.Attention(*packed, attn_mask, is_causal=int(is_causal), scale=scale, **heads)
     with_shape(flat, [sizes[0], sizes[2], sizes[1] * sizes[3]])
     return permuted(op, reshaped(op, flat, [sizes[0], sizes[2], sizes[1], sizes[3]]), [0, 2, 1, 3])
+
+
+def _masks_nothing(mask: Tensor | None) -> bool:
+    """A mask known to be all True, or to add only zeros, be it expanded; models make such where nothing is padded."""
+    if mask is None:
+        return False
+    if mask.const is not None:
+        return bool(mask.const.all()) if mask.dtype == torch.bool else not bool(mask.const.any())
+    node = mask.value.producer()
+    source = node.inputs[0] if node is not None and node.op_type == "Expand" else None
+    if source is None or source.const_value is None:
+        return False
+    known = source.const_value.numpy().astype(bool)
+    return bool(known.all()) if mask.dtype == torch.bool else not bool(known.any())
 
 
 def _kernel_takes(mask: Tensor | None, dtype: torch.dtype) -> bool:
