@@ -87,11 +87,22 @@ class Decomposer:
             converter.run()
             if [inner.op for inner in graph.nodes] == [node.op]:
                 return None
+            if not _keeps_sizes(node, graph):
+                return None
             functionalize(graph)
             drop_dead(graph)
         except CaptureError:
             return None
         return graph
+
+
+def _keeps_sizes(node: Node, graph: Graph) -> bool:
+    """False for a decomposition that asked for a dynamic size and baked the example's in."""
+    made = [output.type for output in graph.outputs if isinstance(output, Value)]
+    return len(made) != len(node.outputs) or all(
+        not isinstance(type_, TensorType) or not isinstance(value.type, TensorType) or type_.sizes == value.type.sizes
+        for type_, value in zip(made, node.outputs, strict=True)
+    )
 
 
 def _decomposition(op: torch._ops.OpOverload) -> Callable[..., Any] | None:

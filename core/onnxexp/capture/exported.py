@@ -18,7 +18,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from onnxexp.capture import composites, higher_order
 from onnxexp.capture.modes import LOCK
 from onnxexp.capture.schemas import bind, full_name
-from onnxexp.capture.sources import where
+from onnxexp.capture.sources import place
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node, ScalarType, TensorType, Type, Value, values_in
 
@@ -238,7 +238,7 @@ class Converter:
         if lower is None:
             name = getattr(target, "__name__", str(target))  # a function, or an operator of torch's
             raise CaptureError(
-                f"torch's {name} has no counterpart in ONNX; write that part with operators on tensors\n  at {where(node.meta)}"
+                f"torch's {name} has no counterpart in ONNX; write that part with operators on tensors\n  at {place(node)}"
             )
         return lower(self, node)
 
@@ -268,7 +268,7 @@ class Converter:
             if dtype is None or not dtype.is_floating_point or dtype == meta.dtype:
                 return arg
             made = Value(f"{arg.name}_autocast", TensorType(meta.dtype, arg.type.sizes))
-            self.graph.nodes.append(Node("aten::to.dtype", [arg, meta.dtype, False, False, None], [made], where=where(node.meta)))
+            self.graph.nodes.append(Node("aten::to.dtype", [arg, meta.dtype, False, False, None], [made], where=place(node)))
             return made
 
         return [cast(arg) for arg in args]
@@ -291,5 +291,5 @@ class Converter:
         metas = list(meta) if isinstance(meta, (list, tuple)) else [meta]
         names = [f"{node.name}_{index}" for index in range(len(metas))] if several else [node.name]
         outputs = [self.new(name, one) for name, one in zip(names, metas, strict=True)] if meta is not None else []
-        self.graph.nodes.append(Node(op, list(args), outputs, where=where(node.meta)))
+        self.graph.nodes.append(Node(op, list(args), outputs, where=place(node)))
         return outputs if several else outputs[0] if outputs else None

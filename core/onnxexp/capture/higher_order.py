@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from onnxexp.capture.sources import where
+from onnxexp.capture.sources import place
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def _finish(converter: Converter, op: str, args: list[Any], node: torch.fx.Node,
     metas = node.meta.get("val")
     metas = list(metas) if isinstance(metas, (list, tuple)) else [metas]
     outputs = [converter.new(f"{node.name}_{index}", meta) for index, meta in enumerate(metas)]
-    converter.graph.nodes.append(Node(op, args, outputs, blocks, where(node.meta)))
+    converter.graph.nodes.append(Node(op, args, outputs, blocks, place(node)))
     return outputs
 
 

@@ -1,42 +1,97 @@
-"""The user's own source line, from what torch records."""
+"""The user's own source line, from what torch records.
+
+torch keeps of a stack the frames that are called ``forward``, so that the lines of other functions are lost. While a model
+is captured (`recording`) the innermost frame of the user's is kept instead, whatever it is called.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
+import sysconfig
+import traceback
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.export import _trace
+from torch.fx.proxy import TracerBase
 
+from onnxexp.capture.modes import is_exporting
 from onnxexp.graph import Where
 
-__all__ = ["where"]
+__all__ = ["place", "recording", "where"]
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n?(?P<code>[^\n]*)')
-_NOT_THE_USERS = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_MODULES = os.path.join(_TORCH, "nn") + os.sep
+_CALLING = torch.nn.modules.module.__file__
+_NOT_THE_USERS = (_TORCH, "torch/", os.path.dirname(os.path.dirname(__file__)) + os.sep, "<eval_with_key>", "<frozen ")
+"""Beside torch and onnxexp: what torch names without its folder, and the code that fx makes."""
+_STDLIB = sysconfig.get_path("stdlib") + os.sep
+_PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 
-_GENERATED = "<eval_with_key>"
-"""How fx calls the code that it makes: with a number that counts up in the process."""
+
+@functools.lru_cache(maxsize=4096)
+def _is_users(file: str) -> bool:
+    return not file.startswith(_NOT_THE_USERS) and (not file.startswith(_STDLIB) or bool(_PACKAGES.search(file)))
+
+
+def _innermost(frames: list[Any], files: list[str]) -> list[Any]:
+    """The innermost frame of the user's, else of one of torch's modules; none where there is neither."""
+    own = [frame for frame, file in zip(frames, files, strict=True) if _is_users(file)]
+    modules = (frame for frame, file in zip(frames, files, strict=True) if file.startswith(_MODULES) and file != _CALLING)
+    return (own or list(modules))[-1:]
+
+
+@contextlib.contextmanager
+def recording() -> Iterator[None]:
+    """Inside, what this thread captures keeps the one frame of each stack that `where` is after."""
+    original = TracerBase._filter_traceback_frames
+
+    def filtered(tracer: TracerBase, stack: traceback.StackSummary) -> traceback.StackSummary:
+        if not is_exporting():
+            return original(tracer, stack)
+        start = max((index for index, frame in enumerate(stack) if frame.filename == _trace.__file__), default=-1)
+        inside = stack[start + 1 :]
+        return traceback.StackSummary.from_list(_innermost(inside, [frame.filename for frame in inside]))
+
+    TracerBase._filter_traceback_frames = filtered  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        TracerBase._filter_traceback_frames = original  # type: ignore[method-assign]
 
 
 @functools.lru_cache(maxsize=4096)
 def _frame(stack_trace: str) -> tuple[str, int, str]:
-    """The innermost frame outside torch and onnxexp; the innermost of all where every frame is theirs."""
     found = [(match["file"], int(match["line"]), match["code"].strip()) for match in _FRAME.finditer(stack_trace)]
-    frames = [frame for frame in found if not frame[0].startswith(_GENERATED)]
-    own = [frame for frame in frames if not frame[0].startswith(_NOT_THE_USERS)]
-    return (own or frames or [("", 0, "")])[-1]
+    kept: list[tuple[str, int, str]] = _innermost(found, [file for file, _, _ in found])
+    return kept[0] if kept else ("", 0, "")
 
 
 def where(meta: dict[str, Any]) -> Where:
-    """The place of an fx node, from its metadata."""
+    """The place of an fx node, from its metadata: the innermost line outside torch and onnxexp, else that of torch's module."""
     file, line, code = _frame(meta.get("stack_trace") or "")
     stack = meta.get("nn_module_stack") or {}
     modules = [(path, kind) for key, (path, kind) in stack.items() if not key.startswith("_empty_nn_module_stack")]
     scope, kind = modules[-1] if modules else ("", "")
     name = kind if isinstance(kind, str) else kind.__name__
     return Where(_path(scope), name.rpartition(".")[2], file, line, code)
+
+
+def place(node: torch.fx.Node) -> Where:
+    """The place of an fx node; one that torch has made itself (a size, when it is asked for) is where its first user is."""
+    own = where(node.meta)
+    seen = {node}
+    while not own.file and not own.scope and node.users and (node := next(iter(node.users))) not in seen:
+        seen.add(node)
+        found = where(node.meta)
+        if found.file or found.scope:
+            return found
+    return own
 
 
 @functools.lru_cache(maxsize=4096)

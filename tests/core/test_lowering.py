@@ -1,0 +1,330 @@
+"""The way through the symbolics: who is asked, and what is told when it cannot be done."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from onnxexp import Builder, LoweringError, OpsetError, SymbolicTable, Tensor, UnsupportedOperators
+from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value, Where
+from onnxexp.lowering import Lowering
+from onnxexp.symbolics import Dispatcher
+from tests.core.tiny import export
+
+X = torch.randn(2, 3)
+FLOATS = TensorType(torch.float32, (2, 3))
+
+
+def mine(**symbolics: Any) -> SymbolicTable:
+    """A table whose entries win over the tests' own."""
+    made = SymbolicTable("aten", override=True)
+    for name, symbolic in symbolics.items():
+        made(name)(symbolic)
+    return made
+
+
+def failure(model: Any, args: Any = (X,), kind: type[LoweringError] = LoweringError, **options: Any) -> str:
+    with pytest.raises(kind) as raised:
+        export(model, args, **options)
+    assert type(raised.value) is kind, "no more special than what was expected"
+    return str(raised.value)
+
+
+# What nobody lowers
+
+
+class Exotic(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(4):
+            x = torch.erfinv(x)
+        x = torch.special.bessel_j0(x)  # the line of bessel
+        return torch.erfinv(x).relu()
+
+
+def test_all_unsupported_operators_are_named_at_once() -> None:
+    with pytest.raises(UnsupportedOperators) as raised:
+        export(nn.Sequential(Exotic(), nn.ReLU()), (X,))
+    assert raised.value.counts == {"aten::erfinv": 5, "aten::special_bessel_j0": 1}
+    message = str(raised.value)
+    assert message.startswith(
+        "2 operators of this model cannot be lowered:\n  aten::erfinv (5x): no plugin lowers it and torch knows"
+    )
+    assert message.index("aten::erfinv (5x)") < message.index("aten::special_bessel_j0 (1x)"), "the most frequent first"
+    assert re.search(
+        r'File ".*test_lowering.py", line \d+, in 0 \(Exotic\): x = torch.special.bessel_j0\(x\)  # the line of bessel', message
+    )
+
+
+def test_the_cure_is_a_symbolic_to_start_from() -> None:
+    message = failure(torch.erfinv, kind=UnsupportedOperators)
+    code = re.search(r"write a symbolic for it:\n(.*?)\n\n\s*onnxexp.export", message, re.DOTALL)
+    assert code is not None
+    names: dict[str, Any] = {"onnxexp": __import__("onnxexp")}
+    exec("\n".join(line.removeprefix("      ") for line in code[1].splitlines()), names)  # noqa: S102 - it is what users will paste
+    assert names["erfinv"].__doc__ == "erfinv(Tensor self) -> Tensor"
+    assert export(torch.erfinv, (X,), plugins=[names["aten"]])(X) is not None
+
+
+def test_places_are_counted_where_they_are_many() -> None:
+    class Many(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = torch.erfinv(x)
+            x = torch.erfinv(x)
+            x = torch.erfinv(x)
+            x = torch.erfinv(x)
+            return torch.erfinv(x)
+
+    message = failure(Many(), kind=UnsupportedOperators)
+    assert message.count("x = torch.erfinv(x)") == 3
+    assert "and 2 more places" in message
+
+
+def test_a_custom_operator_that_nobody_lowers() -> None:
+    with torch.library._scoped_library("lowering_test", "FRAGMENT") as library:
+        library.define("twice(Tensor x, *, float scale=2.0) -> Tensor")
+        library.impl("twice", lambda x, scale=2.0: x * scale, "CompositeExplicitAutograd")
+        library.impl("twice", lambda x, scale=2.0: torch.empty_like(x), "Meta")
+        message = failure(lambda x: torch.ops.lowering_test.twice(x), kind=UnsupportedOperators)
+        assert '@lowering_test("twice")' in message and "def twice(op, x, scale):" in message
+        table = SymbolicTable("lowering_test")
+        table("twice")(lambda op, x, scale: op.Mul(x, scale))
+        program = export(lambda x: torch.ops.lowering_test.twice(x, scale=3.0), (X,), plugins=[table])
+        torch.testing.assert_close(program(X), X * 3)
+
+
+# Decomposition
+
+
+def test_what_nobody_claims_is_decomposed_node_by_node() -> None:
+    program = export(lambda x: torch.nn.functional.silu(x).relu(), (X,), dynamic_shapes=({0: "batch"},))
+    torch.testing.assert_close(program(X), torch.nn.functional.silu(X).relu())
+
+
+def test_what_is_missing_in_a_decomposition_is_named_with_the_operator_that_the_user_wrote() -> None:
+    message = failure(lambda x: torch.nn.functional.mish(x), kind=UnsupportedOperators)
+    assert "aten::mish (1x): no plugin lowers it, nor all that torch decomposes it to (" in message
+    assert "def mish(op, self):" in message
+
+
+def test_a_symbolic_may_decline_and_torchs_decomposition_is_asked() -> None:
+    def silu(op: Builder, self: Tensor) -> Any:
+        op.decline("not today")
+
+    program = export(torch.nn.functional.silu, (X,), plugins=[mine(silu=silu)])
+    torch.testing.assert_close(program(X), torch.nn.functional.silu(X))
+
+
+def test_a_decline_without_a_decomposition_is_told_with_its_reason() -> None:
+    def erfinv(op: Builder, self: Tensor) -> Any:
+        op.decline("not today")
+
+    message = failure(torch.erfinv, kind=UnsupportedOperators, plugins=[mine(erfinv=erfinv)])
+    assert "aten::erfinv (1x): not today" in message
+    assert "write a symbolic" not in message
+
+
+def test_an_operator_claimed_for_later_opsets_only_is_decomposed_before_them() -> None:
+    table = SymbolicTable("aten")
+    table("silu", since=24)(lambda op, self: op.Swish(self))
+    table("erfinv", since=24)(lambda op, self: op.Swish(self))
+    for opset, expected in ((20, ["Sigmoid", "Mul"]), (24, ["Swish"])):
+        program = export(torch.nn.functional.silu, (X,), plugins=[table], opset_version=opset)
+        assert [node.op_type for node in program.model.graph] == expected
+    assert "from opset 24 on" in failure(torch.erfinv, kind=OpsetError, plugins=[table])
+
+
+# What a symbolic gets wrong
+
+
+def test_another_dtype_than_torchs_is_an_error_where_it_happens() -> None:
+    message = failure(torch.relu, plugins=[mine(relu=lambda op, self: op.cast(self, torch.float64))])
+    assert "aten::relu: its symbolic gives torch.float64 where torch gives torch.float32 (%relu)" in message
+    assert "called with (%input: float32[2, 3])" in message or "called with (%args.0: float32[2, 3])" in message
+
+
+@pytest.mark.parametrize("result", [None, (), "text", ["a", "b"], torch.ones(2)])
+def test_what_is_no_result(result: Any) -> None:
+    message = failure(torch.relu, plugins=[mine(relu=lambda op, self: result)])
+    assert "aten::relu: its symbolic returned" in message and "1 Tensors were expected" in message
+
+
+def test_too_few_results() -> None:
+    message = failure(lambda x: torch.split(x, 1), plugins=[mine(split=lambda op, self, *_: [op.Relu(self)])])
+    assert "its symbolic returned" in message and "2 Tensors were expected" in message
+
+
+@pytest.mark.parametrize(
+    "error", [TypeError, KeyError, ZeroDivisionError, NotImplementedError, RuntimeError, AssertionError, OSError]
+)
+def test_whatever_a_symbolic_raises_is_told_with_the_operator_and_the_line(error: type[Exception]) -> None:
+    def relu(op: Builder, self: Tensor) -> Any:
+        raise error("broken")
+
+    with pytest.raises(LoweringError) as raised:
+        export(Relu(), (X,), plugins=[mine(relu=relu)])
+    assert f"aten::relu: its symbolic failed: {error.__name__}: " in str(raised.value)
+    assert "return x.relu()  # the line of relu" in str(raised.value)
+    assert isinstance(raised.value.__cause__, error)
+
+
+class Relu(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.relu()  # the line of relu
+
+
+class Special(LoweringError):
+    """As a plugin may define them."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def test_a_plugins_own_errors() -> None:
+    def relu(op: Builder, self: Tensor) -> Any:
+        raise Special("this", "that")
+
+    assert "aten::relu: this and that\n  called with (%x: float32[2, 3])\n  at File" in failure(Relu(), plugins=[mine(relu=relu)])
+
+
+def test_a_static_argument_that_is_not() -> None:
+    def relu(op: Builder, self: Tensor) -> Any:
+        return op.Reshape(self, op.static(op.Shape(self), "the shape"))
+
+    message = failure(Relu(), plugins=[mine(relu=relu)])
+    assert "aten::relu: the shape must be known at export, but it depends on the model's inputs" in message
+
+
+# Opsets
+
+
+def test_everything_that_needs_another_opset_is_named_with_one_that_does() -> None:
+    table = mine(relu=lambda op, self: op.Gelu(self), sin=lambda op, self: op.Swish(self))
+    with pytest.raises(OpsetError) as raised:
+        export(lambda x: x.relu().sin().relu(), (X,), plugins=[table], opset_version=18)
+    assert raised.value.first_opset == 24
+    message = str(raised.value)
+    assert "aten::relu (2x): ONNX has no Gelu at opset 18; opset 20 can express this call" in message
+    assert "aten::sin (1x): ONNX has no Swish at opset 18" in message
+    assert message.endswith("opset_version=24 can express all of it")
+    assert [node.op_type for node in export(lambda x: x.relu().sin(), (X,), plugins=[table], opset_version=24).model.graph] == [
+        "Gelu",
+        "Swish",
+    ]
+
+
+def test_unsupported_and_too_old_at_once() -> None:
+    table = mine(relu=lambda op, self: op.Gelu(self))
+    with pytest.raises(UnsupportedOperators) as raised:
+        export(lambda x: torch.erfinv(x.relu()), (X,), plugins=[table], opset_version=18)
+    assert raised.value.counts == {"aten::relu": 1, "aten::erfinv": 1}
+
+
+def test_an_operator_that_was_withdrawn() -> None:
+    table = mine(relu=lambda op, self: op.Upsample(op.Unsqueeze(self, [0, 1]), [1.0, 1.0, 1.0, 1.0]))
+    with pytest.raises(OpsetError, match="opset 9 is the last that can express this call") as raised:
+        export(torch.relu, (X,), plugins=[table])
+    assert raised.value.first_opset is None
+
+
+# Results
+
+
+def test_numbers_may_stand_for_tensors_and_tensors_for_numbers() -> None:
+    table = mine(relu=lambda op, self: 3.0)
+    program = export(lambda x: (x.sum().relu() + x.sum(), x), (X,), plugins=[table])
+    torch.testing.assert_close(program(X)[0], X.sum() + 3)
+
+
+def test_values_are_called_as_in_the_captured_program_and_know_where_they_come_from() -> None:
+    class Inner(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.sin(x) + 1
+
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = Inner()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x).relu()
+
+    program = export(Outer(), (X,))
+    nodes = list(program.model.graph)
+    assert [node.outputs[0].name for node in nodes] == ["sin", "add", "output"]
+    assert [node.name for node in nodes] == ["layer/Sin", "layer/Add", "Relu"]
+    sine = nodes[0].metadata_props
+    assert sine["onnxexp.op"] == "aten::sin" and sine["onnxexp.scope"] == "layer"
+    assert re.fullmatch(r"test_lowering.py:\d+", sine["onnxexp.source"])
+
+
+def test_a_failed_operator_does_not_hide_the_failures_behind_it() -> None:
+    """Behind an unsupported operator the rest is looked at with what torch says that its result is."""
+    with pytest.raises(UnsupportedOperators) as raised:
+        export(lambda x: torch.split(torch.erfinv(x), 1)[0].view(-1).lgamma().relu(), (X,))
+    assert raised.value.counts == {"aten::erfinv": 1, "aten::lgamma": 1}
+
+
+# The lowering itself
+
+
+def value(name: str, type_: Any = FLOATS) -> Value:
+    return Value(name, type_)
+
+
+def test_a_graph_by_hand() -> None:
+    x, y, weight = value("x"), value("y"), value("weight")
+    graph = Graph([x], [y, 3, None], [Node("mine::add", [x, [weight, 1]], [y], where=Where(file="m.py", line=3))], {weight: X})
+    table = SymbolicTable("mine")
+    table("add")(lambda op, a, others: op.Add(op.Add(a, others[0]), others[1]))
+    op = Builder(20)
+    lowering = Lowering(op, Dispatcher([("mine", table)]), lambda node: None)
+    lowering.bind(x, op.input("x", FLOATS))
+    first, *rest = lowering.run(graph)
+    assert rest == [3, None]
+    assert (first.dtype, first.shape, first.value.name) == (torch.float32, (2, 3), "y")
+
+
+def test_a_condition_that_is_known_takes_one_branch_alone() -> None:
+    x, out = value("x"), value("out")
+    branches = [Graph([], [value(name)], []) for name in ("then", "else")]
+    for branch, name in zip(branches, ("Relu", "Neg"), strict=True):
+        branch.nodes = [Node(f"mine::{name}", [x], [branch.outputs[0]])]
+    table = SymbolicTable("mine")
+    table.direct({"Relu": "Relu", "Neg": "Neg"})
+    for known, expected in ((True, "Relu"), (False, "Neg")):
+        op = Builder(20)
+        lowering = Lowering(op, Dispatcher([("mine", table)]), lambda node: None)
+        lowering.bind(x, op.input("x", FLOATS))
+        lowering.run(Graph([x], [out], [Node("prim::If", [known], [out], branches)]))
+        assert [node.op_type for node in op.state.scope.nodes] == [expected]
+
+
+def test_an_error_inside_a_branch_tells_the_operator_in_there() -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x: torch.sin(x), lambda x: x, (x,))
+
+    def sin(op: Builder, self: Tensor) -> Any:
+        raise ValueError("broken")
+
+    assert "aten::sin: its symbolic failed: ValueError: broken" in failure(forward, plugins=[mine(sin=sin)])
+
+
+def test_a_scalar_that_is_known_only_at_run_time() -> None:
+    n, out = value("n", ScalarType(int, "n")), value("out")
+    table = SymbolicTable("mine")
+    seen: list[Any] = []
+
+    @table("fill")
+    def fill(op: Builder, size: Any) -> Any:
+        seen.append((size[0].scalar, size[0].expr, size[0].dtype, size[0].shape, size[1]))
+        return op.Expand(op.constant(1.0), size)
+
+    op = Builder(20)
+    lowering = Lowering(op, Dispatcher([("mine", table)]), lambda node: None)
+    lowering.bind(n, op.input("n", n.type))
+    lowering.run(Graph([n], [out], [Node("mine::fill", [[n, 3]], [out])]))
+    assert seen == [(int, "n", torch.int64, (), 3)]

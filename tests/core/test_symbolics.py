@@ -1,0 +1,123 @@
+"""Tables of symbolics as data, and several of them as one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from onnxexp import OpsetError, PluginConflict, SymbolicTable
+from onnxexp.symbolics import Dispatcher
+from tests.core.tiny import export
+
+X = torch.randn(2, 3)
+
+
+def table(*names: str, namespace: str = "aten", override: bool = False, since: int = 0) -> SymbolicTable:
+    made = SymbolicTable(namespace, override=override)
+    made(*names, since=since)(lambda op, *args: args[0])
+    return made
+
+
+def test_a_name_without_an_overload_is_every_overload() -> None:
+    made = SymbolicTable("aten")
+
+    @made("add")
+    def every(op: Any, *args: Any) -> None: ...
+
+    @made("add.Scalar")
+    def one(op: Any, *args: Any) -> None: ...
+
+    assert made.find("aten::add.Tensor", 20).function is every  # type: ignore[union-attr]
+    assert made.find("aten::add.Scalar", 20).function is one  # type: ignore[union-attr]
+    assert made.find("aten::add", 20).function is every  # type: ignore[union-attr]
+    assert made.find("aten::sub.Tensor", 20) is None
+    assert len(made) == 2
+
+
+def test_a_name_with_a_namespace_is_taken_as_it_is() -> None:
+    made = table("mine::foo", "bar")
+    assert [entry.op for entry in made] == ["aten::bar", "mine::foo"]
+
+
+@pytest.mark.parametrize(("opset", "since"), [(9, 0), (12, 0), (13, 13), (17, 13), (18, 18), (28, 18)])
+def test_the_highest_since_not_above_the_target_is_chosen(opset: int, since: int) -> None:
+    made = SymbolicTable("aten")
+    for start in (18, 0, 13):  # in any order
+        made("softmax", since=start)(lambda op, *args: None)
+    assert made.find("aten::softmax.int", opset).since == since  # type: ignore[union-attr]
+    assert [entry.since for entry in made.versions("aten::softmax.int")] == [0, 13, 18]
+
+
+def test_one_operator_has_one_entry_for_each_since() -> None:
+    made = table("softmax", since=13)
+    with pytest.raises(ValueError, match="aten::softmax has a symbolic for opset 13 in this table already"):
+        made("softmax", since=13)(lambda op: None)
+    with pytest.raises(ValueError, match="aten::abs has a symbolic for opset any in this table already"):
+        table("abs").direct({"abs": "Abs"})
+
+
+def test_the_function_itself_comes_back() -> None:
+    made = SymbolicTable("aten")
+
+    @made("relu")
+    def relu(op: Any, self: Any) -> Any:
+        """relu(Tensor self) -> Tensor"""
+
+    assert relu.__name__ == "relu" and relu.__doc__
+
+
+def test_direct_entries_take_the_tensors_in_order() -> None:
+    made = SymbolicTable("aten", override=True)
+    made.direct({"abs": "Abs", "atan2": "Sub", "fmod.Scalar": "Neg"})
+    assert {entry.op: entry.direct for entry in made} == {"aten::abs": "Abs", "aten::atan2": "Sub", "aten::fmod.Scalar": "Neg"}
+    program = export(lambda x, y: (torch.atan2(x, y), torch.fmod(x, 3)), (X, X + 1), plugins=[made])
+    torch.testing.assert_close(program(X, X + 1), (X - (X + 1), -X))
+
+
+def test_two_plugins_on_one_operator_are_a_conflict_that_names_both() -> None:
+    with pytest.raises(
+        PluginConflict, match=r"the plugins 'a' and 'b' both lower aten::relu; switch one of them off, or let exactly"
+    ):
+        Dispatcher([("b", table("relu")), ("a", table("relu", "abs"))])
+    with pytest.raises(PluginConflict, match="'a' and 'b' both lower aten::relu"):
+        Dispatcher([("a", table("relu", override=True)), ("b", table("relu", override=True))])
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_override_wins_whatever_the_order(order: int) -> None:
+    winner, other = table("relu", override=True), table("relu", "abs")
+    for names in (("a", "b"), ("b", "a")):
+        made = Dispatcher([(names[0], winner), (names[1], other)][::order])
+        assert made.find("aten::relu", 20) is winner.find("aten::relu", 20)
+        assert made.find("aten::abs", 20) is other.find("aten::abs", 20)
+        assert len(made) == 2
+
+
+def test_an_overload_of_one_plugin_and_the_whole_name_of_another() -> None:
+    one, whole = table("add.Scalar"), table("add")
+    made = Dispatcher([("a", one), ("b", whole)])
+    assert made.find("aten::add.Scalar", 20) is one.find("aten::add.Scalar", 20)
+    assert made.find("aten::add.Tensor", 20) is whole.find("aten::add.Tensor", 20)
+
+
+def test_override_of_a_whole_name_hides_the_overloads_of_others() -> None:
+    """Who says that add is his means add.Scalar too."""
+    one, whole = table("add.Scalar"), table("add", override=True)
+    made = Dispatcher([("a", one), ("b", whole)])
+    assert made.find("aten::add.Scalar", 20) is whole.find("aten::add.Scalar", 20)
+
+
+def test_several_tables_of_one_plugin_are_no_conflict() -> None:
+    first = table("relu")
+    assert Dispatcher([("a", first), ("a", first)]).find("aten::relu", 20)
+
+
+def test_an_operator_claimed_for_later_opsets_only() -> None:
+    made = Dispatcher([("a", table("gelu", since=20))])
+    assert made.find("aten::gelu", 20) is not None
+    with pytest.raises(OpsetError, match=r"the plugin 'a' lowers aten::gelu from opset 20 on; the target is opset 19") as raised:
+        made.find("aten::gelu", 19)
+    assert raised.value.first_opset == 20
+    assert made.find("aten::relu", 19) is None
