@@ -42,8 +42,8 @@ class Settings:
     """
 
     opset: int = 20
-    repeats: int = 9
-    budget: float = 12.0
+    repeats: int = 7
+    budget: float = 8.0
     seconds: float = 4.0
     rounds: int = 5
     passes: int = 3
@@ -52,7 +52,7 @@ class Settings:
     timeout: float = 300.0
 
 
-QUICK = Settings(repeats=2, budget=8.0, seconds=2.0, passes=1)
+QUICK = Settings(repeats=3, budget=4.0, seconds=2.0, passes=1)
 
 
 def machine() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -29,9 +30,13 @@ def _plain(value: Any) -> Any:
 
 
 def _integer(value: Any) -> int:
-    if isinstance(value, float) and not value.is_integer():
-        raise TypeError(f"{value} is not an integer")
-    return int(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, str):
+        raise TypeError(f"{value!r} is not a number")
+    return float(value)
 
 
 def _single(value: Any) -> Any:
@@ -47,10 +52,10 @@ def _tensor(value: Any) -> TorchTensor:
 
 _ENCODERS: dict[ir.AttributeType, Callable[[Any], Any]] = {
     ir.AttributeType.INT: lambda value: _integer(_single(_plain(value))),
-    ir.AttributeType.FLOAT: lambda value: float(_plain(value)),
+    ir.AttributeType.FLOAT: lambda value: _float(_plain(value)),
     ir.AttributeType.STRING: str,
     ir.AttributeType.INTS: lambda value: [_integer(element) for element in _plain(value)],
-    ir.AttributeType.FLOATS: lambda value: [float(element) for element in _plain(value)],
+    ir.AttributeType.FLOATS: lambda value: [_float(element) for element in _plain(value)],
     ir.AttributeType.STRINGS: lambda value: [str(element) for element in value],
     ir.AttributeType.TENSOR: _tensor,
     ir.AttributeType.GRAPH: lambda value: value,
@@ -66,7 +71,7 @@ def encode(spec: Operator, given: dict[str, Any]) -> dict[str, ir.Attr]:
     for name, value in sorted(given.items()):
         attribute = spec.attributes[name]
         converted = _convert(spec, attribute, value)
-        if attribute.type is ir.AttributeType.TENSOR or converted != attribute.default:
+        if attribute.type is ir.AttributeType.TENSOR or not attribute.is_default(converted):
             encoded[name] = ir.Attr(name, attribute.type, converted)
     return encoded
 

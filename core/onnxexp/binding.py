@@ -108,7 +108,7 @@ def _elsewhere(spec: Operator, name: str, value: Any, opset: int) -> None:
         _unknown(spec, name)
     for version in knowing:
         attribute = version.attribute(name)
-        if attribute is not None and attribute.default is not None and attribute.default == value:
+        if attribute is not None and attribute.is_default(value):
             return
     raise LoweringError(f"{spec.name} knows no {name} at opset {opset}")
 

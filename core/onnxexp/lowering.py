@@ -12,7 +12,7 @@ from onnxexp.builder import Builder, Declined
 from onnxexp.errors import LoweringError, OpsetError
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
 from onnxexp.report.problems import Problem, describe, no_plugins, unsupported
-from onnxexp.symbolics import Dispatcher
+from onnxexp.symbolics import Dispatcher, Symbolic
 from onnxexp.values import Tensor
 
 __all__ = ["Decompose", "Lowering"]
@@ -67,7 +67,6 @@ class Lowering:
             self._env[value] = self.builder.wrap_constant(tensor, value.name)
         for node in graph.nodes:
             self.node(node)
-        self.builder.node = None
         return [self.resolve(output) for output in graph.outputs]
 
     def node(self, node: Node) -> None:
@@ -83,8 +82,8 @@ class Lowering:
             self._problems.append(Problem(node, str(error)))
             results = None
         except LoweringError as error:
-            raise type(error)(describe(node, str(error), self._types(node))) from error
-        except (TypeError, AttributeError, IndexError, KeyError, ValueError, AssertionError, RuntimeError) as error:
+            raise LoweringError(describe(node, str(error), self._types(node))) from error
+        except Exception as error:  # a symbolic may be anyone's: whatever it raises is told with the operator and the user's line
             raise LoweringError(
                 describe(node, f"its symbolic failed: {type(error).__name__}: {error}", self._types(node))
             ) from error
@@ -95,22 +94,28 @@ class Lowering:
     def _results(self, node: Node) -> list[Any] | None:
         if node.op in control_flow.LOWERINGS:
             return control_flow.LOWERINGS[node.op](self, node)
-        symbolic = self._dispatcher.find(node.op, self.builder.opset)
-        reason = ""
+        symbolic, refusal = self._find(node)
         if symbolic is not None:
             try:
                 return _as_list(symbolic.function(self.builder, *map(self.resolve, node.args)), node)
             except Declined as error:
-                reason = str(error)
+                refusal = error
         graph = self._decompose(node)
-        if graph is None:
-            if symbolic is None:
-                self._problems.append(Problem(node))
-                return None
-            raise Declined(reason)
-        return self._decomposed(node, graph)
+        if graph is not None:
+            return self._decomposed(node, graph, refusal)
+        if refusal is not None:
+            raise refusal
+        self._problems.append(Problem(node))
+        return None
 
-    def _decomposed(self, node: Node, graph: Graph) -> list[Any]:
+    def _find(self, node: Node) -> tuple[Symbolic | None, LoweringError | None]:
+        """The symbolic, or why there is none at this opset (then torch may know simpler operators)."""
+        try:
+            return self._dispatcher.find(node.op, self.builder.opset), None
+        except OpsetError as error:
+            return None, error
+
+    def _decomposed(self, node: Node, graph: Graph, refusal: LoweringError | None) -> list[Any]:
         """Lower what a node stands for; what is missing in there is the node's own problem."""
         before = len(self._problems)
         for value, arg in zip(graph.inputs, node.inputs(), strict=True):
@@ -119,15 +124,18 @@ class Lowering:
             inner.where = node.where
         results = self.block(graph)
         inside = self._problems[before:]
-        if inside and not all(problem.opset for problem in inside):
+        if inside and isinstance(refusal, OpsetError):
+            self._problems[before:] = [Problem(node, str(refusal), refusal.first_opset, opset=True)]
+        elif inside and not all(problem.opset for problem in inside):
             missing = ", ".join(sorted({problem.node.op for problem in inside}))
-            self._problems[before:] = [
-                Problem(node, f"no plugin lowers it, nor all that torch decomposes it to ({missing})", skeleton=True)
-            ]
+            reason = f"{refusal or 'no plugin lowers it'}, nor does any all that torch decomposes it to ({missing})"
+            self._problems[before:] = [Problem(node, reason, skeleton=refusal is None)]
         return results
 
     def _bind_outputs(self, node: Node, results: Sequence[Any]) -> None:
         for value, result in zip(node.outputs, results, strict=True):
+            if isinstance(value.type, TensorType) and isinstance(result, (bool, int, float)):
+                result = self.builder.constant(result, value.type.dtype)
             if isinstance(result, Tensor):
                 self._check(node, value, result)
                 fresh = result._value is not None and result.known_shape is None
@@ -160,8 +168,11 @@ class Lowering:
 
 def _as_list(results: Any, node: Node) -> list[Any]:
     listed = list(results) if isinstance(results, (list, tuple)) else [results]
-    if len(listed) < len(node.outputs) or any(
-        not isinstance(result, (Tensor, bool, int, float, type(None))) for result in listed[: len(node.outputs)]
+    nothing = bool(node.outputs) and all(result is None for result in listed)
+    if (
+        nothing
+        or len(listed) < len(node.outputs)
+        or any(not isinstance(result, (Tensor, bool, int, float, type(None))) for result in listed[: len(node.outputs)])
     ):
         raise LoweringError(f"its symbolic returned {results!r}; {len(node.outputs)} Tensors were expected")
     return listed[: len(node.outputs)]

@@ -5,6 +5,7 @@ Source: `onnx.defs`.
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import functools
 from typing import Any
@@ -49,6 +50,14 @@ class Attribute:
     type: ir.AttributeType
     required: bool
     default: Any
+
+    def is_default(self, value: Any) -> bool:
+        """Whether a value is the default, which schemas hold as float32: their 0.01 is 0.009999999776."""
+        if self.default is None or isinstance(value, str) != isinstance(self.default, str):
+            return False
+        if self.type is ir.AttributeType.FLOAT and isinstance(value, (int, float)):
+            value = ctypes.c_float(value).value
+        return bool(self.default == value)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

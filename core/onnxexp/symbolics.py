@@ -122,7 +122,9 @@ class Dispatcher:
 
         Raises OpsetError where a plugin claims it only for later opsets.
         """
-        owner = self._owner.get(op) or self._owner.get(op.partition(".")[0])
+        owner, whole = self._owner.get(op), self._owner.get(op.partition(".")[0])
+        if owner is None or (whole is not None and whole[1].override and not owner[1].override):
+            owner = whole
         if owner is None:
             return None
         found = owner[1].find(op, opset)

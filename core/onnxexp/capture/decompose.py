@@ -6,13 +6,16 @@ node that no plugin claims comes here, and only until claimed operators are left
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import copy
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch._decomp import global_decomposition_table
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from onnxexp.capture.exported import Converter
 from onnxexp.capture.modes import LOCK
@@ -46,27 +49,32 @@ class Decomposer:
 
     def _decompose(self, node: Node) -> Graph | None:
         op = overload(node.op)
-        function = None if op is None else _decomposition(op)
         inputs = list(node.inputs())
-        if function is None or any(
-            isinstance(value.type, TensorType) and None in (value.type.sizes, value.type.dtype) for value in inputs
-        ):
+        if op is None or any(isinstance(value.type, TensorType) and None in (value.type.sizes, value.type.dtype) for value in inputs):
             return None
         fakes = [self._fake(value) for value in inputs]
         if any(fake is None for fake in fakes):
             return None
+        traced = (self._trace(op, function, node, fakes) for function in _decompositions(op))
+        graphs = (self._convert(module, inputs, node) for module in traced if module is not None)
+        return next((graph for graph in graphs if graph is not None), None)
+
+    def _trace(
+        self, op: torch._ops.OpOverload, function: Callable[..., Any], node: Node, fakes: list[Any]
+    ) -> torch.fx.GraphModule | None:
+        """What the function does with these inputs; None where it fails, or where what it does holds for the example's sizes only."""
 
         def call(*flat: Any) -> Any:
-            remaining = iter(flat)
-            positional, keywords = _rebuild(op, node.args, remaining)  # type: ignore[arg-type]
+            positional, keywords = _rebuild(op, node.args, iter(flat))
             return function(*positional, **keywords)
 
-        try:
-            with LOCK, self._fake_mode, torch.no_grad():
-                module = make_fx(call)(*fakes)
-        except Exception:  # noqa: BLE001 - a decomposition that fails on fake tensors, with whatever error, is none
-            return None
-        return self._convert(module, inputs, node)
+        with LOCK, _provisional(self._fake_mode.shape_env) as baked_in:
+            try:
+                with self._fake_mode, torch.no_grad():
+                    module = make_fx(call)(*fakes)
+            except Exception:  # noqa: BLE001 - a decomposition that fails on fake tensors, with whatever error, is none
+                return None
+            return None if baked_in() else module
 
     def _fake(self, value: Value) -> Any:
         if isinstance(value.type, ScalarType):
@@ -96,23 +104,43 @@ class Decomposer:
         return graph
 
 
+@contextlib.contextmanager
+def _provisional(env: ShapeEnv | None) -> Iterator[Callable[[], bool]]:
+    """Yields whether a size of the model's inputs has been fixed, or tied to another, since; if so that is undone at the end."""
+    if env is None:
+        yield lambda: False
+        return
+    before = {name: copy.copy(value) for name, value in vars(env).items() if isinstance(value, (dict, list, set))}
+
+    def baked_in() -> bool:
+        return any(symbol not in before["replacements"] and symbol in env.backed_var_to_val for symbol in env.replacements)
+
+    try:
+        yield baked_in
+    finally:
+        if baked_in():
+            vars(env).update(before)
+            env._replacements_version_counter += 1
+            env._update_version_counter()
+
+
 def _keeps_sizes(node: Node, graph: Graph) -> bool:
-    """False for a decomposition that asked for a dynamic size and baked the example's in."""
+    """False for a decomposition that gives a dynamic size as a number."""
     made = [output.type for output in graph.outputs if isinstance(output, Value)]
-    return len(made) != len(node.outputs) or all(
-        not isinstance(type_, TensorType) or not isinstance(value.type, TensorType) or type_.sizes == value.type.sizes
-        for type_, value in zip(made, node.outputs, strict=True)
-    )
+    pairs = zip(made, (value.type for value in node.outputs), strict=False)
+    sizes = [(one.sizes or (), two.sizes or ()) for one, two in pairs if isinstance(one, TensorType) and isinstance(two, TensorType)]
+    return all(isinstance(one, str) == isinstance(two, str) for new, old in sizes for one, two in zip(new, old, strict=False))
 
 
-def _decomposition(op: torch._ops.OpOverload) -> Callable[..., Any] | None:
-    """What torch itself runs for a composite operator, else the entry of its table of decompositions."""
+def _decompositions(op: torch._ops.OpOverload) -> Iterator[Callable[..., Any]]:
+    """What torch itself runs for a composite operator, then the entry of its table of decompositions."""
     if not torch._C._dispatch_has_kernel(op.name()):  # type: ignore[no-untyped-call] # TorchScript's own, such as aten::mul.int
-        return None
+        return
     if op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
-        return op.decompose
-    found: Callable[..., Any] | None = global_decomposition_table["post_autograd"].get(op)
-    return found
+        yield op.decompose
+    listed: Callable[..., Any] | None = global_decomposition_table["post_autograd"].get(op)
+    if listed is not None:
+        yield listed
 
 
 def _rebuild(op: torch._ops.OpOverload, args: list[Any], remaining: Any) -> tuple[list[Any], dict[str, Any]]:

@@ -28,15 +28,18 @@ _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n?(?
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _MODULES = os.path.join(_TORCH, "nn") + os.sep
 _CALLING = torch.nn.modules.module.__file__
-_NOT_THE_USERS = (_TORCH, "torch/", os.path.dirname(os.path.dirname(__file__)) + os.sep, "<eval_with_key>", "<frozen ")
-"""Beside torch and onnxexp: what torch names without its folder, and the code that fx makes."""
+_NOT_THE_USERS = (_TORCH, "torch/", os.path.dirname(os.path.dirname(__file__)) + os.sep, "<")
+"""Beside torch and onnxexp: what torch names without its folder, and code without a file, which fx makes."""
+_TYPED_IN = ("<stdin>", "<ipython-input")
 _STDLIB = sysconfig.get_path("stdlib") + os.sep
 _PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 
 
 @functools.lru_cache(maxsize=4096)
 def _is_users(file: str) -> bool:
-    return not file.startswith(_NOT_THE_USERS) and (not file.startswith(_STDLIB) or bool(_PACKAGES.search(file)))
+    if file.startswith(_NOT_THE_USERS):
+        return file.startswith(_TYPED_IN)
+    return not file.startswith(_STDLIB) or bool(_PACKAGES.search(file))
 
 
 def _innermost(frames: list[Any], files: list[str]) -> list[Any]:
@@ -96,5 +99,5 @@ def place(node: torch.fx.Node) -> Where:
 
 @functools.lru_cache(maxsize=4096)
 def _path(scope: str) -> str:
-    """``L['self'].layer.0`` and ``layer.0`` are the same path."""
-    return re.sub(r"^L\['self'\]\.?|L__self___?", "", scope)
+    """``L['self'].layer.0``, ``_export_root.layer.0`` and ``layer.0`` are the same path."""
+    return re.sub(r"^(?:L\['self'\]\.?|L__self___?|_export_root\.?)", "", scope)

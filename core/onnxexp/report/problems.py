@@ -70,7 +70,7 @@ def _block(op: str, reason: str, found: Sequence[Problem]) -> str:
         lines.append(f"    and {len(places) - _LINES} more places")
     if not reason or found[0].skeleton:
         lines.append("    write a symbolic for it:")
-        lines += [f"      {line}" for line in skeleton(op).splitlines()]
+        lines += [f"      {line}".rstrip() for line in skeleton(op).splitlines()]
     return "\n".join(lines)
 
 

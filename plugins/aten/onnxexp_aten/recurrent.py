@@ -24,6 +24,7 @@ __all__ = ["Layers"]
 
 _GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
 """ONNX's gates by their place in torch's weights."""
+_REARRANGING = ("Cast", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +147,7 @@ def is_zero(state: Tensor) -> bool:
     if state.const is not None:
         return not bool(state.const.any())
     node = state.value.producer()
-    if node is not None and node.op_type == "Cast" and node.inputs[0] is not None:
+    while node is not None and node.op_type in _REARRANGING and node.inputs[0] is not None:
         node = node.inputs[0].producer()
     if node is None:
         return False
@@ -209,3 +210,33 @@ def _register(name: str, layers: Callable[..., Layers]) -> None:
 _register("gru", lambda params, *form: Layers("GRU", params, *form))
 _register("rnn_tanh", lambda params, *form: Layers("RNN", params, *form))
 _register("rnn_relu", lambda params, *form: Layers("RNN", params, *form, relu=True))
+
+
+# Cells: one step of a layer
+
+
+@aten("lstm_cell")
+def lstm_cell(op: Builder, input: Tensor, hx: list[Tensor], *params: Tensor | None) -> tuple[Tensor, ...]:
+    """lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)
+    -> (Tensor, Tensor)"""
+    return _step(op, "LSTM", input, hx, params)
+
+
+def _register_cell(name: str, kind: str, *, relu: bool = False) -> None:
+    @aten(name)
+    def cell(op: Builder, input: Tensor, hx: Tensor, *params: Tensor | None) -> Tensor:
+        """gru_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor"""
+        return _step(op, kind, input, [hx], params, relu=relu)[0]
+
+
+_register_cell("gru_cell", "GRU")
+_register_cell("rnn_tanh_cell", "RNN")
+_register_cell("rnn_relu_cell", "RNN", relu=True)
+
+
+def _step(
+    op: Builder, kind: str, x: Tensor, states: Sequence[Tensor], params: Sequence[Tensor | None], *, relu: bool = False
+) -> tuple[Tensor, ...]:
+    weights = [param for param in params if param is not None]
+    cell = Cell(kind, has_biases=len(weights) == 4, projected=False, relu=relu)
+    return tuple(cell.step(op, cell.entering(op, x, weights), states, weights))

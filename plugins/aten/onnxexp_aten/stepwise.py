@@ -1,6 +1,7 @@
 """Recurrent layers as a Scan over their steps: what ONNX's LSTM, GRU and RNN cannot compute.
 
-That is a projected LSTM, and float64, for which ONNX Runtime has no kernels. Sources: the formulas in the documentation of
+That is a projected LSTM, and float64, for which ONNX Runtime has no kernels. A cell is one such step; ONNX Runtime takes less
+time for it than for a layer of one step. Sources: the formulas in the documentation of
 `torch.nn.LSTM`, `torch.nn.GRU` and `torch.nn.RNN`; for the projection "Long Short-Term Memory Based Recurrent Neural
 Network Architectures for Large Vocabulary Speech Recognition", Sak et al. 2014.
 """
@@ -35,7 +36,7 @@ class Cell:
         return [width, hidden] if self.kind == "LSTM" else [width]
 
     def entering(self, op: Builder, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
-        """What the input adds to the gates, for all steps at once: (time, batch, gates * hidden)."""
+        """What the input (batch, features), or the inputs of all steps (time, batch, features), add to the gates."""
         bias = weights[2] if self.has_biases else None
         if bias is not None and self.kind != "GRU":
             bias = op.Add(bias, weights[3])
@@ -44,31 +45,34 @@ class Cell:
     def step(self, op: Builder, entering: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
         """The states after one step."""
         h = states[0]
-        recurrent = _linear(op, h, weights[1], weights[3] if self.has_biases and self.kind == "GRU" else None)
         if self.kind == "GRU":
-            return [self._gru(op, entering, recurrent, h)]
-        gates = op.Add(entering, recurrent)
+            return [self._gru(op, entering, _linear(op, h, weights[1], weights[3] if self.has_biases else None), h)]
+        gates = _linear(op, h, weights[1], entering)
         if self.kind == "RNN":
             return [op.Relu(gates) if self.relu else op.Tanh(gates)]
-        i, f, g, o = self._gates(op, gates)
+        i, f, g, o = _parts(op, gates, 1, 1, 1, 1)
         cell = op.Add(op.Mul(op.Sigmoid(f), states[1]), op.Mul(op.Sigmoid(i), op.Tanh(g)))
         hidden = op.Mul(op.Sigmoid(o), op.Tanh(cell))
         return [_linear(op, hidden, weights[-1], None) if self.projected else hidden, cell]
 
     def _gru(self, op: Builder, entering: Tensor, recurrent: Tensor, h: Tensor) -> Tensor:
-        (r, z, n), (hr, hz, hn) = self._gates(op, entering), self._gates(op, recurrent)
-        update = op.Sigmoid(op.Add(z, hz))
-        new = op.Tanh(op.Add(n, op.Mul(op.Sigmoid(op.Add(r, hr)), hn)))
+        (rz, n), (hrz, hn) = _parts(op, entering, 2, 1), _parts(op, recurrent, 2, 1)
+        reset, update = _parts(op, op.Sigmoid(op.Add(rz, hrz)), 1, 1)
+        new = op.Tanh(op.Add(n, op.Mul(reset, hn)))
         return op.Add(new, op.Mul(update, op.Sub(h, new)))  # type: ignore[no-any-return]
 
-    def _gates(self, op: Builder, x: Tensor) -> Sequence[Tensor]:
-        count = _GATES[self.kind]
-        return op.Split(x, [int(x.shape[-1]) // count] * count, axis=1, outputs=count)  # type: ignore[index,no-any-return]
+
+def _parts(op: Builder, x: Tensor, *shares: int) -> Sequence[Tensor]:
+    """(batch, features) cut along the features, in these shares."""
+    width = int(x.shape[-1]) // sum(shares)  # type: ignore[index]
+    return op.Split(x, [share * width for share in shares], axis=1, outputs=len(shares))  # type: ignore[no-any-return]
 
 
-def _linear(op: Builder, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _linear(op: Builder, x: Tensor, weight: Tensor, addend: Tensor | None) -> Tensor:
+    if addend is not None and x.rank == 2:
+        return op.Gemm(x, weight, addend, transB=1)  # type: ignore[no-any-return]
     product = op.MatMul(x, op.Transpose(weight, perm=[1, 0]))
-    return product if bias is None else op.Add(product, bias)  # type: ignore[no-any-return]
+    return product if addend is None else op.Add(product, addend)  # type: ignore[no-any-return]
 
 
 def step_through(
