@@ -24,6 +24,7 @@ class Table:
     note: str
     header: tuple[str, ...]
     rows: list[tuple[str, ...]]
+    numeric: bool = True
 
 
 def tables(run: Run) -> list[Table]:
@@ -66,11 +67,11 @@ def _targets(found: list[Verdict]) -> Table:
     rows = []
     for verdict in found:
         worst = max(verdict.figures, key=lambda name: verdict.figures[name])
-        missed = ", ".join(f"{name} {figure:,.3g}" for name, figure in verdict.missed.items())
+        missed = ", ".join(f"{name} {figure:,.4g}" for name, figure in verdict.missed.items())
         state = f"{len(verdict.figures) - len(verdict.missed)} of {len(verdict.figures)}"
-        reached = f"{verdict.figures[worst]:,.3g} ({worst})"
+        reached = f"{verdict.figures[worst]:,.4g} ({worst})"
         rows.append((verdict.target.key, verdict.target.text, f"{verdict.target.limit:g}", reached, state, missed or "none"))
-    return Table("Targets", "", ("target", "what", "at most", "worst", "met by", "missed by"), rows)
+    return Table("Targets", "", ("target", "what", "at most", "worst", "met by", "missed by"), rows, numeric=False)
 
 
 def _time(models: Sequence[ModelResult]) -> Table:
@@ -159,7 +160,7 @@ def _failures(models: Sequence[ModelResult]) -> Table:
         (model.name, name, tool.reason) for model in models for name, tool in model.tools.items() if tool.reason is not None
     ]
     rows = [(model, tool, " ".join(reason.split())[:300]) for model, tool, reason in failed]
-    return Table("What does not count", "", ("model", "tool", "reason"), rows)
+    return Table("What does not count", "", ("model", "tool", "reason"), rows, numeric=False)
 
 
 def show(run: Run, console: Console) -> None:
@@ -167,9 +168,7 @@ def show(run: Run, console: Console) -> None:
     for table in tables(run):
         made = RichTable(title=table.title, title_justify="left", caption=table.note, caption_justify="left", expand=False)
         for number, heading in enumerate(table.header):
-            made.add_column(
-                heading, justify="left" if number == 0 or table.title in ("Targets", "What does not count") else "right"
-            )
+            made.add_column(heading, justify="right" if number and table.numeric else "left")
         for row in table.rows:
             made.add_row(*(cell.replace("**", "") for cell in row))
         console.print(made)
@@ -186,7 +185,11 @@ def markdown(run: Run) -> str:
         f"Machine: {machine}. Settings: {settings}.",
     ]
     for table in tables(run):
-        lines = [_row(table.header), _row(["---", *["---:"] * (len(table.header) - 1)]), *(_row(row) for row in table.rows)]
+        lines = [
+            _row(table.header),
+            _row(["---", *["---:" if table.numeric else "---"] * (len(table.header) - 1)]),
+            *(_row(row) for row in table.rows),
+        ]
         parts += [f"## {table.title}", *([table.note] if table.note else []), "\n".join(lines)]
     return "\n\n".join(parts) + "\n"
 
