@@ -147,3 +147,21 @@ def test_sequences_flow_through(opset: int) -> None:
     for tensor in (first, joined):
         tensor.stamp(TensorType(torch.float32, ("rows", 1)))
     same(run(op, [first, joined], x=X), X[:, :1].relu(), X.t().reshape(6, 1))
+
+
+def test_a_loop_that_may_stop_early_stacks_nobody_knows_how_much() -> None:
+    op = Builder(20)
+    x = number(op, float, "x")
+
+    def body(i: Tensor, value: Tensor) -> Any:
+        doubled = op.Mul(value, 2)
+        return op.Less(doubled, 100), [doubled], [doubled]
+
+    last, steps = op.loop(5, None, body, [x])
+    assert steps.shape is not None and isinstance(steps.shape[0], str)
+    call = ready(op, [last, steps])
+    same(call(x=np.float32(40)), torch.tensor(160.0), torch.tensor([80.0, 160.0]))
+    same(call(x=np.float32(1)), torch.tensor(32.0), torch.tensor([2.0, 4.0, 8.0, 16.0, 32.0]))
+    fixed = Builder(20)
+    _, stacked = fixed.loop(5, None, lambda i, value: (None, [value], [value]), [number(fixed, float, "x")])
+    assert stacked.shape == (5,)

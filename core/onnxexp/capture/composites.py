@@ -54,7 +54,8 @@ def _library() -> Any:
         library.impl(f"{layer}.data", _packed, "Meta")
     library.define("pack(Tensor input, Tensor lengths, bool batch_first) -> (Tensor, Tensor)")
     library.define(
-        "pad(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, SymInt total_length, SymInt batch) -> (Tensor, Tensor)"
+        "pad(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, SymInt total_length, SymInt batch)"
+        " -> (Tensor, Tensor)"
     )
     torch.library.register_fake("onnxexp::pack", _pack, lib=library)
     torch.library.register_fake("onnxexp::pad", _pad, lib=library)
@@ -72,8 +73,8 @@ def _width(hx: Any, bidirectional: bool) -> int:
 
 
 def _padded(
-    input: torch.Tensor, hx: Any, params: Any, has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool,
-    batch_first: bool,
+    input: torch.Tensor, hx: Any, params: Any, has_biases: bool, num_layers: int, dropout: float, train: bool,
+    bidirectional: bool, batch_first: bool,
 ) -> tuple[torch.Tensor, ...]:  # fmt: skip
     return input.new_empty((*input.shape[:-1], _width(hx, bidirectional))), *_states(hx)
 
@@ -88,7 +89,7 @@ def _packed(
 def _pack(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
     context = torch.library.get_ctx()
     elements, steps = context.new_dynamic_size(min=1), context.new_dynamic_size(min=1)
-    torch._check(steps <= input.shape[1 if batch_first else 0])
+    torch._check(steps <= input.shape[1 if batch_first else 0])  # type: ignore[no-untyped-call]
     return input.new_empty((elements, *input.shape[2:])), torch.empty((steps,), dtype=torch.int64)
 
 
@@ -135,7 +136,7 @@ class _Packing:
                 return original(*args)
             if not isinstance(args[3], bool):
                 state = args[2][0] if isinstance(args[2], (list, tuple)) else args[2]
-                torch._check(state.shape[1] == self.batch(args[1]))
+                torch._check(state.shape[1] == self.batch(args[1]))  # type: ignore[no-untyped-call]
             return _autocast(name, args)
 
         return call
@@ -175,7 +176,7 @@ def _associative(original: Callable[..., Any]) -> Callable[..., Any]:
     """An associative scan halves and halves its input, which bakes its length in: step by step it is any length."""
 
     def call(operator: functools.partial[Any], leaves: list[torch.Tensor], *rest: Any, **options: Any) -> Any:
-        length = leaves[0].shape[0]
+        length: Any = leaves[0].shape[0]
         if not is_exporting() or (isinstance(length, int) and length < 2):
             return original(operator, leaves, *rest, **options)
         combine = inspect.getclosurevars(operator.keywords["combine_fn"]).nonlocals["func"]  # what torch.vmap maps

@@ -50,7 +50,9 @@ class Decomposer:
     def _decompose(self, node: Node) -> Graph | None:
         op = overload(node.op)
         inputs = list(node.inputs())
-        if op is None or any(isinstance(value.type, TensorType) and None in (value.type.sizes, value.type.dtype) for value in inputs):
+        if op is None or any(
+            isinstance(value.type, TensorType) and None in (value.type.sizes, value.type.dtype) for value in inputs
+        ):
             return None
         fakes = [self._fake(value) for value in inputs]
         if any(fake is None for fake in fakes):
@@ -62,7 +64,7 @@ class Decomposer:
     def _trace(
         self, op: torch._ops.OpOverload, function: Callable[..., Any], node: Node, fakes: list[Any]
     ) -> torch.fx.GraphModule | None:
-        """What the function does with these inputs; None where it fails, or where what it does holds for the example's sizes only."""
+        """What the function does with these inputs; None where it fails, or does what holds for the example's sizes only."""
 
         def call(*flat: Any) -> Any:
             positional, keywords = _rebuild(op, node.args, iter(flat))
@@ -128,7 +130,9 @@ def _keeps_sizes(node: Node, graph: Graph) -> bool:
     """False for a decomposition that gives a dynamic size as a number."""
     made = [output.type for output in graph.outputs if isinstance(output, Value)]
     pairs = zip(made, (value.type for value in node.outputs), strict=False)
-    sizes = [(one.sizes or (), two.sizes or ()) for one, two in pairs if isinstance(one, TensorType) and isinstance(two, TensorType)]
+    sizes = [
+        (one.sizes or (), two.sizes or ()) for one, two in pairs if isinstance(one, TensorType) and isinstance(two, TensorType)
+    ]
     return all(isinstance(one, str) == isinstance(two, str) for new, old in sizes for one, two in zip(new, old, strict=False))
 
 

@@ -61,7 +61,7 @@ def recording() -> Iterator[None]:
         inside = stack[start + 1 :]
         return traceback.StackSummary.from_list(_innermost(inside, [frame.filename for frame in inside]))
 
-    TracerBase._filter_traceback_frames = filtered  # type: ignore[method-assign]
+    TracerBase._filter_traceback_frames = filtered  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:

@@ -1,0 +1,16 @@
+"""Fixtures of the aten plugin's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+
+@pytest.fixture
+def without_onednn() -> Iterator[None]:
+    """oneDNN compiles eager's LSTM for every shape anew, which takes longer than all else in the tests of recurrent layers."""
+    torch._C._set_mkldnn_enabled(False)
+    yield
+    torch._C._set_mkldnn_enabled(True)
