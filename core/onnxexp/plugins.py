@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,9 +64,11 @@ def _load(installed: dict[str, EntryPoint], name: str) -> Plugin:
             f"there is no plugin {name!r}{nearest(name, installed)}; installed: {known}. Plugins are distributions of their own; "
             f"onnxexp's are called onnxexp-plugin-..., as in `pip install onnxexp-plugin-aten`"
         )
+    before = set(sys.modules)
     try:
         loaded: Any = point.load()
     except Exception as error:  # whatever a plugin's import raises is the plugin's failure, told with its origin
+        _forget(point.module.partition(".")[0], before)
         raise PluginLoadError(
             f"the plugin {name!r} ({_origin(point)}, entry point {point.value}) does not load: {type(error).__name__}: {error}; "
             f"reinstall or remove the distribution, or leave the plugin out with plugins=[...]"
@@ -76,6 +79,13 @@ def _load(installed: dict[str, EntryPoint], name: str) -> Plugin:
         )
     distribution = point.dist
     return Plugin(name, loaded, distribution.name if distribution else "", distribution.version if distribution else "")
+
+
+def _forget(package: str, before: set[str]) -> None:
+    """Unload the modules that a failed import left, so that the next try meets the same failure and not a half-filled table."""
+    for name in set(sys.modules) - before:
+        if name.partition(".")[0] == package:
+            del sys.modules[name]
 
 
 def _origin(point: EntryPoint) -> str:
