@@ -1,12 +1,11 @@
-"""Control flow and regions: torch.cond, while_loop, scan, map, associative_scan, vmap, no_grad, at sizes that were not seen."""
+"""torch.cond, while_loop, regions of another grad mode, and decomposed programs, at sizes that were not seen."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 from torch import nn
-from torch._higher_order_ops import associative_scan, scan, while_loop
-from torch._higher_order_ops.map import map as map_over
+from torch._higher_order_ops import while_loop
 from torch.utils.checkpoint import checkpoint
 
 import onnxexp
@@ -16,7 +15,6 @@ ALL = (9, 11, 13, 20, 23)
 torch.manual_seed(0)
 X = torch.randn(3, 4)
 POSITIVE, NEGATIVE = X.abs(), -X.abs()
-ROWS = torch.randn(5, 3)
 ZERO = torch.tensor(0)
 
 
@@ -258,134 +256,6 @@ def test_while_loop(check):
     check()
 
 
-# scan, map, associative_scan
-
-
-def summed(x):
-    return scan(lambda c, x: (c + x, c * x), torch.zeros(3), x)
-
-
-def backwards(x):
-    return scan(lambda c, x: (c + x, c * x), torch.zeros(3), x, reverse=True)
-
-
-def along_axis_1(x):
-    return scan(lambda c, x: (c * 0.5 + x, c + 1), x[:, 0] * 0, x, dim=1)
-
-
-def in_a_tree(x):
-    return scan(lambda c, x: ({"a": c["a"] + x}, (c["a"] * 1, x * 2)), {"a": torch.zeros(3)}, x)
-
-
-def of_two(x, y):
-    return scan(lambda c, xs: ((c[0] + xs[0], c[1] * xs[1]), (c[0] * xs[1],)), (torch.zeros(3), torch.ones(3)), (x, y))
-
-
-def handed_on(x):
-    return scan(lambda c, x: (c.clone(), x + c), torch.ones(3), x)
-
-
-def cond_in_scan(x):
-    return scan(lambda c, x: (torch.cond(x.sum() > 0, lambda c: c + 1, lambda c: c - 1, (c,)), c * 2), torch.zeros(3), x)
-
-
-class Recurrence(nn.Module):
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(1)
-        self.linear = nn.Linear(3, 3)
-
-    def forward(self, x):
-        return scan(lambda c, x: (self.linear(c).tanh() + x, c.clone()), torch.zeros(3), x)
-
-
-@cases(
-    *(case(fn, ROWS) for fn in (summed, handed_on, in_a_tree, cond_in_scan)),
-    case(backwards, ROWS),
-    case(along_axis_1, ROWS, dynamic={0: [0, 1]}),
-    case(of_two, ROWS, ROWS + 1, dynamic={0: [0], 1: [0]}),
-    case(Recurrence(), ROWS, opsets=ALL),
-    case(lambda x: scan(lambda c, x: (c + x, c * x), torch.zeros(3, dtype=torch.long), x), ROWS.long(), name="ints"),
-    case(
-        lambda x: scan(lambda c, x: (c * 0.9 + x, c + x), x[0] * 0, x),
-        torch.randn(4, 3, 2),
-        dynamic={0: [0, 1]},
-        opsets=(9, 20),
-        name="batch",
-    ),
-)
-def test_scan(check):
-    check()
-
-
-class Mapped(nn.Module):
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(1)
-        self.linear = nn.Linear(3, 2)
-
-    def forward(self, x):
-        return map_over(lambda row: (self.linear(row), row.sum()), x)
-
-
-@cases(
-    case(Mapped(), ROWS), case(lambda x: map_over(lambda row, y: row * 2 + y, x, torch.ones(3)), ROWS, emits={"Scan"}, name="map")
-)
-def test_map(check):
-    check()
-
-
-def running(x):
-    return associative_scan(lambda a, b: a + b, x, 0, combine_mode="generic")
-
-
-def running_backwards(x):
-    return associative_scan(lambda a, b: a * b, x, 0, reverse=True, combine_mode="generic")
-
-
-def linear_recurrence(x):
-    return associative_scan(lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), (x.sigmoid(), x), 0, combine_mode="generic")
-
-
-@cases(
-    *(case(fn, ROWS, opsets=(9, 20)) for fn in (running, running_backwards, linear_recurrence)),
-    case(
-        lambda x: associative_scan(torch.maximum, x, 1, combine_mode="generic"),
-        ROWS,
-        dynamic={0: [0, 1]},
-        opsets=(9, 20),
-        name="axis 1",
-    ),
-)
-def test_associative_scan(check):
-    """torch's own is unrolled for the length of the example."""
-    check()
-
-
-def test_associative_scan_at_any_length():
-    program = onnxexp.export(linear_recurrence, (ROWS,), dynamic_shapes={"x": {0: "time"}})
-    for length in (2, 3, 7, 16):
-        sample = torch.randn(length, 3)
-        torch.testing.assert_close(program(sample), linear_recurrence(sample))
-
-
-# vmap
-
-
-@cases(
-    case(lambda x: torch.vmap(lambda row: row.softmax(-1) * row.sum())(x), name="rows"),
-    case(
-        lambda x: torch.vmap(torch.vmap(lambda a, b: a * b + 1, (None, 0)), (0, None))(x[:, 0], x[0]),
-        opsets=(9, 20),
-        name="outer",
-    ),
-    case(lambda x: torch.vmap(lambda i: i * 2 + x.sum())(torch.arange(x.shape[0])), name="places"),
-    case(lambda x: torch.vmap(lambda row, y: row @ y, (0, None))(x, torch.ones(4, 2)), name="product"),
-)
-def test_vmap(check):
-    check()
-
-
 # regions of another grad mode
 
 
@@ -459,14 +329,13 @@ def test_decomposed_programs_give_what_the_model_returns():
 
 
 def test_what_has_no_counterpart_is_named():
-    class Unknown(nn.Module):
-        def forward(self, x):
-            return torch.ops.higher_order.strict_mode(lambda x: x + 1, (x,))
-
-    program = torch.export.export(Unknown(), (X,))
-    if any(str(node.target) == "strict_mode" for node in program.graph.nodes):
-        with pytest.raises(onnxexp.CaptureError, match=r"strict_mode has no counterpart in ONNX(.|\n)*test_higher_order.py"):
-            onnxexp.export(program)
+    program = torch.export.export(Counting(), (X.clone(),))
+    node = next(node for node in program.graph.nodes if node.target is torch.ops.aten.add.Tensor)
+    node.target = torch.ops.higher_order.flex_attention
+    with pytest.raises(
+        onnxexp.CaptureError, match=r"torch's flex_attention has no counterpart in ONNX(.|\n)*test_higher_order.py"
+    ):
+        onnxexp.export(program)
 
 
 # what the nodes say of themselves

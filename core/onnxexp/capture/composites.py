@@ -182,10 +182,10 @@ def _associative(original: Callable[..., Any]) -> Callable[..., Any]:
         combine = inspect.getclosurevars(operator.keywords["combine_fn"]).nonlocals["func"]  # what torch.vmap maps
 
         def step(before: list[torch.Tensor], element: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-            after = pytree.tree_leaves(operator(*before, *element, combine_fn=combine))
+            after = [leaf.contiguous() for leaf in pytree.tree_leaves(operator(*before, *element, combine_fn=combine))]
             return after, [leaf.clone() for leaf in after]
 
-        _, later = scan(step, [leaf[0] for leaf in leaves], [leaf[1:] for leaf in leaves])
+        _, later = scan(step, [leaf[0].contiguous() for leaf in leaves], [leaf[1:] for leaf in leaves])
         return [torch.cat([leaf[:1], after]) for leaf, after in zip(leaves, later, strict=True)]
 
     return call

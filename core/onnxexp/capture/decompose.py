@@ -18,7 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from onnxexp.capture.exported import Converter
-from onnxexp.capture.modes import LOCK
+from onnxexp.capture.modes import torch_mode
 from onnxexp.capture.schemas import overload
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node, ScalarType, TensorType, Value
@@ -70,9 +70,9 @@ class Decomposer:
             positional, keywords = _rebuild(op, node.args, iter(flat))
             return function(*positional, **keywords)
 
-        with LOCK, _provisional(self._fake_mode.shape_env) as baked_in:
+        with torch_mode(), _provisional(self._fake_mode.shape_env) as baked_in:
             try:
-                with self._fake_mode, torch.no_grad():
+                with self._fake_mode:
                     module = make_fx(call)(*fakes)
             except Exception:  # noqa: BLE001 - a decomposition that fails on fake tensors, with whatever error, is none
                 return None
