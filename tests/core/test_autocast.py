@@ -16,6 +16,7 @@ from torch import nn
 import onnxexp
 from onnxexp.testing import Case, check_case
 
+pytest.importorskip("onnxexp_aten", reason="the operators are the aten plugin's")
 torch.manual_seed(0)
 X, W = torch.randn(3, 4), torch.randn(4, 4)
 

@@ -12,6 +12,7 @@ import onnxexp
 from onnxexp.testing import Case, cases, check_case
 
 ALL = (9, 11, 13, 20, 23)
+pytest.importorskip("onnxexp_aten", reason="the operators are the aten plugin's")
 torch.manual_seed(0)
 X = torch.randn(3, 4)
 POSITIVE, NEGATIVE = X.abs(), -X.abs()

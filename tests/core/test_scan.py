@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 from torch._higher_order_ops import associative_scan, scan
@@ -10,6 +11,7 @@ from torch._higher_order_ops.map import map as map_over
 import onnxexp
 from onnxexp.testing import Case, cases
 
+pytest.importorskip("onnxexp_aten", reason="the operators are the aten plugin's")
 torch.manual_seed(0)
 ROWS = torch.randn(5, 3)
 

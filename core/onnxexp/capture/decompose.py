@@ -42,7 +42,7 @@ class Decomposer:
 
     def __call__(self, node: Node) -> Graph | None:
         """The simpler nodes; the graph's inputs stand for `node.inputs()` in order. None where torch knows none."""
-        key = f"{node.op}({_signature(node.args)})"
+        key = _key(node)
         if key not in self._known:
             self._known[key] = self._decompose(node)
         return self._known[key]
@@ -95,8 +95,8 @@ class Decomposer:
             graph.inputs.append(converter.env[placeholder])
         try:
             converter.run()
-            if [inner.op for inner in graph.nodes] == [node.op]:
-                return None
+            if any(_key(inner) == _key(node) for inner in graph.walk()):
+                return None  # it would never end
             if not _keeps_sizes(node, graph):
                 return None
             functionalize(graph)
@@ -163,6 +163,11 @@ def _rebuild(op: torch._ops.OpOverload, args: list[Any], remaining: Any) -> tupl
         else:
             positional.append(fill(arg))
     return positional, keywords
+
+
+def _key(node: Node) -> str:
+    """The same for calls that decompose in the same way."""
+    return f"{node.op}({_signature(node.args)})"
 
 
 def _signature(arg: Any) -> str:

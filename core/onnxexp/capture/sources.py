@@ -30,6 +30,7 @@ _MODULES = os.path.join(_TORCH, "nn") + os.sep
 _CALLING = torch.nn.modules.module.__file__
 _NOT_THE_USERS = (_TORCH, "torch/", os.path.dirname(os.path.dirname(__file__)) + os.sep, "<")
 """Beside torch and onnxexp: what torch names without its folder, and code without a file, which fx makes."""
+_OWN = f"{__name__.partition('.')[0]}."
 _TYPED_IN = ("<stdin>", "<ipython-input")
 _STDLIB = sysconfig.get_path("stdlib") + os.sep
 _PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
@@ -78,10 +79,11 @@ def _frame(stack_trace: str) -> tuple[str, int, str]:
 def where(meta: dict[str, Any]) -> Where:
     """The place of an fx node, from its metadata: the innermost line outside torch and onnxexp, else that of torch's module."""
     file, line, code = _frame(meta.get("stack_trace") or "")
-    stack = meta.get("nn_module_stack") or {}
-    modules = [(path, kind) for key, (path, kind) in stack.items() if not key.startswith("_empty_nn_module_stack")]
+    stack = (meta.get("nn_module_stack") or {}).items()
+    modules = [(path, kind) for key, (path, kind) in stack if not key.startswith("_empty_nn_module_stack")]
     scope, kind = modules[-1] if modules else ("", "")
     name = kind if isinstance(kind, str) else kind.__name__
+    name = "" if name.startswith(_OWN) else name  # a function as a module
     return Where(_path(scope), name.rpartition(".")[2], file, line, code)
 
 

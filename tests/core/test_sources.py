@@ -1,0 +1,210 @@
+"""Where nodes come from: the user's own line and module, whichever way a model is captured."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.fx.proxy import TracerBase
+
+from onnxexp import capture as capturing
+from onnxexp.capture.dynamic import read_dynamic
+from onnxexp.capture.modes import TrainingMode
+from onnxexp.capture.sources import recording, where
+from onnxexp.graph import Graph, Where
+
+HERE = str(Path(__file__).resolve())
+X = torch.randn(3, 4)
+STRATEGIES = pytest.mark.parametrize("strict", [False, True], ids=["non-strict", "strict"])
+
+
+def graph_of(model: Any, *args: Any, strict: bool = False, names: Any = None) -> Graph:
+    module = capturing.as_module(model)
+    spec = read_dynamic(module.forward, args or (X,), {}, dynamic_shapes=names or [{0: "batch"}])
+    if not strict:
+        return capturing.convert(capturing.capture(module, args or (X,), {}, spec, TrainingMode.EVAL), spec).graph
+    with capturing.torch_mode():
+        return capturing.convert(capturing._export(module, args or (X,), {}, spec, True), spec).graph
+
+
+def places(graph: Graph) -> dict[str, Where]:
+    """By operator, the last of each."""
+    return {node.op.partition(".")[0].removeprefix("aten::"): node.where for node in graph.walk()}
+
+
+def line(owner: Any, text: str) -> int:
+    """The number of the line that contains a text, in a function or class of this file."""
+    lines, start = inspect.getsourcelines(owner)
+    (offset,) = (index for index, code in enumerate(lines) if text in code)
+    return start + offset
+
+
+class Inner(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(x) * 2  # inner
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 4), Inner())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.layers(x)  # layers
+        y = F.softplus(y)  # functional
+        return helper(y)
+
+
+def helper(y: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(y)  # helper
+
+
+@STRATEGIES
+def test_modules(strict: bool) -> None:
+    found = places(graph_of(Model(), strict=strict))
+    assert {place.file for place in found.values()} == {HERE}
+    assert found["linear"].line == line(Model, "# layers")
+    assert (found["linear"].scope, found["linear"].module) == ("layers.0", "Linear")
+    assert found["linear"].code == "y = self.layers(x)  # layers"
+    assert found["layer_norm"].line == found["mul"].line == line(Inner, "# inner")
+    assert (found["layer_norm"].scope, found["layer_norm"].module) == ("layers.1.norm", "LayerNorm")
+    assert (found["mul"].scope, found["mul"].module) == ("layers.1", "Inner")
+    assert found["softplus"].line == line(Model, "# functional")
+    assert found["softplus"].scope == ""
+
+
+@STRATEGIES
+def test_the_innermost_function_counts(strict: bool) -> None:
+    assert places(graph_of(Model(), strict=strict))["tanh"].line == line(helper, "# helper")
+
+
+def plain(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2  # of the function
+    return helper(y)
+
+
+@STRATEGIES
+def test_functions(strict: bool) -> None:
+    found = places(graph_of(plain, strict=strict))
+    assert found["mul"] == Where("", "", HERE, line(plain, "# of the function"), "y = x * 2  # of the function")
+    assert found["tanh"].line == line(helper, "# helper")
+
+
+class Shaped(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.sin()
+        rows = x.shape[0]
+        return x.reshape(rows * 2, -1) + rows  # asks
+
+
+@STRATEGIES
+def test_sizes_are_where_they_are_asked_for(strict: bool) -> None:
+    """torch puts them at the begin, under a line of its own."""
+    found = places(graph_of(nn.Sequential(Shaped()), strict=strict))
+    assert (found["sym_size"].file, found["sym_size"].line) == (HERE, line(Shaped, "# asks"))
+    assert (found["sym_size"].scope, found["sym_size"].module) == ("0", "Shaped")
+
+
+class Branching(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def then(x: torch.Tensor) -> torch.Tensor:
+            return x.sin()
+
+        return torch.cond(x.sum() > 0, then, lambda x: x.cos(), (x,))  # cond
+
+
+@STRATEGIES
+def test_branches(strict: bool) -> None:
+    """Their nodes are on the branch's own line or on that of the cond, never in code that torch makes."""
+    found = places(graph_of(Branching(), strict=strict))
+    assert {place.file for place in found.values()} == {HERE}
+    assert found["prim::If"].line == found["cos"].line == line(Branching, "# cond")
+    assert found["sin"].line in (line(Branching, "# cond"), line(Branching, "return x.sin()"))
+    assert {place.scope for place in found.values()} == {""}
+
+
+@STRATEGIES
+def test_models_of_torch_alone(strict: bool) -> None:
+    """There is no line of the user's: if any, the one that is named belongs to the module."""
+    found = places(graph_of(nn.Sequential(nn.Linear(4, 4), nn.Softplus()), strict=strict))
+    assert found["linear"].scope == "0"
+    assert found["softplus"].scope == "1"
+    assert Path(found["linear"].file or "linear.py").name == "linear.py"
+    assert places(graph_of(torch.relu, names=[[{0: "batch"}]]))["relu"] == Where()
+
+
+def test_given_programs() -> None:
+    """They have what torch keeps, the frames called forward."""
+    program = torch.export.export(Model(), (X,))
+    spec = read_dynamic(Model().forward, (X,), {}, program=program)
+    found = places(capturing.convert(program, spec).graph)
+    assert found["linear"].line == line(Model, "# layers")
+    assert found["tanh"].line == line(Model, "return helper(y)")
+
+
+def test_decomposed_programs() -> None:
+    program = torch.export.export(Model(), (X,)).run_decompositions()
+    spec = read_dynamic(Model().forward, (X,), {}, program=program)
+    found = places(capturing.convert(program, spec).graph)
+    assert {place.file for place in found.values()} == {HERE}
+    assert found["native_layer_norm"].line == line(Inner, "# inner")
+
+
+def test_recording_is_for_captures_only() -> None:
+    """Other tracing sees torch's own filter, inside and after."""
+    original = TracerBase._filter_traceback_frames
+    with recording():
+        assert TracerBase._filter_traceback_frames is not original
+        program = torch.export.export(Model(), (X,))
+    assert TracerBase._filter_traceback_frames is original
+    (linear,) = (node for node in program.graph.nodes if "linear" in node.name)
+    assert str(linear.meta["stack_trace"]).count("in forward") > 1
+
+
+STDLIB = os.path.join(sysconfig.get_path("stdlib"), "copy.py")
+PACKAGE = os.path.join(sysconfig.get_path("purelib"), "theirs.py")
+
+
+def frame(file: str, number: int, code: str = "code") -> str:
+    return f'  File "{file}", line {number}, in forward\n    {code}\n'
+
+
+@pytest.mark.parametrize(
+    ("stack", "expected"),
+    [
+        ("", ("", 0)),
+        ("nonsense", ("", 0)),
+        (frame("/home/me/model.py", 3), ("/home/me/model.py", 3)),
+        (frame("/home/me/model.py", 3) + frame("/home/me/layers.py", 7), ("/home/me/layers.py", 7)),
+        (frame("/home/me/model.py", 3) + frame(str(torch.nn.modules.linear.__file__), 7), ("/home/me/model.py", 3)),
+        (frame("/home/me/model.py", 3) + frame("<eval_with_key>.5", 7), ("/home/me/model.py", 3)),
+        (frame("/home/me/model.py", 3) + frame(STDLIB, 7), ("/home/me/model.py", 3)),
+        (frame(PACKAGE, 7), (PACKAGE, 7)),
+        (frame(str(torch.nn.modules.linear.__file__), 7), (str(torch.nn.modules.linear.__file__), 7)),
+        (frame(str(torch.nn.modules.module.__file__), 7), ("", 0)),
+        (frame("torch/fx/passes/runtime_assert.py", 24), ("", 0)),
+        (frame("<stdin>", 2), ("<stdin>", 2)),
+        (frame(r"C:\me\model.py", 3), (r"C:\me\model.py", 3)),
+    ],
+)
+def test_frames(stack: str, expected: tuple[str, int]) -> None:
+    found = where({"stack_trace": stack})
+    assert (found.file, found.line) == expected
+
+
+@pytest.mark.parametrize("path", ["layer.0", "L['self'].layer.0", "L__self___layer.0", "_export_root.layer.0"])
+def test_paths(path: str) -> None:
+    assert where({"nn_module_stack": {"a": ("", Model), "b": (path, "torch.nn.modules.linear.Linear")}}).scope == "layer.0"
+    assert where({"nn_module_stack": {"a": ("", Model)}}).module == "Model"
+    assert where({"nn_module_stack": {"_empty_nn_module_stack_from_metadata_hook": ("", "")}}) == Where()
