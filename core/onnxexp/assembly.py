@@ -80,6 +80,8 @@ def _untie(builder: Builder) -> None:
     """A weight that is used both as it is and transposed is stored once: the transposed use becomes a Transpose node."""
     by_memory: dict[tuple[Any, ...], list[ir.Value]] = {}
     for value in builder.state.initializers.values():
+        if not isinstance(value.const_value, TorchTensor):
+            continue  # made when it is written
         tensor = _tensor(value)
         if tensor.dim() >= 2 and tensor.numel() > 1024 and value.uses():
             key = (

@@ -134,6 +134,17 @@ class Builder:
         """A Tensor whose contents are known; nothing is emitted until it is used."""
         return Tensor(self, None, tensor.dtype, tuple(tensor.shape), tensor, name)
 
+    def deferred(self, compute: Callable[..., torch.Tensor], *sources: Tensor) -> Tensor:
+        """A constant that is made of constants when the model is written: no second copy of a weight is held until then.
+
+        `compute` takes the contents of `sources` (torch tensors; once, for dtype and shape, on the meta device) and must
+        depend on nothing else. What comes out has no known contents (`Tensor.const` is None).
+        """
+        contents = [source.const for source in sources]
+        if any(tensor is None for tensor in contents):
+            raise LoweringError("what is computed when the model is written must be computed from constants alone")
+        return self.state.deferred(self, functools.partial(compute, *contents), compute(*map(_meta, contents)), sources[0].name)
+
     def materialize(self, tensor: Tensor) -> ir.Value:
         """The initializer that holds a constant's contents."""
         assert tensor.const is not None
@@ -233,6 +244,10 @@ class Builder:
         from onnxexp import subgraphs
 
         return subgraphs.scan(self, body, carried, xs, reverse=reverse)
+
+
+def _meta(tensor: torch.Tensor | None) -> torch.Tensor | None:
+    return None if tensor is None else tensor.detach().to("meta")
 
 
 class Domain:

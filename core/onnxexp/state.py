@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
@@ -145,6 +145,16 @@ class State:
             self.initializers[key] = value
             self._kept.append(tensor)
         return self.initializers[key]
+
+    def deferred(self, builder: Builder, compute: Callable[[], torch.Tensor], like: torch.Tensor, name: str | None) -> Tensor:
+        """An initializer, of the dtype and shape of `like`, whose contents are computed whenever they are written."""
+        named = self.names.unique(_ODD.sub("_", name) if name else "constant")
+        dtype, shape = to_onnx(like.dtype), ir.Shape(like.shape)
+        contents = ir.LazyTensor(lambda: TorchTensor(compute(), named), dtype=dtype, shape=shape, name=named)
+        value = ir.Value(name=named, shape=shape, type=ir.TensorType(dtype), const_value=contents)
+        self.initializers["deferred", named] = value
+        self.tensors[value] = Tensor(builder, value, like.dtype, tuple(like.shape))
+        return self.tensors[value]
 
     def add_input(self, builder: Builder, name: str, type_: Type) -> Tensor:
         """A new input of the current scope's graph; its name is taken as it is where it is free."""

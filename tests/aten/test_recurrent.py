@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import onnx
+import onnx_ir
 import pytest
 import torch
 from torch import nn
@@ -170,7 +171,23 @@ def test_zero_state_is_left_out():
     assert counts(program) == {"Transpose": 2, "LSTM": 1, "Squeeze": 1}
 
 
-# weights that are not folded
+# weights
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_rearranged_weights_are_made_when_they_are_written(kind):
+    """No second copy of them is held until then."""
+    program = onnxexp.export(layer(kind, 2), (entry(layer(kind)),))
+    weights = [value.const_value for value in program.model.graph.initializers.values() if "weight" in value.name]
+    assert len(weights) == 4
+    assert all(isinstance(weight, onnx_ir.LazyTensor) for weight in weights)
+
+
+def test_weights_as_they_are_stay_views():
+    model = layer("RNN")
+    program = onnxexp.export(model, (entry(model),))
+    weight = program.model.graph.initializers["weight_ih_l0"].const_value
+    assert weight.raw.data_ptr() == model.weight_ih_l0.data_ptr()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,6 +7,7 @@ i, o, f, c and z, r, h. What ONNX's operators cannot compute goes step by step (
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -106,15 +107,11 @@ class Layers:
         self, op: Builder, x: Tensor, weights: Sequence[Sequence[Tensor]], start: Sequence[Tensor | None], lengths: Tensor | None
     ) -> list[Tensor]:
         """ONNX's operator: its output (time, directions, batch, hidden) and final states."""
-        order = _GATES[self.kind]
-        w, r = (_stacked(op, [gates(op, one[index], order) for one in weights]) for index in (0, 1))
-        biases = (
-            [op.Concat(*(gates(op, bias, order) for bias in one[2:4]), axis=0) for one in weights] if self.has_biases else None
-        )
-        inputs = [x, w, r, None if biases is None else _stacked(op, biases)]
         dtype = running_dtype(op, self.kind, x.dtype)
-        x, w, r, b, *first = (None if arg is None else op.cast(arg, dtype) for arg in (*inputs, *start))  # type: ignore[assignment]
+        w, r = (_arranged(op, [one[index : index + 1] for one in weights], self.kind, dtype) for index in (0, 1))
+        b = _arranged(op, [one[2:4] for one in weights], self.kind, dtype) if self.has_biases else None
         steps = None if lengths is None else op.cast(lengths, torch.int32)
+        first = [None if state is None else op.cast(state, dtype) for state in start]
         attributes: dict[str, Any] = {"hidden_size": weights[0][1].shape[-1]}  # type: ignore[index]
         if self.bidirectional:
             attributes["direction"] = "bidirectional"
@@ -122,24 +119,31 @@ class Layers:
             attributes["linear_before_reset"] = 1
         if self.relu:
             attributes["activations"] = ["Relu"] * self.directions
-        results = op.call("", self.kind, x, w, r, b, steps, *first, outputs=1 + len(start), **attributes)
+        results = op.call("", self.kind, op.cast(x, dtype), w, r, b, steps, *first, outputs=1 + len(start), **attributes)
         return [op.cast(result, weights[0][0].dtype) for result in results]
 
 
-def gates(op: Builder, weight: Tensor, order: Sequence[int]) -> Tensor:
+def _arranged(op: Builder, weights: Sequence[Sequence[Tensor]], kind: str, dtype: torch.dtype) -> Tensor:
+    """Weights, or both biases, by direction, as ONNX has them: (directions, gates * hidden, ...)."""
+    flat, order = [weight for one in weights for weight in one], _GATES[kind]
+    if op.fold and op.is_static(flat) and (len(flat) > 1 or len(order) > 1):
+        return op.deferred(functools.partial(_stacked, len(weights), order, dtype), *flat)
+    rows = [[_reordered(op, op.cast(weight, dtype), order) for weight in one] for one in weights]
+    joined = [op.Unsqueeze(one[0] if len(one) == 1 else op.Concat(*one, axis=0), [0]) for one in rows]
+    return joined[0] if len(joined) == 1 else op.Concat(*joined, axis=0)  # type: ignore[no-any-return]
+
+
+def _stacked(directions: int, order: Sequence[int], dtype: torch.dtype, *weights: torch.Tensor) -> torch.Tensor:
+    parts = [part for weight in weights for part in map(weight.chunk(len(order)).__getitem__, order)]
+    return torch.cat(parts).reshape(directions, -1, *weights[0].shape[1:]).to(dtype)
+
+
+def _reordered(op: Builder, weight: Tensor, order: Sequence[int]) -> Tensor:
     """A weight or bias with its gates (equal parts of axis 0) in another order."""
     if len(order) == 1:
         return weight
-    if weight.const is not None and op.fold:
-        parts = weight.const.chunk(len(order), 0)
-        return op.wrap_constant(torch.cat([parts[index] for index in order]), weight.name)
     split = op.Split(weight, [int(weight.shape[0]) // len(order)] * len(order), axis=0, outputs=len(order))  # type: ignore[index]
     return op.Concat(*(split[index] for index in order), axis=0)  # type: ignore[no-any-return]
-
-
-def _stacked(op: Builder, parts: Sequence[Tensor]) -> Tensor:
-    rows = [op.Unsqueeze(part, [0]) for part in parts]
-    return rows[0] if len(rows) == 1 else op.Concat(*rows, axis=0)  # type: ignore[no-any-return]
 
 
 def is_zero(state: Tensor) -> bool:
