@@ -186,7 +186,9 @@ def _aligned(end: int, size: int) -> int:
 
 
 def _large(part: Part, tensor: ir.TensorProtocol) -> Iterator[tuple[int, Chunk]]:
-    if not isinstance(tensor, TorchTensor):
+    if isinstance(tensor, ir.LazyTensor):
+        tensor = tensor.raw()  # made here, once, and written from where it is
+    if not isinstance(tensor, TorchTensor) or tensor.nbytes != part.size:
         yield part.offset, _bytes(part, tensor)
         return
     offset = part.offset
