@@ -29,7 +29,8 @@ from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.examples import derivation
 from onnxexp.errors import CaptureError, OptionError
 from onnxexp.graph import Dim, TensorType, Value
-from onnxexp.names import Leaf, nearest
+from onnxexp.names import Leaf
+from onnxexp.suggest import nearest
 
 __all__ = ["check_dynamic", "dim_text", "name_outputs", "symbol_names"]
 
