@@ -38,6 +38,7 @@ class Lowering:
         self.lowered: list[tuple[Node, str]] = []
         self.problems: list[Problem] = []
         self._asking = Asking(builder, plugins)
+        self._off = plugins.off
         self._decompose = decompose
         self._inside = 0
         self._env: dict[Value, Any] = {}
@@ -64,10 +65,10 @@ class Lowering:
         """
         try:
             if not self._asking and graph.nodes:
-                raise no_plugins(graph)
+                raise no_plugins(graph, self._off)
             outputs = self.block(graph)
             if self.problems:
-                raise unsupported(self.problems)
+                raise unsupported(self.problems, self._off)
         except LoweringError as error:
             error.lowered = self.lowered
             raise
@@ -94,7 +95,10 @@ class Lowering:
             self.problems.append(Problem(node, str(error)))
             results = None
         except LoweringError as error:
-            raise LoweringError(describe(node, str(error), self._types(node))) from (error.__cause__ or error)
+            described = LoweringError(describe(node, str(error), self._types(node)))
+            described.__cause__ = error.__cause__ or error
+            self.problems.append(Problem(node, str(error), error=described))
+            results = None
         except Exception as error:  # a symbolic may be anyone's: whatever it raises is told with the operator and the user's line
             raise LoweringError(
                 describe(node, f"lowering it failed: {type(error).__name__}: {error}", self._types(node))
@@ -139,7 +143,10 @@ class Lowering:
         finally:
             self._inside -= 1
         inside = self.problems[before:]
-        if inside and isinstance(refusal, OpsetError):
+        failed = [problem for problem in inside if problem.error is not None]
+        if failed:
+            self.problems[before:] = failed
+        elif inside and isinstance(refusal, OpsetError):
             self.problems[before:] = [Problem(node, str(refusal), refusal.first_opset, opset=True)]
         elif inside and not all(problem.opset for problem in inside):
             missing = ", ".join(sorted({problem.node.op for problem in inside}))

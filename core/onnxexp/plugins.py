@@ -81,14 +81,16 @@ class Plugins:
         loaded: The plugins, by name.
         dispatcher: Their tables as one.
         used: Those that have taken part: lowered a node, ran a pass, wrote the file.
+        off: Those that are installed and were not selected.
     """
 
-    def __init__(self, loaded: Iterable[Plugin], prefer: Mapping[str, str] | None = None) -> None:
+    def __init__(self, loaded: Iterable[Plugin], prefer: Mapping[str, str] | None = None, off: Sequence[State] = ()) -> None:
         self.loaded = tuple(sorted(loaded, key=lambda plugin: (not plugin.user, plugin.name)))
         self.dispatcher = Dispatcher(
             (Source(plugin.name, table, plugin.origin, plugin.user) for plugin in self.loaded for table in plugin.tables), prefer
         )
         self.used: set[str] = set()
+        self.off = tuple(off)
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs)
         for plugin in reversed(self.loaded):  # pluggy asks the last one first
@@ -127,7 +129,9 @@ def load(config: Config) -> Plugins:
         PluginConflict: two claim one operator.
         OptionError: `prefer` names a plugin that cannot lower the operator.
     """
-    selected = [state for state in states(config) if state.state != "off"]
+    all_states = states(config)
+    off = [state for state in all_states if state.state == "off"]
+    selected = [state for state in all_states if state.state != "off"]
     refused = [f"{state.found.name}: {state.reason}" for state in selected if state.state == "refused"]
     if refused:
         raise PluginLoadError("installed plugins are refused, and nothing is exported without them:\n  " + "\n  ".join(refused)
@@ -138,7 +142,7 @@ def load(config: Config) -> Plugins:
     for name in config.prefer.values():
         if name not in known:
             raise missing(name, known, next(each.origin for each in config.settings if each.name == "prefer"))
-    return Plugins(loaded, config.prefer)
+    return Plugins(loaded, config.prefer, off)
 
 
 def load_all(config: Config) -> list[tuple[State, Plugin | PluginError | None]]:
