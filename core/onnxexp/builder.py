@@ -41,6 +41,7 @@ class Builder:
         fold: May what does not depend on the inputs be computed at export?
         node: The captured node that is being lowered: its operator, arguments, output types and source line.
         resolve: Looks up a captured argument: what a value of the captured graph is in this one.
+        lower: Lowers a call of a torch operator, see `torch_op`.
         notes: A place where symbolics remember, for this export, what one has to tell another.
     """
 
@@ -51,6 +52,7 @@ class Builder:
         self.notes: dict[Any, Any] = {}
         self.fold = fold
         self.resolve: Callable[[Any], Any] = lambda arg: arg
+        self.lower: Callable[[str, Sequence[Any]], Sequence[Any]] | None = None
         self._node: Node | None = None
 
     @property
@@ -119,6 +121,15 @@ class Builder:
         comparable = attrs.key(attributes) if spec is not None and spec.deterministic else None
         key = (domain, name, tuple(map(id, values)), comparable, len(dtypes)) if comparable is not None else None
         return self.state.append(self, domain, name, values, attributes, dtypes, key)
+
+    def torch_op(self, name: str, *args: Any) -> Sequence[Any]:
+        """Another torch operator (``"aten::gelu"``), lowered by whoever lowers it in a captured graph.
+
+        `args` are Tensors and Python constants in the order of its schema; defaults may be left out. Returns its outputs.
+        """
+        if self.lower is None:
+            raise LoweringError(f"{name}: torch's operators can be called only while a captured graph is being lowered")
+        return self.lower(name, args)
 
     def function(self, function: Any, *args: Any, **attributes: Any) -> Any:
         """Call an onnxscript function; it becomes a model-local function of the model."""

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from onnxexp import control_flow
 from onnxexp.asking import Answer, Asking
 from onnxexp.builder import Builder, Declined
+from onnxexp.capture.schemas import called
 from onnxexp.errors import LoweringError, OpsetError
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
 from onnxexp.plugins import Plugins
@@ -35,6 +36,7 @@ class Lowering:
     def __init__(self, builder: Builder, plugins: Plugins, decompose: Decompose) -> None:
         self.builder = builder
         builder.resolve = self.resolve
+        builder.lower = self.call
         self.lowered: list[tuple[Node, str]] = []
         self.problems: list[Problem] = []
         self._asking = Asking(builder, plugins)
@@ -106,6 +108,32 @@ class Lowering:
         finally:
             self.builder.node = outer
         self._bind_outputs(node, [self._placeholder(output) for output in node.outputs] if results is None else results)
+
+    def call(self, name: str, args: Sequence[Any]) -> list[Any]:
+        """Lower a call of a torch operator that a symbolic makes, at the place of the node that it is asked for.
+
+        Raises LoweringError where nobody lowers it.
+        """
+        outer = self.builder.node
+        node = called(name, [self._captured(arg) for arg in args], outer)
+        self._inside += 1
+        self.builder._node = node
+        try:
+            results = self._results(node)
+        finally:
+            self.builder._node = outer
+            self._inside -= 1
+        if results is None:
+            raise LoweringError(f"{name}: no plugin lowers it, which {outer.op} needs")
+        return results
+
+    def _captured(self, arg: Any) -> Any:
+        """A Tensor as a value that the environment knows."""
+        if isinstance(arg, Tensor):
+            value = Value(arg.name or "arg", arg.type)
+            self._env[value] = arg
+            return value
+        return [self._captured(each) for each in arg] if isinstance(arg, (list, tuple)) else arg
 
     def _results(self, node: Node) -> list[Any] | None:
         if node.op in control_flow.LOWERINGS:

@@ -35,6 +35,7 @@ class Options:
         fold: May what does not depend on the inputs be computed at export?
         skip_passes: Passes that do not run, as ``name`` or ``plugin/name``.
         debug: Is the graph checked after every pass?
+        claims: The operators that the tables of the selected plugins have symbolics for, as they were registered.
     """
 
     opset: int
@@ -43,6 +44,7 @@ class Options:
     fold: bool = True
     skip_passes: tuple[str, ...] = ()
     debug: bool = False
+    claims: frozenset[str] = frozenset()
 
     @classmethod
     def read(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -99,6 +100,7 @@ def export(
         config, capture, training, custom_opsets, export_params, keep_initializers_as_inputs, do_constant_folding
     )
     packs = plugin_loading.load(config)
+    options = dataclasses.replace(options, claims=frozenset(packs.dispatcher.operators()))
     passes = Passes(packs, options)
     call = read_call(model, args, kwargs, dynamic_shapes, dynamic_axes, input_names, output_names)
     clock = _Clock()

@@ -7,7 +7,10 @@ from typing import Any
 
 import torch
 
-__all__ = ["bind", "full_name", "overload"]
+from onnxexp.errors import LoweringError
+from onnxexp.graph import Node, ScalarType, TensorType, Value
+
+__all__ = ["bind", "called", "full_name", "overload"]
 
 
 def full_name(op: torch._ops.OpOverload) -> str:
@@ -39,3 +42,47 @@ def bind(schema: torch.FunctionSchema, args: Sequence[Any], kwargs: Mapping[str,
             value = argument.default_value
         bound.append(value)
     return bound
+
+
+def called(name: str, args: Sequence[Any], where: Node) -> Node:
+    """The node of a call: of the overloads (all, or the one that `name` has) the first that takes these arguments.
+
+    Raises LoweringError where torch has no such operator, or none takes them.
+    """
+    packet, _, suffix = name.partition(".")
+    schemas = torch._C._jit_get_schemas_for_operator(packet)
+    schema = next((each for each in schemas if (not suffix or each.overload_name == suffix) and _takes(each, args)), None)
+    if schema is None:
+        known = "; ".join(map(str, schemas)) or "torch has no such operator"
+        raise LoweringError(f"{name} does not take ({', '.join(map(repr, args))}): {known}")
+    full = f"{packet}.{schema.overload_name}" if schema.overload_name else packet
+    outputs = [Value(where.outputs[0].name if where.outputs else "out", TensorType(None, None)) for _ in schema.returns]
+    return Node(full, bind(schema, args, {}), outputs, where=where.where)
+
+
+def _takes(schema: torch.FunctionSchema, args: Sequence[Any]) -> bool:
+    formals = schema.arguments
+    if len(args) > len(formals) or any(argument.is_out for argument in formals):
+        return False
+    if not all(argument.has_default_value() for argument in formals[len(args) :]):
+        return False
+    return all(_fits(str(argument.type), arg) for argument, arg in zip(formals, args, strict=False))
+
+
+def _fits(type_: str, arg: Any) -> bool:
+    """Whether an argument may be of a type, as far as that tells overloads apart."""
+    if arg is None:
+        return type_.startswith(("Optional", "NoneType"))
+    inner = type_.removeprefix("Optional[").removesuffix("]") if type_.startswith("Optional[") else type_
+    if isinstance(arg, Value):
+        scalar = isinstance(arg.type, ScalarType)
+        return inner in (("number", "int", "float", "bool", "SymInt") if scalar else ("Tensor",))
+    if isinstance(arg, (list, tuple)):
+        return inner.startswith("List[") or inner == "Device"
+    if isinstance(arg, bool):
+        return inner in ("bool", "number")
+    if isinstance(arg, int):
+        return inner in ("int", "number", "SymInt", "float")
+    if isinstance(arg, float):
+        return inner in ("float", "number")
+    return not inner.startswith(("Tensor", "List[")) if not isinstance(arg, torch.Tensor) else inner == "Tensor"

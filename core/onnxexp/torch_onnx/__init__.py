@@ -1,0 +1,8 @@
+"""torch.onnx's names, working on onnxexp's engine: ``import onnxexp.torch_onnx`` where code says ``torch.onnx``."""
+
+from __future__ import annotations
+
+from onnxexp.torch_onnx.calling import call_symbolic
+from onnxexp.torch_onnx.settings import current
+
+__all__ = ["call_symbolic", "current"]

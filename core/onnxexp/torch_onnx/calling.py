@@ -1,0 +1,127 @@
+"""Calling a symbolic that was written for torch.onnx."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import torch
+
+from onnxexp.builder import Builder
+from onnxexp.errors import LoweringError
+from onnxexp.torch_onnx.context import GraphContext, SymbolicContext
+from onnxexp.torch_onnx.interop import torch_opset
+from onnxexp.torch_onnx.scratch import Scratch, original
+from onnxexp.torch_onnx.settings import settings
+
+__all__ = ["call_symbolic", "described"]
+
+
+def call_symbolic(
+    op: Builder,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    *,
+    attributes: Mapping[str, Any] | None = None,
+    constants: bool = True,
+) -> list[Any]:
+    """Lower the current node with ``function(g, *args)``, a symbolic written for torch.onnx; returns what it gives, by outputs.
+
+    Args:
+        op: The builder; `op.node` is the node.
+        function: The symbolic.
+        args: The node's arguments: Tensors, Python constants, lists of those.
+        attributes: Keyword arguments of the symbolic.
+        constants: Python constants are handed on as constant values, as for torch's operators; else as they are, as for Functions.
+
+    Raises:
+        LoweringError: it failed, or gave another number of outputs; names the symbolic, its file and line.
+        Declined: it returned None.
+    """
+    scratch = Scratch(op)
+    names = {name: str(value) for name, value in (attributes or {}).items()}
+    source = original(op.node, names)
+    g = GraphContext(scratch.graph, scratch.graph.block(), op.opset, source.node, {}, {}, set(), [], scratch)
+    given = [scratch.value(arg) if constants else scratch.python(arg) for arg in args]
+    leading: list[Any] = [g]
+    if _wants_context(function):
+        leading.insert(0, SymbolicContext({}, {}, source.node, scratch.graph.block()))
+    with settings(opset=op.opset), torch_opset(op.opset):
+        try:
+            returned = function(*leading, *_fitting(function, given, op, len(leading)), **dict(attributes or {}))
+            if returned is None:
+                op.decline(f"{described(function)} returned None: it cannot express this call")
+            listed = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+            _check(function, listed, len(op.node.outputs))
+            return scratch.results(listed)
+        except LoweringError as error:
+            _again(function, error)
+        except Exception as error:  # anyone's code: told with whose it is
+            raise LoweringError(f"{described(function)} failed{_line(error, function)}: {type(error).__name__}: {error}") from error
+
+
+def _again(function: Callable[..., Any], error: LoweringError) -> NoReturn:
+    """An error of the builder's, with the line of the symbolic that called it; its class stays."""
+    line = _line(error, function)
+    if line and error.args and isinstance(error.args[0], str):
+        error.args = (f"{described(function)}{line}: {error.args[0]}", *error.args[1:])
+    raise error
+
+
+def _check(function: Callable[..., Any], returned: list[Any], wanted: int) -> None:
+    for each in returned:
+        if each is not None and not isinstance(each, (torch._C.Value, torch.Tensor, bool, int, float)):
+            raise LoweringError(f"{described(function)} returned {each!r}, which is no value")
+    if len(returned) != wanted:
+        raise LoweringError(f"{described(function)} returned {len(returned)} values; the node has {wanted} outputs")
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # a callable without a signature
+        return []
+
+
+def _wants_context(function: Callable[..., Any]) -> bool:
+    """torch 1.10's symbolics take a context before the graph."""
+    first = next(iter(_parameters(function)), None)
+    if first is None:
+        return False
+    annotation = first.annotation if isinstance(first.annotation, str) else getattr(first.annotation, "__name__", "")
+    return first.name == "ctx" or annotation.endswith("SymbolicContext")
+
+
+def _fitting(function: Callable[..., Any], args: list[Any], op: Builder, leading: int) -> list[Any]:
+    """The arguments without the last ones that the symbolic has no parameters for, as long as those are torch's defaults."""
+    parameters = _parameters(function)
+    if not parameters or any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        return args
+    takes = sum(each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) for each in parameters) - leading
+    if takes >= len(args):
+        return args
+    schemas = torch._C._jit_get_schemas_for_operator(op.node.op.partition(".")[0])
+    overload = op.node.op.partition(".")[2]
+    schema = next((each for each in schemas if each.overload_name == overload), None)
+    if schema is None or len(schema.arguments) != len(args):
+        return args
+    surplus = zip(schema.arguments[takes:], op.args[takes:], strict=True)
+    return args[:takes] if all(each.has_default_value() and each.default_value == arg for each, arg in surplus) else args
+
+
+def described(function: Callable[..., Any]) -> str:
+    """``the symbolic f at file:line``."""
+    inner = inspect.unwrap(function)
+    name = getattr(inner, "__qualname__", type(inner).__name__)  # a callable object has none
+    if not inspect.isfunction(inner):
+        return f"the symbolic {name}"
+    return f"the symbolic {name} at {inner.__code__.co_filename}:{inner.__code__.co_firstlineno}"
+
+
+def _line(error: BaseException, function: Callable[..., Any]) -> str:
+    """The last line of the symbolic's own file in the traceback."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if code and frame.filename == code.co_filename]
+    return f", in line {frames[-1].lineno} ({frames[-1].line})" if frames else ""

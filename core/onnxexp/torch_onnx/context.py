@@ -1,0 +1,145 @@
+"""`g`: what a symbolic written for torch.onnx builds ONNX with."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from onnxexp.torch_onnx.scratch import Scratch
+
+__all__ = ["GraphContext", "SymbolicContext", "add_op_with_blocks"]
+
+_SUFFIX = re.compile(r"^(?P<name>.+)_(?P<kind>[ifstgz]|ty)$")
+_IGNORED = ("inplace", "aten")
+
+
+@dataclasses.dataclass
+class GraphContext:
+    """The graph under construction, as torch.onnx hands it to a symbolic; what it lacks is asked of `graph`.
+
+    Attributes:
+        graph: The `torch._C.Graph` that is built.
+        block: The block of it that `op` appends to.
+        opset: The target opset.
+        original_node: The captured node, as a node of a graph of its own.
+        params_dict: Always empty: parameters are constants of the graph.
+        env: Values of the captured graph to values of this one; empty.
+        values_in_env: Those values.
+        new_nodes: What was made through `op`.
+    """
+
+    graph: Any
+    block: Any
+    opset: int
+    original_node: Any
+    params_dict: dict[str, Any]
+    env: dict[Any, Any]
+    values_in_env: set[Any]
+    new_nodes: list[Any] = dataclasses.field(default_factory=list)
+    scratch: Scratch | None = dataclasses.field(default=None, repr=False)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.graph, name)  # everything that a graph has
+
+    def op(self, opname: str, *raw_args: Any, outputs: int = 1, **kwargs: Any) -> Any:
+        """Make a node: ``g.op("Add", x, y)``, ``g.op("my::Foo", x, alpha_f=0.5, axes_i=[0, 1], outputs=2)``.
+
+        A name without a domain is an ONNX operator. The suffix of a keyword is the attribute's kind (f, i, s, t, g; a list makes
+        it a list); None leaves it out. Returns a value, or a tuple of them where `outputs` is more than one.
+
+        Raises:
+            ValueError: a keyword has no such suffix, or an argument is a value of another graph.
+            LoweringError: ONNX's operator does not take this call.
+        """
+        assert self.scratch is not None
+        kind = opname if "::" in opname else f"onnx::{opname}"
+        inputs = [each if isinstance(each, torch._C.Value) else self._input(each) for each in raw_args]
+        try:
+            node = self.block.addNode(kind, inputs)
+        except RuntimeError as error:
+            if "owningGraph" not in str(error):
+                raise
+            raise ValueError(f"{opname} was given a value of another graph; keep no value between calls") from None
+        for _ in range(1, outputs):
+            node.addOutput()
+        for key, value in sorted(kwargs.items()):
+            if key not in _IGNORED and value is not None:
+                _set(node, key, value)
+        self.new_nodes.append(node)
+        self.scratch.emitter.add(node)
+        made = tuple(node.outputs())
+        return made[0] if outputs == 1 else made
+
+    def aten_op(self, operator: str, *args: Any, overload_name: str = "", **kwargs: Any) -> Any:
+        """A node of org.pytorch.aten, the domain in which Caffe2 has torch's own operators."""
+        return self.op("aten::ATen", *args, operator_s=operator, overload_name_s=overload_name, **kwargs)
+
+    at = aten_op
+
+    def onnxscript_op(self, onnx_fn: Any, *raw_args: Any, outputs: int = 1, **kwargs: Any) -> Any:
+        """A call of an onnxscript function, which becomes a function of the model."""
+        assert self.scratch is not None
+        kind = f"{onnx_fn.opset.domain}::{onnx_fn.name}"
+        self.scratch.emitter.functions[kind] = onnx_fn
+        return self.op(kind, *raw_args, outputs=outputs, **kwargs)
+
+    def _input(self, arg: Any) -> Any:
+        """A tensor or a number among the inputs as a constant, None as an input that is left out."""
+        assert self.scratch is not None
+        return self.scratch.value(arg)
+
+
+@dataclasses.dataclass
+class SymbolicContext:
+    """What torch 1.10 to 1.13 handed to symbolics before the graph."""
+
+    params_dict: dict[str, Any]
+    env: dict[Any, Any]
+    cur_node: Any
+    onnx_block: Any
+
+
+def add_op_with_blocks(
+    graph_context: GraphContext, opname: str, *inputs: Any, outputs: int = 1, n_blocks: int = 1, **attributes: Any
+) -> tuple[Any, tuple[GraphContext, ...], Any]:
+    """A node with blocks (If, Loop): its outputs, a `GraphContext` to fill each block with, and the node."""
+    made = graph_context.op(opname, *inputs, outputs=outputs, **attributes)
+    node = (made[0] if isinstance(made, tuple) else made).node()
+    contexts = tuple(dataclasses.replace(graph_context, block=node.addBlock()) for _ in range(n_blocks))
+    return made, contexts, node
+
+
+def _set(node: Any, key: str, value: Any) -> None:
+    match = _SUFFIX.match(key)
+    if match is None:
+        raise ValueError(
+            f"{node.kind()}: the attribute {key!r} does not say its kind: write {key}_f, {key}_i, {key}_s, {key}_t or {key}_g"
+        )
+    if isinstance(value, torch._C.Value):
+        value = _known(node, match["name"], value)
+    kind = "t" if isinstance(value, torch.Tensor) and match["kind"] == "z" else match["kind"]
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes, torch.Tensor, torch._C.Graph)):
+        kind, value = f"{kind}s", list(value)
+    if isinstance(value, torch.Tensor):
+        if kind in ("f", "i"):
+            value = value.item()
+        else:
+            value = value.detach()
+    try:
+        getattr(node, f"{kind}_")(match["name"], value)  # torch names each writer by its kind
+    except TypeError:
+        raise ValueError(f"{node.kind()}: {value!r} does not fit the attribute {key}") from None
+
+
+def _known(node: Any, name: str, value: Any) -> Any:
+    """The contents of a constant that was given for an attribute."""
+    source = value.node()
+    if source.kind() != "onnx::Constant":
+        raise ValueError(f"{node.kind()}: the attribute {name} must be known at export, but it is {value.debugName()}, a value")
+    return getattr(source, source.kindOf("value"))("value")

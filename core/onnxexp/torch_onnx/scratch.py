@@ -1,0 +1,140 @@
+"""The scratch graph that a symbolic written for torch.onnx builds in: a real `torch._C.Graph`, so that whatever such code does
+with values and nodes (torch.onnx's own helpers included) works; what stands in it goes through our builder."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from onnxexp.builder import Builder
+from onnxexp.graph import Node, ScalarType, TensorType, Value
+from onnxexp.torch_onnx.emitting import Emitter
+from onnxexp.torch_onnx.types import jit_type, list_type, tensor_type
+from onnxexp.values import Tensor
+
+__all__ = ["Scratch", "original"]
+
+_NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
+DTYPES = (
+    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
+    torch.complex32, torch.complex64, torch.complex128, torch.bool, torch.qint8, torch.quint8, torch.qint32, torch.bfloat16,
+)  # fmt: skip
+"""torch's dtypes in the order of its enumeration."""
+LAYOUTS = (torch.strided, torch.sparse_coo)
+FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
+
+
+class Scratch:
+    """One symbolic's graph.
+
+    Attributes:
+        graph: What the symbolic sees and builds in.
+        emitter: What its values are for our builder.
+    """
+
+    def __init__(self, op: Builder) -> None:
+        self.op = op
+        self.graph: Any = torch._C.Graph()
+        self.emitter = Emitter(op)
+
+    def tensor(self, tensor: Tensor) -> Any:
+        """A Tensor as an input of the graph, or as a constant where its contents are known."""
+        if tensor.const is not None and not tensor.scalar:
+            return self._constant(tensor.const, tensor)
+        value = self.graph.addInput()
+        value.setType(jit_type(ScalarType(tensor.scalar) if tensor.scalar else TensorType(tensor.known_dtype, tensor.shape)))
+        self.emitter.known[value.unique()] = tensor
+        return value
+
+    def value(self, arg: Any) -> Any:
+        """Any argument of a torch operator as torch.onnx hands it to a symbolic: numbers as 0-d constants, lists as
+        ``prim::ListConstruct``, None as ``prim::Constant``, dtypes, layouts and memory formats as their numbers."""
+        if isinstance(arg, Tensor):
+            return self.tensor(arg)
+        if isinstance(arg, torch.Tensor):
+            return self._constant(arg.detach(), self.op.wrap_constant(arg.detach()))
+        if arg is None:
+            return self.graph.insertConstant(None)
+        if isinstance(arg, (list, tuple)):
+            return self._list(list(arg))
+        if isinstance(arg, str):
+            return self._string(arg)
+        number = _numbered(arg)
+        if type(number) in _NUMBERS:
+            return self._constant(torch.tensor(number, dtype=_NUMBERS[type(number)]), number)
+        return self.graph.insertConstant(arg)
+
+    def python(self, arg: Any) -> Any:
+        """An argument of a Function as torch.onnx hands it on: tensors as values, everything else as it is."""
+        if isinstance(arg, Tensor):
+            return self.tensor(arg)
+        if isinstance(arg, torch.Tensor):
+            return self.value(arg)
+        if type(arg) in (list, tuple):
+            return type(arg)(map(self.python, arg))
+        if type(arg) is dict:
+            return {key: self.python(each) for key, each in arg.items()}
+        return arg
+
+    def results(self, returned: Sequence[Any]) -> list[Any]:
+        """What the symbolic returned, for our builder."""
+        self.emitter.run(self.graph.nodes())
+        return [self.emitter.look_up(each) if isinstance(each, torch._C.Value) else _plain(self.op, each) for each in returned]
+
+    def _constant(self, contents: torch.Tensor, known: Any) -> Any:
+        node = self._node("onnx::Constant", [])
+        node.t_("value", contents.detach())
+        node.output().setType(tensor_type(contents.dtype, contents.shape))
+        self.emitter.known[node.output().unique()] = known
+        return node.output()
+
+    def _string(self, text: str) -> Any:
+        node = self._node("onnx::Constant", [])
+        node.s_("value", text)
+        node.output().setType(torch._C.StringType.get())  # type: ignore[attr-defined]
+        self.emitter.known[node.output().unique()] = text
+        return node.output()
+
+    def _list(self, elements: list[Any]) -> Any:
+        node = self._node("prim::ListConstruct", [self.value(each) for each in elements])
+        node.output().setType(list_type(elements))
+        self.emitter.known[node.output().unique()] = elements
+        return node.output()
+
+    def _node(self, kind: str, inputs: list[Any]) -> Any:
+        return self.graph.insertNode(self.graph.create(kind, inputs, 1))
+
+
+def _numbered(arg: Any) -> Any:
+    for table in (DTYPES, LAYOUTS, FORMATS):
+        if arg in table:
+            return table.index(arg)
+    return arg
+
+
+def _plain(op: Builder, arg: Any) -> Any:
+    return op.wrap_constant(arg) if isinstance(arg, torch.Tensor) else arg
+
+
+@dataclasses.dataclass(frozen=True)
+class _Original:
+    graph: Any
+    node: Any
+
+
+def original(node: Node, attributes: Mapping[str, str]) -> _Original:
+    """The captured node as torch.onnx shows it: a node of a graph of its own, with typed inputs and outputs."""
+    graph: Any = torch._C.Graph()
+    inputs = []
+    for value in node.inputs():
+        inputs.append(graph.addInput())
+        inputs[-1].setType(jit_type(value.type))
+    made = graph.insertNode(graph.create(node.op.partition(".")[0], inputs, max(1, len(node.outputs))))
+    for output, value in zip(made.outputs(), node.outputs, strict=False):
+        output.setType(jit_type(value.type if isinstance(value, Value) else TensorType(None, None)))
+    for name, text in attributes.items():
+        made.s_(name, text)
+    return _Original(graph, made)

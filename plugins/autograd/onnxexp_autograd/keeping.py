@@ -1,0 +1,198 @@
+"""While a model is captured, calls of the Functions that somebody has a symbolic for become operators of their own.
+
+`torch.autograd.Function.apply` is replaced for as long as any capture runs; in threads that capture nothing it does what it did.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch._dynamo import trace_rules
+from torch.autograd.function import FunctionCtx
+from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
+from torch.utils import _pytree as pytree
+
+from onnxexp_autograd.operators import Arguments, Function, Hole, kept_op
+
+__all__ = ["Decide", "keeping"]
+
+Decide = Callable[[Function], Any]
+"""What is to be done with a Function; None: it is inlined."""
+
+_local = threading.local()
+_lock = threading.Lock()
+_users = 0
+_allowed: dict[int, int] = {}
+
+
+class _Result(NamedTuple):
+    returned: Any
+    tensors: list[torch.Tensor]
+    written: tuple[tuple[int, int], ...]
+
+
+class _Context(FunctionCtx):
+    """`ctx` of a forward that no backward follows."""
+
+    needs_input_grad: tuple[bool, ...] = ()
+    saved: tuple[Any, ...] = ()
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        self.saved = tensors
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Nothing is computed forward."""
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        return self.saved
+
+
+def _stack() -> list[Decide]:
+    found: list[Decide] = vars(_local).setdefault("deciding", [])
+    return found
+
+
+@contextlib.contextmanager
+def keeping(decide: Decide) -> Iterator[None]:
+    """Inside, in this thread, the Functions for which `decide` does not say None are kept whole."""
+    wanted = [function for function in _subclasses(torch.autograd.Function) if decide(function) is not None]
+    _enter(wanted)
+    _stack().append(decide)
+    try:
+        yield
+    finally:
+        _stack().pop()
+        _leave(wanted)
+
+
+def _subclasses(function: Any) -> Iterator[Any]:
+    for each in function.__subclasses__():
+        yield each
+        yield from _subclasses(each)
+
+
+def _enter(wanted: Sequence[Function]) -> None:
+    """Dynamo calls the classes among `wanted` as they are, so that strict capture and the branches of cond come to `apply` too."""
+    global _users, _original  # noqa: PLW0603 - how many captures use the replacement that the process has
+    with _lock:
+        if not _users:
+            _original = torch.autograd.Function.__dict__["apply"]
+            torch.autograd.Function.apply = classmethod(_apply)  # type: ignore[method-assign, assignment]
+        _users += 1
+        for function in wanted:
+            _allowed[id(function)] = _allowed.get(id(function), 0) + 1
+            trace_rules._allowed_callable_ids.add(id(function))
+
+
+def _leave(wanted: Sequence[Function]) -> None:
+    global _users  # noqa: PLW0603 - as above
+    with _lock:
+        _users -= 1
+        if not _users:
+            torch.autograd.Function.apply = _original  # type: ignore[method-assign]
+        for function in wanted:
+            _allowed[id(function)] -= 1
+            if not _allowed[id(function)]:
+                del _allowed[id(function)]
+                trace_rules._allowed_callable_ids.remove(id(function))
+
+
+_original: Any = torch.autograd.Function.__dict__["apply"]
+
+
+def _apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    original = _original.__get__(None, cls)
+    deciding = _stack()
+    if not deciding or vars(_local).get("inside") or torch._C._are_functorch_transforms_active():
+        return original(*args, **kwargs)
+    decision = next((made for made in (decide(cls) for decide in reversed(deciding)) if made is not None), None)
+    if decision is None:
+        return original(*args, **kwargs)
+    return _kept_call(cls, _bound(cls, args, kwargs), decision, original)
+
+
+def _bound(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Sequence[Any]:
+    """The arguments in order; a Function with setup_context takes keywords and defaults."""
+    if not _has_setup(function):
+        return args
+    bound = inspect.signature(function.forward).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.args
+
+
+def _has_setup(function: Any) -> bool:
+    return bool(function.setup_context is not torch.autograd.Function.setup_context)
+
+
+def _kept_call(function: Any, args: Sequence[Any], decision: Any, original: Callable[..., Any]) -> Any:
+    arguments, varying = Arguments.of(args)
+    probed = _probe(function, arguments, varying)
+    if probed is None:
+        return original(*args)
+
+    def run(*given: Any) -> Any:
+        result = _run(function, arguments, given)
+        return result.tensors[0] if len(result.tensors) == 1 else tuple(result.tensors)
+
+    record = kept_op(function, arguments, probed.returned, probed.written, decision, run)
+    made = record.op(*varying)
+    tensors = [made] if isinstance(made, torch.Tensor) else list(made)
+    for number, argument in probed.written:
+        varying[argument].copy_(tensors[number])
+        tensors[number] = varying[argument]
+    return pytree.tree_map_only(Hole, lambda hole: tensors[hole.number], probed.returned)
+
+
+def _probe(function: Any, arguments: Arguments, varying: Sequence[Any]) -> _Result | None:
+    """The forward, run outside of the capture, to learn what it returns; None where that is nothing that an operator can give."""
+    with disable_proxy_modes_tracing():
+        result = _run(function, arguments, varying)
+    if not result.tensors or any(isinstance(leaf, torch.SymInt) for leaf in pytree.tree_leaves(result.returned)):
+        warnings.warn(f"{function.__name__} returns no tensor, or a size; it is inlined, whatever its symbolic says", stacklevel=4)
+        return None
+    return result
+
+
+def _run(function: Any, arguments: Arguments, varying: Sequence[Any]) -> _Result:
+    """The forward on copies: the operator may neither write into its arguments nor return them."""
+    vars(_local)["inside"] = vars(_local).get("inside", 0) + 1
+    try:
+        copies = [each.detach().clone() if isinstance(each, torch.Tensor) else each for each in varying]
+        args = arguments.fill(copies)
+        context: Any = _Context()
+        context.needs_input_grad = tuple(isinstance(each, torch.Tensor) and each.requires_grad for each in args)
+        if _has_setup(function):
+            output = function.forward(*args)
+            function.setup_context(context, tuple(args), output)
+        else:
+            output = function.forward(context, *args)
+        return _result(output, copies, vars(context).get("dirty_tensors") or ())
+    finally:
+        vars(_local)["inside"] -= 1
+
+
+def _result(output: Any, copies: Sequence[Any], dirty: Sequence[Any]) -> _Result:
+    tensors: list[torch.Tensor] = []
+    written = []
+
+    def hole(tensor: torch.Tensor) -> Hole:
+        number = next((number for number, each in enumerate(copies) if each is tensor), None)
+        if number is not None and any(each is tensor for each in dirty):
+            written.append((len(tensors), number))
+        aliased = number is not None or any(_shares(tensor, each) for each in (*copies, *tensors))
+        tensors.append(tensor.clone() if aliased else tensor)
+        return Hole(len(tensors) - 1)
+
+    returned = pytree.tree_map_only(torch.Tensor, hole, output)
+    return _Result(returned, tensors, tuple(written))
+
+
+def _shares(one: Any, two: Any) -> bool:
+    return isinstance(two, torch.Tensor) and torch._C._is_alias_of(one, two)

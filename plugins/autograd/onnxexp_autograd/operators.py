@@ -1,0 +1,161 @@
+"""One call of a torch.autograd.Function as a torch operator: what torch.export keeps whole, and what it was a call of."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+__all__ = ["Arguments", "Function", "Kept", "kept", "kept_op"]
+
+Function = type[torch.autograd.Function]
+_NAMESPACE = "autograd"
+_TYPES: dict[type, str] = {
+    torch.Tensor: "Tensor",
+    torch.SymInt: "SymInt",
+    torch.SymFloat: "float",
+    torch.SymBool: "bool",
+}
+"""What varies from run to run, and how a schema says it; every other argument is a constant of the call."""
+
+_RECORDS: dict[str, Kept] = {}
+_LOCK = threading.Lock()
+_NUMBERS = itertools.count()
+
+
+@dataclasses.dataclass(frozen=True)
+class Hole:
+    """Stands for the argument of this number that varies."""
+
+    number: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+    """The arguments of a call, taken apart.
+
+    Attributes:
+        spec: How they are nested.
+        leaves: Constants, and a `Hole` for each that varies.
+        types: The schema types of those that vary.
+    """
+
+    spec: pytree.TreeSpec
+    leaves: tuple[Any, ...]
+    types: tuple[str, ...]
+
+    @classmethod
+    def of(cls, args: Sequence[Any]) -> tuple[Arguments, list[Any]]:
+        """The form of a call, and what varies in it."""
+        flat, spec = pytree.tree_flatten(tuple(args))
+        leaves: list[Any] = []
+        varying: list[Any] = []
+        for leaf in flat:
+            if _type(leaf):
+                leaves.append(Hole(len(varying)))
+                varying.append(leaf)
+            else:
+                leaves.append(leaf)
+        return cls(spec, tuple(leaves), tuple(map(_type, varying))), varying
+
+    def fill(self, varying: Sequence[Any]) -> list[Any]:
+        """The arguments with these in the holes."""
+        leaves = [varying[leaf.number] if isinstance(leaf, Hole) else leaf for leaf in self.leaves]
+        return list(pytree.tree_unflatten(leaves, self.spec))
+
+    def equals(self, other: Arguments) -> bool:
+        if self.types != other.types or self.spec != other.spec or len(self.leaves) != len(other.leaves):
+            return False
+        return all(_same(one, two) for one, two in zip(self.leaves, other.leaves, strict=True))
+
+
+def _type(leaf: Any) -> str:
+    return next((text for kind, text in _TYPES.items() if isinstance(leaf, kind)), "")
+
+
+def _same(one: Any, two: Any) -> bool:
+    if one is two:
+        return True
+    return type(one) is type(two) and isinstance(one, (Hole, bool, int, float, str, bytes, torch.dtype)) and repr(one) == repr(two)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """What an operator is a call of.
+
+    Attributes:
+        function: The class (weakly; its operators go when it goes).
+        arguments: The form of the call.
+        returned: How the results are nested; constants among them as they are, a `Hole` for each tensor.
+        written: Of each tensor that comes back as an argument that was written into: (number of the result, of the argument).
+        decision: What the plugin decided to do with it.
+    """
+
+    function: Callable[[], Function | None]
+    arguments: Arguments
+    returned: Any
+    written: tuple[tuple[int, int], ...]
+    decision: Any
+    op: Any = dataclasses.field(repr=False)
+
+    def fill(self, args: Sequence[Any]) -> list[Any]:
+        """The Function's arguments, from the operator's."""
+        return self.arguments.fill(args)
+
+
+def kept(name: str) -> Kept | None:
+    """What the operator of a full name (``autograd::MyRelu.v0``) is a call of."""
+    return _RECORDS.get(name)
+
+
+def kept_op(
+    function: Function,
+    arguments: Arguments,
+    returned: Any,
+    written: tuple[tuple[int, int], ...],
+    decision: Any,
+    run: Callable[..., Any],
+) -> Kept:
+    """The operator for such a call: the one that there is, or a new one that computes by `run`."""
+    with _LOCK:
+        for record in _records(function):
+            if record.decision == decision and record.written == written and record.returned == returned:
+                if record.arguments.equals(arguments):
+                    return record
+        return _define(function, arguments, returned, written, decision, run)
+
+
+def _records(function: Function) -> Iterator[Kept]:
+    return (record for record in _RECORDS.values() if record.function() is function)
+
+
+def _define(
+    function: Function, arguments: Arguments, returned: Any, written: Any, decision: Any, run: Callable[..., Any]
+) -> Kept:
+    overload = f"v{next(_NUMBERS)}"
+    name = re.sub(r"\W", "_", function.__name__)
+    count = sum(isinstance(leaf, Hole) for leaf in pytree.tree_leaves(returned))
+    formals = ", ".join(f"{type_} a{number}" for number, type_ in enumerate(arguments.types))
+    results = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
+    library: Any = torch.library.Library(_NAMESPACE, "FRAGMENT")
+    library.define(f"{name}.{overload}({formals}) -> {results}")
+    library.impl(f"{name}.{overload}", run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{_NAMESPACE}::{name}.{overload}", run, lib=library)
+    op = getattr(getattr(getattr(torch.ops, _NAMESPACE), name), overload)
+    full = f"{_NAMESPACE}::{name}.{overload}"
+    record = Kept(weakref.ref(function), arguments, returned, written, decision, op)
+    _RECORDS[full] = record
+    weakref.finalize(function, _forget, full, library)
+    return record
+
+
+def _forget(full: str, library: Any) -> None:
+    _RECORDS.pop(full, None)
+    library._destroy()

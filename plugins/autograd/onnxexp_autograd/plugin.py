@@ -1,0 +1,100 @@
+"""The plugin: which Functions are kept whole while capturing, and what becomes of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import onnxexp
+from onnxexp import torch_onnx
+from onnxexp_autograd.keeping import keeping
+from onnxexp_autograd.operators import Function, kept
+
+__all__ = ["Autograd"]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Decision:
+    """What becomes of a Function: `how` is "symbolic" (called with `g`), "python op" (the same, registered for all Functions),
+    "table" (a SymbolicTable has an entry for it) or "node" (one node of a domain of its own)."""
+
+    how: str
+    symbolic: Callable[..., Any] | None = None
+
+
+class Autograd:
+    """Functions in the captured graph.
+
+    A call of a Function that somebody has a symbolic for is one node, ``autograd::MyRelu``, with the Function's own arguments. In
+    this order count: `symbolics`; an entry ``SymbolicTable("autograd")("MyRelu")`` of any plugin; the Function's static `symbolic`;
+    what was registered for ``prim::PythonOp`` through `onnxexp.torch_onnx`. Any other is inlined.
+
+    Args:
+        symbolics: Symbolics as torch.onnx has them, ``symbolic(g, *args)``, by the Function's class.
+        inline: False keeps a Function without a symbolic as one node.
+        domain: The ONNX domain of such nodes.
+    """
+
+    def __init__(
+        self,
+        symbolics: Mapping[Function, Callable[..., Any]] | None = None,
+        *,
+        inline: bool = True,
+        domain: str = "autograd",
+    ) -> None:
+        self._symbolics = dict(symbolics or {})
+        self._inline = inline
+        self._domain = domain
+
+    @onnxexp.hookimpl
+    def capture_context(self, options: onnxexp.Options) -> AbstractContextManager[Any]:
+        """Calls of Functions are kept whole where `_decide` says so."""
+        return keeping(lambda function: self._decide(function, options))
+
+    def _decide(self, function: Function, options: onnxexp.Options) -> _Decision | None:
+        if function in self._symbolics:
+            return _Decision("symbolic", self._symbolics[function])
+        if f"autograd::{function.__name__}" in options.claims:
+            return _Decision("table")
+        if "symbolic" in {name for base in function.__mro__ for name in vars(base)}:
+            return _Decision("symbolic", function.symbolic)  # type: ignore[attr-defined]
+        settings = torch_onnx.current()
+        python_op = settings.python_op(options.opset)
+        if python_op is not None:
+            return _Decision("python op", python_op)
+        return None if self._inline and settings.autograd_inlining else _Decision("node")
+
+    @onnxexp.hookimpl
+    def pre_pass(self, options: onnxexp.Options) -> Callable[[onnxexp.Graph], None]:
+        """In the graph a Function's node has the Function's arguments, its constants among them."""
+
+        def function_arguments(graph: onnxexp.Graph) -> None:
+            for node in graph.walk():
+                record = kept(node.op)
+                if record is not None:
+                    node.args = record.fill(node.args)
+
+        return function_arguments
+
+    @onnxexp.hookimpl
+    def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:
+        """A Function's node through its symbolic."""
+        record = kept(node.op)
+        if record is None or record.decision.how == "table":
+            return None
+        if record.decision.how == "node":
+            return self._node(op, node)
+        name = node.op.partition("::")[2].partition(".")[0]
+        attributes = {"name": name} if record.decision.how == "python op" else {}
+        return torch_onnx.call_symbolic(op, record.decision.symbolic, op.args, attributes=attributes, constants=False)
+
+    def _node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:
+        """One node of its own domain; the arguments that are no tensors are its attributes."""
+        name = node.op.partition("::")[2].partition(".")[0]
+        tensors = [arg for arg in op.args if isinstance(arg, onnxexp.Tensor)]
+        constants = {f"arg{index}": arg for index, arg in enumerate(op.args) if not isinstance(arg, onnxexp.Tensor)}
+        attributes = {key: arg if isinstance(arg, (int, float)) else str(arg) for key, arg in constants.items() if arg is not None}
+        results = op.domain(self._domain).call(name, *tensors, outputs=len(node.outputs), **attributes)
+        return list(results)
