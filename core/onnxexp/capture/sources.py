@@ -33,6 +33,8 @@ _NOT_THE_USERS = (_TORCH, "torch/", os.path.dirname(os.path.dirname(__file__)) +
 _OWN = f"{__name__.partition('.')[0]}."
 _TYPED_IN = ("<stdin>", "<ipython-input")
 _STDLIB = sysconfig.get_path("stdlib") + os.sep
+_PLUGINS = re.compile(r"[\\/]onnxexp_\w+[\\/]")
+"""Our plugins call the user's code back while it is captured; that the user's line is in between is what counts."""
 _PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 
 
@@ -40,7 +42,7 @@ _PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 def _is_users(file: str) -> bool:
     if file.startswith(_NOT_THE_USERS):
         return file.startswith(_TYPED_IN)
-    return not file.startswith(_STDLIB) or bool(_PACKAGES.search(file))
+    return not _PLUGINS.search(file) and (not file.startswith(_STDLIB) or bool(_PACKAGES.search(file)))
 
 
 def _innermost(frames: list[Any], files: list[str]) -> list[Any]:

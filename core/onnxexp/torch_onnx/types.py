@@ -16,12 +16,16 @@ _SCALARS = {bool: torch.bool, int: torch.int64, float: torch.float64}
 
 def tensor_type(dtype: torch.dtype | None, sizes: Any) -> Any:
     """``Float(*, 3)``: a size that is not a number is None, sizes are None where the rank is unknown."""
-    made: Any = torch._C.TensorType.get()
-    if dtype is not None:
-        made = made.with_dtype(dtype)
-    if sizes is not None:
-        made = made.with_sizes([size if isinstance(size, int) else None for size in sizes])
-    return made
+    jit: Any = torch._C
+    if dtype is None:
+        made = jit.TensorType.get()
+        return made if sizes is None else made.with_sizes(_numbers(sizes))
+    made = jit.TensorType.create_from_tensor(torch.empty(0))  # on the CPU, without gradient
+    return made.with_dtype(dtype).with_sizes(None if sizes is None else _numbers(sizes))
+
+
+def _numbers(sizes: Any) -> list[int | None]:
+    return [size if isinstance(size, int) else None for size in sizes]
 
 
 def jit_type(type_: Type) -> Any:

@@ -1,26 +1,30 @@
 """While a model is captured, calls of the Functions that somebody has a symbolic for become operators of their own.
 
-`torch.autograd.Function.apply` is replaced for as long as any capture runs; in threads that capture nothing it does what it did.
+`torch.autograd.Function.apply` runs other code for as long as any capture runs; in threads that capture nothing it does what it
+did. Its code is exchanged, not the method: people keep `MyFunction.apply` in variables, and Dynamo knows the method by identity.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import threading
+import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch._dynamo import trace_rules
+from torch._guards import detect_fake_mode
 from torch.autograd.function import FunctionCtx
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.utils import _pytree as pytree
 
 from onnxexp_autograd.operators import Arguments, Function, Hole, kept_op
 
-__all__ = ["Decide", "keeping"]
+__all__ = ["Decide", "applied", "keeping"]
 
 Decide = Callable[[Function], Any]
 """What is to be done with a Function; None: it is inlined."""
@@ -80,12 +84,10 @@ def _subclasses(function: Any) -> Iterator[Any]:
 
 def _enter(wanted: Sequence[Function]) -> None:
     """Dynamo calls the classes among `wanted` as they are, so that strict capture and the branches of cond come to `apply` too."""
-    global _users, _original  # noqa: PLW0603 - how many captures use the replacement that the process has
+    global _users  # noqa: PLW0603 - how many captures use what the process has once
     with _lock:
-        if not _users:
-            _original = torch.autograd.Function.__dict__["apply"]
-            torch.autograd.Function.apply = classmethod(_apply)  # type: ignore[method-assign, assignment]
         _users += 1
+        _METHOD.__code__ = _REPLACEMENT
         for function in wanted:
             _allowed[id(function)] = _allowed.get(id(function), 0) + 1
             trace_rules._allowed_callable_ids.add(id(function))
@@ -96,7 +98,7 @@ def _leave(wanted: Sequence[Function]) -> None:
     with _lock:
         _users -= 1
         if not _users:
-            torch.autograd.Function.apply = _original  # type: ignore[method-assign]
+            _METHOD.__code__ = _CODE
         for function in wanted:
             _allowed[id(function)] -= 1
             if not _allowed[id(function)]:
@@ -104,11 +106,28 @@ def _leave(wanted: Sequence[Function]) -> None:
                 trace_rules._allowed_callable_ids.remove(id(function))
 
 
-_original: Any = torch.autograd.Function.__dict__["apply"]
+def _replacement() -> types.CodeType:
+    """Code that can stand in for that of `apply`, which refers to its class."""
+    __class__ = None
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        from onnxexp_autograd.keeping import applied  # runs with the globals of torch's module
+
+        _ = __class__
+        return applied(cls, *args, **kwargs)
+
+    return apply.__code__
 
 
-def _apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-    original = _original.__get__(None, cls)
+_METHOD: Any = torch.autograd.Function.__dict__["apply"].__func__
+_CODE = _METHOD.__code__
+_REPLACEMENT = _replacement()
+_ORIGINAL = types.FunctionType(_CODE, _METHOD.__globals__, "apply", _METHOD.__defaults__, _METHOD.__closure__)
+
+
+def applied(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """``cls.apply(*args, **kwargs)`` while a model is captured."""
+    original = functools.partial(_ORIGINAL, cls)
     deciding = _stack()
     if not deciding or vars(_local).get("inside") or torch._C._are_functorch_transforms_active():
         return original(*args, **kwargs)
@@ -152,7 +171,9 @@ def _kept_call(function: Any, args: Sequence[Any], decision: Any, original: Call
 
 def _probe(function: Any, arguments: Arguments, varying: Sequence[Any]) -> _Result | None:
     """The forward, run outside of the capture, to learn what it returns; None where that is nothing that an operator can give."""
-    with disable_proxy_modes_tracing():
+    mode = detect_fake_mode(list(varying))
+    shapes = mode.shape_env if mode is not None else None
+    with disable_proxy_modes_tracing(), shapes.ignore_fresh_unbacked_symbols() if shapes is not None else contextlib.nullcontext():
         result = _run(function, arguments, varying)
     if not result.tensors or any(isinstance(leaf, torch.SymInt) for leaf in pytree.tree_leaves(result.returned)):
         warnings.warn(f"{function.__name__} returns no tensor, or a size; it is inlined, whatever its symbolic says", stacklevel=4)
