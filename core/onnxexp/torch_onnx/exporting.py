@@ -1,0 +1,204 @@
+"""`export` with torch.onnx's arguments."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import logging
+import os
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, BinaryIO
+
+import torch
+from torch.utils import _pytree as pytree
+
+import onnxexp
+from onnxexp.capture import as_module
+from onnxexp.config import DEFAULT_OPSET
+from onnxexp.errors import UnsupportedOperators
+from onnxexp.program import ONNXProgram
+from onnxexp.symbolics import SymbolicTable
+from onnxexp.torch_onnx import deprecated
+from onnxexp.torch_onnx.enums import OperatorExportTypes
+from onnxexp.torch_onnx.errors import CheckerError
+from onnxexp.torch_onnx.fallback import FALLING_BACK, TorchNodes
+from onnxexp.torch_onnx.module_functions import ModuleFunctions
+from onnxexp.torch_onnx.modes import training_mode
+from onnxexp.torch_onnx.registry import registered
+from onnxexp.torch_onnx.settings import settings
+from onnxexp.torch_onnx.translation import translations
+
+__all__ = ["export", "export_to_pretty_string"]
+
+_LOGGER = logging.getLogger("onnxexp")
+
+
+def export(
+    model: Any,
+    args: Any = (),
+    f: str | os.PathLike[str] | BinaryIO | None = None,
+    export_params: bool = True,
+    verbose: bool | None = False,
+    training: Any = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    operator_export_type: Any = None,
+    opset_version: int | None = None,
+    do_constant_folding: bool = True,
+    dynamic_axes: Mapping[str, Any] | None = None,
+    keep_initializers_as_inputs: bool | None = None,
+    custom_opsets: Mapping[str, int] | None = None,
+    export_modules_as_functions: bool | Collection[type[torch.nn.Module]] = False,
+    autograd_inlining: bool = True,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    external_data: bool | None = None,
+    custom_translation_table: Mapping[Any, Callable[..., Any]] | None = None,
+    verify: bool = False,
+    plugins: Sequence[Any] | None = None,
+    torch_registrations: bool = False,
+    **older: Any,
+) -> ONNXProgram:
+    """Export a model as torch.onnx.export does, on onnxexp's engine; symbolics that were registered by name are used.
+
+    Beside what `onnxexp.export` takes under the same names:
+
+    Args:
+        training: A member of TrainingMode (or, as once, a bool); None is EVAL.
+        input_names: May go on into the parameters, in the order of the model's state_dict.
+        operator_export_type: A member of OperatorExportTypes; None is ONNX.
+        keep_initializers_as_inputs: None: only where operators stay torch's.
+        export_modules_as_functions: True, or a set of classes: each such module is a function of the model.
+        autograd_inlining: False keeps a torch.autograd.Function that nobody has a symbolic for as one node.
+        custom_translation_table: onnxscript functions by torch operator, as torch's newer exporter takes them.
+        plugins: As `onnxexp.export` takes them.
+        torch_registrations: Also use what was registered with `torch.onnx.register_custom_op_symbolic`.
+        older: Arguments that torch.onnx had once, see `onnxexp.torch_onnx.deprecated.CURES`.
+
+    Returns:
+        The program, already written to `f` where that is given.
+
+    Raises what `onnxexp.export` raises, and CheckerError where `enable_onnx_checker` asked for a check that fails.
+    """
+    old = deprecated.read(older)
+    kind = deprecated.export_type(operator_export_type, old.get("aten"), old.get("export_raw_ir"))
+    if keep_initializers_as_inputs is None:
+        keep_initializers_as_inputs = kind is not OperatorExportTypes.ONNX and export_params
+    symbols = registered(torch=torch_registrations)
+    mode = training_mode(training)
+    count = sum(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves((args, kwargs)))
+    given = [each for each in (symbols.symbolics, translations(custom_translation_table or {})) if len(each)]
+    if export_modules_as_functions:
+        given.append(ModuleFunctions(as_module(model), export_modules_as_functions))
+    request = _Request(
+        model,
+        dict(
+            args=args, kwargs=kwargs, input_names=list(input_names or ())[:count] or None, output_names=output_names,
+            opset_version=opset_version, dynamic_axes=dynamic_axes, dynamic_shapes=dynamic_shapes, training=mode,
+            custom_opsets=custom_opsets, export_params=export_params, do_constant_folding=do_constant_folding,
+            keep_initializers_as_inputs=keep_initializers_as_inputs,
+        ),
+        given,
+        plugins,
+    )  # fmt: skip
+    inlining = autograd_inlining and kind not in FALLING_BACK
+    changes = dict(autograd_inlining=inlining, python_ops=symbols.python_ops, operator_export_type=kind.name)
+    with settings(opset=opset_version or DEFAULT_OPSET, training=mode.name == "TRAINING", **changes):
+        program = request.run(kind)
+    for stage, seconds in program.timings.items():
+        _LOGGER.info("%s: %.3f s", stage, seconds)
+    _name_parameters(program, model, list(input_names or ())[count:])
+    _finish(program, f, old, verbose, external_data)
+    if verify:
+        program.verify()
+    return program
+
+
+@dataclasses.dataclass(frozen=True)
+class _Request:
+    """One call of `onnxexp.export`, which may have to be made again."""
+
+    model: Any
+    options: dict[str, Any]
+    given: list[Any]
+    plugins: Sequence[Any] | None
+
+    def run(self, kind: OperatorExportTypes) -> ONNXProgram:
+        if kind is OperatorExportTypes.ONNX:
+            return self._export()
+        if kind not in FALLING_BACK:
+            return self._export(TorchNodes(kind))
+        missing: frozenset[str] = frozenset()
+        while True:
+            try:
+                return self._export(TorchNodes(kind, missing))
+            except UnsupportedOperators as error:
+                found = frozenset(error.counts) - missing
+                if not found:
+                    raise
+                missing |= found
+
+    def _export(self, *more: Any) -> ONNXProgram:
+        plugins = [*self.given, *more, *(self.plugins if self.plugins is not None else [...])]
+        return onnxexp.export(self.model, plugins=plugins, **self.options)
+
+
+def _name_parameters(program: ONNXProgram, model: Any, names: Sequence[str]) -> None:
+    """Call the parameters, in the order of the state_dict, as the rest of `input_names` says."""
+    if not names or not isinstance(model, torch.nn.Module):
+        return
+    initializers = program.model.graph.initializers
+    inputs = {value.name: value for value in program.model.graph.inputs}
+    for old, name in zip(model.state_dict(), names, strict=False):
+        value = initializers.get(old) or inputs.get(old)
+        if value is None:
+            continue
+        value.name = name
+        if old in program.weights:
+            program.weights[name] = program.weights.pop(old)
+    if len(names) > len(model.state_dict()):
+        warnings.warn(f"there are more input_names than inputs and parameters: {names[len(model.state_dict()):]}", stacklevel=4)
+
+
+def _finish(program: ONNXProgram, f: Any, old: Mapping[str, Any], verbose: bool | None, external: bool | None) -> None:
+    model = program.model
+    if old.get("strip_doc_string") is False:
+        for node in model.graph.all_nodes():
+            node.doc_string = node.metadata_props.get("onnxexp.source")
+    if old.get("_retain_param_name") is False:
+        for number, value in enumerate(list(model.graph.initializers.values())):
+            value.name = f"param_{number}"
+    if old.get("add_node_names") is False:
+        for node in model.graph.all_nodes():
+            node.name = None
+    if old.get("enable_onnx_checker"):
+        import onnx
+
+        try:
+            onnx.checker.check_model(program.model_proto, full_check=True)
+        except onnx.checker.ValidationError as error:
+            raise CheckerError(f"onnx's checker refuses the model: {error}") from error
+    if old.get("use_external_data_format") is not None and external is None:
+        external = bool(old["use_external_data_format"])
+    if f is not None:
+        program.save(f, external_data=external)
+    if verbose:
+        print(program)
+
+
+def export_to_pretty_string(model: Any, args: Any, f: Any = None, **options: Any) -> str:
+    """Export, and return the graph as text instead of a model; `f` is for those who once gave one, and is not written.
+
+    Takes the arguments of `export`, and torch.onnx's `google_printer`: True gives onnx's own text form.
+    """
+    google = options.pop("google_printer", False)
+    with contextlib.redirect_stdout(io.StringIO()):
+        program = export(model, args, None, **options)
+    if google:
+        import onnx
+
+        return str(onnx.printer.to_text(program.model_proto))
+    return str(program)

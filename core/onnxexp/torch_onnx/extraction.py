@@ -1,0 +1,183 @@
+"""Regions of a finished graph as model-local functions: equal regions share one, with what differs (weights) as inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+__all__ = ["Extraction"]
+
+_SMALL = 64
+"""Elements up to which an integer or boolean initializer (axes, shapes, indices) becomes part of the function."""
+SCOPE = "onnxexp.scope"
+
+
+@dataclasses.dataclass(frozen=True)
+class Region:
+    """Nodes that become one call, in order, and the values that go in and come out."""
+
+    nodes: list[ir.Node]
+    inputs: list[ir.Value]
+    constants: list[ir.Value]
+    outputs: list[ir.Value]
+    before: ir.Node | None
+
+
+class Extraction:
+    """Makes functions of a model's regions; `extract` once for each, the inner ones first."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self._model = model
+        self._known: dict[Hashable, ir.Function] = {}
+        self._names: dict[tuple[str, str], int] = {}
+
+    def extract(self, nodes: Sequence[ir.Node], domain: str, name: str) -> bool:
+        """Put a call of a function in the place of these nodes of the main graph; False where that cannot be."""
+        region = _region(self._model.graph, list(nodes))
+        if region is None:
+            return False
+        key = (domain, name, _key(region))
+        function = self._known.get(key)
+        call_inputs, call_outputs = list(region.inputs), list(region.outputs)
+        self._model.graph.remove(region.nodes)
+        made = [ir.Value(name=value.name, type=value.type, shape=value.shape) for value in call_outputs]
+        for old, new in zip(call_outputs, made, strict=True):
+            self._replace(old, new, region)
+        if function is None:
+            function = self._known[key] = self._function(region, domain, self._unused(domain, name))
+        call = ir.Node(domain, function.name, call_inputs, outputs=made, name=f"{name}_call_{len(self._names)}_{id(region)}")
+        call.name = self._model.graph.name + "/" + made[0].name if made[0].name else name  # unique, as values are
+        scope = region.nodes[0].metadata_props.get(SCOPE)
+        if scope:
+            call.metadata_props[SCOPE] = scope
+        if region.before is None:
+            self._model.graph.append(call)
+        else:
+            self._model.graph.insert_before(region.before, call)
+        return True
+
+    def _replace(self, old: ir.Value, new: ir.Value, region: Region) -> None:
+        inside = set(_walk(region.nodes))
+        for use in list(old.uses()):
+            if use.node not in inside:
+                use.node.replace_input_with(use.idx, new)
+        outputs = self._model.graph.outputs
+        for index, output in enumerate(outputs):
+            if output is old:
+                outputs[index] = new
+
+    def _unused(self, domain: str, name: str) -> str:
+        count = self._names.get((domain, name), 0)
+        self._names[domain, name] = count + 1
+        return f"{name}_{count}" if count else name
+
+    def _function(self, region: Region, domain: str, name: str) -> ir.Function:
+        """A function with these nodes, which are in no graph any more."""
+        inner = [ir.Value(name=f"in_{number}") for number in range(len(region.inputs))]
+        constants = []
+        for number, value in enumerate(region.constants):
+            tensor = value.const_value
+            attribute = ir.Attr("value", ir.AttributeType.TENSOR, ir.tensor(tensor.numpy(), name=f"constant_{number}"))  # type: ignore[union-attr]
+            constants.append(ir.Node("", "Constant", [], [attribute], outputs=[ir.Value(name=f"constant_{number}")]))
+        places = dict(zip(region.inputs, inner, strict=True))
+        places.update((value, node.outputs[0]) for value, node in zip(region.constants, constants, strict=True))
+        for node in _walk(region.nodes):
+            for index, value in enumerate(node.inputs):
+                if value in places:
+                    node.replace_input_with(index, places[value])
+        numbers = itertools.count()
+        for node in region.nodes:
+            for output in node.outputs:
+                output.name = f"v_{next(numbers)}"
+                output.shape = None  # of one call; the others may differ
+            node.metadata_props.clear()
+        graph = ir.Graph(inner, region.outputs, nodes=[*constants, *region.nodes], opset_imports=dict(self._model.opset_imports))
+        function = ir.Function(domain, name, graph=graph, attributes=[])
+        self._model.functions[function.identifier()] = function
+        self._model.opset_imports.setdefault(domain, 1)
+        return function
+
+
+def _walk(nodes: Sequence[ir.Node]) -> Iterator[ir.Node]:
+    """Nodes, and those of their graphs."""
+    for node in nodes:
+        yield node
+        for attribute in node.attributes.values():
+            if attribute.type is ir.AttributeType.GRAPH:
+                yield from _walk(list(attribute.as_graph()))
+
+
+def _region(graph: ir.Graph, nodes: list[ir.Node]) -> Region | None:
+    """None where the nodes cannot be computed in one go: something outside needs one of them and gives to another."""
+    members = set(nodes)
+    inside = set(_walk(nodes))
+    made = {output for node in inside for output in node.outputs}
+    taken = list(dict.fromkeys(value for node in _walk(nodes) for value in node.inputs if value is not None and value not in made))
+    owned = {value for node in inside for attribute in node.attributes.values() if attribute.type is ir.AttributeType.GRAPH
+             for value in (*attribute.as_graph().inputs, *attribute.as_graph().initializers.values())}  # fmt: skip
+    taken = [value for value in taken if value not in owned]
+    results = set(graph.outputs)
+    outputs = [
+        output for node in nodes for output in node.outputs
+        if output in results or any(use.node not in inside for use in output.uses())
+    ]  # fmt: skip
+    if not outputs or any(value.is_graph_input() and value in results for value in outputs):
+        return None
+    constants = [value for value in taken if _is_constant(value)]
+    inputs = [value for value in taken if not _is_constant(value)]
+    producers = {value.producer() for value in inputs}
+    wanted = {use.node for output in outputs for use in output.uses()} - inside
+    before: ir.Node | None = None
+    for node in graph:
+        if node in members:
+            continue
+        if before is None and any(each in wanted for each in _walk([node])):
+            before = node
+        if before is not None and node in producers:
+            return None
+    return Region(nodes, inputs, constants, outputs, before)
+
+
+def _is_constant(value: ir.Value) -> bool:
+    tensor = value.const_value
+    if not value.is_initializer() or tensor is None or value.is_graph_input():
+        return False
+    return tensor.size == 1 or (tensor.size <= _SMALL and not tensor.dtype.is_floating_point())
+
+
+def _key(region: Region) -> Hashable:
+    """Equal for regions that do the same with their inputs."""
+    numbers: dict[ir.Value, Any] = {value: ("in", number) for number, value in enumerate(region.inputs)}
+    for value in region.constants:
+        tensor = value.const_value
+        numbers[value] = ("constant", tensor.dtype, tuple(tensor.shape.numpy()), tensor.tobytes())  # type: ignore[union-attr]
+    parts = _parts(region.nodes, numbers)
+    return tuple(parts), tuple(numbers[value] for value in region.outputs)
+
+
+def _parts(nodes: Sequence[ir.Node], numbers: dict[ir.Value, Any]) -> list[Hashable]:
+    parts: list[Hashable] = []
+    for node in nodes:
+        for output in node.outputs:
+            numbers[output] = len(numbers)
+        attributes = tuple((name, _attribute(attribute, numbers)) for name, attribute in sorted(node.attributes.items()))
+        inputs = tuple(None if value is None else numbers.get(value, id(value)) for value in node.inputs)
+        parts.append((node.op_identifier(), inputs, attributes, len(node.outputs)))
+    return parts
+
+
+def _attribute(attribute: ir.Attr, numbers: dict[ir.Value, Any]) -> Hashable:
+    if attribute.type is ir.AttributeType.GRAPH:
+        graph = attribute.as_graph()
+        for value in (*graph.inputs, *graph.initializers.values()):
+            numbers[value] = len(numbers)
+        return tuple(_parts(list(graph), numbers)), tuple(numbers.get(value, id(value)) for value in graph.outputs)
+    if attribute.type is ir.AttributeType.TENSOR:
+        tensor = attribute.as_tensor()
+        return tensor.dtype, tuple(tensor.shape.numpy()), tensor.tobytes()
+    value = attribute.value
+    return tuple(value) if isinstance(value, (list, tuple)) else value if isinstance(value, Hashable) else id(attribute)

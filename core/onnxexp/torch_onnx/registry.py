@@ -1,0 +1,94 @@
+"""Symbolics that are registered by name, as torch.onnx has them; exports through `onnxexp.torch_onnx` use them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import re
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from onnxexp.builder import Builder
+from onnxexp.errors import OptionError
+from onnxexp.symbolics import SymbolicTable
+from onnxexp.torch_onnx.calling import call_symbolic
+from onnxexp.torch_onnx.interop import from_torch
+
+__all__ = ["Registered", "register_custom_op_symbolic", "registered", "unregister_custom_op_symbolic"]
+
+PYTHON_OP = "prim::PythonOp"
+_NAME = re.compile(r"^(?P<namespace>[A-Za-z0-9_-]*)::(?P<name>[A-Za-z0-9_.-]+)$")
+_REGISTERED: dict[str, dict[int, Callable[..., Any]]] = {}
+_LOCK = threading.Lock()
+
+
+def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Callable[..., Any], opset_version: int) -> None:
+    """Lower a torch operator with ``symbolic_fn(g, *args)`` from an opset on, for all exports through `onnxexp.torch_onnx`.
+
+    Args:
+        symbolic_name: ``namespace::name``; ``prim::PythonOp`` stands for every torch.autograd.Function that has no symbolic of its
+            own, and its symbolic gets the class's name as the keyword `name`.
+        symbolic_fn: Called with `g` and a value for each argument of the torch schema, in order.
+        opset_version: The first target opset that it serves.
+
+    Raises OptionError for a name that is no operator's.
+    """
+    full = _full(symbolic_name)
+    if not callable(symbolic_fn):
+        raise OptionError(f"{symbolic_name}: {symbolic_fn!r} is not callable")
+    with _LOCK:
+        _REGISTERED.setdefault(full, {})[int(opset_version)] = symbolic_fn
+
+
+def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> None:
+    """Take back what was registered for an operator from an opset on; a warning where nothing was."""
+    with _LOCK:
+        if _REGISTERED.get(_full(symbolic_name), {}).pop(int(opset_version), None) is None:
+            warnings.warn(f"no symbolic is registered for {symbolic_name} from opset {opset_version} on", stacklevel=2)
+
+
+def _full(symbolic_name: str) -> str:
+    match = _NAME.match(symbolic_name)
+    if match is None:
+        raise OptionError(f"{symbolic_name!r} is no operator's name; it is written namespace::name, as in aten::gelu")
+    name = match["name"][:-1] if match["name"].endswith("_") and not match["name"].startswith("_") else match["name"]
+    return f"{match['namespace'] or 'aten'}::{name}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Registered:
+    """What is registered at one moment: a plugin, to be passed to ``onnxexp.export(plugins=[...])`` too.
+
+    Attributes:
+        symbolics: The table of the operators' symbolics.
+        python_ops: Those for Functions, by opset.
+    """
+
+    symbolics: SymbolicTable
+    python_ops: dict[int, Callable[..., Any]]
+
+
+def registered(*, torch: bool = False) -> Registered:
+    """What is registered now; `torch`: also what was registered with torch.onnx itself."""
+    with _LOCK:
+        listed = [(name, function, opset) for name, versions in _REGISTERED.items() for opset, function in versions.items()]
+    known = {(name, opset) for name, _, opset in listed}
+    theirs = [(_full(name), function, opset) for name, function, opset in from_torch()] if torch else []
+    listed += [entry for entry in theirs if (entry[0], entry[2]) not in known]
+    table = SymbolicTable("aten", override=True)
+    for name, function, opset in listed:
+        if name != PYTHON_OP:
+            table(name, since=opset)(as_symbolic(function))
+    return Registered(table, {opset: function for name, function, opset in listed if name == PYTHON_OP})
+
+
+def as_symbolic(function: Callable[..., Any]) -> Callable[..., Sequence[Any]]:
+    """A symbolic written for torch.onnx as one of onnxexp's."""
+
+    def symbolic(op: Builder, *args: Any) -> Sequence[Any]:
+        return call_symbolic(op, function, args)
+
+    return functools.wraps(function)(symbolic) if inspect.isfunction(function) else symbolic

@@ -1,0 +1,46 @@
+"""onnxscript functions in the place of symbolics, as torch's newer exporter takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from onnxexp.builder import Builder
+from onnxexp.capture.schemas import full_name
+from onnxexp.errors import OptionError
+from onnxexp.symbolics import SymbolicTable
+
+__all__ = ["translations"]
+
+
+def translations(table: Mapping[Any, Callable[..., Any]]) -> SymbolicTable:
+    """The table's entries, by operator (``torch.ops.aten.relu.default``, a packet for all its overloads, or a name), as symbolics."""
+    made = SymbolicTable("aten", override=True)
+    for key, function in table.items():
+        made(_name(key))(_symbolic(function, key))
+    return made
+
+
+def _name(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    if isinstance(key, torch._ops.OpOverload):
+        return full_name(key)
+    if isinstance(key, torch._ops.OpOverloadPacket):
+        return str(key._qualified_op_name)
+    raise OptionError(f"custom_translation_table: {key!r} is no torch operator")
+
+
+def _symbolic(function: Any, key: Any) -> Callable[..., Any]:
+    def translated(op: Builder, *args: Any) -> Any:
+        given = list(args)
+        schema = function.op_schema
+        given = given[: len(schema.inputs) + len(schema.attributes)]
+        inputs = given[: len(schema.inputs)]
+        attributes = dict(zip(schema.attributes, given[len(schema.inputs) :], strict=False))
+        return op.function(function, *inputs, **{name: value for name, value in attributes.items() if value is not None})
+
+    translated.__name__ = getattr(function, "name", str(key))  # an onnxscript function has its name there
+    return translated
