@@ -18,10 +18,15 @@ SCOPE = "onnxexp.scope"
 
 @dataclasses.dataclass(frozen=True)
 class Region:
-    """Nodes that become one call, in order, and the values that go in and come out."""
+    """Nodes that become one call, in order, and the values that go in and come out.
+
+    `slots` says which input each place inside (a node, the number of its input) takes. A weight goes in once for each place: two
+    weights that happen to be equal in one region must not make it differ from the others.
+    """
 
     nodes: list[ir.Node]
     inputs: list[ir.Value]
+    slots: dict[tuple[ir.Node, int], int]
     constants: list[ir.Value]
     outputs: list[ir.Value]
     before: ir.Node | None
@@ -35,12 +40,12 @@ class Extraction:
         self._known: dict[Hashable, ir.Function] = {}
         self._names: dict[tuple[str, str], int] = {}
 
-    def extract(self, nodes: Sequence[ir.Node], domain: str, name: str) -> bool:
-        """Put a call of a function in the place of these nodes of the main graph; False where that cannot be."""
+    def extract(self, nodes: Sequence[ir.Node], domain: str, name: str, scope: str) -> bool:
+        """Put a call of a function, of this scope, in the place of these nodes of the main graph; False where that cannot be."""
         region = _region(self._model.graph, list(nodes))
         if region is None:
             return False
-        key = (domain, name, _key(region))
+        key = domain, name, _key(region)
         function = self._known.get(key)
         call_inputs, call_outputs = list(region.inputs), list(region.outputs)
         self._model.graph.remove(region.nodes)
@@ -49,11 +54,11 @@ class Extraction:
             self._replace(old, new, region)
         if function is None:
             function = self._known[key] = self._function(region, domain, self._unused(domain, name))
-        call = ir.Node(domain, function.name, call_inputs, outputs=made, name=f"{name}_call_{len(self._names)}_{id(region)}")
-        call.name = self._model.graph.name + "/" + made[0].name if made[0].name else name  # unique, as values are
-        scope = region.nodes[0].metadata_props.get(SCOPE)
-        if scope:
-            call.metadata_props[SCOPE] = scope
+        else:
+            for node in _walk(region.nodes):  # thrown away: nothing of it shall count as a use
+                for index in range(len(node.inputs)):
+                    node.replace_input_with(index, None)
+        call = ir.Node(domain, function.name, call_inputs, outputs=made, name=f"{scope}/{name}", metadata_props={SCOPE: scope})
         if region.before is None:
             self._model.graph.append(call)
         else:
@@ -83,12 +88,13 @@ class Extraction:
             tensor = value.const_value
             attribute = ir.Attr("value", ir.AttributeType.TENSOR, ir.tensor(tensor.numpy(), name=f"constant_{number}"))  # type: ignore[union-attr]
             constants.append(ir.Node("", "Constant", [], [attribute], outputs=[ir.Value(name=f"constant_{number}")]))
-        places = dict(zip(region.inputs, inner, strict=True))
-        places.update((value, node.outputs[0]) for value, node in zip(region.constants, constants, strict=True))
+        made = dict(zip(region.constants, (node.outputs[0] for node in constants), strict=True))
         for node in _walk(region.nodes):
             for index, value in enumerate(node.inputs):
-                if value in places:
-                    node.replace_input_with(index, places[value])
+                if (node, index) in region.slots:
+                    node.replace_input_with(index, inner[region.slots[node, index]])
+                elif value in made:
+                    node.replace_input_with(index, made[value])
         numbers = itertools.count()
         for node in region.nodes:
             for output in node.outputs:
@@ -106,20 +112,32 @@ def _walk(nodes: Sequence[ir.Node]) -> Iterator[ir.Node]:
     """Nodes, and those of their graphs."""
     for node in nodes:
         yield node
-        for attribute in node.attributes.values():
-            if attribute.type is ir.AttributeType.GRAPH:
-                yield from _walk(list(attribute.as_graph()))
+        for block in _blocks(node):
+            yield from _walk(list(block))
+
+
+def _blocks(node: ir.Node) -> list[ir.Graph]:
+    return [attribute.as_graph() for attribute in node.attributes.values() if attribute.type is ir.AttributeType.GRAPH]
 
 
 def _region(graph: ir.Graph, nodes: list[ir.Node]) -> Region | None:
     """None where the nodes cannot be computed in one go: something outside needs one of them and gives to another."""
-    members = set(nodes)
-    inside = set(_walk(nodes))
-    made = {output for node in inside for output in node.outputs}
-    taken = list(dict.fromkeys(value for node in _walk(nodes) for value in node.inputs if value is not None and value not in made))
-    owned = {value for node in inside for attribute in node.attributes.values() if attribute.type is ir.AttributeType.GRAPH
-             for value in (*attribute.as_graph().inputs, *attribute.as_graph().initializers.values())}  # fmt: skip
-    taken = [value for value in taken if value not in owned]
+    members, inside = set(nodes), set(_walk(nodes))
+    own = {output for node in inside for output in node.outputs}
+    own |= {value for node in inside for block in _blocks(node) for value in (*block.inputs, *block.initializers.values())}
+    inputs: list[ir.Value] = []
+    constants: list[ir.Value] = []
+    slots: dict[tuple[ir.Node, int], int] = {}
+    for node in _walk(nodes):
+        for index, value in enumerate(node.inputs):
+            if value is None or value in own:
+                continue
+            if _is_constant(value):
+                constants += [value] if value not in constants else []
+                continue
+            if value.is_initializer() or value not in inputs:
+                inputs.append(value)
+            slots[node, index] = len(inputs) - 1 if value.is_initializer() else inputs.index(value)
     results = set(graph.outputs)
     outputs = [
         output for node in nodes for output in node.outputs
@@ -127,8 +145,6 @@ def _region(graph: ir.Graph, nodes: list[ir.Node]) -> Region | None:
     ]  # fmt: skip
     if not outputs or any(value.is_graph_input() and value in results for value in outputs):
         return None
-    constants = [value for value in taken if _is_constant(value)]
-    inputs = [value for value in taken if not _is_constant(value)]
     producers = {value.producer() for value in inputs}
     wanted = {use.node for output in outputs for use in output.uses()} - inside
     before: ir.Node | None = None
@@ -139,7 +155,7 @@ def _region(graph: ir.Graph, nodes: list[ir.Node]) -> Region | None:
             before = node
         if before is not None and node in producers:
             return None
-    return Region(nodes, inputs, constants, outputs, before)
+    return Region(nodes, inputs, slots, constants, outputs, before)
 
 
 def _is_constant(value: ir.Value) -> bool:
@@ -151,31 +167,34 @@ def _is_constant(value: ir.Value) -> bool:
 
 def _key(region: Region) -> Hashable:
     """Equal for regions that do the same with their inputs."""
-    numbers: dict[ir.Value, Any] = {value: ("in", number) for number, value in enumerate(region.inputs)}
+    numbers: dict[ir.Value, Any] = {}
     for value in region.constants:
         tensor = value.const_value
         numbers[value] = ("constant", tensor.dtype, tuple(tensor.shape.numpy()), tensor.tobytes())  # type: ignore[union-attr]
-    parts = _parts(region.nodes, numbers)
+    parts = _parts(region.nodes, numbers, region.slots)
     return tuple(parts), tuple(numbers[value] for value in region.outputs)
 
 
-def _parts(nodes: Sequence[ir.Node], numbers: dict[ir.Value, Any]) -> list[Hashable]:
+def _parts(nodes: Sequence[ir.Node], numbers: dict[ir.Value, Any], slots: dict[tuple[ir.Node, int], int]) -> list[Hashable]:
     parts: list[Hashable] = []
     for node in nodes:
         for output in node.outputs:
             numbers[output] = len(numbers)
-        attributes = tuple((name, _attribute(attribute, numbers)) for name, attribute in sorted(node.attributes.items()))
-        inputs = tuple(None if value is None else numbers.get(value, id(value)) for value in node.inputs)
+        attributes = tuple((name, _attribute(attribute, numbers, slots)) for name, attribute in sorted(node.attributes.items()))
+        inputs = tuple(
+            None if value is None else ("in", slots[node, index]) if (node, index) in slots else numbers[value]
+            for index, value in enumerate(node.inputs)
+        )
         parts.append((node.op_identifier(), inputs, attributes, len(node.outputs)))
     return parts
 
 
-def _attribute(attribute: ir.Attr, numbers: dict[ir.Value, Any]) -> Hashable:
+def _attribute(attribute: ir.Attr, numbers: dict[ir.Value, Any], slots: dict[tuple[ir.Node, int], int]) -> Hashable:
     if attribute.type is ir.AttributeType.GRAPH:
         graph = attribute.as_graph()
         for value in (*graph.inputs, *graph.initializers.values()):
             numbers[value] = len(numbers)
-        return tuple(_parts(list(graph), numbers)), tuple(numbers.get(value, id(value)) for value in graph.outputs)
+        return tuple(_parts(list(graph), numbers, slots)), tuple(numbers[value] for value in graph.outputs)
     if attribute.type is ir.AttributeType.TENSOR:
         tensor = attribute.as_tensor()
         return tensor.dtype, tuple(tensor.shape.numpy()), tensor.tobytes()

@@ -53,9 +53,9 @@ class ModuleFunctions:
         kind = self._modules[path]
         domain, name = kind.__module__, re.sub(r"\W", "_", kind.__qualname__)
         nodes = [node for node in model.graph if _within(node.metadata_props.get(SCOPE, ""), path)]
-        if not nodes or extraction.extract(nodes, domain, name):
+        if not nodes or extraction.extract(nodes, domain, name, path):
             return
-        if not all([extraction.extract(run, domain, name) for run in _runs(model.graph, nodes)]):
+        if not all([extraction.extract(run, domain, name, path) for run in _runs(model.graph, nodes)]):
             warnings.warn(f"export_modules_as_functions: {path} ({name}) stays flat, it is not computed in one go", stacklevel=2)
 
 
