@@ -9,8 +9,13 @@ import torch
 
 from onnxexp.errors import LoweringError
 from onnxexp.graph import Node, ScalarType, TensorType, Value
+from onnxexp.values import Tensor
 
-__all__ = ["bind", "called", "full_name", "overload"]
+__all__ = ["NoOverload", "bind", "called", "chosen", "full_name", "overload"]
+
+
+class NoOverload(LoweringError):
+    """torch has no operator that takes these arguments."""
 
 
 def full_name(op: torch._ops.OpOverload) -> str:
@@ -47,17 +52,24 @@ def bind(schema: torch.FunctionSchema, args: Sequence[Any], kwargs: Mapping[str,
 def called(name: str, args: Sequence[Any], where: Node) -> Node:
     """The node of a call: of the overloads (all, or the one that `name` has) the first that takes these arguments.
 
-    Raises LoweringError where torch has no such operator, or none takes them.
+    Raises NoOverload where torch has no such operator, or none takes them.
     """
+    schema = chosen(name, args)
+    packet = name.partition(".")[0]
+    full = f"{packet}.{schema.overload_name}" if schema.overload_name else packet
+    outputs = [Value(where.outputs[0].name if where.outputs else "out", TensorType(None, None)) for _ in schema.returns]
+    return Node(full, bind(schema, args, {}), outputs, where=where.where)
+
+
+def chosen(name: str, args: Sequence[Any]) -> torch.FunctionSchema:
+    """The overload of an operator that takes these Values, Tensors and Python constants. Raises NoOverload."""
     packet, _, suffix = name.partition(".")
     schemas = torch._C._jit_get_schemas_for_operator(packet)
     schema = next((each for each in schemas if (not suffix or each.overload_name == suffix) and _takes(each, args)), None)
     if schema is None:
         known = "; ".join(map(str, schemas)) or "torch has no such operator"
-        raise LoweringError(f"{name} does not take ({', '.join(map(repr, args))}): {known}")
-    full = f"{packet}.{schema.overload_name}" if schema.overload_name else packet
-    outputs = [Value(where.outputs[0].name if where.outputs else "out", TensorType(None, None)) for _ in schema.returns]
-    return Node(full, bind(schema, args, {}), outputs, where=where.where)
+        raise NoOverload(f"{name} does not take ({', '.join(map(repr, args))}): {known}")
+    return schema
 
 
 def _takes(schema: torch.FunctionSchema, args: Sequence[Any]) -> bool:
@@ -74,7 +86,7 @@ def _fits(type_: str, arg: Any) -> bool:
     if arg is None:
         return type_.startswith(("Optional", "NoneType"))
     inner = type_.removeprefix("Optional[").removesuffix("]") if type_.startswith("Optional[") else type_
-    if isinstance(arg, Value):
+    if isinstance(arg, (Value, Tensor)):
         scalar = isinstance(arg.type, ScalarType)
         return inner in (("number", "int", "float", "bool", "SymInt") if scalar else ("Tensor",))
     if isinstance(arg, (list, tuple)):
@@ -82,7 +94,7 @@ def _fits(type_: str, arg: Any) -> bool:
     if isinstance(arg, bool):
         return inner in ("bool", "number")
     if isinstance(arg, int):
-        return inner in ("int", "number", "SymInt", "float")
+        return inner in ("int", "number", "SymInt", "float") or (inner == "bool" and arg in (0, 1))
     if isinstance(arg, float):
         return inner in ("float", "number")
     return not inner.startswith(("Tensor", "List[")) if not isinstance(arg, torch.Tensor) else inner == "Tensor"

@@ -10,6 +10,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp.builder import Builder
+from onnxexp.capture.schemas import NoOverload
 from onnxexp.errors import LoweringError
 from onnxexp.schemas import history
 from onnxexp.state import Scope
@@ -18,7 +19,7 @@ from onnxexp.torch_onnx.promotion import aligned
 from onnxexp.torch_onnx.types import tensor_type, type_of
 from onnxexp.values import Tensor
 
-__all__ = ["Emitter", "attributes"]
+__all__ = ["Emitter", "attributes", "numbers"]
 
 JitNode: TypeAlias = Any
 JitValue: TypeAlias = Any
@@ -49,6 +50,14 @@ def attributes(node: JitNode) -> dict[str, tuple[str, Any]]:
         kind = _READERS.get(kind, kind)
         found[name] = (kind, getattr(node, kind)(name))  # torch names each reader by its kind
     return found
+
+
+def numbers(args: Sequence[Any]) -> list[Any]:
+    """The arguments with small constants as Python numbers and lists."""
+    return [
+        each.const.tolist() if isinstance(each, Tensor) and each.const is not None and each.const.dim() < 2 else each
+        for each in args
+    ]
 
 
 class Emitter:
@@ -147,8 +156,17 @@ class Emitter:
             return results if isinstance(results, tuple) else [results]
         domain, _, name = kind.partition("::")
         if domain == "aten" and name != "ATen":
-            return self.op.torch_op(kind, *inputs)
+            return self._torch_op(node, inputs)
         return self._operator({"onnx": "", "aten": "org.pytorch.aten"}.get(domain, domain), name, node, inputs)
+
+    def _torch_op(self, node: JitNode, inputs: list[Any]) -> Sequence[Any]:
+        """A torch operator. Constants that the symbolic made are numbers where the operator takes numbers."""
+        overload = attributes(node).get("overload", ("s", ""))[1]
+        name = f"{node.kind()}.{overload}" if overload else node.kind()
+        try:
+            return self.op.torch_op(name, *inputs)
+        except NoOverload:
+            return self.op.torch_op(name, *numbers(inputs))
 
     def _operator(self, domain: str, name: str, node: JitNode, inputs: list[Any]) -> Sequence[Tensor]:
         given = [self._one(each) for each in inputs]

@@ -1,0 +1,20 @@
+"""What people import from ``torch.onnx.operators``: operators that keep shapes dynamic while a model is traced."""
+
+from __future__ import annotations
+
+import torch
+
+__all__ = ["reshape_from_tensor_shape", "shape_as_tensor"]
+
+
+def shape_as_tensor(x: torch.Tensor) -> torch.Tensor:
+    """The sizes as a 1-D int64 tensor."""
+    shape: torch.Tensor = torch._shape_as_tensor(x)
+    return shape
+
+
+def reshape_from_tensor_shape(x: torch.Tensor, shape: torch.Tensor) -> torch.Tensor:
+    """The tensor in the shape that a 1-D tensor says."""
+    if torch.jit.is_tracing():
+        return torch._reshape_from_tensor(x, shape)
+    return x.reshape([int(size) for size in shape.unbind()])

@@ -1,0 +1,12 @@
+"""What symbolics written for torch.onnx import from ``torch.onnx.symbolic_helper``."""
+
+from __future__ import annotations
+
+from onnxexp.torch_onnx.symbolic_helper import building, quantizing, reading, resizing, typing_
+from onnxexp.torch_onnx.symbolic_helper.building import *  # noqa: F403
+from onnxexp.torch_onnx.symbolic_helper.quantizing import *  # noqa: F403
+from onnxexp.torch_onnx.symbolic_helper.reading import *  # noqa: F403
+from onnxexp.torch_onnx.symbolic_helper.resizing import *  # noqa: F403
+from onnxexp.torch_onnx.symbolic_helper.typing_ import *  # noqa: F403
+
+__all__ = [name for module in (reading, typing_, building, quantizing, resizing) for name in module.__all__]
