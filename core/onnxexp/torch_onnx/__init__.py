@@ -1,10 +1,73 @@
-"""torch.onnx's names, working on onnxexp's engine: ``import onnxexp.torch_onnx`` where code says ``torch.onnx``."""
+"""torch.onnx's names, working on onnxexp's engine: ``import onnxexp.torch_onnx`` where code says ``torch.onnx``.
+
+What a torch.onnx extension imports is here under the same name: `export`, `register_custom_op_symbolic`, `symbolic_helper`,
+`symbolic_opset9` …, `utils`, `operators`, `verification`, and torch 2.1's `dynamo_export` and its like. Beyond torch.onnx:
+`registered` (what is registered, as a plugin for `onnxexp.export`) and `call_symbolic` (for plugins that call such symbolics).
+"""
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
+from onnxexp.capture.modes import TrainingMode
+from onnxexp.torch_onnx import errors, operators, symbolic_helper, utils, verification
 from onnxexp.torch_onnx.calling import call_symbolic
+from onnxexp.torch_onnx.context import GraphContext, SymbolicContext
+from onnxexp.torch_onnx.dynamo import (
+    ExportOptions,
+    ExportOutput,
+    ExportOutputSerializer,
+    OnnxRegistry,
+    dynamo_export,
+    enable_fake_mode,
+)
+from onnxexp.torch_onnx.enums import OperatorExportTypes, TensorProtoDataType
+from onnxexp.torch_onnx.errors import CheckerError, OnnxExporterError, SymbolicValueError, UnsupportedOperatorError
 from onnxexp.torch_onnx.exporting import export, export_to_pretty_string
+from onnxexp.torch_onnx.modes import disable_log, enable_log, is_in_onnx_export, select_model_mode_for_export, set_training
 from onnxexp.torch_onnx.registry import register_custom_op_symbolic, registered, unregister_custom_op_symbolic
+from onnxexp.torch_onnx.scalar_type import JitScalarType
 from onnxexp.torch_onnx.settings import current
 
-__all__ = ["call_symbolic", "current", "export", "export_to_pretty_string", "register_custom_op_symbolic", "registered", "unregister_custom_op_symbolic"]
+__all__ = [
+    "CheckerError",
+    "ExportOptions",
+    "ExportOutput",
+    "ExportOutputSerializer",
+    "GraphContext",
+    "JitScalarType",
+    "OnnxExporterError",
+    "OnnxRegistry",
+    "OperatorExportTypes",
+    "SymbolicContext",
+    "SymbolicValueError",
+    "TensorProtoDataType",
+    "TrainingMode",
+    "UnsupportedOperatorError",
+    "call_symbolic",
+    "current",
+    "disable_log",
+    "dynamo_export",
+    "enable_fake_mode",
+    "enable_log",
+    "errors",
+    "export",
+    "export_to_pretty_string",
+    "is_in_onnx_export",
+    "operators",
+    "register_custom_op_symbolic",
+    "registered",
+    "select_model_mode_for_export",
+    "set_training",
+    "symbolic_helper",
+    "unregister_custom_op_symbolic",
+    "utils",
+    "verification",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("symbolic_opset") and name.removeprefix("symbolic_opset").isdigit():
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

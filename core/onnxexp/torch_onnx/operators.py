@@ -1,4 +1,4 @@
-"""What people import from ``torch.onnx.operators``: operators that keep shapes dynamic while a model is traced."""
+"""What people import from ``torch.onnx.operators``: operators that keep shapes dynamic while a model is captured."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ __all__ = ["reshape_from_tensor_shape", "shape_as_tensor"]
 
 def shape_as_tensor(x: torch.Tensor) -> torch.Tensor:
     """The sizes as a 1-D int64 tensor."""
+    if torch.compiler.is_exporting():
+        return torch.stack([torch.scalar_tensor(size, dtype=torch.int64) for size in x.shape])
     shape: torch.Tensor = torch._shape_as_tensor(x)
     return shape
 
@@ -17,4 +19,7 @@ def reshape_from_tensor_shape(x: torch.Tensor, shape: torch.Tensor) -> torch.Ten
     """The tensor in the shape that a 1-D tensor says."""
     if torch.jit.is_tracing():
         return torch._reshape_from_tensor(x, shape)
-    return x.reshape([int(size) for size in shape.unbind()])
+    sizes = shape.tolist()
+    for size in sizes:
+        torch._check(size >= 0)  # type: ignore[no-untyped-call]
+    return x.reshape(sizes)
