@@ -1,0 +1,17 @@
+"""Fixtures of the tests of torch.onnx's names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from onnxexp.torch_onnx import registry
+
+
+@pytest.fixture(autouse=True)
+def nothing_registered() -> Iterator[None]:
+    """Registrations are the process's: each test starts and ends without."""
+    registry._REGISTERED.clear()
+    yield
+    registry._REGISTERED.clear()
