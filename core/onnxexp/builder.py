@@ -132,10 +132,17 @@ class Builder:
         return self.lower(name, args)
 
     def function(self, function: Any, *args: Any, **attributes: Any) -> Any:
-        """Call an onnxscript function; it becomes a model-local function of the model."""
-        definition = ir.from_proto(function.to_function_proto())
-        self.state.functions[definition.identifier()] = definition
-        self.state.opset_imports.setdefault(definition.domain, self.custom_opsets.get(definition.domain, 1))
+        """Call an onnxscript function; it becomes a model-local function of the model, with those that it calls.
+
+        Raises OpsetError where it is written for another opset, at which its operators mean something else.
+        """
+        from onnxexp.scripted import definitions
+
+        found = definitions(function, self.opset, self.custom_opsets)
+        definition = found[0]
+        for each in found:
+            self.state.functions[each.identifier()] = each
+            self.state.import_domain(each.domain, self.custom_opsets)
         inputs = [operands.tensor(self, arg) for arg in args]
         encoded = {name: attrs.guess(name, value) for name, value in attributes.items()}
         dtypes = [None] * len(definition.outputs)

@@ -50,8 +50,8 @@ class Scratch:
         return value
 
     def value(self, arg: Any) -> Any:
-        """Any argument of a torch operator as torch.onnx hands it to a symbolic: numbers as 0-d constants, lists as
-        ``prim::ListConstruct``, None as ``prim::Constant``, dtypes, layouts and memory formats as their numbers."""
+        """Any argument of a torch operator as torch.onnx hands it to a symbolic: numbers as 0-d constants, lists of
+        numbers as 1-D ones, other lists as ``prim::ListConstruct``, None as ``prim::Constant``, dtypes, layouts and memory formats as their numbers."""
         if isinstance(arg, Tensor):
             return self.tensor(arg)
         if isinstance(arg, torch.Tensor):
@@ -99,6 +99,10 @@ class Scratch:
         return node.output()
 
     def _list(self, elements: list[Any]) -> Any:
+        """Numbers that are all known are one constant, anything else is ``prim::ListConstruct``."""
+        if all(type(each) in _NUMBERS for each in elements):
+            floating = any(type(each) is float for each in elements)
+            return self._constant(torch.tensor(elements, dtype=torch.float64 if floating else torch.int64), elements)
         node = self._node("prim::ListConstruct", [self.value(each) for each in elements])
         node.output().setType(list_type(elements))
         self.emitter.known[node.output().unique()] = elements

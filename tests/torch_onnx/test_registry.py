@@ -1,0 +1,165 @@
+"""Registrations by name."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import Any
+
+import pytest
+import torch
+
+import onnxexp
+import onnxexp.torch_onnx as onnx_exporter
+
+
+class Gelu(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.gelu(x)
+
+
+X = torch.randn(2, 3)
+
+
+def exported(opset: int = 17, **options: Any) -> list[str]:
+    return [node.op_type for node in onnx_exporter.export(Gelu(), X, opset_version=opset, **options).model.graph]
+
+
+def test_a_registration_counts_from_its_opset_on_and_until_it_is_taken_back() -> None:
+    before = exported()
+    onnx_exporter.register_custom_op_symbolic("aten::gelu", lambda g, x, approximate: g.op("Relu", x), 11)
+    onnx_exporter.register_custom_op_symbolic("aten::gelu", lambda g, x, approximate: g.op("Neg", x), 15)
+    assert exported(17) == ["Neg"] and exported(13) == ["Relu"] and exported(9) not in (["Neg"], ["Relu"])
+    onnx_exporter.unregister_custom_op_symbolic("aten::gelu", 15)
+    assert exported(17) == ["Relu"]
+    onnx_exporter.unregister_custom_op_symbolic("aten::gelu", 11)
+    assert exported(17) == before
+
+
+def test_taking_back_what_is_not_there_warns() -> None:
+    with pytest.warns(UserWarning, match="no symbolic is registered for aten::gelu"):
+        onnx_exporter.unregister_custom_op_symbolic("aten::gelu", 9)
+
+
+@pytest.mark.parametrize("name", ["gelu", "aten:gelu", "", "a::b::c", "aten::"])
+def test_a_name_that_is_none(name: str) -> None:
+    with pytest.raises(onnxexp.OptionError, match="namespace::name"):
+        onnx_exporter.register_custom_op_symbolic(name, lambda g: None, 9)
+
+
+def test_what_is_not_callable() -> None:
+    with pytest.raises(onnxexp.OptionError, match="not callable"):
+        onnx_exporter.register_custom_op_symbolic("aten::gelu", "relu", 9)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["::gelu", "aten::gelu_", "aten::gelu"])
+def test_spellings(name: str) -> None:
+    onnx_exporter.register_custom_op_symbolic(name, lambda g, x, approximate: g.op("Relu", x), 9)
+    assert exported() == ["Relu"]
+
+
+def test_a_context_before_g() -> None:
+    def symbolic(ctx: onnx_exporter.SymbolicContext, g, x, approximate):
+        assert ctx.cur_node.kind() == "aten::gelu" and ctx.params_dict == {}
+        return g.op("Relu", x)
+
+    onnx_exporter.register_custom_op_symbolic("aten::gelu", symbolic, 9)
+    assert exported() == ["Relu"]
+
+
+def test_a_callable_object() -> None:
+    class Symbolic:
+        def __call__(self, g, x, approximate):
+            return g.op("Relu", x)
+
+    onnx_exporter.register_custom_op_symbolic("aten::gelu", Symbolic(), 9)
+    assert exported() == ["Relu"]
+
+
+def test_constants_come_as_torch_onnx_gave_them() -> None:
+    seen: dict[str, Any] = {}
+
+    def symbolic(g, x, dim, keepdim, dtype):
+        from torch.onnx import symbolic_helper
+
+        seen["kinds"] = [each.node().kind() for each in (dim, keepdim, dtype)]
+        seen["dim"] = symbolic_helper._get_const(dim, "is", "dim")
+        seen["keepdim"] = symbolic_helper._maybe_get_const(keepdim, "b")
+        seen["none"] = symbolic_helper._is_none(dtype)
+        return symbolic_helper._reducesum_helper(g, x, axes_i=seen["dim"], keepdims_i=1)
+
+    class Sum(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.sum((1,), keepdim=True)
+
+    onnx_exporter.register_custom_op_symbolic("aten::sum", symbolic, 9)
+    onnx_exporter.export(Sum(), X).verify()
+    assert seen == {"kinds": ["onnx::Constant", "onnx::Constant", "prim::Constant"], "dim": [1], "keepdim": True, "none": True}
+
+
+def test_a_list_of_tensors_and_dynamic_sizes() -> None:
+    def cat(g, tensors, dim):
+        from torch.onnx import symbolic_helper as sh
+
+        assert sh._is_packed_list(tensors) and sh._is_tensor_list(tensors)
+        return g.op("Concat", *sh._unpack_list(tensors), axis_i=sh._get_const(dim, "i", "dim"))
+
+    def view(g, x, size):
+        return g.op("Reshape", x, size)
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return torch.cat([x, y], 1).view(x.shape[0] * 2, -1)
+
+    onnx_exporter.register_custom_op_symbolic("aten::cat", cat, 9)
+    onnx_exporter.register_custom_op_symbolic("aten::view", view, 9)
+    program = onnx_exporter.export(Model(), (X, X), dynamic_axes={"x": {0: "n"}, "y": {0: "n"}})
+    program.verify((torch.randn(5, 3), torch.randn(5, 3)))
+
+
+def test_registrations_serve_onnxexp_export_on_request() -> None:
+    onnx_exporter.register_custom_op_symbolic("aten::gelu", lambda g, x, approximate: g.op("Relu", x), 9)
+    assert [node.op_type for node in onnxexp.export(Gelu(), X).model.graph] != ["Relu"]
+    program = onnxexp.export(Gelu(), X, plugins=[onnx_exporter.registered(), ...])
+    assert [node.op_type for node in program.model.graph] == ["Relu"]
+
+
+def test_what_was_registered_with_torch_onnx_itself() -> None:
+    torch.onnx.register_custom_op_symbolic("aten::gelu", lambda g, x, approximate: g.op("Relu", x), 9)
+    try:
+        assert exported(torch_registrations=True) == ["Relu"]
+        assert exported() != ["Relu"]
+        onnx_exporter.register_custom_op_symbolic("aten::gelu", lambda g, x, approximate: g.op("Neg", x), 9)
+        assert exported(torch_registrations=True) == ["Neg"]  # one's own counts
+    finally:
+        torch.onnx.unregister_custom_op_symbolic("aten::gelu", 9)
+
+
+def test_another_plugin_is_asked_where_a_symbolic_returns_none() -> None:
+    before = exported()
+    onnx_exporter.register_custom_op_symbolic("aten::gelu", lambda g, x, approximate: None, 9)
+    assert exported() == before
+
+
+def test_a_failing_symbolic_is_named_with_its_line() -> None:
+    def failing(g, x, approximate):
+        raise KeyError("nothing here")
+
+    onnx_exporter.register_custom_op_symbolic("aten::gelu", failing, 9)
+    with pytest.raises(onnxexp.LoweringError) as caught:
+        exported()
+    text = str(caught.value)
+    assert f"test_registry.py:{failing.__code__.co_firstlineno}" in text and "KeyError: 'nothing here'" in text
+    assert "return torch.nn.functional.gelu(x)" in text
+
+
+def test_several_threads() -> None:
+    onnx_exporter.register_custom_op_symbolic("aten::gelu", lambda g, x, approximate: g.op("Relu", x), 9)
+    found: list[Any] = []
+    with warnings.catch_warnings():
+        threads = [threading.Thread(target=lambda opset=opset: found.append((opset, exported(opset)))) for opset in (9, 13, 17, 20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(found) == [(opset, ["Relu"]) for opset in (9, 13, 17, 20)]
