@@ -373,3 +373,39 @@ class Holder(torch.nn.Module):
 
     def forward(self, *args: Any) -> Any:
         return self.function(*args)
+
+
+class Plain(torch.autograd.Function):
+    """No symbolic, constants beside the tensor."""
+
+    @staticmethod
+    def forward(ctx, x, factor, count, text, nothing):
+        return x * factor + count
+
+
+class Numpy(torch.autograd.Function):
+    """The forward leaves torch."""
+
+    @staticmethod
+    def forward(ctx, x):
+        import numpy as np
+
+        return torch.from_numpy(np.sin(x.detach().numpy()))
+
+    @staticmethod
+    def symbolic(g, x):
+        return g.op("Sin", x)
+
+
+class Looks(torch.autograd.Function):
+    """The forward asks for values."""
+
+    @staticmethod
+    def forward(ctx, x):
+        if x.max() > 1000:
+            raise ValueError("too large")
+        return x.abs()
+
+    @staticmethod
+    def symbolic(g, x):
+        return g.op("Abs", x)

@@ -93,7 +93,9 @@ CASES = [
     Case("non-zero used", lambda x: f.NonZero.apply((x > 0).float()).sum(0), has=("NonZero",)),
     Case("a list and a dict", lambda x, y: f.Listed.apply([x, y], {"axis": 1}), (X, X * 2), has=("Concat",)),
     Case("a tuple of one", lambda x: f.Listed.apply((x,), {"axis": 1})),
-    Case("fake quantization", lambda x: f.Rounding.apply(x, torch.tensor(0.1), torch.tensor(3), -128, 127), has=("QuantizeLinear",)),
+    Case(
+        "fake quantization", lambda x: f.Rounding.apply(x, torch.tensor(0.1), torch.tensor(3), -128, 127), has=("QuantizeLinear",)
+    ),
     Case("None out", lambda x: f.Optional.apply(x, None)[0], has=("Mul",), lacks=("Add",)),
     Case("None in", lambda x, y: f.Optional.apply(x, y)[0], (X, X), has=("Mul", "Add")),
     Case("If", f.Branching.apply, (X, X), has=("If",), lacks=("Where",)),

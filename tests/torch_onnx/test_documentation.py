@@ -29,7 +29,8 @@ class AlexNet(torch.nn.Module):
         super().__init__()
         layers: list[torch.nn.Module] = []
         for inside, out, kernel, stride, padding, pool in (
-            (3, 8, 11, 4, 2, True), (8, 12, 5, 1, 2, True), (12, 16, 3, 1, 1, False), (16, 12, 3, 1, 1, False), (12, 8, 3, 1, 1, True),
+            (3, 8, 11, 4, 2, True), (8, 12, 5, 1, 2, True), (12, 16, 3, 1, 1, False), (16, 12, 3, 1, 1, False),
+            (12, 8, 3, 1, 1, True),
         ):  # fmt: skip
             layers += [torch.nn.Conv2d(inside, out, kernel, stride, padding), torch.nn.ReLU(inplace=True)]
             layers += [torch.nn.MaxPool2d(3, 2)] if pool else []
@@ -182,7 +183,7 @@ def test_selu_through_onnxscript() -> None:
         neg = gammaX * (alphaX * op.Exp(X) - alphaX)
         pos = gammaX * X
         zero = op.CastLike(0, X)
-        return op.Where(X <= zero, neg, pos)
+        return op.Where(zero >= X, neg, pos)
 
     def custom_selu(g, X):
         return g.onnxscript_op(Selu, X).setType(X.type())

@@ -190,14 +190,6 @@ def raised(symbolic: Callable[..., Any], **options: Any) -> str:
     return str(caught.value)
 
 
-KEPT: list[Any] = []
-
-
-def keeps(g, x):
-    KEPT.append(g.op("Relu", x))
-    return KEPT[-1]
-
-
 BAD: list[tuple[str, Callable[..., Any], str]] = [
     ("two values for one", lambda g, x: (x, x), "returned 2 values; the node has 1 outputs"),
     ("no value", lambda g, x: "text", "returned 'text', which is no value"),
@@ -207,7 +199,7 @@ BAD: list[tuple[str, Callable[..., Any], str]] = [
     ("a value that does not fit", lambda g, x: g.op("Elu", x, alpha_f="text"), "'text' does not fit the attribute alpha_f"),
     ("a dynamic attribute", lambda g, x: g.op("Elu", x, alpha_f=x), "the attribute alpha must be known at export"),
     ("an unknown attribute", lambda g, x: g.op("Elu", x, beta_f=1.0), "beta"),
-    ("an exception", lambda g, x: [][1], "IndexError"),
+    ("an exception", lambda g, x: {}["key"], "KeyError"),
     ("too many inputs", lambda g, x: g.op("Relu", x, x), "Relu"),
     ("a wrong dtype", lambda g, x: g.op("Not", x), "Not does not take torch.float32"),
 ]
@@ -221,10 +213,17 @@ def test_bad_symbolics_are_named(symbolic: Callable[..., Any], message: str) -> 
     assert "return Identity.apply(x)" in text and "autograd::Identity" in text  # the user's line and node
 
 
-def test_a_value_of_another_graph() -> None:
+@pytest.mark.parametrize("alive", [False, True], ids=["the graph is gone", "the graph is there"])
+def test_a_value_of_another_graph(alive: bool) -> None:
+    kept: list[Any] = []
+
+    def keeps(g, x):
+        kept.extend([g.op("Relu", x), g.graph if alive else None])
+        return kept[0]
+
     export(keeps)
-    text = raised(lambda g, x: g.op("Add", x, KEPT[0]))
-    assert "a value of another graph" in text
+    assert "Add was given a value of another graph" in raised(lambda g, x: g.op("Add", x, kept[0]))
+    assert "a value of another graph" in raised(lambda g, x: kept[0])
 
 
 def test_wrong_arguments_of_the_symbolic() -> None:

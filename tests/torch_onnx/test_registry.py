@@ -157,7 +157,9 @@ def test_several_threads() -> None:
     onnx_exporter.register_custom_op_symbolic("aten::gelu", lambda g, x, approximate: g.op("Relu", x), 9)
     found: list[Any] = []
     with warnings.catch_warnings():
-        threads = [threading.Thread(target=lambda opset=opset: found.append((opset, exported(opset)))) for opset in (9, 13, 17, 20)]
+        threads = [
+            threading.Thread(target=lambda opset=opset: found.append((opset, exported(opset)))) for opset in (9, 13, 17, 20)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -34,7 +34,7 @@ def call_symbolic(
         function: The symbolic.
         args: The node's arguments: Tensors, Python constants, lists of those.
         attributes: Keyword arguments of the symbolic.
-        constants: Python constants are handed on as constant values, as for torch's operators; else as they are, as for Functions.
+        constants: Python constants are handed on as constant values, as for torch's operators; else as they are (Functions).
 
     Raises:
         LoweringError: it failed, or gave another number of outputs; names the symbolic, its file and line.
@@ -54,12 +54,14 @@ def call_symbolic(
             if returned is None:
                 op.decline(f"{described(function)} returned None: it cannot express this call")
             listed = list(returned) if isinstance(returned, (list, tuple)) else [returned]
-            _check(function, listed, len(op.node.outputs))
+            _check(function, listed, len(op.node.outputs), scratch)
             return scratch.results(listed)
         except LoweringError as error:
             _again(function, error)
         except Exception as error:  # anyone's code: told with whose it is
-            raise LoweringError(f"{described(function)} failed{_line(error, function)}: {type(error).__name__}: {error}") from error
+            raise LoweringError(
+                f"{described(function)} failed{_line(error, function)}: {type(error).__name__}: {error}"
+            ) from error
 
 
 def _again(function: Callable[..., Any], error: LoweringError) -> NoReturn:
@@ -70,8 +72,10 @@ def _again(function: Callable[..., Any], error: LoweringError) -> NoReturn:
     raise error
 
 
-def _check(function: Callable[..., Any], returned: list[Any], wanted: int) -> None:
+def _check(function: Callable[..., Any], returned: list[Any], wanted: int, scratch: Scratch) -> None:
     for each in returned:
+        if isinstance(each, torch._C.Value) and not scratch.owns(each):
+            raise LoweringError(f"{described(function)} returned a value of another graph; keep no value between calls")
         if each is not None and not isinstance(each, (torch._C.Value, torch.Tensor, bool, int, float)):
             raise LoweringError(f"{described(function)} returned {each!r}, which is no value")
     if len(returned) != wanted:

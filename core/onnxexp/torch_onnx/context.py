@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.torch_onnx.scratch import Scratch
+from onnxexp.torch_onnx.scratch import FOREIGN, Scratch
 
 __all__ = ["GraphContext", "SymbolicContext", "add_op_with_blocks"]
 
@@ -63,7 +63,7 @@ class GraphContext:
         try:
             node = self.block.addNode(kind, inputs)
         except RuntimeError as error:
-            if "owningGraph" not in str(error):
+            if not any(sign in str(error) for sign in FOREIGN):
                 raise
             raise ValueError(f"{opname} was given a value of another graph; keep no value between calls") from None
         for _ in range(1, outputs):

@@ -37,12 +37,12 @@ _ABOUT_TORCH = {
 
 def read(given: dict[str, Any]) -> dict[str, Any]:
     """What was given, each with a warning. Raises OptionError for an argument that torch.onnx never had."""
-    for name in given:
+    for name, value in given.items():
         cure = CURES.get(name) or _ABOUT_TORCH.get(name)
         if cure is None:
             known = [*CURES, *_ABOUT_TORCH]
             raise OptionError(f"export has no argument {name!r}{nearest(name, known)}")
-        if given[name] is not None:
+        if value is not None:
             warnings.warn(f"{name} is deprecated: {cure}", DeprecationWarning, stacklevel=4)
     return given
 

@@ -188,7 +188,9 @@ class ExportOutput:
         self.program.model = model
 
 
-def dynamo_export(model: Any, /, *model_args: Any, export_options: ExportOptions | None = None, **model_kwargs: Any) -> ExportOutput:
+def dynamo_export(
+    model: Any, /, *model_args: Any, export_options: ExportOptions | None = None, **model_kwargs: Any
+) -> ExportOutput:
     """Export a model, called with these arguments.
 
     Raises what `onnxexp.export` raises.
@@ -217,4 +219,3 @@ def dynamo_export(model: Any, /, *model_args: Any, export_options: ExportOptions
 def _by_name(model: Any, shapes: Sequence[Any]) -> dict[str, Any]:
     parameters = inspect.signature(model.forward if isinstance(model, torch.nn.Module) else model).parameters
     return dict(zip(parameters, shapes, strict=False))
-

@@ -10,9 +10,9 @@ __all__ = ["OperatorExportTypes", "TensorProtoDataType"]
 class OperatorExportTypes(enum.IntEnum):
     """What becomes of an operator.
 
-    ONNX: it is lowered, or the export fails. ONNX_ATEN: every operator is a node ``ATen`` of org.pytorch.aten. ONNX_ATEN_FALLBACK:
-    one that nobody lowers is. RAW: every operator is a node of its own domain (``aten``). ONNX_FALLTHROUGH: one that nobody
-    lowers is.
+    ONNX: it is lowered, or the export fails. ONNX_ATEN: every operator is a node ``ATen`` of org.pytorch.aten.
+    ONNX_ATEN_FALLBACK: one that nobody lowers is. RAW: every operator is a node of its own domain (``aten``).
+    ONNX_FALLTHROUGH: one that nobody lowers is.
     """
 
     ONNX = 0

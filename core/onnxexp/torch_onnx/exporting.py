@@ -19,13 +19,12 @@ from onnxexp.capture import as_module
 from onnxexp.config import DEFAULT_OPSET
 from onnxexp.errors import UnsupportedOperators
 from onnxexp.program import ONNXProgram
-from onnxexp.symbolics import SymbolicTable
 from onnxexp.torch_onnx import deprecated
 from onnxexp.torch_onnx.enums import OperatorExportTypes
 from onnxexp.torch_onnx.errors import CheckerError
 from onnxexp.torch_onnx.fallback import FALLING_BACK, TorchNodes
-from onnxexp.torch_onnx.module_functions import ModuleFunctions
 from onnxexp.torch_onnx.modes import training_mode
+from onnxexp.torch_onnx.module_functions import ModuleFunctions
 from onnxexp.torch_onnx.registry import registered
 from onnxexp.torch_onnx.settings import settings
 from onnxexp.torch_onnx.translation import translations
@@ -90,22 +89,30 @@ def export(
     symbols = registered(torch=torch_registrations)
     mode = training_mode(training)
     count = sum(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves((args, kwargs)))
-    given = [each for each in (symbols.symbolics, translations(custom_translation_table or {})) if len(each)]
+    given: list[Any] = [each for each in (symbols.symbolics, translations(custom_translation_table or {})) if len(each)]
     if export_modules_as_functions:
         given.append(ModuleFunctions(as_module(model), export_modules_as_functions))
     request = _Request(
         model,
-        dict(
-            args=args, kwargs=kwargs, input_names=list(input_names or ())[:count] or None, output_names=output_names,
-            opset_version=opset_version, dynamic_axes=dynamic_axes, dynamic_shapes=dynamic_shapes, training=mode,
-            custom_opsets=custom_opsets, export_params=export_params, do_constant_folding=do_constant_folding,
-            keep_initializers_as_inputs=keep_initializers_as_inputs,
-        ),
+        {
+            "args": args,
+            "kwargs": kwargs,
+            "input_names": list(input_names or ())[:count] or None,
+            "output_names": output_names,
+            "opset_version": opset_version,
+            "dynamic_axes": dynamic_axes,
+            "dynamic_shapes": dynamic_shapes,
+            "training": mode,
+            "custom_opsets": custom_opsets,
+            "export_params": export_params,
+            "do_constant_folding": do_constant_folding,
+            "keep_initializers_as_inputs": keep_initializers_as_inputs,
+        },
         given,
         plugins,
-    )  # fmt: skip
+    )
     inlining = autograd_inlining and kind not in FALLING_BACK
-    changes = dict(autograd_inlining=inlining, python_ops=symbols.python_ops, operator_export_type=kind.name)
+    changes = {"autograd_inlining": inlining, "python_ops": symbols.python_ops, "operator_export_type": kind.name}
     with settings(opset=opset_version or DEFAULT_OPSET, training=mode.name == "TRAINING", **changes):
         program = request.run(kind)
     for stage, seconds in program.timings.items():
@@ -160,7 +167,7 @@ def _name_parameters(program: ONNXProgram, model: Any, names: Sequence[str]) -> 
         if old in program.weights:
             program.weights[name] = program.weights.pop(old)
     if len(names) > len(model.state_dict()):
-        warnings.warn(f"there are more input_names than inputs and parameters: {names[len(model.state_dict()):]}", stacklevel=4)
+        warnings.warn(f"there are more input_names than inputs and parameters: {names[len(model.state_dict()) :]}", stacklevel=4)
 
 
 def _finish(program: ONNXProgram, f: Any, old: Mapping[str, Any], verbose: bool | None, external: bool | None) -> None:

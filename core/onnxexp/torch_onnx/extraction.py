@@ -84,9 +84,10 @@ class Extraction:
         """A function with these nodes, which are in no graph any more."""
         inner = [ir.Value(name=f"in_{number}") for number in range(len(region.inputs))]
         constants = []
-        for number, value in enumerate(region.constants):
-            tensor = value.const_value
-            attribute = ir.Attr("value", ir.AttributeType.TENSOR, ir.tensor(tensor.numpy(), name=f"constant_{number}"))  # type: ignore[union-attr]
+        for number, constant in enumerate(region.constants):
+            assert constant.const_value is not None
+            contents = ir.tensor(constant.const_value.numpy(), name=f"constant_{number}")
+            attribute = ir.Attr("value", ir.AttributeType.TENSOR, contents)
             constants.append(ir.Node("", "Constant", [], [attribute], outputs=[ir.Value(name=f"constant_{number}")]))
         made = dict(zip(region.constants, (node.outputs[0] for node in constants), strict=True))
         for node in _walk(region.nodes):

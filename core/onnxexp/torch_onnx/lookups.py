@@ -68,8 +68,7 @@ def _in_order(schemas: Sequence[torch.FunctionSchema], args: Sequence[Any], kwar
         named = next((each for each in schemas if set(kwargs) <= {argument.name for argument in each.arguments}), None)
         if named is None:
             raise LoweringError(f"{schemas[0].name} has no argument {' or '.join(kwargs)}")
-        for argument in named.arguments[len(given) :]:
-            given.append(kwargs.get(argument.name, argument.default_value))
+        given += [kwargs.get(argument.name, argument.default_value) for argument in named.arguments[len(given) :]]
     while given and given[-1] is None:
         given.pop()
     return given

@@ -195,19 +195,19 @@ class _Recorder(torch.fx.Interpreter):
 
 def _steps(captured: torch.export.ExportedProgram, program: onnxexp.ONNXProgram, args: Sequence[Any]) -> list[Step]:
     module = captured.module(check_guards=False)
-    recorder = _Recorder(module)  # type: ignore[arg-type]
+    recorder = _Recorder(module)
     leaves = torch.utils._pytree.tree_leaves(tuple(args))
     with torch.no_grad():
         recorder.run(*leaves, enable_io_processing=False)
     actual = _intermediate(program, args)
     fields = {field: value for node, value in recorder.results.items() if isinstance(value, (list, tuple))
               for field, value in ((f"{node}_{index}", each) for index, each in enumerate(value))}  # fmt: skip
-    outputs = {node.name: [] for node in module.graph.nodes}  # type: ignore[union-attr]
+    names = {node.name for node in module.graph.nodes}
     steps: list[Step] = []
-    for node in module.graph.nodes:  # type: ignore[union-attr]
+    for node in module.graph.nodes:
         if node.op != "call_function" or not isinstance(recorder.results.get(node.name), torch.Tensor):
             continue
-        inputs = tuple(each.name for each in node.all_input_nodes if each.name in outputs)
+        inputs = tuple(each.name for each in node.all_input_nodes if each.name in names)
         place = (node.meta.get("stack_trace") or "").strip().splitlines()
         expected = recorder.results[node.name]
         name = node.name if node.name in actual else next((key for key, value in fields.items() if value is expected), node.name)

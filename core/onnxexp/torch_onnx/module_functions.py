@@ -29,15 +29,17 @@ class ModuleFunctions:
 
     def __init__(self, model: torch.nn.Module, classes: bool | Collection[type[torch.nn.Module]]) -> None:
         self._modules = {
-            path: type(module) for path, module in model.named_modules() if path and (classes is True or _is_wanted(module, classes))
+            path: type(module)
+            for path, module in model.named_modules()
+            if path and (classes is True or _is_wanted(module, classes))
         }
 
     @hookimpl
     def post_pass(self, options: Options) -> Callable[[ir.Model], None] | None:
         if options.opset < FIRST_OPSET:
             warnings.warn(
-                f"export_modules_as_functions: ONNX has functions from opset {FIRST_OPSET} on; at opset {options.opset} the graph "
-                "stays flat",
+                f"export_modules_as_functions: ONNX has functions from opset {FIRST_OPSET} on; at opset {options.opset} the "
+                "graph stays flat",
                 stacklevel=2,
             )
             return None
@@ -55,7 +57,8 @@ class ModuleFunctions:
         nodes = [node for node in model.graph if _within(node.metadata_props.get(SCOPE, ""), path)]
         if not nodes or extraction.extract(nodes, domain, name, path):
             return
-        if not all([extraction.extract(run, domain, name, path) for run in _runs(model.graph, nodes)]):
+        flat = [run for run in _runs(model.graph, nodes) if not extraction.extract(run, domain, name, path)]
+        if flat:
             warnings.warn(f"export_modules_as_functions: {path} ({name}) stays flat, it is not computed in one go", stacklevel=2)
 
 

@@ -17,7 +17,7 @@ def shape_as_tensor(x: torch.Tensor) -> torch.Tensor:
 
 def reshape_from_tensor_shape(x: torch.Tensor, shape: torch.Tensor) -> torch.Tensor:
     """The tensor in the shape that a 1-D tensor says."""
-    if torch.jit.is_tracing():
+    if torch._C._get_tracing_state() is not None:
         return torch._reshape_from_tensor(x, shape)
     sizes = shape.tolist()
     for size in sizes:

@@ -34,9 +34,7 @@ def aligned(op: Builder, name: str, inputs: Sequence[Any]) -> list[Any]:
     if len(dtypes) < 2 or None in dtypes:
         return list(inputs)
     wanted = tensors[0].dtype if name == "Clip" else _promoted(tensors)
-    return [
-        op.cast(each, wanted) if index >= start and isinstance(each, Tensor) else each for index, each in enumerate(inputs)
-    ]
+    return [op.cast(each, wanted) if index >= start and isinstance(each, Tensor) else each for index, each in enumerate(inputs)]
 
 
 def _promoted(tensors: Sequence[Tensor]) -> torch.dtype:

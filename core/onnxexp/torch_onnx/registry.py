@@ -29,8 +29,8 @@ def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Callable[..., A
     """Lower a torch operator with ``symbolic_fn(g, *args)`` from an opset on, for all exports through `onnxexp.torch_onnx`.
 
     Args:
-        symbolic_name: ``namespace::name``; ``prim::PythonOp`` stands for every torch.autograd.Function that has no symbolic of its
-            own, and its symbolic gets the class's name as the keyword `name`.
+        symbolic_name: ``namespace::name``; ``prim::PythonOp`` stands for every torch.autograd.Function that has no symbolic of
+            its own, and its symbolic gets the class's name as the keyword `name`.
         symbolic_fn: Called with `g` and a value for each argument of the torch schema, in order.
         opset_version: The first target opset that it serves.
 

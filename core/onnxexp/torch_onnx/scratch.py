@@ -10,13 +10,15 @@ from typing import Any
 import torch
 
 from onnxexp.builder import Builder
-from onnxexp.graph import Node, ScalarType, TensorType, Value
+from onnxexp.graph import Node, ScalarType, TensorType
 from onnxexp.torch_onnx.emitting import Emitter
 from onnxexp.torch_onnx.types import jit_type, list_type, tensor_type
 from onnxexp.values import Tensor
 
-__all__ = ["Scratch", "original"]
+__all__ = ["FOREIGN", "Scratch", "original"]
 
+FOREIGN = ("owningGraph", "invalidated")
+"""What torch says of a value of another graph, and of one whose graph is gone."""
 _NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
 DTYPES = (
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
@@ -50,8 +52,12 @@ class Scratch:
         return value
 
     def value(self, arg: Any) -> Any:
-        """Any argument of a torch operator as torch.onnx hands it to a symbolic: numbers as 0-d constants, lists of
-        numbers as 1-D ones, other lists as ``prim::ListConstruct``, None as ``prim::Constant``, dtypes, layouts and memory formats as their numbers."""
+        """Any argument of a torch operator as torch.onnx hands it to a symbolic.
+
+        Numbers are 0-d constants, lists of numbers 1-D ones, other lists ``prim::ListConstruct``, None is
+        ``prim::Constant``; dtypes,
+        layouts and memory formats are their numbers.
+        """
         if isinstance(arg, Tensor):
             return self.tensor(arg)
         if isinstance(arg, torch.Tensor):
@@ -84,6 +90,16 @@ class Scratch:
         self.emitter.run(self.graph.nodes())
         return [self.emitter.look_up(each) if isinstance(each, torch._C.Value) else _plain(self.op, each) for each in returned]
 
+    def owns(self, value: Any) -> bool:
+        """Is it a value of this graph?"""
+        try:
+            self.graph.create("prim::ListConstruct", [value], 0)  # torch checks what goes into a node; it is inserted nowhere
+        except RuntimeError as error:
+            if any(sign in str(error) for sign in FOREIGN):
+                return False
+            raise
+        return True
+
     def _constant(self, contents: torch.Tensor, known: Any) -> Any:
         node = self._node("onnx::Constant", [])
         node.t_("value", contents.detach())
@@ -94,7 +110,7 @@ class Scratch:
     def _string(self, text: str) -> Any:
         node = self._node("onnx::Constant", [])
         node.s_("value", text)
-        node.output().setType(torch._C.StringType.get())  # type: ignore[attr-defined]
+        node.output().setType(torch._C.StringType.get())
         self.emitter.known[node.output().unique()] = text
         return node.output()
 
@@ -138,7 +154,7 @@ def original(node: Node, attributes: Mapping[str, str]) -> _Original:
         inputs[-1].setType(jit_type(value.type))
     made = graph.insertNode(graph.create(node.op.partition(".")[0], inputs, max(1, len(node.outputs))))
     for output, value in zip(made.outputs(), node.outputs, strict=False):
-        output.setType(jit_type(value.type if isinstance(value, Value) else TensorType(None, None)))
+        output.setType(jit_type(value.type))
     for name, text in attributes.items():
         made.s_(name, text)
     return _Original(graph, made)

@@ -16,7 +16,7 @@ __all__ = ["translations"]
 
 
 def translations(table: Mapping[Any, Callable[..., Any]]) -> SymbolicTable:
-    """The table's entries, by operator (``torch.ops.aten.relu.default``, a packet for all its overloads, or a name), as symbolics."""
+    """The table's entries as symbolics. Keys are ``torch.ops.aten.relu.default``, a packet for all its overloads, or a name."""
     made = SymbolicTable("aten", override=True)
     for key, function in table.items():
         made(_name(key))(_symbolic(function, key))

@@ -41,7 +41,8 @@ def type_of(value: Any) -> TensorType:
     if not type_.isSubtypeOf(torch._C.TensorType.get()) or not isinstance(type_, torch._C.TensorType):
         return TensorType(None, None)
     sizes = type_.varyingSizes()
-    return TensorType(type_.dtype(), None if sizes is None or None in sizes else tuple(sizes))
+    known = None if sizes is None else tuple(size for size in sizes if size is not None)
+    return TensorType(type_.dtype(), known if known is not None and len(known) == len(sizes or ()) else None)
 
 
 def list_type(elements: list[Any]) -> Any:

@@ -96,4 +96,3 @@ def _newNode(g: GraphContext, opname: str, outputs: int, *args: Any, **kwargs: A
 def model_signature(model: Any) -> Any:
     """The parameters of the model's forward."""
     return inspect.signature(model.forward if isinstance(model, torch.nn.Module) else model)
-

@@ -79,10 +79,11 @@ def verify(
     options = options or VerificationOptions()
     program = export(
         model, input_args, None, verbose=verbose, training=training, input_names=input_names, output_names=output_names,
-        opset_version=opset_version, do_constant_folding=do_constant_folding, dynamic_axes=dynamic_axes, kwargs=input_kwargs, **more
+        opset_version=opset_version, do_constant_folding=do_constant_folding, dynamic_axes=dynamic_axes, kwargs=input_kwargs,
+        **more,
     )  # fmt: skip
     first = (input_args if isinstance(input_args, tuple) else (input_args,), dict(input_kwargs or {}))
-    others = [(args if isinstance(args, tuple) else (args,), {}) for args in additional_test_inputs or ()]
+    others: list[Any] = [(args if isinstance(args, tuple) else (args,), {}) for args in additional_test_inputs or ()]
     for args, kwargs in [first, *others]:
         if args and isinstance(args[-1], dict) and not kwargs:
             args, kwargs = args[:-1], args[-1]

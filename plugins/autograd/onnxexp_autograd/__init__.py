@@ -1,12 +1,12 @@
 """onnxexp-plugin-autograd: torch.autograd.Function. A Function with a symbolic is what its symbolic says, any other is inlined.
 
-    class MyRelu(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x): ...
+class MyRelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): ...
 
-        @staticmethod
-        def symbolic(g, x):
-            return g.op("Clip", x, g.op("Constant", value_t=torch.tensor(0.0)))
+    @staticmethod
+    def symbolic(g, x):
+        return g.op("Clip", x, g.op("Constant", value_t=torch.tensor(0.0)))
 """
 
 from __future__ import annotations

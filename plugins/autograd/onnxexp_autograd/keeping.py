@@ -12,6 +12,7 @@ import inspect
 import threading
 import types
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -22,7 +23,8 @@ from torch.autograd.function import FunctionCtx
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.utils import _pytree as pytree
 
-from onnxexp_autograd.operators import Arguments, Function, Hole, kept_op
+from onnxexp_autograd.learning import Learned, learn
+from onnxexp_autograd.operators import Arguments, Form, Function, Hole, kept_op
 
 __all__ = ["Decide", "applied", "keeping"]
 
@@ -83,7 +85,7 @@ def _subclasses(function: Any) -> Iterator[Any]:
 
 
 def _enter(wanted: Sequence[Function]) -> None:
-    """Dynamo calls the classes among `wanted` as they are, so that strict capture and the branches of cond come to `apply` too."""
+    """Dynamo calls the classes among `wanted` as they are, so that strict capture and the branches of cond come to `apply`."""
     global _users  # noqa: PLW0603 - how many captures use what the process has once
     with _lock:
         _users += 1
@@ -129,12 +131,25 @@ def applied(cls: Any, *args: Any, **kwargs: Any) -> Any:
     """``cls.apply(*args, **kwargs)`` while a model is captured."""
     original = functools.partial(_ORIGINAL, cls)
     deciding = _stack()
-    if not deciding or vars(_local).get("inside") or torch._C._are_functorch_transforms_active():
+    if not deciding or vars(_local).get("inside"):
         return original(*args, **kwargs)
+    if torch._C._are_functorch_transforms_active():
+        return _mapped(cls, args, kwargs) if _is_vmap() and cls.generate_vmap_rule else original(*args, **kwargs)
     decision = next((made for made in (decide(cls) for decide in reversed(deciding)) if made is not None), None)
     if decision is None:
         return original(*args, **kwargs)
     return _kept_call(cls, _bound(cls, args, kwargs), decision, original)
+
+
+def _is_vmap() -> bool:
+    functorch = torch._C._functorch
+    return bool(functorch.peek_interpreter_stack().key() == functorch.TransformType.Vmap)
+
+
+def _mapped(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Inside of torch.vmap, where torch would dispatch to modes that a capture does not have: the operators of the forward."""
+    args = _bound(function, args, kwargs)
+    return function.forward(*args) if _has_setup(function) else function.forward(_Context(), *args)
 
 
 def _bound(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Sequence[Any]:
@@ -152,15 +167,22 @@ def _has_setup(function: Any) -> bool:
 
 def _kept_call(function: Any, args: Sequence[Any], decision: Any, original: Callable[..., Any]) -> Any:
     arguments, varying = Arguments.of(args)
-    probed = _probe(function, arguments, varying)
-    if probed is None:
+    probed, learned = _probe(function, arguments, varying)
+    if not probed.tensors or any(isinstance(leaf, torch.SymInt) for leaf in pytree.tree_leaves(probed.returned)):
+        warnings.warn(
+            f"{function.__name__} returns no tensor, or a size; it is inlined, whatever its symbolic says", stacklevel=3
+        )
         return original(*args)
+    reference = weakref.ref(function)
 
     def run(*given: Any) -> Any:
-        result = _run(function, arguments, given)
-        return result.tensors[0] if len(result.tensors) == 1 else tuple(result.tensors)
+        if learned is not None and detect_fake_mode(list(given)) is not None:
+            tensors = learned.results(given)
+        else:
+            tensors = _run(reference(), arguments, given).tensors
+        return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
-    record = kept_op(function, arguments, probed.returned, probed.written, decision, run)
+    record = kept_op(function, Form(arguments, probed.returned, probed.written, decision, learned), run)
     made = record.op(*varying)
     tensors = [made] if isinstance(made, torch.Tensor) else list(made)
     for number, argument in probed.written:
@@ -169,16 +191,27 @@ def _kept_call(function: Any, args: Sequence[Any], decision: Any, original: Call
     return pytree.tree_map_only(Hole, lambda hole: tensors[hole.number], probed.returned)
 
 
-def _probe(function: Any, arguments: Arguments, varying: Sequence[Any]) -> _Result | None:
-    """The forward, run outside of the capture, to learn what it returns; None where that is nothing that an operator can give."""
+def _probe(function: Any, arguments: Arguments, varying: Sequence[Any]) -> tuple[_Result, Learned | None]:
+    """The forward, run outside of the capture, to learn what it returns: on fake tensors, or, where those fail, on real ones."""
     mode = detect_fake_mode(list(varying))
     shapes = mode.shape_env if mode is not None else None
-    with disable_proxy_modes_tracing(), shapes.ignore_fresh_unbacked_symbols() if shapes is not None else contextlib.nullcontext():
-        result = _run(function, arguments, varying)
-    if not result.tensors or any(isinstance(leaf, torch.SymInt) for leaf in pytree.tree_leaves(result.returned)):
-        warnings.warn(f"{function.__name__} returns no tensor, or a size; it is inlined, whatever its symbolic says", stacklevel=4)
-        return None
-    return result
+    ignoring = shapes.ignore_fresh_unbacked_symbols() if shapes is not None else contextlib.nullcontext()
+    with disable_proxy_modes_tracing(), ignoring:
+        try:
+            return _run(function, arguments, varying), None
+        except Exception:
+            if mode is None:
+                raise
+            seen: list[_Result] = []
+
+            def run(real: Sequence[Any]) -> list[torch.Tensor]:
+                seen.append(_run(function, arguments, real))
+                return seen[-1].tensors
+
+            learned = learn(run, varying)
+            if learned is None:
+                raise
+            return seen[0], learned
 
 
 def _run(function: Any, arguments: Arguments, varying: Sequence[Any]) -> _Result:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["Arguments", "Function", "Kept", "kept", "kept_op"]
+__all__ = ["Arguments", "Form", "Function", "Hole", "Kept", "kept", "kept_op"]
 
 Function = type[torch.autograd.Function]
 _NAMESPACE = "autograd"
@@ -83,31 +83,41 @@ def _type(leaf: Any) -> str:
 def _same(one: Any, two: Any) -> bool:
     if one is two:
         return True
-    return type(one) is type(two) and isinstance(one, (Hole, bool, int, float, str, bytes, torch.dtype)) and repr(one) == repr(two)
+    return (
+        type(one) is type(two) and isinstance(one, (Hole, bool, int, float, str, bytes, torch.dtype)) and repr(one) == repr(two)
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """What one operator serves: calls of this form.
+
+    Attributes:
+        arguments: How the arguments are nested, and the constants among them.
+        returned: How the results are nested; constants among them as they are, a `Hole` for each tensor.
+        written: Of each tensor that comes back as an argument that was written into: (number of the result, of the argument).
+        decision: What the plugin decided to do with it.
+        learned: What was learned of its results' sizes where fake tensors cannot tell.
+    """
+
+    arguments: Arguments = dataclasses.field(compare=False)
+    returned: Any
+    written: tuple[tuple[int, int], ...]
+    decision: Any
+    learned: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
-    """What an operator is a call of.
-
-    Attributes:
-        function: The class (weakly; its operators go when it goes).
-        arguments: The form of the call.
-        returned: How the results are nested; constants among them as they are, a `Hole` for each tensor.
-        written: Of each tensor that comes back as an argument that was written into: (number of the result, of the argument).
-        decision: What the plugin decided to do with it.
-    """
+    """An operator, the form that it serves, and the class that it is a call of (weakly: it goes when the class goes)."""
 
     function: Callable[[], Function | None]
-    arguments: Arguments
-    returned: Any
-    written: tuple[tuple[int, int], ...]
-    decision: Any
+    form: Form
     op: Any = dataclasses.field(repr=False)
 
     def fill(self, args: Sequence[Any]) -> list[Any]:
         """The Function's arguments, from the operator's."""
-        return self.arguments.fill(args)
+        return self.form.arguments.fill(args)
 
 
 def kept(name: str) -> Kept | None:
@@ -115,34 +125,24 @@ def kept(name: str) -> Kept | None:
     return _RECORDS.get(name)
 
 
-def kept_op(
-    function: Function,
-    arguments: Arguments,
-    returned: Any,
-    written: tuple[tuple[int, int], ...],
-    decision: Any,
-    run: Callable[..., Any],
-) -> Kept:
+def kept_op(function: Function, form: Form, run: Callable[..., Any]) -> Kept:
     """The operator for such a call: the one that there is, or a new one that computes by `run`."""
     with _LOCK:
         for record in _records(function):
-            if record.decision == decision and record.written == written and record.returned == returned:
-                if record.arguments.equals(arguments):
-                    return record
-        return _define(function, arguments, returned, written, decision, run)
+            if record.form == form and record.form.arguments.equals(form.arguments):
+                return record
+        return _define(function, form, run)
 
 
 def _records(function: Function) -> Iterator[Kept]:
     return (record for record in _RECORDS.values() if record.function() is function)
 
 
-def _define(
-    function: Function, arguments: Arguments, returned: Any, written: Any, decision: Any, run: Callable[..., Any]
-) -> Kept:
+def _define(function: Function, form: Form, run: Callable[..., Any]) -> Kept:
     overload = f"v{next(_NUMBERS)}"
     name = re.sub(r"\W", "_", function.__name__)
-    count = sum(isinstance(leaf, Hole) for leaf in pytree.tree_leaves(returned))
-    formals = ", ".join(f"{type_} a{number}" for number, type_ in enumerate(arguments.types))
+    count = sum(isinstance(leaf, Hole) for leaf in pytree.tree_leaves(form.returned))
+    formals = ", ".join(f"{type_} a{number}" for number, type_ in enumerate(form.arguments.types))
     results = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
     library: Any = torch.library.Library(_NAMESPACE, "FRAGMENT")
     library.define(f"{name}.{overload}({formals}) -> {results}")
@@ -150,7 +150,7 @@ def _define(
     torch.library.register_fake(f"{_NAMESPACE}::{name}.{overload}", run, lib=library)
     op = getattr(getattr(getattr(torch.ops, _NAMESPACE), name), overload)
     full = f"{_NAMESPACE}::{name}.{overload}"
-    record = Kept(weakref.ref(function), arguments, returned, written, decision, op)
+    record = Kept(weakref.ref(function), form, op)
     _RECORDS[full] = record
     weakref.finalize(function, _forget, full, library)
     return record

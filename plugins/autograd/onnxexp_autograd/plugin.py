@@ -28,8 +28,8 @@ class Autograd:
     """Functions in the captured graph.
 
     A call of a Function that somebody has a symbolic for is one node, ``autograd::MyRelu``, with the Function's own arguments. In
-    this order count: `symbolics`; an entry ``SymbolicTable("autograd")("MyRelu")`` of any plugin; the Function's static `symbolic`;
-    what was registered for ``prim::PythonOp`` through `onnxexp.torch_onnx`. Any other is inlined.
+    this order count: `symbolics`; an entry ``SymbolicTable("autograd")("MyRelu")`` of any plugin; the Function's `symbolic`; what
+    was registered for ``prim::PythonOp`` through `onnxexp.torch_onnx`. Any other is inlined.
 
     Args:
         symbolics: Symbolics as torch.onnx has them, ``symbolic(g, *args)``, by the Function's class.
@@ -82,19 +82,21 @@ class Autograd:
     def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:
         """A Function's node through its symbolic."""
         record = kept(node.op)
-        if record is None or record.decision.how == "table":
+        if record is None or record.form.decision.how == "table":
             return None
-        if record.decision.how == "node":
+        if record.form.decision.how == "node":
             return self._node(op, node)
         name = node.op.partition("::")[2].partition(".")[0]
-        attributes = {"name": name} if record.decision.how == "python op" else {}
-        return torch_onnx.call_symbolic(op, record.decision.symbolic, op.args, attributes=attributes, constants=False)
+        attributes = {"name": name} if record.form.decision.how == "python op" else {}
+        return torch_onnx.call_symbolic(op, record.form.decision.symbolic, op.args, attributes=attributes, constants=False)
 
     def _node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:
         """One node of its own domain; the arguments that are no tensors are its attributes."""
         name = node.op.partition("::")[2].partition(".")[0]
         tensors = [arg for arg in op.args if isinstance(arg, onnxexp.Tensor)]
         constants = {f"arg{index}": arg for index, arg in enumerate(op.args) if not isinstance(arg, onnxexp.Tensor)}
-        attributes = {key: arg if isinstance(arg, (int, float)) else str(arg) for key, arg in constants.items() if arg is not None}
+        attributes = {
+            key: arg if isinstance(arg, (int, float)) else str(arg) for key, arg in constants.items() if arg is not None
+        }
         results = op.domain(self._domain).call(name, *tensors, outputs=len(node.outputs), **attributes)
         return list(results)

@@ -152,9 +152,7 @@ def _topk_helper(
     return values, indices
 
 
-def _sort_helper(
-    g: Any, input: Any, dim: Any, descending: Any = True, out: Any = None, decending: Any = None
-) -> tuple[Any, Any]:
+def _sort_helper(g: Any, input: Any, dim: Any, descending: Any = True, out: Any = None, decending: Any = None) -> tuple[Any, Any]:
     """Sorted values and their indices."""
     order = descending if decending is None else decending
     size = g.op("Gather", g.op("Shape", input), _constant(g, [dim]))

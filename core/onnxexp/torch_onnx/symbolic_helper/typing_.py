@@ -32,9 +32,7 @@ __all__ = [
 _UNDEFINED = JitScalarType.UNDEFINED
 _LISTED = [each for each in JitScalarType if each <= JitScalarType.BFLOAT16]
 
-cast_pytorch_to_onnx = {
-    each.scalar_name(): each.onnx_type() for each in JitScalarType if not each.scalar_name().startswith("Q")
-}
+cast_pytorch_to_onnx = {each.scalar_name(): each.onnx_type() for each in JitScalarType if not each.scalar_name().startswith("Q")}
 """ONNX's element types by the JIT's names: ``g.op("Cast", x, to_i=cast_pytorch_to_onnx["Long"])``."""
 scalar_name_to_pytorch = {each.torch_name(): each.scalar_name() for each in JitScalarType if each is not _UNDEFINED}
 scalar_type_to_pytorch_type = [each.dtype() for each in _LISTED]

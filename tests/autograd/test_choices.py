@@ -1,0 +1,261 @@
+"""Who says what becomes of a Function: classes, tables, names, options; threads; what is left behind."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import Any
+
+import pytest
+import torch
+
+import onnxexp
+import onnxexp.torch_onnx as onnx_exporter
+from onnxexp_autograd import Autograd, plugin
+from onnxexp_autograd.operators import _RECORDS
+from tests.autograd import functions as f
+
+X = torch.randn(3, 4)
+LOG_EXP = f.Holder(f.MyLogExp.apply)
+RELU = f.Holder(f.MyRelu.apply)
+
+
+def operators(model: Any, *plugins: Any, **options: Any) -> list[str]:
+    program = onnxexp.export(model, (X.abs() + 2,), plugins=[*plugins, ...], **options)
+    return [node.op_type for node in program.model.graph]
+
+
+def neg(g: Any, x: Any) -> Any:
+    return g.op("Neg", x)
+
+
+def table(name: str = "MyLogExp") -> onnxexp.SymbolicTable:
+    made = onnxexp.SymbolicTable("autograd")
+    made(name)(lambda op, x: op.Abs(x))
+    return made
+
+
+def test_by_class() -> None:
+    assert operators(LOG_EXP, Autograd({f.MyLogExp: neg})) == ["Neg"]
+    assert operators(RELU, Autograd({f.MyRelu: neg})) == ["Neg"]  # before its own symbolic
+
+
+def test_by_a_table() -> None:
+    assert operators(LOG_EXP, table(), plugin) == ["Abs"]
+    assert operators(RELU, table("MyRelu"), plugin) == ["Abs"]
+
+
+def test_a_table_gets_all_arguments() -> None:
+    seen: list[Any] = []
+    made = onnxexp.SymbolicTable("autograd")
+
+    @made("Scale")
+    def scale(op, x, factor, how, dtype, axes, nothing, flag):
+        seen.extend([factor, how, dtype, axes, nothing, flag])
+        return op.Mul(x, factor)
+
+    model = f.Holder(lambda x: f.Scale.apply(x, 2.0, "mul", torch.float32, [1, 2], None, True))
+    assert operators(model, made, plugin) == ["Mul"]
+    assert seen == [2.0, "mul", torch.float32, [1, 2], None, True]
+
+
+def test_by_name() -> None:
+    seen: list[Any] = []
+
+    def python_op(g, *args, **kwargs):
+        seen.append((kwargs, len(args), g.original_node.kind()))
+        return g.op("Neg", args[0])
+
+    onnx_exporter.register_custom_op_symbolic("prim::PythonOp", python_op, 9)
+    try:
+        program = onnx_exporter.export(LOG_EXP, X, plugins=[plugin, ...])
+        assert [node.op_type for node in program.model.graph] == ["Neg"]
+        assert seen == [({"name": "MyLogExp"}, 1, "autograd::MyLogExp")]
+        own = onnx_exporter.export(RELU, X, plugins=[plugin, ...])  # its own symbolic counts
+        assert [node.op_type for node in own.model.graph] == ["Clip"]
+    finally:
+        onnx_exporter.unregister_custom_op_symbolic("prim::PythonOp", 9)
+
+
+def test_without_any_of_it_the_forward_is_inlined() -> None:
+    assert operators(LOG_EXP, plugin) == ["Exp", "Log", "Log"]
+
+
+@pytest.mark.parametrize("how", ["plugin", "autograd_inlining"])
+def test_kept_as_one_node(how: str) -> None:
+    model = f.Holder(lambda x, y: f.Listed.apply([x, y], {"axis": 1}) + f.Plain.apply(x, 0.5, 3, "text", None).sum())
+    if how == "plugin":
+        program = onnxexp.export(model, (X, X), plugins=[Autograd(inline=False, domain="mine"), ...])
+    else:
+        program = onnx_exporter.export(model, (X, X), plugins=[plugin, ...], autograd_inlining=False)
+    node = next(node for node in program.model.graph if node.op_type == "Plain")
+    assert node.domain == ("mine" if how == "plugin" else "autograd") and len(node.inputs) == 1
+    values = {name: attribute.value for name, attribute in node.attributes.items()}
+    assert values == {"arg1": 0.5, "arg2": 3, "arg3": "text"}
+    assert node.outputs[0].type is not None and tuple(node.outputs[0].shape) == (3, 4)
+
+
+def test_a_function_defined_in_the_forward() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            class Local(torch.autograd.Function):
+                @staticmethod
+                def forward(ctx, x):
+                    return x * 2
+
+                @staticmethod
+                def symbolic(g, x):
+                    return g.op("Add", x, x)
+
+            return Local.apply(x)
+
+    assert operators(Model(), plugin) == ["Add"]
+
+
+def test_a_symbolic_that_is_inherited() -> None:
+    class Child(f.MyRelu):
+        pass
+
+    assert operators(f.Holder(Child.apply), plugin) == ["Clip"]
+
+
+def test_gradients_are_asked_for() -> None:
+    x = X.clone().requires_grad_()
+    program = onnxexp.export(RELU, (x,), plugins=[plugin, ...])
+    assert [node.op_type for node in program.model.graph] == ["Clip"]
+    RELU(x).sum().backward()
+    assert x.grad is not None and torch.equal(x.grad, (x > 0).float())
+
+
+def test_training_mode() -> None:
+    class Trained(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return f.MyRelu.apply(self.linear(x))
+
+    assert operators(Trained(), plugin, training="training") == ["Gemm", "Clip"]
+
+
+def test_the_users_line_is_told() -> None:
+    program = onnxexp.export(RELU, (X,), plugins=[plugin, ...])
+    (node,) = program.model.graph
+    assert node.metadata_props["onnxexp.source"].startswith("functions.py:")
+    assert program.lowered[0][1] == "inline Autograd"
+
+
+def test_several_threads_at_once() -> None:
+    """Each thread its own choice, one thread none: nobody sees what another one keeps."""
+    found: dict[int, Any] = {}
+    running = threading.Event()
+
+    def run(number: int) -> None:
+        for _ in range(3):
+            chosen = [Autograd({f.MyLogExp: neg})] if number % 2 else [plugin]
+            found[number] = operators(LOG_EXP, *chosen)
+
+    def eager() -> None:
+        while not running.is_set():
+            found[-1] = type(f.MyRelu.apply(X.clone().requires_grad_()).grad_fn).__name__
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    watcher = threading.Thread(target=eager)
+    watcher.start()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    running.set()
+    watcher.join()
+    assert {number: found[number] for number in range(4)} == {
+        0: ["Exp", "Log", "Log"], 1: ["Neg"], 2: ["Exp", "Log", "Log"], 3: ["Neg"],
+    }  # fmt: skip
+    assert found[-1] == "MyReluBackward"
+
+
+def test_nothing_is_left_behind() -> None:
+    from torch._dynamo import trace_rules
+
+    code = torch.autograd.Function.__dict__["apply"].__func__.__code__
+    allowed = set(trace_rules._allowed_callable_ids.function_ids)
+    with pytest.raises(onnxexp.OnnxExporterError):
+        operators(f.Holder(lambda x: f.MyRelu.apply(x, x)), plugin)
+    operators(RELU, plugin)
+    assert torch.autograd.Function.__dict__["apply"].__func__.__code__ is code
+    assert set(trace_rules._allowed_callable_ids.function_ids) == allowed
+
+
+def test_operators_go_with_their_class() -> None:
+    class Short(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def symbolic(g, x):
+            return g.op("Add", x, x)
+
+    operators(f.Holder(Short.apply), plugin)
+    assert any(name.startswith("autograd::Short.") for name in _RECORDS)
+    del Short
+    torch._dynamo.reset()
+    gc.collect()
+    assert not any(name.startswith("autograd::Short.") for name in _RECORDS)
+
+
+def test_the_same_call_is_one_operator() -> None:
+    operators(RELU, plugin)
+    before = len(_RECORDS)
+    operators(RELU, plugin)
+    assert len(_RECORDS) == before
+
+
+def test_two_classes_of_one_name() -> None:
+    def make(op: str) -> Any:
+        class Twin(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 1
+
+            @staticmethod
+            def symbolic(g, x):
+                return g.op(op, x)
+
+        return Twin
+
+    one, two = make("Neg"), make("Abs")
+    assert operators(f.Holder(lambda x: two.apply(one.apply(x))), plugin) == ["Neg", "Abs"]
+
+
+def test_forward_with_numpy() -> None:
+    """A forward that fake tensors cannot run is run on real ones, to learn its shapes."""
+    program = onnxexp.export(f.Holder(f.Numpy.apply), (X,), plugins=[plugin, ...], dynamic_shapes=(({0: "n"},),))
+    assert [node.op_type for node in program.model.graph] == ["Sin"]
+    torch.testing.assert_close(program(torch.ones(7, 4)), torch.ones(7, 4).sin())
+
+
+def test_forward_that_looks_at_values() -> None:
+    program = onnxexp.export(f.Holder(f.Looks.apply), (X,), plugins=[plugin, ...], dynamic_shapes=(({0: "n"},),))
+    assert [node.op_type for node in program.model.graph] == ["Abs"]
+
+
+def test_vmap_inside_is_left_alone() -> None:
+    class Mapped(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x):
+            return x * 2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def symbolic(g, x):
+            return g.op("Neg", x)
+
+    program = onnxexp.export(f.Holder(torch.vmap(Mapped.apply)), (X,), plugins=[plugin, ...])
+    torch.testing.assert_close(program(X), X * 2)
