@@ -39,6 +39,7 @@ class Extraction:
         self._model = model
         self._known: dict[Hashable, ir.Function] = {}
         self._names: dict[tuple[str, str], int] = {}
+        self._calls: dict[str, int] = {}
 
     def extract(self, nodes: Sequence[ir.Node], domain: str, name: str, scope: str) -> bool:
         """Put a call of a function, of this scope, in the place of these nodes of the main graph; False where that cannot be."""
@@ -58,7 +59,7 @@ class Extraction:
             for node in _walk(region.nodes):  # thrown away: nothing of it shall count as a use
                 for index in range(len(node.inputs)):
                     node.replace_input_with(index, None)
-        call = ir.Node(domain, function.name, call_inputs, outputs=made, name=f"{scope}/{name}", metadata_props={SCOPE: scope})
+        call = ir.Node(domain, function.name, call_inputs, outputs=made, name=self._unique(f"{scope}/{name}"), metadata_props={SCOPE: scope})
         if region.before is None:
             self._model.graph.append(call)
         else:
@@ -74,6 +75,12 @@ class Extraction:
         for index, output in enumerate(outputs):
             if output is old:
                 outputs[index] = new
+
+    def _unique(self, name: str) -> str:
+        """A node name; a module that is called twice makes two."""
+        count = self._calls.get(name, 0)
+        self._calls[name] = count + 1
+        return f"{name}_{count}" if count else name
 
     def _unused(self, domain: str, name: str) -> str:
         count = self._names.get((domain, name), 0)

@@ -55,8 +55,7 @@ class Scratch:
         """Any argument of a torch operator as torch.onnx hands it to a symbolic.
 
         Numbers are 0-d constants, lists of numbers 1-D ones, other lists ``prim::ListConstruct``, None is
-        ``prim::Constant``; dtypes,
-        layouts and memory formats are their numbers.
+        ``prim::Constant``; dtypes, layouts and memory formats are their numbers.
         """
         if isinstance(arg, Tensor):
             return self.tensor(arg)

@@ -35,12 +35,10 @@ def _name(key: Any) -> str:
 
 def _symbolic(function: Any, key: Any) -> Callable[..., Any]:
     def translated(op: Builder, *args: Any) -> Any:
-        given = list(args)
-        schema = function.op_schema
-        given = given[: len(schema.inputs) + len(schema.attributes)]
-        inputs = given[: len(schema.inputs)]
-        attributes = dict(zip(schema.attributes, given[len(schema.inputs) :], strict=False))
-        return op.function(function, *inputs, **{name: value for name, value in attributes.items() if value is not None})
+        definition = function.function_ir
+        count = len(definition.inputs)
+        attributes = dict(zip(definition.attributes, args[count:], strict=False))
+        return op.function(function, *args[:count], **{name: value for name, value in attributes.items() if value is not None})
 
     translated.__name__ = getattr(function, "name", str(key))  # an onnxscript function has its name there
     return translated

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import re
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["Arguments", "Form", "Function", "Hole", "Kept", "kept", "kept_op"]
+__all__ = ["Arguments", "Form", "Function", "Hole", "Kept", "kept", "kept_op", "known_as"]
 
 Function = type[torch.autograd.Function]
 _NAMESPACE = "autograd"
@@ -26,6 +27,8 @@ _TYPES: dict[type, str] = {
 """What varies from run to run, and how a schema says it; every other argument is a constant of the call."""
 
 _RECORDS: dict[str, Kept] = {}
+_OPERATORS: dict[str, str] = {}
+"""What the graph calls each operator: as an overload of the class's name, so that a table's entry for the class serves it."""
 _LOCK = threading.Lock()
 _NUMBERS = itertools.count()
 
@@ -109,7 +112,7 @@ class Form:
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
-    """An operator, the form that it serves, and the class that it is a call of (weakly: it goes when the class goes)."""
+    """An operator, the form that it serves, and the class that it is a call of (weakly: this goes when the class goes)."""
 
     function: Callable[[], Function | None]
     form: Form
@@ -118,6 +121,11 @@ class Kept:
     def fill(self, args: Sequence[Any]) -> list[Any]:
         """The Function's arguments, from the operator's."""
         return self.form.arguments.fill(args)
+
+
+def known_as(operator: str) -> str:
+    """What the neutral graph calls an operator of this module (``autograd::MyRelu.v0``); others as they are."""
+    return _OPERATORS.get(operator, operator)
 
 
 def kept(name: str) -> Kept | None:
@@ -138,24 +146,27 @@ def _records(function: Function) -> Iterator[Kept]:
     return (record for record in _RECORDS.values() if record.function() is function)
 
 
+@functools.cache
+def _library() -> Any:
+    """Operators stay as long as the process: torch crashes where one is taken away while a packet of its name is known."""
+    return torch.library.Library(_NAMESPACE, "FRAGMENT")
+
+
 def _define(function: Function, form: Form, run: Callable[..., Any]) -> Kept:
-    overload = f"v{next(_NUMBERS)}"
+    number = next(_NUMBERS)
     name = re.sub(r"\W", "_", function.__name__)
+    own = f"{name}_v{number}"  # no overloads of one name: torch cannot take those away again when the process ends
     count = sum(isinstance(leaf, Hole) for leaf in pytree.tree_leaves(form.returned))
     formals = ", ".join(f"{type_} a{number}" for number, type_ in enumerate(form.arguments.types))
     results = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
-    library: Any = torch.library.Library(_NAMESPACE, "FRAGMENT")
-    library.define(f"{name}.{overload}({formals}) -> {results}")
-    library.impl(f"{name}.{overload}", run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"{_NAMESPACE}::{name}.{overload}", run, lib=library)
-    op = getattr(getattr(getattr(torch.ops, _NAMESPACE), name), overload)
-    full = f"{_NAMESPACE}::{name}.{overload}"
+    library = _library()
+    library.define(f"{own}({formals}) -> {results}")
+    library.impl(own, run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{_NAMESPACE}::{own}", run, lib=library)
+    op = getattr(getattr(torch.ops, _NAMESPACE), own).default
+    full = f"{_NAMESPACE}::{name}.v{number}"
+    _OPERATORS[f"{_NAMESPACE}::{own}"] = full
     record = Kept(weakref.ref(function), form, op)
     _RECORDS[full] = record
-    weakref.finalize(function, _forget, full, library)
+    weakref.finalize(function, _RECORDS.pop, full, None)
     return record
-
-
-def _forget(full: str, library: Any) -> None:
-    _RECORDS.pop(full, None)
-    library._destroy()

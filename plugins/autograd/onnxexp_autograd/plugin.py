@@ -10,7 +10,7 @@ from typing import Any
 import onnxexp
 from onnxexp import torch_onnx
 from onnxexp_autograd.keeping import keeping
-from onnxexp_autograd.operators import Function, kept
+from onnxexp_autograd.operators import Function, kept, known_as
 
 __all__ = ["Autograd"]
 
@@ -72,6 +72,7 @@ class Autograd:
 
         def function_arguments(graph: onnxexp.Graph) -> None:
             for node in graph.walk():
+                node.op = known_as(node.op)
                 record = kept(node.op)
                 if record is not None:
                     node.args = record.fill(node.args)

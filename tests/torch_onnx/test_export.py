@@ -1,0 +1,286 @@
+"""`export` with torch.onnx's arguments, the old ones too."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnxscript
+import pytest
+import torch
+
+import onnxexp
+import onnxexp.torch_onnx as onnx_exporter
+from onnxexp.torch_onnx import OperatorExportTypes
+from onnxexp.torch_onnx.deprecated import CURES
+
+
+class Model(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 5)
+        self.dropout = torch.nn.Dropout(0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.dropout(torch.relu(self.linear(x)))
+
+
+class Odd(torch.nn.Module):
+    """One operator that nobody lowers."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.qr(x.relu())[0] + 1
+
+
+MODEL, X = Model(), torch.randn(3, 4)
+
+
+def operators(program: onnxexp.ONNXProgram) -> list[str]:
+    return [f"{node.domain}::{node.op_type}" for node in program.model.graph]
+
+
+def test_positional_arguments_are_torch_onnxs(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx_exporter.export(
+        MODEL, (X,), str(path), True, False, onnx_exporter.TrainingMode.EVAL, ["in"], ["out"], OperatorExportTypes.ONNX, 13, True,
+        {"in": {0: "n"}},
+    )  # fmt: skip
+    loaded = onnx.load(path)
+    assert [value.name for value in (*loaded.graph.input, *loaded.graph.output)] == ["in", "out"]
+    assert loaded.opset_import[0].version == 13 and loaded.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "n"
+
+
+def test_a_file_object() -> None:
+    file = io.BytesIO()
+    onnx_exporter.export(MODEL, X, file)
+    onnx.checker.check_model(onnx.load_from_string(file.getvalue()))
+
+
+@pytest.mark.parametrize(
+    ("training", "dropped"),
+    [
+        (None, False), (False, False), (True, True), ("TRAINING", True), (onnx_exporter.TrainingMode.EVAL, False),
+        (onnx_exporter.TrainingMode.TRAINING, True), (torch.onnx.TrainingMode.TRAINING, True), (torch.onnx.TrainingMode.PRESERVE, True),
+    ],
+)  # fmt: skip
+def test_training_as_it_was_written_over_the_years(training: Any, dropped: bool) -> None:
+    program = onnx_exporter.export(Model(), X, training=training)
+    assert ("::Dropout" in operators(program)) is dropped
+
+
+def test_parameters_among_the_inputs() -> None:
+    kept = onnx_exporter.export(MODEL, X, keep_initializers_as_inputs=True)
+    assert {value.name for value in kept.model.graph.inputs} == {"x", "linear.weight", "linear.bias"}
+    out = onnx_exporter.export(MODEL, X, export_params=False)
+    assert {value.name for value in out.model.graph.inputs} == {"x", "linear.weight", "linear.bias"}
+    assert not out.model.graph.initializers
+
+
+def test_names_of_parameters() -> None:
+    program = onnx_exporter.export(MODEL, X, input_names=["x", "w", "b"])
+    assert set(program.model.graph.initializers) == {"w", "b"}
+    program.verify()
+    with pytest.warns(UserWarning, match="more input_names"):
+        onnx_exporter.export(MODEL, X, input_names=["x", "w", "b", "c"])
+
+
+def test_aten() -> None:
+    program = onnx_exporter.export(MODEL, X, operator_export_type=OperatorExportTypes.ONNX_ATEN)
+    assert set(operators(program)) == {"org.pytorch.aten::ATen"}
+    assert [node.attributes["operator"].as_string() for node in program.model.graph][:2] == ["linear", "relu"]
+    assert "linear.weight" in [value.name for value in program.model.graph.inputs]  # as torch.onnx did for such files
+    with pytest.warns(DeprecationWarning, match="aten is deprecated"):
+        assert operators(onnx_exporter.export(MODEL, X, aten=True)) == operators(program)
+
+
+def test_raw() -> None:
+    program = onnx_exporter.export(MODEL, X, operator_export_type=OperatorExportTypes.RAW)
+    assert operators(program)[:2] == ["aten::linear", "aten::relu"]
+    with pytest.warns(DeprecationWarning, match="export_raw_ir is deprecated"):
+        assert operators(onnx_exporter.export(MODEL, X, export_raw_ir=True)) == operators(program)
+
+
+def test_what_nobody_lowers_falls_back() -> None:
+    x = torch.randn(3, 3)
+    with pytest.raises(onnx_exporter.UnsupportedOperatorError, match="aten::linalg_qr"):
+        onnx_exporter.export(Odd(), x)
+    program = onnx_exporter.export(Odd(), x, operator_export_type=OperatorExportTypes.ONNX_ATEN_FALLBACK)
+    assert operators(program) == ["::Relu", "org.pytorch.aten::ATen", "::Add"]
+    through = onnx_exporter.export(Odd(), x, operator_export_type=torch.onnx.OperatorExportTypes.ONNX_FALLTHROUGH)
+    assert operators(through) == ["::Relu", "aten::linalg_qr", "::Add"]
+    (node,) = (node for node in through.model.graph if node.domain == "aten")
+    assert node.attributes["mode"].as_string() == "reduced" and tuple(node.outputs[0].shape) == (3, 3)
+
+
+def test_contradicting_arguments() -> None:
+    with pytest.raises(onnxexp.OptionError, match="contradict"), pytest.warns(DeprecationWarning):
+        onnx_exporter.export(MODEL, X, aten=True, export_raw_ir=True)
+    with pytest.raises(onnxexp.OptionError, match="replaced"), pytest.warns(DeprecationWarning):
+        onnx_exporter.export(MODEL, X, aten=True, operator_export_type=OperatorExportTypes.ONNX)
+
+
+@pytest.mark.parametrize("name", sorted(CURES))
+def test_each_deprecated_argument_warns(name: str) -> None:
+    value: Any = MODEL(X) if name == "example_outputs" else name in ("strip_doc_string", "_retain_param_name", "onnx_shape_inference")
+    with pytest.warns(DeprecationWarning, match=f"{name} is deprecated: "):
+        onnx_exporter.export(MODEL, X, **{name: value})
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
+def test_deprecated_arguments_keep_their_meaning(tmp_path: Path) -> None:
+    model = Model()
+    model.linear = torch.nn.Linear(4, 5000)
+    program = onnx_exporter.export(
+        model, X, tmp_path / "model.onnx", strip_doc_string=False, _retain_param_name=False, use_external_data_format=True,
+        enable_onnx_checker=True, add_node_names=False,
+    )  # fmt: skip
+    assert all(node.doc_string and not node.name for node in program.model.graph)
+    assert set(program.model.graph.initializers) == {"param_0", "param_1"}
+    assert len(list(tmp_path.iterdir())) == 2
+    program.verify()
+
+
+def test_the_checker_speaks() -> None:
+    onnx_exporter.register_custom_op_symbolic("aten::relu", lambda g, x: g.op("Foo", x), 9)
+    with pytest.warns(UserWarning), pytest.raises(onnx_exporter.CheckerError, match="Foo"):
+        onnx_exporter.export(MODEL, X, enable_onnx_checker=True)
+
+
+def test_an_argument_that_never_was() -> None:
+    with pytest.raises(onnxexp.OptionError, match="no argument 'strip_doc_strings'.*strip_doc_string"):
+        onnx_exporter.export(MODEL, X, strip_doc_strings=True)
+
+
+def test_export_to_pretty_string(capsys: pytest.CaptureFixture[str]) -> None:
+    text = onnx_exporter.export_to_pretty_string(MODEL, X, "ignored.onnx", verbose=True, opset_version=11)
+    assert "opset ai.onnx 11" in text and "%linear" in text and not Path("ignored.onnx").exists()
+    assert capsys.readouterr().out == ""
+    assert '"" : 11' in onnx_exporter.export_to_pretty_string(MODEL, X, google_printer=True, opset_version=11)
+
+
+def test_a_translation_table() -> None:
+    from onnxscript.onnx_opset import opset18 as op
+
+    domain = onnxscript.values.Opset("mine", 1)
+
+    @onnxscript.script(domain)
+    def leaky(X, slope: float = 0.25):
+        return op.LeakyRelu(X, alpha=slope)
+
+    class Leaky(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.leaky_relu(x, 0.5)
+
+    program = onnx_exporter.export(
+        Leaky(), X, opset_version=18, custom_translation_table={torch.ops.aten.leaky_relu.default: leaky}, verify=True
+    )
+    assert operators(program) == ["mine::leaky"]
+    with pytest.raises(onnxexp.OptionError, match="no torch operator"):
+        onnx_exporter.export(Leaky(), X, custom_translation_table={3: leaky})
+
+
+def test_logging(caplog: pytest.LogCaptureFixture) -> None:
+    onnx_exporter.enable_log()
+    onnx_exporter.export(MODEL, X)
+    assert any(record.getMessage().startswith("capture: ") for record in caplog.records)
+    caplog.clear()
+    onnx_exporter.disable_log()
+    onnx_exporter.export(MODEL, X)
+    assert not caplog.records
+
+
+def test_modes() -> None:
+    model = Model().train()
+    with onnx_exporter.select_model_mode_for_export(model, onnx_exporter.TrainingMode.EVAL):
+        assert not model.training and not model.dropout.training
+    assert model.training
+    with onnx_exporter.set_training(model, False):
+        assert not model.training
+    with onnx_exporter.set_training(model, None):
+        assert model.training
+
+
+def test_is_in_onnx_export() -> None:
+    seen: list[bool] = []
+
+    class Asks(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.append(onnx_exporter.is_in_onnx_export() and torch.onnx.is_in_onnx_export())
+            return x.relu()
+
+    onnx_exporter.export(Asks(), X)
+    assert seen[0] and not onnx_exporter.is_in_onnx_export()
+
+
+def test_operators_that_keep_shapes() -> None:
+    from onnxexp.torch_onnx.operators import reshape_from_tensor_shape, shape_as_tensor
+
+    class Reshaped(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return reshape_from_tensor_shape(x * 2, shape_as_tensor(y))
+
+    assert shape_as_tensor(X).tolist() == [3, 4]
+    program = onnx_exporter.export(Reshaped(), (torch.randn(4, 6), torch.randn(3, 8)), verify=True, dynamic_axes={"y": [0, 1]})
+    assert program(torch.randn(4, 6), torch.randn(12, 2)).shape == (12, 2)
+
+
+class Encoder(torch.nn.Module):
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        layer = torch.nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
+        self.layers = torch.nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
+
+
+def test_modules_as_functions() -> None:
+    """A 24-layer encoder: one function for all layers, a tenth of the nodes, the same outputs."""
+    model, x = Encoder(24).eval(), torch.randn(2, 5, 32)
+    for parameter in model.parameters():  # equal weights would be shared
+        torch.nn.init.normal_(parameter, std=0.1)
+    axes = {"x": {0: "batch", 1: "time"}}
+    flat = onnx_exporter.export(model, x, opset_version=17, dynamic_axes=axes)
+    classes = {torch.nn.TransformerEncoderLayer}
+    program = onnx_exporter.export(model, x, opset_version=17, dynamic_axes=axes, export_modules_as_functions=classes)
+    assert [(domain, name) for domain, name, _ in program.model.functions] == [
+        ("torch.nn.modules.transformer", "TransformerEncoderLayer")
+    ]
+    inside = sum(len(function) for function in program.model.functions.values())
+    assert len(program.model.graph) + inside <= len(flat.model.graph) / 10
+    assert program.model.opset_imports[""] == 17
+    assert all(function.opset_imports[""] == 17 for function in program.model.functions.values())
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    for inputs in (x, torch.randn(3, 7, 32)):
+        torch.testing.assert_close(program(inputs), flat(inputs), rtol=1e-4, atol=1e-4)
+
+
+def test_every_module_as_a_function() -> None:
+    model, x = Encoder(3).eval(), torch.randn(2, 5, 32)
+    program = onnx_exporter.export(model, x, opset_version=18, export_modules_as_functions=True, verify=True)
+    names = {name for _, name, _ in program.model.functions}
+    assert {"Linear", "LayerNorm", "TransformerEncoderLayer", "MultiheadAttention"} <= names
+    assert len(program.model.graph) == 1
+    onnx.checker.check_model(program.model_proto, full_check=True)
+
+
+def test_modules_as_functions_at_an_opset_without_functions() -> None:
+    with pytest.warns(UserWarning, match="stays flat"):
+        program = onnx_exporter.export(MODEL, X, opset_version=14, export_modules_as_functions=True)
+    assert not program.model.functions and program.model.opset_imports[""] == 14
+
+
+def test_a_module_called_twice_and_one_that_is_interleaved() -> None:
+    class Twice(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = torch.nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(torch.relu(self.inner(x)) + 1)
+
+    program = onnx_exporter.export(Twice(), X, opset_version=17, export_modules_as_functions={torch.nn.Linear}, verify=True)
+    calls = [node for node in program.model.graph if node.op_type == "Linear"]
+    assert len(calls) == 2 and len(program.model.functions) == 1
