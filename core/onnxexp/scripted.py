@@ -22,10 +22,11 @@ def definitions(function: Any, opset: int, imports: Mapping[str, int]) -> list[i
         OpsetError: it was written for another opset, and one of its operators means something else there.
         LoweringError: it is no onnxscript function.
     """
-    if "function_ir" not in vars(function):
+    if not hasattr(function, "to_function_proto"):
         raise LoweringError(f"{function!r} is no onnxscript function: write it with @onnxscript.script(opset)")
-    called = function.function_ir.get_called_functions()
-    found = [ir.from_proto(each.to_function_proto()) for each in (function, *called.values())]
+    definition = getattr(function, "function_ir", None)  # where onnxscript says what a function calls
+    called = [] if definition is None else list(definition.get_called_functions().values())
+    found = [ir.from_proto(each.to_function_proto()) for each in (function, *called)]
     for each in found:
         _align(each, opset)
         each.opset_imports.update({domain: version for domain, version in imports.items() if domain in each.opset_imports})

@@ -10,6 +10,8 @@ import ast
 import dataclasses
 import functools
 import itertools
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -89,17 +91,18 @@ def long_file(module: Module) -> Iterator[str]:
 
 
 def private_imports(module: Module) -> Iterator[str]:
-    """What a plugin takes from onnxexp beyond `onnxexp.__all__` and `onnxexp.testing`."""
-    public = {*onnxexp.__all__, "testing"}
+    """What a plugin takes from onnxexp beyond `onnxexp.__all__`, `onnxexp.testing` and `onnxexp.torch_onnx`."""
+    public = {*onnxexp.__all__, "testing", "torch_onnx"}
+    modules = {"onnxexp.testing", "onnxexp.torch_onnx"}
     own_names = {"onnxexp"}
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
             own_names.update(alias.asname for alias in node.names if alias.name == "onnxexp" and alias.asname)
-            taken = [alias.name for alias in node.names if alias.name.startswith("onnxexp.") and alias.name != "onnxexp.testing"]
+            taken = [alias.name for alias in node.names if alias.name.startswith("onnxexp.") and alias.name not in modules]
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module == "onnxexp":
             taken = [alias.name for alias in node.names if alias.name not in public]
         elif isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").startswith("onnxexp."):
-            taken = [] if node.module == "onnxexp.testing" else [node.module or ""]
+            taken = [] if node.module in modules else [node.module or ""]
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in own_names:
             taken = [] if node.attr in public else [node.attr]
         else:
@@ -205,7 +208,10 @@ def test_core_imports_no_plugin() -> None:
 
 
 def test_torch_onnx_is_a_peer_not_a_dependency() -> None:
-    """But for the flag behind `torch.onnx.is_in_onnx_export()`, which models ask, and which is to say True."""
+    """But for the flag behind `torch.onnx.is_in_onnx_export()`, which models ask, and which is to say True.
+
+    `onnxexp/torch_onnx/interop.py` looks for torch.onnx's modules by name where somebody else has imported them.
+    """
     peer = ("torch.onnx.export", "torch.onnx._internal", "torch.onnx.symbolic", "_jit_pass_onnx")
     flag = "from torch.onnx._internal.exporter import _flags"
 
@@ -216,6 +222,26 @@ def test_torch_onnx_is_a_peer_not_a_dependency() -> None:
                 yield f"{node.lineno}: {taken}"
 
     assert not offences(uses, CORE, PLUGINS)
+
+
+def test_the_core_does_without_torch_onnxs_names() -> None:
+    """`onnxexp.torch_onnx` is built on the core, never the other way round."""
+
+    def uses(module: Module) -> Iterator[str]:
+        if module.name.startswith("onnxexp/torch_onnx/"):
+            return
+        for node in ast.walk(module.tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            taken = f"{node.module or ''} {' '.join(names)}" if isinstance(node, ast.ImportFrom) else " ".join(names)
+            if "torch_onnx" in taken:
+                yield f"{node.lineno}: {taken}"
+
+    assert not offences(uses, CORE)
+    code = "import sys, torch, onnxexp; [getattr(onnxexp, name) for name in onnxexp.__all__]; "
+    code += "onnxexp.export(torch.nn.Identity(), (torch.ones(1),), plugins=[onnxexp.SymbolicTable('aten')]); "
+    code += "print([name for name in sys.modules if name.startswith('onnxexp.torch_onnx')])"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
 
 
 def test_nothing_prints_unasked() -> None:
@@ -241,6 +267,7 @@ NODE = "def f(node):\n    "
         (private_imports, "from onnxexp.builder import Builder"),
         (private_imports, "from onnxexp import no_such_public_name"),
         (private_imports, "import onnxexp.graph"),
+        (private_imports, "from onnxexp.torch_onnx.scratch import Scratch"),
         (private_imports, "import onnxexp as ox\nox.graph"),
         (operator_names, 'NAMES = ["aten::abs"]'),
         (operator_names, 'NAMES = {"add.Tensor": 1}'),

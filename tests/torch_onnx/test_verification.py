@@ -1,0 +1,154 @@
+"""find_mismatch, verify, and the names of torch 2.1's preview."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnxscript
+import pytest
+import torch
+
+import onnxexp
+import onnxexp.torch_onnx as onnx_exporter
+from onnxexp.runtime import Session
+from onnxexp.torch_onnx.verification import OnnxBackend, VerificationOptions, find_mismatch, verify
+
+
+class Model(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.gelu(self.linear(x)).relu() + torch.sigmoid(x) * 2
+
+
+MODEL, X = Model(), torch.randn(3, 4)
+
+
+def wrong(opset: int = 9) -> None:
+    onnx_exporter.register_custom_op_symbolic("aten::gelu", lambda g, x, approximate: g.op("Tanh", x), opset)
+
+
+def test_nothing_differs(capsys: pytest.CaptureFixture[str]) -> None:
+    info = find_mismatch(MODEL, X, opset_version=15)
+    assert not info.has_mismatch() and info.upper_graph_info is None
+    assert info.essential_node_count() == 6 and "aten.gelu.default" in info.essential_node_kinds()
+    info.pretty_print_mismatch()
+    assert capsys.readouterr().out == "nothing differs\n"
+
+
+def test_the_operator_at_fault_is_found(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    wrong()
+    info = find_mismatch(MODEL, (X,), opset_version=15)
+    assert info.has_mismatch()
+    (leaf,) = info.all_mismatch_leaf_graph_info()
+    assert [step.kind for step in leaf.graph] == ["aten.gelu.default"] and "gelu" in str(leaf.mismatch_error)
+    assert info.find_partition(leaf.id) is leaf and info.find_partition("0000000") is None
+    info.pretty_print_tree()
+    info.pretty_print_mismatch(graph=True)
+    printed = capsys.readouterr().out
+    assert printed.count("x id:") == len(leaf.id) + 1 and "elements are off" in printed
+    assert "torch.nn.functional.gelu(self.linear(x))" in printed  # the user's line
+    folder = Path(leaf.export_repro(str(tmp_path)))
+    assert sorted(path.name for path in folder.iterdir()) == ["mismatch.txt", "model.onnx", "results.pt"]
+    onnx.checker.check_model(onnx.load(folder / "model.onnx"))
+    info.clear()
+    assert not info.has_mismatch()
+
+
+def test_what_only_passes_an_error_on_is_not_at_fault() -> None:
+    wrong()
+    info = find_mismatch(MODEL, X)
+    assert {step.kind for leaf in info.all_mismatch_leaf_graph_info() for step in leaf.graph} == {"aten.gelu.default"}
+
+
+def test_tolerances_of_find_mismatch() -> None:
+    onnx_exporter.register_custom_op_symbolic("aten::sigmoid", lambda g, x: g.op("Add", g.op("Sigmoid", x), 1e-4), 9)
+    assert find_mismatch(MODEL, X).has_mismatch()
+    assert not find_mismatch(MODEL, X, options=VerificationOptions(rtol=1e-3, atol=1e-2)).has_mismatch()
+
+
+@pytest.mark.parametrize("backend", [OnnxBackend.ONNX_RUNTIME_CPU, OnnxBackend.REFERENCE])
+def test_verify(backend: OnnxBackend) -> None:
+    options = VerificationOptions(backend=backend, rtol=1e-4, atol=1e-5)
+    others = [torch.randn(5, 4), (torch.randn(1, 4),)]
+    arguments: dict[str, Any] = {"input_names": ["x"], "dynamic_axes": {"x": [0]}, "additional_test_inputs": others}
+    verify(MODEL, X, opset_version=18, options=options, **arguments)
+    wrong()
+    with pytest.raises(onnxexp.VerificationError, match="output 0"):
+        verify(MODEL, X, opset_version=18, options=options, **arguments)
+    verify(MODEL, X, options=VerificationOptions(backend=backend, acceptable_error_percentage=1.0))
+
+
+def test_dynamo_export(tmp_path: Path) -> None:
+    output = onnx_exporter.dynamo_export(MODEL, X)
+    assert isinstance(output, onnx_exporter.ExportOutput) and isinstance(output.model_proto, onnx.ModelProto)
+    inputs = output.adapt_torch_inputs_to_onnx(X)
+    (result,) = Session(output.program.model).run({"x": inputs[0]})
+    (expected,) = output.adapt_torch_outputs_to_onnx(MODEL(X))
+    torch.testing.assert_close(result, expected.detach())
+    torch.testing.assert_close(output(X), expected.detach())
+    output.save(str(tmp_path / "model.onnx"))
+    onnx.checker.check_model(str(tmp_path / "model.onnx"))
+
+
+def test_dynamo_export_with_dynamic_shapes() -> None:
+    options = onnx_exporter.ExportOptions(dynamic_shapes=True, op_level_debug=True)
+    output = onnx_exporter.dynamo_export(Model(), X, export_options=options)
+    assert output(torch.randn(7, 4)).shape == (7, 4)
+
+
+def test_a_serializer_of_ones_own(tmp_path: Path) -> None:
+    class Text:
+        def serialize(self, export_output: Any, destination: io.BufferedIOBase) -> None:
+            destination.write(onnx.printer.to_text(export_output.model_proto).encode())
+
+    assert isinstance(Text(), onnx_exporter.ExportOutputSerializer)
+    output = onnx_exporter.dynamo_export(MODEL, X)
+    output.save(str(tmp_path / "model.txt"), serializer=Text())
+    assert "Gelu" in (tmp_path / "model.txt").read_text()
+    file = io.BytesIO()
+    output.save(file, serializer=Text())
+    assert file.getvalue() == (tmp_path / "model.txt").read_bytes()
+
+
+def test_models_without_weights(tmp_path: Path) -> None:
+    with onnx_exporter.enable_fake_mode() as fake_context:
+        model, x = Model(), torch.randn(3, 4)
+    output = onnx_exporter.dynamo_export(model, x, export_options=onnx_exporter.ExportOptions(fake_context=fake_context))
+    torch.save(MODEL.state_dict(), tmp_path / "weights.pt")
+    with pytest.raises(onnxexp.OptionError, match="no linear.weight"):
+        output.save(str(tmp_path / "model.onnx"), model_state_dict={})
+    output.save(str(tmp_path / "model.onnx"), model_state_dict=str(tmp_path / "weights.pt"))
+    loaded = onnx.load(tmp_path / "model.onnx")
+    assert [value.name for value in loaded.graph.input] == ["x"] and len(loaded.graph.initializer) >= 2
+    torch.testing.assert_close(output(X), MODEL(X).detach())
+
+
+def test_a_registry_of_ones_own() -> None:
+    from onnxscript.onnx_opset import opset18 as op
+
+    domain = onnxscript.values.Opset("mine", 1)
+
+    @onnxscript.script(domain)
+    def gelu(X):
+        return op.Mul(X, op.Sigmoid(X))
+
+    registry = onnx_exporter.OnnxRegistry(18)
+    assert registry.opset_version == 18 and not registry.is_registered_op("mine", "foo")
+    before = registry.get_op_functions("aten", "gelu", "default")
+    registry.register_op(gelu, "aten", "gelu")
+    assert registry.get_op_functions("aten", "gelu", "default") == [*(before or []), gelu]
+    options = onnx_exporter.ExportOptions(onnx_registry=registry)
+    output = onnx_exporter.dynamo_export(torch.nn.GELU(), X, export_options=options)
+    assert output.program.model.opset_imports[""] == 18
+    torch.testing.assert_close(output(X), torch.nn.functional.silu(X))
+
+
+def test_unconvertible_ops_of_a_model_that_is_fine() -> None:
+    graph, missing = onnx_exporter.utils.unconvertible_ops(MODEL, X, opset_version=20)
+    assert missing == [] and len(graph.nodes) == 6
