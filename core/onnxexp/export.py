@@ -59,7 +59,8 @@ def export(
         opset_version: The ONNX opset of the model, 9 to 28; 20 where not given. No other opset ever comes out.
         dynamic_shapes: What is dynamic, as `torch.export.export` takes it; names (``{"x": {0: "batch"}}``) too.
         dynamic_axes: The same as torch.onnx writes it: ``{"x": {0: "batch"}, "y": [0]}``.
-        capture: "auto" or "export": through torch.export.
+        capture: "export" captures through torch.export, "trace" through torch.jit.trace, "script" through torch.jit.script;
+            "auto" exports, and traces, with a warning, what cannot be exported.
         training: Export as for inference (EVAL), as the model is (PRESERVE), or as for training (TRAINING).
         plugins: Which plugins lower the operators: names, and SymbolicTables; None is every installed one.
         custom_opsets: The versions at which domains other than ONNX's own are imported.
@@ -88,7 +89,9 @@ def export(
     call = read_call(model, args, kwargs, dynamic_shapes, dynamic_axes, input_names, output_names)
     clock = _Clock()
     with clock("capture"):
-        program = call.program or capturing.capture(call.module, call.args, call.kwargs, call.spec, options.training)
+        program = call.program or capturing.capture(
+            call.module, call.args, call.kwargs, call.spec, options.training, options.capture
+        )
     with clock("convert"):
         captured = capturing.convert(program, call.spec)
         interface = Interface(captured, call.spec, output_names)

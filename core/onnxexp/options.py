@@ -22,7 +22,7 @@ from onnxexp.verify import call_unharmed
 __all__ = ["DEFAULT_OPSET", "Call", "Options", "read_call"]
 
 DEFAULT_OPSET = 20
-_CAPTURES = ("auto", "export")
+_CAPTURES = ("auto", "export", "trace", "script")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Options:
     """What `export` was asked for, beyond the model and its inputs."""
 
     opset: int
+    capture: str
     training: TrainingMode
     custom_opsets: dict[str, int]
     fold: bool
@@ -61,7 +62,7 @@ class Options:
                 raise OptionError("custom_opsets is for other domains; opset_version says the version of ONNX's own")
             if type(version) is not int or version < 1:
                 raise OptionError(f"custom_opsets[{domain!r}] is {version!r}; a domain's version is a whole number from 1 on")
-        return cls(opset, _training_mode(training), domains, do_constant_folding)
+        return cls(opset, capture, _training_mode(training), domains, do_constant_folding)
 
 
 def _training_mode(training: Any) -> TrainingMode:

@@ -24,6 +24,7 @@ from onnxexp.capture.exported import to_graph, without_vmap, written
 from onnxexp.capture.modes import TrainingMode, model_mode, torch_mode
 from onnxexp.capture.sources import recording
 from onnxexp.capture.symbols import check_dynamic, dim_text, symbol_names
+from onnxexp.capture.torchscript import Recording, read, trace
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node
 from onnxexp.names import register_dataclasses
@@ -83,12 +84,37 @@ def _has_signature(function: Callable[..., Any]) -> bool:
 
 
 def capture(
+    model: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    spec: DynamicSpec,
+    training: TrainingMode,
+    strategy: str = "auto",
+) -> ExportedProgram | Recording:
+    """The model, captured as `strategy` says: "auto", "export" or "trace".
+
+    Raises CaptureError that names what was tried and why it failed.
+    """
+    if strategy == "trace":
+        return _trace(model, args, kwargs, spec, training)
+    return _through_export(model, args, kwargs, spec, training)
+
+
+def _trace(
+    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode
+) -> Recording:
+    with torch_mode(), model_mode(model, training):
+        recording = trace(model, args, kwargs, spec)
+    if recording.warnings:
+        lines = "".join(f"\n  {line}" for line in recording.warnings)
+        warnings.warn(f"tracing has fixed what the model did with the example inputs:{lines}", stacklevel=4)
+    return recording
+
+
+def _through_export(
     model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode
 ) -> ExportedProgram:
-    """The model through torch.export: non-strict, then strict.
-
-    Raises CaptureError that names each strategy and why it failed.
-    """
+    """The model through torch.export: non-strict, then strict."""
     failures: dict[str, list[str]] = {}
     with torch_mode(), model_mode(model, training), capturing(model, args, kwargs, spec) as (example, example_kwargs):
         for strict in (False, True):
@@ -135,11 +161,15 @@ def _learn_outputs(model: torch.nn.Module, args: Any, kwargs: Any, spec: Dynamic
     return register_dataclasses(result)
 
 
-def convert(program: ExportedProgram, spec: DynamicSpec) -> Captured:
+def convert(program: ExportedProgram | Recording, spec: DynamicSpec) -> Captured:
     """The captured program as a functional neutral graph.
 
     Raises CaptureError where an axis that was asked to be dynamic came out static.
     """
+    if isinstance(program, Recording):
+        graph, known = read(program, spec)
+        _functional(graph, ())
+        return Captured(graph, Decomposer(known.mode, known.texts, known.text), program.in_spec, program.out_spec)
     program = without_vmap(program)
     check_dynamic(program, spec)
     names = symbol_names(program, spec)
@@ -152,17 +182,22 @@ def convert(program: ExportedProgram, spec: DynamicSpec) -> Captured:
         return readable
 
     graph = to_graph(program, text)
-    report = functionalize(graph)
-    changed = [*report.inputs, *report.params, *written(program)]
-    if changed:
-        warnings.warn(
-            f"the forward writes into {', '.join(changed)}; an ONNX graph keeps no state: its outputs are right, "
-            "but what is written is not kept from one call to the next",
-            stacklevel=3,
-        )
-    drop_dead(graph)
+    _functional(graph, written(program))
     fakes = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
     fake_mode = detect_fake_mode(fakes) or FakeTensorMode()
     decomposer = Decomposer(fake_mode, sizes, text)
     assert program.call_spec.in_spec is not None and program.call_spec.out_spec is not None
     return Captured(graph, decomposer, program.call_spec.in_spec, program.call_spec.out_spec)
+
+
+def _functional(graph: Graph, written_otherwise: Sequence[str]) -> None:
+    """Functionalize a graph, with a warning for what it writes that outlives a call."""
+    report = functionalize(graph)
+    changed = [*report.inputs, *report.params, *written_otherwise]
+    if changed:
+        warnings.warn(
+            f"the forward writes into {', '.join(changed)}; an ONNX graph keeps no state: its outputs are right, "
+            "but what is written is not kept from one call to the next",
+            stacklevel=4,
+        )
+    drop_dead(graph)

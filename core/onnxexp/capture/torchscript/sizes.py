@@ -1,0 +1,242 @@
+"""Types of the values of a TorchScript graph: torch's own fake tensors, run node by node, with symbols for what is dynamic.
+
+A value that depends on no dynamic size keeps the type that the trace recorded; nothing is run for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sympy  # type: ignore[import-untyped]
+import torch
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+
+from onnxexp.capture import composites
+from onnxexp.capture.dynamic import DynamicSpec
+from onnxexp.capture.examples import derivation
+from onnxexp.capture.symbols import dim_text
+from onnxexp.errors import CaptureError
+from onnxexp.graph import Dim, ScalarType, TensorType, Type, Value, Where
+
+__all__ = ["UNKNOWN", "Sizes", "static_truth"]
+
+UNKNOWN = object()
+"""The type of something that nothing is known of."""
+
+_WHOLE = {torch_name: name for name, torch_name in composites.NAMES.items()}
+"""torch's operators that are kept whole, and ours that give their shapes."""
+_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class Sizes:
+    """What is known of each value.
+
+    Attributes:
+        env: torch's record of the symbols.
+        mode: The fake mode that everything here belongs to.
+        names: The readable name of each symbol.
+    """
+
+    def __init__(self) -> None:
+        self.env = ShapeEnv(specialize_zero_one=False, duck_shape=False)
+        self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
+        self.names: dict[sympy.Expr, str] = {}
+        self.texts: dict[str, Any] = {}
+        self._fakes: dict[Value, Any] = {}
+        self._dynamic: set[Value] = set()
+        self._fixed: list[tuple[sympy.Symbol, Where]] = []
+        self._inputs: dict[tuple[int, int | None], Any] = {}
+        self._batches: dict[Value, Any] = {}
+        composites._library()
+
+    # Inputs
+
+    def input(self, index: int, leaf: Any, name: str, spec: DynamicSpec) -> Type:
+        """The type of input leaf `index`, an example of which is `leaf`; makes the symbols of its dynamic axes."""
+        if not isinstance(leaf, torch.Tensor):
+            kind = type(leaf)
+            return ScalarType(kind) if kind in (bool, int, float) else TensorType(None, None)
+        sizes: list[Any] = list(leaf.shape)
+        for axis, wanted in spec.axes[index].items():
+            if wanted.asked and sizes[axis] > 0:
+                sizes[axis] = self._symbol(wanted, sizes[axis], f"{name}_dim_{axis}")
+                self._inputs[index, axis] = sizes[axis]
+        return self._provisional(leaf.dtype, sizes)
+
+    def bind(self, value: Value, index: int, leaf: Any, spec: DynamicSpec) -> None:
+        """Note the fake that stands for an input."""
+        if isinstance(leaf, torch.Tensor):
+            sizes = [self._inputs.get((index, axis), size) for axis, size in enumerate(leaf.shape)]
+            if any(isinstance(size, torch.SymInt) for size in sizes):
+                with self.mode:
+                    self.know(value, torch.empty(sizes, dtype=leaf.dtype))
+        elif index in spec.scalars:
+            symbol = self.number(type(leaf), leaf)
+            self.names.setdefault(symbol.node.expr, spec.scalars[index].name or value.name)
+            self._inputs[index, None] = symbol
+            self.know(value, symbol)
+
+    def _symbol(self, wanted: Any, size: int, default: str) -> Any:
+        derived = derivation(wanted.dim)
+        if derived is None:
+            name = wanted.name or default
+            return self._named(name, size)
+        root, function = derived
+        offset = function(0)
+        step = function(1) - offset
+        base = self._named(root, (size - offset) // step)
+        return base * step + offset if (step, offset) != (1, 0) else base
+
+    def _named(self, name: str, size: int) -> Any:
+        key = f"{name}={size}"
+        if key not in self.texts:
+            source = ConstantSource(f"__onnxexp_{len(self.texts)}")
+            symbol = self.env.create_symbol(size, source, dynamic_dim=DimDynamic.DYNAMIC, positive=None)
+            self.texts[key] = self.env.create_symintnode(symbol, hint=size, source=source)
+            self.names[symbol] = name
+        return self.texts[key]
+
+    # What is known
+
+    def know(self, value: Value, fake: Any) -> None:
+        """Note what stands for a value."""
+        self._fakes[value] = fake
+        self._dynamic.add(value)
+
+    def dynamic(self, value: Value) -> bool:
+        """Whether a value's type must be computed: the trace's record holds for the example only."""
+        return value in self._dynamic
+
+    def of(self, value: Value) -> Any:
+        """The fake tensor or symbolic number that stands for a value, UNKNOWN where there is none."""
+        if value not in self._fakes:
+            self._fakes[value] = self._from_type(value.type)
+        return self._fakes[value]
+
+    def _from_type(self, type_: Type) -> Any:
+        if isinstance(type_, ScalarType):
+            return self.number(type_.kind)
+        if type_.dtype is None or type_.sizes is None or not all(isinstance(size, int) for size in type_.sizes):
+            return UNKNOWN
+        with self.mode:
+            return torch.empty(type_.sizes, dtype=type_.dtype)
+
+    def number(self, kind: type, hint: Any = None) -> Any:
+        """A number of which nothing but the kind is known."""
+        if kind is bool:
+            return self.env.create_unbacked_symbool()
+        return self.env.create_unbacked_symfloat() if kind is float else self.env.create_unbacked_symint()
+
+    def tensor(self, dtype: torch.dtype, sizes: Sequence[Any]) -> Any:
+        """A fake tensor; a size of None is one of which nothing is known."""
+        with self.mode:
+            return torch.empty([self._size() if size is None else size for size in sizes], dtype=dtype)
+
+    def _size(self) -> Any:
+        made = self.env.create_unbacked_symint()
+        self.env._constrain_range_for_size(made.node.expr)
+        return made
+
+    # Running
+
+    def run(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], where: Where) -> Any:
+        """What an operator gives for these arguments (of the neutral graph); UNKNOWN where that cannot be told."""
+        fakes = [self._fake(arg) for arg in args]
+        if _has_unknown(fakes):
+            return UNKNOWN
+        before = len(self.env.replacements)
+        try:
+            with self.mode:
+                return self._call(op, name, fakes, args)
+        except Exception:  # noqa: BLE001 - torch's fake kernels raise anything where a size is not known
+            return UNKNOWN
+        finally:
+            if len(self.env.replacements) != before:
+                self._fixed += [(symbol, where) for symbol in self.env.replacements if symbol not in {s for s, _ in self._fixed}]
+
+    def _call(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
+        if name == "aten::_pad_packed_sequence":
+            return torch.ops.onnxexp.pad(*fakes, self._batches.get(args[1]) or self._size())
+        if name in _WHOLE:
+            packet, _, overload = _WHOLE[name].partition("::")[2].partition(".")
+            op = getattr(getattr(torch.ops.onnxexp, packet), overload or "default")
+            return op(*fakes)
+        keywords = {a.name: fake for a, fake in zip(op._schema.arguments, fakes, strict=False) if a.kwarg_only}
+        return op(*fakes[: len(fakes) - len(keywords)], **keywords)
+
+    def packed(self, batch_sizes: Value, source: Value, axis: int) -> None:
+        """Note how many sequences a packed sequence holds."""
+        fake = self.of(source)
+        if fake is not UNKNOWN:
+            self._batches[batch_sizes] = fake.shape[axis]
+
+    def _fake(self, arg: Any) -> Any:
+        if isinstance(arg, Value):
+            return self.of(arg)
+        if isinstance(arg, (list, tuple)):
+            return [self._fake(element) for element in arg]
+        return arg
+
+    # Types
+
+    def type_of(self, fake: Any) -> Type:
+        """The type of a fake as far as it is known now; `finish` makes the sizes readable."""
+        if isinstance(fake, torch.Tensor):
+            return self._provisional(fake.dtype, fake.shape)
+        if isinstance(fake, (bool, torch.SymBool)):
+            return ScalarType(bool)
+        if isinstance(fake, (float, torch.SymFloat)):
+            return ScalarType(float)
+        return ScalarType(int) if isinstance(fake, (int, torch.SymInt)) else TensorType(None, None)
+
+    def _provisional(self, dtype: torch.dtype, sizes: Sequence[Any]) -> TensorType:
+        return TensorType(dtype, tuple(size if isinstance(size, int) else str(size) for size in sizes))
+
+    def text(self, size: Any) -> Dim:
+        """A size for people."""
+        readable = dim_text(size, self.names)
+        if isinstance(readable, str):
+            self.texts.setdefault(readable, size)
+        return readable
+
+    def finish(self) -> None:
+        """Give every value the type that it has now that all is known of the symbols."""
+        for value, fake in self._fakes.items():
+            if isinstance(fake, torch.Tensor):
+                value.type = TensorType(fake.dtype, tuple(self.text(size) for size in fake.shape))
+            elif isinstance(fake, torch.SymInt):
+                value.type = ScalarType(int, str(self.text(fake)))
+
+    def check(self, spec: DynamicSpec) -> None:
+        """Raise CaptureError where an axis that was asked to be dynamic is one size only."""
+        for (index, axis), size in self._inputs.items():
+            if axis is None:
+                continue
+            expr = size.node.expr
+            if expr.is_number:
+                leaf, wanted = spec.leaves[index], spec.axes[index][axis]
+                name = f" ({wanted.name})" if wanted.name else ""
+                where = next((where for symbol, where in self._fixed if symbol in size.node._expr.free_symbols), None)
+                at = f"\n  at {where}" if where is not None and str(where) else ""
+                raise CaptureError(
+                    f"axis {axis} of input {leaf.name}{name} was asked to be dynamic, but the model fixes it to {expr}.{at}"
+                )
+
+
+def _has_unknown(fakes: Any) -> bool:
+    if isinstance(fakes, list):
+        return any(map(_has_unknown, fakes))
+    return fakes is UNKNOWN
+
+
+def static_truth(condition: Any) -> bool | None:
+    """Whether a condition holds whatever the inputs are (sizes of 0 and 1 too), None where it depends on them."""
+    if isinstance(condition, bool):
+        return condition
+    expr = condition.node.expr
+    free = {symbol: sympy.Symbol(symbol.name, integer=True, nonnegative=True) for symbol in expr.free_symbols if symbol.is_integer}
+    plain = expr.xreplace(free)
+    return bool(plain) if plain in (sympy.true, sympy.false) else None

@@ -1,0 +1,180 @@
+"""Running a model once under torch's tracer: the graph of what it did, and what the tracer warned of."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import linecache
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.nn.modules import transformer
+from torch.utils import _pytree as pytree
+
+from onnxexp.capture.dynamic import DynamicSpec
+from onnxexp.capture.examples import enlarge
+from onnxexp.capture.torchscript.places import Places
+from onnxexp.errors import CaptureError
+from onnxexp.names import register_dataclasses
+
+__all__ = ["Recording", "trace"]
+
+_ROOT = "model"
+
+
+@dataclasses.dataclass
+class Recording:
+    """A TorchScript graph, and what stands for its inputs and outputs.
+
+    Attributes:
+        graph: Inlined. Its first inputs are the leaves in `leaves`, then come `state`'s tensors.
+        leaves: Index of the example's leaf for each input; the others are constants.
+        example: Every leaf that was captured with.
+        state: The parameters and buffers that are inputs of the graph, by name, in order.
+        module: The ScriptModule that the graph's ``self`` is, where it has one.
+        returned: What the model returned, flattened: True for each leaf that is an output of the graph, else the constant in
+            `constants`.
+        places: Where the nodes come from.
+        warnings: What the tracer warned of, each with the user's line.
+        traced: Whether the types in the graph are those of a run on the example.
+    """
+
+    graph: Any
+    leaves: list[int]
+    example: list[Any]
+    state: dict[str, torch.Tensor]
+    module: Any
+    constants: list[Any]
+    returned: list[bool]
+    in_spec: pytree.TreeSpec
+    out_spec: pytree.TreeSpec
+    places: Places
+    warnings: list[str]
+    traced: bool = True
+
+
+class _Flat(torch.nn.Module):
+    """The model as a module from tensors to tensors; what else it takes and returns is kept beside it."""
+
+    def __init__(self, model: torch.nn.Module, example: list[Any], leaves: list[int], in_spec: pytree.TreeSpec) -> None:
+        super().__init__()
+        self.model = model
+        vars(self)["call"] = (example, leaves, in_spec)
+        vars(self)["result"] = []
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        example, leaves, in_spec = vars(self)["call"]
+        flat = list(example)
+        for index, tensor in zip(leaves, tensors, strict=False):
+            flat[index] = tensor
+        args, kwargs = pytree.tree_unflatten(flat, in_spec)
+        result = self.model(*args, **kwargs)
+        register_dataclasses(result)
+        found, spec = pytree.tree_flatten(result)
+        vars(self)["result"][:] = [[None if isinstance(leaf, torch.Tensor) else leaf for leaf in found], spec]
+        vars(self)["tensors"] = [isinstance(leaf, torch.Tensor) for leaf in found]
+        return tuple(leaf for leaf in found if isinstance(leaf, torch.Tensor))
+
+
+def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
+    """The model, run once on the example. Raises CaptureError where the model fails or returns no tensor."""
+    args, kwargs = enlarge(args, kwargs, spec)
+    flat, in_spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
+    flatten = _Flat(model, flat, leaves, in_spec)
+    inputs = [_input(flat[index]) for index in leaves]
+    state = _state(model)
+    before = {name: tensor.clone() for name, tensor in model.named_buffers()}
+    recorded: list[Any] = []
+    try:
+        with _collected(recorded), _quiet_transformer():
+            if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
+                graph, module = _by_module(flatten, inputs)
+            else:
+                graph, module = _by_values(flatten, inputs, state), None
+    except CaptureError:
+        raise
+    except Exception as error:
+        raise CaptureError(f"torch.jit.trace: {type(error).__name__}: {error}") from error
+    finally:
+        for name, tensor in model.named_buffers():
+            if name in before and before[name].shape == tensor.shape:
+                tensor.detach().copy_(before[name])
+    torch._C._jit_pass_inline(graph)
+    constants, out_spec = vars(flatten)["result"]
+    modules = {path: type(module).__name__ for path, module in model.named_modules() if path}
+    places = Places(modules, _ROOT if module is not None else "")
+    return Recording(
+        graph, leaves, flat, {} if module is not None else state, module, constants, vars(flatten)["tensors"], in_spec, out_spec,
+        places, _told(recorded),
+    )  # fmt: skip
+
+
+def _input(leaf: Any) -> torch.Tensor:
+    """A tensor of its own for each input; numbers that are dynamic become 0-d tensors."""
+    if isinstance(leaf, torch.Tensor):
+        return leaf.detach().clone()  # the forward may write into it
+    return torch.tensor(leaf)
+
+
+def _state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and buffers by name, each once."""
+    found: dict[int, tuple[str, torch.Tensor]] = {}
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        found.setdefault(id(tensor), (name, tensor))
+    return dict(found.values())
+
+
+def _by_values(flat: _Flat, inputs: list[torch.Tensor], state: dict[str, torch.Tensor]) -> Any:
+    """The flat graph of the values, the state being inputs: torch makes no ScriptModule of the model, which takes long."""
+    paths = {module: path for path, module in flat.model.named_modules()}
+    torch.jit._trace._trace_module_map = paths  # type: ignore[assignment]
+    try:
+        graph, _ = torch._C._create_graph_by_tracing(flat.forward, [*inputs, *state.values()], lambda value: "", False, False, None, [])
+    finally:
+        torch.jit._trace._trace_module_map = None
+    return graph
+
+
+def _by_module(flat: _Flat, inputs: list[torch.Tensor]) -> tuple[Any, Any]:
+    """The graph of a ScriptModule made of the model: what it takes to trace a model with scripted parts."""
+    for module in flat.modules():
+        if not isinstance(module, torch.jit.ScriptModule):
+            module.training = flat.model.training if module is flat else module.training
+    traced = torch.jit.trace(flat, tuple(inputs), check_trace=False, strict=False)
+    return traced.graph.copy(), traced
+
+
+@contextlib.contextmanager
+def _quiet_transformer() -> Iterator[None]:
+    """`TransformerEncoder` looks into its mask to see whether it is the causal one, which only serves to choose a faster kernel."""
+    detect: Callable[..., Any] = transformer._detect_is_causal_mask
+    transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: bool(is_causal)
+    try:
+        yield
+    finally:
+        transformer._detect_is_causal_mask = detect  # type: ignore[assignment]
+
+
+@contextlib.contextmanager
+def _collected(into: list[Any]) -> Iterator[None]:
+    """Put the tracer's warnings into a list; those of torch.jit being deprecated are dropped, all others given on."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in caught:
+        if issubclass(warning.category, torch.jit.TracerWarning):
+            into.append(warning)
+        elif not issubclass(warning.category, (DeprecationWarning, FutureWarning)):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+
+
+def _told(recorded: Sequence[Any]) -> list[str]:
+    told: dict[str, None] = {}
+    for warning in recorded:
+        text = str(warning.message).partition(". ")[0].partition(" might cause")[0]
+        code = linecache.getline(warning.filename, warning.lineno).strip()
+        told[f'{text} at File "{warning.filename}", line {warning.lineno}: {code}'] = None
+    return list(told)
