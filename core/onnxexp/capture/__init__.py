@@ -31,6 +31,9 @@ from onnxexp.names import register_dataclasses
 from onnxexp.passes.dead import drop_dead
 from onnxexp.passes.functionalize import functionalize
 
+_SHOWN = 10
+"""How many of the tracer's warnings are shown."""
+
 __all__ = ["Captured", "as_module", "capture", "convert"]
 
 
@@ -96,19 +99,39 @@ def capture(
     Raises CaptureError that names what was tried and why it failed.
     """
     if strategy == "trace":
-        return _trace(model, args, kwargs, spec, training)
-    return _through_export(model, args, kwargs, spec, training)
+        recording = _traced(model, args, kwargs, spec, training)
+        _tell_fixed(recording, "")
+        return recording
+    try:
+        return _through_export(model, args, kwargs, spec, training)
+    except CaptureError as error:
+        if strategy != "auto":
+            raise
+        reason = error
+    try:
+        recording = _traced(model, args, kwargs, spec, training)
+        recording.result = read(recording, spec)
+    except CaptureError as error:
+        raise CaptureError(f"{reason}\n  torch.jit.trace: {error}".rstrip()) from None
+    _tell_fixed(recording, f"torch.export failed, so the model was traced ({str(reason).partition(chr(10))[2].strip() or reason}). ")
+    return recording
 
 
-def _trace(
+def _traced(
     model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode
 ) -> Recording:
     with torch_mode(), model_mode(model, training):
-        recording = trace(model, args, kwargs, spec)
-    if recording.warnings:
-        lines = "".join(f"\n  {line}" for line in recording.warnings)
-        warnings.warn(f"tracing has fixed what the model did with the example inputs:{lines}", stacklevel=4)
-    return recording
+        return trace(model, args, kwargs, spec)
+
+
+def _tell_fixed(recording: Recording, before: str) -> None:
+    """Warn of what tracing has made a constant of."""
+    shown = recording.warnings[:_SHOWN]
+    lines = "".join(f"\n  {line}" for line in shown)
+    more = f"\n  and {len(recording.warnings) - _SHOWN} more places" if len(recording.warnings) > _SHOWN else ""
+    if before or shown:
+        fixed = "Tracing keeps the branches that the example inputs took, and the Python numbers that came of them"
+        warnings.warn(f"{before}{fixed}{':' if shown else '.'}{lines}{more}", stacklevel=5)
 
 
 def _through_export(
@@ -167,7 +190,7 @@ def convert(program: ExportedProgram | Recording, spec: DynamicSpec) -> Captured
     Raises CaptureError where an axis that was asked to be dynamic came out static.
     """
     if isinstance(program, Recording):
-        graph, known = read(program, spec)
+        graph, known = program.result or read(program, spec)
         _functional(graph, ())
         return Captured(graph, Decomposer(known.mode, known.texts, known.text), program.in_spec, program.out_spec)
     program = without_vmap(program)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import dataclasses
 import linecache
@@ -39,6 +40,7 @@ class Recording:
         places: Where the nodes come from.
         warnings: What the tracer warned of, each with the user's line.
         traced: Whether the types in the graph are those of a run on the example.
+        result: What reading the graph gave, where that has been done.
     """
 
     graph: Any
@@ -53,6 +55,7 @@ class Recording:
     places: Places
     warnings: list[str]
     traced: bool = True
+    result: Any = None
 
 
 class _Flat(torch.nn.Module):
@@ -89,7 +92,7 @@ def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
     before = {name: tensor.clone() for name, tensor in model.named_buffers()}
     recorded: list[Any] = []
     try:
-        with _collected(recorded), _quiet_transformer():
+        with _collected(recorded), _quiet_transformer(), _traced_lengths():
             if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
                 graph, module = _by_module(flatten, inputs)
             else:
@@ -97,7 +100,7 @@ def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
     except CaptureError:
         raise
     except Exception as error:
-        raise CaptureError(f"torch.jit.trace: {type(error).__name__}: {error}") from error
+        raise CaptureError(f"the model fails while it is traced: {type(error).__name__}: {error}") from error
     finally:
         for name, tensor in model.named_buffers():
             if name in before and before[name].shape == tensor.shape:
@@ -156,6 +159,21 @@ def _quiet_transformer() -> Iterator[None]:
         yield
     finally:
         transformer._detect_is_causal_mask = detect  # type: ignore[assignment]
+
+
+@contextlib.contextmanager
+def _traced_lengths() -> Iterator[None]:
+    """Inside, ``len(x)`` of a tensor is what ``x.size(0)`` is: the tracer's number, which Python's own `len` cannot give."""
+    original = builtins.len
+
+    def length(of: Any, /) -> Any:
+        return of.size(0) if isinstance(of, torch.Tensor) and of.dim() and torch._C._get_tracing_state() else original(of)
+
+    builtins.len = length  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        builtins.len = original
 
 
 @contextlib.contextmanager
