@@ -24,7 +24,7 @@ from onnxexp.capture.exported import to_graph, without_vmap, written
 from onnxexp.capture.modes import TrainingMode, model_mode, torch_mode
 from onnxexp.capture.sources import recording
 from onnxexp.capture.symbols import check_dynamic, dim_text, symbol_names
-from onnxexp.capture.torchscript import Recording, read, trace
+from onnxexp.capture.torchscript import Recording, read, script, signature_of, trace
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node
 from onnxexp.names import register_dataclasses
@@ -65,6 +65,11 @@ def as_module(model: Any) -> torch.nn.Module:
     """The model as a module. Raises CaptureError for what is neither a module nor callable."""
     if isinstance(model, torch.nn.Module):
         return model
+    if isinstance(model, torch.jit.ScriptFunction):
+        wrapped = _Function(lambda *args, **kwargs: model(*args, **kwargs))
+        vars(wrapped.forward)["__signature__"] = signature_of(model.schema)
+        vars(wrapped)["scripted"] = model
+        return wrapped
     if isinstance(model, type):
         raise CaptureError(f"{model.__name__} is a class: give an instance, {model.__name__}(...)")
     if not callable(model):
@@ -94,10 +99,14 @@ def capture(
     training: TrainingMode,
     strategy: str = "auto",
 ) -> ExportedProgram | Recording:
-    """The model, captured as `strategy` says: "auto", "export" or "trace".
+    """The model, captured as `strategy` says: "auto", "export", "trace" or "script". What is scripted
+    already is taken as it is.
 
     Raises CaptureError that names what was tried and why it failed.
     """
+    if strategy == "script" or isinstance(model, torch.jit.ScriptModule) or "scripted" in vars(model):
+        with torch_mode(), model_mode(model, training):
+            return script(model, args, kwargs, spec)
     if strategy == "trace":
         recording = _traced(model, args, kwargs, spec, training)
         _tell_fixed(recording, "")
@@ -190,8 +199,8 @@ def convert(program: ExportedProgram | Recording, spec: DynamicSpec) -> Captured
     Raises CaptureError where an axis that was asked to be dynamic came out static.
     """
     if isinstance(program, Recording):
-        graph, known = program.result or read(program, spec)
-        _functional(graph, ())
+        graph, known, changed = program.result or read(program, spec)
+        _functional(graph, changed)
         return Captured(graph, Decomposer(known.mode, known.texts, known.text), program.in_spec, program.out_spec)
     program = without_vmap(program)
     check_dynamic(program, spec)

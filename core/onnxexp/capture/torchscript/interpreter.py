@@ -5,16 +5,18 @@ What is known while reading (numbers, lists, tuples, modules) is a Python object
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from onnxexp.capture.torchscript import numbers, rewrites
+from onnxexp.capture.torchscript.containers import Items, Journal, Maybe, Module
 from onnxexp.capture.torchscript.numbers import Number
 from onnxexp.capture.torchscript.places import Places
-from onnxexp.capture.torchscript.schemas import Call, call_of, named
-from onnxexp.capture.torchscript.sizes import UNKNOWN, Sizes
+from onnxexp.capture.torchscript.schemas import Call, call_of, dtype_of, named, number_of
+from onnxexp.capture.torchscript.sizes import UNKNOWN, Sizes, static_truth
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value, Where, values_in
 
@@ -44,7 +46,10 @@ class Interpreter:
         self.traced = traced
         self.root = self.graph = Graph()
         self.env: dict[int, Any] = {}
-        self.written: list[str] = []
+        self.journal = Journal()
+        self.attributes: dict[tuple[str, str], Any] = {}
+        self.modules: dict[str, Module] = {}
+        self.changed: dict[str, None] = {}
         self._places = places
         self._node: Any = None
         self._counts: dict[str, int] = {}
@@ -96,6 +101,75 @@ class Interpreter:
         count = self._counts[base] = self._counts.get(base, -1) + 1
         return f"{base}_{count}" if count else base
 
+    @contextlib.contextmanager
+    def writing_to(self, graph: Graph) -> Iterator[None]:
+        """Inside, nodes go to this graph."""
+        outer, self.graph = self.graph, graph
+        try:
+            yield
+        finally:
+            self.graph = outer
+
+    def forget(self, nodes: list[Node]) -> None:
+        """Nodes at the end have been taken back: forget the sizes that they asked for."""
+        if self.graph is self.root:
+            kept = {output for node in nodes for output in node.outputs}
+            self._sizes_asked = {key: value for key, value in self._sizes_asked.items() if value in kept}
+
+    def items(self, things: Iterable[Any] = (), sequence: Value | None = None, element: Any = None) -> Items:
+        """A new list."""
+        made = Items(things, sequence, element)
+        self.journal.born(made)
+        return made
+
+    def truth(self, condition: Any) -> bool | None:
+        """Whether a condition holds; None where that is known only at run time."""
+        if not isinstance(condition, Value):
+            return bool(condition)
+        fake = self.sizes.of(condition)
+        return static_truth(fake) if isinstance(fake, (bool, torch.SymBool)) else None
+
+    def joined(self, one: Value, other: Value, what: str) -> Any:
+        """The fake for a tensor that is `one` or `other`; a type of unknown rank where their ranks differ.
+
+        Raises CaptureError where their dtypes differ.
+        """
+        types = [side.type for side in (one, other)]
+        dtypes = [type_.dtype for type_ in types if isinstance(type_, TensorType)]
+        if len(dtypes) == 2 and None not in dtypes and dtypes[0] != dtypes[1]:
+            raise self.refuse(f"{what} give a tensor of {dtypes[0]} and one of {dtypes[1]}", "cast one of them")
+        fake = self.sizes.joined(self.sizes.of(one), self.sizes.of(other))
+        return fake if isinstance(fake, torch.Tensor) else TensorType(next(filter(None, dtypes), None), None)
+
+    def module(self, module: Module) -> Module:
+        """The module at a path: the one met first."""
+        return self.modules.setdefault(module.path, module)
+
+    def unpacks(self) -> bool:
+        """Whether the list that the current node gives is unpacked into a fixed number of pieces."""
+        uses = list(self._node.output().uses())
+        return bool(uses) and all(use.user.kind() == "prim::ListUnpack" for use in uses)
+
+    def operators(self, name: str) -> Callable[..., Any]:
+        """An operator that Python does."""
+        from onnxexp.capture.torchscript import prims
+
+        return prims.PYTHON[name]
+
+    def dtype(self, number: Any) -> torch.dtype | None:
+        """The dtype that a number of TorchScript's stands for."""
+        return dtype_of(number)
+
+    def named_dtype(self, thing: Any) -> Any:
+        """A dtype as the number that TorchScript has for it, so that the two compare; anything else as it is."""
+        return number_of(thing) if isinstance(thing, torch.dtype) else thing
+
+    def stored(self, path: str, name: str) -> Any:
+        """What an attribute of a module holds, which may have been set."""
+        from onnxexp.capture.torchscript import prims
+
+        return prims.stored(self, path, name)
+
     # Calls
 
     def _call(self, node: Any) -> Any:
@@ -105,7 +179,7 @@ class Interpreter:
         if schema == "(no schema)":
             raise self.refuse(f"TorchScript's {node.kind()} has no counterpart in ONNX", "write that part with operators on tensors")
         call = call_of(schema)
-        args = self.args(node)
+        args = [arg.value if isinstance(arg, Maybe) and "__is" not in call.packet else arg for arg in self.args(node)]
         if call.packet in _IGNORED:
             return None
         if numbers.computes(call.packet, args):
@@ -297,8 +371,6 @@ def _constant(fake: Any) -> Any:
         return fake
     expr = fake.node.expr
     if isinstance(fake, torch.SymBool):
-        from onnxexp.capture.torchscript.sizes import static_truth
-
         return static_truth(fake)
     return (float(expr) if isinstance(fake, torch.SymFloat) else int(expr)) if expr.is_number else None
 

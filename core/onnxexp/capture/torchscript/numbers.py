@@ -18,7 +18,7 @@ from onnxexp.graph import ScalarType, TensorType, Value
 if TYPE_CHECKING:
     from onnxexp.capture.torchscript.interpreter import Interpreter
 
-__all__ = ["Number", "compute", "computes", "is_number", "plain"]
+__all__ = ["Number", "as_tensor", "compute", "computes", "dress", "is_number", "maximum", "minimum", "plain"]
 
 
 class Number:
@@ -58,6 +58,16 @@ def _to_bool(value: Any) -> Any:
     return bool(value) if isinstance(value, (bool, int, float)) else value if isinstance(value, torch.SymBool) else value != 0
 
 
+def minimum(one: Any, other: Any) -> Any:
+    """The smaller of two numbers, symbolic ones too."""
+    return min(one, other) if isinstance(one, (int, float)) and isinstance(other, (int, float)) else torch.sym_min(one, other)
+
+
+def maximum(one: Any, other: Any) -> Any:
+    """The larger of two numbers, symbolic ones too."""
+    return max(one, other) if isinstance(one, (int, float)) and isinstance(other, (int, float)) else torch.sym_max(one, other)
+
+
 def _not(value: Any) -> Any:
     return not value if isinstance(value, (bool, int)) else torch.sym_not(value)
 
@@ -85,10 +95,10 @@ _BINARY: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "aten::__xor__": ("aten::__xor__", operator.xor),
     "aten::logical_and": ("aten::__and__", operator.and_),
     "aten::logical_or": ("aten::__or__", operator.or_),
-    "prim::max": ("prim::max", lambda a, b: torch.sym_max(a, b)),
-    "prim::min": ("prim::min", lambda a, b: torch.sym_min(a, b)),
-    "aten::maximum": ("prim::max", lambda a, b: torch.sym_max(a, b)),
-    "aten::minimum": ("prim::min", lambda a, b: torch.sym_min(a, b)),
+    "prim::max": ("prim::max", maximum),
+    "prim::min": ("prim::min", minimum),
+    "aten::maximum": ("prim::max", maximum),
+    "aten::minimum": ("prim::min", minimum),
 }
 _UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "aten::neg": ("aten::neg", operator.neg),

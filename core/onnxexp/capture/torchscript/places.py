@@ -39,12 +39,14 @@ def _line(source: str) -> tuple[str, int, str]:
 class Places:
     """Where the nodes of one captured graph come from.
 
-    `modules` maps the path of each module to the name of its class, `root` is the path that the capture put before the model's.
+    `modules` maps the path of each module to the name of its class, `inlined` says that the nodes come out of calls of modules,
+    `root` is the path that the capture put before the model's.
     """
 
-    def __init__(self, modules: Mapping[str, str], root: str = "") -> None:
+    def __init__(self, modules: Mapping[str, str], root: str = "", *, inlined: bool = False) -> None:
         self._modules = modules
         self._root = root
+        self._inlined = inlined or bool(root)
         self._scopes: dict[str, tuple[str, str]] = {}
 
     def where(self, node: Any) -> Where:
@@ -52,14 +54,14 @@ class Places:
         return Where(*self._scope(node), *_line(node.sourceRange()))
 
     def _scope(self, node: Any) -> tuple[str, str]:
-        hierarchy = node.scopeName() if not self._root else node.getModuleHierarchy()
+        hierarchy = node.getModuleHierarchy() if self._inlined else node.scopeName()
         if hierarchy not in self._scopes:
             self._scopes[hierarchy] = self._read(hierarchy)
         return self._scopes[hierarchy]
 
     def _read(self, hierarchy: str) -> tuple[str, str]:
         path = hierarchy.rpartition("/")[2]
-        if self._root:
+        if self._inlined:
             names = [match["name"] for match in _MODULE.finditer(hierarchy)]
             path = ".".join(name for index, name in enumerate(names) if index or name != self._root)
         return (path, self._modules.get(path, "")) if path else ("", "")

@@ -10,7 +10,7 @@ import torch
 
 from onnxexp.capture import schemas
 
-__all__ = ["Call", "call_of", "dtype_of", "named"]
+__all__ = ["Call", "call_of", "dtype_of", "named", "number_of"]
 
 _DTYPES = (
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
@@ -93,3 +93,8 @@ def named(name: str) -> Call:
 def dtype_of(number: Any) -> torch.dtype | None:
     """The dtype that a number of TorchScript's stands for."""
     return _DTYPES[number] if type(number) is int else number
+
+
+def number_of(dtype: torch.dtype) -> int:
+    """The number that TorchScript has for a dtype."""
+    return _DTYPES.index(dtype)

@@ -12,7 +12,7 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_unbacked_symbols
 
 from onnxexp.capture import composites
 from onnxexp.capture.dynamic import DynamicSpec
@@ -173,6 +173,31 @@ class Sizes:
         if fake is not UNKNOWN:
             self._batches[batch_sizes] = fake.shape[axis]
 
+    # Two ways that meet
+
+    def joined(self, one: Any, other: Any) -> Any:
+        """A fake for what is like `one` or like `other`, which are both tensors or both numbers; UNKNOWN where none fits both."""
+        if one is UNKNOWN or other is UNKNOWN:
+            return UNKNOWN
+        if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+            return one if type(self.type_of(one)) is type(self.type_of(other)) else UNKNOWN
+        if one.dtype != other.dtype or one.dim() != other.dim():
+            return UNKNOWN
+        if self.alike(one, other):
+            return one
+        return self.tensor(one.dtype, [a if _equal(a, b) else None for a, b in zip(one.shape, other.shape, strict=True)])
+
+    def alike(self, one: Any, other: Any) -> bool:
+        """Whether two fakes have one dtype and the same sizes; a size that is free in `other` is like any."""
+        if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+            return one is other or (one is not None and other is not None and not isinstance(one, torch.Tensor) and not isinstance(other, torch.Tensor))
+        pairs = zip(one.shape, other.shape, strict=False)
+        return one.dtype == other.dtype and one.dim() == other.dim() and all(_equal(a, b) or (_free(a) and _free(b)) for a, b in pairs)
+
+    def renewed(self, fake: torch.Tensor) -> Any:
+        """A tensor of the same type, with other numbers where its sizes are free."""
+        return self.tensor(fake.dtype, [None if _free(size) else size for size in fake.shape])
+
     def _fake(self, arg: Any) -> Any:
         if isinstance(arg, Value):
             return self.of(arg)
@@ -230,6 +255,16 @@ def _has_unknown(fakes: Any) -> bool:
     if isinstance(fakes, list):
         return any(map(_has_unknown, fakes))
     return fakes is UNKNOWN
+
+
+def _equal(one: Any, other: Any) -> bool:
+    a, b = (size.node.expr if isinstance(size, torch.SymInt) else size for size in (one, other))
+    return bool(a == b)
+
+
+def _free(size: Any) -> bool:
+    """Whether nothing is known of a size."""
+    return isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol) and free_unbacked_symbols(size.node.expr) != set()
 
 
 def static_truth(condition: Any) -> bool | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import dataclasses
+import inspect
 import linecache
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,6 +41,7 @@ class Recording:
         places: Where the nodes come from.
         warnings: What the tracer warned of, each with the user's line.
         traced: Whether the types in the graph are those of a run on the example.
+        signature: The parameters of the program, where the inputs of the graph are those, not the leaves.
         result: What reading the graph gave, where that has been done.
     """
 
@@ -55,6 +57,7 @@ class Recording:
     places: Places
     warnings: list[str]
     traced: bool = True
+    signature: inspect.Signature | None = None
     result: Any = None
 
 
