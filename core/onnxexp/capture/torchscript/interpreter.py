@@ -206,7 +206,7 @@ class Interpreter:
                 self.append(name, bound, outputs)
                 return outputs[0] if len(outputs) == 1 else outputs
         where = self.where
-        fake = self.sizes.run(call.op, name, bound, where) if call.op is not None else UNKNOWN
+        fake = self.sizes.run(call.op, name, bound, where, local=self.graph is not self.root) if call.op is not None else UNKNOWN
         if fake is UNKNOWN:
             fake = self._guessed(call, node, bound)
         if name == "aten::_pack_padded_sequence" and isinstance(fake, (list, tuple)):

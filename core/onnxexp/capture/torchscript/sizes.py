@@ -5,6 +5,7 @@ A value that depends on no dynamic size keeps the type that the trace recorded; 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,6 +29,8 @@ UNKNOWN = object()
 
 _WHOLE = {torch_name: name for name, torch_name in composites.NAMES.items()}
 """torch's operators that are kept whole, and ours that give their shapes."""
+_TRIALS = ((7, 11, 13, 17, 19, 23), (29, 31, 37, 41, 43, 47), (2, 3, 5, 4, 6, 8))
+"""The sizes that are tried."""
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -142,20 +145,78 @@ class Sizes:
 
     # Running
 
-    def run(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], where: Where) -> Any:
-        """What an operator gives for these arguments (of the neutral graph); UNKNOWN where that cannot be told."""
+    def run(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], where: Where, *, local: bool = False) -> Any:
+        """What an operator gives for these arguments (of the neutral graph); UNKNOWN where that cannot be told.
+
+        `local` says that it need not run: a size that it would fix stays free.
+        """
         fakes = [self._fake(arg) for arg in args]
         if _has_unknown(fakes):
             return UNKNOWN
-        before = len(self.env.replacements)
+        saved, guards = _saved(self.env), len(self.env.guards)
         try:
             with self.mode:
-                return self._call(op, name, fakes, args)
+                result = self._call(op, name, fakes, args)
         except Exception:  # noqa: BLE001 - torch's fake kernels raise anything where a size is not known
+            result = UNKNOWN
+        fixed = [symbol for symbol, to in self.env.replacements.items() if symbol not in saved["replacements"] and to.is_number]
+        doubtful = any(not _harmless(guard.expr) for guard in self.env.guards[guards:])
+        if result is not UNKNOWN and not doubtful and not (fixed and local):
+            self._fixed += [(symbol, where) for symbol in fixed]
+            return result
+        vars(self.env).update(saved)
+        self.env._replacements_version_counter += 1
+        self.env._update_version_counter()
+        return self._by_trial(op, name, fakes, args)
+
+    def _by_trial(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
+        """What a call gives where its sizes depend on which sizes are the larger: tried at a few sizes.
+
+        What comes out the same is so, what follows a symbol is the symbol, of all else nothing is known.
+        """
+        symbols = sorted(_symbols(fakes), key=lambda symbol: symbol.name)
+        loose = {symbol for symbol in symbols if free_unbacked_symbols(symbol)}
+        for tied in (False, True):
+            trials = []
+            for number, primes in enumerate(_TRIALS):
+                at = {s: primes[0 if tied and s in loose else index % len(primes)] for index, s in enumerate(symbols)}
+                outcome = self._tried(op, name, fakes, args, at)
+                if outcome is not UNKNOWN:
+                    trials.append((at, outcome))
+                elif number == 0:
+                    break
+            if len(trials) > 1:
+                return self._agreed([outcome for _, outcome in trials], [at for at, _ in trials])
+        return UNKNOWN
+
+    def _tried(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], at: dict[Any, int]) -> Any:
+        try:
+            with self.mode:
+                return self._call(op, name, [_at(fake, at) for fake in fakes], args)
+        except Exception:  # noqa: BLE001 - as above; what the operator refuses at these sizes tells nothing
             return UNKNOWN
-        finally:
-            if len(self.env.replacements) != before:
-                self._fixed += [(symbol, where) for symbol in self.env.replacements if symbol not in {s for s, _ in self._fixed}]
+
+    def _agreed(self, outcomes: list[Any], at: list[dict[Any, int]]) -> Any:
+        first = outcomes[0]
+        if isinstance(first, (list, tuple)):
+            if len({len(outcome) for outcome in outcomes}) > 1:
+                return UNKNOWN
+            return [self._agreed(list(parts), at) for parts in zip(*outcomes, strict=True)]
+        if not isinstance(first, torch.Tensor):
+            return self.number(self.type_of(first).kind)  # type: ignore[union-attr]
+        if len({(outcome.dtype, outcome.dim()) for outcome in outcomes}) > 1:
+            return UNKNOWN
+        sizes = [self._agreed_size(list(found), at) for found in zip(*(outcome.shape for outcome in outcomes), strict=True)]
+        return self.tensor(first.dtype, sizes)
+
+    def _agreed_size(self, found: list[Any], at: list[dict[Any, int]]) -> Any:
+        if any(isinstance(size, torch.SymInt) for size in found):
+            return None
+        if len(set(found)) == 1:
+            return found[0]
+        same = (symbol for symbol in at[0] if [sizes[symbol] for sizes in at] == found)
+        symbol = next(same, None)
+        return None if symbol is None else self.env.create_symintnode(symbol, hint=self.env.backed_var_to_val.get(symbol))
 
     def _call(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
         if name == "aten::_pad_packed_sequence":
@@ -249,6 +310,38 @@ class Sizes:
                 raise CaptureError(
                     f"axis {axis} of input {leaf.name}{name} was asked to be dynamic, but the model fixes it to {expr}.{at}"
                 )
+
+
+def _saved(env: ShapeEnv) -> dict[str, Any]:
+    """What a call may change of torch's record."""
+    return {name: copy.copy(value) for name, value in vars(env).items() if isinstance(value, (dict, list, set))}
+
+
+def _harmless(guard: Any) -> bool:
+    """Whether a condition says no more than that a size is another's, or 2 or more."""
+    if isinstance(guard, (sympy.Eq, sympy.Ne)) or guard in (sympy.true, sympy.false):
+        return True
+    grown = {symbol: sympy.Symbol(symbol.name, integer=True, nonnegative=True) + 2 for symbol in guard.free_symbols}
+    return bool(sympy.simplify(guard.xreplace(grown)) == sympy.true)
+
+
+def _symbols(fakes: Any) -> set[Any]:
+    if isinstance(fakes, (list, tuple)):
+        return {symbol for fake in fakes for symbol in _symbols(fake)}
+    numbers = fakes.shape if isinstance(fakes, torch.Tensor) else [fakes]
+    return {symbol for number in numbers if isinstance(number, _NUMBERS) for symbol in number.node.expr.free_symbols}
+
+
+def _at(fake: Any, at: dict[Any, int]) -> Any:
+    """A fake with numbers in the symbols' places."""
+    if isinstance(fake, (list, tuple)):
+        return [_at(element, at) for element in fake]
+    if isinstance(fake, torch.Tensor):
+        return torch.empty([max(int(_at(size, at)), 0) for size in fake.shape], dtype=fake.dtype)
+    if not isinstance(fake, _NUMBERS):
+        return fake
+    value = fake.node.expr.xreplace(at)
+    return bool(value) if isinstance(fake, torch.SymBool) else float(value) if isinstance(fake, torch.SymFloat) else int(value)
 
 
 def _has_unknown(fakes: Any) -> bool:
