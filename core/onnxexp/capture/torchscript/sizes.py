@@ -174,19 +174,21 @@ class Sizes:
 
         What comes out the same is so, what follows a symbol is the symbol, of all else nothing is known.
         """
-        symbols = sorted(_symbols(fakes), key=lambda symbol: symbol.name)
-        loose = {symbol for symbol in symbols if free_unbacked_symbols(symbol)}
-        for tied in (False, True):
+        sizes = sorted(_symbols(fakes, tensors=True), key=_name)
+        others = sorted(_symbols(fakes) - set(sizes), key=_name)
+        loose = {symbol for symbol in sizes if free_unbacked_symbols(symbol)}
+        for tied in (_apart, _tied, _ones):
             trials = []
             for number, primes in enumerate(_TRIALS):
-                at = {s: primes[0 if tied and s in loose else index % len(primes)] for index, s in enumerate(symbols)}
+                at = {symbol: tied(symbol in loose, primes, index) for index, symbol in enumerate(sizes)}
+                at |= {symbol: 1 + (index + number) % 3 for index, symbol in enumerate(others)}
                 outcome = self._tried(op, name, fakes, args, at)
                 if outcome is not UNKNOWN:
                     trials.append((at, outcome))
                 elif number == 0:
                     break
             if len(trials) > 1:
-                return self._agreed([outcome for _, outcome in trials], [at for at, _ in trials])
+                return self._agreed([outcome for _, outcome in trials], [at for at, _ in trials], tied is _ones)
         return UNKNOWN
 
     def _tried(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], at: dict[Any, int]) -> Any:
@@ -196,21 +198,21 @@ class Sizes:
         except Exception:  # noqa: BLE001 - as above; what the operator refuses at these sizes tells nothing
             return UNKNOWN
 
-    def _agreed(self, outcomes: list[Any], at: list[dict[Any, int]]) -> Any:
+    def _agreed(self, outcomes: list[Any], at: list[dict[Any, int]], doubtful: bool) -> Any:
         first = outcomes[0]
         if isinstance(first, (list, tuple)):
             if len({len(outcome) for outcome in outcomes}) > 1:
                 return UNKNOWN
-            return [self._agreed(list(parts), at) for parts in zip(*outcomes, strict=True)]
+            return [self._agreed(list(parts), at, doubtful) for parts in zip(*outcomes, strict=True)]
         if not isinstance(first, torch.Tensor):
             return self.number(self.type_of(first).kind)  # type: ignore[union-attr]
         if len({(outcome.dtype, outcome.dim()) for outcome in outcomes}) > 1:
             return UNKNOWN
-        sizes = [self._agreed_size(list(found), at) for found in zip(*(outcome.shape for outcome in outcomes), strict=True)]
+        sizes = [self._agreed_size(list(found), at, doubtful) for found in zip(*(outcome.shape for outcome in outcomes), strict=True)]
         return self.tensor(first.dtype, sizes)
 
-    def _agreed_size(self, found: list[Any], at: list[dict[Any, int]]) -> Any:
-        if any(isinstance(size, torch.SymInt) for size in found):
+    def _agreed_size(self, found: list[Any], at: list[dict[Any, int]], doubtful: bool) -> Any:
+        if any(isinstance(size, torch.SymInt) for size in found) or (doubtful and set(found) == {1}):
             return None
         if len(set(found)) == 1:
             return found[0]
@@ -325,9 +327,28 @@ def _harmless(guard: Any) -> bool:
     return bool(sympy.simplify(guard.xreplace(grown)) == sympy.true)
 
 
-def _symbols(fakes: Any) -> set[Any]:
+def _apart(loose: bool, primes: tuple[int, ...], index: int) -> int:
+    return primes[index % len(primes)]
+
+
+def _tied(loose: bool, primes: tuple[int, ...], index: int) -> int:
+    return primes[0] if loose else primes[index % len(primes)]
+
+
+def _ones(loose: bool, primes: tuple[int, ...], index: int) -> int:
+    return 1 if loose else primes[index % len(primes)]
+
+
+def _name(symbol: Any) -> str:
+    return str(symbol.name)
+
+
+def _symbols(fakes: Any, *, tensors: bool = False) -> set[Any]:
+    """The symbols in fakes; `tensors`: those in the sizes of tensors only."""
     if isinstance(fakes, (list, tuple)):
-        return {symbol for fake in fakes for symbol in _symbols(fake)}
+        return {symbol for fake in fakes for symbol in _symbols(fake, tensors=tensors)}
+    if tensors and not isinstance(fakes, torch.Tensor):
+        return set()
     numbers = fakes.shape if isinstance(fakes, torch.Tensor) else [fakes]
     return {symbol for number in numbers if isinstance(number, _NUMBERS) for symbol in number.node.expr.free_symbols}
 
