@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Tuple  # noqa: UP035 - TorchScript reads these
+from typing import NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
@@ -67,7 +67,7 @@ def early_return(x: Tensor) -> Tensor:
     return y
 
 
-def several(x: Tensor) -> Tuple[Tensor, Tensor, int]:
+def several(x: Tensor) -> tuple[Tensor, Tensor, int]:
     n = 0
     a, b = x, x + 1
     if x.sum() > 0:
@@ -100,7 +100,7 @@ def bool_of_branch(x: Tensor) -> Tensor:
 
 
 def and_or(x: Tensor) -> Tensor:
-    if x.sum() > 0 and x.max() > 5 or x.size(0) == 1:
+    if (x.sum() > 0 and x.max() > 5) or x.size(0) == 1:
         return x * 2
     return x * 3
 
@@ -133,7 +133,7 @@ def raising(x: Tensor) -> Tensor:
     if x.size(1) != 3:
         raise ValueError("three columns are needed")
     if x.size(0) > 100:
-        raise RuntimeError("too many rows: {}".format(x.size(0)))
+        raise RuntimeError(f"too many rows: {x.size(0)}")
     return x * 2
 
 
@@ -198,7 +198,7 @@ def tuple_of_branch(x: Tensor) -> Tensor:
     return pair[0] - pair[1]
 
 
-def dict_of_branch(x: Tensor) -> Dict[str, Tensor]:
+def dict_of_branch(x: Tensor) -> dict[str, Tensor]:
     found = {"a": x, "b": x + 1}
     if x.sum() > 0:
         found["a"] = x * 2
@@ -254,8 +254,8 @@ class Gate(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.one, self.other = nn.Linear(3, 4), nn.Linear(3, 4)
-        self.scale: List[float] = [0.5, 2.0]
-        self.names: Dict[str, float] = {"a": 1.0, "b": 3.0}
+        self.scale: list[float] = [0.5, 2.0]
+        self.names: dict[str, float] = {"a": 1.0, "b": 3.0}
 
     def forward(self, x: Tensor) -> Tensor:
         if x.sum() > 0:

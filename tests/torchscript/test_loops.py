@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import List, Tuple  # noqa: UP035 - TorchScript reads these
-
 import torch
 from torch import Tensor, nn
 
@@ -60,7 +58,7 @@ def while_small(x: Tensor) -> Tensor:
     return x
 
 
-def while_counting(x: Tensor) -> Tuple[Tensor, int]:
+def while_counting(x: Tensor) -> tuple[Tensor, int]:
     i = 0
     while i < x.size(0):
         x = x + i
@@ -92,7 +90,7 @@ def returning(x: Tensor) -> Tensor:
     return x.sum(0)
 
 
-def breaking_while(x: Tensor) -> Tuple[Tensor, int]:
+def breaking_while(x: Tensor) -> tuple[Tensor, int]:
     i = 0
     while True:
         x = x * 1.5 + 0.1
@@ -194,14 +192,14 @@ def in_place_state(x: Tensor) -> Tensor:
 
 
 def appended(x: Tensor) -> Tensor:
-    found: List[Tensor] = []
+    found: list[Tensor] = []
     for i in range(x.size(0)):
         found.append(x[i] * i)
     return torch.stack(found)
 
 
 def appended_pieces(x: Tensor) -> Tensor:
-    found: List[Tensor] = []
+    found: list[Tensor] = []
     for i in range(x.size(0)):
         found.append(x[: i + 1])
     return torch.cat(found)
@@ -216,7 +214,7 @@ def appended_sometimes(x: Tensor) -> Tensor:
 
 
 def appended_numbers(x: Tensor) -> Tensor:
-    found: List[int] = []
+    found: list[int] = []
     for i in range(x.size(0)):
         found.append(i * i)
     return torch.tensor(found)
@@ -237,7 +235,7 @@ def written_list(x: Tensor) -> Tensor:
 
 
 def length_of_list(x: Tensor) -> Tensor:
-    found: List[Tensor] = []
+    found: list[Tensor] = []
     for row in x:
         if row.sum() > 0:
             found.append(row)
@@ -245,14 +243,14 @@ def length_of_list(x: Tensor) -> Tensor:
 
 
 def unbound(x: Tensor) -> Tensor:
-    found: List[Tensor] = []
+    found: list[Tensor] = []
     for row in x.unbind(0):
         found.append(row.cumsum(0))
     return torch.stack(found)
 
 
 def pieces(x: Tensor) -> Tensor:
-    found: List[Tensor] = []
+    found: list[Tensor] = []
     for piece in x.split(2):
         found.append(piece.sum(0))
     return torch.stack(found)
@@ -274,9 +272,9 @@ class Cell(nn.Module):
         super().__init__()
         self.cell = nn.GRUCell(3, 4)
 
-    def forward(self, x: Tensor) -> Tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         h = torch.zeros(1, 4)
-        found: List[Tensor] = []
+        found: list[Tensor] = []
         for i in range(x.size(0)):
             h = self.cell(x[i : i + 1], h)
             found.append(h)

@@ -119,10 +119,13 @@ def capture(
         reason = error
     try:
         recording = _traced(model, args, kwargs, spec, training)
-        recording.result = read(recording, spec)
+        with torch_mode():
+            recording.result = read(recording, spec)
     except CaptureError as error:
         raise CaptureError(f"{reason}\n  torch.jit.trace: {error}".rstrip()) from None
-    _tell_fixed(recording, f"torch.export failed, so the model was traced ({str(reason).partition(chr(10))[2].strip() or reason}). ")
+    _tell_fixed(
+        recording, f"torch.export failed, so the model was traced ({str(reason).partition(chr(10))[2].strip() or reason}). "
+    )
     return recording
 
 
@@ -199,7 +202,8 @@ def convert(program: ExportedProgram | Recording, spec: DynamicSpec) -> Captured
     Raises CaptureError where an axis that was asked to be dynamic came out static.
     """
     if isinstance(program, Recording):
-        graph, known, changed = program.result or read(program, spec)
+        with torch_mode():
+            graph, known, changed = program.result or read(program, spec)
         _functional(graph, changed)
         return Captured(graph, Decomposer(known.mode, known.texts, known.text), program.in_spec, program.out_spec)
     program = without_vmap(program)

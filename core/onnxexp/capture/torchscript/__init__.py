@@ -80,7 +80,10 @@ def _outputs(reader: Interpreter, results: list[Any], recording: Recording) -> l
     found = [leaf for result in results for leaf in _leaves(reader, result)]
     if recording.signature is None:
         outputs = iter(leaf.value if isinstance(leaf, Number) else leaf for leaf in found)
-        return [next(outputs) if returned else constant for returned, constant in zip(recording.returned, recording.constants, strict=True)]
+        return [
+            next(outputs) if returned else constant
+            for returned, constant in zip(recording.returned, recording.constants, strict=True)
+        ]
     wanted = recording.constants
     if len(found) != len(wanted):
         raise CaptureError(f"the program returns {len(wanted)} values for the example, and {len(found)} as it was read")

@@ -32,7 +32,9 @@ def if_(interpreter: Interpreter, node: Any) -> list[Any]:
         return interpreter.block(blocks[0 if known else 1])
     ways = [_way(interpreter, block) for block in blocks]
     if ways[0] is None and ways[1] is None:
-        raise Raised(str(interpreter.refuse("the program raises on every way through this branch", "give inputs that it accepts")))
+        raise Raised(
+            str(interpreter.refuse("the program raises on every way through this branch", "give inputs that it accepts"))
+        )
     for way, block in zip(ways, reversed(blocks), strict=True):
         if way is None:
             return interpreter.block(block)  # what only raises has no place in ONNX; the other way is taken
@@ -129,7 +131,10 @@ class _Join:
         if isinstance(known, (tuple, dict)):
             parts = list(known.values()) if isinstance(known, dict) else list(known)
             nothing = [UNINITIALIZED] * len(parts)
-            joined = [self.of(*pair) for pair in (zip(nothing, parts, strict=True) if known is other else zip(parts, nothing, strict=True))]
+            joined = [
+                self.of(*pair)
+                for pair in (zip(nothing, parts, strict=True) if known is other else zip(parts, nothing, strict=True))
+            ]
             return dict(zip(known, joined, strict=True)) if isinstance(known, dict) else tuple(joined)
         if not isinstance(known, (Value, Number, Items, bool, int, float)):
             return known
@@ -163,13 +168,15 @@ class _Join:
 
     def _tensors(self, one: Any, other: Any) -> Any:
         sides = [
-            self._in(index, lambda side=side: sequences.as_tensor(self.interpreter, side)) for index, side in enumerate((one, other))
+            self._in(index, lambda side=side: sequences.as_tensor(self.interpreter, side))
+            for index, side in enumerate((one, other))
         ]
         if not all(isinstance(side, Value) for side in sides):
             raise self.interpreter.refuse(
-                f"a variable is {_say(one)} after one branch and {_say(other)} after the other", "give both branches the same kind"
+                f"a variable is {_say(one)} after one branch and {_say(other)} after the other",
+                "give both branches the same kind",
             )
-        fake = self.interpreter.joined(*sides, "the branches of an if")
+        fake = self.interpreter.joined(sides[0], sides[1], "the branches of an if")
         output = self.interpreter.value("prim::If", UNKNOWN if isinstance(fake, TensorType) else fake)
         if isinstance(fake, TensorType):
             output.type = fake

@@ -177,7 +177,9 @@ class Interpreter:
 
         schema = node.schema()
         if schema == "(no schema)":
-            raise self.refuse(f"TorchScript's {node.kind()} has no counterpart in ONNX", "write that part with operators on tensors")
+            raise self.refuse(
+                f"TorchScript's {node.kind()} has no counterpart in ONNX", "write that part with operators on tensors"
+            )
         call = call_of(schema)
         args = [arg.value if isinstance(arg, Maybe) and "__is" not in call.packet else arg for arg in self.args(node)]
         if call.packet in _IGNORED:
@@ -383,5 +385,3 @@ def _kind_of(name: str, kinds: Sequence[type]) -> type:
     if name in ("aten::div", "aten::Float", "aten::sqrt") or float in kinds:
         return float
     return bool if all(kind is bool for kind in kinds) else int
-
-

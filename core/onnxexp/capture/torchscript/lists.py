@@ -167,7 +167,9 @@ def _slice(interpreter: Interpreter, items: Any, start: Any, end: Any, step: Any
         return NotImplemented
     bounds = [plain(bound) for bound in (start, end, step)]
     if (isinstance(items, Items) and items.sequence is not None) or any(isinstance(bound, Value) for bound in bounds):
-        raise interpreter.refuse("a piece of a list is taken whose length is known only at run time", "stack the list and slice the tensor")
+        raise interpreter.refuse(
+            "a piece of a list is taken whose length is known only at run time", "stack the list and slice the tensor"
+        )
     piece = items[slice(*bounds)]
     return piece if isinstance(piece, str) else interpreter.items(piece)
 
@@ -218,7 +220,9 @@ def _lists_equal(interpreter: Interpreter, one: Any, other: Any, wanted: bool) -
     result: Any = True
     for a, b in zip(one, other, strict=True):
         same = interpreter.number("aten::eq", operator.eq, [plain(a), plain(b)])
-        result = same if result is True else result if same is True else False if same is False else _both(interpreter, result, same)
+        result = (
+            same if result is True else result if same is True else False if same is False else _both(interpreter, result, same)
+        )
     return result if wanted else numbers.compute(interpreter, "aten::__not__", [result])
 
 
@@ -272,7 +276,11 @@ def _range_length(interpreter: Interpreter, start: Any, end: Any, step: Any) -> 
 
 def _derived_index(interpreter: Interpreter, index: Any, start: Any, step: Any) -> Any:
     scaled = interpreter.number("aten::mul", operator.mul, [plain(index), plain(step)]) if plain(step) != 1 else plain(index)
-    return scaled if plain(start) == 0 and not isinstance(start, Value) else interpreter.number("aten::add", operator.add, [scaled, plain(start)])
+    return (
+        scaled
+        if plain(start) == 0 and not isinstance(start, Value)
+        else interpreter.number("aten::add", operator.add, [scaled, plain(start)])
+    )
 
 
 def _copied(interpreter: Interpreter, items: Any) -> Any:
@@ -308,7 +316,9 @@ def _dict_get(interpreter: Interpreter, mapping: dict[Any, Any], key: Any, defau
 
 def _divmod(interpreter: Interpreter, one: Any, other: Any) -> Any:
     args = [plain(one), plain(other)]
-    return interpreter.number("aten::floordiv", operator.floordiv, args), interpreter.number("aten::remainder", operator.mod, args)
+    return interpreter.number("aten::floordiv", operator.floordiv, args), interpreter.number(
+        "aten::remainder", operator.mod, args
+    )
 
 
 def _update(interpreter: Interpreter, mapping: dict[Any, Any], more: dict[Any, Any]) -> None:

@@ -154,7 +154,9 @@ class _Rolled:
             done = self._reading()
             if done is not None:
                 return self._finish(*done)
-        raise self.interpreter.refuse("the types of what a loop carries differ from round to round", "give them one shape before the loop")
+        raise self.interpreter.refuse(
+            "the types of what a loop carries differ from round to round", "give them one shape before the loop"
+        )
 
     def _state(self) -> tuple[Any, ...]:
         return (tuple(self.carried), tuple(cell.get() for cell in self.cells))
@@ -238,7 +240,9 @@ class _Rolled:
             changed |= reshaped is not start
             self.carried[index] = reshaped
         if not changed:
-            raise self.interpreter.refuse("a loop changes the structure of what it carries", "carry tensors, numbers or lists of them")
+            raise self.interpreter.refuse(
+                "a loop changes the structure of what it carries", "carry tensors, numbers or lists of them"
+            )
 
     def _reshaped(self, start: Any, now: Any) -> Any:
         if flatten(start)[1] == flatten(now)[1]:
@@ -286,7 +290,7 @@ class _Rolled:
             return slot.fixed
         if isinstance(slot.start, Items):
             return self._settle_list(slot, after)
-        if is_number(slot.start) or is_number(after) and isinstance(slot.start, Number):
+        if is_number(slot.start) or (is_number(after) and isinstance(slot.start, Number)):
             return False
         return self._settle_tensor(slot, sequences.as_tensor(self.interpreter, after))
 
@@ -356,5 +360,3 @@ def _unassigned(interpreter: Interpreter, like: Any) -> Any:
     if not isinstance(like, (Value, Number, Items, bool, int, float)):
         return like
     return placeholder(interpreter, like)
-
-

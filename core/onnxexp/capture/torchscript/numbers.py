@@ -18,6 +18,9 @@ from onnxexp.graph import ScalarType, TensorType, Value
 if TYPE_CHECKING:
     from onnxexp.capture.torchscript.interpreter import Interpreter
 
+_SYMBOLIC: Any = torch
+"""torch's functions for symbolic numbers, which have no types."""
+
 __all__ = ["Number", "as_tensor", "compute", "computes", "dress", "is_number", "maximum", "minimum", "plain"]
 
 
@@ -47,11 +50,11 @@ def plain(arg: Any) -> Any:
 
 
 def _truncated(value: Any) -> Any:
-    return int(value) if isinstance(value, (bool, int, float)) else torch.sym_int(value)
+    return int(value) if isinstance(value, (bool, int, float)) else _SYMBOLIC.sym_int(value)
 
 
 def _to_float(value: Any) -> Any:
-    return float(value) if isinstance(value, (bool, int, float)) else torch.sym_float(value)
+    return float(value) if isinstance(value, (bool, int, float)) else _SYMBOLIC.sym_float(value)
 
 
 def _to_bool(value: Any) -> Any:
@@ -60,16 +63,16 @@ def _to_bool(value: Any) -> Any:
 
 def minimum(one: Any, other: Any) -> Any:
     """The smaller of two numbers, symbolic ones too."""
-    return min(one, other) if isinstance(one, (int, float)) and isinstance(other, (int, float)) else torch.sym_min(one, other)
+    return min(one, other) if isinstance(one, (int, float)) and isinstance(other, (int, float)) else _SYMBOLIC.sym_min(one, other)
 
 
 def maximum(one: Any, other: Any) -> Any:
     """The larger of two numbers, symbolic ones too."""
-    return max(one, other) if isinstance(one, (int, float)) and isinstance(other, (int, float)) else torch.sym_max(one, other)
+    return max(one, other) if isinstance(one, (int, float)) and isinstance(other, (int, float)) else _SYMBOLIC.sym_max(one, other)
 
 
 def _not(value: Any) -> Any:
-    return not value if isinstance(value, (bool, int)) else torch.sym_not(value)
+    return not value if isinstance(value, (bool, int)) else _SYMBOLIC.sym_not(value)
 
 
 _BINARY: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
@@ -107,7 +110,7 @@ _UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "aten::ceil": ("aten::ceil", math.ceil),
     "aten::floor": ("aten::floor", math.floor),
     "aten::round": ("aten::round", round),
-    "aten::sqrt": ("aten::sqrt", lambda a: math.sqrt(a) if isinstance(a, (int, float)) else torch.sym_sqrt(a)),
+    "aten::sqrt": ("aten::sqrt", lambda a: math.sqrt(a) if isinstance(a, (int, float)) else _SYMBOLIC.sym_sqrt(a)),
     "aten::Int": ("aten::Int", _truncated),
     "aten::IntImplicit": ("aten::Int", _truncated),
     "aten::trunc": ("aten::Int", _truncated),

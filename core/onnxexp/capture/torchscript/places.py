@@ -51,7 +51,9 @@ class Places:
 
     def where(self, node: Any) -> Where:
         """The place of a node of a `torch._C.Graph`."""
-        return Where(*self._scope(node), *_line(node.sourceRange()))
+        scope, module = self._scope(node)
+        file, line, code = _line(node.sourceRange())
+        return Where(scope, module, file, line, code)
 
     def _scope(self, node: Any) -> tuple[str, str]:
         hierarchy = node.getModuleHierarchy() if self._inlined else node.scopeName()

@@ -63,7 +63,8 @@ def _unpack(interpreter: Interpreter, node: Any) -> list[Any]:
         return [sequences.get(interpreter, pieces, index) for index in range(len(outputs))]
     if len(pieces) != len(outputs):
         raise interpreter.refuse(
-            f"a list of {len(pieces)} elements is unpacked into {len(outputs)}", "let the number of pieces not depend on a dynamic size"
+            f"a list of {len(pieces)} elements is unpacked into {len(outputs)}",
+            "let the number of pieces not depend on a dynamic size",
         )
     return list(pieces)
 
@@ -88,7 +89,9 @@ def _uninitialized(interpreter: Interpreter, node: Any) -> list[Any]:
 
 def _raise(interpreter: Interpreter, node: Any) -> list[Any]:
     message = next((arg for arg in interpreter.args(node) if isinstance(arg, str) and arg), "an exception")
-    raise branches.Raised(str(interpreter.refuse(f"the program raises {message!r} for these inputs", "give inputs that it accepts")))
+    raise branches.Raised(
+        str(interpreter.refuse(f"the program raises {message!r} for these inputs", "give inputs that it accepts"))
+    )
 
 
 def _get_attribute(interpreter: Interpreter, node: Any) -> list[Any]:
@@ -127,7 +130,9 @@ def _tuple_index(interpreter: Interpreter, node: Any) -> list[Any]:
 
 
 def _is_instance(interpreter: Interpreter, node: Any) -> list[Any]:
-    raise interpreter.refuse("the type of a value is asked for at run time", "write the branch for the type that the export is for")
+    raise interpreter.refuse(
+        "the type of a value is asked for at run time", "write the branch for the type that the export is for"
+    )
 
 
 HANDLERS: dict[str, Callable[[Interpreter, Any], list[Any]]] = {

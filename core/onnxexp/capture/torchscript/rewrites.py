@@ -71,7 +71,6 @@ def _to_device(interpreter: Interpreter, name: str, args: list[Any]) -> Rewritte
     return "aten::to.dtype", [self, dtype, non_blocking, copy, memory_format]
 
 
-
 _SPECIAL: dict[str, Callable[[Interpreter, str, list[Any]], Rewritten]] = {
     "aten::_convolution": _convolution,
     "aten::_convolution.deprecated": _convolution,
@@ -81,5 +80,3 @@ _SPECIAL: dict[str, Callable[[Interpreter, str, list[Any]], Rewritten]] = {
     "aten::to.prim_other": _to,
     "aten::to.device": _to_device,
 }
-
-

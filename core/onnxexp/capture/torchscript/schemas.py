@@ -74,7 +74,10 @@ def named(name: str) -> Call:
     arguments = op._schema.arguments
     kinds = [str(argument.real_type) for argument in arguments]
     counted = tuple(
-        (index, table) for index, kind in enumerate(kinds) for part, table in _COUNTED.items() if kind.endswith((part, f"{part}]"))
+        (index, table)
+        for index, kind in enumerate(kinds)
+        for part, table in _COUNTED.items()
+        if kind.endswith((part, f"{part}]"))
     )
     tags = op.tags
     depends = torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.jit._trace import TopLevelTracedModule, TracedModule
 from torch.utils import _pytree as pytree
 
 from onnxexp.capture.dynamic import DynamicSpec
@@ -53,7 +54,7 @@ def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     returned = [isinstance(leaf, (torch.Tensor, bool, int, float)) for leaf in found]
     return Recording(
         graph, leaves, flat, {}, module, found, returned, in_spec, out_spec, Places(modules, inlined=True), [],
-        traced=isinstance(scripted, (torch.jit.TracedModule, torch.jit.TopLevelTracedModule)), signature=signature_of(schema),
+        traced=isinstance(scripted, (TracedModule, TopLevelTracedModule)), signature=signature_of(schema),
     )  # fmt: skip
 
 

@@ -15,7 +15,18 @@ from onnxexp.graph import Value
 if TYPE_CHECKING:
     from onnxexp.capture.torchscript.interpreter import Interpreter
 
-__all__ = ["as_sequence", "as_tensor", "common_element", "empty", "fake_of", "get", "insert", "joined_element", "length", "remove"]
+__all__ = [
+    "as_sequence",
+    "as_tensor",
+    "common_element",
+    "empty",
+    "fake_of",
+    "get",
+    "insert",
+    "joined_element",
+    "length",
+    "remove",
+]
 
 _KINDS: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float32}
 
@@ -35,7 +46,8 @@ def fake_of(interpreter: Interpreter, thing: Any) -> Any:
     if isinstance(thing, (bool, int, float)):
         return interpreter.sizes.number(type(thing))
     raise interpreter.refuse(
-        f"a list of unknown length holds a {type(thing).__name__.lower()}", "keep tensors or numbers in it, or make its length fixed"
+        f"a list of unknown length holds a {type(thing).__name__.lower()}",
+        "keep tensors or numbers in it, or make its length fixed",
     )
 
 

@@ -6,6 +6,7 @@ A value that depends on no dynamic size keeps the type that the trace recorded; 
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,8 +20,11 @@ from onnxexp.capture import composites
 from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.examples import derivation
 from onnxexp.capture.symbols import dim_text
+from onnxexp.capture.torchscript.shortcuts import shortcut
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, ScalarType, TensorType, Type, Value, Where
+from onnxexp.passes.functionalize.facts import facts
+from onnxexp.passes.functionalize.facts import restrides as _restrides
 
 __all__ = ["UNKNOWN", "Sizes", "static_truth"]
 
@@ -29,7 +33,7 @@ UNKNOWN = object()
 
 _WHOLE = {torch_name: name for name, torch_name in composites.NAMES.items()}
 """torch's operators that are kept whole, and ours that give their shapes."""
-_TRIALS = ((7, 11, 13, 17, 19, 23), (29, 31, 37, 41, 43, 47), (2, 3, 5, 4, 6, 8))
+_TRIALS = ((7, 11, 13, 17, 19, 23), (29, 31, 37, 41, 43, 47), (2, 3, 5, 4, 6, 8), (211, 223, 227, 229, 233, 239))
 """The sizes that are tried."""
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -53,6 +57,9 @@ class Sizes:
         self._fixed: list[tuple[sympy.Symbol, Where]] = []
         self._inputs: dict[tuple[int, int | None], Any] = {}
         self._batches: dict[Value, Any] = {}
+        self._known: dict[Any, Any] = {}
+        self._short_of: dict[sympy.Expr, Any] = {}
+        self._long_of: dict[sympy.Symbol, sympy.Expr] = {}
         composites._library()
 
     # Inputs
@@ -125,7 +132,7 @@ class Sizes:
         if type_.dtype is None or type_.sizes is None or not all(isinstance(size, int) for size in type_.sizes):
             return UNKNOWN
         with self.mode:
-            return torch.empty(type_.sizes, dtype=type_.dtype)
+            return torch.empty([int(size) for size in type_.sizes], dtype=type_.dtype)
 
     def number(self, kind: type, hint: Any = None) -> Any:
         """A number of which nothing but the kind is known."""
@@ -153,6 +160,38 @@ class Sizes:
         fakes = [self._fake(arg) for arg in args]
         if _has_unknown(fakes):
             return UNKNOWN
+        plain = shortcut(name, fakes, self.tensor)
+        if plain is not None:
+            return plain
+        if restrides(name):
+            return self._restrided(op, fakes, args[0])
+        key = _key(name, fakes)
+        if key not in self._known:
+            result = self._shortened(self._run(op, name, fakes, args, where, local))
+            if not _repeatable(result, fakes):
+                return result
+            self._known[key] = result
+        return self._known[key]
+
+    def _shortened(self, result: Any) -> Any:
+        """A result with a symbol of its own for each long size, since torch compares long sizes very slowly."""
+        if isinstance(result, (list, tuple)):
+            return [self._shortened(part) for part in result]
+        if not isinstance(result, torch.Tensor) or not any(map(_is_long, result.shape)):
+            return result
+        return self.tensor(result.dtype, [self._short(size) if _is_long(size) else size for size in result.shape])
+
+    def _short(self, size: Any) -> Any:
+        expr = size.node.expr
+        if expr not in self._short_of:
+            source = ConstantSource(f"__onnxexp_short_{len(self._short_of)}")
+            hint = int(size.node.hint)
+            symbol = self.env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC, positive=None)
+            self._short_of[expr] = self.env.create_symintnode(symbol, hint=hint, source=source)
+            self._long_of[symbol] = expr
+        return self._short_of[expr]
+
+    def _run(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], where: Where, local: bool) -> Any:
         saved, guards = _saved(self.env), len(self.env.guards)
         try:
             with self.mode:
@@ -161,6 +200,8 @@ class Sizes:
             result = UNKNOWN
         fixed = [symbol for symbol, to in self.env.replacements.items() if symbol not in saved["replacements"] and to.is_number]
         doubtful = any(not _harmless(guard.expr) for guard in self.env.guards[guards:])
+        if doubtful and result is not UNKNOWN:
+            doubtful = not self._holds(op, name, fakes, args, result)
         if result is not UNKNOWN and not doubtful and not (fixed and local):
             self._fixed += [(symbol, where) for symbol in fixed]
             return result
@@ -168,6 +209,24 @@ class Sizes:
         self.env._replacements_version_counter += 1
         self.env._update_version_counter()
         return self._by_trial(op, name, fakes, args)
+
+    def _restrided(self, op: torch._ops.OpOverload, fakes: list[Any], value: Any) -> Any:
+        """``t_`` and the like change the tensor itself: it gets a fake of its own first."""
+        with self.mode:
+            fakes[0] = torch.empty(fakes[0].shape, dtype=fakes[0].dtype)
+            result = op(*fakes)
+        self._fakes[value] = fakes[0]
+        return result
+
+    def _holds(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], result: Any) -> bool:
+        """Whether the sizes that torch found for the example's are right at others: wherever the call is allowed."""
+        symbols = sorted(_symbols(fakes), key=_name)
+        for primes in _TRIALS:
+            at = {symbol: primes[index % len(primes)] for index, symbol in enumerate(symbols)}
+            outcome = self._tried(op, name, fakes, args, at)
+            if outcome is not UNKNOWN and not _same_at(result, outcome, at):
+                return False
+        return True
 
     def _by_trial(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
         """What a call gives where its sizes depend on which sizes are the larger: tried at a few sizes.
@@ -208,7 +267,9 @@ class Sizes:
             return self.number(self.type_of(first).kind)  # type: ignore[union-attr]
         if len({(outcome.dtype, outcome.dim()) for outcome in outcomes}) > 1:
             return UNKNOWN
-        sizes = [self._agreed_size(list(found), at, doubtful) for found in zip(*(outcome.shape for outcome in outcomes), strict=True)]
+        sizes = [
+            self._agreed_size(list(found), at, doubtful) for found in zip(*(outcome.shape for outcome in outcomes), strict=True)
+        ]
         return self.tensor(first.dtype, sizes)
 
     def _agreed_size(self, found: list[Any], at: list[dict[Any, int]], doubtful: bool) -> Any:
@@ -218,7 +279,10 @@ class Sizes:
             return found[0]
         same = (symbol for symbol in at[0] if [sizes[symbol] for sizes in at] == found)
         symbol = next(same, None)
-        return None if symbol is None else self.env.create_symintnode(symbol, hint=self.env.backed_var_to_val.get(symbol))
+        if symbol is None:
+            return None
+        hint = self.env.backed_var_to_val.get(symbol)
+        return self.env.create_symintnode(symbol, hint=None if hint is None else int(hint))
 
     def _call(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
         if name == "aten::_pad_packed_sequence":
@@ -227,6 +291,8 @@ class Sizes:
             packet, _, overload = _WHOLE[name].partition("::")[2].partition(".")
             op = getattr(getattr(torch.ops.onnxexp, packet), overload or "default")
             return op(*fakes)
+        if name in ("aten::view", "aten::_unsafe_view"):
+            op = torch.ops.aten.reshape.default  # a fake may have other strides than the tensor that it stands for
         keywords = {a.name: fake for a, fake in zip(op._schema.arguments, fakes, strict=False) if a.kwarg_only}
         return op(*fakes[: len(fakes) - len(keywords)], **keywords)
 
@@ -253,9 +319,18 @@ class Sizes:
     def alike(self, one: Any, other: Any) -> bool:
         """Whether two fakes have one dtype and the same sizes; a size that is free in `other` is like any."""
         if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
-            return one is other or (one is not None and other is not None and not isinstance(one, torch.Tensor) and not isinstance(other, torch.Tensor))
+            return one is other or (
+                one is not None
+                and other is not None
+                and not isinstance(one, torch.Tensor)
+                and not isinstance(other, torch.Tensor)
+            )
         pairs = zip(one.shape, other.shape, strict=False)
-        return one.dtype == other.dtype and one.dim() == other.dim() and all(_equal(a, b) or (_free(a) and _free(b)) for a, b in pairs)
+        return (
+            one.dtype == other.dtype
+            and one.dim() == other.dim()
+            and all(_equal(a, b) or (_free(a) and _free(b)) for a, b in pairs)
+        )
 
     def renewed(self, fake: torch.Tensor) -> Any:
         """A tensor of the same type, with other numbers where its sizes are free."""
@@ -285,7 +360,10 @@ class Sizes:
 
     def text(self, size: Any) -> Dim:
         """A size for people."""
-        readable = dim_text(size, self.names)
+        expr = size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size)
+        while not self._long_of.keys().isdisjoint(expr.free_symbols):
+            expr = expr.xreplace(self._long_of)
+        readable = dim_text(expr, self.names)
         if isinstance(readable, str):
             self.texts.setdefault(readable, size)
         return readable
@@ -314,6 +392,37 @@ class Sizes:
                 )
 
 
+@functools.lru_cache(maxsize=None)
+def restrides(name: str) -> bool:
+    """Whether an operator changes the shape of a tensor in place."""
+    known = facts(name)
+    return bool(known.written) and name.partition(".")[0].endswith("_") and _restrides(name)
+
+
+def _key(name: str, fakes: Any) -> Any:
+    """The same for calls that give tensors of the same types."""
+    if isinstance(fakes, (list, tuple)):
+        return name, *(_key("", fake) for fake in fakes)
+    if isinstance(fakes, torch.Tensor):
+        return fakes.dtype, tuple(size.node.expr if isinstance(size, torch.SymInt) else size for size in fakes.shape)
+    return type(fakes), fakes.node.expr if isinstance(fakes, _NUMBERS) else fakes
+
+
+def _is_long(size: Any) -> bool:
+    """Whether a size is a rounded quotient or the like, and of the inputs' sizes only."""
+    if not isinstance(size, torch.SymInt):
+        return False
+    expr = size.node.expr
+    return bool(expr.count_ops() > 2 and expr.atoms(sympy.Function) and not free_unbacked_symbols(expr))
+
+
+def _repeatable(result: Any, fakes: list[Any]) -> bool:
+    """Whether a result is tensors whose sizes follow from the arguments."""
+    results = result if isinstance(result, (list, tuple)) else [result]
+    tensors = all(isinstance(one, torch.Tensor) and not any(one is fake for fake in fakes) for one in results)
+    return tensors and not free_unbacked_symbols(list(_symbols(results) - _symbols(fakes)))
+
+
 def _saved(env: ShapeEnv) -> dict[str, Any]:
     """What a call may change of torch's record."""
     return {name: copy.copy(value) for name, value in vars(env).items() if isinstance(value, (dict, list, set))}
@@ -325,6 +434,15 @@ def _harmless(guard: Any) -> bool:
         return True
     grown = {symbol: sympy.Symbol(symbol.name, integer=True, nonnegative=True) + 2 for symbol in guard.free_symbols}
     return bool(sympy.simplify(guard.xreplace(grown)) == sympy.true)
+
+
+def _same_at(result: Any, outcome: Any, at: dict[Any, int]) -> bool:
+    if isinstance(result, (list, tuple)):
+        return len(result) == len(outcome) and all(_same_at(a, b, at) for a, b in zip(result, outcome, strict=True))
+    if not isinstance(result, torch.Tensor):
+        return True
+    pairs = zip(result.shape, outcome.shape, strict=False)
+    return result.dim() == outcome.dim() and all(_at(a, at) == b for a, b in pairs if not isinstance(b, torch.SymInt))
 
 
 def _apart(loose: bool, primes: tuple[int, ...], index: int) -> int:
@@ -378,7 +496,11 @@ def _equal(one: Any, other: Any) -> bool:
 
 def _free(size: Any) -> bool:
     """Whether nothing is known of a size."""
-    return isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol) and free_unbacked_symbols(size.node.expr) != set()
+    return (
+        isinstance(size, torch.SymInt)
+        and isinstance(size.node.expr, sympy.Symbol)
+        and free_unbacked_symbols(size.node.expr) != set()
+    )
 
 
 def static_truth(condition: Any) -> bool | None:
@@ -386,6 +508,8 @@ def static_truth(condition: Any) -> bool | None:
     if isinstance(condition, bool):
         return condition
     expr = condition.node.expr
-    free = {symbol: sympy.Symbol(symbol.name, integer=True, nonnegative=True) for symbol in expr.free_symbols if symbol.is_integer}
+    free = {
+        symbol: sympy.Symbol(symbol.name, integer=True, nonnegative=True) for symbol in expr.free_symbols if symbol.is_integer
+    }
     plain = expr.xreplace(free)
     return bool(plain) if plain in (sympy.true, sympy.false) else None

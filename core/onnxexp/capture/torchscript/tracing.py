@@ -136,9 +136,11 @@ def _state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 def _by_values(flat: _Flat, inputs: list[torch.Tensor], state: dict[str, torch.Tensor]) -> Any:
     """The flat graph of the values, the state being inputs: torch makes no ScriptModule of the model, which takes long."""
     paths = {module: path for path, module in flat.model.named_modules()}
-    torch.jit._trace._trace_module_map = paths  # type: ignore[assignment]
+    torch.jit._trace._trace_module_map = paths
     try:
-        graph, _ = torch._C._create_graph_by_tracing(flat.forward, [*inputs, *state.values()], lambda value: "", False, False, None, [])
+        graph, _ = torch._C._create_graph_by_tracing(
+            flat.forward, [*inputs, *state.values()], lambda value: "", False, False, None, []
+        )
     finally:
         torch.jit._trace._trace_module_map = None
     return graph
@@ -149,7 +151,7 @@ def _by_module(flat: _Flat, inputs: list[torch.Tensor]) -> tuple[Any, Any]:
     for module in flat.modules():
         if not isinstance(module, torch.jit.ScriptModule):
             module.training = flat.model.training if module is flat else module.training
-    traced = torch.jit.trace(flat, tuple(inputs), check_trace=False, strict=False)
+    traced: Any = torch.jit.trace(flat, tuple(inputs), check_trace=False, strict=False)  # type: ignore[no-untyped-call]
     return traced.graph.copy(), traced
 
 
@@ -161,7 +163,7 @@ def _quiet_transformer() -> Iterator[None]:
     try:
         yield
     finally:
-        transformer._detect_is_causal_mask = detect  # type: ignore[assignment]
+        transformer._detect_is_causal_mask = detect
 
 
 @contextlib.contextmanager
@@ -170,9 +172,9 @@ def _traced_lengths() -> Iterator[None]:
     original = builtins.len
 
     def length(of: Any, /) -> Any:
-        return of.size(0) if isinstance(of, torch.Tensor) and of.dim() and torch._C._get_tracing_state() else original(of)
+        return of.size(0) if isinstance(of, torch.Tensor) and of.dim() and torch._C._is_tracing() else original(of)
 
-    builtins.len = length  # type: ignore[assignment]
+    builtins.len = length
     try:
         yield
     finally:
@@ -186,7 +188,7 @@ def _collected(into: list[Any]) -> Iterator[None]:
         warnings.simplefilter("always")
         yield
     for warning in caught:
-        if issubclass(warning.category, torch.jit.TracerWarning):
+        if issubclass(warning.category, torch.jit._trace.TracerWarning):
             into.append(warning)
         elif not issubclass(warning.category, (DeprecationWarning, FutureWarning)):
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
