@@ -11,7 +11,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture import as_module
+from onnxexp.capture import as_module, forward_of
 from onnxexp.capture.dynamic import DynamicSpec, read_dynamic
 from onnxexp.capture.modes import TrainingMode, model_mode
 from onnxexp.errors import OptionError
@@ -94,7 +94,7 @@ class Call:
     @property
     def forward(self) -> inspect.Signature:
         """The parameters of the model's forward."""
-        return inspect.signature(self.module.forward)
+        return inspect.signature(forward_of(self.module))
 
     @property
     def example(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -136,10 +136,9 @@ def read_call(
         if given is not None:
             _check_example(given, (positional, named))
     module = program.module(check_guards=False) if program is not None else as_module(model)
-    if not isinstance(module, torch.jit.ScriptModule):
-        _check_arguments(module, positional, named)
+    _check_arguments(module, positional, named)
     spec = read_dynamic(
-        module.forward,
+        forward_of(module),
         positional,
         named,
         dynamic_shapes=dynamic_shapes,
@@ -172,7 +171,7 @@ def _arguments(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, 
 
 
 def _check_arguments(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    signature = inspect.signature(module.forward)
+    signature = inspect.signature(forward_of(module))
     unknown = [name for name in kwargs if name not in signature.parameters]
     open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
     if unknown and not open_ended:

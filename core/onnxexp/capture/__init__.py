@@ -34,7 +34,7 @@ from onnxexp.passes.functionalize import functionalize
 _SHOWN = 10
 """How many of the tracer's warnings are shown."""
 
-__all__ = ["Captured", "as_module", "capture", "convert"]
+__all__ = ["Captured", "as_module", "capture", "convert", "forward_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +80,18 @@ def as_module(model: Any) -> torch.nn.Module:
         wrapped.add_module("self", owner)
         return wrapped
     return _Function(model if _has_signature(model) else lambda *args: model(*args))
+
+
+def forward_of(module: torch.nn.Module) -> Callable[..., Any]:
+    """The module's forward, with the parameters that it has: Python does not know those of a scripted one."""
+    if not isinstance(module, torch.jit.ScriptModule):
+        return module.forward  # type: ignore[no-any-return]
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return module(*args, **kwargs)
+
+    vars(forward)["__signature__"] = signature_of(module._c._get_method("forward").schema)
+    return forward
 
 
 def _has_signature(function: Callable[..., Any]) -> bool:

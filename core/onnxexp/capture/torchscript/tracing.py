@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import inspect
 import linecache
+import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -95,7 +96,7 @@ def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
     before = {name: tensor.clone() for name, tensor in model.named_buffers()}
     recorded: list[Any] = []
     try:
-        with _collected(recorded), _quiet_transformer(), _traced_lengths():
+        with _collected(recorded), _quiet_transformer(), _traced_lengths(), _immutable_sizes():
             if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
                 graph, module = _by_module(flatten, inputs)
             else:
@@ -181,6 +182,58 @@ def _traced_lengths() -> Iterator[None]:
         builtins.len = original
 
 
+_IN_PLACE = {
+    "__iadd__": operator.add,
+    "__isub__": operator.sub,
+    "__imul__": operator.mul,
+    "__ifloordiv__": operator.floordiv,
+    "__itruediv__": operator.truediv,
+    "__imod__": operator.mod,
+}
+
+
+@contextlib.contextmanager
+def _immutable_sizes() -> Iterator[None]:
+    """Inside, ``n += 2`` of a size gives a new number, as Python's do: the tracer would change every other name of it too."""
+    before = {name: vars(torch.Tensor).get(name) for name in _IN_PLACE}
+    for name, function in _IN_PLACE.items():
+        setattr(torch.Tensor, name, _unless_number(getattr(torch.Tensor, name), function))
+    try:
+        yield
+    finally:
+        for name, own in before.items():
+            if own is None:
+                delattr(torch.Tensor, name)
+            else:
+                setattr(torch.Tensor, name, own)
+
+
+def _unless_number(original: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(self: torch.Tensor, other: Any) -> Any:
+        return function(self, other) if torch._C._is_tracing() and _is_traced_number(self) else original(self, other)
+
+    return call
+
+
+def _is_traced_number(tensor: torch.Tensor) -> bool:
+    """Whether a 0-d tensor is a size, or computed from sizes alone."""
+    if tensor.dim() or tensor.dtype not in (torch.int64, torch.float32):
+        return False
+    todo = [torch._C._get_value_trace(tensor).node()]
+    found = False
+    for _ in range(64):
+        if not todo:
+            return found
+        node = todo.pop()
+        if node.kind() == "prim::NumToTensor":
+            found = True
+        elif node.kind() != "prim::Constant":
+            if node.kind() == "prim::Param" or not str(node.kind()).startswith("aten::"):
+                return False
+            todo += [value.node() for value in node.inputs()]
+    return False
+
+
 @contextlib.contextmanager
 def _collected(into: list[Any]) -> Iterator[None]:
     """Put the tracer's warnings into a list; those of torch.jit being deprecated are dropped, all others given on."""
@@ -199,5 +252,7 @@ def _told(recorded: Sequence[Any]) -> list[str]:
     for warning in recorded:
         text = str(warning.message).partition(". ")[0].partition(" might cause")[0]
         code = linecache.getline(warning.filename, warning.lineno).strip()
+        if code.startswith("if ") and linecache.getline(warning.filename, warning.lineno + 1).strip().startswith("raise "):
+            continue  # a check, which the example has passed
         told[f'{text} at File "{warning.filename}", line {warning.lineno}: {code}'] = None
     return list(told)
