@@ -88,7 +88,13 @@ class Interpreter:
     @property
     def where(self) -> Where:
         """The place of the node that is being read."""
-        return self._places.where(self._node) if self._node is not None else Where()
+        if self._node is None:
+            return Where()
+        own = self._places.where(self._node)
+        if not own.file:  # a node that the compiler has added: its user is where it comes from
+            users = [use.user for value in self._node.outputs() for use in value.uses()]
+            own = next((place for place in map(self._places.where, users) if place.file), own)
+        return own
 
     def refuse(self, what: str, cure: str) -> CaptureError:
         """The error for what has no place in a neutral graph, to raise."""
@@ -200,6 +206,8 @@ class Interpreter:
         `node` is the TorchScript node, where its outputs are those of the call: a trace tells their types.
         """
         call = named(name)
+        if call.op is None:
+            raise self.refuse(f"TorchScript's {name} has no counterpart in ONNX", "write that part with operators on tensors")
         bound = self.bound(call, args)
         if node is not None and self.traced and not call.lists and not call.depends and not self._is_dynamic(bound):
             types = [_recorded(value) for value in node.outputs()]
@@ -208,7 +216,7 @@ class Interpreter:
                 self.append(name, bound, outputs)
                 return outputs[0] if len(outputs) == 1 else outputs
         where = self.where
-        fake = self.sizes.run(call.op, name, bound, where, local=self.graph is not self.root) if call.op is not None else UNKNOWN
+        fake = self.sizes.run(call.op, name, bound, where, local=self.graph is not self.root)
         if fake is UNKNOWN:
             fake = self._guessed(call, node, bound)
         if name == "aten::_pack_padded_sequence" and isinstance(fake, (list, tuple)):
@@ -243,7 +251,7 @@ class Interpreter:
         tensors = any(index in call.tensors and isinstance(arg, Value) for index, arg in enumerate(args)) and call.pointwise
         bound = []
         for index, arg in enumerate(args):
-            if isinstance(arg, Number) and (index in call.tensors or call.op is None) and not tensors:
+            if isinstance(arg, Number) and index in call.tensors and not tensors:
                 arg = numbers.as_tensor(self, arg)
             bound.append(self.neutral(arg))
         for index, table in call.counted:

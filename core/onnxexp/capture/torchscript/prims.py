@@ -129,6 +129,23 @@ def _tuple_index(interpreter: Interpreter, node: Any) -> list[Any]:
     return [things[index]]
 
 
+def _to_list(interpreter: Interpreter, node: Any) -> list[Any]:
+    """``tolist`` of a tensor whose sizes are known: its numbers."""
+    tensor = interpreter.args(node)[0]
+    return [_numbers_of(interpreter, tensor)]
+
+
+def _numbers_of(interpreter: Interpreter, tensor: Any) -> Any:
+    rank = interpreter.rank(tensor)
+    if rank == 0:
+        return numbers.plain(tensor) if isinstance(tensor, Number) else interpreter.emit("aten::item", [tensor])
+    length = interpreter.size(tensor, 0)
+    if rank is None or isinstance(length, Value):
+        raise interpreter.refuse("tolist of a tensor whose size is known only at run time", "compute with the tensor itself")
+    rows = [interpreter.emit("aten::select.int", [tensor, 0, index]) for index in range(length)]
+    return interpreter.items(_numbers_of(interpreter, row) for row in rows)
+
+
 def _is_instance(interpreter: Interpreter, node: Any) -> list[Any]:
     raise interpreter.refuse(
         "the type of a value is asked for at run time", "write the branch for the type that the export is for"
@@ -156,6 +173,7 @@ HANDLERS: dict[str, Callable[[Interpreter, Any], list[Any]]] = {
     "prim::If": branches.if_,
     "prim::Loop": loops.loop,
     "prim::isinstance": _is_instance,
+    "prim::tolist": _to_list,
 }
 """By the node's kind; each gives what the node's outputs are."""
 
