@@ -198,6 +198,9 @@ class Interpreter:
             if result is not NotImplemented:
                 return result
         name, args = rewrites.rewrite(self, call.name, args)
+        batch = self.sizes.batch_of(args[0]) if name == "aten::select.int" and args[1:] == [0, 0] else None
+        if isinstance(batch, int):
+            return Number(batch, torch.int64)  # the first of a packed sequence's batch sizes is their number
         return self.emit(name, args, node)
 
     def emit(self, name: str, args: Sequence[Any], node: Any = None) -> Any:

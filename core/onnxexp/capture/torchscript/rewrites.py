@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from onnxexp.capture.torchscript import whole
 from onnxexp.graph import TensorType, Value
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ Rewritten = tuple[str, list[Any]]
 
 def rewrite(interpreter: Interpreter, name: str, args: list[Any]) -> Rewritten:
     """The name and arguments under which torch.export has this call."""
+    if name in whole.NAMES:
+        return whole.NAMES[name], args
     if name in _OF_TENSORS:
         return _OF_TENSORS[name], args
     special = _SPECIAL.get(name)

@@ -43,7 +43,7 @@ def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     flat, in_spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     scripted = _scripted(model)
     if isinstance(scripted, torch.jit.ScriptModule):
-        method = scripted._c._get_method("forward")
+        method = _forward(scripted)
         graph, schema, module = method.graph.copy(), method.schema, scripted
     else:
         graph, schema, module = scripted.graph.copy(), scripted.schema, None
@@ -56,6 +56,15 @@ def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
         graph, leaves, flat, {}, module, found, returned, in_spec, out_spec, Places(modules, inlined=True), [],
         traced=isinstance(scripted, (TracedModule, TopLevelTracedModule)), signature=signature_of(schema),
     )  # fmt: skip
+
+
+def _forward(scripted: torch.jit.ScriptModule) -> Any:
+    """The compiled forward; of one with overloads (nn.LSTM) the first, which takes tensors."""
+    named = {name: scripted._c._get_method(name) for name in scripted._c._method_names()}
+    for name in ("forward", "forward__0"):
+        if name in named:
+            return named[name]
+    raise CaptureError(f"{type(scripted).__name__} has no forward; its methods: {', '.join(named)}")
 
 
 def _scripted(model: torch.nn.Module) -> Any:

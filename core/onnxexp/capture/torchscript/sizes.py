@@ -336,6 +336,10 @@ class Sizes:
         """A tensor of the same type, with other numbers where its sizes are free."""
         return self.tensor(fake.dtype, [None if _free(size) else size for size in fake.shape])
 
+    def batch_of(self, batch_sizes: Any) -> Any:
+        """How many sequences a packed sequence holds, None where that is not known, or it is no packed sequence."""
+        return self._batches.get(batch_sizes)
+
     def _fake(self, arg: Any) -> Any:
         if isinstance(arg, Value):
             return self.of(arg)

@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.examples import enlarge
 from onnxexp.capture.torchscript.places import Places
+from onnxexp.capture.torchscript.whole import cells_kept_whole
 from onnxexp.errors import CaptureError
 from onnxexp.names import register_dataclasses
 
@@ -96,7 +97,7 @@ def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
     before = {name: tensor.clone() for name, tensor in model.named_buffers()}
     recorded: list[Any] = []
     try:
-        with _collected(recorded), _quiet_transformer(), _traced_lengths(), _immutable_sizes():
+        with _collected(recorded), _quiet_transformer(), _traced_lengths(), _immutable_sizes(), cells_kept_whole():
             if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
                 graph, module = _by_module(flatten, inputs)
             else:
