@@ -7,6 +7,7 @@ one unpacks or clones must not become part of one's exports by being the current
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import os
 import sys
@@ -52,12 +53,25 @@ class State:
 
 def discover() -> list[Found]:
     """Every installed plugin, by name; two distributions that use one name are both there."""
+    return list(_discovered(tuple((entry, _changed(entry)) for entry in _search_path())))
+
+
+@functools.lru_cache(maxsize=4)
+def _discovered(folders: tuple[tuple[str, int], ...]) -> tuple[Found, ...]:
+    """Read again only when a folder has changed: installing and uninstalling does that."""
     found = [
         Found(point.name, point.value, distribution.name, distribution.version, str(distribution.locate_file("")), point)
-        for distribution in distributions(path=_search_path())
+        for distribution in distributions(path=[entry for entry, _ in folders])
         for point in distribution.entry_points.select(group=GROUP)
     ]
-    return sorted(_once(found), key=lambda plugin: (plugin.name, plugin.distribution, plugin.location))
+    return tuple(sorted(_once(found), key=lambda plugin: (plugin.name, plugin.distribution, plugin.location)))
+
+
+def _changed(entry: str) -> int:
+    try:
+        return os.stat(entry).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def states(config: Config, found: Sequence[Found] | None = None) -> list[State]:

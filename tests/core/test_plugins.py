@@ -197,7 +197,9 @@ def test_malformed_plugins(installed: Path, source: str, message: str) -> None:
 
 
 def test_an_object_of_a_call_is_checked_too() -> None:
-    with pytest.raises(PluginLoadError, match="plugins: <object .*> is neither a SymbolicTable nor an object with hooks"):
+    with pytest.raises(
+        PluginLoadError, match="the plugin 'inline object': <object .*> is neither a SymbolicTable nor an object with hooks"
+    ):
         onnxexp.export(torch.relu, (torch.ones(2),), plugins=[object()])
 
 
