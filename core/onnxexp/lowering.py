@@ -118,8 +118,10 @@ class Lowering:
             return answer.results
         graph = self._decompose(node)
         if graph is not None:
-            self._note(node, "decomposed")
-            return self._decomposed(node, graph, answer.refusal)
+            before = len(self.problems)
+            results = self._decomposed(node, graph, answer.refusal)
+            self._note(node, "decomposed" if len(self.problems) == before else "")
+            return results
         self._note(node, "")
         if answer.refusal is not None:
             raise answer.refusal
@@ -150,7 +152,7 @@ class Lowering:
             self.problems[before:] = [Problem(node, str(refusal), refusal.first_opset, opset=True)]
         elif inside and not all(problem.opset for problem in inside):
             missing = ", ".join(sorted({problem.node.op for problem in inside}))
-            reason = f"{refusal or 'no plugin lowers it'}, nor does any all that torch decomposes it to ({missing})"
+            reason = f"{refusal or 'no plugin lowers it'}, nor all of what torch decomposes it to ({missing} is missing)"
             self.problems[before:] = [Problem(node, reason, skeleton=refusal is None)]
         return results
 

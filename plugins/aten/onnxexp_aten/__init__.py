@@ -19,6 +19,7 @@ from onnxexp_aten import (
     einsum,  # noqa: F401
     elementwise,  # noqa: F401
     embedding,  # noqa: F401
+    grouped,  # noqa: F401
     indexing,  # noqa: F401
     joining,  # noqa: F401
     linalg,  # noqa: F401
