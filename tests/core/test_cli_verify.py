@@ -306,3 +306,11 @@ def test_a_new_plugin(tmp_path: Path, capsys: Capsys, monkeypatch: pytest.Monkey
     assert again.status == 2 and "onnxexp: " in again.err
     ran = run(capsys, "new-plugin", "other-pack-for-test", "elsewhere")
     assert ran.status == 0 and Path("elsewhere/pyproject.toml").is_file() and "pytest elsewhere" in ran.out
+
+
+def test_other_weights_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("unseeded.py").write_text("import torch\ndef make(): return torch.nn.Linear(3, 2), (torch.ones(2, 3),)\n")
+    assert run(capsys, "export", "unseeded.py:make", "-o", "model.onnx").status == 0
+    ran = run(capsys, "verify", "model.onnx", "--against", "unseeded.py:make")
+    assert ran.status == 1 and "the file has other weights than the model: weight, bias" in ran.out

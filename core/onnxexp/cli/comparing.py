@@ -19,6 +19,7 @@ from onnxexp.errors import OptionError, VerificationError
 from onnxexp.names import Leaf, flatten_inputs, flatten_outputs
 from onnxexp.runtime import Session
 from onnxexp.signature import InputSlot, OutputSlot, Signature
+from onnxexp.tensors import TorchTensor
 from onnxexp.verify import VerificationReport, compare, run_eager
 
 __all__ = ["Comparer"]
@@ -82,6 +83,16 @@ class Comparer:
         )  # fmt: skip
         names = signature.output_names(self._outputs)
         return compare(expected, signature.unflatten(results, flat), names, rtol=rtol, atol=atol)
+
+    def differing_weights(self) -> list[str]:
+        """The model's parameters and buffers whose values are others in the file, by name."""
+        own = dict(self._eager.state_dict(keep_vars=True))
+        differing = []
+        for name, value in self._model.graph.initializers.items():
+            if name in own and value.const_value is not None:
+                if TorchTensor(own[name].detach().cpu()).tobytes() != value.const_value.tobytes():
+                    differing.append(name)
+        return differing
 
     def _match_inputs(self, leaves: list[Leaf]) -> list[InputSlot]:
         by_name = {leaf.name: index for index, leaf in enumerate(leaves)}

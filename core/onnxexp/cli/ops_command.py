@@ -44,7 +44,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
         [[row["op"], row["plugin"], row["serves"], row["direct"]] for row in listed],
     )
     kind = f" like {options.pattern!r}" if options.pattern else ""
-    output.line(f"{len(listed)} operators{kind} are lowered at opset {config.opset}")
+    counted = "1 operator" if len(listed) == 1 else f"{len(listed)} operators"
+    output.line(f"{counted}{kind}: lowered at opset {config.opset}")
     output.document({"opset": config.opset, "operators": listed})
     return 0 if listed else 1
 

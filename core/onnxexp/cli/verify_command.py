@@ -68,8 +68,15 @@ def run(options: argparse.Namespace, output: Output) -> int:
             runs.append(_compared(comparer, sizes, options))
     for each in runs:
         output.line(f"{each.title}: {each.problem or each.report}", "" if each.ok else "red")
-    output.document({"ok": all(each.ok for each in runs), "runs": [_document(each) for each in runs]})
-    return 0 if all(each.ok for each in runs) else 1
+    ok = all(each.ok for each in runs)
+    differing = [] if ok else comparer.differing_weights()
+    if differing:
+        output.line(
+            f"the file has other weights than the model: {', '.join(differing[:3])}{', …' if len(differing) > 3 else ''}. Does "
+            f"{options.against} make random ones, or has it been trained since?"
+        )
+    output.document({"ok": ok, "runs": [_document(each) for each in runs], "differing_weights": differing})
+    return 0 if ok else 1
 
 
 def _compared(comparer: Comparer, sizes: dict[str, int], options: argparse.Namespace) -> _Run:
