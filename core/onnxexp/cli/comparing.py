@@ -87,12 +87,12 @@ class Comparer:
     def differing_weights(self) -> list[str]:
         """The model's parameters and buffers whose values are others in the file, by name."""
         own = dict(self._eager.state_dict(keep_vars=True))
-        differing = []
-        for name, value in self._model.graph.initializers.items():
-            if name in own and value.const_value is not None:
-                if TorchTensor(own[name].detach().cpu()).tobytes() != value.const_value.tobytes():
-                    differing.append(name)
-        return differing
+        shared = {name: value.const_value for name, value in self._model.graph.initializers.items() if name in own}
+        return [
+            name
+            for name, written in shared.items()
+            if written is not None and TorchTensor(own[name].detach().cpu()).tobytes() != written.tobytes()
+        ]
 
     def _match_inputs(self, leaves: list[Leaf]) -> list[InputSlot]:
         by_name = {leaf.name: index for index, leaf in enumerate(leaves)}
