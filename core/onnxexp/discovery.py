@@ -21,7 +21,7 @@ from onnxexp.config import Config
 from onnxexp.errors import PluginLoadError
 from onnxexp.suggest import nearest
 
-__all__ = ["GROUP", "Found", "State", "discover", "states"]
+__all__ = ["GROUP", "Found", "State", "discover", "record_hash", "states"]
 
 GROUP = "onnxexp.plugins"
 
@@ -119,7 +119,7 @@ def _origin(config: Config, name: str) -> str:
 def _allowed(plugin: Found, lock: Iterable[str]) -> bool:
     for entry in lock:
         name, at, digest = entry.partition("@")
-        if _normal(name) == _normal(plugin.distribution) and (not at or digest == _record_hash(plugin)):
+        if _normal(name) == _normal(plugin.distribution) and (not at or digest == record_hash(plugin)):
             return True
     return False
 
@@ -128,10 +128,10 @@ def _locked(plugin: Found, locks: Iterable[Iterable[str]]) -> str:
     named = any(_normal(entry.partition("@")[0]) == _normal(plugin.distribution) for lock in locks for entry in lock)
     if not named:
         return f"the distribution {plugin.distribution} is not allowed"
-    return f"the RECORD of {plugin.origin} ({_record_hash(plugin) or 'it has none'}) is not the one allowed"
+    return f"the RECORD of {plugin.origin} ({record_hash(plugin) or 'it has none'}) is not the one allowed"
 
 
-def _record_hash(plugin: Found) -> str:
+def record_hash(plugin: Found) -> str:
     """The hash of the list of the distribution's files and their hashes, "" where the installer left none."""
     record = next(
         (file for file in (plugin.point.dist and plugin.point.dist.files) or () if str(file).endswith(".dist-info/RECORD")), None

@@ -209,3 +209,11 @@ def test_bad_configuration(packs: Path, capsys: Capsys) -> None:
     for command in (["config"], ["plugins"]):
         ran = run(capsys, *command)
         assert ran.status == 2 and "onnxexp.toml: opset is 'new'; expected a whole number" in ran.err
+
+
+def test_a_lock_of_what_is_on(packs: Path, capsys: Capsys) -> None:
+    pytest.importorskip("onnxexp_aten")
+    ran = run(capsys, "plugins", "--lock", "--plugins", "aten", "--json")
+    (entry,) = ran.document["allow"]
+    assert ran.status == 0 and entry.startswith("onnxexp-plugin-aten@sha256:") and len(entry) == 90 + 1
+    assert entry in run(capsys, "plugins", "--lock", "--plugins", "aten").out

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onnxexp.cli.arguments import add_common, add_selection
 from onnxexp.cli.config_command import load
 from onnxexp.cli.output import Output, Progress
-from onnxexp.discovery import State, states
+from onnxexp.discovery import State, record_hash, states
 from onnxexp.errors import OptionError
 from onnxexp.suggest import nearest
 
@@ -23,6 +23,7 @@ __all__ = ["arguments", "run"]
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.add_argument("--load", action="store_true", help="load them too: their hooks, operators, and what is broken (slower)")
+    parser.add_argument("--lock", action="store_true", help="print the setting `allow` that pins those that are on as they are")
     add_selection(parser)
     actions = parser.add_subparsers(dest="action", metavar="why OP")
     why = actions.add_parser("why", help="who lowers an operator, who else could, and why not", allow_abbrev=False)
@@ -38,10 +39,21 @@ def run(options: argparse.Namespace, output: Output) -> int:
     if options.load:
         return _loaded(options, output)
     found = states(load(options))
+    if options.lock:
+        return _lock(found, output)
     rows = [[s.found.name, s.found.distribution, s.found.version, s.state, s.found.value, s.reason] for s in found]
     _table(output, ["plugin", "distribution", "version", "state", "entry point", "reason"], rows)
     output.document([_state(state) for state in found])
     return int(any(state.state == "refused" for state in found))
+
+
+def _lock(found: list[State], output: Output) -> int:
+    """The entries of `allow`, as TOML; 1 where a distribution has no RECORD to pin."""
+    hashes = {state.found.distribution: record_hash(state.found) for state in found if state.state == "on"}
+    entries = [f"{name}@{digest}" if digest else name for name, digest in hashes.items()]
+    output.line("allow = [\n" + "".join(f'    "{entry}",\n' for entry in entries) + "]")
+    output.document({"allow": entries})
+    return int(not all(hashes.values()))
 
 
 def _state(state: State) -> dict[str, Any]:
