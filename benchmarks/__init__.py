@@ -7,6 +7,7 @@
     running                         the parent: starts the workers, one after the other
     results                         what was measured, as JSON
     targets, tables                 ratios, verdicts, and how they are shown
+    platform_cost                   what plugins cost: hooks over many nodes, the command with many packs
     diff                            operators of one model, tool by tool
 
 How things are measured:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from . import diff, models, running, tables
+from . import diff, models, platform_cost, running, tables
 from .results import Run
 
 RESULTS = Path("bench-results")
@@ -55,6 +55,8 @@ def _measure(options: argparse.Namespace, console: Console) -> Run:
             run.save(target)
             if not options.keep:
                 running.clean(folder)
+    run.platform = platform_cost.measure()
+    run.save(target)
     console.print(f"Figures: {target}")
     return run
 

@@ -98,11 +98,12 @@ class ModelResult:
 
 @dataclasses.dataclass
 class Run:
-    """One run of the benchmark: the machine, the settings, the models in order."""
+    """One run of the benchmark: the machine, the settings, the models in order, and what plugins cost (milliseconds)."""
 
     machine: dict[str, str]
     settings: dict[str, Any]
     models: list[ModelResult]
+    platform: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write it as JSON."""
@@ -117,4 +118,4 @@ class Run:
             ModelResult(item["name"], {name: ToolResult(**tool) for name, tool in item["tools"].items()}, item["control"])
             for item in data["models"]
         ]
-        return Run(data["machine"], data["settings"], models)
+        return Run(data["machine"], data["settings"], models, data.get("platform", {}))

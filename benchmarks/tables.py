@@ -36,6 +36,7 @@ def tables(run: Run) -> list[Table]:
         _memory(models),
         _graphs(models),
         _latency(models),
+        _platform(run.platform),
         _failures(models),
     ]
     return [table for table in made if table.rows]
@@ -153,6 +154,12 @@ def _latency(models: Sequence[ModelResult]) -> Table:
     )
     header = ("model", "onnxexp", "dynamo", "script", "÷ dynamo", "÷ script", "÷ better", "÷ itself", "error")
     return Table("ONNX Runtime latency", note, header, rows + _mean_row(models, [None, None, None, *ratios, _control, None]))
+
+
+def _platform(milliseconds: dict[str, float]) -> Table:
+    rows = [(name, _number(value, 1)) for name, value in milliseconds.items()]
+    note = "Milliseconds, medians. The limits: 50 for what the plugins add, 300 for the command."
+    return Table("What plugins cost", note, ("what", "ms"), rows)
 
 
 def _failures(models: Sequence[ModelResult]) -> Table:

@@ -7,50 +7,101 @@ The errors form one tree, see `onnxexp.errors`.
 
 from __future__ import annotations
 
-from onnxexp.builder import Builder
-from onnxexp.capture.modes import TrainingMode
-from onnxexp.capture.modes import is_exporting as is_in_onnx_export
-from onnxexp.errors import (
-    CaptureError,
-    LoweringError,
-    OnnxExporterError,
-    OpsetError,
-    OptionError,
-    PassError,
-    PluginConflict,
-    PluginError,
-    PluginLoadError,
-    SerializeError,
-    UnsupportedOperators,
-    VerificationError,
-)
-from onnxexp.export import export
-from onnxexp.graph import TensorType
-from onnxexp.program import ONNXProgram
-from onnxexp.symbolics import SymbolicTable
-from onnxexp.values import Tensor
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from onnxexp.version import __version__
+
+if TYPE_CHECKING:
+    from onnxexp.builder import Builder
+    from onnxexp.capture.modes import TrainingMode
+    from onnxexp.capture.modes import is_exporting as is_in_onnx_export
+    from onnxexp.dry_run import CheckReport, check
+    from onnxexp.errors import (
+        CaptureError,
+        LoweringError,
+        OnnxExporterError,
+        OpsetError,
+        OptionError,
+        PassError,
+        PluginConflict,
+        PluginError,
+        PluginLoadError,
+        SerializeError,
+        UnsupportedOperators,
+        VerificationError,
+    )
+    from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
+    from onnxexp.hookspecs import hookimpl
+    from onnxexp.options import Options
+    from onnxexp.pipeline import export
+    from onnxexp.program import ONNXProgram
+    from onnxexp.symbolics import SymbolicTable
+    from onnxexp.values import Tensor
 
 __all__ = [
     "Builder",
     "CaptureError",
+    "CheckReport",
+    "Graph",
     "LoweringError",
+    "Node",
     "ONNXProgram",
     "OnnxExporterError",
     "OpsetError",
     "OptionError",
+    "Options",
     "PassError",
     "PluginConflict",
     "PluginError",
     "PluginLoadError",
+    "ScalarType",
     "SerializeError",
     "SymbolicTable",
     "Tensor",
     "TensorType",
     "TrainingMode",
     "UnsupportedOperators",
+    "Value",
     "VerificationError",
     "__version__",
+    "check",
     "export",
+    "hookimpl",
     "is_in_onnx_export",
 ]
+
+_HOMES = {
+    "Builder": "builder",
+    "CheckReport": "dry_run",
+    "Graph": "graph",
+    "Node": "graph",
+    "ONNXProgram": "program",
+    "Options": "options",
+    "ScalarType": "graph",
+    "SymbolicTable": "symbolics",
+    "Tensor": "values",
+    "TensorType": "graph",
+    "TrainingMode": "capture.modes",
+    "Value": "graph",
+    "check": "dry_run",
+    "export": "pipeline",
+    "hookimpl": "hookspecs",
+    "is_in_onnx_export": "capture.modes",
+}
+"""The module of each name that needs torch or pluggy: they are imported when first used, so that `onnxexp plugins` and its
+like answer at once. What is not listed is an error class."""
+_RENAMED = {"is_in_onnx_export": "is_exporting"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_HOMES.get(name, 'errors')}")
+    value = vars(module)[_RENAMED.get(name, name)]
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -40,6 +40,7 @@ class Builder:
         opset: The target opset of ONNX's default domain.
         fold: May what does not depend on the inputs be computed at export?
         node: The captured node that is being lowered: its operator, arguments, output types and source line.
+        resolve: Looks up a captured argument: what a value of the captured graph is in this one.
         notes: A place where symbolics remember, for this export, what one has to tell another.
     """
 
@@ -49,6 +50,7 @@ class Builder:
         self.state = State(opset)
         self.notes: dict[Any, Any] = {}
         self.fold = fold
+        self.resolve: Callable[[Any], Any] = lambda arg: arg
         self._node: Node | None = None
 
     @property
@@ -61,6 +63,11 @@ class Builder:
     def node(self, node: Node | None) -> None:
         self._node = node
         self.state.provenance(node)
+
+    @property
+    def args(self) -> list[Any]:
+        """The arguments of the node that is being lowered, as its symbolic gets them: Tensors and Python constants."""
+        return [self.resolve(arg) for arg in self.node.args]
 
     # Operators
 
@@ -251,7 +258,7 @@ def _meta(tensor: torch.Tensor | None) -> torch.Tensor | None:
 
 
 class Domain:
-    """The operators of one domain, by name. Where onnx has no schema: positional inputs, keyword attributes."""
+    """The operators of one domain, by name; `call` takes any. Where onnx has no schema: positional inputs, keyword attributes."""
 
     def __init__(self, builder: Builder, domain: str) -> None:
         self._builder = builder
@@ -260,9 +267,9 @@ class Domain:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("__"):
             raise AttributeError(name)
-        return functools.partial(self._call, name)
+        return functools.partial(self.call, name)
 
-    def _call(self, name: str, *args: Any, outputs: int | None = None, **kwargs: Any) -> Any:
+    def call(self, name: str, *args: Any, outputs: int | None = None, **kwargs: Any) -> Any:
         from onnxexp.schemas import history
 
         builder = self._builder

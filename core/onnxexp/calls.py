@@ -15,8 +15,9 @@ import torch
 from onnxexp import attributes as attrs
 from onnxexp import binding, operands
 from onnxexp.errors import LoweringError, OpsetError
-from onnxexp.schemas import MAX_OPSET, MIN_OPSET, Operator, history
+from onnxexp.schemas import Operator, history
 from onnxexp.values import Tensor
+from onnxexp.version import MAX_OPSET, MIN_OPSET
 
 __all__ = ["Call", "check_graph_types", "read"]
 

@@ -16,6 +16,8 @@ OnnxExporterError
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "CaptureError",
     "LoweringError",
@@ -45,7 +47,16 @@ class CaptureError(OnnxExporterError):
 
 
 class LoweringError(OnnxExporterError):
-    """An operator could not be expressed in ONNX."""
+    """An operator could not be expressed in ONNX.
+
+    `lowered` lists the nodes that were looked at, each with who lowers it ("" for nobody).
+    """
+
+    lowered: list[tuple[Any, str]]
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.lowered = []
 
 
 class UnsupportedOperators(LoweringError):

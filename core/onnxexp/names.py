@@ -5,7 +5,7 @@ API:
     flatten_outputs(tree) / flatten_output_spec(treespec)    leaves of a returned value, or of torch's `TreeSpec` of it
     assign_names(defaults, given, what=..., taken=...)       the user's names over the default ones, made unique
     register_dataclasses(tree)                               teaches torch's pytree the dataclasses in it
-    children(value), bind(forward, args, kwargs), nearest(name, known)
+    children(value), bind(forward, args, kwargs)
 
 The rule:
     * an input is called after the parameter it is bound to; what lies inside a tuple, list, dict, dataclass, NamedTuple or
@@ -21,7 +21,6 @@ The rule:
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 import itertools
 import threading
@@ -31,7 +30,7 @@ from typing import Any
 from torch.export import register_dataclass
 from torch.utils import _pytree as pytree
 
-from .errors import OptionError
+from onnxexp.errors import OptionError
 
 __all__ = [
     "Leaf",
@@ -42,7 +41,6 @@ __all__ = [
     "flatten_inputs",
     "flatten_output_spec",
     "flatten_outputs",
-    "nearest",
     "register_dataclasses",
 ]
 
@@ -165,12 +163,6 @@ def assign_output_names(
     free = [position for position in range(len(leaves)) if position not in kept]
     names = assign_names([defaults[position] for position in free], given, what="output", taken=inputs)
     return [name for _, name in sorted([*zip(free, names, strict=True), *kept.items()])]
-
-
-def nearest(name: str, known: Collection[str]) -> str:
-    """``" (did you mean 'x'?)"`` where a known name is close, else nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _roots(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:

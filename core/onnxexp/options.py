@@ -14,31 +14,42 @@ from torch.utils import _pytree as pytree
 from onnxexp.capture import as_module, forward_of
 from onnxexp.capture.dynamic import DynamicSpec, read_dynamic
 from onnxexp.capture.modes import TrainingMode, model_mode
+from onnxexp.config import Config
 from onnxexp.errors import OptionError
-from onnxexp.names import nearest
-from onnxexp.schemas import MAX_OPSET, MIN_OPSET
+from onnxexp.suggest import nearest
 from onnxexp.verify import call_unharmed
 
-__all__ = ["DEFAULT_OPSET", "Call", "Options", "read_call"]
+__all__ = ["Call", "Options", "read_call"]
 
-DEFAULT_OPSET = 20
 _CAPTURES = ("auto", "export", "trace", "script")
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What `export` was asked for, beyond the model and its inputs."""
+    """What `export` was asked for, beyond the model and its inputs; hooks get it too.
+
+    Attributes:
+        opset: The target opset of ONNX's default domain.
+        training: The mode that the model is captured in.
+        custom_opsets: The versions at which other domains are imported.
+        fold: May what does not depend on the inputs be computed at export?
+        skip_passes: Passes that do not run, as ``name`` or ``plugin/name``.
+        debug: Is the graph checked after every pass?
+        capture: How the model is captured: "auto", "export", "trace" or "script".
+    """
 
     opset: int
-    capture: str
-    training: TrainingMode
-    custom_opsets: dict[str, int]
-    fold: bool
+    training: TrainingMode = TrainingMode.EVAL
+    custom_opsets: dict[str, int] = dataclasses.field(default_factory=dict)
+    fold: bool = True
+    skip_passes: tuple[str, ...] = ()
+    debug: bool = False
+    capture: str = "auto"
 
     @classmethod
     def read(
         cls,
-        opset_version: int | None,
+        config: Config,
         capture: str,
         training: Any,
         custom_opsets: Mapping[str, int] | None,
@@ -47,9 +58,6 @@ class Options:
         do_constant_folding: bool,
     ) -> Options:
         """Raises OptionError for what is malformed or contradicts itself."""
-        opset = DEFAULT_OPSET if opset_version is None else opset_version
-        if type(opset) is not int or not MIN_OPSET <= opset <= MAX_OPSET:
-            raise OptionError(f"opset_version is {opset_version!r}; onnxexp exports opsets {MIN_OPSET} to {MAX_OPSET}")
         if capture not in _CAPTURES:
             raise OptionError(f"capture is {capture!r}; it may be {' or '.join(map(repr, _CAPTURES))}")
         if not export_params and keep_initializers_as_inputs:
@@ -62,7 +70,9 @@ class Options:
                 raise OptionError("custom_opsets is for other domains; opset_version says the version of ONNX's own")
             if type(version) is not int or version < 1:
                 raise OptionError(f"custom_opsets[{domain!r}] is {version!r}; a domain's version is a whole number from 1 on")
-        return cls(opset, capture, _training_mode(training), domains, do_constant_folding)
+        return cls(
+            config.opset, _training_mode(training), domains, do_constant_folding, config.skip_passes, config.debug, capture
+        )
 
 
 def _training_mode(training: Any) -> TrainingMode:

@@ -1,92 +1,231 @@
-"""Finding and loading plugins: entry points of the group ``onnxexp.plugins``."""
+"""Loading the selected plugins, and what they are to one export. There is no manager for the whole process: exports in parallel
+threads do not meet.
+
+A plugin is what an entry point of the group ``onnxexp.plugins`` names, or what a call passes in ``plugins=[...]``: a
+`SymbolicTable`, or any object (a module, an instance) with hook implementations and, optionally, its tables in `symbolics`.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import sys
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from importlib_metadata import EntryPoint, entry_points
+import pluggy
 
-from onnxexp.errors import PluginLoadError
-from onnxexp.names import nearest
-from onnxexp.symbolics import Dispatcher, SymbolicTable
+from onnxexp import hookspecs
+from onnxexp.config import Config
+from onnxexp.discovery import Found, State, discover, missing, states
+from onnxexp.dispatch import Dispatcher, Source
+from onnxexp.errors import PluginError, PluginLoadError
+from onnxexp.importing import import_object
+from onnxexp.suggest import nearest
+from onnxexp.symbolics import SymbolicTable
 
-__all__ = ["GROUP", "Plugin", "dispatcher", "select"]
+__all__ = ["Implementation", "Plugin", "Plugins", "load", "load_all"]
 
-GROUP = "onnxexp.plugins"
+HOOKS = ("capture_context", "pre_pass", "lower_node", "post_pass", "serialize")
 
 
 @dataclasses.dataclass(frozen=True)
 class Plugin:
-    """A loaded plugin: its entry point's name, its distribution and version, and its table of symbolics."""
+    """A loaded plugin.
+
+    Attributes:
+        name: That of its entry point; ``inline ...`` for one that was passed to the call.
+        distribution, version: Whose it is; "" for one that was passed to the call.
+        object: What the entry point names.
+        tables: Its tables of symbolics.
+        hooks: The names of the hooks that it implements.
+        user: Was it passed to the call?
+    """
 
     name: str
-    table: SymbolicTable
-    distribution: str = ""
-    version: str = ""
+    distribution: str
+    version: str
+    object: Any = dataclasses.field(repr=False)
+    tables: tuple[SymbolicTable, ...] = ()
+    hooks: tuple[str, ...] = ()
+    user: bool = False
+
+    @property
+    def origin(self) -> str:
+        return f"{self.distribution} {self.version}" if self.distribution else ""
+
+    def __str__(self) -> str:
+        return f"the plugin {self.name!r}" + (f" ({self.origin})" if self.origin else "")
 
 
-def select(wanted: Sequence[str | SymbolicTable] | None) -> list[Plugin]:
-    """The plugins of an export: every installed one (None), or those named and the tables given.
+@dataclasses.dataclass(frozen=True)
+class Implementation:
+    """One plugin's implementation of a hook; called with the hook's parameters by name, it passes on those that it takes."""
 
-    Raises PluginLoadError where one is missing, doubled or does not load.
+    plugin: Plugin
+    hook: str
+    function: Callable[..., Any]
+    parameters: tuple[str, ...]
+
+    def __call__(self, **given: Any) -> Any:
+        return self.function(*[given[name] for name in self.parameters])
+
+    def __str__(self) -> str:
+        return f"the hook {self.hook} of {self.plugin} at {_place(self.function)}"
+
+
+class Plugins:
+    """The plugins of one export.
+
+    Attributes:
+        loaded: The plugins, by name.
+        dispatcher: Their tables as one.
+        used: Those that have taken part: lowered a node, ran a pass, wrote the file.
+        off: Those that are installed and were not selected.
     """
-    installed: dict[str, EntryPoint] = {}
-    for point in entry_points(group=GROUP):
-        if point.name in installed and _origin(installed[point.name]) != _origin(point):
-            raise PluginLoadError(
-                f"two installed distributions name a plugin {point.name!r}: {_origin(installed[point.name])} and "
-                f"{_origin(point)}; uninstall one of them"
-            )
-        installed[point.name] = point
-    names = list(installed) if wanted is None else [item for item in wanted if isinstance(item, str)]
-    tables = [item for item in wanted or () if not isinstance(item, str)]
-    plugins = [_load(installed, name) for name in dict.fromkeys(names)]
-    for index, table in enumerate(tables):
-        if not isinstance(table, SymbolicTable):
-            raise PluginLoadError(f"plugins: {table!r} is neither a plugin's name nor a SymbolicTable")
-        plugins.append(Plugin(f"inline {table.namespace} {index}", table))
+
+    def __init__(self, loaded: Iterable[Plugin], prefer: Mapping[str, str] | None = None, off: Sequence[State] = ()) -> None:
+        self._manager = pluggy.PluginManager(hookspecs.PROJECT)
+        self._manager.add_hookspecs(hookspecs)
+        ordered = sorted(loaded, key=lambda plugin: (not plugin.user, plugin.name))
+        registered = [_register(self._manager, plugin) for plugin in reversed(ordered)]  # pluggy asks the last one first
+        self.loaded = tuple(reversed(registered))
+        self.dispatcher = Dispatcher(
+            (Source(plugin.name, table, plugin.origin, plugin.user) for plugin in self.loaded for table in plugin.tables), prefer
+        )
+        self.used: set[str] = set()
+        self.off = tuple(off)
+
+    def implementations(self, hook: str) -> list[Implementation]:
+        """Who implements a hook, in the order in which they are asked."""
+        by_name = {plugin.name: plugin for plugin in self.loaded}
+        found = reversed(self._manager.hook.__dict__[hook].get_hookimpls())
+        return [Implementation(by_name[impl.plugin_name], hook, impl.function, tuple(impl.argnames)) for impl in found]
+
+    @contextlib.contextmanager
+    def capturing(self, options: Any) -> Any:
+        """Inside, every plugin's `capture_context` is entered."""
+        with contextlib.ExitStack() as stack:
+            for implementation in self.implementations("capture_context"):
+                try:
+                    context = implementation(options=options)
+                    if context is not None:
+                        stack.enter_context(context)
+                        self.used.add(implementation.plugin.name)
+                except Exception as error:  # anyone's code: told with whose it is
+                    raise PluginError(f"{implementation} failed: {type(error).__name__}: {error}") from error
+            yield
+
+    def used_plugins(self) -> tuple[Plugin, ...]:
+        return tuple(plugin for plugin in self.loaded if plugin.name in self.used)
+
+
+def load(config: Config) -> Plugins:
+    """The plugins that the configuration selects, loaded.
+
+    Raises:
+        PluginLoadError: one is missing, refused (a lock, a doubled name) or does not load.
+        PluginConflict: two claim one operator.
+        OptionError: `prefer` names a plugin that cannot lower the operator.
+    """
+    all_states = states(config)
+    off = [state for state in all_states if state.state == "off"]
+    selected = [state for state in all_states if state.state != "off"]
+    refused = [f"{state.found.name}: {state.reason}" for state in selected if state.state == "refused"]
+    if refused:
+        raise PluginLoadError("installed plugins are refused, and nothing is exported without them:\n  " + "\n  ".join(refused)
+                              + "\nlift the lock, or switch them off with `disable` (without=[...] in the call)")  # fmt: skip
+    objects = [item for item in config.plugins or () if not isinstance(item, str) and item is not ...]
+    loaded = [*_inline(objects), *(_load(state.found) for state in selected)]
+    known = [*(plugin.name for plugin in loaded), *(found.name for found in discover())] if config.prefer else []
+    for name in config.prefer.values():
+        if name not in known:
+            raise missing(name, known, next(each.origin for each in config.settings if each.name == "prefer"))
+    return Plugins(loaded, config.prefer, off)
+
+
+def load_all(config: Config) -> list[tuple[State, Plugin | PluginError | None]]:
+    """Every installed plugin: loaded where it is on, the error where that fails, None where it is off or refused."""
+    return [(state, _loaded_or_error(state.found) if state.state == "on" else None) for state in states(config)]
+
+
+def _loaded_or_error(found: Found) -> Plugin | PluginError:
+    try:
+        return Plugins([_load(found)]).loaded[0]
+    except PluginError as error:
+        return error
+
+
+def _load(found: Found) -> Plugin:
+    whose = f"the plugin {found.name!r} ({found.origin}, entry point {found.value})"
+    try:
+        loaded = import_object(found)
+    except Exception as error:  # whatever a plugin's import raises is the plugin's failure, told with its origin
+        raise PluginLoadError(
+            f"{whose} does not load: {type(error).__name__}: {error}; reinstall or remove the distribution, or switch the plugin "
+            f"off with `disable` (without=[{found.name!r}] in the call)"
+        ) from error
+    return _described(Plugin(found.name, found.distribution, found.version, loaded), whose)
+
+
+def _inline(objects: Sequence[Any]) -> list[Plugin]:
+    plugins = []
+    for number, given in enumerate(objects):
+        label = given.namespace if isinstance(given, SymbolicTable) else _name(given)
+        plugin = Plugin(f"inline {label}" + (f" {number}" if number else ""), "", "", given, user=True)
+        plugins.append(_described(plugin, f"plugins: {given!r}"))
     return plugins
 
 
-def dispatcher(plugins: Sequence[Plugin]) -> Dispatcher:
-    """The plugins' tables as one. Raises PluginConflict."""
-    return Dispatcher((plugin.name, plugin.table) for plugin in plugins)
+def _name(given: Any) -> str:
+    return str(given.__name__ if inspect.ismodule(given) or inspect.isclass(given) else type(given).__name__)
 
 
-def _load(installed: dict[str, EntryPoint], name: str) -> Plugin:
-    point = installed.get(name)
-    if point is None:
-        known = ", ".join(sorted(installed)) or "none"
-        raise PluginLoadError(
-            f"there is no plugin {name!r}{nearest(name, installed)}; installed: {known}. Plugins are distributions of their own; "
-            f"onnxexp's are called onnxexp-plugin-..., as in `pip install onnxexp-plugin-aten`"
-        )
-    before = set(sys.modules)
+def _described(plugin: Plugin, whose: str) -> Plugin:
+    """With its tables. Raises PluginLoadError where they are something else."""
+    given = plugin.object
+    if isinstance(given, SymbolicTable):
+        return dataclasses.replace(plugin, tables=(given,))
+    symbolics = getattr(given, "symbolics", ())
+    tables = (symbolics,) if isinstance(symbolics, SymbolicTable) else tuple(symbolics)
+    for table in tables:
+        if not isinstance(table, SymbolicTable):
+            raise PluginLoadError(f"{whose}: its `symbolics` hold {table!r}, which is no SymbolicTable")
+    return dataclasses.replace(plugin, tables=tables)
+
+
+def _register(manager: pluggy.PluginManager, plugin: Plugin) -> Plugin:
+    """With its hooks. Raises PluginLoadError where there is neither a hook nor a table, for hooks that there are not, and for
+    parameters that a hook does not have."""
+    if isinstance(plugin.object, SymbolicTable):
+        return plugin
     try:
-        loaded: Any = point.load()
-    except Exception as error:  # whatever a plugin's import raises is the plugin's failure, told with its origin
-        _forget(point.module.partition(".")[0], before)
+        manager.register(plugin.object, plugin.name)
+    except pluggy.PluginValidationError as error:
+        reason = str(error).partition("\n")[2].replace("\n", "; ") or str(error)
+        raise PluginLoadError(f"{plugin}: {reason}; onnxexp.hookspecs says what each hook takes") from None
+    except ValueError as error:
+        raise PluginLoadError(f"{plugin}: {error}") from None
+    callers = manager.get_hookcallers(plugin.object) or []
+    for caller in callers:
+        implementation = next(impl for impl in caller.get_hookimpls() if impl.plugin_name == plugin.name)
+        place = _place(implementation.function)
+        if caller.name not in HOOKS:
+            raise PluginLoadError(
+                f"{plugin}: there is no hook {caller.name!r}{nearest(caller.name, HOOKS)} ({place}); there are {', '.join(HOOKS)}"
+            )
+        if implementation.hookwrapper or implementation.wrapper:
+            raise PluginLoadError(f"{plugin}: the hook {caller.name} ({place}) is a wrapper; onnxexp asks each plugin by itself")
+    if not callers and not plugin.tables:
         raise PluginLoadError(
-            f"the plugin {name!r} ({_origin(point)}, entry point {point.value}) does not load: {type(error).__name__}: {error}; "
-            f"reinstall or remove the distribution, or leave the plugin out with plugins=[...]"
-        ) from error
-    if not isinstance(loaded, SymbolicTable):
-        raise PluginLoadError(
-            f"the plugin {name!r} ({_origin(point)}): {point.value} is a {type(loaded).__name__}, not a SymbolicTable"
+            f"{plugin}: {plugin.object!r} is neither a SymbolicTable nor an object with hooks: mark its functions with "
+            "onnxexp.hookimpl, or put its tables into an attribute `symbolics`"
         )
-    distribution = point.dist
-    return Plugin(name, loaded, distribution.name if distribution else "", distribution.version if distribution else "")
+    named = {caller.name for caller in callers}
+    return dataclasses.replace(plugin, hooks=tuple(hook for hook in HOOKS if hook in named))
 
 
-def _forget(package: str, before: set[str]) -> None:
-    """Unload the modules that a failed import left, so that the next try meets the same failure and not a half-filled table."""
-    for name in set(sys.modules) - before:
-        if name.partition(".")[0] == package:
-            del sys.modules[name]
-
-
-def _origin(point: EntryPoint) -> str:
-    return f"{point.dist.name} {point.dist.version}" if point.dist else point.value
+def _place(function: Callable[..., Any]) -> str:
+    plain = inspect.unwrap(function)
+    code = getattr(plain, "__func__", plain).__code__
+    return f"{code.co_filename}:{code.co_firstlineno}"

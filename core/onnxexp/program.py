@@ -16,6 +16,8 @@ from onnxexp.report.text import ascii_text, render, type_text
 from onnxexp.signature import InputSlot, OutputSlot, Signature
 
 if TYPE_CHECKING:
+    from onnxexp.graph import Node
+    from onnxexp.plugins import Plugin, Plugins
     from onnxexp.runtime import Session
     from onnxexp.serialize import SavedFile
     from onnxexp.verify import VerificationReport
@@ -31,27 +33,35 @@ class ONNXProgram:
 
     Attributes:
         signature: How a call of the original maps to the graph's inputs and outputs.
-        timings: Seconds by stage of the export, in order.
         eager: The original, for `verify`; None where there is none.
         example: The ``(args, kwargs)`` that the export was made with.
         weights: Parameters that the graph takes as inputs (``export_params=False``), by input; calls feed them.
+        timings: Seconds by stage of the export, in order.
+        pass_timings: Seconds by pass, as ``plugin/pass``.
+        lowered: The nodes of the captured graph, each with who lowered it: a plugin's name, "decomposed", or "core".
     """
 
     def __init__(
         self,
         model: ir.Model,
         signature: Signature,
-        timings: dict[str, float],
         eager: Callable[..., Any] | None,
         example: tuple[Sequence[Any], Mapping[str, Any]],
         weights: Mapping[str, torch.Tensor] | None = None,
+        plugins: Plugins | None = None,
+        timings: dict[str, float] | None = None,
+        pass_timings: dict[str, float] | None = None,
+        lowered: list[tuple[Node, str]] | None = None,
     ) -> None:
         self.signature = signature
-        self.timings = timings
+        self.timings = timings or {}
+        self.pass_timings = pass_timings or {}
+        self.lowered = lowered or []
         self.eager = eager
         self.example = example
         self.weights = dict(weights or {})
         self._model = model
+        self._plugins = plugins
         self._session: Session | None = None
         self._lock = threading.Lock()
 
@@ -65,6 +75,11 @@ class ONNXProgram:
         with self._lock:
             self._model = model
             self._session = None
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """The plugins that took part: lowered a node, ran a pass."""
+        return self._plugins.used_plugins() if self._plugins is not None else ()
 
     @property
     def model_proto(self) -> onnx.ModelProto:
@@ -81,12 +96,17 @@ class ONNXProgram:
             external_data: Whether the weights go into a second file beside it; None: only where one file cannot hold
                 them (2 GB).
 
+        A plugin's hook `serialize` is asked first where the target is a path.
+
         Raises:
             SerializeError: it could not be written; what was there before is unharmed.
         """
         from onnxexp.serialize import WriteOptions, save
+        from onnxexp.serialize.plugged import save_plugged
 
-        return save(self._model, target, WriteOptions(external_data=external_data))
+        options = WriteOptions(external_data=external_data)
+        written = save_plugged(self, self._plugins, target, options) if self._plugins is not None else None
+        return written or save(self._model, target, options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run in ONNX Runtime, called as the original is. Tensors of the result are on the CPU.

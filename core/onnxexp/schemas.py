@@ -13,10 +13,7 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
-__all__ = ["MAX_OPSET", "MIN_OPSET", "Attribute", "Formal", "Operator", "history", "ir_version", "names", "operator"]
-
-MIN_OPSET = 9
-MAX_OPSET = 28
+__all__ = ["Attribute", "Formal", "Operator", "history", "ir_version", "names", "operator"]
 
 _RENAMED = {
     ("TopK", "k"): "K",

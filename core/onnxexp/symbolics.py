@@ -1,15 +1,17 @@
-"""Symbolic functions as inspectable data: which function lowers which torch operator, from which opset on."""
+"""Symbolic functions as inspectable data: which function lowers which torch operator, at which opsets, within which limits."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import inspect
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from onnxexp.errors import OpsetError, PluginConflict
+import torch
+
 from onnxexp.values import Tensor
 
-__all__ = ["Dispatcher", "Symbolic", "SymbolicTable"]
+__all__ = ["Symbolic", "SymbolicTable"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -18,17 +20,56 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class Symbolic:
     """One entry of a table.
 
+    Where a declared limit does not hold, the next entry, the next plugin or torch's decomposition is asked.
+
     Attributes:
         op: ``aten::gelu`` (every overload) or ``aten::add.Tensor`` (that one).
         since: The first target opset that it serves.
         function: Called as ``function(op, *args)`` with every argument of the torch schema, in order.
         direct: The ONNX operator where this is a one-to-one entry, else "".
+        until: The last target opset that it serves; None where there is none.
+        dtypes: The dtypes that it takes in tensor arguments; None: any.
+        static_shapes: Every size of every tensor argument must be known at export.
     """
 
     op: str
     since: int
     function: Callable[..., Any]
     direct: str = ""
+    until: int | None = None
+    dtypes: frozenset[torch.dtype] | None = None
+    static_shapes: bool = False
+
+    def serves(self, opset: int) -> bool:
+        return self.since <= opset and (self.until is None or opset <= self.until)
+
+    def refusal(self, args: Sequence[Any]) -> str:
+        """Which declared limit these arguments pass, "" where none."""
+        if self.dtypes is None and not self.static_shapes:
+            return ""
+        for tensor in _tensors(args):
+            if self.dtypes is not None and tensor.dtype not in self.dtypes:
+                return f"it does not take {tensor.dtype} ({', '.join(sorted(map(str, self.dtypes)))})"
+            if self.static_shapes and (tensor.shape is None or any(isinstance(size, str) for size in tensor.shape)):
+                return f"it takes static shapes only, and there is {tensor!r}"
+        return ""
+
+    @property
+    def location(self) -> str:
+        """``file:line`` of the function; "" for a one-to-one entry."""
+        if self.direct:
+            return ""
+        function = inspect.unwrap(self.function)
+        code = function.__code__ if inspect.isfunction(function) else type(function).__call__.__code__
+        return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def _tensors(args: Sequence[Any]) -> Iterator[Tensor]:
+    for arg in args:
+        if isinstance(arg, Tensor):
+            yield arg
+        elif isinstance(arg, (list, tuple)):
+            yield from _tensors(arg)
 
 
 class SymbolicTable:
@@ -42,15 +83,25 @@ class SymbolicTable:
         self.override = override
         self._entries: dict[str, list[Symbolic]] = {}
 
-    def __call__(self, *names: str, since: int = 0) -> Callable[[Function], Function]:
+    def __call__(
+        self,
+        *names: str,
+        since: int = 0,
+        until: int | None = None,
+        dtypes: Collection[torch.dtype] | None = None,
+        static_shapes: bool = False,
+    ) -> Callable[[Function], Function]:
         """Register a function for operators; ``"gelu"`` is every overload, ``"add.Tensor"`` that one.
+
+        `until`, `dtypes` and `static_shapes` declare what it cannot do, see `Symbolic`.
 
         Raises ValueError where the table has an entry for the same operator and `since` already.
         """
+        limits = None if dtypes is None else frozenset(dtypes)
 
         def register(function: Function) -> Function:
             for name in names:
-                self._add(Symbolic(self._full(name), since, function))
+                self._add(Symbolic(self._full(name), since, function, "", until, limits, static_shapes))
             return function
 
         return register
@@ -61,13 +112,17 @@ class SymbolicTable:
             self._add(Symbolic(self._full(name), since, _direct(onnx_name), onnx_name))
 
     def find(self, op: str, opset: int) -> Symbolic | None:
-        """The entry for an operator's overload at an opset: the highest `since` not above it."""
-        fitting = [entry for entry in self.versions(op) if entry.since <= opset]
+        """The entry for an operator's overload at an opset: of those that serve it the one with the highest `since`."""
+        fitting = [entry for entry in self.versions(op) if entry.serves(opset)]
         return fitting[-1] if fitting else None
 
     def versions(self, op: str) -> list[Symbolic]:
         """Every entry for an operator's overload, by `since`; those of the overload itself hide those of the whole name."""
         return self._entries.get(op) or self._entries.get(op.partition(".")[0]) or []
+
+    def operators(self) -> Collection[str]:
+        """What it has entries for, as they were registered."""
+        return self._entries.keys()
 
     def __iter__(self) -> Iterator[Symbolic]:
         for op in sorted(self._entries):
@@ -92,46 +147,3 @@ def _direct(onnx_name: str) -> Callable[..., Any]:
         return op.call("", onnx_name, *(arg for arg in args if isinstance(arg, Tensor)))
 
     return symbolic
-
-
-class Dispatcher:
-    """The tables of all selected plugins as one: who lowers this operator?
-
-    The answer does not depend on the order of the plugins. Raises PluginConflict where two plugins claim one operator and
-    not exactly one of them says ``override=True``.
-    """
-
-    def __init__(self, tables: Iterable[tuple[str, SymbolicTable]]) -> None:
-        self._owner: dict[str, tuple[str, SymbolicTable]] = {}
-        for plugin, table in sorted(tables, key=lambda pair: pair[0]):
-            for op in {entry.op for entry in table}:
-                self._claim(op, plugin, table)
-
-    def _claim(self, op: str, plugin: str, table: SymbolicTable) -> None:
-        other = self._owner.get(op)
-        if other is None or other[0] == plugin or (table.override and not other[1].override):
-            self._owner[op] = (plugin, table)
-        elif table.override == other[1].override:
-            raise PluginConflict(
-                f"the plugins {other[0]!r} and {plugin!r} both lower {op}; switch one of them off, or let exactly one of "
-                f"their tables say override=True"
-            )
-
-    def find(self, op: str, opset: int) -> Symbolic | None:
-        """The symbolic for an operator at an opset, None where no plugin claims it.
-
-        Raises OpsetError where a plugin claims it only for later opsets.
-        """
-        owner, whole = self._owner.get(op), self._owner.get(op.partition(".")[0])
-        if owner is None or (whole is not None and whole[1].override and not owner[1].override):
-            owner = whole
-        if owner is None:
-            return None
-        found = owner[1].find(op, opset)
-        if found is None:
-            first = owner[1].versions(op)[0].since
-            raise OpsetError(f"the plugin {owner[0]!r} lowers {op} from opset {first} on; the target is opset {opset}", first)
-        return found
-
-    def __len__(self) -> int:
-        return len(self._owner)

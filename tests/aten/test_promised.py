@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from onnxexp_aten import plugin
+from onnxexp_aten import aten
 
 PROMISED = [
     "abs",
@@ -188,4 +188,4 @@ LATER = {"_unique2": 11, "unique_dim": 11}
 def test_promised(name: str) -> None:
     packet = getattr(torch.ops.aten, name)
     names = [f"aten::{name}.{overload}" if overload != "default" else f"aten::{name}" for overload in packet.overloads()]
-    assert any(plugin.find(op, LATER.get(name, 9)) for op in names), f"none of {names} has a symbolic"
+    assert any(aten.find(op, LATER.get(name, 9)) for op in names), f"none of {names} has a symbolic"

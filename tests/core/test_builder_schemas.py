@@ -24,8 +24,9 @@ from onnxexp import Builder, LoweringError, OpsetError, Tensor
 from onnxexp.assembly import assemble
 from onnxexp.dtypes import type_string
 from onnxexp.graph import TensorType
-from onnxexp.schemas import MAX_OPSET, MIN_OPSET, history, names
+from onnxexp.schemas import history, names
 from onnxexp.serialize import to_proto
+from onnxexp.version import MAX_OPSET, MIN_OPSET
 from tests.core.operator_calls import CALLS, Dtype, OpCall, S
 from tests.core.operator_programs import PROGRAMS
 

@@ -1,67 +1,215 @@
-"""Finding and loading plugins, with distributions made on the spot."""
+"""Finding, selecting and loading plugins, with distributions made on the spot."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
+import onnxexp
 from onnxexp import PluginLoadError, SymbolicTable
-from onnxexp.plugins import select
+from onnxexp.config import load as configured
+from onnxexp.discovery import discover, states
+from onnxexp.plugins import load, load_all
+
+TABLE = "from onnxexp import SymbolicTable\ntable = SymbolicTable('mine')\ntable.direct({'relu': 'Relu'})\n"
 
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder on sys.path to install distributions in."""
-    monkeypatch.syspath_prepend(str(tmp_path))
-    return tmp_path
+    """A folder on sys.path to install distributions in; the working directory is another, empty one."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "here").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "site"
 
 
-def install(folder: Path, name: str, modules: dict[str, str], value: str) -> None:
-    """A distribution `name` with a package of these modules and the plugin `value` under its own name."""
-    package = folder / value.partition(":")[0]
-    package.mkdir()
+def install(folder: Path, name: str, modules: dict[str, str], value: str, plugin: str = "") -> Path:
+    """A distribution `name` with a package of these modules and the plugin `value` under its own name; gives its metadata."""
+    package = folder / value.partition(":")[0].partition(".")[0]
+    package.mkdir(exist_ok=True)
     for module, source in modules.items():
         (package / f"{module}.py").write_text(source)
     metadata = folder / f"{name}-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(f"[onnxexp.plugins]\n{name} = {value}\n")
+    (metadata / "entry_points.txt").write_text(f"[onnxexp.plugins]\n{plugin or name} = {value}\n")
+    (metadata / "RECORD").write_text(f"{name}-1.0.dist-info/RECORD,,\n")
+    return metadata
 
 
-TABLE = "from onnxexp import SymbolicTable\ntable = SymbolicTable('mine')\ntable.direct({'relu': 'Relu'})\n"
+def state(name: str, **options: Any) -> tuple[str, str]:
+    return next((each.state, each.reason) for each in states(configured(**options)) if each.found.name == name)
+
+
+def loaded(*names: Any) -> tuple[onnxexp.plugins.Plugin, ...]:  # type: ignore[name-defined]
+    return load(configured(plugins=list(names))).loaded
+
+
+# Discovery
 
 
 def test_a_plugin_is_found_by_its_entry_point(installed: Path) -> None:
     install(installed, "good-pack", {"__init__": TABLE}, "good_pack:table")
-    (plugin,) = select(["good-pack"])
-    assert (plugin.name, plugin.distribution, plugin.version, len(plugin.table)) == ("good-pack", "good-pack", "1.0", 1)
-    assert "good-pack" in [plugin.name for plugin in select(None)]
+    (plugin,) = loaded("good-pack")
+    assert (plugin.name, plugin.origin, len(plugin.tables), plugin.hooks) == ("good-pack", "good-pack 1.0", 1, ())
+    assert "good-pack" in [found.name for found in discover()]
+
+
+def test_finding_imports_nothing(installed: Path) -> None:
+    install(installed, "never-pack", {"__init__": "raise RuntimeError('imported')\n"}, "never_pack:table")
+    assert state("never-pack") == ("on", "")
+    assert state("never-pack", disable=["never-pack"])[0] == "off"
+    load(configured(plugins=["..."], disable=["never-pack"]))
+    assert "never_pack" not in sys.modules
+
+
+def test_nothing_is_found_in_the_working_directory(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(Path.cwd(), "here-pack", {"__init__": TABLE}, "here_pack:table")
+    for entry in ("", str(Path.cwd()), os.path.relpath(Path.cwd())):
+        monkeypatch.syspath_prepend(entry)
+    assert "here-pack" not in [found.name for found in discover()]
+
+
+def test_a_module_of_the_working_directory_does_not_stand_in(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(installed, "shadow-pack", {"__init__": TABLE}, "shadow_pack:table")
+    Path("shadow_pack.py").write_text("raise SystemExit('run')\n")
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    with pytest.raises(PluginLoadError, match="'shadow_pack' would be loaded from the working directory"):
+        loaded("shadow-pack")
+
+
+def test_two_distributions_with_one_name_are_refused(installed: Path) -> None:
+    for number in "12":
+        install(installed, f"twin{number}", {"__init__": TABLE}, f"twin{number}:table", plugin="twin")
+    assert state("twin")[0] == "refused"
+    with pytest.raises(PluginLoadError, match=r"twin: twin2 1.0 has a plugin of this name too: uninstall one"):
+        load(configured())
+    assert state("twin", disable=["twin"])[0] == "off"
+
+
+# Selection
+
+
+def test_what_is_selected(installed: Path) -> None:
+    for name in ("pack-a", "pack-b", "pack-c"):
+        install(installed, name, {"__init__": TABLE.replace("mine", name[-1])}, f"{name.replace('-', '_')}:table")
+
+    def on(**options: Any) -> str:
+        names = [each.found.name for each in states(configured(**options)) if each.state == "on"]
+        return "".join(name[-1] for name in names if name.startswith("pack-"))
+
+    assert on() == "abc" and on(disable=["pack-b"]) == "ac"
+    assert on(plugins=["pack-b"]) == "b" and on(plugins=[]) == ""
+    assert on(plugins=["pack-b", ...]) == on(plugins=["..."]) == "abc"
+    assert on(plugins=[..., SymbolicTable("x")], disable=["pack-a"]) == "bc"
+
+
+@pytest.mark.parametrize("door", ["plugins", "disable"])
+def test_a_missing_plugin_is_told_with_the_nearest_installed_one(installed: Path, door: str) -> None:
+    install(installed, "good-pack2", {"__init__": TABLE}, "good_pack2:table")
+    with pytest.raises(PluginLoadError, match=r"no plugin 'good-pack3' \(did you mean 'good-pack2'\?\), which the call asks for"):
+        load(configured(**{door: ["good-pack3"]}))  # type: ignore[arg-type]
+    Path("onnxexp.toml").write_text(f'{door} = ["good-pack3"]\n')
+    with pytest.raises(PluginLoadError, match="which .*onnxexp.toml asks for"):
+        load(configured())
+
+
+def test_prefer_must_name_an_installed_plugin(installed: Path) -> None:
+    install(installed, "good-pack4", {"__init__": TABLE}, "good_pack4:table")
+    with pytest.raises(PluginLoadError, match=r"no plugin 'good-pack' \(did you mean 'good-pack4'\?\)"):
+        load(configured(prefer={"mine::relu": "good-pack"}))
+
+
+def test_a_lock_refuses_what_it_does_not_name(installed: Path) -> None:
+    metadata = install(installed, "Locked.Pack", {"__init__": TABLE}, "locked_pack:table", plugin="locked")
+    digest = "sha256:" + hashlib.sha256((metadata / "RECORD").read_bytes()).hexdigest()
+    aten = ["onnxexp-plugin-aten"]
+    assert state("locked", allow=["locked-pack", *aten])[0] == "on"
+    assert state("locked", allow=[f"locked_pack@{digest}", *aten])[0] == "on"
+    assert state("locked", allow=aten) == (
+        "refused",
+        "the distribution Locked.Pack is not allowed by the lock `allow` of the call",
+    )
+    (metadata / "RECORD").write_text("changed.py,,\nLocked.Pack-1.0.dist-info/RECORD,,\n")
+    assert "is not the one allowed" in state("locked", allow=[f"locked_pack@{digest}"])[1]
+    Path("onnxexp.toml").write_text('allow = ["onnxexp-plugin-aten"]\n')
+    assert state("locked", allow=["locked-pack"])[0] == "refused", "a call does not unlock what the project locks"
+    with pytest.raises(
+        PluginLoadError, match=r"(?s)locked: the distribution Locked.Pack is not allowed .*lift the lock, or switch"
+    ):
+        load(configured(plugins=["locked"]))
+    assert load(configured(disable=["locked"], plugins=[])).loaded == ()
+    assert "locked_pack" not in sys.modules
+
+
+# Loading
 
 
 def test_a_plugin_that_fails_to_load_says_so_each_time(installed: Path) -> None:
     broken = "from half_pack.table import table\nraise RuntimeError('no such accelerator')\n"
     install(installed, "half-pack", {"__init__": broken, "table": TABLE}, "half_pack:table")
     for _ in range(2):
-        with pytest.raises(PluginLoadError, match="half-pack 1.0.*half_pack:table.*RuntimeError: no such accelerator"):
-            select(["half-pack"])
+        with pytest.raises(PluginLoadError, match="half-pack 1.0.*half_pack:table.*RuntimeError: no such accelerator.*without="):
+            loaded("half-pack")
+    with pytest.raises(PluginLoadError, match="half-pack"):
+        onnxexp.export(torch.relu, (torch.ones(2),))
 
 
-def test_what_is_no_table_is_refused(installed: Path) -> None:
-    install(installed, "odd-pack", {"__init__": "table = 3\n"}, "odd_pack:table")
-    with pytest.raises(PluginLoadError, match="odd_pack:table is a int, not a SymbolicTable"):
-        select(["odd-pack"])
-    with pytest.raises(PluginLoadError, match="neither a plugin's name nor a SymbolicTable"):
-        select([3])  # type: ignore[list-item]
+def test_all_are_loaded_in_isolation_for_a_report(installed: Path) -> None:
+    install(installed, "sick-pack", {"__init__": "import no_such_module_at_all\n"}, "sick_pack:table")
+    install(installed, "well-pack", {"__init__": TABLE}, "well_pack:table")
+    told = {each.found.name: outcome for each, outcome in load_all(configured(disable=["well-pack"]))}
+    assert isinstance(told["sick-pack"], PluginLoadError) and told["well-pack"] is None
 
 
-def test_a_missing_plugin_is_told_with_the_nearest_installed_one(installed: Path) -> None:
-    install(installed, "good-pack2", {"__init__": TABLE}, "good_pack2:table")
-    with pytest.raises(PluginLoadError, match="did you mean 'good-pack2'"):
-        select(["good-pack3"])
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("table = 3\n", "neither a SymbolicTable nor an object with hooks"),
+        ("class Pack:\n    symbolics = ['relu']\ntable = Pack()\n", "`symbolics` hold 'relu', which is no SymbolicTable"),
+        (
+            "import onnxexp\nclass Pack:\n    @onnxexp.hookimpl\n    def pre_pass(self, optoins): ...\ntable = Pack()\n",
+            r"'odd-pack' \(odd-pack 1.0\).*pre_pass.*optoins",
+        ),
+        (
+            "import onnxexp\nclass Pack:\n    @onnxexp.hookimpl\n    def pre_passes(self, options): ...\ntable = Pack()\n",
+            r"there is no hook 'pre_passes' \(did you mean 'pre_pass'\?\) \(.*odd_pack.__init__.py:3\)",
+        ),
+        (
+            "import onnxexp\nclass Pack:\n    @onnxexp.hookimpl(wrapper=True)\n    def pre_pass(self): yield\ntable = Pack()\n",
+            "the hook pre_pass .* is a wrapper",
+        ),
+        ("", "odd_pack:table.* does not load: AttributeError"),
+    ],
+)
+def test_malformed_plugins(installed: Path, source: str, message: str) -> None:
+    sys.modules.pop("odd_pack", None)
+    install(installed, "odd-pack", {"__init__": source}, "odd_pack:table")
+    with pytest.raises(PluginLoadError, match=message):
+        loaded("odd-pack")
 
 
-def test_only_what_is_named_is_imported(installed: Path) -> None:
-    install(installed, "never-pack", {"__init__": "raise RuntimeError('imported')\n"}, "never_pack:table")
-    (plugin,) = select([SymbolicTable("mine")])
-    assert plugin.name == "inline mine 0"
+def test_an_object_of_a_call_is_checked_too() -> None:
+    with pytest.raises(
+        PluginLoadError, match="the plugin 'inline object': <object .*> is neither a SymbolicTable nor an object with hooks"
+    ):
+        onnxexp.export(torch.relu, (torch.ones(2),), plugins=[object()])
+
+
+def test_the_plugins_that_took_part_are_in_the_model(installed: Path) -> None:
+    source = TABLE.replace("'mine'", "'aten'").replace("'relu'", "'special_i0'").replace("Relu", "Abs")
+    install(installed, "stamp-pack", {"__init__": source}, "stamp_pack:table")
+    mine = SymbolicTable("aten", override=True)
+    mine.direct({"relu": "Relu"})
+    program = onnxexp.export(lambda x: torch.special.i0(x).relu(), (torch.ones(2),), plugins=[mine, "stamp-pack"])
+    assert program.model.metadata_props["onnxexp.plugins"] == "inline aten; stamp-pack 1.0"
+    assert [plugin.name for plugin in program.plugins] == ["inline aten", "stamp-pack"]
+    idle = onnxexp.export(torch.nn.ReLU(), (torch.ones(2),), plugins=[mine, "stamp-pack"])
+    assert idle.model.metadata_props["onnxexp.plugins"] == "inline aten"

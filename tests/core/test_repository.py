@@ -27,8 +27,9 @@ MAX_FUNCTION_LINES = 45
 GOOD_FUNCTION_LINES = 40
 MAX_LONG_FUNCTIONS = 10
 
-KNOWS_OPERATORS = ("onnxexp/torch_onnx/", "onnxexp/capture/", "onnxexp/passes/functionalize")
-"""Where the core may name torch's operators: what torch's frontends produce has to be taken apart by name."""
+KNOWS_OPERATORS = ("onnxexp/torch_onnx/", "onnxexp/capture/", "onnxexp/passes/functionalize", "onnxexp/cli/", "onnxexp/scaffold/")
+"""Where the core may name torch's operators: what torch's frontends produce has to be taken apart by name, and help
+texts and templates give examples."""
 
 
 @dataclasses.dataclass(frozen=True)

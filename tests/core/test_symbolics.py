@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from onnxexp import OpsetError, PluginConflict, SymbolicTable
-from onnxexp.symbolics import Dispatcher
+from onnxexp import SymbolicTable
 from tests.core.tiny import export
 
 X = torch.randn(2, 3)
@@ -76,48 +75,10 @@ def test_direct_entries_take_the_tensors_in_order() -> None:
     torch.testing.assert_close(program(X, X + 1), (X - (X + 1), -X))
 
 
-def test_two_plugins_on_one_operator_are_a_conflict_that_names_both() -> None:
-    with pytest.raises(
-        PluginConflict, match=r"the plugins 'a' and 'b' both lower aten::relu; switch one of them off, or let exactly"
-    ):
-        Dispatcher([("b", table("relu")), ("a", table("relu", "abs"))])
-    with pytest.raises(PluginConflict, match="'a' and 'b' both lower aten::relu"):
-        Dispatcher([("a", table("relu", override=True)), ("b", table("relu", override=True))])
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_override_wins_whatever_the_order(order: int) -> None:
-    winner, other = table("relu", override=True), table("relu", "abs")
-    for names in (("a", "b"), ("b", "a")):
-        made = Dispatcher([(names[0], winner), (names[1], other)][::order])
-        assert made.find("aten::relu", 20) is winner.find("aten::relu", 20)
-        assert made.find("aten::abs", 20) is other.find("aten::abs", 20)
-        assert len(made) == 2
-
-
-def test_an_overload_of_one_plugin_and_the_whole_name_of_another() -> None:
-    one, whole = table("add.Scalar"), table("add")
-    made = Dispatcher([("a", one), ("b", whole)])
-    assert made.find("aten::add.Scalar", 20) is one.find("aten::add.Scalar", 20)
-    assert made.find("aten::add.Tensor", 20) is whole.find("aten::add.Tensor", 20)
-
-
-def test_override_of_a_whole_name_hides_the_overloads_of_others() -> None:
-    """Who says that add is his means add.Scalar too."""
-    one, whole = table("add.Scalar"), table("add", override=True)
-    made = Dispatcher([("a", one), ("b", whole)])
-    assert made.find("aten::add.Scalar", 20) is whole.find("aten::add.Scalar", 20)
-
-
-def test_several_tables_of_one_plugin_are_no_conflict() -> None:
-    first = table("relu")
-    assert Dispatcher([("a", first), ("a", first)]).find("aten::relu", 20)
-
-
-def test_an_operator_claimed_for_later_opsets_only() -> None:
-    made = Dispatcher([("a", table("gelu", since=20))])
-    assert made.find("aten::gelu", 20) is not None
-    with pytest.raises(OpsetError, match=r"the plugin 'a' lowers aten::gelu from opset 20 on; the target is opset 19") as raised:
-        made.find("aten::gelu", 19)
-    assert raised.value.first_opset == 20
-    assert made.find("aten::relu", 19) is None
+def test_declared_limits() -> None:
+    made = SymbolicTable("aten")
+    for since, until in ((0, 12), (15, None)):
+        made("relu", since=since, until=until)(lambda op, self: op.Relu(self))
+    assert [made.find("aten::relu", opset) is not None for opset in (12, 13, 14, 15)] == [True, False, False, True]
+    (first, _) = made.versions("aten::relu")
+    assert first.location.startswith(f"{__file__}:")

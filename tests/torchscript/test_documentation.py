@@ -127,7 +127,13 @@ def test_the_lstm_with_dynamic_axes(opset) -> None:
     names = ["input", "h0", "c0"]
     axes = {"input": {0: "sequence"}, "output": {0: "sequence"}}
     program = exported(
-        model, args, capture="trace", opset_version=opset, input_names=names, output_names=["output", "hn", "cn"], dynamic_axes=axes
+        model,
+        args,
+        capture="trace",
+        opset_version=opset,
+        input_names=names,
+        output_names=["output", "hn", "cn"],
+        dynamic_axes=axes,
     )
     other = (torch.randn(8, 3, 10), args[1])
     torch.testing.assert_close(program(*other), model(*other), rtol=1e-4, atol=1e-5)

@@ -85,7 +85,7 @@ def as_module(model: Any) -> torch.nn.Module:
 def forward_of(module: torch.nn.Module) -> Callable[..., Any]:
     """The module's forward, with the parameters that it has: Python does not know those of a scripted one."""
     if not isinstance(module, torch.jit.ScriptModule):
-        return module.forward  # type: ignore[no-any-return]
+        return module.forward
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         return module(*args, **kwargs)

@@ -34,7 +34,8 @@ from torch.utils import _pytree as pytree
 
 from onnxexp.capture.axes import Axis, read_axis, read_scalar
 from onnxexp.errors import OptionError
-from onnxexp.names import Leaf, assign_names, bind, children, flatten_inputs, nearest
+from onnxexp.names import Leaf, assign_names, bind, children, flatten_inputs
+from onnxexp.suggest import nearest
 
 __all__ = ["Axis", "DynamicSpec", "read_dynamic"]
 

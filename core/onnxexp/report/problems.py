@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 
+from onnxexp.discovery import State, discover
 from onnxexp.errors import LoweringError, OpsetError, UnsupportedOperators
 from onnxexp.graph import Graph, Node
 
 __all__ = ["Problem", "describe", "no_plugins", "skeleton", "unsupported"]
 
+_PACKS = {"aten": "onnxexp-plugin-aten"}
+"""The distributions of this project by the namespace of torch operators that they serve."""
 _LINES = 3
 """Source lines shown per operator; the count tells of the rest."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A node that could not be lowered: no reason where nobody knows its operator; `skeleton` where a symbolic would cure it."""
+    """A node that could not be lowered: no reason where nobody knows its operator; `skeleton` where a symbolic would cure it,
+    `error` where a symbolic failed."""
 
     node: Node
     reason: str = ""
     first_opset: int | None = None
     opset: bool = False
     skeleton: bool = False
+    error: LoweringError | None = None
 
 
 def describe(node: Node, message: str, types: Sequence[str]) -> str:
@@ -34,18 +39,19 @@ def describe(node: Node, message: str, types: Sequence[str]) -> str:
     return f"{node.op}: {message}\n  called with ({', '.join(types)}){place}"
 
 
-def no_plugins(graph: Graph) -> LoweringError:
+def no_plugins(graph: Graph, off: Sequence[State]) -> LoweringError:
     """No plugin is there at all: say what to install."""
     counts = Counter(node.op for node in graph.walk())
     return UnsupportedOperators(
-        f"no plugin is selected, so none of the {len(counts)} operators of this model can be lowered; "
-        "`pip install onnxexp-plugin-aten` brings torch's own operators",
+        f"no plugin is selected, so none of the {len(counts)} operators of this model can be lowered" + _packs(counts, off),
         dict(counts),
     )
 
 
-def unsupported(problems: Sequence[Problem]) -> LoweringError:
-    """All problems of an export as one error."""
+def unsupported(problems: Sequence[Problem], off: Sequence[State] = ()) -> LoweringError:
+    """All problems of an export as one error; `off` are the plugins that are installed and did not take part."""
+    if len(problems) == 1 and problems[0].error is not None:
+        return problems[0].error
     grouped: dict[tuple[str, str], list[Problem]] = {}
     for problem in problems:
         grouped.setdefault((problem.node.op, problem.reason), []).append(problem)
@@ -59,7 +65,25 @@ def unsupported(problems: Sequence[Problem]) -> LoweringError:
         first = None if None in firsts else max(opset for opset in firsts if opset is not None)
         cure = f"\nopset_version={first} can express all of it" if first else ""
         return OpsetError(f"the target opset cannot express {names} of this model:\n" + "\n".join(blocks) + cure, first)
-    return UnsupportedOperators(f"{names} of this model cannot be lowered:\n" + "\n".join(blocks), counts)
+    message = f"{names} of this model cannot be lowered:\n" + "\n".join(blocks)
+    if all(problem.error is not None for problem in problems):
+        return LoweringError(message)
+    return UnsupportedOperators(message + _packs(counts, off), counts)
+
+
+def _packs(ops: Iterable[str], off: Sequence[State]) -> str:
+    """Which packs may have them: those that are off, and ours for a namespace that nobody serves."""
+    lines = [f"the plugin {state.found.name!r} ({state.found.origin}) is installed but off: {state.reason}" for state in off]
+    distributions = {state.found.distribution for state in off}
+    for namespace in sorted({op.partition("::")[0] for op in ops}):
+        pack = _PACKS.get(namespace)
+        if pack is not None and pack not in distributions and not _is_installed(pack):
+            lines.append(f"`pip install {pack}` brings the operators of {namespace}::")
+    return "".join(f"\n{line}" for line in lines)
+
+
+def _is_installed(distribution: str) -> bool:
+    return any(found.distribution == distribution for found in discover())
 
 
 def _block(op: str, reason: str, found: Sequence[Problem]) -> str:
@@ -87,5 +111,5 @@ def skeleton(op: str) -> str:
         f'{namespace} = onnxexp.SymbolicTable("{namespace}")\n\n'
         f'@{namespace}("{name}")\ndef {name.partition(".")[0]}({call}):\n    """{text}"""\n'
         f"    return op.Identity({names[0]})  # the ONNX operators that compute it\n\n"
-        f"onnxexp.export(..., plugins=[{namespace}, *others])"
+        f"onnxexp.export(..., plugins=[{namespace}, ...])"
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import onnxexp
 from onnxexp_aten import (
     activation,  # noqa: F401
     adaptive,  # noqa: F401
@@ -16,6 +19,7 @@ from onnxexp_aten import (
     einsum,  # noqa: F401
     elementwise,  # noqa: F401
     embedding,  # noqa: F401
+    grouped,  # noqa: F401
     indexing,  # noqa: F401
     joining,  # noqa: F401
     linalg,  # noqa: F401
@@ -40,6 +44,21 @@ from onnxexp_aten import (
     unary,  # noqa: F401
     vision,  # noqa: F401
 )
-from onnxexp_aten.common import aten as plugin
+from onnxexp_aten.common import aten
+from onnxexp_aten.residual import ResidualSum
 
-__all__ = ["plugin"]
+__all__ = ["Aten", "aten", "plugin"]
+
+
+class Aten:
+    """The plugin: torch's own operators, and a pass over the finished model."""
+
+    symbolics = aten
+
+    @onnxexp.hookimpl
+    def post_pass(self, options: onnxexp.Options) -> Any:
+        """Residual additions in the form that runs fastest, see `ResidualSum`."""
+        return ResidualSum()
+
+
+plugin = Aten()

@@ -86,9 +86,9 @@ def matmul(op: Builder, self: Tensor, other: Tensor) -> Tensor:
 
 
 @aten("mm.dtype", "bmm.dtype")
-def matmul_dtype(op: Builder, self: Tensor, other: Tensor, out_dtype: torch.dtype) -> Tensor:
+def matmul_dtype(op: Builder, self: Tensor, mat2: Tensor, out_dtype: torch.dtype) -> Tensor:
     """mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor"""
-    return product(op, op.cast(self, out_dtype), op.cast(other, out_dtype))
+    return product(op, op.cast(self, out_dtype), op.cast(mat2, out_dtype))
 
 
 @aten("vdot")
@@ -141,6 +141,13 @@ def addmm(op: Builder, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alph
         made = with_shape(op.Add(op.MatMul(rows, mat2), self), [*(rows.shape or ())[:-1], *(mat2.shape or ())[1:]])
         return reshaped(op, made, sizes_of(op) or ())
     return gemm(op, mat1, mat2, self, op.static(alpha, "alpha"), op.static(beta, "beta"))
+
+
+@aten("addmm.dtype", "baddbmm.dtype")
+def addmm_dtype(op: Builder, self: Tensor, mat1: Tensor, mat2: Tensor, out_dtype: torch.dtype, beta: Any, alpha: Any) -> Tensor:
+    """addmm.dtype(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    added, one, other = (op.cast(x, out_dtype) for x in (self, mat1, mat2))
+    return _sum(op, added, product(op, one, other), beta, alpha)
 
 
 @aten("addmv")

@@ -273,7 +273,7 @@ def native_group_norm(
 
 @aten("layer_norm")
 def layer_norm(
-    op: Builder, input: Tensor, normalized_shape: list[Any], weight: Tensor | None, bias: Tensor | None, eps: float, _: bool
+    op: Builder, input: Tensor, normalized_shape: list[Any], weight: Tensor | None, bias: Tensor | None, eps: float, *_: bool
 ) -> Tensor:
     """layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05,
     bool cudnn_enable=True) -> Tensor"""
@@ -292,12 +292,12 @@ def _composed_layer_norm(
 
 @aten("layer_norm", since=17)
 def layer_norm_17(
-    op: Builder, input: Tensor, normalized_shape: list[Any], weight: Tensor | None, bias: Tensor | None, eps: float, _: bool
+    op: Builder, input: Tensor, normalized_shape: list[Any], weight: Tensor | None, bias: Tensor | None, eps: float, *_: bool
 ) -> Tensor:
     """layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05,
     bool cudnn_enable=True) -> Tensor"""
     fused = _fused_layer_norm(op, input, normalized_shape, weight, bias, eps)
-    return layer_norm(op, input, normalized_shape, weight, bias, eps, _) if fused is None else fused
+    return layer_norm(op, input, normalized_shape, weight, bias, eps) if fused is None else fused
 
 
 def _fused_layer_norm(

@@ -95,7 +95,7 @@ def pad(op: Builder, self: Tensor, pad: list[Any], mode: str, value: Any) -> Ten
 @aten("_pad_enum")
 def pad_enum(op: Builder, self: Tensor, pad: list[Any], mode: int, value: Any) -> Tensor:
     """_pad_enum(Tensor self, SymInt[] pad, int mode, float? value=None) -> Tensor"""
-    return padded(op, self, pad, ("constant", "reflect", "replicate", "circular")[mode], value)
+    return padded(op, self, pad, ("reflect", "replicate", "circular", "constant")[mode], value)
 
 
 @aten("constant_pad_nd")

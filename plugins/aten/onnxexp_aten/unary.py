@@ -46,16 +46,16 @@ _FLOATING: Mapping[str, str] = MappingProxyType(
 """One ONNX operator each; ints and bools are computed as float32."""
 
 
-def _floating(onnx_name: str) -> Callable[[Builder, Tensor], Tensor]:
+def _floating(name: str, onnx_name: str) -> Callable[[Builder, Tensor], Tensor]:
     def symbolic(op: Builder, self: Tensor) -> Tensor:
         return compute(op, onnx_name, to_float(op, self))
 
-    symbolic.__doc__ = f"(Tensor self) -> Tensor, by ONNX's {onnx_name}"
+    symbolic.__doc__ = f"{name}(Tensor self) -> Tensor, by ONNX's {onnx_name}"
     return symbolic
 
 
 for _name, _onnx_name in _FLOATING.items():
-    aten(_name)(_floating(_onnx_name))
+    aten(_name)(_floating(_name, _onnx_name))
 
 
 # float64 where the runtime has float32 only, by way of what it has

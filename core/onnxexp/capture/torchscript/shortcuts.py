@@ -12,7 +12,18 @@ __all__ = ["shortcut"]
 _KEEPING = frozenset(
     f"aten::{name}"
     for name in [
-        *("batch_norm", "layer_norm", "group_norm", "instance_norm", "dropout", "feature_dropout", "relu", "relu_", "gelu", "silu"),
+        *(
+            "batch_norm",
+            "layer_norm",
+            "group_norm",
+            "instance_norm",
+            "dropout",
+            "feature_dropout",
+            "relu",
+            "relu_",
+            "gelu",
+            "silu",
+        ),
         *("silu_", "hardtanh", "hardtanh_", "hardswish", "hardswish_", "leaky_relu", "leaky_relu_", "elu", "elu_", "sigmoid"),
         *("sigmoid_", "tanh", "tanh_", "contiguous", "detach", "alias", "exp", "sqrt", "rsqrt", "neg", "relu6", "cos", "sin"),
     ]

@@ -403,12 +403,16 @@ def restrides(name: str) -> bool:
     return bool(known.written) and name.partition(".")[0].endswith("_") and _restrides(name)
 
 
+def _expr(size: Any) -> Any:
+    return size.node.expr if isinstance(size, torch.SymInt) else size
+
+
 def _key(name: str, fakes: Any) -> Any:
     """The same for calls that give tensors of the same types."""
     if isinstance(fakes, (list, tuple)):
         return name, *(_key("", fake) for fake in fakes)
     if isinstance(fakes, torch.Tensor):
-        return fakes.dtype, tuple(size.node.expr if isinstance(size, torch.SymInt) else size for size in fakes.shape)
+        return fakes.dtype, tuple(map(_expr, fakes.shape))
     return type(fakes), fakes.node.expr if isinstance(fakes, _NUMBERS) else fakes
 
 
@@ -494,8 +498,7 @@ def _has_unknown(fakes: Any) -> bool:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    a, b = (size.node.expr if isinstance(size, torch.SymInt) else size for size in (one, other))
-    return bool(a == b)
+    return bool(_expr(one) == _expr(other))
 
 
 def _free(size: Any) -> bool:

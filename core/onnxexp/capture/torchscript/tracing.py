@@ -220,7 +220,8 @@ def _is_traced_number(tensor: torch.Tensor) -> bool:
     """Whether a 0-d tensor is a size, or computed from sizes alone."""
     if tensor.dim() or tensor.dtype not in (torch.int64, torch.float32):
         return False
-    todo = [torch._C._get_value_trace(tensor).node()]
+    tracer: Any = torch._C
+    todo = [tracer._get_value_trace(tensor).node()]
     found = False
     for _ in range(64):
         if not todo:

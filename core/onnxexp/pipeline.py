@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import torch
 
 from onnxexp import capture as capturing
+from onnxexp import config as configuration
 from onnxexp import plugins as plugin_loading
 from onnxexp.assembly import assemble
 from onnxexp.builder import Builder
@@ -18,9 +19,8 @@ from onnxexp.capture.modes import TrainingMode
 from onnxexp.interface import Interface
 from onnxexp.lowering import Lowering
 from onnxexp.options import Options, read_call
-from onnxexp.passes import clean_up
+from onnxexp.passes.running import Passes
 from onnxexp.program import ONNXProgram
-from onnxexp.symbolics import SymbolicTable
 
 __all__ = ["export"]
 
@@ -38,7 +38,10 @@ def export(
     dynamic_axes: Mapping[str, Any] | None = None,
     capture: str = "auto",
     training: TrainingMode | str = TrainingMode.EVAL,
-    plugins: Sequence[str | SymbolicTable] | None = None,
+    plugins: Sequence[Any] | None = None,
+    without: Sequence[str] = (),
+    prefer: Mapping[str, str] | None = None,
+    skip_passes: Sequence[str] = (),
     custom_opsets: Mapping[str, int] | None = None,
     export_params: bool = True,
     keep_initializers_as_inputs: bool = False,
@@ -46,6 +49,7 @@ def export(
     external_data: bool | None = None,
     verify: bool = False,
     verbose: bool = False,
+    debug: bool | None = None,
 ) -> ONNXProgram:
     """Export a PyTorch model to ONNX.
 
@@ -56,13 +60,18 @@ def export(
         f: A path or a binary file object to write the model to; None only returns the program.
         kwargs: The example's keyword arguments.
         input_names, output_names: Names of the graph's inputs and outputs, in order; see `onnxexp.names` for the defaults.
-        opset_version: The ONNX opset of the model, 9 to 28; 20 where not given. No other opset ever comes out.
+        opset_version: The ONNX opset of the model, 9 to 28; where not given the configured one, else 20. No other opset ever
+            comes out.
         dynamic_shapes: What is dynamic, as `torch.export.export` takes it; names (``{"x": {0: "batch"}}``) too.
         dynamic_axes: The same as torch.onnx writes it: ``{"x": {0: "batch"}, "y": [0]}``.
         capture: "export" captures through torch.export, "trace" through torch.jit.trace, "script" through torch.jit.script;
             "auto" exports, and traces, with a warning, what cannot be exported.
         training: Export as for inference (EVAL), as the model is (PRESERVE), or as for training (TRAINING).
-        plugins: Which plugins lower the operators: names, and SymbolicTables; None is every installed one.
+        plugins: Exactly these plugins: names of installed ones, and SymbolicTables or objects with hooks, which win over those
+            (``[my_table, ...]``: the literal ``...`` stands for every other installed one). None is every installed one.
+        without: Names of plugins that are left out.
+        prefer: Which plugin lowers an operator that several claim: ``{"aten::gelu": "my-pack"}``.
+        skip_passes: Passes that do not run, as ``name`` or ``plugin/name``.
         custom_opsets: The versions at which domains other than ONNX's own are imported.
         export_params: False leaves the parameters out: they become inputs of the graph.
         keep_initializers_as_inputs: True lists the parameters among the graph's inputs too, so that they can be overridden.
@@ -70,6 +79,7 @@ def export(
         external_data: True puts the weights into a file beside `f`, False keeps one file; None does so only above 2 GB.
         verify: Compare the program with the model, in ONNX Runtime, on the example inputs.
         verbose: Print the finished graph.
+        debug: Check the graph after every pass.
 
     Returns:
         The program: its model, and ways to save, run, check and print it.
@@ -78,34 +88,44 @@ def export(
         OptionError: an argument is malformed or cannot be honoured.
         CaptureError: the model could not be captured.
         LoweringError: operators could not be lowered (UnsupportedOperators, OpsetError).
+        PassError: a pass failed or broke the graph.
         PluginError: a plugin is missing, does not load, or conflicts with another.
         SerializeError: the file could not be written.
         VerificationError: `verify` found a difference.
     """
-    options = Options.read(
-        opset_version, capture, training, custom_opsets, export_params, keep_initializers_as_inputs, do_constant_folding
+    config = configuration.load(
+        plugins=plugins, disable=without, prefer=prefer, skip_passes=skip_passes, opset=opset_version, debug=debug
     )
-    dispatcher = plugin_loading.dispatcher(plugin_loading.select(plugins))
+    options = Options.read(
+        config, capture, training, custom_opsets, export_params, keep_initializers_as_inputs, do_constant_folding
+    )
+    packs = plugin_loading.load(config)
+    passes = Passes(packs, options)
     call = read_call(model, args, kwargs, dynamic_shapes, dynamic_axes, input_names, output_names)
     clock = _Clock()
-    with clock("capture"):
+    with clock("capture"), packs.capturing(options):
         program = call.program or capturing.capture(
             call.module, call.args, call.kwargs, call.spec, options.training, options.capture
         )
     with clock("convert"):
         captured = capturing.convert(program, call.spec)
         interface = Interface(captured, call.spec, output_names)
+    with clock("pre passes"):
+        passes.pre(captured.graph)
     with clock("lower"):
         builder = Builder(options.opset, custom_opsets=options.custom_opsets, fold=options.fold)
-        lowering = Lowering(builder, dispatcher, captured.decompose)
+        lowering = Lowering(builder, packs, captured.decompose)
         interface.bind_inputs(lowering, export_params=export_params)
         results = lowering.run(captured.graph)
     with clock("assemble"):
         onnx_model = assemble(builder, interface.outputs(results), keep_initializers_as_inputs=keep_initializers_as_inputs)
-    with clock("passes"):
-        clean_up(onnx_model, fold=options.fold)
+    with clock("post passes"):
+        passes.post(onnx_model)
+        onnx_model.metadata_props["onnxexp.plugins"] = "; ".join(pack.origin or pack.name for pack in packs.used_plugins())
     signature, eager = interface.signature(call.forward), call.eager(options.training)
-    exported = ONNXProgram(onnx_model, signature, clock.seconds, eager, call.example, weights=interface.weights)
+    exported = ONNXProgram(
+        onnx_model, signature, eager, call.example, interface.weights, packs, clock.seconds, passes.seconds, lowering.lowered
+    )
     if f is not None:
         with clock("write"):
             exported.save(f, external_data=external_data)

@@ -1,0 +1,278 @@
+"""What is configured: three doors with one meaning, later wins.
+
+1. ``[tool.onnxexp]`` in the nearest pyproject.toml that has it, or ``onnxexp.toml`` with the same keys at its top level (it wins
+   in the same folder); searched from the working directory upwards.
+2. The environment: ``ONNXEXP_PLUGINS``, ``ONNXEXP_DISABLE``, ``ONNXEXP_PREFER``, ``ONNXEXP_ALLOW``, ``ONNXEXP_OPSET``,
+   ``ONNXEXP_SKIP_PASSES``, ``ONNXEXP_DEBUG``; lists with commas, tables as ``key=value`` with commas.
+3. The arguments of a call or of a command.
+
+Three keys gather instead of replacing: `disable` and `skip_passes` are united, `prefer` is merged by operator. Every door's
+`allow` holds: a later door can lock further, never unlock.
+
+Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from onnxexp.errors import OptionError
+from onnxexp.suggest import nearest
+from onnxexp.version import MAX_OPSET, MIN_OPSET
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["DEFAULT_OPSET", "KEYS", "Config", "Key", "Setting", "load"]
+
+DEFAULT_OPSET = 20
+CALL = "call"
+_ARGUMENTS = {"opset": "opset_version", "disable": "without"}
+"""What the keys are called among the arguments of `export`, where that is something else."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A value in force, and the door that it came through: a file, a variable, "call" or "default"."""
+
+    name: str
+    value: Any
+    origin: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """The configuration of one export.
+
+    Attributes:
+        plugins: Exactly these plugins (names; from a call also objects); ``...`` stands for every other installed one.
+            None: every installed one.
+        disable: Plugins that are off.
+        prefer: Which plugin lowers an operator that several claim, by operator.
+        allow: Sets of distributions, each of which a plugin's distribution must be in: ``name``, or ``name@sha256:...`` with the
+            hash of its RECORD. Empty: no lock.
+        opset: The opset where a call names none, 9 to 28.
+        skip_passes: Passes that do not run, as ``name`` or ``plugin/name``.
+        debug: Check the graph between passes.
+        settings: Each value with where it came from.
+    """
+
+    plugins: tuple[Any, ...] | None
+    disable: tuple[str, ...]
+    prefer: dict[str, str]
+    allow: tuple[frozenset[str], ...]
+    opset: int
+    skip_passes: tuple[str, ...]
+    debug: bool
+    settings: tuple[Setting, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """A key of the configuration: what it must be (for messages and documentation), and how it is read.
+
+    `check` takes a value from TOML or a call and returns it, or raises ValueError; `parse` makes such a value from a variable's
+    text; `merge` joins an earlier door's value with a later one's (a later one replaces where there is none).
+    """
+
+    name: str
+    expected: str
+    default: Any
+    meaning: str
+    check: Callable[[Any], Any]
+    parse: Callable[[str], Any]
+    merge: Callable[[Any, Any], Any] | None = None
+
+
+def load(
+    *,
+    plugins: Sequence[Any] | None = None,
+    disable: Sequence[str] = (),
+    prefer: Mapping[str, str] | None = None,
+    allow: Sequence[str] | None = None,
+    skip_passes: Sequence[str] = (),
+    opset: int | None = None,
+    debug: bool | None = None,
+) -> Config:
+    """The configuration of a call with these arguments. Raises OptionError naming the file or variable, the key and the cure."""
+    call = {
+        "plugins": None if plugins is None else list(plugins) if isinstance(plugins, (list, tuple)) else plugins,
+        "disable": list(disable) if isinstance(disable, (list, tuple)) and disable else disable or None,
+        "prefer": dict(prefer) if prefer else None,
+        "allow": None if allow is None else list(allow),
+        "skip_passes": list(skip_passes) if isinstance(skip_passes, (list, tuple)) and skip_passes else skip_passes or None,
+        "opset": opset,
+        "debug": debug,
+    }
+    doors = [
+        *_file(Path.cwd()),
+        *_environment(os.environ),
+        (CALL, {key: value for key, value in call.items() if value is not None}),
+    ]
+    values: dict[str, Any] = {key.name: key.default for key in KEYS}
+    origins = {key.name: "default" for key in KEYS}
+    for origin, given in doors:
+        for name, value in given.items():
+            key = _key(name, origin)
+            checked = _checked(key, value, origin)
+            joined = key.merge is not None and origins[name] != "default"
+            values[name] = key.merge(values[name], checked) if joined and key.merge else checked
+            origins[name] = f"{origins[name]}; {origin}" if joined else origin
+    settings = tuple(Setting(name, value, origins[name]) for name, value in values.items())
+    return Config(**values, settings=settings)
+
+
+# Doors
+
+
+def _file(folder: Path) -> list[tuple[str, dict[str, Any]]]:
+    for parent in (folder, *folder.parents):
+        own, project = parent / "onnxexp.toml", parent / "pyproject.toml"
+        if own.is_file():
+            return [(str(own), _toml(own))]
+        if project.is_file() and b"onnxexp" in project.read_bytes():
+            section = _toml(project).get("tool", {}).get("onnxexp")
+            if section is not None:
+                if not isinstance(section, dict):
+                    raise OptionError(f"{project}: [tool.onnxexp] is {section!r}, not a table")
+                return [(f"{project} [tool.onnxexp]", section)]
+    return []
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        parsed: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+        return parsed
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise OptionError(f"{path} is not valid TOML: {error}") from None
+
+
+def _environment(variables: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
+    doors: list[tuple[str, dict[str, Any]]] = []
+    for variable, text in sorted(variables.items()):
+        if variable.startswith("ONNXEXP_"):
+            name = variable.removeprefix("ONNXEXP_").lower()
+            key = _key(name, variable)
+            try:
+                doors.append((variable, {name: key.parse(text)}))
+            except ValueError:
+                raise OptionError(f"{variable} is {text!r}; expected {key.expected}") from None
+    return doors
+
+
+def _key(name: str, origin: str) -> Key:
+    known = {key.name: key for key in KEYS}
+    if name not in known:
+        raise OptionError(f"{origin}: there is no setting {name!r}{nearest(name, known)}; there are {', '.join(known)}")
+    return known[name]
+
+
+def _checked(key: Key, value: Any, origin: str) -> Any:
+    try:
+        return key.check(value)
+    except ValueError as error:
+        label = origin if origin.startswith("ONNXEXP_") else f"{origin}: {key.name}"
+        if origin == CALL:
+            label = _ARGUMENTS.get(key.name, key.name)
+        raise OptionError(f"{label} is {str(error) or repr(value)}; expected {key.expected}") from None
+
+
+# Values
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ValueError
+    for element in value:
+        if not isinstance(element, str) or not element.strip():
+            raise ValueError(f"{value!r}, with {element!r} in it")
+    return tuple(dict.fromkeys(value))
+
+
+def _plugins(value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise ValueError
+    strings = [... if element == "..." else element for element in value if element is ... or isinstance(element, str)]
+    _names([element for element in strings if element is not ...])
+    for element in value:
+        if isinstance(element, (int, float, dict, list)):  # what TOML knows besides strings: only a call can give objects
+            raise ValueError(f"{value!r}, with {element!r} in it")
+    return tuple(... if isinstance(element, str) and element == "..." else element for element in value)
+
+
+def _prefer(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError
+    for op, plugin in value.items():
+        if not isinstance(op, str) or "::" not in op or not isinstance(plugin, str):
+            raise ValueError(f"{value!r}, with {op!r}: {plugin!r} in it")
+    return dict(value)
+
+
+def _allow(value: Any) -> tuple[frozenset[str], ...]:
+    for entry in _names(value):
+        _, at, digest = entry.partition("@")
+        if at and not (digest.startswith("sha256:") and len(digest) == 71 and set(digest[7:]) <= set("0123456789abcdef")):
+            raise ValueError(f"{value!r}, with {entry!r} in it")
+    return (frozenset(value),)
+
+
+def _opset(value: Any) -> int:
+    if type(value) is not int or not MIN_OPSET <= value <= MAX_OPSET:
+        raise ValueError
+    return value
+
+
+def _bool(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _pairs(text: str) -> dict[str, str]:
+    pairs = {}
+    for part in _split(text):
+        op, equals, plugin = part.rpartition("=")
+        if not equals:
+            raise ValueError
+        pairs[op.strip()] = plugin.strip()
+    return pairs
+
+
+def _truth(text: str) -> bool:
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False, "": False}
+    if text.lower() not in words:
+        raise ValueError
+    return words[text.lower()]
+
+
+def _union(earlier: tuple[Any, ...], later: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys((*earlier, *later)))
+
+
+KEYS = (
+    Key("plugins", 'a list of plugin names (and "..." for every other installed one)', None,
+        "Exactly these plugins are on; unset, every installed one is.", _plugins, _split),
+    Key("disable", "a list of plugin names", (), "These plugins are off.", _names, _split, _union),
+    Key("prefer", 'a table of operators and plugin names, as {"space::op" = "my-pack"}', {},
+        "Which plugin lowers an operator that several claim.", _prefer, _pairs, lambda first, then: {**first, **then}),
+    Key("allow", 'a list of distributions, each as "name" or "name@sha256:<64 hex digits of its RECORD>"', (),
+        "Only plugins of these distributions may load.", _allow, _split, lambda first, then: (*first, *then)),
+    Key("opset", f"a whole number from {MIN_OPSET} to {MAX_OPSET}", DEFAULT_OPSET,
+        "The opset of exports that name none.", _opset, int),
+    Key("skip_passes", 'a list of passes, each as "name" or "plugin/name"', (),
+        "These passes do not run.", _names, _split, _union),
+    Key("debug", "true or false", False, "Check the graph after every pass.", _bool, _truth),
+)  # fmt: skip
+"""Every setting, in the order in which it is shown."""

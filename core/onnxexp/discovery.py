@@ -1,0 +1,163 @@
+"""Which plugins are installed, from the metadata of their distributions: nothing of theirs is imported here, nor is torch.
+
+A plugin is an entry point of the group ``onnxexp.plugins``. Metadata that lies in the working directory does not count: what
+one unpacks or clones must not become part of one's exports by being the current folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import os
+import sys
+import sysconfig
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from importlib_metadata import EntryPoint, distributions
+
+from onnxexp.config import Config
+from onnxexp.errors import PluginLoadError
+from onnxexp.suggest import nearest
+
+__all__ = ["GROUP", "Found", "State", "discover", "record_hash", "states"]
+
+GROUP = "onnxexp.plugins"
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """An installed plugin: its name, its entry point's value, its distribution and version, and the folder that it is in."""
+
+    name: str
+    value: str
+    distribution: str
+    version: str
+    location: str
+    point: EntryPoint = dataclasses.field(repr=False, compare=False)
+
+    @property
+    def origin(self) -> str:
+        return f"{self.distribution} {self.version}"
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """A plugin before loading: "on", "off" (configured so) or "refused" (a lock or a doubled name forbids it), and why."""
+
+    found: Found
+    state: str
+    reason: str = ""
+
+
+def discover() -> list[Found]:
+    """Every installed plugin, by name; two distributions that use one name are both there."""
+    return list(_discovered(tuple((entry, _changed(entry)) for entry in _search_path())))
+
+
+@functools.lru_cache(maxsize=4)
+def _discovered(folders: tuple[tuple[str, int], ...]) -> tuple[Found, ...]:
+    """Read again only when a folder has changed: installing and uninstalling does that."""
+    found = [
+        Found(point.name, point.value, distribution.name, distribution.version, str(distribution.locate_file("")), point)
+        for distribution in distributions(path=[entry for entry, _ in folders])
+        for point in distribution.entry_points.select(group=GROUP)
+    ]
+    return tuple(sorted(_once(found), key=lambda plugin: (plugin.name, plugin.distribution, plugin.location)))
+
+
+def _changed(entry: str) -> int:
+    try:
+        return os.stat(entry).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def states(config: Config, found: Sequence[Found] | None = None) -> list[State]:
+    """What the configuration makes of each installed plugin. Raises PluginLoadError where it names one that is not installed."""
+    plugins = discover() if found is None else list(found)
+    known = [plugin.name for plugin in plugins]
+    for origin, wanted in (("plugins", config.plugins or ()), ("disable", config.disable)):
+        for name in wanted:
+            if isinstance(name, str) and name not in known:
+                raise missing(name, known, next(each.origin for each in config.settings if each.name == origin))
+    return [_state(plugin, config, plugins) for plugin in plugins]
+
+
+def missing(name: str, known: Sequence[str], origin: str) -> PluginLoadError:
+    """The error about a plugin that is not installed."""
+    installed = ", ".join(sorted(set(known))) or "none"
+    return PluginLoadError(
+        f"there is no plugin {name!r}{nearest(name, known)}, which {_door(origin)}; installed: {installed}. Plugins are "
+        "distributions of their own; onnxexp's are called onnxexp-plugin-..., as in `pip install onnxexp-plugin-aten`"
+    )
+
+
+def _door(origin: str) -> str:
+    return "the call asks for" if origin == "call" else f"{origin} asks for"
+
+
+def _state(plugin: Found, config: Config, all_: Sequence[Found]) -> State:
+    if plugin.name in config.disable:
+        return State(plugin, "off", f"disabled by {_origin(config, 'disable')}")
+    if config.plugins is not None and plugin.name not in config.plugins and ... not in config.plugins:
+        return State(plugin, "off", f"not among the plugins of {_origin(config, 'plugins')}")
+    others = [other.origin for other in all_ if other.name == plugin.name and other is not plugin]
+    if others:
+        return State(plugin, "refused", f"{' and '.join(others)} has a plugin of this name too: uninstall one of them")
+    if not all(_allowed(plugin, lock) for lock in config.allow):
+        return State(plugin, "refused", f"{_locked(plugin, config.allow)} by the lock `allow` of {_origin(config, 'allow')}")
+    return State(plugin, "on")
+
+
+def _origin(config: Config, name: str) -> str:
+    origin = next(setting.origin for setting in config.settings if setting.name == name)
+    return "the call" if origin == "call" else origin
+
+
+def _allowed(plugin: Found, lock: Iterable[str]) -> bool:
+    for entry in lock:
+        name, at, digest = entry.partition("@")
+        if _normal(name) == _normal(plugin.distribution) and (not at or digest == record_hash(plugin)):
+            return True
+    return False
+
+
+def _locked(plugin: Found, locks: Iterable[Iterable[str]]) -> str:
+    named = any(_normal(entry.partition("@")[0]) == _normal(plugin.distribution) for lock in locks for entry in lock)
+    if not named:
+        return f"the distribution {plugin.distribution} is not allowed"
+    return f"the RECORD of {plugin.origin} ({record_hash(plugin) or 'it has none'}) is not the one allowed"
+
+
+def record_hash(plugin: Found) -> str:
+    """The hash of the list of the distribution's files and their hashes, "" where the installer left none."""
+    record = next(
+        (file for file in (plugin.point.dist and plugin.point.dist.files) or () if str(file).endswith(".dist-info/RECORD")), None
+    )
+    return f"sha256:{hashlib.sha256(record.locate().read_bytes()).hexdigest()}" if record else ""
+
+
+def _normal(name: str) -> str:
+    """A distribution's name as indexes compare it (PEP 503)."""
+    return "-".join(part for part in name.lower().replace("_", "-").replace(".", "-").split("-") if part)
+
+
+def _search_path() -> list[str]:
+    """`sys.path` without the working directory, unless packages are installed there."""
+    here = os.getcwd()
+    installed = {os.path.realpath(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}
+    return [
+        entry
+        for entry in sys.path
+        if entry and (os.path.realpath(entry) != os.path.realpath(here) or os.path.realpath(entry) in installed)
+    ]
+
+
+def _once(found: Iterable[Found]) -> list[Found]:
+    """One plugin for each distribution and name: an editable install shows its metadata at two places."""
+    by_origin: dict[tuple[str, str], list[Found]] = defaultdict(list)
+    for plugin in found:
+        by_origin[plugin.name, _normal(plugin.distribution)].append(plugin)
+    return [plugins[0] for plugins in by_origin.values()]

@@ -1,0 +1,126 @@
+"""The passes of one export: whose they are, in what order they run, how long they took, who broke the graph.
+
+First the plugins' passes, by the plugins' names, then the core's own clean-up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar
+
+import onnx_ir as ir
+
+from onnxexp.errors import OptionError, PassError
+from onnxexp.graph import Graph
+from onnxexp.options import Options
+from onnxexp.passes import invariants
+from onnxexp.passes.batch_norm import FoldBatchNorm
+from onnxexp.passes.concat import FlattenConcat
+from onnxexp.plugins import Plugins
+from onnxexp.suggest import nearest
+
+__all__ = ["CORE", "Pass", "Passes"]
+
+CORE = "core"
+Subject = TypeVar("Subject", Graph, ir.Model)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pass(Generic[Subject]):
+    """A pass with its owner: the plugin's name, or "core"."""
+
+    plugin: str
+    name: str
+    run: Callable[[Subject], Any]
+    whose: str = "the core"
+
+    @property
+    def id(self) -> str:
+        return f"{self.plugin}/{self.name}"
+
+
+class Passes:
+    """The passes of one export.
+
+    Attributes:
+        seconds: What each that ran took, by ``plugin/name``.
+
+    Raises OptionError where `skip_passes` names one that nobody brings, PassError where a plugin's hook fails.
+    """
+
+    def __init__(self, plugins: Plugins, options: Options) -> None:
+        self.seconds: dict[str, float] = {}
+        self._plugins = plugins
+        self._options = options
+        self._pre: list[Pass[Graph]] = list(_collected(plugins, "pre_pass", options))
+        own = {"flatten-concat": FlattenConcat(), "fold-batch-norm": FoldBatchNorm()}
+        clean_up: list[Pass[ir.Model]] = [Pass(CORE, name, each) for name, each in own.items()]
+        self._post: list[Pass[ir.Model]] = [*_collected(plugins, "post_pass", options), *clean_up]
+        known: list[Pass[Any]] = [*self._pre, *self._post]
+        names = {name for each in known for name in (each.name, each.id)}
+        for name in options.skip_passes:
+            if name not in names:
+                listed = ", ".join(dict.fromkeys(each.id for each in known))
+                raise OptionError(f"skip_passes: there is no pass {name!r}{nearest(name, names)}; there are {listed}")
+        if not options.fold:
+            self._post = [each for each in self._post if each.id != f"{CORE}/fold-batch-norm"]
+
+    def pre(self, graph: Graph) -> None:
+        """Run the plugins' passes on the captured graph. Raises PassError."""
+        self._run(self._pre, graph, invariants.check_graph)
+
+    def post(self, model: ir.Model) -> None:
+        """Run all passes on the finished model. Raises PassError."""
+        self._run(self._post, model, invariants.check_model)
+
+    def _run(self, passes: Sequence[Pass[Subject]], subject: Subject, check: Callable[[Subject], str]) -> None:
+        before = invariants.contract(subject)
+        for each in passes:
+            if each.name in self._options.skip_passes or each.id in self._options.skip_passes:
+                continue
+            start = time.perf_counter()
+            try:
+                result = each.run(subject)
+            except Exception as error:  # anyone's code: told with whose it is
+                raise PassError(f"the pass {each.id} of {each.whose} failed: {type(error).__name__}: {error}") from error
+            self.seconds[each.id] = time.perf_counter() - start
+            broken = _misused(result, subject) or invariants.changed(before, subject)
+            if not broken and self._options.debug:
+                broken = check(subject)
+            if broken:
+                raise PassError(
+                    f"the pass {each.id} of {each.whose} broke the graph: {broken}; skip_passes={[each.id]} leaves it out"
+                )
+            if each.plugin != CORE:
+                self._plugins.used.add(each.plugin)
+
+
+def _misused(result: Any, subject: Any) -> str:
+    returned = result.model if isinstance(result, ir.passes.PassResult) else result
+    if returned is None or returned is subject or isinstance(returned, bool):
+        return ""
+    return f"it returned {type(returned).__name__} instead of changing the {type(subject).__name__} in place"
+
+
+def _collected(plugins: Plugins, hook: str, options: Options) -> Iterable[Pass[Any]]:
+    for implementation in plugins.implementations(hook):
+        try:
+            given = implementation(options=options)
+        except Exception as error:  # anyone's code: told with whose it is
+            raise PassError(f"{implementation} failed: {type(error).__name__}: {error}") from error
+        listed = given if isinstance(given, (list, tuple)) else [] if given is None else [given]
+        for each in listed:
+            if not callable(each):
+                raise PassError(f"{implementation} gives {each!r}; a pass is called with what it changes")
+            yield Pass(implementation.plugin.name, _name(each), each, str(implementation.plugin))
+
+
+def _name(each: Any) -> str:
+    """Its own `name`, or its class's or function's, in kebab-case."""
+    given = getattr(each, "name", None) or getattr(each, "__name__", None)
+    name = given if isinstance(given, str) else type(each).__name__
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).replace("_", "-").lower()
+    return name.strip("-").removesuffix("-pass")

@@ -1,0 +1,342 @@
+"""Every hook, used as a plugin would use it; and what happens where an implementation fails."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+import pytest
+import torch
+
+import onnxexp
+from onnxexp import (
+    Builder,
+    Graph,
+    LoweringError,
+    Node,
+    ONNXProgram,
+    OptionError,
+    Options,
+    PassError,
+    PluginError,
+    SerializeError,
+    hookimpl,
+    hookspecs,
+)
+from onnxexp.plugins import HOOKS
+from tests.core.tiny import export
+
+X = torch.randn(2, 3)
+SECTIONS = ("When", "Parameters", "Result", "First or all", "Example")
+
+
+class Pack:
+    """A plugin whose hooks are given as functions."""
+
+    def __init__(self, **hooks: Any) -> None:
+        for name, function in hooks.items():
+            setattr(self, name, hookimpl(function))
+
+
+def run(model: Any = None, /, **hooks: Any) -> ONNXProgram:
+    options = hooks.pop("options", {})
+    return export(model or torch.nn.ReLU(), (X,), plugins=[Pack(**hooks)], **options)
+
+
+# Documentation
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_every_hook_is_documented(hook: str) -> None:
+    text = inspect.getdoc(vars(hookspecs)[hook]) or ""
+    headings = re.findall(r"^([A-Z][a-z ]+):$", text, re.MULTILINE)
+    assert tuple(headings) == SECTIONS
+    parameters = text[text.index("Parameters:") : text.index("Result:")]
+    assert all(f"{name}:" in parameters for name in inspect.signature(vars(hookspecs)[hook]).parameters)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_every_hook_is_tested(hook: str) -> None:
+    assert f"def test_{hook}_" in Path(__file__).read_text("utf-8"), f"no test of {hook} as a plugin uses it"
+
+
+def test_the_hooks_are_those_of_the_specifications() -> None:
+    marked = {name for name, function in vars(hookspecs).items() if inspect.isfunction(function) and name in hookspecs.__all__}
+    assert marked == set(HOOKS)
+
+
+# capture_context
+
+
+def test_capture_context_surrounds_the_capture() -> None:
+    said: list[str] = []
+
+    @contextlib.contextmanager
+    def surrounding() -> Iterator[None]:
+        said.append("in")
+        yield
+        said.append("out")
+
+    def capture_context(options: Options) -> Any:
+        said.append(f"opset {options.opset}")
+        return surrounding()
+
+    class Told(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if torch.compiler.is_exporting():
+                said.append("captured")
+            return x.relu()
+
+    run(Told(), capture_context=capture_context)
+    assert said == ["opset 20", "in", "captured", "out"]
+
+
+def test_a_capture_context_that_fails() -> None:
+    def capture_context(options: Options) -> Any:
+        raise KeyError("accelerator")
+
+    with pytest.raises(
+        PluginError, match=r"the hook capture_context of the plugin 'inline Pack 1' at .*test_hooks.py:\d+ failed: KeyError"
+    ):
+        run(capture_context=capture_context)
+
+
+def test_an_error_of_the_capture_is_not_the_contexts() -> None:
+    class Broken(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + torch.ones(7)
+
+    with pytest.raises(onnxexp.CaptureError):
+        run(Broken(), capture_context=lambda options: contextlib.nullcontext())
+
+
+# lower_node
+
+
+def test_lower_node_is_asked_before_the_tables() -> None:
+    seen: list[str] = []
+
+    def lower_node(op: Builder, node: Node) -> Any:
+        seen.append(node.op)
+        return op.domain("my.vendor").call("Relu6", *op.args) if node.op.startswith("aten::relu") else None
+
+    program = run(lambda x: x.neg().relu(), lower_node=lower_node)
+    assert [(node.domain, node.op_type) for node in program.model.graph] == [("", "Neg"), ("my.vendor", "Relu6")]
+    assert len(seen) == 2 and program.model.opset_imports["my.vendor"] == 1
+    assert [by for _, by in program.lowered] == ["inline aten", "inline Pack 1"]
+
+
+def test_a_lower_node_that_declines_leaves_its_reason() -> None:
+    def lower_node(op: Builder, node: Node) -> Any:
+        op.decline("only on Tuesdays")
+
+    assert [node.op_type for node in run(lower_node=lower_node).model.graph] == ["Relu"]
+    with pytest.raises(LoweringError, match="only on Tuesdays"):
+        run(torch.special.i0, lower_node=lower_node)
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [("no tensor", "returned 'no tensor'; 1 Tensors were expected"), ((), r"returned \(\); 1 Tensors were expected")],
+)
+def test_a_lower_node_that_gives_no_tensor(result: Any, message: str) -> None:
+    with pytest.raises(LoweringError, match=rf"the hook lower_node of the plugin 'inline Pack 1' at .*:\d+ {message}"):
+        run(lower_node=lambda op, node: result)
+
+
+def test_a_value_of_another_export_is_refused() -> None:
+    kept: list[Any] = []
+
+    def lower_node(op: Builder, node: Node) -> Any:
+        kept.append(op.Relu(op.args[0]))
+        return kept[0]
+
+    run(lower_node=lower_node)
+    with pytest.raises(LoweringError, match="a value of another export"):
+        run(lower_node=lower_node)
+
+
+def test_a_lower_node_that_raises_is_told_with_its_line() -> None:
+    def lower_node(op: Builder, node: Node) -> Any:
+        return {}[3]
+
+    with pytest.raises(LoweringError, match=r"'inline Pack 1' at .*:\d+ failed in line \d+ \(return \{\}\[3\]\): KeyError"):
+        run(lower_node=lower_node)
+
+
+# pre_pass and post_pass
+
+
+def drop_neg(graph: Graph) -> None:
+    """-x as x."""
+    replaced = {node.outputs[0]: node.args[0] for node in graph.nodes if node.op == "aten::neg"}
+    graph.nodes[:] = [node for node in graph.nodes if node.outputs[0] not in replaced]
+    for node in graph.nodes:
+        node.replace_inputs(lambda value: replaced.get(value, value))
+
+
+class AbsForRelu(ir.passes.InPlacePass):
+    """Relu as Abs."""
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        for node in model.graph:
+            if node.op_type == "Relu":
+                node.op_type = "Abs"
+        return ir.passes.PassResult(model, True)
+
+
+def test_pre_pass_rewrites_the_captured_graph() -> None:
+    program = run(lambda x: x.neg().relu(), pre_pass=lambda options: drop_neg, options={"debug": True})
+    assert [node.op_type for node in program.model.graph] == ["Relu"]
+    assert "inline Pack 1/drop-neg" in program.pass_timings
+    assert [plugin.name for plugin in program.plugins] == ["inline Pack 1", "inline aten"]
+
+
+def test_post_pass_rewrites_the_model_before_the_cores_own() -> None:
+    program = run(post_pass=lambda options: [AbsForRelu()], options={"debug": True})
+    assert [node.op_type for node in program.model.graph] == ["Abs"]
+    assert list(program.pass_timings) == ["inline Pack 1/abs-for-relu", "core/flatten-concat", "core/fold-batch-norm"]
+
+
+@pytest.mark.parametrize("name", ["abs-for-relu", "inline Pack 1/abs-for-relu"])
+def test_a_pass_can_be_skipped(name: str) -> None:
+    program = run(post_pass=lambda options: AbsForRelu(), options={"skip_passes": [name, "core/fold-batch-norm"]})
+    assert [node.op_type for node in program.model.graph] == ["Relu"]
+    assert list(program.pass_timings) == ["core/flatten-concat"]
+
+
+def test_a_pass_to_skip_that_nobody_brings() -> None:
+    with pytest.raises(OptionError, match=r"no pass 'abs-for-rely' \(did you mean 'abs-for-relu'\?\); there are inline"):
+        run(post_pass=lambda options: AbsForRelu(), options={"skip_passes": ["abs-for-rely"]})
+
+
+def failing(model: Any) -> None:
+    raise ZeroDivisionError("in the pass")
+
+
+def other_model(model: ir.Model) -> ir.Model:
+    return model.clone()
+
+
+def rename_output(model: ir.Model) -> None:
+    model.graph.outputs[0].name = "renamed"
+
+
+def raise_opset(model: ir.Model) -> None:
+    model.graph.opset_imports[""] = 21
+
+
+def unknown_operator(model: ir.Model) -> None:
+    next(iter(model.graph)).op_type = "Rely"
+
+
+def forget_nodes(graph: Graph) -> None:
+    graph.nodes.clear()
+
+
+def repeat_nodes(graph: Graph) -> None:
+    graph.nodes *= 2
+
+
+def forget_input(graph: Graph) -> None:
+    graph.inputs.clear()
+
+
+@pytest.mark.parametrize(
+    ("hook", "each", "debug", "message"),
+    [
+        ("post_pass", failing, False, "the pass inline Pack 1/failing of the plugin 'inline Pack 1' failed: ZeroDivisionError"),
+        ("pre_pass", failing, False, "the pass inline Pack 1/failing of the plugin 'inline Pack 1' failed: ZeroDivisionError"),
+        ("post_pass", other_model, False, "inline Pack 1/other-model .* returned Model instead of changing the Model in place"),
+        (
+            "post_pass",
+            rename_output,
+            False,
+            "rename-output .* its outputs were .*'output'.*, now they are .*'renamed'",
+        ),
+        ("post_pass", raise_opset, False, "raise-opset .* its opset were 20, now they are 21"),
+        ("post_pass", unknown_operator, True, r"(?s)unknown-operator .* broke the graph: .*Rely.*skip_passes="),
+        ("pre_pass", forget_nodes, True, "forget-nodes .* the graph returns %relu, which nothing makes"),
+        ("pre_pass", repeat_nodes, True, "repeat-nodes .* makes %relu a second time"),
+        ("pre_pass", forget_input, False, r"forget-input .* its inputs were \('.*',\), now they are \(\)"),
+        ("pre_pass", "no function", False, "gives 'no function'; a pass is called with what it changes"),
+    ],
+)
+def test_a_pass_that_fails_or_breaks_the_graph_is_blamed(hook: str, each: Any, debug: bool, message: str) -> None:
+    with pytest.raises(PassError, match=message):
+        run(options={"debug": debug}, **{hook: lambda options: each})
+
+
+def test_a_hook_that_fails_to_give_its_passes() -> None:
+    def post_pass(options: Options) -> Any:
+        raise KeyError("no passes today")
+
+    with pytest.raises(PassError, match=r"the hook post_pass of the plugin 'inline Pack 1' at .* failed: KeyError"):
+        run(post_pass=post_pass)
+
+
+def test_passes_run_by_the_names_of_their_plugins() -> None:
+    class Zebra(Pack): ...
+
+    class Aardvark(Pack): ...
+
+    def first(model: ir.Model) -> None: ...
+
+    def second(model: ir.Model) -> None: ...
+
+    packs = [Zebra(post_pass=lambda options: second), Aardvark(post_pass=lambda options: first)]
+    for order in (packs, packs[::-1]):
+        names = list(export(torch.nn.ReLU(), (X,), plugins=order).pass_timings)
+        assert [name.rpartition("/")[2] for name in names[:2]] == ["first", "second"]
+
+
+# serialize
+
+
+def test_serialize_takes_the_place_of_the_cores_writer(tmp_path: Path) -> None:
+    def serialize(program: ONNXProgram, path: Path) -> bool | None:
+        if path.suffix != ".onnxtxt":
+            return None
+        path.write_text(onnx.printer.to_text(program.model_proto))
+        return True
+
+    program = run(serialize=serialize)
+    saved = program.save(tmp_path / "model.onnxtxt")
+    assert saved.paths == (tmp_path / "model.onnxtxt",) and saved.bytes == saved.paths[0].stat().st_size
+    assert onnx.parser.parse_model(saved.paths[0].read_text()).graph.node[0].op_type == "Relu"
+    program.save(tmp_path / "model.onnx")
+    assert onnx.load(tmp_path / "model.onnx").graph.node[0].op_type == "Relu"
+
+
+def test_a_serialize_that_fails_or_lies(tmp_path: Path) -> None:
+    def failing_writer(path: Path) -> bool:
+        raise OSError("no space")
+
+    with pytest.raises(SerializeError, match="hook serialize of the plugin .* failed on .*model.x: OSError: no space"):
+        run(serialize=failing_writer).save(tmp_path / "model.x")
+    with pytest.raises(SerializeError, match="says that it wrote .*, and there is no such file"):
+        run(serialize=lambda: True).save(tmp_path / "model.x")
+
+
+# Several at once
+
+
+def test_hooks_of_a_module_and_of_an_instance_with_a_table() -> None:
+    class Both:
+        def __init__(self) -> None:
+            self.symbolics = onnxexp.SymbolicTable("aten", override=True)
+            self.symbolics.direct({"relu": "Abs"})
+
+        @hookimpl
+        def post_pass(self, options: Options) -> Any:
+            return AbsForRelu()
+
+    program = export(torch.nn.ReLU(), (X,), plugins=[Both()])
+    assert [node.op_type for node in program.model.graph] == ["Abs"]
+    assert program.plugins[0].hooks == ("post_pass",)
