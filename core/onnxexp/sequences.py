@@ -1,4 +1,4 @@
-"""Lists of unknown length as ONNX sequences: the neutral graph's ``prim::Sequence…`` nodes. ONNX has sequences from opset 11 on."""
+"""Lists of unknown length as ONNX sequences, which there are from opset 11 on: the neutral graph's ``prim::Sequence…`` nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _checked(lowering: Lowering) -> Any:
     op = lowering.builder
     if op.opset < _FIRST_OPSET:
         op.opset_error(
-            f"a list whose length is known only at run time needs ONNX's sequences, which are there from opset {_FIRST_OPSET} on; "
+            f"a list whose length is known only at run time needs ONNX's sequences, there from opset {_FIRST_OPSET} on; "
             f"the target is opset {op.opset}",
             _FIRST_OPSET,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import pkgutil
 import warnings
@@ -36,7 +37,7 @@ def aten_cases() -> Iterator[tuple[str, Case]]:
 
 
 def text_of(case: Case, capture: str) -> str:
-    """The ONNX graph with its values numbered in order of appearance; weights by their contents."""
+    """The ONNX graph in a form that does not depend on names or order; weights by their contents."""
     model = case.fn if isinstance(case.fn, torch.nn.Module) else Function(case.fn)
     inputs = [arg.clone() if isinstance(arg, torch.Tensor) else arg for arg in case.inputs]
     with warnings.catch_warnings():
@@ -56,27 +57,28 @@ class Function(torch.nn.Module):
         return self.fn(*args)
 
 
-def _lines(graph: onnx.GraphProto, names: dict[str, str], indent: str) -> Iterator[str]:
-    for value in graph.input:
-        names[value.name] = f"%{len(names)}"
+def _lines(graph: onnx.GraphProto, outer: dict[str, str], indent: str) -> Iterator[str]:
+    """A line for each node, sorted: independent nodes may stand in any order. A value is called by how it is computed."""
+    names = dict(outer)
+    for place, value in enumerate(graph.input):
+        names[value.name] = f"%{len(indent)}.{place}"
         yield f"{indent}input {names[value.name]}: {_type(value)}"
     for tensor in graph.initializer:
         contents = onnx.numpy_helper.to_array(tensor)
         names[tensor.name] = f"{contents.dtype}{list(contents.shape)}{contents.tobytes()[:64].hex()}"
-    for node in graph.node:
-        inputs = [names.get(name, "-") for name in node.input]
-        attributes = sorted(
-            f"{a.name}={helper.printable_attribute(a) if not a.HasField('g') else 'graph'}" for a in node.attribute
-        )
-        for name in node.output:
-            names[name] = f"%{len(names)}"
-        outputs = [names[name] for name in node.output]
-        yield f"{indent}{', '.join(outputs)} = {node.domain}{node.op_type}({', '.join(inputs)}; {', '.join(attributes)})"
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _lines(attribute.g, names, indent + "  ")
+    yield from sorted(_line(node, names, indent) for node in graph.node)
     for value in graph.output:
         yield f"{indent}output {names[value.name]}: {_type(value)}"
+
+
+def _line(node: onnx.NodeProto, names: dict[str, str], indent: str) -> str:
+    attributes = sorted(f"{a.name}={helper.printable_attribute(a) if not a.HasField('g') else 'graph'}" for a in node.attribute)
+    inner = [line for a in node.attribute if a.HasField("g") for line in _lines(a.g, names, indent + "  ")]
+    call = f"{node.domain}{node.op_type}({', '.join(names.get(name, '-') for name in node.input)}; {', '.join(attributes)})"
+    text = "\n".join([call, *inner])
+    for place, name in enumerate(node.output):
+        names[name] = f"%{hashlib.sha1(text.encode()).hexdigest()[:8]}.{place}"
+    return f"{indent}{', '.join(names[name] for name in node.output)} = {text}"
 
 
 def _type(value: onnx.ValueInfoProto) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import List  # noqa: UP035 - TorchScript reads it
-
 import pytest
 import torch
 from torch import nn
@@ -175,7 +173,7 @@ def test_arithmetic_in_place_on_a_size(capture, opset) -> None:
 
 class ReturnsSize(torch.nn.Module):
     def forward(self, states):
-        batch_size, seq_length = states.shape[:2]
+        _batch_size, seq_length = states.shape[:2]
         real_seq_length = seq_length
         real_seq_length += 2
         return real_seq_length + seq_length
@@ -200,7 +198,7 @@ def test_reshape_by_a_tensor(opset) -> None:
 
 
 class Lists(torch.nn.Module):
-    def forward(self, xs: List[torch.Tensor], scale: float = 2.0):
+    def forward(self, xs: list[torch.Tensor], scale: float = 2.0):
         return {"sum": xs[0] + xs[1], "scaled": xs[1] * scale}
 
 

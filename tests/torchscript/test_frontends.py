@@ -9,7 +9,7 @@ from onnxexp.testing import Case
 from .frontends import aten_cases, text_of
 
 BAKED = "`item()` of a tensor is a Python number while tracing, so the example's value is in the graph (the user is warned)"
-REFLECTED = "a size is a tensor while tracing, so `size + x` calls its own `__add__`, not that of `x`: the operands change places"
+REFLECTED = "a size is a tensor while tracing, so `size + x` calls its own `__add__`: the operands change places"
 UNKNOWN_TO_THE_TRACER = (
     "torch's tracer stops at an internal assertion: the call takes a Python bool where its schema takes a number"
 )

@@ -1,4 +1,4 @@
-"""TorchScript's operators on lists, dicts, strings and ranges: done by Python, or on an ONNX sequence where the length is not known."""
+"""TorchScript's operators on lists, dicts, strings and ranges: Python does them, or an ONNX sequence where the length is unknown."""
 
 from __future__ import annotations
 

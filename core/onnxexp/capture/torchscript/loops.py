@@ -1,4 +1,4 @@
-"""`prim::Loop`: unrolled where its rounds are known and few, else a loop whose state is found by reading the body again and again."""
+"""`prim::Loop`: unrolled where its rounds are known and few, else a loop whose state is found by reading the body repeatedly."""
 
 from __future__ import annotations
 
@@ -227,8 +227,7 @@ class _Rolled:
         return [key for key in after if before[key] is not after[key]]
 
     def _appended(self, after: Items) -> Any:
-        element = sequences.common_element(self.interpreter, after)
-        return element
+        return sequences.common_element(self.interpreter, after)
 
     # What the body carries
 

@@ -122,8 +122,10 @@ _UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }
 _CONSTANT: dict[str, Callable[..., Any]] = {
     f"aten::{name}": getattr(math, name)
-    for name in ["exp", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh", "fabs", "gcd", "factorial", "isnan", "isinf",
-                 "isfinite", "degrees", "radians", "copysign", "fmod", "atan2", "expm1", "erf"]
+    for name in (
+        "exp log log2 log10 log1p sin cos tan tanh fabs gcd factorial isnan isinf isfinite degrees radians copysign fmod atan2 "
+        "expm1 erf"
+    ).split()
     if hasattr(math, name)
 }  # fmt: skip
 _CONSTANT |= {"aten::__lshift__": operator.lshift, "aten::__rshift__": operator.rshift, "aten::bin": bin, "aten::hex": hex}

@@ -21,6 +21,7 @@ from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.examples import derivation
 from onnxexp.capture.symbols import dim_text
 from onnxexp.capture.torchscript.shortcuts import shortcut
+from onnxexp.capture.torchscript.trials import NUMBERS, UNKNOWN, Trials, harmless, symbols_of
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, ScalarType, TensorType, Type, Value, Where
 from onnxexp.passes.functionalize.facts import facts
@@ -28,14 +29,9 @@ from onnxexp.passes.functionalize.facts import restrides as _restrides
 
 __all__ = ["UNKNOWN", "Sizes", "static_truth"]
 
-UNKNOWN = object()
-"""The type of something that nothing is known of."""
 
 _WHOLE = {torch_name: name for name, torch_name in composites.NAMES.items()}
 """torch's operators that are kept whole, and ours that give their shapes."""
-_TRIALS = ((7, 11, 13, 17, 19, 23), (29, 31, 37, 41, 43, 47), (2, 3, 5, 4, 6, 8), (211, 223, 227, 229, 233, 239))
-"""The sizes that are tried."""
-_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class Sizes:
@@ -58,6 +54,7 @@ class Sizes:
         self._inputs: dict[tuple[int, int | None], Any] = {}
         self._batches: dict[Value, Any] = {}
         self._known: dict[Any, Any] = {}
+        self._trials = Trials(self)
         self._short_of: dict[sympy.Expr, Any] = {}
         self._long_of: dict[sympy.Symbol, sympy.Expr] = {}
         composites._library()
@@ -195,20 +192,20 @@ class Sizes:
         saved, guards = _saved(self.env), len(self.env.guards)
         try:
             with self.mode:
-                result = self._call(op, name, fakes, args)
+                result = self.call(op, name, fakes, args)
         except Exception:  # noqa: BLE001 - torch's fake kernels raise anything where a size is not known
             result = UNKNOWN
         fixed = [symbol for symbol, to in self.env.replacements.items() if symbol not in saved["replacements"] and to.is_number]
-        doubtful = any(not _harmless(guard.expr) for guard in self.env.guards[guards:])
+        doubtful = any(not harmless(guard.expr) for guard in self.env.guards[guards:])
         if doubtful and result is not UNKNOWN:
-            doubtful = not self._holds(op, name, fakes, args, result)
+            doubtful = not self._trials.hold(op, name, fakes, args, result)
         if result is not UNKNOWN and not doubtful and not (fixed and local):
             self._fixed += [(symbol, where) for symbol in fixed]
             return result
         vars(self.env).update(saved)
         self.env._replacements_version_counter += 1
         self.env._update_version_counter()
-        return self._by_trial(op, name, fakes, args)
+        return self._trials.result(op, name, fakes, args)
 
     def _restrided(self, op: torch._ops.OpOverload, fakes: list[Any], value: Any) -> Any:
         """``t_`` and the like change the tensor itself: it gets a fake of its own first."""
@@ -218,73 +215,7 @@ class Sizes:
         self._fakes[value] = fakes[0]
         return result
 
-    def _holds(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], result: Any) -> bool:
-        """Whether the sizes that torch found for the example's are right at others: wherever the call is allowed."""
-        symbols = sorted(_symbols(fakes), key=_name)
-        for primes in _TRIALS:
-            at = {symbol: primes[index % len(primes)] for index, symbol in enumerate(symbols)}
-            outcome = self._tried(op, name, fakes, args, at)
-            if outcome is not UNKNOWN and not _same_at(result, outcome, at):
-                return False
-        return True
-
-    def _by_trial(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
-        """What a call gives where its sizes depend on which sizes are the larger: tried at a few sizes.
-
-        What comes out the same is so, what follows a symbol is the symbol, of all else nothing is known.
-        """
-        sizes = sorted(_symbols(fakes, tensors=True), key=_name)
-        others = sorted(_symbols(fakes) - set(sizes), key=_name)
-        loose = {symbol for symbol in sizes if free_unbacked_symbols(symbol)}
-        for tied in (_apart, _tied, _ones):
-            trials = []
-            for number, primes in enumerate(_TRIALS):
-                at = {symbol: tied(symbol in loose, primes, index) for index, symbol in enumerate(sizes)}
-                at |= {symbol: 1 + (index + number) % 3 for index, symbol in enumerate(others)}
-                outcome = self._tried(op, name, fakes, args, at)
-                if outcome is not UNKNOWN:
-                    trials.append((at, outcome))
-                elif number == 0:
-                    break
-            if len(trials) > 1:
-                return self._agreed([outcome for _, outcome in trials], [at for at, _ in trials], tied is _ones)
-        return UNKNOWN
-
-    def _tried(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], at: dict[Any, int]) -> Any:
-        try:
-            with self.mode:
-                return self._call(op, name, [_at(fake, at) for fake in fakes], args)
-        except Exception:  # noqa: BLE001 - as above; what the operator refuses at these sizes tells nothing
-            return UNKNOWN
-
-    def _agreed(self, outcomes: list[Any], at: list[dict[Any, int]], doubtful: bool) -> Any:
-        first = outcomes[0]
-        if isinstance(first, (list, tuple)):
-            if len({len(outcome) for outcome in outcomes}) > 1:
-                return UNKNOWN
-            return [self._agreed(list(parts), at, doubtful) for parts in zip(*outcomes, strict=True)]
-        if not isinstance(first, torch.Tensor):
-            return self.number(self.type_of(first).kind)  # type: ignore[union-attr]
-        if len({(outcome.dtype, outcome.dim()) for outcome in outcomes}) > 1:
-            return UNKNOWN
-        sizes = [
-            self._agreed_size(list(found), at, doubtful) for found in zip(*(outcome.shape for outcome in outcomes), strict=True)
-        ]
-        return self.tensor(first.dtype, sizes)
-
-    def _agreed_size(self, found: list[Any], at: list[dict[Any, int]], doubtful: bool) -> Any:
-        if any(isinstance(size, torch.SymInt) for size in found) or (doubtful and set(found) == {1}):
-            return None
-        if len(set(found)) == 1:
-            return found[0]
-        same = (symbol for symbol in at[0] if [sizes[symbol] for sizes in at] == found)
-        symbol = next(same, None)
-        if symbol is None:
-            return None
-        hint = self.env.backed_var_to_val.get(symbol)
-        return self.env.create_symintnode(symbol, hint=None if hint is None else int(hint))
-
-    def _call(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
+    def call(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
         if name == "aten::_pad_packed_sequence":
             return torch.ops.onnxexp.pad(*fakes, self._batches.get(args[1]) or self._size())
         if name in _WHOLE:
@@ -403,17 +334,13 @@ def restrides(name: str) -> bool:
     return bool(known.written) and name.partition(".")[0].endswith("_") and _restrides(name)
 
 
-def _expr(size: Any) -> Any:
-    return size.node.expr if isinstance(size, torch.SymInt) else size
-
-
 def _key(name: str, fakes: Any) -> Any:
     """The same for calls that give tensors of the same types."""
     if isinstance(fakes, (list, tuple)):
         return name, *(_key("", fake) for fake in fakes)
     if isinstance(fakes, torch.Tensor):
         return fakes.dtype, tuple(map(_expr, fakes.shape))
-    return type(fakes), fakes.node.expr if isinstance(fakes, _NUMBERS) else fakes
+    return type(fakes), fakes.node.expr if isinstance(fakes, NUMBERS) else fakes
 
 
 def _is_long(size: Any) -> bool:
@@ -428,7 +355,7 @@ def _repeatable(result: Any, fakes: list[Any]) -> bool:
     """Whether a result is tensors whose sizes follow from the arguments."""
     results = result if isinstance(result, (list, tuple)) else [result]
     tensors = all(isinstance(one, torch.Tensor) and not any(one is fake for fake in fakes) for one in results)
-    return tensors and not free_unbacked_symbols(list(_symbols(results) - _symbols(fakes)))
+    return tensors and not free_unbacked_symbols(list(symbols_of(results) - symbols_of(fakes)))
 
 
 def _saved(env: ShapeEnv) -> dict[str, Any]:
@@ -436,59 +363,8 @@ def _saved(env: ShapeEnv) -> dict[str, Any]:
     return {name: copy.copy(value) for name, value in vars(env).items() if isinstance(value, (dict, list, set))}
 
 
-def _harmless(guard: Any) -> bool:
-    """Whether a condition says no more than that a size is another's, or 2 or more."""
-    if isinstance(guard, (sympy.Eq, sympy.Ne)) or guard in (sympy.true, sympy.false):
-        return True
-    grown = {symbol: sympy.Symbol(symbol.name, integer=True, nonnegative=True) + 2 for symbol in guard.free_symbols}
-    return bool(sympy.simplify(guard.xreplace(grown)) == sympy.true)
-
-
-def _same_at(result: Any, outcome: Any, at: dict[Any, int]) -> bool:
-    if isinstance(result, (list, tuple)):
-        return len(result) == len(outcome) and all(_same_at(a, b, at) for a, b in zip(result, outcome, strict=True))
-    if not isinstance(result, torch.Tensor):
-        return True
-    pairs = zip(result.shape, outcome.shape, strict=False)
-    return result.dim() == outcome.dim() and all(_at(a, at) == b for a, b in pairs if not isinstance(b, torch.SymInt))
-
-
-def _apart(loose: bool, primes: tuple[int, ...], index: int) -> int:
-    return primes[index % len(primes)]
-
-
-def _tied(loose: bool, primes: tuple[int, ...], index: int) -> int:
-    return primes[0] if loose else primes[index % len(primes)]
-
-
-def _ones(loose: bool, primes: tuple[int, ...], index: int) -> int:
-    return 1 if loose else primes[index % len(primes)]
-
-
-def _name(symbol: Any) -> str:
-    return str(symbol.name)
-
-
-def _symbols(fakes: Any, *, tensors: bool = False) -> set[Any]:
-    """The symbols in fakes; `tensors`: those in the sizes of tensors only."""
-    if isinstance(fakes, (list, tuple)):
-        return {symbol for fake in fakes for symbol in _symbols(fake, tensors=tensors)}
-    if tensors and not isinstance(fakes, torch.Tensor):
-        return set()
-    numbers = fakes.shape if isinstance(fakes, torch.Tensor) else [fakes]
-    return {symbol for number in numbers if isinstance(number, _NUMBERS) for symbol in number.node.expr.free_symbols}
-
-
-def _at(fake: Any, at: dict[Any, int]) -> Any:
-    """A fake with numbers in the symbols' places."""
-    if isinstance(fake, (list, tuple)):
-        return [_at(element, at) for element in fake]
-    if isinstance(fake, torch.Tensor):
-        return torch.empty([max(int(_at(size, at)), 0) for size in fake.shape], dtype=fake.dtype)
-    if not isinstance(fake, _NUMBERS):
-        return fake
-    value = fake.node.expr.xreplace(at)
-    return bool(value) if isinstance(fake, torch.SymBool) else float(value) if isinstance(fake, torch.SymFloat) else int(value)
+def _expr(size: Any) -> Any:
+    return size.node.expr if isinstance(size, torch.SymInt) else size
 
 
 def _has_unknown(fakes: Any) -> bool:

@@ -159,7 +159,7 @@ def _by_module(flat: _Flat, inputs: list[torch.Tensor]) -> tuple[Any, Any]:
 
 @contextlib.contextmanager
 def _quiet_transformer() -> Iterator[None]:
-    """`TransformerEncoder` looks into its mask to see whether it is the causal one, which only serves to choose a faster kernel."""
+    """`TransformerEncoder` looks into its mask for whether it is the causal one, only to choose a faster kernel."""
     detect: Callable[..., Any] = transformer._detect_is_causal_mask
     transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: bool(is_causal)
     try:
