@@ -1,4 +1,4 @@
-"""Every case of the aten plugin gives the same ONNX graph through torch.export and through a trace, but for the reasons listed."""
+"""Every case of the aten plugin gives the same ONNX graph through torch.export and a trace, but for the reasons listed."""
 
 from __future__ import annotations
 

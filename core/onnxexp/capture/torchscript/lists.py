@@ -1,4 +1,4 @@
-"""TorchScript's operators on lists, dicts, strings and ranges: Python does them, or an ONNX sequence where the length is unknown."""
+"""TorchScript's operators on lists, dicts, strings and ranges: done by Python, or on an ONNX sequence of unknown length."""
 
 from __future__ import annotations
 

@@ -120,18 +120,15 @@ _UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "aten::abs": ("prim::abs", abs),
     "prim::abs": ("prim::abs", abs),
 }
-_CONSTANT: dict[str, Callable[..., Any]] = {
-    f"aten::{name}": getattr(math, name)
-    for name in (
-        "exp log log2 log10 log1p sin cos tan tanh fabs gcd factorial isnan isinf isfinite degrees radians copysign fmod atan2 "
-        "expm1 erf"
-    ).split()
-    if hasattr(math, name)
-}  # fmt: skip
+_FUNCTIONS: list[Callable[..., Any]] = [
+    *(math.exp, math.log, math.log2, math.log10, math.log1p, math.sin, math.cos, math.tan, math.tanh, math.fabs, math.gcd),
+    *(math.factorial, math.isnan, math.isinf, math.isfinite, math.degrees, math.radians, math.copysign, math.fmod, math.atan2),
+    *(math.expm1, math.erf),
+]
+_CONSTANT: dict[str, Callable[..., Any]] = {f"aten::{function.__name__}": function for function in _FUNCTIONS}
 _CONSTANT |= {"aten::__lshift__": operator.lshift, "aten::__rshift__": operator.rshift, "aten::bin": bin, "aten::hex": hex}
 """Functions of Python's that are computed where all is known."""
 _SAME = {"aten::item", "aten::ScalarImplicit", "aten::_local_scalar_dense", "prim::NumToTensor", "aten::contiguous"}
-_ROUNDED = {"floor": "aten::floordiv", "trunc": "aten::Int"}
 
 
 def computes(packet: str, args: Sequence[Any]) -> bool:
@@ -170,7 +167,9 @@ def _binary(interpreter: Interpreter, name: str, args: Sequence[Any]) -> Any:
     if alpha != 1:
         other = interpreter.number("aten::mul", operator.mul, [other, alpha])
     if mode is not None and name == "aten::div":
-        target, function = "aten::floordiv", operator.floordiv
+        if mode == "trunc" and not isinstance(one, Value) and not isinstance(other, Value):
+            return math.trunc(one / other)
+        target, function = "aten::floordiv", operator.floordiv  # what is not known is a size, which is never negative
     return interpreter.number(target, function, [one, other])
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import sympy  # type: ignore[import-untyped]
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 if TYPE_CHECKING:
     from onnxexp.capture.torchscript.sizes import Sizes
