@@ -177,7 +177,8 @@ class _Rolled:
                 cell.set(thing)
             try:
                 going, *after = _round(interpreter, self.block, [index, *carried])
-                results = (tuple(after), tuple(cell.get() for cell in self.cells))
+                fitted = tuple(_fitted(start, now) for start, now in zip(self.carried, after, strict=True))
+                results = (fitted, tuple(cell.get() for cell in self.cells))
             finally:
                 changes = Journal.changes(entries)
                 Journal.undo(entries)
@@ -345,6 +346,17 @@ class _Rolled:
             interpreter.journal.note(cell.container)
             cell.set(thing)
         return list(carried)
+
+
+def _fitted(start: Any, now: Any) -> Any:
+    """What a variable is after a round, as a value that may be None where it is one before the loop."""
+    if isinstance(start, tuple) and isinstance(now, tuple) and len(start) == len(now):
+        return tuple(_fitted(a, b) for a, b in zip(start, now, strict=True))
+    if not isinstance(start, Maybe):
+        return now
+    if isinstance(now, Maybe):
+        return Maybe(now.absent, _fitted(start.value, now.value))
+    return Maybe(True, start.value) if now is None else Maybe(False, _fitted(start.value, now))
 
 
 def _start(thing: Any) -> Any:

@@ -131,8 +131,10 @@ def get(interpreter: Interpreter, items: Items, position: Any) -> Value:
 
 
 def _anew(interpreter: Interpreter, element: Any) -> Any:
-    """A fake like an element's: a number is another number each time."""
-    if isinstance(element, torch.Tensor) or element is UNKNOWN:
+    """A fake like an element's: a number, and a size that is free, is another each time."""
+    if isinstance(element, torch.Tensor):
+        return interpreter.sizes.renewed(element)
+    if element is UNKNOWN:
         return element
     return interpreter.sizes.number(interpreter.sizes.type_of(element).kind)  # type: ignore[union-attr]
 
