@@ -46,6 +46,11 @@ class OperatorExportTypes(enum.Enum):
         return self in (OperatorExportTypes.ONNX_ATEN, OperatorExportTypes.RAW)
 
     @property
+    def verbose(self) -> bool:
+        """Is the captured graph printed?"""
+        return self is OperatorExportTypes.RAW
+
+    @property
     def keeps_unknown(self) -> bool:
         """Are operators kept that nothing lowers?"""
         return self is not OperatorExportTypes.ONNX

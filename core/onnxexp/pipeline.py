@@ -16,7 +16,7 @@ from onnxexp import plugins as plugin_loading
 from onnxexp.assembly import assemble
 from onnxexp.builder import Builder
 from onnxexp.capture.modes import TrainingMode
-from onnxexp.fallthrough import OperatorExportTypes, read_export_type
+from onnxexp.fallthrough import read_export_type
 from onnxexp.interface import Interface
 from onnxexp.lowering import Lowering
 from onnxexp.options import Options, read_call
@@ -118,7 +118,7 @@ def export(
         interface = Interface(captured, call.spec, output_names)
     with clock("pre passes"):
         passes.pre(captured.graph)
-    if export_type is OperatorExportTypes.RAW:
+    if export_type.verbose:
         print(captured.graph)
     with clock("lower"):
         builder = Builder(options.opset, custom_opsets=options.custom_opsets, fold=options.fold)

@@ -224,3 +224,16 @@ def test_torch_is_left_as_it_was() -> None:
     with pytest.raises(CaptureError):
         onnxexp.export(lambda x: x.nothing, (X,), capture="trace")
     assert before == (len, torch.Tensor.__iadd__, vars(torch.Tensor).get("__imod__"), torch.jit._trace._trace_module_map)
+
+
+@torch.jit.script
+def repeated(x: Tensor, n: int) -> Tensor:
+    for _ in range(n):
+        x = x + 1
+    return x
+
+
+def test_a_size_for_a_scripted_function_is_fixed_with_a_warning() -> None:
+    with pytest.warns(UserWarning, match="Python number for n of the scripted repeated") as caught:
+        onnxexp.export(lambda x: repeated(x, x.size(0)), (X,), capture="trace")
+    assert any("test_tracing.py" in str(warning.message) for warning in caught)

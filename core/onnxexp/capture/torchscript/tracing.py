@@ -97,7 +97,14 @@ def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
     before = {name: tensor.clone() for name, tensor in model.named_buffers()}
     recorded: list[Any] = []
     try:
-        with _collected(recorded), _quiet_transformer(), _traced_lengths(), _immutable_sizes(), cells_kept_whole():
+        with (
+            _collected(recorded),
+            _quiet_transformer(),
+            _traced_lengths(),
+            _immutable_sizes(),
+            _told_numbers(),
+            cells_kept_whole(),
+        ):
             if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
                 graph, module = _by_module(flatten, inputs)
             else:
@@ -234,6 +241,29 @@ def _is_traced_number(tensor: torch.Tensor) -> bool:
                 return False
             todo += [value.node() for value in node.inputs()]
     return False
+
+
+@contextlib.contextmanager
+def _told_numbers() -> Iterator[None]:
+    """Inside, the tracer says so where it makes a number of a size for a scripted function, which fixes it."""
+    kind: Any = torch.jit.ScriptFunction
+    original = kind.__call__
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if torch._C._is_tracing():
+            numbers = {argument.name for argument in self.schema.arguments if str(argument.type) in ("int", "float", "bool")}
+            named = {**dict(zip((argument.name for argument in self.schema.arguments), args, strict=False)), **kwargs}
+            for name in sorted(numbers & named.keys()):
+                if isinstance(named[name], torch.Tensor):
+                    text = f"Converting a tensor to a Python number for {name} of the scripted {self.name}"
+                    warnings.warn(text, torch.jit._trace.TracerWarning, stacklevel=2)
+        return original(self, *args, **kwargs)
+
+    kind.__call__ = call
+    try:
+        yield
+    finally:
+        kind.__call__ = original
 
 
 @contextlib.contextmanager
