@@ -64,7 +64,8 @@ def export(
             comes out.
         dynamic_shapes: What is dynamic, as `torch.export.export` takes it; names (``{"x": {0: "batch"}}``) too.
         dynamic_axes: The same as torch.onnx writes it: ``{"x": {0: "batch"}, "y": [0]}``.
-        capture: "auto" or "export": through torch.export.
+        capture: "export" captures through torch.export, "trace" through torch.jit.trace, "script" through torch.jit.script;
+            "auto" exports, and traces, with a warning, what cannot be exported.
         training: Export as for inference (EVAL), as the model is (PRESERVE), or as for training (TRAINING).
         plugins: Exactly these plugins: names of installed ones, and SymbolicTables or objects with hooks, which win over those
             (``[my_table, ...]``: the literal ``...`` stands for every other installed one). None is every installed one.
@@ -103,7 +104,9 @@ def export(
     call = read_call(model, args, kwargs, dynamic_shapes, dynamic_axes, input_names, output_names)
     clock = _Clock()
     with clock("capture"), packs.capturing(options):
-        program = call.program or capturing.capture(call.module, call.args, call.kwargs, call.spec, options.training)
+        program = call.program or capturing.capture(
+            call.module, call.args, call.kwargs, call.spec, options.training, options.capture
+        )
     with clock("convert"):
         captured = capturing.convert(program, call.spec)
         interface = Interface(captured, call.spec, output_names)
