@@ -11,6 +11,7 @@ from onnxexp import control_flow
 from onnxexp.asking import Answer, Asking
 from onnxexp.builder import Builder, Declined
 from onnxexp.errors import LoweringError, OpsetError
+from onnxexp.fallthrough import OperatorExportTypes, keep
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
 from onnxexp.plugins import Plugins
 from onnxexp.report.problems import Problem, describe, no_plugins, unsupported
@@ -32,7 +33,13 @@ class Lowering:
         problems: What stands in the way.
     """
 
-    def __init__(self, builder: Builder, plugins: Plugins, decompose: Decompose) -> None:
+    def __init__(
+        self,
+        builder: Builder,
+        plugins: Plugins,
+        decompose: Decompose,
+        export_type: OperatorExportTypes = OperatorExportTypes.ONNX,
+    ) -> None:
         self.builder = builder
         builder.resolve = self.resolve
         self.lowered: list[tuple[Node, str]] = []
@@ -40,6 +47,7 @@ class Lowering:
         self._asking = Asking(builder, plugins)
         self._off = plugins.off
         self._decompose = decompose
+        self._export_type = export_type
         self._inside = 0
         self._env: dict[Value, Any] = {}
 
@@ -64,7 +72,7 @@ class Lowering:
             LoweringError: a symbolic cannot lower a call.
         """
         try:
-            if not self._asking and graph.nodes:
+            if not self._asking and graph.nodes and not self._export_type.keeps_all:
                 raise no_plugins(graph, self._off)
             outputs = self.block(graph)
             if self.problems:
@@ -111,6 +119,8 @@ class Lowering:
         if node.op in control_flow.LOWERINGS:
             self._note(node, "core")
             return control_flow.LOWERINGS[node.op](self, node)
+        if self._export_type.keeps_all:
+            return self._kept(node)
         answer = self._asking.ask(node)
         if answer.results is not None:
             self._check(node, answer)
@@ -120,13 +130,22 @@ class Lowering:
         if graph is not None:
             before = len(self.problems)
             results = self._decomposed(node, graph, answer.refusal)
+            if len(self.problems) != before and self._export_type.keeps_unknown:
+                del self.problems[before:]
+                return self._kept(node)
             self._note(node, "decomposed" if len(self.problems) == before else "")
             return results
+        if self._export_type.keeps_unknown:
+            return self._kept(node)
         self._note(node, "")
         if answer.refusal is not None:
             raise answer.refusal
         self.problems.append(Problem(node))
         return None
+
+    def _kept(self, node: Node) -> list[Any]:
+        self._note(node, "core")
+        return list(keep(self.builder, node, [self.resolve(arg) for arg in node.args], self._export_type))
 
     def _note(self, node: Node, by: str) -> None:
         if not self._inside:
