@@ -1,0 +1,148 @@
+"""One sample through one exporter: exported, checked, run, compared."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import onnx
+import torch
+from torch.utils import _pytree as pytree
+
+from .exporters import classify, export
+from .samples import Sample
+
+__all__ = ["FAILURES", "Judge", "Result"]
+
+FAILURES = ("wrong", "invalid", "crash", "version", "unsupported", "opset", "capture")
+"""What can become of a sample, worst first, but for: "pass", "random" (only its shape can be compared, and is), "eager"."""
+
+_TOLERANCES = {
+    torch.float16: (4e-3, 2e-3),
+    torch.float32: (2e-5, 1e-5),
+    torch.float64: (2e-5, 1e-5),
+    torch.complex64: (2e-5, 1e-5),
+    torch.complex128: (2e-5, 1e-5),
+}
+"""(relative, absolute by the largest magnitude): float64 too to float32's accuracy, in which some kernels compute."""
+
+_UNINITIALIZED = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "empty_permuted")
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What became of a sample at an opset."""
+
+    op: str
+    dtype: str
+    sample: int
+    opset: int
+    exporter: str
+    outcome: str
+    detail: str = ""
+    seconds: float = 0.0
+    """of the export alone"""
+
+
+class Judge:
+    """One sample: what eager makes of it is computed once for all exporters and opsets."""
+
+    def __init__(self, sample: Sample) -> None:
+        self.sample = sample
+        self.trouble = ""
+        try:
+            self.expected = self._eager(0)
+            again = self._eager(1)
+        except Exception as error:  # noqa: BLE001 - what eager cannot run is none of ours, whatever the reason
+            self.trouble = _short(error)
+            return
+        same = len(again) == len(self.expected) and not any(_difference(*pair) for pair in zip(self.expected, again, strict=True))
+        self.random = not same or sample.op in _UNINITIALIZED
+
+    def _eager(self, seed: int) -> list[Any]:
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            return _leaves(self.sample.module(*(tensor.clone() for tensor in self.sample.tensors)))
+
+    def judge(self, exporter: str, opset: int) -> Result:
+        sample = self.sample
+        start = time.perf_counter()
+        seconds = 0.0
+        if self.trouble:
+            outcome, detail = "eager", self.trouble
+        else:
+            try:
+                model = export(exporter, sample.module, sample.tensors, opset)
+                seconds = time.perf_counter() - start
+                outcome, detail = self._verdict(model, opset)
+            except Exception as error:  # noqa: BLE001 - every error of an exporter is a result
+                seconds = time.perf_counter() - start
+                outcome, detail = classify(error), _short(error)
+        return Result(sample.op, sample.dtype, sample.index, opset, exporter, outcome, detail, round(seconds, 4))
+
+    def _verdict(self, model: onnx.ModelProto, opset: int) -> tuple[str, str]:
+        declared = next(entry.version for entry in model.opset_import if entry.domain == "")
+        if declared != opset:
+            return "version", f"asked for opset {opset}, got {declared}"
+        try:
+            onnx.checker.check_model(model, full_check=True)
+            actual = _run(model, self.sample.tensors)
+        except Exception as error:  # noqa: BLE001 - onnx's and ONNX Runtime's errors have no common base
+            return "invalid", _short(error)
+        if len(actual) != len(self.expected):
+            return "wrong", f"{len(self.expected)} outputs in eager, {len(actual)} in ONNX"
+        for number, (one, other) in enumerate(zip(self.expected, actual, strict=True)):
+            problem = _difference(one, other, values=not self.random)
+            if problem:
+                return "wrong", f"output {number}: {problem}"
+        return ("random", "") if self.random else ("pass", "")
+
+
+def _leaves(outputs: Any) -> list[Any]:
+    return [leaf for leaf in pytree.tree_leaves(outputs) if leaf is not None]
+
+
+def _run(model: onnx.ModelProto, tensors: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    given = {f"input_{index}": tensor for index, tensor in enumerate(tensors)}
+    feeds = {slot.name: _array(given[slot.name], slot.type) for slot in session.get_inputs()}
+    flat = (part for result in session.run(None, feeds) for part in (result if isinstance(result, list) else [result]))
+    return [torch.as_tensor(part) for part in flat]
+
+
+def _array(tensor: torch.Tensor, type_: str) -> Any:
+    """A complex tensor is fed as pairs where the graph takes it so."""
+    real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() and "complex" not in type_ else tensor
+    return real.resolve_neg().contiguous().numpy()
+
+
+def _difference(expected: Any, actual: Any, *, values: bool = True) -> str:
+    """What is wrong with one output, "" where nothing is."""
+    one, other = torch.as_tensor(expected).detach(), torch.as_tensor(actual).detach()
+    if one.is_complex() and not other.is_complex():
+        one = torch.view_as_real(one.resolve_conj())
+    if one.dtype != other.dtype:
+        return f"{one.dtype} in eager, {other.dtype} in ONNX"
+    if one.shape != other.shape:
+        return f"shape {list(one.shape)} in eager, {list(other.shape)} in ONNX"
+    if not values or not one.numel():
+        return ""
+    relative, absolute = _TOLERANCES.get(one.dtype, (0.0, 0.0))
+    finite = one[one.isfinite()].abs() if relative else one[:0]
+    scale = max(1.0, float(finite.max())) if finite.numel() else 1.0
+    try:
+        torch.testing.assert_close(other, one, rtol=relative, atol=absolute * scale, equal_nan=True)
+    except AssertionError as error:
+        return _short(error, 300)
+    return ""
+
+
+def _short(error: BaseException, length: int = 400) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:length]
