@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import onnx
 import torch
@@ -27,6 +27,9 @@ _TOLERANCES = {
     torch.complex128: (2e-5, 1e-5),
 }
 """(relative, absolute by the largest magnitude): float64 too to float32's accuracy, in which some kernels compute."""
+
+_OF_EQUALS = ("kthvalue", "median", "mode", "nanmedian", "sort", "topk")
+"""They give values and where these are found."""
 
 _UNINITIALIZED = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "empty_permuted")
 
@@ -62,8 +65,9 @@ class Judge:
         self.random = not same or sample.op in _UNINITIALIZED
 
     def _eager(self, seed: int) -> list[Any]:
+        """OpInfo seeds random operators itself, always alike: it shall not, or nothing would tell that they are random."""
         torch.manual_seed(seed)
-        with torch.no_grad():
+        with torch.no_grad(), mock.patch.object(torch, "manual_seed"):
             return _leaves(self.sample.module(*(tensor.clone() for tensor in self.sample.tensors)))
 
     def judge(self, exporter: str, opset: int) -> Result:
@@ -95,9 +99,24 @@ class Judge:
             return "wrong", f"{len(self.expected)} outputs in eager, {len(actual)} in ONNX"
         for number, (one, other) in enumerate(zip(self.expected, actual, strict=True)):
             problem = _difference(one, other, values=not self.random)
-            if problem:
+            if problem and not (number == 1 and self._as_good(other)):
                 return "wrong", f"output {number}: {problem}"
         return ("random", "") if self.random else ("pass", "")
+
+    def _as_good(self, places: torch.Tensor) -> bool:
+        """Of equal elements eager may name any: are the values where these places say?"""
+        if self.sample.op not in _OF_EQUALS or places.dtype != torch.int64 or places.shape != self.expected[1].shape:
+            return False
+        x, values = self.sample.tensors[0], self.expected[0]
+        if places.dim() < x.dim():
+            return any(_gathers(x, dim, places.unsqueeze(dim), values.unsqueeze(dim)) for dim in range(x.dim()))
+        return any(_gathers(x, dim, places, values) for dim in range(x.dim()))
+
+
+def _gathers(x: torch.Tensor, dim: int, places: torch.Tensor, values: torch.Tensor) -> bool:
+    fits = all(one <= other or axis == dim for axis, (one, other) in enumerate(zip(places.shape, x.shape, strict=True)))
+    inside = places.numel() == 0 or (int(places.min()) >= 0 and int(places.max()) < x.shape[dim])
+    return fits and inside and bool((x.gather(dim, places) == values).all())
 
 
 def _leaves(outputs: Any) -> list[Any]:

@@ -19,6 +19,7 @@ from onnxexp_aten import (
     einsum,  # noqa: F401
     elementwise,  # noqa: F401
     embedding,  # noqa: F401
+    gamma,  # noqa: F401
     indexing,  # noqa: F401
     joining,  # noqa: F401
     linalg,  # noqa: F401
@@ -27,6 +28,7 @@ from onnxexp_aten import (
     packing,  # noqa: F401
     padding,  # noqa: F401
     patches,  # noqa: F401
+    polynomials,  # noqa: F401
     pooling,  # noqa: F401
     random,  # noqa: F401
     rearranging,  # noqa: F401
@@ -38,6 +40,7 @@ from onnxexp_aten import (
     shape,  # noqa: F401
     softmax,  # noqa: F401
     sorting,  # noqa: F401
+    special,  # noqa: F401
     splitting,  # noqa: F401
     transformer,  # noqa: F401
     unary,  # noqa: F401
