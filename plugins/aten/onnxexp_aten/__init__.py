@@ -39,8 +39,9 @@ from onnxexp_aten import (
     scatter,  # noqa: F401
     shape,  # noqa: F401
     softmax,  # noqa: F401
-    sorting,  # noqa: F401
+    solving,  # noqa: F401
     special,  # noqa: F401
+    spectral,  # noqa: F401
     splitting,  # noqa: F401
     transformer,  # noqa: F401
     unary,  # noqa: F401
