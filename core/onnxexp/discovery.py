@@ -14,6 +14,7 @@ import sys
 import sysconfig
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from importlib_metadata import EntryPoint, distributions
 
@@ -63,6 +64,7 @@ def _discovered(folders: tuple[tuple[str, int], ...]) -> tuple[Found, ...]:
         Found(point.name, point.value, distribution.name, distribution.version, str(distribution.locate_file("")), point)
         for distribution in distributions(path=[entry for entry, _ in folders])
         for point in distribution.entry_points.select(group=GROUP)
+        if distribution.read_text("METADATA") or distribution.read_text("PKG-INFO")  # an interrupted installation leaves none
     ]
     return tuple(sorted(_once(found), key=lambda plugin: (plugin.name, plugin.distribution, plugin.location)))
 
@@ -128,15 +130,29 @@ def _locked(plugin: Found, locks: Iterable[Iterable[str]]) -> str:
     named = any(_normal(entry.partition("@")[0]) == _normal(plugin.distribution) for lock in locks for entry in lock)
     if not named:
         return f"the distribution {plugin.distribution} is not allowed"
-    return f"the RECORD of {plugin.origin} ({record_hash(plugin) or 'it has none'}) is not the one allowed"
+    return f"the contents of {plugin.origin} ({record_hash(plugin) or 'it has no RECORD'}) are not those allowed"
 
 
 def record_hash(plugin: Found) -> str:
-    """The hash of the list of the distribution's files and their hashes, "" where the installer left none."""
-    record = next(
-        (file for file in (plugin.point.dist and plugin.point.dist.files) or () if str(file).endswith(".dist-info/RECORD")), None
-    )
-    return f"sha256:{hashlib.sha256(record.locate().read_bytes()).hexdigest()}" if record else ""
+    """What pins a distribution: a hash over its files, as its RECORD lists them and as they are now; "" where it has no RECORD.
+
+    Rows that differ from one installation to the next are left out: those without a hash (what Python compiled, RECORD itself),
+    the installer's own notes, and what lies outside of the folder (scripts, with the interpreter's path in them).
+    """
+    files = {str(file): file.hash for file in (plugin.point.dist and plugin.point.dist.files) or ()}
+    if not any(file.endswith(".dist-info/RECORD") for file in files):
+        return ""
+    kept = sorted(file for file, listed in files.items() if listed is not None and not _of_the_installer(file))
+    rows = [f"{file},{hashlib.sha256(_contents(Path(plugin.location, file))).hexdigest()}\n" for file in kept]
+    return f"sha256:{hashlib.sha256(''.join(rows).encode()).hexdigest()}"
+
+
+def _of_the_installer(file: str) -> bool:
+    return file.startswith("..") or file.endswith((".dist-info/INSTALLER", ".dist-info/REQUESTED", ".dist-info/direct_url.json"))
+
+
+def _contents(file: Path) -> bytes:
+    return file.read_bytes() if file.is_file() else b""
 
 
 def _normal(name: str) -> str:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import onnx_ir as ir
+import torch
 
 from onnxexp import control_flow
 from onnxexp.asking import Answer, Asking
 from onnxexp.builder import Builder, Declined
 from onnxexp.errors import LoweringError, OpsetError
 from onnxexp.fallthrough import OperatorExportTypes, keep
-from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
+from onnxexp.graph import Graph, Node, ScalarType, TensorType, Type, Value
 from onnxexp.plugins import Plugins
 from onnxexp.report.problems import Problem, describe, no_plugins, unsupported
 from onnxexp.values import Tensor
@@ -121,6 +122,9 @@ class Lowering:
             return control_flow.LOWERINGS[node.op](self, node)
         if self._export_type.keeps_all:
             return self._kept(node)
+        if node.outputs and all(_is_empty(value.type) for value in node.outputs):
+            self._note(node, "core")
+            return [self._nothing(value) for value in node.outputs]
         answer = self._asking.ask(node)
         if answer.results is not None:
             self._check(node, answer)
@@ -146,6 +150,11 @@ class Lowering:
     def _kept(self, node: Node) -> list[Any]:
         self._note(node, "core")
         return list(keep(self.builder, node, [self.resolve(arg) for arg in node.args], self._export_type))
+
+    def _nothing(self, value: Value) -> Tensor:
+        """A tensor without elements, whatever computes it: operators, and their kernels, differ in what they make of such."""
+        assert isinstance(value.type, TensorType) and value.type.sizes is not None
+        return self.builder.constant(torch.empty([int(size) for size in value.type.sizes], dtype=value.type.dtype))
 
     def _note(self, node: Node, by: str) -> None:
         if not self._inside:
@@ -208,3 +217,10 @@ class Lowering:
 
     def _types(self, node: Node) -> list[str]:
         return [repr(self._env.get(value, value)) for value in node.inputs()]
+
+
+def _is_empty(type_: Type) -> bool:
+    """Does a tensor of this type hold no elements, and are all its sizes known?"""
+    if not isinstance(type_, TensorType) or type_.sizes is None or type_.dtype is None or type_.dtype.is_complex:
+        return False
+    return 0 in type_.sizes and all(isinstance(size, int) for size in type_.sizes)

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import inspect
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import importlib_metadata
 import pluggy
 
-from onnxexp import hookspecs
+from onnxexp import hookspecs, importing
 from onnxexp.config import Config
 from onnxexp.discovery import Found, State, discover, missing, states
 from onnxexp.dispatch import Dispatcher, Source
@@ -160,10 +163,10 @@ def _load(found: Found) -> Plugin:
     whose = f"the plugin {found.name!r} ({found.origin}, entry point {found.value})"
     try:
         loaded = import_object(found)
-    except Exception as error:  # whatever a plugin's import raises is the plugin's failure, told with its origin
+    except (Exception, SystemExit) as error:  # whatever a plugin's import raises is the plugin's failure, told with its origin
         raise PluginLoadError(
-            f"{whose} does not load: {type(error).__name__}: {error}; reinstall or remove the distribution, or switch the plugin "
-            f"off with `disable` (without=[{found.name!r}] in the call)"
+            f"{whose} does not load: {type(error).__name__}: {error}{_raised(error)}; reinstall or remove the distribution, or "
+            f"switch the plugin off with `disable` (without=[{found.name!r}] in the call)"
         ) from error
     return _described(Plugin(found.name, found.distribution, found.version, loaded), whose)
 
@@ -203,7 +206,9 @@ def _register(manager: pluggy.PluginManager, plugin: Plugin) -> Plugin:
         manager.register(plugin.object, plugin.name)
     except pluggy.PluginValidationError as error:
         reason = str(error).partition("\n")[2].replace("\n", "; ") or str(error)
-        raise PluginLoadError(f"{plugin}: {reason}; onnxexp.hookspecs says what each hook takes") from None
+        functions = inspect.getmembers(plugin.object, inspect.isroutine)
+        places = ", ".join(_place(function) for name, function in functions if f"{name}(" in reason)
+        raise PluginLoadError(f"{plugin}: {reason} ({places}); onnxexp.hookspecs says what each hook takes") from None
     except ValueError as error:
         raise PluginLoadError(f"{plugin}: {error}") from None
     callers = manager.get_hookcallers(plugin.object) or []
@@ -223,6 +228,15 @@ def _register(manager: pluggy.PluginManager, plugin: Plugin) -> Plugin:
         )
     named = {caller.name for caller in callers}
     return dataclasses.replace(plugin, hooks=tuple(hook for hook in HOOKS if hook in named))
+
+
+def _raised(error: BaseException) -> str:
+    """Where an import failed, as " (file:line)"; "" where no code of the plugin was running."""
+    if isinstance(error, SyntaxError):
+        return f" ({error.filename}:{error.lineno})"
+    own = (importlib.__file__, importing.__file__, __file__, importlib_metadata.__file__)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
+    return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames and frames[-1].filename not in own else ""
 
 
 def _place(function: Callable[..., Any]) -> str:

@@ -184,7 +184,8 @@ def test_operators(packs: Path, capsys: Capsys, arguments: list[str], expected: 
     assert [row["op"] for row in ran.document["operators"]] == expected
     assert ran.status == (0 if expected else 1)
     text = run(capsys, *arguments).out
-    assert all(op in text for op in expected) and f"{len(expected)} operators" in text
+    counted = "1 operator" if len(expected) == 1 else f"{len(expected)} operators"
+    assert all(op in text for op in expected) and counted in text
 
 
 # Configuration

@@ -10,6 +10,8 @@ from .frontends import aten_cases, text_of
 
 BAKED = "`item()` of a tensor is a Python number while tracing, so the example's value is in the graph (the user is warned)"
 REFLECTED = "a size is a tensor while tracing, so `size + x` calls its own `__add__`: the operands change places"
+NO_CONTROL_FLOW = "torch.cond goes through dynamo, whose functions torch.jit.trace refuses"
+SYMBOLIC_NUMBERS = "torch.sym_ite takes symbolic numbers; the tracer's sizes are tensors"
 UNKNOWN_TO_THE_TRACER = (
     "torch's tracer stops at an internal assertion: the call takes a Python bool where its schema takes a number"
 )
@@ -23,6 +25,9 @@ PERMITTED: dict[tuple[str, str], str] = {
     ("elementwise", "choices_of_truth-bool"): UNKNOWN_TO_THE_TRACER,
     ("scatter", "fill"): UNKNOWN_TO_THE_TRACER,
     ("scatter", "fill_tensor"): UNKNOWN_TO_THE_TRACER,
+    ("name", "_local_scalar_dense"): BAKED,
+    **{("name", name): NO_CONTROL_FLOW for name in ("le", "ge", "eq", "and", "or", "not")},
+    ("name", "ite"): SYMBOLIC_NUMBERS,
 }
 """The differences that are allowed, by the test module and the case, each with its reason."""
 

@@ -10,6 +10,7 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, promote, rank_of
 from onnxexp_aten.kernels import compute
 from onnxexp_aten.layout import made_by, permuted, reshaped, sizes_of, swapped, unsqueezed, unused, with_shape
+from onnxexp_aten.reduction import reduced
 from onnxexp_aten.sizes import partition
 
 __all__ = ["gemm", "product"]
@@ -102,7 +103,7 @@ def linalg_vecdot(op: Builder, x: Tensor, y: Tensor, dim: int) -> Tensor:
     """linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor"""
     if x.dtype.is_complex:
         op.decline("complex numbers")
-    return compute(op, "ReduceSum", compute(op, "Mul", x, y), axes=[dim], keepdims=0)
+    return reduced(op, "ReduceSum", compute(op, "Mul", x, y), [dim])
 
 
 @aten("inner")
@@ -119,6 +120,8 @@ def inner(op: Builder, self: Tensor, other: Tensor) -> Tensor:
 
 
 def _scaled(op: Builder, x: Tensor, factor: Any) -> Tensor:
+    if isinstance(factor, float) and not x.dtype.is_floating_point:
+        factor = int(factor)  # as torch converts it
     return x if not isinstance(factor, Tensor) and factor == 1 else compute(op, "Mul", x, factor)
 
 

@@ -215,13 +215,6 @@ def log1p(op: Builder, self: Tensor) -> Tensor:
     return compute(op, "Log", compute(op, "Add", to_float(op, self), 1))
 
 
-@aten("erfc", "special_erfc")
-def erfc(op: Builder, self: Tensor) -> Tensor:
-    """erfc(Tensor self) -> Tensor"""
-    x = to_float(op, self)
-    return compute(op, "Sub", op.constant(1.0, x.dtype), compute(op, "Erf", x))
-
-
 @aten("logit", "special_logit")
 def logit(op: Builder, self: Tensor, eps: float | None) -> Tensor:
     """logit(Tensor self, float? eps=None) -> Tensor"""

@@ -283,7 +283,9 @@ def _derived_index(interpreter: Interpreter, index: Any, start: Any, step: Any) 
     )
 
 
-def _copied(interpreter: Interpreter, items: Any) -> Any:
+def _copied(interpreter: Interpreter, items: Any, *of_a_tensor: Any) -> Any:
+    if of_a_tensor:
+        return NotImplemented
     if isinstance(items, str):
         return interpreter.items(items)
     return interpreter.items(items, items.sequence, items.element) if isinstance(items, Items) else NotImplemented
