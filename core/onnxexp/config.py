@@ -267,7 +267,7 @@ KEYS = (
     Key("disable", "a list of plugin names", (), "These plugins are off.", _names, _split, _union),
     Key("prefer", 'a table of operators and plugin names, as {"space::op" = "my-pack"}', {},
         "Which plugin lowers an operator that several claim.", _prefer, _pairs, lambda first, then: {**first, **then}),
-    Key("allow", 'a list of distributions, each as "name" or "name@sha256:<64 hex digits>" (see `onnxexp plugins --lock`)', (),
+    Key("allow", 'a list of distributions, each as "name" or "name@sha256:<64 hex digits>" (onnxexp plugins --lock prints them)', (),
         "Only plugins of these distributions may load.", _allow, _split, lambda first, then: (*first, *then)),
     Key("opset", f"a whole number from {MIN_OPSET} to {MAX_OPSET}", DEFAULT_OPSET,
         "The opset of exports that name none.", _opset, int),
