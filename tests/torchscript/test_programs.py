@@ -101,6 +101,17 @@ def integers(x: Tensor) -> Tensor:
     return (y // 2 + y % 3).float() / (x.size(0) + 1) + int(x.size(1) / 2)
 
 
+def without_gradients(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        y = x * 2
+    return y + 1
+
+
+def waited_for(x: Tensor) -> Tensor:
+    later = torch.jit.fork(torch.relu, x)
+    return x + torch.jit.wait(later)
+
+
 def states(batch: int, seed: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(batch, 8, generator=generator), torch.randn(batch, 8, generator=generator)
@@ -109,7 +120,7 @@ def states(batch: int, seed: int) -> tuple[Tensor, Tensor]:
 @programs(
     *(
         Program(fn, X, at=[(MORE,)], dynamic=BOTH)
-        for fn in [padded_to_four, best_three, grid, running_best, integers]
+        for fn in [padded_to_four, best_three, grid, running_best, integers, without_gradients, waited_for]
     ),
     Program(Decoder(), *states(3, 0), 6, at=[(*states(2, 1), 4), (*states(1, 2), 0)], dynamic=[{0}, {0}, "n"], opsets=SEQUENCES),
     Program(suppressed, X, at=[(MORE.reshape(15, 3),)], dynamic=[{0, 1}], opsets=SEQUENCES),
