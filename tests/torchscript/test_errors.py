@@ -139,7 +139,7 @@ def to_python_list(x: Tensor) -> Tensor:
         (sorted_list, "sorted"),
         (dict_of_value, "key of a dict"),
         (always_raising, "one axis only"),
-        (user_class, "CreateObject|class"),
+        (user_class, "its own class Accumulator"),
         (to_python_list, "tolist"),
     ],
 )

@@ -237,3 +237,21 @@ def test_a_size_for_a_scripted_function_is_fixed_with_a_warning() -> None:
     with pytest.warns(UserWarning, match="Python number for n of the scripted repeated") as caught:
         onnxexp.export(lambda x: repeated(x, x.size(0)), (X,), capture="trace")
     assert any("test_tracing.py" in str(warning.message) for warning in caught)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_frozen_module_and_one_that_was_saved(tmp_path) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
+    torch.jit.save(torch.jit.script(model), tmp_path / "model.pt")
+    x = torch.randn(2, 3, 8, 8)
+    for scripted in (torch.jit.freeze(torch.jit.script(model)), torch.jit.load(tmp_path / "model.pt")):
+        program = exported(scripted, (x,), dynamic_axes={"input": [0]})
+        torch.testing.assert_close(program(x[:1]), model(x[:1]))
+
+
+def test_a_scripted_module_without_a_forward_says_so() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = torch.jit.script(nn.LSTM(3, 4))
+    with pytest.raises(CaptureError, match="has no forward, only forward__0"):
+        onnxexp.export(model, (torch.randn(5, 2, 3),))

@@ -87,6 +87,10 @@ def forward_of(module: torch.nn.Module) -> Callable[..., Any]:
     if not isinstance(module, torch.jit.ScriptModule):
         return module.forward
 
+    if not module._c._has_method("forward"):
+        methods = ", ".join(module._c._method_names())
+        raise CaptureError(f"the scripted module has no forward, only {methods}; call it in the forward of a module of your own")
+
     def forward(*args: Any, **kwargs: Any) -> Any:
         return module(*args, **kwargs)
 

@@ -42,6 +42,7 @@ from onnxexp_aten import (
     shape,  # noqa: F401
     softmax,  # noqa: F401
     solving,  # noqa: F401
+    sorting,  # noqa: F401
     special,  # noqa: F401
     spectral,  # noqa: F401
     splitting,  # noqa: F401

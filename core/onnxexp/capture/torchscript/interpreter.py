@@ -16,7 +16,8 @@ from onnxexp.capture.torchscript.containers import Items, Journal, Maybe, Module
 from onnxexp.capture.torchscript.numbers import Number
 from onnxexp.capture.torchscript.places import Places
 from onnxexp.capture.torchscript.schemas import Call, call_of, dtype_of, named, number_of
-from onnxexp.capture.torchscript.sizes import UNKNOWN, Sizes, static_truth
+from onnxexp.capture.torchscript.sizes import UNKNOWN, Sizes
+from onnxexp.capture.torchscript.trials import static_truth
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value, Where, values_in
 

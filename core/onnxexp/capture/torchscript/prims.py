@@ -113,6 +113,9 @@ def stored(interpreter: Interpreter, path: str, name: str) -> Any:
 def _set_attribute(interpreter: Interpreter, node: Any) -> list[Any]:
     module, value = interpreter.args(node)
     key = module.path, node.s("name")
+    if module.object is None:  # one of the grad modes
+        interpreter.attributes[key] = value
+        return []
     interpreter.stored(*key)  # so that what it held is known where this is undone
     interpreter.journal.note(interpreter.attributes)
     interpreter.attributes[key] = value
@@ -146,6 +149,20 @@ def _numbers_of(interpreter: Interpreter, tensor: Any) -> Any:
     return interpreter.items(_numbers_of(interpreter, row) for row in rows)
 
 
+def _create(interpreter: Interpreter, node: Any) -> list[Any]:
+    """An object: of the grad modes, which change no value; classes of the user's are refused."""
+    kind = str(node.output().type())
+    if "grad_mode" not in kind:
+        raise interpreter.refuse(
+            f"the program makes an object of its own class {kind.rpartition('.')[2]}", "use tensors and functions"
+        )
+    return [interpreter.module(Module(None, f"{kind}.{node.output().unique()}"))]
+
+
+def _entered(interpreter: Interpreter, node: Any) -> list[Any]:
+    return [interpreter.args(node)[0] for _ in node.outputs()]
+
+
 def _is_instance(interpreter: Interpreter, node: Any) -> list[Any]:
     raise interpreter.refuse(
         "the type of a value is asked for at run time", "write the branch for the type that the export is for"
@@ -172,6 +189,9 @@ HANDLERS: dict[str, Callable[[Interpreter, Any], list[Any]]] = {
     "prim::SetAttr": _set_attribute,
     "prim::If": branches.if_,
     "prim::Loop": loops.loop,
+    "prim::CreateObject": _create,
+    "prim::Enter": _entered,
+    "prim::Exit": _entered,
     "prim::isinstance": _is_instance,
     "prim::tolist": _to_list,
 }

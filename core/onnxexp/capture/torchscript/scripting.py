@@ -48,6 +48,7 @@ def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     else:
         graph, schema, module = scripted.graph.copy(), scripted.schema, None
     torch._C._jit_pass_inline(graph)
+    torch._C._jit_pass_inline_fork_wait(graph)
     found, out_spec = pytree.tree_flatten(_result(model, args, kwargs))
     modules = {path: type(part).__name__ for path, part in model.named_modules() if path}
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]

@@ -27,7 +27,7 @@ from onnxexp.graph import Dim, ScalarType, TensorType, Type, Value, Where
 from onnxexp.passes.functionalize.facts import facts
 from onnxexp.passes.functionalize.facts import restrides as _restrides
 
-__all__ = ["UNKNOWN", "Sizes", "static_truth"]
+__all__ = ["UNKNOWN", "Sizes"]
 
 
 _WHOLE = {torch_name: name for name, torch_name in composites.NAMES.items()}
@@ -199,13 +199,21 @@ class Sizes:
         doubtful = any(not harmless(guard.expr) for guard in self.env.guards[guards:])
         if doubtful and result is not UNKNOWN:
             doubtful = not self._trials.hold(op, name, fakes, args, result)
-        if result is not UNKNOWN and not doubtful and not (fixed and local):
+        if result is not UNKNOWN and not doubtful and not fixed:
+            return result
+        after = _saved(self.env)
+        self._restore(saved)
+        tried = self._trials.result(op, name, fakes, args)
+        if tried is UNKNOWN and fixed and not doubtful and not local:  # the call is allowed at this size only
+            self._restore(after)
             self._fixed += [(symbol, where) for symbol in fixed]
             return result
+        return tried
+
+    def _restore(self, saved: dict[str, Any]) -> None:
         vars(self.env).update(saved)
         self.env._replacements_version_counter += 1
         self.env._update_version_counter()
-        return self._trials.result(op, name, fakes, args)
 
     def _restrided(self, op: torch._ops.OpOverload, fakes: list[Any], value: Any) -> Any:
         """``t_`` and the like change the tensor itself: it gets a fake of its own first."""
@@ -384,15 +392,3 @@ def _free(size: Any) -> bool:
         and isinstance(size.node.expr, sympy.Symbol)
         and free_unbacked_symbols(size.node.expr) != set()
     )
-
-
-def static_truth(condition: Any) -> bool | None:
-    """Whether a condition holds whatever the inputs are (sizes of 0 and 1 too), None where it depends on them."""
-    if isinstance(condition, bool):
-        return condition
-    expr = condition.node.expr
-    free = {
-        symbol: sympy.Symbol(symbol.name, integer=True, nonnegative=True) for symbol in expr.free_symbols if symbol.is_integer
-    }
-    plain = expr.xreplace(free)
-    return bool(plain) if plain in (sympy.true, sympy.false) else None

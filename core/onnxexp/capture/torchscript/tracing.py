@@ -118,6 +118,7 @@ def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
             if name in before and before[name].shape == tensor.shape:
                 tensor.detach().copy_(before[name])
     torch._C._jit_pass_inline(graph)
+    torch._C._jit_pass_inline_fork_wait(graph)
     constants, out_spec = vars(flatten)["result"]
     modules = {path: type(module).__name__ for path, module in model.named_modules() if path}
     places = Places(modules, _ROOT if module is not None else "")

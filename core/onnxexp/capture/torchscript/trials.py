@@ -12,7 +12,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 if TYPE_CHECKING:
     from onnxexp.capture.torchscript.sizes import Sizes
 
-__all__ = ["NUMBERS", "UNKNOWN", "Trials", "harmless", "symbols_of"]
+__all__ = ["NUMBERS", "UNKNOWN", "Trials", "harmless", "static_truth", "symbols_of"]
 
 UNKNOWN = object()
 """The type of something that nothing is known of."""
@@ -147,3 +147,15 @@ def _at(fake: Any, at: dict[Any, int]) -> Any:
         return fake
     value = fake.node.expr.xreplace(at)
     return bool(value) if isinstance(fake, torch.SymBool) else float(value) if isinstance(fake, torch.SymFloat) else int(value)
+
+
+def static_truth(condition: Any) -> bool | None:
+    """Whether a condition holds whatever the inputs are (sizes of 0 and 1 too), None where it depends on them."""
+    if isinstance(condition, bool):
+        return condition
+    expr = condition.node.expr
+    free = {
+        symbol: sympy.Symbol(symbol.name, integer=True, nonnegative=True) for symbol in expr.free_symbols if symbol.is_integer
+    }
+    plain = expr.xreplace(free)
+    return bool(plain) if plain in (sympy.true, sympy.false) else None
