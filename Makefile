@@ -1,4 +1,4 @@
-# make demo | test | test-full | lint | bench | setup | format | clean
+# make demo | test | test-full | lint | docs | bench | setup | format | clean
 #
 #   PYTHON  the interpreter that makes the environment (3.10 or newer)
 #   VENV    where the environment is; it is made, and made again after a pyproject.toml changed, by whatever needs it
@@ -17,7 +17,7 @@ PIP     = $(BIN)/python -m pip --disable-pip-version-check
 PLUGINS = $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: help setup demo test test-full lint format bench clean
+.PHONY: help setup demo test test-full lint docs format bench clean
 .DELETE_ON_ERROR:
 
 help:
@@ -38,6 +38,10 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "The site: build/site/index.html"
 
 format: setup
 	$(BIN)/ruff check --fix .

@@ -2,7 +2,7 @@
 
     models, basic, pretrained       what is exported: architectures at their published sizes, random weights
     case                            what a benchmark model is
-    exporters                       the tools that are compared: onnxexp, torch.onnx.export twice, torch.export alone
+    exporters                       the tools that are compared: onnxexp twice, torch.onnx.export twice, torch.export alone
     export_worker, latency_worker   one measurement in a process of its own
     running                         the parent: starts the workers, one after the other
     results                         what was measured, as JSON

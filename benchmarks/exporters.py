@@ -16,7 +16,7 @@ Stages = dict[str, float]
 Export = Callable[[nn.Module, Args, Sequence[Axes], str, int], Stages]
 """(model, args, dynamic axes by argument, path, opset) -> seconds by stage where the tool tells them."""
 
-CAPTURE, ONNXEXP = "capture", "onnxexp"
+CAPTURE, ONNXEXP, TRACE = "capture", "onnxexp", "trace"
 PEERS = {"dynamo": "torch.onnx dynamo=True", "script": "torch.onnx dynamo=False"}
 
 
@@ -30,10 +30,13 @@ def _capture(model: nn.Module, args: Args, axes: Sequence[Axes], path: str, opse
     return {}
 
 
-def _onnxexp(model: nn.Module, args: Args, axes: Sequence[Axes], path: str, opset: int) -> Stages:
-    import onnxexp
+def _onnxexp(capture: str) -> Export:
+    def export(model: nn.Module, args: Args, axes: Sequence[Axes], path: str, opset: int) -> Stages:
+        import onnxexp
 
-    return onnxexp.export(model, args, path, dynamic_shapes=tuple(axes), opset_version=opset).timings
+        return onnxexp.export(model, args, path, dynamic_shapes=tuple(axes), opset_version=opset, capture=capture).timings
+
+    return export
 
 
 def _dynamo(model: nn.Module, args: Args, axes: Sequence[Axes], path: str, opset: int) -> Stages:
@@ -48,7 +51,13 @@ def _script(model: nn.Module, args: Args, axes: Sequence[Axes], path: str, opset
     return {}
 
 
-EXPORTS: dict[str, Export] = {CAPTURE: _capture, ONNXEXP: _onnxexp, "dynamo": _dynamo, "script": _script}
+EXPORTS: dict[str, Export] = {
+    CAPTURE: _capture,
+    ONNXEXP: _onnxexp("export"),
+    TRACE: _onnxexp("trace"),
+    "dynamo": _dynamo,
+    "script": _script,
+}
 
 
 def run(tool: str, model: nn.Module, args: Args, axes: Sequence[Axes], path: str, opset: int) -> Stages:

@@ -8,7 +8,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from .exporters import CAPTURE, ONNXEXP, PEERS
+from .exporters import CAPTURE, ONNXEXP, PEERS, TRACE
 
 
 @dataclasses.dataclass
@@ -84,6 +84,12 @@ class ModelResult:
     def onnxexp(self) -> ToolResult:
         """Our own result."""
         return self.tools[ONNXEXP]
+
+    @property
+    def trace(self) -> ToolResult | None:
+        """Our own result through torch.jit.trace; None where it does not count."""
+        found = self.tools.get(TRACE)
+        return found if found is not None and found.reason is None else None
 
     @property
     def capture(self) -> ToolResult:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .export_worker import Job as ExportJob
-from .exporters import CAPTURE, ONNXEXP, PEERS
+from .exporters import CAPTURE, ONNXEXP, PEERS, TRACE
 from .latency_worker import Job as LatencyJob
 from .results import ModelResult, ToolResult
 
@@ -76,7 +76,7 @@ def _cpu() -> str:
 def measure(name: str, settings: Settings, folder: Path, say: Callable[[str], None]) -> ModelResult:
     """All figures of one model. Files go to the folder."""
     tools: dict[str, ToolResult] = {}
-    for tool in (CAPTURE, ONNXEXP, *PEERS):
+    for tool in (CAPTURE, ONNXEXP, TRACE, *PEERS):
         say(f"{name}: {tool}")
         captures = tool == ONNXEXP and tools[CAPTURE].reason is None
         tools[tool] = export(name, tool, settings, folder, captures)
@@ -119,7 +119,7 @@ def _arrays(folder: Path) -> Path:
 
 
 def _latency(result: ModelResult, settings: Settings, folder: Path, number: int) -> None:
-    files = {tool: str(model_file(folder, tool)) for tool in (ONNXEXP, *PEERS) if result.tools[tool].reason is None}
+    files = {tool: str(model_file(folder, tool)) for tool in (ONNXEXP, TRACE, *PEERS) if result.tools[tool].reason is None}
     if ONNXEXP in files and result.onnxexp.file < _CONTROL_LIMIT:
         files[_CONTROL] = files[ONNXEXP]
     job = LatencyJob(

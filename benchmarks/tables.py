@@ -36,6 +36,7 @@ def tables(run: Run) -> list[Table]:
         _memory(models),
         _graphs(models),
         _latency(models),
+        _trace(models),
         _platform(run.platform),
         _failures(models),
     ]
@@ -131,6 +132,25 @@ def _graphs(models: Sequence[ModelResult]) -> Table:
     header = ("model", *(f"nodes {tool}" for tool in ("onnxexp", *PEERS)), *(f"MB {tool}" for tool in ("onnxexp", *PEERS)),
               "size ÷ dynamo", "size ÷ script")  # fmt: skip
     return Table("Graph and file", note, header, rows)
+
+
+def _trace(models: Sequence[ModelResult]) -> Table:
+    ratios: list[Figure] = [targets.trace_time, targets.trace_latency]
+    rows = []
+    for model in models:
+        traced = model.trace
+        if traced is not None:
+            peer = model.peers.get("script")
+            seconds, nodes = (None, None) if peer is None else (peer.seconds, peer.nodes)
+            rows.append((
+                model.name, _number(traced.seconds, 3), _number(seconds, 3), *(_number(ratio(model)) for ratio in ratios),
+                _number(traced.nodes, 0), _number(nodes, 0), f"{traced.error:.1e}",
+            ))  # fmt: skip
+    note = 'capture="trace" beside dynamo=False: median seconds of an export, ratios of time and of latency, nodes.'
+    header = ("model", "trace", "script", "time ÷ script", "latency ÷ script", "nodes trace", "nodes script", "error")
+    return Table(
+        "Through a trace", note, header, rows + (_mean_row(models, [None, None, *ratios, None, None, None]) if rows else [])
+    )
 
 
 def _control(model: ModelResult) -> float | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from .results import ModelResult
 
 MB = 1e6
+_LARGE = 200 * MB
 _MEMORY_FROM = 32 * MB
 """Weights from which memory is judged by them: below, torch.export's graph and Python itself weigh more than the weights."""
 
@@ -125,6 +126,29 @@ def bert_after_capture(model: ModelResult) -> float | None:
     return after_capture(model) if model.name == "bert-base" else None
 
 
+def trace_time(model: ModelResult) -> float | None:
+    """Our export through a trace over dynamo=False's."""
+    peer = model.peers.get("script")
+    return None if model.trace is None or peer is None else model.trace.seconds / peer.seconds
+
+
+def trace_latency(model: ModelResult) -> float | None:
+    """The traced file's latency over that of dynamo=False's."""
+    peer = model.peers.get("script")
+    return None if model.trace is None or peer is None else model.trace.latency_ratio(peer)
+
+
+def trace_nodes(model: ModelResult) -> float | None:
+    """Nodes of the traced file more than dynamo=False's has."""
+    peer = model.peers.get("script")
+    return None if model.trace is None or peer is None else float(model.trace.nodes - peer.nodes)
+
+
+def _of_size(figure: Callable[[ModelResult], float | None], *, large: bool) -> Callable[[ModelResult], float | None]:
+    """The figure of models over 50 million float32 parameters, or of the others."""
+    return lambda model: figure(model) if (model.onnxexp.weights > _LARGE) == large else None
+
+
 TARGETS = [
     Target("failures", "onnxexp exports the model, and the file agrees with eager at two sizes",
            lambda model: float(model.onnxexp.reason is not None), 0),
@@ -134,6 +158,10 @@ TARGETS = [
     Target("memory", f"peak growth over capture's ÷ weights (models of {_MEMORY_FROM / MB:.0f} MB and more)", judged_growth, 0.3),
     Target("latency", "ONNX Runtime latency ÷ the better peer's", best_latency_ratio, 1.02),
     Target("nodes", "nodes (Constant aside) more than the better peer's", nodes_over_best, 0),
+    Target("trace, large", "export by trace ÷ dynamo=False's, over 50 M parameters", _of_size(trace_time, large=True), 0.5),
+    Target("trace, small", "the same of the other models", _of_size(trace_time, large=False), 1.0),
+    Target("trace, latency", "the traced file's ONNX Runtime latency ÷ dynamo=False's", trace_latency, 1.02),
+    Target("trace, nodes", "the traced file's nodes more than dynamo=False's", trace_nodes, 0),
 ]  # fmt: skip
 
 

@@ -37,12 +37,13 @@ if TYPE_CHECKING:
     from onnxexp.pipeline import export
     from onnxexp.program import ONNXProgram
     from onnxexp.symbolics import SymbolicTable
-    from onnxexp.values import Tensor
+    from onnxexp.values import ComplexTensor, Tensor
 
 __all__ = [
     "Builder",
     "CaptureError",
     "CheckReport",
+    "ComplexTensor",
     "Graph",
     "LoweringError",
     "Node",
@@ -74,6 +75,7 @@ __all__ = [
 _HOMES = {
     "Builder": "builder",
     "CheckReport": "dry_run",
+    "ComplexTensor": "values",
     "Graph": "graph",
     "Node": "graph",
     "ONNXProgram": "program",

@@ -57,7 +57,7 @@ class Config:
         disable: Plugins that are off.
         prefer: Which plugin lowers an operator that several claim, by operator.
         allow: Sets of distributions, each of which a plugin's distribution must be in: ``name``, or ``name@sha256:...`` with the
-            hash of its RECORD. Empty: no lock.
+            hash of its files. Empty: no lock.
         opset: The opset where a call names none, 9 to 28.
         skip_passes: Passes that do not run, as ``name`` or ``plugin/name``.
         debug: Check the graph between passes.
@@ -267,7 +267,8 @@ KEYS = (
     Key("disable", "a list of plugin names", (), "These plugins are off.", _names, _split, _union),
     Key("prefer", 'a table of operators and plugin names, as {"space::op" = "my-pack"}', {},
         "Which plugin lowers an operator that several claim.", _prefer, _pairs, lambda first, then: {**first, **then}),
-    Key("allow", 'a list of distributions, each as "name" or "name@sha256:<64 hex digits of its RECORD>"', (),
+    Key("allow",
+        'a list of distributions, each as "name" or "name@sha256:<64 hex digits>" (onnxexp plugins --lock prints them)', (),
         "Only plugins of these distributions may load.", _allow, _split, lambda first, then: (*first, *then)),
     Key("opset", f"a whole number from {MIN_OPSET} to {MAX_OPSET}", DEFAULT_OPSET,
         "The opset of exports that name none.", _opset, int),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from onnxexp import operands
+from onnxexp import operands, sequences
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Type, Value
 
 if TYPE_CHECKING:
@@ -79,4 +79,9 @@ def _scan(lowering: Lowering, node: Node) -> list[Any]:
     return op.scan(body, init, [operands.tensor(op, x) for x in xs])
 
 
-LOWERINGS: dict[str, Callable[[Lowering, Node], list[Any]]] = {"prim::If": _if, "prim::Loop": _loop, "prim::Scan": _scan}
+LOWERINGS: dict[str, Callable[[Lowering, Node], list[Any]]] = {
+    "prim::If": _if,
+    "prim::Loop": _loop,
+    "prim::Scan": _scan,
+    **sequences.LOWERINGS,
+}

@@ -7,12 +7,14 @@ one unpacks or clones must not become part of one's exports by being the current
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import os
 import sys
 import sysconfig
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from importlib_metadata import EntryPoint, distributions
 
@@ -20,7 +22,7 @@ from onnxexp.config import Config
 from onnxexp.errors import PluginLoadError
 from onnxexp.suggest import nearest
 
-__all__ = ["GROUP", "Found", "State", "discover", "states"]
+__all__ = ["GROUP", "Found", "State", "discover", "record_hash", "states"]
 
 GROUP = "onnxexp.plugins"
 
@@ -52,12 +54,26 @@ class State:
 
 def discover() -> list[Found]:
     """Every installed plugin, by name; two distributions that use one name are both there."""
+    return list(_discovered(tuple((entry, _changed(entry)) for entry in _search_path())))
+
+
+@functools.lru_cache(maxsize=4)
+def _discovered(folders: tuple[tuple[str, int], ...]) -> tuple[Found, ...]:
+    """Read again only when a folder has changed: installing and uninstalling does that."""
     found = [
         Found(point.name, point.value, distribution.name, distribution.version, str(distribution.locate_file("")), point)
-        for distribution in distributions(path=_search_path())
+        for distribution in distributions(path=[entry for entry, _ in folders])
         for point in distribution.entry_points.select(group=GROUP)
+        if distribution.read_text("METADATA") or distribution.read_text("PKG-INFO")  # an interrupted installation leaves none
     ]
-    return sorted(_once(found), key=lambda plugin: (plugin.name, plugin.distribution, plugin.location))
+    return tuple(sorted(_once(found), key=lambda plugin: (plugin.name, plugin.distribution, plugin.location)))
+
+
+def _changed(entry: str) -> int:
+    try:
+        return os.stat(entry).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def states(config: Config, found: Sequence[Found] | None = None) -> list[State]:
@@ -105,7 +121,7 @@ def _origin(config: Config, name: str) -> str:
 def _allowed(plugin: Found, lock: Iterable[str]) -> bool:
     for entry in lock:
         name, at, digest = entry.partition("@")
-        if _normal(name) == _normal(plugin.distribution) and (not at or digest == _record_hash(plugin)):
+        if _normal(name) == _normal(plugin.distribution) and (not at or digest == record_hash(plugin)):
             return True
     return False
 
@@ -114,15 +130,29 @@ def _locked(plugin: Found, locks: Iterable[Iterable[str]]) -> str:
     named = any(_normal(entry.partition("@")[0]) == _normal(plugin.distribution) for lock in locks for entry in lock)
     if not named:
         return f"the distribution {plugin.distribution} is not allowed"
-    return f"the RECORD of {plugin.origin} ({_record_hash(plugin) or 'it has none'}) is not the one allowed"
+    return f"the contents of {plugin.origin} ({record_hash(plugin) or 'it has no RECORD'}) are not those allowed"
 
 
-def _record_hash(plugin: Found) -> str:
-    """The hash of the list of the distribution's files and their hashes, "" where the installer left none."""
-    record = next(
-        (file for file in (plugin.point.dist and plugin.point.dist.files) or () if str(file).endswith(".dist-info/RECORD")), None
-    )
-    return f"sha256:{hashlib.sha256(record.locate().read_bytes()).hexdigest()}" if record else ""
+def record_hash(plugin: Found) -> str:
+    """What pins a distribution: a hash over its files, as its RECORD lists them and as they are now; "" where it has no RECORD.
+
+    Rows that differ from one installation to the next are left out: those without a hash (what Python compiled, RECORD itself),
+    the installer's own notes, and what lies outside of the folder (scripts, with the interpreter's path in them).
+    """
+    files = {str(file): file.hash for file in (plugin.point.dist and plugin.point.dist.files) or ()}
+    if not any(file.endswith(".dist-info/RECORD") for file in files):
+        return ""
+    kept = sorted(file for file, listed in files.items() if listed is not None and not _of_the_installer(file))
+    rows = [f"{file},{hashlib.sha256(_contents(Path(plugin.location, file))).hexdigest()}\n" for file in kept]
+    return f"sha256:{hashlib.sha256(''.join(rows).encode()).hexdigest()}"
+
+
+def _of_the_installer(file: str) -> bool:
+    return file.startswith("..") or file.endswith((".dist-info/INSTALLER", ".dist-info/REQUESTED", ".dist-info/direct_url.json"))
+
+
+def _contents(file: Path) -> bytes:
+    return file.read_bytes() if file.is_file() else b""
 
 
 def _normal(name: str) -> str:

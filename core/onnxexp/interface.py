@@ -8,13 +8,15 @@ from typing import Any
 
 import torch
 
+from onnxexp.builder import Builder
 from onnxexp.capture import Captured
 from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.symbols import name_outputs
-from onnxexp.graph import TensorType, Value
+from onnxexp.graph import TensorType, Type, Value
 from onnxexp.lowering import Lowering
 from onnxexp.names import assign_output_names, flatten_output_spec
 from onnxexp.signature import InputSlot, OutputSlot, Signature
+from onnxexp.values import ComplexTensor, Tensor, real_dtype
 
 __all__ = ["Interface"]
 
@@ -53,7 +55,7 @@ class Interface:
         taken = {name for name, _, _ in self._inputs}
         lowering.builder.state.names.reserve(name for name in self._outputs.values() if name not in taken)
         for name, _, value in self._inputs:
-            lowering.bind(value, lowering.builder.input(name, value.type))
+            lowering.bind(value, _input(lowering.builder, name, value.type))
         for index, value in enumerate(self._captured.graph.inputs):
             if index not in self._spec.inputs:
                 lowering.bind(value, self._spec.leaves[index].value)
@@ -67,7 +69,7 @@ class Interface:
 
     def outputs(self, results: Sequence[Any]) -> list[tuple[str, Any]]:
         """The graph's outputs in order, by name."""
-        return [(name, results[index]) for index, name in self._outputs.items()]
+        return [(name, _whole(results[index])) for index, name in self._outputs.items()]
 
     def signature(self, parameters: inspect.Signature) -> Signature:
         """How a call of the original maps to the graph."""
@@ -85,7 +87,24 @@ class Interface:
     def _slot(self, index: int, output: Any) -> OutputSlot:
         if index in self._outputs:
             scalar = None if isinstance(output.type, TensorType) else output.type.kind
-            return OutputSlot(output=list(self._outputs).index(index), scalar=scalar)
+            paired = isinstance(output.type, TensorType) and output.type.dtype is not None and output.type.dtype.is_complex
+            return OutputSlot(output=list(self._outputs).index(index), scalar=scalar, paired=paired)
         if isinstance(output, Value):
             return OutputSlot(leaf=self._input_leaf[output])
         return OutputSlot(constant=output)
+
+
+def _input(builder: Builder, name: str, type_: Type) -> Tensor:
+    """An input of the graph; a complex one is fed as pairs of real numbers."""
+    if not isinstance(type_, TensorType) or type_.dtype is None or not type_.dtype.is_complex or type_.sizes is None:
+        return builder.input(name, type_)
+    return ComplexTensor.parted(builder.input(name, TensorType(real_dtype(type_.dtype), (*type_.sizes, 2))))
+
+
+def _whole(result: Any) -> Any:
+    """What an output of the graph is; a complex one is pairs of real numbers."""
+    if isinstance(result, ComplexTensor):
+        return result.joined()
+    if isinstance(result, Tensor) and result.const is not None and result.const.is_complex():
+        return result._builder.constant(torch.view_as_real(result.const.resolve_conj()))
+    return result

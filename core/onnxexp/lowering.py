@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import onnx_ir as ir
+import torch
 
 from onnxexp import control_flow
 from onnxexp.asking import Answer, Asking
 from onnxexp.builder import Builder, Declined
 from onnxexp.capture.schemas import called
 from onnxexp.errors import LoweringError, OpsetError
-from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
+from onnxexp.fallthrough import OperatorExportTypes, keep
+from onnxexp.graph import Graph, Node, ScalarType, TensorType, Type, Value
 from onnxexp.plugins import Plugins
 from onnxexp.report.problems import Problem, describe, no_plugins, unsupported
 from onnxexp.values import Tensor
@@ -33,7 +35,13 @@ class Lowering:
         problems: What stands in the way.
     """
 
-    def __init__(self, builder: Builder, plugins: Plugins, decompose: Decompose) -> None:
+    def __init__(
+        self,
+        builder: Builder,
+        plugins: Plugins,
+        decompose: Decompose,
+        export_type: OperatorExportTypes = OperatorExportTypes.ONNX,
+    ) -> None:
         self.builder = builder
         builder.resolve = self.resolve
         builder.lower = self.call
@@ -42,6 +50,7 @@ class Lowering:
         self._asking = Asking(builder, plugins)
         self._off = plugins.off
         self._decompose = decompose
+        self._export_type = export_type
         self._inside = 0
         self._env: dict[Value, Any] = {}
 
@@ -66,7 +75,7 @@ class Lowering:
             LoweringError: a symbolic cannot lower a call.
         """
         try:
-            if not self._asking and graph.nodes:
+            if not self._asking and graph.nodes and not self._export_type.keeps_all:
                 raise no_plugins(graph, self._off)
             outputs = self.block(graph)
             if self.problems:
@@ -139,6 +148,11 @@ class Lowering:
         if node.op in control_flow.LOWERINGS:
             self._note(node, "core")
             return control_flow.LOWERINGS[node.op](self, node)
+        if self._export_type.keeps_all:
+            return self._kept(node)
+        if node.outputs and all(_is_empty(value.type) for value in node.outputs):
+            self._note(node, "core")
+            return [self._nothing(value) for value in node.outputs]
         answer = self._asking.ask(node)
         if answer.results is not None:
             self._check(node, answer)
@@ -146,13 +160,29 @@ class Lowering:
             return answer.results
         graph = self._decompose(node)
         if graph is not None:
-            self._note(node, "decomposed")
-            return self._decomposed(node, graph, answer.refusal)
+            before = len(self.problems)
+            results = self._decomposed(node, graph, answer.refusal)
+            if len(self.problems) != before and self._export_type.keeps_unknown:
+                del self.problems[before:]
+                return self._kept(node)
+            self._note(node, "decomposed" if len(self.problems) == before else "")
+            return results
+        if self._export_type.keeps_unknown:
+            return self._kept(node)
         self._note(node, "")
         if answer.refusal is not None:
             raise answer.refusal
         self.problems.append(Problem(node))
         return None
+
+    def _kept(self, node: Node) -> list[Any]:
+        self._note(node, "core")
+        return list(keep(self.builder, node, [self.resolve(arg) for arg in node.args], self._export_type))
+
+    def _nothing(self, value: Value) -> Tensor:
+        """A tensor without elements, whatever computes it: operators, and their kernels, differ in what they make of such."""
+        assert isinstance(value.type, TensorType) and value.type.sizes is not None
+        return self.builder.constant(torch.empty([int(size) for size in value.type.sizes], dtype=value.type.dtype))
 
     def _note(self, node: Node, by: str) -> None:
         if not self._inside:
@@ -178,7 +208,7 @@ class Lowering:
             self.problems[before:] = [Problem(node, str(refusal), refusal.first_opset, opset=True)]
         elif inside and not all(problem.opset for problem in inside):
             missing = ", ".join(sorted({problem.node.op for problem in inside}))
-            reason = f"{refusal or 'no plugin lowers it'}, nor does any all that torch decomposes it to ({missing})"
+            reason = f"{refusal or 'no plugin lowers it'}, nor all of what torch decomposes it to ({missing} is missing)"
             self.problems[before:] = [Problem(node, reason, skeleton=refusal is None)]
         return results
 
@@ -215,3 +245,10 @@ class Lowering:
 
     def _types(self, node: Node) -> list[str]:
         return [repr(self._env.get(value, value)) for value in node.inputs()]
+
+
+def _is_empty(type_: Type) -> bool:
+    """Does a tensor of this type hold no elements, and are all its sizes known?"""
+    if not isinstance(type_, TensorType) or type_.sizes is None or type_.dtype is None or type_.dtype.is_complex:
+        return False
+    return 0 in type_.sizes and all(isinstance(size, int) for size in type_.sizes)

@@ -11,7 +11,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture import as_module
+from onnxexp.capture import as_module, forward_of
 from onnxexp.capture.dynamic import DynamicSpec, read_dynamic
 from onnxexp.capture.modes import TrainingMode, model_mode
 from onnxexp.config import Config
@@ -21,7 +21,7 @@ from onnxexp.verify import call_unharmed
 
 __all__ = ["Call", "Options", "read_call"]
 
-_CAPTURES = ("auto", "export")
+_CAPTURES = ("auto", "export", "trace", "script")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Options:
         fold: May what does not depend on the inputs be computed at export?
         skip_passes: Passes that do not run, as ``name`` or ``plugin/name``.
         debug: Is the graph checked after every pass?
+        capture: How the model is captured: "auto", "export", "trace" or "script".
         claims: The operators that the tables of the selected plugins have symbolics for, as they were registered.
     """
 
@@ -44,6 +45,7 @@ class Options:
     fold: bool = True
     skip_passes: tuple[str, ...] = ()
     debug: bool = False
+    capture: str = "auto"
     claims: frozenset[str] = frozenset()
 
     @classmethod
@@ -70,7 +72,9 @@ class Options:
                 raise OptionError("custom_opsets is for other domains; opset_version says the version of ONNX's own")
             if type(version) is not int or version < 1:
                 raise OptionError(f"custom_opsets[{domain!r}] is {version!r}; a domain's version is a whole number from 1 on")
-        return cls(config.opset, _training_mode(training), domains, do_constant_folding, config.skip_passes, config.debug)
+        return cls(
+            config.opset, _training_mode(training), domains, do_constant_folding, config.skip_passes, config.debug, capture
+        )
 
 
 def _training_mode(training: Any) -> TrainingMode:
@@ -102,7 +106,7 @@ class Call:
     @property
     def forward(self) -> inspect.Signature:
         """The parameters of the model's forward."""
-        return inspect.signature(self.module.forward)
+        return inspect.signature(forward_of(self.module))
 
     @property
     def example(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -144,10 +148,9 @@ def read_call(
         if given is not None:
             _check_example(given, (positional, named))
     module = program.module(check_guards=False) if program is not None else as_module(model)
-    if not isinstance(module, torch.jit.ScriptModule):
-        _check_arguments(module, positional, named)
+    _check_arguments(module, positional, named)
     spec = read_dynamic(
-        module.forward,
+        forward_of(module),
         positional,
         named,
         dynamic_shapes=dynamic_shapes,
@@ -180,7 +183,7 @@ def _arguments(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, 
 
 
 def _check_arguments(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    signature = inspect.signature(module.forward)
+    signature = inspect.signature(forward_of(module))
     unknown = [name for name in kwargs if name not in signature.parameters]
     open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
     if unknown and not open_ended:

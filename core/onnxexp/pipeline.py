@@ -17,6 +17,7 @@ from onnxexp import plugins as plugin_loading
 from onnxexp.assembly import assemble
 from onnxexp.builder import Builder
 from onnxexp.capture.modes import TrainingMode
+from onnxexp.fallthrough import read_export_type
 from onnxexp.interface import Interface
 from onnxexp.lowering import Lowering
 from onnxexp.options import Options, read_call
@@ -39,6 +40,7 @@ def export(
     dynamic_axes: Mapping[str, Any] | None = None,
     capture: str = "auto",
     training: TrainingMode | str = TrainingMode.EVAL,
+    operator_export_type: Any = "ONNX",
     plugins: Sequence[Any] | None = None,
     without: Sequence[str] = (),
     prefer: Mapping[str, str] | None = None,
@@ -65,7 +67,11 @@ def export(
             comes out.
         dynamic_shapes: What is dynamic, as `torch.export.export` takes it; names (``{"x": {0: "batch"}}``) too.
         dynamic_axes: The same as torch.onnx writes it: ``{"x": {0: "batch"}, "y": [0]}``.
-        capture: "auto" or "export": through torch.export.
+        capture: "export" captures through torch.export, "trace" through torch.jit.trace, "script" through torch.jit.script;
+            "auto" exports, and traces, with a warning, what cannot be exported.
+        operator_export_type: What becomes of operators that ONNX lacks: "ONNX" (an error), "ONNX_FALLTHROUGH" (kept in their own
+            domain), "ONNX_ATEN_FALLBACK" (ATen nodes), "ONNX_ATEN" (all operators are ATen nodes), "RAW" (all are kept as
+            they are, and the captured graph is printed).
         training: Export as for inference (EVAL), as the model is (PRESERVE), or as for training (TRAINING).
         plugins: Exactly these plugins: names of installed ones, and SymbolicTables or objects with hooks, which win over those
             (``[my_table, ...]``: the literal ``...`` stands for every other installed one). None is every installed one.
@@ -99,21 +105,26 @@ def export(
     options = Options.read(
         config, capture, training, custom_opsets, export_params, keep_initializers_as_inputs, do_constant_folding
     )
+    export_type = read_export_type(operator_export_type)
     packs = plugin_loading.load(config)
     options = dataclasses.replace(options, claims=frozenset(packs.dispatcher.operators()))
     passes = Passes(packs, options)
     call = read_call(model, args, kwargs, dynamic_shapes, dynamic_axes, input_names, output_names)
     clock = _Clock()
     with clock("capture"), packs.capturing(options):
-        program = call.program or capturing.capture(call.module, call.args, call.kwargs, call.spec, options.training)
+        program = call.program or capturing.capture(
+            call.module, call.args, call.kwargs, call.spec, options.training, options.capture
+        )
     with clock("convert"):
         captured = capturing.convert(program, call.spec)
         interface = Interface(captured, call.spec, output_names)
     with clock("pre passes"):
         passes.pre(captured.graph)
+    if export_type.verbose:
+        print(captured.graph)
     with clock("lower"):
         builder = Builder(options.opset, custom_opsets=options.custom_opsets, fold=options.fold)
-        lowering = Lowering(builder, packs, captured.decompose)
+        lowering = Lowering(builder, packs, captured.decompose, export_type)
         interface.bind_inputs(lowering, export_params=export_params)
         results = lowering.run(captured.graph)
     with clock("assemble"):

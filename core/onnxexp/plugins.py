@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import inspect
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import importlib_metadata
 import pluggy
 
-from onnxexp import hookspecs
+from onnxexp import hookspecs, importing
 from onnxexp.config import Config
 from onnxexp.discovery import Found, State, discover, missing, states
 from onnxexp.dispatch import Dispatcher, Source
@@ -85,17 +88,16 @@ class Plugins:
     """
 
     def __init__(self, loaded: Iterable[Plugin], prefer: Mapping[str, str] | None = None, off: Sequence[State] = ()) -> None:
-        self.loaded = tuple(sorted(loaded, key=lambda plugin: (not plugin.user, plugin.name)))
+        self._manager = pluggy.PluginManager(hookspecs.PROJECT)
+        self._manager.add_hookspecs(hookspecs)
+        ordered = sorted(loaded, key=lambda plugin: (not plugin.user, plugin.name))
+        registered = [_register(self._manager, plugin) for plugin in reversed(ordered)]  # pluggy asks the last one first
+        self.loaded = tuple(reversed(registered))
         self.dispatcher = Dispatcher(
             (Source(plugin.name, table, plugin.origin, plugin.user) for plugin in self.loaded for table in plugin.tables), prefer
         )
         self.used: set[str] = set()
         self.off = tuple(off)
-        self._manager = pluggy.PluginManager(hookspecs.PROJECT)
-        self._manager.add_hookspecs(hookspecs)
-        for plugin in reversed(self.loaded):  # pluggy asks the last one first
-            if plugin.hooks:
-                _register(self._manager, plugin)
 
     def implementations(self, hook: str) -> list[Implementation]:
         """Who implements a hook, in the order in which they are asked."""
@@ -152,7 +154,7 @@ def load_all(config: Config) -> list[tuple[State, Plugin | PluginError | None]]:
 
 def _loaded_or_error(found: Found) -> Plugin | PluginError:
     try:
-        return _load(found)
+        return Plugins([_load(found)]).loaded[0]
     except PluginError as error:
         return error
 
@@ -161,10 +163,10 @@ def _load(found: Found) -> Plugin:
     whose = f"the plugin {found.name!r} ({found.origin}, entry point {found.value})"
     try:
         loaded = import_object(found)
-    except Exception as error:  # whatever a plugin's import raises is the plugin's failure, told with its origin
+    except (Exception, SystemExit) as error:  # whatever a plugin's import raises is the plugin's failure, told with its origin
         raise PluginLoadError(
-            f"{whose} does not load: {type(error).__name__}: {error}; reinstall or remove the distribution, or switch the plugin "
-            f"off with `disable` (without=[{found.name!r}] in the call)"
+            f"{whose} does not load: {type(error).__name__}: {error}{_raised(error)}; reinstall or remove the distribution, or "
+            f"switch the plugin off with `disable` (without=[{found.name!r}] in the call)"
         ) from error
     return _described(Plugin(found.name, found.distribution, found.version, loaded), whose)
 
@@ -183,7 +185,7 @@ def _name(given: Any) -> str:
 
 
 def _described(plugin: Plugin, whose: str) -> Plugin:
-    """With its tables and hooks. Raises PluginLoadError where it has neither, or something malformed."""
+    """With its tables. Raises PluginLoadError where they are something else."""
     given = plugin.object
     if isinstance(given, SymbolicTable):
         return dataclasses.replace(plugin, tables=(given,))
@@ -192,29 +194,25 @@ def _described(plugin: Plugin, whose: str) -> Plugin:
     for table in tables:
         if not isinstance(table, SymbolicTable):
             raise PluginLoadError(f"{whose}: its `symbolics` hold {table!r}, which is no SymbolicTable")
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
-    described = dataclasses.replace(plugin, tables=tables)
-    _register(manager, described)
-    hooks = tuple(hook for hook in HOOKS if manager.hook.__dict__[hook].get_hookimpls())
-    if not hooks and not tables:
-        raise PluginLoadError(
-            f"{whose} is neither a SymbolicTable nor an object with hooks: mark its functions with onnxexp.hookimpl, or put "
-            "its tables into an attribute `symbolics`"
-        )
-    return dataclasses.replace(described, hooks=hooks)
+    return dataclasses.replace(plugin, tables=tables)
 
 
-def _register(manager: pluggy.PluginManager, plugin: Plugin) -> None:
-    """Raises PluginLoadError for hooks that there are not, and for parameters that a hook does not have."""
+def _register(manager: pluggy.PluginManager, plugin: Plugin) -> Plugin:
+    """With its hooks. Raises PluginLoadError where there is neither a hook nor a table, for hooks that there are not, and for
+    parameters that a hook does not have."""
+    if isinstance(plugin.object, SymbolicTable):
+        return plugin
     try:
         manager.register(plugin.object, plugin.name)
     except pluggy.PluginValidationError as error:
         reason = str(error).partition("\n")[2].replace("\n", "; ") or str(error)
-        raise PluginLoadError(f"{plugin}: {reason}; onnxexp.hookspecs says what each hook takes") from None
+        functions = inspect.getmembers(plugin.object, inspect.isroutine)
+        places = ", ".join(_place(function) for name, function in functions if f"{name}(" in reason)
+        raise PluginLoadError(f"{plugin}: {reason} ({places}); onnxexp.hookspecs says what each hook takes") from None
     except ValueError as error:
         raise PluginLoadError(f"{plugin}: {error}") from None
-    for caller in manager.get_hookcallers(plugin.object) or ():
+    callers = manager.get_hookcallers(plugin.object) or []
+    for caller in callers:
         implementation = next(impl for impl in caller.get_hookimpls() if impl.plugin_name == plugin.name)
         place = _place(implementation.function)
         if caller.name not in HOOKS:
@@ -223,6 +221,22 @@ def _register(manager: pluggy.PluginManager, plugin: Plugin) -> None:
             )
         if implementation.hookwrapper or implementation.wrapper:
             raise PluginLoadError(f"{plugin}: the hook {caller.name} ({place}) is a wrapper; onnxexp asks each plugin by itself")
+    if not callers and not plugin.tables:
+        raise PluginLoadError(
+            f"{plugin}: {plugin.object!r} is neither a SymbolicTable nor an object with hooks: mark its functions with "
+            "onnxexp.hookimpl, or put its tables into an attribute `symbolics`"
+        )
+    named = {caller.name for caller in callers}
+    return dataclasses.replace(plugin, hooks=tuple(hook for hook in HOOKS if hook in named))
+
+
+def _raised(error: BaseException) -> str:
+    """Where an import failed, as " (file:line)"; "" where no code of the plugin was running."""
+    if isinstance(error, SyntaxError):
+        return f" ({error.filename}:{error.lineno})"
+    own = (importlib.__file__, importing.__file__, __file__, importlib_metadata.__file__)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
+    return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames and frames[-1].filename not in own else ""
 
 
 def _place(function: Callable[..., Any]) -> str:

@@ -172,7 +172,8 @@ def _checked(slot: ir.Value, feed: Any) -> torch.Tensor:
 
 def _as_tensor(slot: ir.Value, feed: Any, wanted: torch.dtype | None) -> torch.Tensor:
     if isinstance(feed, torch.Tensor):
-        return feed
+        paired = feed.is_complex() and wanted is not None and not wanted.is_complex
+        return torch.view_as_real(feed.resolve_conj()) if paired else feed
     if isinstance(feed, (np.ndarray, np.generic)):
         return torch.as_tensor(feed)
     if isinstance(feed, (bool, int, float)) and (wanted is None or _takes(wanted, feed)):

@@ -32,12 +32,14 @@ class OutputSlot:
         leaf: Else the input leaf that the original hands through.
         constant: Else this object, the same at every call (None, a number, a string).
         scalar: bool, int or float where the original returns a Python number and the graph a tensor.
+        paired: The original returns complex numbers and the graph pairs of real ones.
     """
 
     output: int | None = None
     leaf: int | None = None
     constant: Any = None
     scalar: type[bool] | type[int] | type[float] | None = None
+    paired: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,6 +149,8 @@ def _rearranged(bound: inspect.BoundArguments, positional: int, named: Sequence[
 def _pick(slot: OutputSlot, results: Sequence[Any], leaves: Sequence[Any]) -> Any:
     if slot.output is not None:
         result = results[slot.output]
+        if slot.paired and isinstance(result, torch.Tensor) and not result.is_complex():
+            return torch.view_as_complex(result)
         return slot.scalar(result.item()) if slot.scalar is not None else result
     return leaves[slot.leaf] if slot.leaf is not None else slot.constant
 

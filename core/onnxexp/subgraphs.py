@@ -11,6 +11,7 @@ import torch
 
 from onnxexp import operands
 from onnxexp.calls import check_graph_types
+from onnxexp.dtypes import from_onnx
 from onnxexp.graph import ScalarType, TensorType, Type
 from onnxexp.state import Scope, write_type
 from onnxexp.values import Tensor
@@ -22,6 +23,9 @@ __all__ = ["if_", "loop", "scan"]
 
 _IF_OF_OTHER_SHAPES = 11
 """The first opset at which the branches of an If may give different shapes; before, onnx's inference refuses the model."""
+
+
+_IDENTITY_OF_SEQUENCES = 14
 
 
 @contextlib.contextmanager
@@ -50,6 +54,12 @@ def _graph(op: Builder, scope: Scope, name: str, outputs: Sequence[Any]) -> tupl
 
 
 def _identity(op: Builder, tensor: Tensor) -> Tensor:
+    if op.opset < _IDENTITY_OF_SEQUENCES and isinstance(tensor.value.type, ir.SequenceType):
+        element = op.constant(torch.zeros((), dtype=from_onnx(tensor.value.type.elem_type.dtype)))
+        longer = op.SequenceInsert(tensor, element, op.constant(0, torch.int64))
+        same = op.SequenceErase(longer, op.constant(0, torch.int64))
+        op.infer(same)
+        return same  # type: ignore[no-any-return]
     (copy,) = op.state.append(op, "", "Identity", [tensor.value], {}, [tensor.known_dtype], None)
     copy._shape = tensor.shape
     copy._value.type = tensor.value.type  # type: ignore[union-attr] # sequences keep their type

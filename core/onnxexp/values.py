@@ -12,7 +12,7 @@ from onnxexp.graph import Dim, ScalarType, TensorType, Type
 if TYPE_CHECKING:
     from onnxexp.builder import Builder
 
-__all__ = ["Tensor"]
+__all__ = ["ComplexTensor", "Tensor", "real_dtype"]
 
 
 class Tensor:
@@ -102,3 +102,50 @@ class Tensor:
     def __repr__(self) -> str:
         name = self._value.name if self._value is not None and self._value.name else (self.name or "constant")
         return f"%{name}: {TensorType(self._dtype, self._shape)}"
+
+
+class ComplexTensor(Tensor):
+    """A complex tensor as two real ones: ONNX's operators take no complex numbers.
+
+    It has no ONNX value of its own. At the borders of the graph it is one real tensor with a last axis of size 2, as
+    `torch.view_as_real` has it.
+
+    Attributes:
+        real, imag: The parts, of equal shapes and dtypes.
+    """
+
+    __slots__ = ("imag", "real")
+
+    def __init__(self, real: Tensor, imag: Tensor) -> None:
+        super().__init__(real._builder, None, _COMPLEX[real.dtype], real.shape)
+        self.real, self.imag = real, imag
+
+    @property
+    def value(self) -> ir.Value:
+        """Raises LoweringError: there is none."""
+        raise self._builder.error(f"ONNX's operators take no complex numbers: {self!r}")
+
+    def joined(self) -> Tensor:
+        """Both parts in one tensor."""
+        op, sizes = self._builder, self.shape
+        if sizes is None:
+            raise op.error(f"the rank of {self!r} must be known at export")
+        parts = (op.Unsqueeze(part, axes=[len(sizes)]) for part in (self.real, self.imag))
+        result: Tensor = op.Concat(*parts, axis=len(sizes))
+        result.stamp(TensorType(None, (*sizes, 2)))
+        return result
+
+    @classmethod
+    def parted(cls, joined: Tensor) -> ComplexTensor:
+        """From one tensor whose last axis has size 2."""
+        op = joined._builder
+        return cls(op.Gather(joined, 0, axis=-1), op.Gather(joined, 1, axis=-1))
+
+
+_REAL = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
+_COMPLEX = {real: whole for whole, real in _REAL.items()}
+
+
+def real_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of a complex dtype's parts."""
+    return _REAL[dtype]

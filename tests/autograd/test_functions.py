@@ -1,4 +1,4 @@
-"""Functions under torch.export, non-strict and strict, checked in ONNX Runtime at sizes that were not seen."""
+"""Functions under torch.export, non-strict and strict, and under torch.jit.trace, checked in ONNX Runtime at sizes that were not seen."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Case:
     has: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
     dynamic: bool = True
-    strict: bool = True
+    frontends: tuple[str, ...] = ("non-strict", "strict", "trace")
 
 
 def conditional(x: torch.Tensor) -> torch.Tensor:
@@ -88,7 +88,7 @@ CASES = [
     Case("the input itself", lambda x: f.Same.apply(x) + 1),
     Case("the input itself, returned", lambda x: (f.Same.apply(x), x)),
     Case("written input", dirty, has=("Sum",)),
-    Case("written input, inlined", dirty_inlined, has=("Mul",), strict=False),  # Dynamo traces no mark_dirty
+    Case("written input, inlined", dirty_inlined, has=("Mul",), frontends=("non-strict", "trace")),  # Dynamo traces no mark_dirty
     Case("non-zero", lambda x: f.NonZero.apply((x > 0).float()), has=("NonZero", "Transpose")),
     Case("non-zero used", lambda x: f.NonZero.apply((x > 0).float()).sum(0), has=("NonZero",)),
     Case("a list and a dict", lambda x, y: f.Listed.apply([x, y], {"axis": 1}), (X, X * 2), has=("Concat",)),
@@ -106,7 +106,7 @@ CASES = [
     Case("the graph's own methods", f.Low.apply, has=("Exp",)),
     Case("cast by the exporter", f.Promoted.apply, (torch.arange(6).reshape(3, 2),), has=("Cast", "Mul")),
     Case("asks for types", f.Shaped.apply, (CUBE,), has=("Flatten",)),
-    Case("in both branches of cond", conditional, has=("If",)),
+    Case("in both branches of cond", conditional, has=("If",), frontends=("non-strict", "strict")),  # torch traces no cond
     Case("several in a row", several, has=("Clip",)),
     Case("the same constant call twice", lambda x: f.SetUp.apply(x, 0.1) + f.SetUp.apply(x * 2, 0.1), has=("LeakyRelu",)),
     Case("other constants", lambda x: f.SetUp.apply(x, 0.1) + f.SetUp.apply(x, 0.2), has=("LeakyRelu",)),
@@ -118,11 +118,12 @@ CASES = [
 ]
 
 
-def program(case: Case, strict: bool) -> onnxexp.ONNXProgram:
+def program(case: Case, how: str) -> onnxexp.ONNXProgram:
     model = f.Holder(case.function).eval()
     shapes = (tuple(BATCH for _ in case.inputs),) if case.dynamic else None
-    if not strict:
-        return onnxexp.export(model, case.inputs, dynamic_shapes=shapes, plugins=[plugin, ...])
+    if how != "strict":
+        capture = "export" if how == "non-strict" else how
+        return onnxexp.export(model, case.inputs, dynamic_shapes=shapes, plugins=[plugin, ...], capture=capture)
     dims = (tuple({0: torch.export.Dim.DYNAMIC} for _ in case.inputs),) if case.dynamic else None
     with plugin.capture_context(onnxexp.Options(20)):
         exported = torch.export.export(model, case.inputs, dynamic_shapes=dims, strict=True)
@@ -130,15 +131,10 @@ def program(case: Case, strict: bool) -> onnxexp.ONNXProgram:
 
 
 @pytest.mark.parametrize(
-    ("case", "strict"),
-    [
-        pytest.param(case, strict, id=f"{case.name}-{'strict' if strict else 'non-strict'}")
-        for case in CASES
-        for strict in ((False, True) if case.strict else (False,))
-    ],
+    ("case", "how"), [pytest.param(case, how, id=f"{case.name}-{how}") for case in CASES for how in case.frontends]
 )
-def test_function(case: Case, strict: bool) -> None:
-    made = program(case, strict)
+def test_function(case: Case, how: str) -> None:
+    made = program(case, how)
     onnx.checker.check_model(made.model_proto, full_check=True)
     model = f.Holder(case.function)
     grown = tuple(torch.cat([each, each[:1] * 2]) for each in case.inputs)

@@ -333,11 +333,11 @@ def test_axes_that_turn_out_equal_share_the_first_name() -> None:
     assert sizes(program, spec) == {"x": ["a", "v"], "y": ["a", "v"], "add": ["a", "v"]}
 
 
-def test_one_name_for_two_sizes_is_taken_as_it_is() -> None:
+def test_one_name_for_two_sizes_is_told_apart() -> None:
     program, spec = captured(
         module(lambda x, y: torch.cat([x, y])), (X, torch.ones(5, 4)), dynamic_axes={"x": {0: "n"}, "y": {0: "n"}}
     )
-    assert sizes(program, spec) == {"x": ["n", 4], "y": ["n", 4], "cat": ["2*n", 4]}
+    assert sizes(program, spec) == {"x": ["n", 4], "y": ["n_1", 4], "cat": ["n + n_1", 4]}
 
 
 def test_a_composite_size_keeps_the_users_name() -> None:

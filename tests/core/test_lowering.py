@@ -104,7 +104,7 @@ def test_what_nobody_claims_is_decomposed_node_by_node() -> None:
 
 def test_what_is_missing_in_a_decomposition_is_named_with_the_operator_that_the_user_wrote() -> None:
     message = failure(lambda x: torch.nn.functional.mish(x), kind=UnsupportedOperators)
-    assert "aten::mish (1x): no plugin lowers it, nor does any all that torch decomposes it to (" in message
+    assert "aten::mish (1x): no plugin lowers it, nor all of what torch decomposes it to (" in message
     assert "def mish(op, self):" in message
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ import torch
 import onnxexp
 from onnxexp import PluginLoadError, SymbolicTable
 from onnxexp.config import load as configured
-from onnxexp.discovery import discover, states
+from onnxexp.discovery import discover, record_hash, states
 from onnxexp.plugins import load, load_all
 
 TABLE = "from onnxexp import SymbolicTable\ntable = SymbolicTable('mine')\ntable.direct({'relu': 'Relu'})\n"
@@ -40,7 +39,8 @@ def install(folder: Path, name: str, modules: dict[str, str], value: str, plugin
     metadata.mkdir()
     (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text(f"[onnxexp.plugins]\n{plugin or name} = {value}\n")
-    (metadata / "RECORD").write_text(f"{name}-1.0.dist-info/RECORD,,\n")
+    rows = [f"{package.name}/{module}.py,sha256=as-the-installer-says,1" for module in modules]
+    (metadata / "RECORD").write_text("\n".join([*rows, f"{name}-1.0.dist-info/RECORD,,", "../bin/script,sha256=any,1"]) + "\n")
     return metadata
 
 
@@ -128,8 +128,8 @@ def test_prefer_must_name_an_installed_plugin(installed: Path) -> None:
 
 
 def test_a_lock_refuses_what_it_does_not_name(installed: Path) -> None:
-    metadata = install(installed, "Locked.Pack", {"__init__": TABLE}, "locked_pack:table", plugin="locked")
-    digest = "sha256:" + hashlib.sha256((metadata / "RECORD").read_bytes()).hexdigest()
+    install(installed, "Locked.Pack", {"__init__": TABLE}, "locked_pack:table", plugin="locked")
+    digest = record_hash(next(found for found in discover() if found.name == "locked"))
     aten = ["onnxexp-plugin-aten"]
     assert state("locked", allow=["locked-pack", *aten])[0] == "on"
     assert state("locked", allow=[f"locked_pack@{digest}", *aten])[0] == "on"
@@ -137,8 +137,8 @@ def test_a_lock_refuses_what_it_does_not_name(installed: Path) -> None:
         "refused",
         "the distribution Locked.Pack is not allowed by the lock `allow` of the call",
     )
-    (metadata / "RECORD").write_text("changed.py,,\nLocked.Pack-1.0.dist-info/RECORD,,\n")
-    assert "is not the one allowed" in state("locked", allow=[f"locked_pack@{digest}"])[1]
+    (installed / "locked_pack" / "__init__.py").write_text(TABLE + "# changed\n")
+    assert "are not those allowed" in state("locked", allow=[f"locked_pack@{digest}"])[1]
     Path("onnxexp.toml").write_text('allow = ["onnxexp-plugin-aten"]\n')
     assert state("locked", allow=["locked-pack"])[0] == "refused", "a call does not unlock what the project locks"
     with pytest.raises(
@@ -197,7 +197,9 @@ def test_malformed_plugins(installed: Path, source: str, message: str) -> None:
 
 
 def test_an_object_of_a_call_is_checked_too() -> None:
-    with pytest.raises(PluginLoadError, match="plugins: <object .*> is neither a SymbolicTable nor an object with hooks"):
+    with pytest.raises(
+        PluginLoadError, match="the plugin 'inline object': <object .*> is neither a SymbolicTable nor an object with hooks"
+    ):
         onnxexp.export(torch.relu, (torch.ones(2),), plugins=[object()])
 
 

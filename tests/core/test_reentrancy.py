@@ -100,7 +100,7 @@ def test_a_failing_export_in_another_thread_disturbs_nobody() -> None:
             return None
         if kind == 1:
             with pytest.raises(CaptureError):
-                export(lambda x: x if x.sum() > 0 else -x, (torch.ones(2),))
+                export(lambda x: x if x.sum() > 0 else -x, (torch.ones(2),), capture="export")
             return None
         return digest()
 

@@ -133,9 +133,7 @@ def fixed_text(sizes: Sizes) -> Inputs:
 
 def decoders() -> list[ModelCase]:
     """GPT-2, Llama and its relatives, with and without a cache, and Mamba."""
-    # The loop over experts visits only those that were chosen, a number known at run time alone, which torch.export refuses;
-    # the default, a grouped product, is a custom operator without an ONNX equivalent. To export, one sets the batched product.
-    experts = DECODER | {"num_experts_per_tok": 2, "experts_implementation": "batched_mm"}
+    experts = DECODER | {"num_experts_per_tok": 2}
     qwen_moe = experts | {"num_experts": 4, "moe_intermediate_size": 24, "head_dim": 8}
     past = {"dynamic_shapes": PAST_SHAPES, "sizes": PAST_SIZES, "other_sizes": OTHER_PAST_SIZES}
     gpt2_past, llama_past = text_and_past(HEADS), text_and_past(2)
@@ -158,6 +156,12 @@ def decoders() -> list[ModelCase]:
         text_case("qwen3", hf.Qwen3ForCausalLM, lambda: hf.Qwen3Config(**DECODER, head_dim=8), 20),
         text_case("phi3", hf.Phi3ForCausalLM, lambda: hf.Phi3Config(**DECODER, bos_token_id=1, eos_token_id=2), 17),
         text_case("mixtral", hf.MixtralForCausalLM, lambda: hf.MixtralConfig(**experts, num_local_experts=4), 20),
+        text_case(
+            "mixtral-batched",
+            hf.MixtralForCausalLM,
+            lambda: hf.MixtralConfig(**experts, num_local_experts=4, experts_implementation="batched_mm"),
+            17,
+        ),
         text_case("qwen3-moe", hf.Qwen3MoeForCausalLM, lambda: hf.Qwen3MoeConfig(**qwen_moe), 23),
         # The loop over the sequence is Python's: its length is that of the example, and only the batch can vary.
         hf_case("mamba", hf.MambaForCausalLM, mamba_config, fixed_text, fixed_shapes, 17, **batch),

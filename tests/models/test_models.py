@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -25,6 +25,30 @@ def runs() -> Iterator[Any]:
 @pytest.mark.parametrize(("case", "opset"), list(runs()))
 def test_agrees_with_eager(case: ModelCase, opset: int) -> None:
     check_case(case, opset)
+
+
+EXPORT_ONLY = {"mamba-scan"}
+"""Its scan is there only while torch.export runs; a trace unrolls it over the example's length."""
+SCRIPTABLE = (
+    "alexnet", "vgg11", "vgg11-bn", "resnet18", "resnet50", "densenet121", "squeezenet", "dcgan-generator", "dcgan-discriminator",
+    "bilstm-4",
+)  # fmt: skip
+
+
+def runs_of(names: Iterable[str]) -> list[Any]:
+    """The runs of some of the models."""
+    return [run for run in runs() if run.values[0].name in names]
+
+
+@pytest.mark.filterwarnings("ignore:Tracing keeps")
+@pytest.mark.parametrize(("case", "opset"), runs_of(CASES.keys() - EXPORT_ONLY))
+def test_traced_agrees_with_eager(case: ModelCase, opset: int) -> None:
+    check_case(case, opset, "trace")
+
+
+@pytest.mark.parametrize(("case", "opset"), runs_of(SCRIPTABLE))
+def test_scripted_agrees_with_eager(case: ModelCase, opset: int) -> None:
+    check_case(case, opset, "script")
 
 
 def test_quick_tier_has_every_model() -> None:

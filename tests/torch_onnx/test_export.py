@@ -62,7 +62,8 @@ def test_a_file_object() -> None:
     ("training", "dropped"),
     [
         (None, False), (False, False), (True, True), ("TRAINING", True), (onnx_exporter.TrainingMode.EVAL, False),
-        (onnx_exporter.TrainingMode.TRAINING, True), (torch.onnx.TrainingMode.TRAINING, True), (torch.onnx.TrainingMode.PRESERVE, True),
+        (onnx_exporter.TrainingMode.TRAINING, True), (torch.onnx.TrainingMode.TRAINING, True),
+        (torch.onnx.TrainingMode.PRESERVE, True),
     ],
 )  # fmt: skip
 def test_training_as_it_was_written_over_the_years(training: Any, dropped: bool) -> None:
@@ -115,15 +116,17 @@ def test_what_nobody_lowers_falls_back() -> None:
 
 
 def test_contradicting_arguments() -> None:
-    with pytest.raises(onnxexp.OptionError, match="contradict"), pytest.warns(DeprecationWarning):
+    with pytest.raises(onnxexp.OptionError, match="contradict"), pytest.warns(DeprecationWarning, match="aten"):
         onnx_exporter.export(MODEL, X, aten=True, export_raw_ir=True)
-    with pytest.raises(onnxexp.OptionError, match="replaced"), pytest.warns(DeprecationWarning):
+    with pytest.raises(onnxexp.OptionError, match="replaced"), pytest.warns(DeprecationWarning, match="aten"):
         onnx_exporter.export(MODEL, X, aten=True, operator_export_type=OperatorExportTypes.ONNX)
 
 
 @pytest.mark.parametrize("name", sorted(CURES))
 def test_each_deprecated_argument_warns(name: str) -> None:
-    value: Any = MODEL(X) if name == "example_outputs" else name in ("strip_doc_string", "_retain_param_name", "onnx_shape_inference")
+    value: Any = (
+        MODEL(X) if name == "example_outputs" else name in ("strip_doc_string", "_retain_param_name", "onnx_shape_inference")
+    )
     with pytest.warns(DeprecationWarning, match=f"{name} is deprecated: "):
         onnx_exporter.export(MODEL, X, **{name: value})
 
@@ -144,7 +147,7 @@ def test_deprecated_arguments_keep_their_meaning(tmp_path: Path) -> None:
 
 def test_the_checker_speaks() -> None:
     onnx_exporter.register_custom_op_symbolic("aten::relu", lambda g, x: g.op("Foo", x), 9)
-    with pytest.warns(UserWarning), pytest.raises(onnx_exporter.CheckerError, match="Foo"):
+    with pytest.warns(UserWarning, match="no operator Foo"), pytest.raises(onnx_exporter.CheckerError, match="Foo"):
         onnx_exporter.export(MODEL, X, enable_onnx_checker=True)
 
 

@@ -92,19 +92,25 @@ def test_helpers(forward: Any, build: Any, helper: Any, opset: int) -> None:
     check(forward, lambda g, x: build(helper, g, x), opset)
 
 
-THIRD_PARTIES = (
+THIRD_PARTIES = [
     # what mmcv, mmdeploy, detectron2, fairseq, torchvision, brevitas, nncf, transformers and TensorRT's tools import
-    "_get_const _maybe_get_const _maybe_get_scalar _is_none _is_value _is_tensor _is_constant _is_list _is_packed_list _unpack_list "
-    "_get_tensor_sizes _get_tensor_dim_size _get_tensor_rank _unimplemented _onnx_unsupported _onnx_opset_unsupported "
-    "_onnx_opset_unsupported_detailed _scalar _if_scalar_type_as _unsqueeze_helper _squeeze_helper _reducesum_helper _topk_helper "
-    "_sort_helper _slice_helper _select_helper _size_helper _reshape_helper _flatten_helper _interpolate_helper "
-    "_interpolate_get_scales _interpolate_size_to_scales _interpolate_get_scales_if_available _interpolate_warning _parse_arg "
-    "_get_interpolate_attributes _try_get_scalar_type _is_fp _is_bool _block_list_in_opset _index_fill_reshape_helper "
-    "_avgpool_helper _batchnorm_helper _arange_cast_helper _generate_wrapped_number _handle_reduce_dim_none _unpack_tuple "
-    "_unpack_quantized_tensor dequantize_helper quantize_helper requantize_bias_helper parse_args quantized_args "
-    "cast_pytorch_to_onnx scalar_type_to_onnx scalar_type_to_pytorch_type pytorch_name_to_type scalar_name_to_pytorch "
-    "check_training_mode is_complex_value args_have_same_dtype _node_get _is_tensor_list _is_tuple_construct"
-).split()
+    "_get_const", "_maybe_get_const", "_maybe_get_scalar", "_is_none",
+    "_is_value", "_is_tensor", "_is_constant", "_is_list",
+    "_is_packed_list", "_unpack_list", "_get_tensor_sizes", "_get_tensor_dim_size",
+    "_get_tensor_rank", "_unimplemented", "_onnx_unsupported", "_onnx_opset_unsupported",
+    "_onnx_opset_unsupported_detailed", "_scalar", "_if_scalar_type_as", "_unsqueeze_helper",
+    "_squeeze_helper", "_reducesum_helper", "_topk_helper", "_sort_helper",
+    "_slice_helper", "_select_helper", "_size_helper", "_reshape_helper",
+    "_flatten_helper", "_interpolate_helper", "_interpolate_get_scales", "_interpolate_size_to_scales",
+    "_interpolate_get_scales_if_available", "_interpolate_warning", "_parse_arg", "_get_interpolate_attributes",
+    "_try_get_scalar_type", "_is_fp", "_is_bool", "_block_list_in_opset",
+    "_index_fill_reshape_helper", "_avgpool_helper", "_batchnorm_helper", "_arange_cast_helper",
+    "_generate_wrapped_number", "_handle_reduce_dim_none", "_unpack_tuple", "_unpack_quantized_tensor",
+    "dequantize_helper", "quantize_helper", "requantize_bias_helper", "parse_args",
+    "quantized_args", "cast_pytorch_to_onnx", "scalar_type_to_onnx", "scalar_type_to_pytorch_type",
+    "pytorch_name_to_type", "scalar_name_to_pytorch", "check_training_mode", "is_complex_value",
+    "args_have_same_dtype", "_node_get", "_is_tensor_list", "_is_tuple_construct",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", THIRD_PARTIES)
@@ -215,7 +221,9 @@ def test_quantized_args(helper: Any) -> None:
 
     def symbolic(g, x):
         assert relu(g, x).node().kind() == "onnx::Relu"  # a tensor of floats is left as it is
-        quantized = helper.quantize_helper(g, x, constant(g, 0.125), constant(g, 7).setType(x.type()) if False else constant(g, 7))
+        quantized = helper.quantize_helper(
+            g, x, constant(g, 0.125), constant(g, 7).setType(x.type()) if False else constant(g, 7)
+        )
         return helper.dequantize_helper(g, relu(g, quantized))[0]
 
     program = export(symbolic)
@@ -240,7 +248,7 @@ def test_look_ups() -> None:
     for opset in (9, 13, 20):
         check(forward, symbolic, opset)
     with pytest.raises(AttributeError, match="aten::no_such_operator"):
-        symbolic_opset9.no_such_operator  # noqa: B018
+        symbolic_opset9.no_such_operator
 
 
 def test_look_ups_that_do_not_fit() -> None:

@@ -24,13 +24,17 @@ from onnxexp.capture.exported import to_graph, without_vmap, written
 from onnxexp.capture.modes import TrainingMode, model_mode, torch_mode
 from onnxexp.capture.sources import recording
 from onnxexp.capture.symbols import check_dynamic, dim_text, symbol_names
+from onnxexp.capture.torchscript import Recording, read, script, signature_of, trace
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node
 from onnxexp.names import register_dataclasses
 from onnxexp.passes.dead import drop_dead
 from onnxexp.passes.functionalize import functionalize
 
-__all__ = ["Captured", "as_module", "capture", "convert"]
+_SHOWN = 10
+"""How many of the tracer's warnings are shown."""
+
+__all__ = ["Captured", "as_module", "capture", "convert", "forward_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +65,11 @@ def as_module(model: Any) -> torch.nn.Module:
     """The model as a module. Raises CaptureError for what is neither a module nor callable."""
     if isinstance(model, torch.nn.Module):
         return model
+    if isinstance(model, torch.jit.ScriptFunction):
+        wrapped = _Function(lambda *args, **kwargs: model(*args, **kwargs))
+        vars(wrapped.forward)["__signature__"] = signature_of(model.schema)
+        vars(wrapped)["scripted"] = model
+        return wrapped
     if isinstance(model, type):
         raise CaptureError(f"{model.__name__} is a class: give an instance, {model.__name__}(...)")
     if not callable(model):
@@ -73,6 +82,22 @@ def as_module(model: Any) -> torch.nn.Module:
     return _Function(model if _has_signature(model) else lambda *args: model(*args))
 
 
+def forward_of(module: torch.nn.Module) -> Callable[..., Any]:
+    """The module's forward, with the parameters that it has: Python does not know those of a scripted one."""
+    if not isinstance(module, torch.jit.ScriptModule):
+        return module.forward
+
+    if not module._c._has_method("forward"):
+        methods = ", ".join(module._c._method_names())
+        raise CaptureError(f"the scripted module has no forward, only {methods}; call it in the forward of a module of your own")
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return module(*args, **kwargs)
+
+    vars(forward)["__signature__"] = signature_of(module._c._get_method("forward").schema)
+    return forward
+
+
 def _has_signature(function: Callable[..., Any]) -> bool:
     """Functions written in C, such as torch.relu, have none."""
     try:
@@ -83,12 +108,64 @@ def _has_signature(function: Callable[..., Any]) -> bool:
 
 
 def capture(
+    model: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    spec: DynamicSpec,
+    training: TrainingMode,
+    strategy: str = "auto",
+) -> ExportedProgram | Recording:
+    """The model, captured as `strategy` says: "auto", "export", "trace" or "script". What is scripted
+    already is taken as it is.
+
+    Raises CaptureError that names what was tried and why it failed.
+    """
+    if strategy == "script" or isinstance(model, torch.jit.ScriptModule) or "scripted" in vars(model):
+        with torch_mode(), model_mode(model, training):
+            return script(model, args, kwargs, spec)
+    if strategy == "trace":
+        recording = _traced(model, args, kwargs, spec, training)
+        _tell_fixed(recording, "")
+        return recording
+    try:
+        return _through_export(model, args, kwargs, spec, training)
+    except CaptureError as error:
+        if strategy != "auto":
+            raise
+        reason = error
+    try:
+        recording = _traced(model, args, kwargs, spec, training)
+        with torch_mode():
+            recording.result = read(recording, spec)
+    except CaptureError as error:
+        raise CaptureError(f"{reason}\n  torch.jit.trace: {error}".rstrip()) from None
+    _tell_fixed(
+        recording, f"torch.export failed, so the model was traced ({str(reason).partition(chr(10))[2].strip() or reason}). "
+    )
+    return recording
+
+
+def _traced(
+    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode
+) -> Recording:
+    with torch_mode(), model_mode(model, training):
+        return trace(model, args, kwargs, spec)
+
+
+def _tell_fixed(recording: Recording, before: str) -> None:
+    """Warn of what tracing has made a constant of."""
+    shown = recording.warnings[:_SHOWN]
+    lines = "".join(f"\n  {line}" for line in shown)
+    more = f"\n  and {len(recording.warnings) - _SHOWN} more places" if len(recording.warnings) > _SHOWN else ""
+    if before or shown:
+        fixed = "Tracing keeps the branches that the example inputs took, and the Python numbers that came of them"
+        warnings.warn(f"{before}{fixed}{':' if shown else '.'}{lines}{more}", stacklevel=5)
+
+
+def _through_export(
     model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode
 ) -> ExportedProgram:
-    """The model through torch.export: non-strict, then strict.
-
-    Raises CaptureError that names each strategy and why it failed.
-    """
+    """The model through torch.export: non-strict, then strict."""
     failures: dict[str, list[str]] = {}
     with torch_mode(), model_mode(model, training), capturing(model, args, kwargs, spec) as (example, example_kwargs):
         for strict in (False, True):
@@ -135,11 +212,16 @@ def _learn_outputs(model: torch.nn.Module, args: Any, kwargs: Any, spec: Dynamic
     return register_dataclasses(result)
 
 
-def convert(program: ExportedProgram, spec: DynamicSpec) -> Captured:
+def convert(program: ExportedProgram | Recording, spec: DynamicSpec) -> Captured:
     """The captured program as a functional neutral graph.
 
     Raises CaptureError where an axis that was asked to be dynamic came out static.
     """
+    if isinstance(program, Recording):
+        with torch_mode():
+            graph, known, changed = program.result or read(program, spec)
+        _functional(graph, changed)
+        return Captured(graph, Decomposer(known.mode, known.texts, known.text), program.in_spec, program.out_spec)
     program = without_vmap(program)
     check_dynamic(program, spec)
     names = symbol_names(program, spec)
@@ -152,17 +234,22 @@ def convert(program: ExportedProgram, spec: DynamicSpec) -> Captured:
         return readable
 
     graph = to_graph(program, text)
-    report = functionalize(graph)
-    changed = [*report.inputs, *report.params, *written(program)]
-    if changed:
-        warnings.warn(
-            f"the forward writes into {', '.join(changed)}; an ONNX graph keeps no state: its outputs are right, "
-            "but what is written is not kept from one call to the next",
-            stacklevel=3,
-        )
-    drop_dead(graph)
+    _functional(graph, written(program))
     fakes = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
     fake_mode = detect_fake_mode(fakes) or FakeTensorMode()
     decomposer = Decomposer(fake_mode, sizes, text)
     assert program.call_spec.in_spec is not None and program.call_spec.out_spec is not None
     return Captured(graph, decomposer, program.call_spec.in_spec, program.call_spec.out_spec)
+
+
+def _functional(graph: Graph, written_otherwise: Sequence[str]) -> None:
+    """Functionalize a graph, with a warning for what it writes that outlives a call."""
+    report = functionalize(graph)
+    changed = [*report.inputs, *report.params, *written_otherwise]
+    if changed:
+        warnings.warn(
+            f"the forward writes into {', '.join(changed)}; an ONNX graph keeps no state: its outputs are right, "
+            "but what is written is not kept from one call to the next",
+            stacklevel=4,
+        )
+    drop_dead(graph)

@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp.capture.modes import is_exporting
 
-__all__ = ["NAMES", "kept_whole", "torch_arguments"]
+__all__ = ["NAMES", "kept_whole", "replace", "torch_arguments"]
 
 _RNN_ARGUMENTS = "Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional"
 _PADDED = f"(Tensor input, {{hx}} hx, {_RNN_ARGUMENTS}, bool batch_first) -> {{returns}}"
@@ -213,20 +213,20 @@ def kept_whole() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for owner in (functions, torch):
             for name in _LAYERS:
-                _replace(stack, owner, name, packing.layer(name, getattr(functions, name)))  # one wrapper for each name
-        _replace(stack, functions, "_pack_padded_sequence", packing.pack(functions._pack_padded_sequence))
-        _replace(stack, functions, "_pad_packed_sequence", packing.pad(functions._pad_packed_sequence))
+                replace(stack, owner, name, packing.layer(name, getattr(functions, name)))  # one wrapper for each name
+        replace(stack, functions, "_pack_padded_sequence", packing.pack(functions._pack_padded_sequence))
+        replace(stack, functions, "_pad_packed_sequence", packing.pad(functions._pad_packed_sequence))
         scans = importlib.import_module("torch._higher_order_ops.associative_scan")  # as an attribute it is the function
-        _replace(stack, scans, "generic_associative_scan", _associative(scans.generic_associative_scan))
-        _replace(stack, RNNBase, "check_forward_args", _checking(RNNBase.check_forward_args))
-        _replace(stack, torch, "max_pool1d", _with_indices(torch.max_pool1d))
+        replace(stack, scans, "generic_associative_scan", _associative(scans.generic_associative_scan))
+        replace(stack, RNNBase, "check_forward_args", _checking(RNNBase.check_forward_args))
+        replace(stack, torch, "max_pool1d", _with_indices(torch.max_pool1d))
         detect = transformer._detect_is_causal_mask
         said = lambda mask, is_causal=None, size=None: bool(is_causal) if is_exporting() else detect(mask, is_causal, size)  # noqa: E731
-        _replace(stack, transformer, "_detect_is_causal_mask", said)
+        replace(stack, transformer, "_detect_is_causal_mask", said)
         yield
 
 
-def _replace(stack: contextlib.ExitStack, owner: Any, name: str, replacement: Callable[..., Any]) -> None:
+def replace(stack: contextlib.ExitStack, owner: Any, name: str, replacement: Callable[..., Any]) -> None:
     """Set an attribute until the stack is left."""
     if name in vars(owner):
         stack.callback(setattr, owner, name, vars(owner)[name])

@@ -278,6 +278,8 @@ class Converter:
         if isinstance(meta, (bool, int, float)):
             return meta
         args = self.look_up(node.args)
+        if node.target is round and args[1:] == [None]:  # Python's ndigits, which the operator does not have
+            del args[1:]
         kinds = [arg.type.kind if isinstance(arg, Value) and isinstance(arg.type, ScalarType) else type(arg) for arg in args]
         overload = "float" if float in kinds else "bool" if kinds and all(kind is bool for kind in kinds) else "int"
         return self.append(f"{name}.{overload}", args, node)

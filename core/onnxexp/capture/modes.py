@@ -45,10 +45,15 @@ def _quiet(record: logging.LogRecord) -> bool:
     return "TORCH_LOGS" in os.environ or not is_exporting()
 
 
+def _is_frozen(module: torch.nn.Module) -> bool:
+    """Whether torch.jit.freeze has taken the mode out of a module."""
+    return isinstance(module, torch.jit.ScriptModule) and not module._c.hasattr("training")
+
+
 @contextlib.contextmanager
 def model_mode(model: torch.nn.Module, mode: TrainingMode) -> Iterator[None]:
     """Put every submodule into a mode; each gets its own mode back."""
-    before = {module: module.training for module in model.modules()}
+    before = {module: module.training for module in model.modules() if not _is_frozen(module)}
     if mode is not TrainingMode.PRESERVE:
         for module in before:
             module.training = mode is TrainingMode.TRAINING

@@ -13,6 +13,7 @@ no name was given for is ``{input}_dim_{axis}``; a symbol that no input has (a s
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -38,13 +39,19 @@ __all__ = ["check_dynamic", "dim_text", "name_outputs", "symbol_names"]
 def symbol_names(program: ExportedProgram, spec: DynamicSpec) -> dict[sympy.Expr, str]:
     """What to call each symbol (and each composite size that the user named) of the program's inputs.
 
+    Two axes that the user calls alike keep one name where their sizes in the example agree. Where they do not, the second gets a
+    number: one name is one size to whoever reads the file, and ONNX Runtime plans its memory by that.
+
     The result is a table for one export: `dim_text` adds to it what it meets.
     """
     names: dict[sympy.Expr, str] = {}
     found = list(_input_sizes(program, spec))
-    for _, _, expr, wanted in found:
+    sizes: dict[str, int] = {}
+    for leaf, axis, expr, wanted in found:
         if wanted is not None and wanted.name is not None:
-            _name_symbol(names, expr, wanted)
+            size = leaf.value.shape[axis] if axis is not None else leaf.value
+            same = size in (0, 1) or sizes.setdefault(wanted.name, size) == size  # 0 and 1 are enlarged to what they go with
+            _name_symbol(names, expr, wanted if same else dataclasses.replace(wanted, name=_unused(wanted.name, names)))
     for leaf, axis, expr, _ in found:
         if isinstance(expr, sympy.Symbol) and expr not in names:
             names[expr] = _unused(leaf.name if axis is None else f"{leaf.name}_dim_{axis}", names)

@@ -4,22 +4,9 @@ from __future__ import annotations
 
 import enum
 
+from onnxexp.fallthrough import OperatorExportTypes
+
 __all__ = ["OperatorExportTypes", "TensorProtoDataType"]
-
-
-class OperatorExportTypes(enum.IntEnum):
-    """What becomes of an operator.
-
-    ONNX: it is lowered, or the export fails. ONNX_ATEN: every operator is a node ``ATen`` of org.pytorch.aten.
-    ONNX_ATEN_FALLBACK: one that nobody lowers is. RAW: every operator is a node of its own domain (``aten``).
-    ONNX_FALLTHROUGH: one that nobody lowers is.
-    """
-
-    ONNX = 0
-    ONNX_ATEN = 1
-    ONNX_ATEN_FALLBACK = 2
-    RAW = 3
-    ONNX_FALLTHROUGH = 4
 
 
 class TensorProtoDataType(enum.IntEnum):

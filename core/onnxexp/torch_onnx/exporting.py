@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import io
 import logging
 import os
@@ -17,12 +16,10 @@ from torch.utils import _pytree as pytree
 import onnxexp
 from onnxexp.capture import as_module
 from onnxexp.config import DEFAULT_OPSET
-from onnxexp.errors import UnsupportedOperators
 from onnxexp.program import ONNXProgram
 from onnxexp.torch_onnx import deprecated
 from onnxexp.torch_onnx.enums import OperatorExportTypes
 from onnxexp.torch_onnx.errors import CheckerError
-from onnxexp.torch_onnx.fallback import FALLING_BACK, TorchNodes
 from onnxexp.torch_onnx.modes import training_mode
 from onnxexp.torch_onnx.module_functions import ModuleFunctions
 from onnxexp.torch_onnx.registry import registered
@@ -54,6 +51,7 @@ def export(
     *,
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
+    capture: str = "auto",
     external_data: bool | None = None,
     custom_translation_table: Mapping[Any, Callable[..., Any]] | None = None,
     verify: bool = False,
@@ -92,29 +90,27 @@ def export(
     given: list[Any] = [each for each in (symbols.symbolics, translations(custom_translation_table or {})) if len(each)]
     if export_modules_as_functions:
         given.append(ModuleFunctions(as_module(model), export_modules_as_functions))
-    request = _Request(
-        model,
-        {
-            "args": args,
-            "kwargs": kwargs,
-            "input_names": list(input_names or ())[:count] or None,
-            "output_names": output_names,
-            "opset_version": opset_version,
-            "dynamic_axes": dynamic_axes,
-            "dynamic_shapes": dynamic_shapes,
-            "training": mode,
-            "custom_opsets": custom_opsets,
-            "export_params": export_params,
-            "do_constant_folding": do_constant_folding,
-            "keep_initializers_as_inputs": keep_initializers_as_inputs,
-        },
-        given,
-        plugins,
-    )
-    inlining = autograd_inlining and kind not in FALLING_BACK
+    inlining = autograd_inlining and (kind.keeps_all or not kind.keeps_unknown)
     changes = {"autograd_inlining": inlining, "python_ops": symbols.python_ops, "operator_export_type": kind.name}
     with settings(opset=opset_version or DEFAULT_OPSET, training=mode.name == "TRAINING", **changes):
-        program = request.run(kind)
+        program = onnxexp.export(
+            model,
+            args,
+            kwargs=kwargs,
+            input_names=list(input_names or ())[:count] or None,
+            output_names=output_names,
+            opset_version=opset_version,
+            dynamic_axes=dynamic_axes,
+            dynamic_shapes=dynamic_shapes,
+            capture=capture,
+            training=mode,
+            plugins=[*given, *(plugins if plugins is not None else [...])],
+            custom_opsets=custom_opsets,
+            export_params=export_params,
+            do_constant_folding=do_constant_folding,
+            keep_initializers_as_inputs=keep_initializers_as_inputs,
+            operator_export_type=kind,
+        )
     for stage, seconds in program.timings.items():
         _LOGGER.info("%s: %.3f s", stage, seconds)
     _name_parameters(program, model, list(input_names or ())[count:])
@@ -122,35 +118,6 @@ def export(
     if verify:
         program.verify()
     return program
-
-
-@dataclasses.dataclass(frozen=True)
-class _Request:
-    """One call of `onnxexp.export`, which may have to be made again."""
-
-    model: Any
-    options: dict[str, Any]
-    given: list[Any]
-    plugins: Sequence[Any] | None
-
-    def run(self, kind: OperatorExportTypes) -> ONNXProgram:
-        if kind is OperatorExportTypes.ONNX:
-            return self._export()
-        if kind not in FALLING_BACK:
-            return self._export(TorchNodes(kind))
-        missing: frozenset[str] = frozenset()
-        while True:
-            try:
-                return self._export(TorchNodes(kind, missing))
-            except UnsupportedOperators as error:
-                found = frozenset(error.counts) - missing
-                if not found:
-                    raise
-                missing |= found
-
-    def _export(self, *more: Any) -> ONNXProgram:
-        plugins = [*self.given, *more, *(self.plugins if self.plugins is not None else [...])]
-        return onnxexp.export(self.model, plugins=plugins, **self.options)
 
 
 def _name_parameters(program: ONNXProgram, model: Any, names: Sequence[str]) -> None:

@@ -59,7 +59,9 @@ class Extraction:
             for node in _walk(region.nodes):  # thrown away: nothing of it shall count as a use
                 for index in range(len(node.inputs)):
                     node.replace_input_with(index, None)
-        call = ir.Node(domain, function.name, call_inputs, outputs=made, name=self._unique(f"{scope}/{name}"), metadata_props={SCOPE: scope})
+        call = ir.Node(
+            domain, function.name, call_inputs, outputs=made, name=self._unique(f"{scope}/{name}"), metadata_props={SCOPE: scope}
+        )
         if region.before is None:
             self._model.graph.append(call)
         else:

@@ -164,7 +164,8 @@ def find_mismatch(
     symbols = registered()
     packs = [symbols.symbolics, *(plugins if plugins is not None else [...])]
     call = read_call(model, input_args, None, None, None, None, None)
-    captured = call.program or capturing.capture(call.module, call.args, call.kwargs, call.spec, mode)
+    captured = call.program or capturing.capture(call.module, call.args, call.kwargs, call.spec, mode, "export")
+    assert isinstance(captured, torch.export.ExportedProgram)
     with settings(python_ops=symbols.python_ops):
         program = onnxexp.export(
             captured, opset_version=opset_version, do_constant_folding=do_constant_folding, plugins=packs, training=mode

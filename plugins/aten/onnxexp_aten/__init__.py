@@ -19,6 +19,9 @@ from onnxexp_aten import (
     einsum,  # noqa: F401
     elementwise,  # noqa: F401
     embedding,  # noqa: F401
+    fourier,  # noqa: F401
+    gamma,  # noqa: F401
+    grouped,  # noqa: F401
     indexing,  # noqa: F401
     joining,  # noqa: F401
     linalg,  # noqa: F401
@@ -27,6 +30,7 @@ from onnxexp_aten import (
     packing,  # noqa: F401
     padding,  # noqa: F401
     patches,  # noqa: F401
+    polynomials,  # noqa: F401
     pooling,  # noqa: F401
     random,  # noqa: F401
     rearranging,  # noqa: F401
@@ -37,22 +41,31 @@ from onnxexp_aten import (
     scatter,  # noqa: F401
     shape,  # noqa: F401
     softmax,  # noqa: F401
+    solving,  # noqa: F401
     sorting,  # noqa: F401
+    special,  # noqa: F401
+    spectral,  # noqa: F401
     splitting,  # noqa: F401
     transformer,  # noqa: F401
     unary,  # noqa: F401
     vision,  # noqa: F401
 )
 from onnxexp_aten.common import aten
+from onnxexp_aten.complexes import lower_complex
 from onnxexp_aten.residual import ResidualSum
 
 __all__ = ["Aten", "aten", "plugin"]
 
 
 class Aten:
-    """The plugin: torch's own operators, and a pass over the finished model."""
+    """The plugin: torch's own operators, complex numbers as pairs of real ones, and a pass over the finished model."""
 
     symbolics = aten
+
+    @onnxexp.hookimpl
+    def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:
+        """Nodes with complex arguments or results, see `complexes`."""
+        return lower_complex(op, node)
 
     @onnxexp.hookimpl
     def post_pass(self, options: onnxexp.Options) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.common import aten, axis_of, rank_of, to_float
+from onnxexp_aten.common import aten, axis_of, rank_of
 from onnxexp_aten.comparison import relate
 from onnxexp_aten.elementwise import clamp, extreme, is_number, scaled, select
 from onnxexp_aten.kernels import compare, compute, runs
@@ -61,7 +61,7 @@ def leaky_relu(op: Builder, self: Tensor, negative_slope: Any) -> Tensor:
 
 @aten("rrelu")
 def rrelu(op: Builder, self: Tensor, lower: Any, upper: Any, training: bool, generator: Any) -> Tensor:
-    """rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333, bool training=False, Generator? generator=None) -> Tensor"""
+    """rrelu(Tensor self, Scalar lower=0.125, ...) -> Tensor"""
     return _rrelu(op, self, lower, upper, training)
 
 
@@ -69,13 +69,13 @@ def rrelu(op: Builder, self: Tensor, lower: Any, upper: Any, training: bool, gen
 def rrelu_with_noise_functional(
     op: Builder, self: Tensor, noise: Tensor, lower: Any, upper: Any, training: bool, generator: Any
 ) -> tuple[Tensor, Tensor]:
-    """rrelu_with_noise_functional(Tensor self, Tensor noise, Scalar lower, Scalar upper, ...) -> (Tensor, Tensor noise_out)"""
+    """rrelu_with_noise_functional(Tensor self, Tensor noise, Scalar lower=0.125, ...) -> (Tensor, Tensor noise_out)"""
     return _rrelu(op, self, lower, upper, training), noise
 
 
 @aten("rrelu_with_noise")
 def rrelu_with_noise(op: Builder, self: Tensor, noise: Tensor, lower: Any, upper: Any, training: bool, generator: Any) -> Tensor:
-    """rrelu_with_noise(Tensor self, Tensor noise, Scalar lower, Scalar upper, bool training, Generator? generator) -> Tensor"""
+    """rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower=0.125, ...) -> Tensor"""
     return _rrelu(op, self, lower, upper, training)
 
 
@@ -190,20 +190,6 @@ def log_sigmoid(op: Builder, self: Tensor) -> Tensor:
 def log_sigmoid_forward(op: Builder, self: Tensor) -> tuple[Tensor, Tensor]:
     """log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)"""
     return log_sigmoid(op, self), compute(op, "Exp", compute(op, "Neg", compute(op, "Abs", self)))
-
-
-@aten("softsign")
-def softsign(op: Builder, self: Tensor) -> Tensor:
-    """softsign(Tensor self) -> Tensor"""
-    if runs(op, "Softsign", self.dtype):
-        return op.Softsign(self)
-    return compute(op, "Div", self, compute(op, "Add", compute(op, "Abs", self), 1))
-
-
-@aten("tanhshrink")
-def tanhshrink(op: Builder, self: Tensor) -> Tensor:
-    """tanhshrink(Tensor self) -> Tensor"""
-    return compute(op, "Sub", self, compute(op, "Tanh", to_float(op, self)))
 
 
 # Gates

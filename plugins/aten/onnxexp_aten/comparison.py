@@ -56,18 +56,18 @@ def ne(op: Builder, self: Tensor, other: Any) -> Tensor:
     return op.Xor(one, other) if one.dtype == torch.bool else op.Not(equal(op, one, other))
 
 
-def _relation(onnx_name: str) -> Callable[[Builder, Tensor, Any], Tensor]:
+def _relation(name: str, onnx_name: str) -> Callable[[Builder, Tensor, Any], Tensor]:
     def symbolic(op: Builder, self: Tensor, other: Any) -> Tensor:
         return relate(op, onnx_name, *promote(op, self, other))
 
-    symbolic.__doc__ = f"(Tensor self, Tensor or Scalar other) -> Tensor, by ONNX's {onnx_name}"
+    symbolic.__doc__ = f"{name}.Tensor(Tensor self, Tensor other) -> Tensor, by ONNX's {onnx_name}"
     return symbolic
 
 
-aten(*_names("lt", "less"))(_relation("Less"))
-aten(*_names("le", "less_equal"))(_relation("LessOrEqual"))
-aten(*_names("gt", "greater"))(_relation("Greater"))
-aten(*_names("ge", "greater_equal"))(_relation("GreaterOrEqual"))
+aten(*_names("lt", "less"))(_relation("lt", "Less"))
+aten(*_names("le", "less_equal"))(_relation("le", "LessOrEqual"))
+aten(*_names("gt", "greater"))(_relation("gt", "Greater"))
+aten(*_names("ge", "greater_equal"))(_relation("ge", "GreaterOrEqual"))
 
 
 @aten("isclose")
@@ -115,7 +115,7 @@ def _logical(onnx_name: str) -> Callable[[Builder, Tensor, Tensor], Tensor]:
     def symbolic(op: Builder, self: Tensor, other: Tensor) -> Tensor:
         return op.call("", onnx_name, nonzero(op, self), nonzero(op, other))
 
-    symbolic.__doc__ = f"(Tensor self, Tensor other) -> Tensor, by ONNX's {onnx_name}"
+    symbolic.__doc__ = f"logical_{onnx_name.lower()}(Tensor self, Tensor other) -> Tensor, by ONNX's {onnx_name}"
     return symbolic
 
 
@@ -134,7 +134,10 @@ def _bitwise(logical: str) -> Callable[[Builder, Any, Any], Tensor]:
             return both(op, one, two) if logical == "And" else op.call("", logical, one, two)
         return compute(op, f"Bitwise{logical}", one, two)
 
-    symbolic.__doc__ = f"(Tensor self, Tensor or Scalar other) -> Tensor, by ONNX's {logical} or Bitwise{logical} (opset 18)"
+    symbolic.__doc__ = f"""bitwise_{logical.lower()}.Tensor(Tensor self, Tensor other) -> Tensor
+
+    By ONNX's {logical} for bools, Bitwise{logical} (opset 18) for ints. A number may stand for one of the two.
+    """
     return symbolic
 
 

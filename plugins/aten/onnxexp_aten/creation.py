@@ -234,6 +234,12 @@ def _masked_triangle(op: Builder, x: Tensor, diagonal: Any, *, upper: bool) -> T
 @aten("one_hot")
 def one_hot(op: Builder, self: Tensor, num_classes: int) -> Tensor:
     """one_hot(Tensor self, int num_classes=-1) -> Tensor"""
+    if self.rank == 0:
+        return op.Reshape(_one_hot(op, op.Reshape(self, [1]), num_classes), [-1])
+    return _one_hot(op, self, num_classes)
+
+
+def _one_hot(op: Builder, self: Tensor, num_classes: int) -> Tensor:
     index = op.cast(self, torch.int64)
     depth: Any = num_classes
     if num_classes == -1:

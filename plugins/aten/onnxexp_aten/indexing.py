@@ -27,7 +27,7 @@ def counted_from_front(op: Builder, index: Tensor, size: Any) -> Tensor:
 
 @aten("embedding")
 def embedding(op: Builder, weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> Tensor:
-    """embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> ..."""
+    """embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, ...) -> Tensor"""
     return op.Gather(weight, indices, axis=0)
 
 

@@ -10,6 +10,7 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, promote, rank_of
 from onnxexp_aten.kernels import compute
 from onnxexp_aten.layout import made_by, permuted, reshaped, sizes_of, swapped, unsqueezed, unused, with_shape
+from onnxexp_aten.reduction import reduced
 from onnxexp_aten.sizes import partition
 
 __all__ = ["gemm", "product"]
@@ -86,9 +87,9 @@ def matmul(op: Builder, self: Tensor, other: Tensor) -> Tensor:
 
 
 @aten("mm.dtype", "bmm.dtype")
-def matmul_dtype(op: Builder, self: Tensor, other: Tensor, out_dtype: torch.dtype) -> Tensor:
+def matmul_dtype(op: Builder, self: Tensor, mat2: Tensor, out_dtype: torch.dtype) -> Tensor:
     """mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor"""
-    return product(op, op.cast(self, out_dtype), op.cast(other, out_dtype))
+    return product(op, op.cast(self, out_dtype), op.cast(mat2, out_dtype))
 
 
 @aten("vdot")
@@ -102,7 +103,7 @@ def linalg_vecdot(op: Builder, x: Tensor, y: Tensor, dim: int) -> Tensor:
     """linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor"""
     if x.dtype.is_complex:
         op.decline("complex numbers")
-    return compute(op, "ReduceSum", compute(op, "Mul", x, y), axes=[dim], keepdims=0)
+    return reduced(op, "ReduceSum", compute(op, "Mul", x, y), [dim])
 
 
 @aten("inner")
@@ -119,6 +120,8 @@ def inner(op: Builder, self: Tensor, other: Tensor) -> Tensor:
 
 
 def _scaled(op: Builder, x: Tensor, factor: Any) -> Tensor:
+    if isinstance(factor, float) and not x.dtype.is_floating_point:
+        factor = int(factor)  # as torch converts it
     return x if not isinstance(factor, Tensor) and factor == 1 else compute(op, "Mul", x, factor)
 
 
@@ -141,6 +144,13 @@ def addmm(op: Builder, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alph
         made = with_shape(op.Add(op.MatMul(rows, mat2), self), [*(rows.shape or ())[:-1], *(mat2.shape or ())[1:]])
         return reshaped(op, made, sizes_of(op) or ())
     return gemm(op, mat1, mat2, self, op.static(alpha, "alpha"), op.static(beta, "beta"))
+
+
+@aten("addmm.dtype", "baddbmm.dtype")
+def addmm_dtype(op: Builder, self: Tensor, mat1: Tensor, mat2: Tensor, out_dtype: torch.dtype, beta: Any, alpha: Any) -> Tensor:
+    """addmm.dtype(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    added, one, other = (op.cast(x, out_dtype) for x in (self, mat1, mat2))
+    return _sum(op, added, product(op, one, other), beta, alpha)
 
 
 @aten("addmv")

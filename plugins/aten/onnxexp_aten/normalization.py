@@ -149,10 +149,16 @@ def _moved(op: Builder, old: Tensor | None, new: Tensor, momentum: float) -> Ten
 @aten("_native_batch_norm_legit_no_training", "_batch_norm_no_update")
 def batch_norm_inference(
     op: Builder, input: Tensor, weight: Any, bias: Any, running_mean: Tensor, running_var: Tensor, momentum: float, eps: float
-) -> tuple[Tensor, None, None, None]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean,
     Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
-    return _with_statistics(op, input, weight, bias, running_mean, running_var, eps), None, None, None
+    result = _with_statistics(op, input, weight, bias, running_mean, running_var, eps)
+    return result, _nothing(op, input), _nothing(op, input), op.constant(torch.empty(0, dtype=torch.uint8))
+
+
+def _nothing(op: Builder, x: Tensor) -> Tensor:
+    """What stands for statistics that were not computed."""
+    return op.constant(torch.empty(0, dtype=torch.float32 if x.dtype in _HALVES else x.dtype))
 
 
 @aten("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional")
@@ -173,7 +179,7 @@ def native_batch_norm(
     if training:
         return _with_batch_statistics(op, input, weight, bias, running_mean, running_var, momentum, eps)
     result = _with_statistics(op, input, weight, bias, running_mean, running_var, eps)
-    return result, None, None, running_mean, running_var
+    return result, _nothing(op, input), _nothing(op, input), running_mean, running_var
 
 
 @aten("_native_batch_norm_legit.no_stats")
@@ -192,7 +198,7 @@ def batch_norm_update(
     """_batch_norm_with_update_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var,
     float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)"""
     results = _with_batch_statistics(op, input, weight, bias, running_mean, running_var, momentum, eps)
-    return *results[:3], None, *results[3:]
+    return *results[:3], op.constant(torch.empty(0, dtype=torch.uint8)), *results[3:]
 
 
 # Instance
@@ -273,7 +279,7 @@ def native_group_norm(
 
 @aten("layer_norm")
 def layer_norm(
-    op: Builder, input: Tensor, normalized_shape: list[Any], weight: Tensor | None, bias: Tensor | None, eps: float, _: bool
+    op: Builder, input: Tensor, normalized_shape: list[Any], weight: Tensor | None, bias: Tensor | None, eps: float, *_: bool
 ) -> Tensor:
     """layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05,
     bool cudnn_enable=True) -> Tensor"""
@@ -292,12 +298,12 @@ def _composed_layer_norm(
 
 @aten("layer_norm", since=17)
 def layer_norm_17(
-    op: Builder, input: Tensor, normalized_shape: list[Any], weight: Tensor | None, bias: Tensor | None, eps: float, _: bool
+    op: Builder, input: Tensor, normalized_shape: list[Any], weight: Tensor | None, bias: Tensor | None, eps: float, *_: bool
 ) -> Tensor:
     """layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05,
     bool cudnn_enable=True) -> Tensor"""
     fused = _fused_layer_norm(op, input, normalized_shape, weight, bias, eps)
-    return layer_norm(op, input, normalized_shape, weight, bias, eps, _) if fused is None else fused
+    return layer_norm(op, input, normalized_shape, weight, bias, eps) if fused is None else fused
 
 
 def _fused_layer_norm(

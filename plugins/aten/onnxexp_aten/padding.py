@@ -14,7 +14,7 @@ from onnxexp_aten.layout import END
 
 __all__ = ["padded"]
 
-_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+_MODES = {"reflect": "reflect", "replicate": "edge"}
 """torch's name of a mode and ONNX's."""
 
 
@@ -25,10 +25,12 @@ def padded(op: Builder, x: Tensor, pad: Sequence[Any], mode: str = "constant", v
     negative then too).
     """
     rank = rank_of(op, x)
+    if mode == "replicate" and _crops_known_sizes(x, pad):
+        return _nearest(op, x, _amounts(op, pad))
     x, amounts = _cropped(op, x, _amounts(op, pad))
     if all(isinstance(amount, int) and amount == 0 for pair in amounts for amount in pair):
         return x
-    if mode == "circular" and op.opset < 19:
+    if mode == "circular":  # ONNX's mode "wrap" (opset 19) has no kernel in ONNX Runtime
         return _around(op, x, amounts)
     amounts = amounts + [(0, 0)] * (rank - len(amounts))
     begins = [begin for begin, _ in reversed(amounts)]
@@ -72,6 +74,21 @@ def _cropped(op: Builder, x: Tensor, amounts: list[tuple[Any, Any]]) -> tuple[Te
     return x, [tuple(max(amount, 0) if isinstance(amount, int) else amount for amount in pair) for pair in amounts]  # type: ignore[misc]
 
 
+def _crops_known_sizes(x: Tensor, pad: Sequence[Any]) -> bool:
+    known = x.shape is not None and all(isinstance(number, int) for number in (*x.shape, *pad))
+    return known and any(amount < 0 for amount in pad)
+
+
+def _nearest(op: Builder, x: Tensor, amounts: list[tuple[Any, Any]]) -> Tensor:
+    """Replication where something is cropped too, by looking the nearest element up: the crop may leave nothing to replicate."""
+    for place, (begin, end) in enumerate(amounts):
+        axis = rank_of(op, x) - 1 - place
+        size = int((x.shape or ())[axis])
+        places = torch.arange(-begin, size + end).clamp(0, size - 1)
+        x = x if begin == end == 0 else op.Gather(x, op.constant(places), axis=axis)
+    return x
+
+
 def _around(op: Builder, x: Tensor, amounts: list[tuple[Any, Any]]) -> Tensor:
     """The other end of each axis joined to it, one axis after the other."""
     for place, (begin, end) in enumerate(amounts):
@@ -95,7 +112,7 @@ def pad(op: Builder, self: Tensor, pad: list[Any], mode: str, value: Any) -> Ten
 @aten("_pad_enum")
 def pad_enum(op: Builder, self: Tensor, pad: list[Any], mode: int, value: Any) -> Tensor:
     """_pad_enum(Tensor self, SymInt[] pad, int mode, float? value=None) -> Tensor"""
-    return padded(op, self, pad, ("constant", "reflect", "replicate", "circular")[mode], value)
+    return padded(op, self, pad, ("reflect", "replicate", "circular", "constant")[mode], value)
 
 
 @aten("constant_pad_nd")

@@ -6,11 +6,14 @@ import dataclasses
 import math
 from typing import Any
 
+import torch
+
 from onnxexp import Builder, Tensor
 from onnxexp_aten.axiswise import axis_sizes, batched, spatial_dims
 from onnxexp_aten.common import aten, rank_of, spread, unless
 from onnxexp_aten.kernels import compute, running_dtype
 from onnxexp_aten.layout import size_at
+from onnxexp_aten.padding import padded as with_padding
 
 __all__ = ["Windows", "largest", "plane_size"]
 
@@ -143,6 +146,8 @@ def avg_pool(
     windows = Windows.of(op, self, kernel_size, stride, padding, ceil_mode)
 
     def averaged(x: Tensor) -> Tensor:
+        if not x.dtype.is_floating_point:
+            return _whole_average(op, x, windows, count_include_pad, divisor_override)
         if divisor_override:
             elements = math.prod(windows.kernel)
             result = _average(op, x, windows, padded=True)
@@ -150,6 +155,29 @@ def avg_pool(
         return _counting(op, x, windows) if count_include_pad else _average(op, x, windows, padded=False)
 
     return batched(op, self, windows.dims, averaged)  # type: ignore[no-any-return]
+
+
+def _whole_average(op: Builder, x: Tensor, windows: Windows, padded: bool, divisor: int | None) -> Tensor:
+    """Of ints: the sum over each window, divided by the count and cut off towards zero."""
+    if windows.ceil:
+        raise op.error("average pooling of ints with more padding than ONNX Runtime takes")
+    wide, elements = op.cast(x, torch.float32), math.prod(windows.kernel)
+
+    def summed(values: Tensor, where: Windows) -> Tensor:
+        total = op.Mul(_average(op, values, where, padded=True), float(elements))
+        return op.cast(op.Floor(op.Add(total, 0.5)), x.dtype)  # type: ignore[no-any-return]
+
+    sums = summed(wide, windows)
+    if divisor is not None:
+        return compute(op, "Div", sums, divisor)
+    ones = op.Add(op.Mul(wide, 0.0), 1.0)
+    if padded:
+        beyond = [max(end - begin, 0) for begin, end in zip(windows.begins, windows.ends, strict=True)]
+        within = [end - extra for end, extra in zip(windows.ends, beyond, strict=True)]
+        around = [amount for pair in zip(reversed(windows.begins), reversed(within), strict=True) for amount in pair]
+        ones = with_padding(op, ones, around, "constant", 1.0)
+        windows = dataclasses.replace(windows, begins=[0] * windows.dims, ends=beyond)
+    return compute(op, "Div", sums, summed(ones, windows))
 
 
 def _counting(op: Builder, x: Tensor, windows: Windows) -> Tensor:

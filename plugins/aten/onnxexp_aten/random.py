@@ -62,9 +62,9 @@ def randn_like(op: Builder, self: Tensor, *options: Any) -> Tensor:
 
 
 @aten("uniform")
-def uniform(op: Builder, self: Tensor, low: float, high: float, generator: Any) -> Tensor:
+def uniform(op: Builder, self: Tensor, from_: float, to: float, generator: Any) -> Tensor:
     """uniform(Tensor self, float from=0., float to=1., *, Generator? generator=None) -> Tensor"""
-    return uniform_of(op, sizes_like(op, self), self.dtype, low, high)
+    return uniform_of(op, sizes_like(op, self), self.dtype, from_, to)
 
 
 @aten("normal_functional")
@@ -75,7 +75,7 @@ def normal_functional(op: Builder, self: Tensor, mean: float, std: float, genera
 
 @aten("normal.float_float")
 def normal_sized(op: Builder, mean: float, std: float, size: list[Any], *options: Any) -> Tensor:
-    """normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None) -> ..."""
+    """normal.float_float(float mean, float std, SymInt[] size, *, ...) -> Tensor"""
     return gaussian(op, size, out_dtype(op), mean, std)
 
 

@@ -195,20 +195,20 @@ def lstm_packed(
 def _register(name: str, layers: Callable[..., Layers]) -> None:
     """GRU and the two plain RNNs have one signature."""
 
-    @aten(f"{name}.input")
     def padded(op: Builder, input: Tensor, hx: Tensor, params: list[Tensor], *rest: Any) -> tuple[Tensor, ...]:
-        """gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train,
-        bool bidirectional, bool batch_first) -> (Tensor, Tensor)"""
         *form, batch_first = rest
         return _padded(op, layers(params, *form), input, [hx], batch_first)
 
-    @aten(f"{name}.data")
     def packed(
         op: Builder, data: Tensor, batch_sizes: Tensor, hx: Tensor, params: list[Tensor], *form: Any
     ) -> tuple[Tensor, ...]:
-        """gru.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers,
-        float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)"""
         return packed_layer(op, layers(params, *form), data, batch_sizes, [hx])
+
+    form = "bool has_biases, int num_layers, float dropout, bool train, bool bidirectional"
+    padded.__doc__ = f"{name}.input(Tensor input, Tensor hx, Tensor[] params, {form}, bool batch_first) -> (Tensor, Tensor)"
+    packed.__doc__ = f"{name}.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, {form}) -> (Tensor, Tensor)"
+    aten(f"{name}.input")(padded)
+    aten(f"{name}.data")(packed)
 
 
 _register("gru", lambda params, *form: Layers("GRU", params, *form))
@@ -227,10 +227,11 @@ def lstm_cell(op: Builder, input: Tensor, hx: list[Tensor], *params: Tensor | No
 
 
 def _register_cell(name: str, kind: str, *, relu: bool = False) -> None:
-    @aten(name)
     def cell(op: Builder, input: Tensor, hx: Tensor, *params: Tensor | None) -> Tensor:
-        """gru_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor"""
         return _step(op, kind, input, [hx], params, relu=relu)[0]
+
+    cell.__doc__ = f"{name}(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor"
+    aten(name)(cell)
 
 
 _register_cell("gru_cell", "GRU")

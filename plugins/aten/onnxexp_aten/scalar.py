@@ -29,7 +29,7 @@ _KINDS: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: to
 
 def _names(name: str, *, bare: bool = True) -> list[str]:
     """The name alone: every overload that is not registered by itself; not where a tensor operator has that."""
-    return [name] if bare else [f"{name}.{overload}" for overload in ("int", "float", "bool", "Scalar")]
+    return [name] if bare else [f"{name}.{overload}" for overload in ("int", "float", "Scalar")]
 
 
 def _scalar(

@@ -150,8 +150,10 @@ def scatter_reduce(op: Builder, self: Tensor, dim: int, index: Tensor, src: Tens
 @aten("index_reduce")
 def index_reduce(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool) -> Tensor:
     """index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor"""
-    axis = axis_of(op, self, dim)
-    return _reduced(op, self, axis, _spread(op, self, index, source, axis), source, reduce, include_self)
+    x, values = _flat(op, self, source)
+    axis = axis_of(op, x, dim)
+    result = _reduced(op, x, axis, _spread(op, x, index, values, axis), values, reduce, include_self)
+    return result if self.rank else op.Reshape(result, [])
 
 
 # One index for a whole slice

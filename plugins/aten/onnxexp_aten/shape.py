@@ -31,7 +31,7 @@ __all__: list[str] = []
 
 @aten("view", "reshape", "_unsafe_view", "view_copy")
 def reshape(op: Builder, self: Tensor, size: list[Any]) -> Tensor:
-    """reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)"""
+    """view(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
     sizes = sizes_of(op)
     if sizes is None or self.shape is None:
         return op.Reshape(self, vector(op, size))

@@ -122,7 +122,7 @@ def unique(op: Builder, self: Tensor, sorted: bool, return_inverse: bool) -> tup
 def unique_dim(
     op: Builder, self: Tensor, dim: int, sorted: bool, return_inverse: bool, return_counts: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> ..."""
+    """unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, ...) -> (Tensor, Tensor, Tensor)"""
     values, inverse, counts = _unique(op, self, axis_of(op, self, dim))
     return values, inverse if return_inverse else _nothing(op), counts if return_counts else _nothing(op)
 
@@ -140,7 +140,7 @@ def _nothing(op: Builder) -> Tensor:
 def unique_consecutive(
     op: Builder, self: Tensor, return_inverse: bool, return_counts: bool, dim: int | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> ..."""
+    """unique_consecutive(Tensor self, bool return_inverse=False, ...) -> (Tensor, Tensor, Tensor)"""
     if dim is not None and rank_of(op, self) != 1:
         op.decline("unique_consecutive is only lowered for all elements at once")
     flat = self if self.rank == 1 else op.Reshape(self, [-1])

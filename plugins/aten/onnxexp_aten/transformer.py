@@ -119,7 +119,7 @@ def transformer_encoder_layer(
     mask: Tensor | None,
     mask_type: int | None,
 ) -> Tensor:
-    """_transformer_encoder_layer_fwd(Tensor src, int embed_dim, ..., Tensor? mask=None, int? mask_type=None) -> Tensor"""
+    """_transformer_encoder_layer_fwd(Tensor src, int embed_dim, int num_heads, Tensor qkv_weight, ...) -> Tensor"""
 
     def norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         made: Tensor = _call(op, "layer_norm", x, [embed_dim], weight, bias, eps, False)

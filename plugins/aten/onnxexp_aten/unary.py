@@ -46,16 +46,16 @@ _FLOATING: Mapping[str, str] = MappingProxyType(
 """One ONNX operator each; ints and bools are computed as float32."""
 
 
-def _floating(onnx_name: str) -> Callable[[Builder, Tensor], Tensor]:
+def _floating(name: str, onnx_name: str) -> Callable[[Builder, Tensor], Tensor]:
     def symbolic(op: Builder, self: Tensor) -> Tensor:
         return compute(op, onnx_name, to_float(op, self))
 
-    symbolic.__doc__ = f"(Tensor self) -> Tensor, by ONNX's {onnx_name}"
+    symbolic.__doc__ = f"{name}(Tensor self) -> Tensor, by ONNX's {onnx_name}"
     return symbolic
 
 
 for _name, _onnx_name in _FLOATING.items():
-    aten(_name)(_floating(_onnx_name))
+    aten(_name)(_floating(_name, _onnx_name))
 
 
 # float64 where the runtime has float32 only, by way of what it has
@@ -213,13 +213,6 @@ def log10(op: Builder, self: Tensor) -> Tensor:
 def log1p(op: Builder, self: Tensor) -> Tensor:
     """log1p(Tensor self) -> Tensor"""
     return compute(op, "Log", compute(op, "Add", to_float(op, self), 1))
-
-
-@aten("erfc", "special_erfc")
-def erfc(op: Builder, self: Tensor) -> Tensor:
-    """erfc(Tensor self) -> Tensor"""
-    x = to_float(op, self)
-    return compute(op, "Sub", op.constant(1.0, x.dtype), compute(op, "Erf", x))
 
 
 @aten("logit", "special_logit")

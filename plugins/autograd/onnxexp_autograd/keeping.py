@@ -134,10 +134,11 @@ def applied(cls: Any, *args: Any, **kwargs: Any) -> Any:
     if not deciding or vars(_local).get("inside"):
         return original(*args, **kwargs)
     if torch._C._are_functorch_transforms_active():
-        return _mapped(cls, args, kwargs) if _is_vmap() and cls.generate_vmap_rule else original(*args, **kwargs)
+        return _inlined(cls, args, kwargs) if _is_vmap() and cls.generate_vmap_rule else original(*args, **kwargs)
+    tracing = torch._C._get_tracing_state() is not None
     decision = next((made for made in (decide(cls) for decide in reversed(deciding)) if made is not None), None)
-    if decision is None:
-        return original(*args, **kwargs)
+    if decision is None:  # torch.jit.trace would make a node of it that nobody can look into
+        return _inlined(cls, args, kwargs) if tracing else original(*args, **kwargs)
     return _kept_call(cls, _bound(cls, args, kwargs), decision, original)
 
 
@@ -146,8 +147,8 @@ def _is_vmap() -> bool:
     return bool(functorch.peek_interpreter_stack().key() == functorch.TransformType.Vmap)
 
 
-def _mapped(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Inside of torch.vmap, where torch would dispatch to modes that a capture does not have: the operators of the forward."""
+def _inlined(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The operators of the forward, without a boundary."""
     args = _bound(function, args, kwargs)
     return function.forward(*args) if _has_setup(function) else function.forward(_Context(), *args)
 
@@ -191,12 +192,23 @@ def _kept_call(function: Any, args: Sequence[Any], decision: Any, original: Call
     return pytree.tree_map_only(Hole, lambda hole: tensors[hole.number], probed.returned)
 
 
+@contextlib.contextmanager
+def _no_jit_tracing() -> Iterator[None]:
+    """Inside, torch.jit.trace records nothing."""
+    state = torch._C._get_tracing_state()
+    torch._C._set_tracing_state(None)
+    try:
+        yield
+    finally:
+        torch._C._set_tracing_state(state)
+
+
 def _probe(function: Any, arguments: Arguments, varying: Sequence[Any]) -> tuple[_Result, Learned | None]:
     """The forward, run outside of the capture, to learn what it returns: on fake tensors, or, where those fail, on real ones."""
     mode = detect_fake_mode(list(varying))
     shapes = mode.shape_env if mode is not None else None
     ignoring = shapes.ignore_fresh_unbacked_symbols() if shapes is not None else contextlib.nullcontext()
-    with disable_proxy_modes_tracing(), ignoring:
+    with disable_proxy_modes_tracing(), ignoring, _no_jit_tracing():
         try:
             return _run(function, arguments, varying), None
         except Exception:

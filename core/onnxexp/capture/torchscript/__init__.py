@@ -1,0 +1,109 @@
+"""TorchScript as a frontend: tracing, scripting, and modules that are scripted already.
+
+`tracing` and `scripting` give a `torch._C.Graph`; `read` makes the neutral graph of it: `interpreter` goes through the nodes,
+`numbers`, `lists`, `prims` do what is Python's, `branches` and `loops` what has blocks, `sizes` knows the types.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from torch.utils import _pytree as pytree
+
+from onnxexp.capture.dynamic import DynamicSpec
+from onnxexp.capture.torchscript.containers import Items, Maybe, Module
+from onnxexp.capture.torchscript.interpreter import Interpreter
+from onnxexp.capture.torchscript.numbers import Number, as_tensor, dress, is_number
+from onnxexp.capture.torchscript.scripting import script, signature_of
+from onnxexp.capture.torchscript.sizes import Sizes
+from onnxexp.capture.torchscript.tracing import Recording, trace
+from onnxexp.errors import CaptureError
+from onnxexp.graph import Graph, Value
+
+__all__ = ["Recording", "Sizes", "read", "script", "signature_of", "trace"]
+
+
+def read(recording: Recording, spec: DynamicSpec) -> tuple[Graph, Sizes, list[str]]:
+    """The neutral graph of a recording; its inputs are the leaves of the example, its outputs those of what was returned.
+
+    Returns the graph, the types of its values, and the attributes that the program sets. Raises CaptureError for what has no
+    place in a neutral graph, and where an axis that was asked to be dynamic came out static.
+    """
+    sizes = Sizes()
+    reader = Interpreter(sizes, recording.places, traced=recording.traced)
+    graph = reader.root
+    for index, leaf in enumerate(recording.example):
+        name = spec.leaves[index].name
+        value = Value(name, sizes.input(index, leaf, name, spec))
+        sizes.bind(value, index, leaf, spec)
+        graph.inputs.append(value)
+    things = _arguments(reader, recording, spec)
+    for value, thing in zip(recording.graph.inputs(), things, strict=True):
+        reader.env[value.unique()] = thing
+    results = reader.block(recording.graph)
+    graph.outputs = _outputs(reader, results, recording)
+    sizes.check(spec)
+    sizes.finish()
+    return graph, sizes, list(reader.changed)
+
+
+def _arguments(reader: Interpreter, recording: Recording, spec: DynamicSpec) -> list[Any]:
+    """What the inputs of the TorchScript graph are."""
+    inputs = reader.root.inputs
+    own = [reader.module(Module(recording.module._c))] if recording.module is not None else []
+    if recording.signature is None:
+        stored = [reader.constant(tensor, name) for name, tensor in recording.state.items()]
+        given = [dress(inputs[index]) if index in spec.scalars else inputs[index] for index in recording.leaves]
+        return [*own, *given, *stored]
+    leaves = [inputs[index] if index in recording.leaves else leaf for index, leaf in enumerate(recording.example)]
+    args, kwargs = pytree.tree_unflatten(leaves, recording.in_spec)
+    bound = recording.signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    parameters = recording.signature.parameters.values()
+    ordered = [parameter for parameter in parameters if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
+    return [*own, *(_thing(reader, bound.arguments[parameter.name]) for parameter in ordered)]
+
+
+def _thing(reader: Interpreter, argument: Any) -> Any:
+    """An argument as the interpreter has it."""
+    if isinstance(argument, list):
+        return reader.items(_thing(reader, element) for element in argument)
+    if isinstance(argument, tuple):
+        return tuple(_thing(reader, element) for element in argument)
+    if isinstance(argument, dict):
+        return {key: _thing(reader, element) for key, element in argument.items()}
+    return argument
+
+
+def _outputs(reader: Interpreter, results: list[Any], recording: Recording) -> list[Any]:
+    found = [leaf for result in results for leaf in _leaves(reader, result)]
+    if recording.signature is None:
+        outputs = iter(leaf.value if isinstance(leaf, Number) else leaf for leaf in found)
+        return [
+            next(outputs) if returned else constant
+            for returned, constant in zip(recording.returned, recording.constants, strict=True)
+        ]
+    wanted = recording.constants
+    if len(found) != len(wanted):
+        raise CaptureError(f"the program returns {len(wanted)} values for the example, and {len(found)} as it was read")
+    return [_like(reader, leaf, example) for leaf, example in zip(found, wanted, strict=True)]
+
+
+def _like(reader: Interpreter, leaf: Any, example: Any) -> Any:
+    """An output as the program returns it: a number that came out of a tensor is one where the program says so."""
+    if is_number(leaf) and not isinstance(example, (bool, int, float)):
+        return as_tensor(reader, leaf if isinstance(leaf, Number) else dress(leaf))
+    return leaf.value if isinstance(leaf, Number) else leaf
+
+
+def _leaves(reader: Interpreter, result: Any) -> list[Any]:
+    if isinstance(result, Items) and result.sequence is not None:
+        raise CaptureError("the model returns a list of unknown length, which is no tensor; cure: return torch.stack of it")
+    if isinstance(result, Maybe):
+        raise CaptureError("the model returns None or a tensor, depending on its inputs; cure: return a tensor in both cases")
+    if isinstance(result, (list, tuple)):
+        return [leaf for element in result for leaf in _leaves(reader, element)]
+    if isinstance(result, dict):
+        return [leaf for element in result.values() for leaf in _leaves(reader, element)]
+    return [result]

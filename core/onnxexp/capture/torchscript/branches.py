@@ -1,0 +1,220 @@
+"""`prim::If`: the branch that is taken where that is known, else both, and what they give brought together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from onnxexp.capture.torchscript import sequences
+from onnxexp.capture.torchscript.containers import UNINITIALIZED, Items, Journal, Maybe, restore
+from onnxexp.capture.torchscript.numbers import Number, dress, is_number, plain
+from onnxexp.capture.torchscript.sizes import UNKNOWN
+from onnxexp.errors import CaptureError
+from onnxexp.graph import Graph, ScalarType, TensorType, Value
+
+if TYPE_CHECKING:
+    from onnxexp.capture.torchscript.interpreter import Interpreter
+
+__all__ = ["Raised", "if_", "kind_of", "placeholder"]
+
+
+class Raised(CaptureError):
+    """The program raises here whatever the inputs are."""
+
+
+def if_(interpreter: Interpreter, node: Any) -> list[Any]:
+    """Read a `prim::If`."""
+    condition = plain(interpreter.args(node)[0])
+    blocks = list(node.blocks())
+    known = interpreter.truth(condition)
+    if known is not None:
+        return interpreter.block(blocks[0 if known else 1])
+    ways = [_way(interpreter, block) for block in blocks]
+    if ways[0] is None and ways[1] is None:
+        raise Raised(
+            str(interpreter.refuse("the program raises on every way through this branch", "give inputs that it accepts"))
+        )
+    for way, block in zip(ways, reversed(blocks), strict=True):
+        if way is None:
+            return interpreter.block(block)  # what only raises has no place in ONNX; the other way is taken
+    return _Join(interpreter, condition, *(way for way in ways if way is not None)).join(node)
+
+
+class _Way:
+    """One branch as it was read: its graph, what it gives, and what it did to lists and dicts outside."""
+
+    def __init__(self, graph: Graph, results: list[Any], changes: list[tuple[Any, Any, Any]]) -> None:
+        self.graph = graph
+        self.results = results
+        self.changed = {id(container): (container, before, after) for container, before, after in changes}
+
+
+def _way(interpreter: Interpreter, block: Any) -> _Way | None:
+    """Read a branch; None where it only raises."""
+    graph = Graph()
+    with interpreter.journal.stretch() as entries:
+        try:
+            with interpreter.writing_to(graph):
+                results = interpreter.block(block)
+        except Raised:
+            return None
+        finally:
+            changes = Journal.changes(entries)
+            Journal.undo(entries)
+    return _Way(graph, results, changes)
+
+
+class _Join:
+    """Brings two branches together."""
+
+    def __init__(self, interpreter: Interpreter, condition: Any, one: _Way, other: _Way) -> None:
+        self.interpreter = interpreter
+        self.condition = condition
+        self.ways = (one, other)
+        self.outputs: list[Value] = []
+
+    def join(self, node: Any) -> list[Any]:
+        one, other = self.ways
+        results = [self.of(a, b) for a, b in zip(one.results, other.results, strict=True)]
+        held = []
+        for key in {**one.changed, **other.changed}:
+            container, before, _ = one.changed.get(key) or other.changed[key]
+            after = [way.changed[key][2] if key in way.changed else before for way in self.ways]
+            held.append((container, self._container(*after)))
+        for container, now in held:
+            self.interpreter.journal.note(container)
+            restore(container, now)
+        graphs = [way.graph for way in self.ways]
+        if self.outputs or any(graph.nodes for graph in graphs):
+            self.interpreter.append("prim::If", [self.condition], self.outputs, blocks=graphs)
+        return results
+
+    def _container(self, one: Any, other: Any) -> Any:
+        if isinstance(one, dict):
+            return self._dict(one, other)
+        return self.of(one, other)
+
+    def _dict(self, one: dict[Any, Any], other: dict[Any, Any]) -> dict[Any, Any]:
+        if one.keys() != other.keys():
+            attributes = one is not other and all(isinstance(key, tuple) for key in {**one, **other})
+            if not attributes:
+                raise self.interpreter.refuse("a dict has other keys in one branch than in the other", "give both the same keys")
+            for key in {**one, **other}:
+                for side in (one, other):
+                    side.setdefault(key, self.interpreter.stored(*key))
+        return {key: self.of(one[key], other[key]) for key in one}
+
+    def of(self, one: Any, other: Any) -> Any:
+        """What a variable is after the branches that is `one` after the first and `other` after the second."""
+        if one is other or (type(one) is type(other) and _is_plain(one) and one == other):
+            return one
+        if one is None or other is None or isinstance(one, Maybe) or isinstance(other, Maybe):
+            absent = self.of(*(side is None or (side.absent if isinstance(side, Maybe) else False) for side in (one, other)))
+            values = [UNINITIALIZED if side is None else side.value if isinstance(side, Maybe) else side for side in (one, other)]
+            return Maybe(absent, self.of(*values))
+        if one is UNINITIALIZED or other is UNINITIALIZED:
+            return self._half(one, other)
+        if isinstance(one, Items) and isinstance(other, Items):
+            return self._lists(one, other)
+        if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+            return tuple(self.of(a, b) for a, b in zip(one, other, strict=True))
+        if isinstance(one, dict) and isinstance(other, dict):
+            return self._dict(one, other)
+        if is_number(one) and is_number(other):
+            return self._numbers(one, other)
+        return self._tensors(one, other)
+
+    def _half(self, one: Any, other: Any) -> Any:
+        """A variable that one branch leaves unassigned: what it holds there does not matter."""
+        known = other if one is UNINITIALIZED else one
+        if isinstance(known, (tuple, dict)):
+            parts = list(known.values()) if isinstance(known, dict) else list(known)
+            nothing = [UNINITIALIZED] * len(parts)
+            joined = [
+                self.of(*pair)
+                for pair in (zip(nothing, parts, strict=True) if known is other else zip(parts, nothing, strict=True))
+            ]
+            return dict(zip(known, joined, strict=True)) if isinstance(known, dict) else tuple(joined)
+        if not isinstance(known, (Value, Number, Items, bool, int, float)):
+            return known
+        filler = self._in(0 if known is other else 1, lambda: placeholder(self.interpreter, known))
+        return self.of(filler, known) if known is other else self.of(known, filler)
+
+    def _in(self, way: int, make: Any) -> Any:
+        with self.interpreter.writing_to(self.ways[way].graph):
+            return make()
+
+    def _lists(self, one: Items, other: Items) -> Items:
+        if one.sequence is None and other.sequence is None and len(one) == len(other):
+            return self.interpreter.items(self.of(a, b) for a, b in zip(one, other, strict=True))
+        element = sequences.common_element(self.interpreter, one, other)
+        values = [
+            self._in(index, lambda side=side: sequences.as_sequence(self.interpreter, side, element))
+            for index, side in enumerate((one, other))
+        ]
+        output = self.interpreter.value("prim::If", UNKNOWN)
+        self._out(values[0], values[1], output)
+        return self.interpreter.items((), output, element)
+
+    def _numbers(self, one: Any, other: Any) -> Any:
+        dressed = isinstance(one, Number) or isinstance(other, Number)
+        kinds = [kind_of(plain(side)) for side in (one, other)]
+        kind = next((kind for kind in (float, int) if kind in kinds), bool)
+        output = self.interpreter.value("prim::If", self.interpreter.sizes.number(kind))
+        values = [plain(side) if isinstance(plain(side), Value) else kind(plain(side)) for side in (one, other)]
+        self._out(values[0], values[1], output)
+        return dress(output) if dressed else output
+
+    def _tensors(self, one: Any, other: Any) -> Any:
+        sides = [
+            self._in(index, lambda side=side: sequences.as_tensor(self.interpreter, side))
+            for index, side in enumerate((one, other))
+        ]
+        if not all(isinstance(side, Value) for side in sides):
+            raise self.interpreter.refuse(
+                f"a variable is {_say(one)} after one branch and {_say(other)} after the other",
+                "give both branches the same kind",
+            )
+        fake = self.interpreter.joined(sides[0], sides[1], "the branches of an if")
+        output = self.interpreter.value("prim::If", UNKNOWN if isinstance(fake, TensorType) else fake)
+        if isinstance(fake, TensorType):
+            output.type = fake
+        self._out(sides[0], sides[1], output)
+        return output
+
+    def _out(self, one: Any, other: Any, output: Value) -> None:
+        for way, side in zip(self.ways, (one, other), strict=True):
+            way.graph.outputs.append(side)
+        self.outputs.append(output)
+
+
+def _is_plain(thing: Any) -> bool:
+    return isinstance(thing, (bool, int, float, str, torch.dtype, torch.device))
+
+
+def _say(thing: Any) -> str:
+    return str(thing.type) if isinstance(thing, Value) else f"a {type(thing).__name__.lower()}"
+
+
+def kind_of(number: Any) -> type:
+    """bool, int or float."""
+    if isinstance(number, Value):
+        assert isinstance(number.type, ScalarType)
+        return number.type.kind
+    return type(number)
+
+
+def placeholder(interpreter: Interpreter, like: Any) -> Any:
+    """Anything of the same type, for a variable that nobody reads."""
+    if isinstance(like, Items):
+        if like.sequence is None:
+            return interpreter.items(placeholder(interpreter, element) for element in like)
+        return interpreter.items((), sequences.empty(interpreter, like.element), like.element)
+    if is_number(like):
+        return kind_of(plain(like))(0)
+    assert isinstance(like, Value) and isinstance(like.type, TensorType)
+    sizes = [size if isinstance(size, int) else 1 for size in like.type.sizes or ()]
+    if like.type.dtype is None:
+        raise interpreter.refuse("the dtype of a variable that only some ways assign is not known", "assign it on every way")
+    return interpreter.constant(torch.zeros(sizes, dtype=like.type.dtype))

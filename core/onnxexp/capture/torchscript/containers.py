@@ -1,0 +1,150 @@
+"""Python's objects while a TorchScript graph is read: lists that may be sequences, optional values, modules, and what changes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from onnxexp.graph import Value
+
+__all__ = ["UNINITIALIZED", "Items", "Journal", "Maybe", "Module", "build", "flatten", "restore"]
+
+
+class _Uninitialized:
+    """The value of a variable that is not assigned on this way through the program; nobody reads it."""
+
+    def __repr__(self) -> str:
+        return "uninitialized"
+
+
+UNINITIALIZED = _Uninitialized()
+
+
+class Items(list[Any]):
+    """A list of TorchScript's.
+
+    Attributes:
+        sequence: The value that holds it where its length is known only at run time; the Python list is empty then.
+        element: The fake that stands for an element of the sequence.
+    """
+
+    __slots__ = ("element", "sequence")
+
+    def __init__(self, items: Any = (), sequence: Value | None = None, element: Any = None) -> None:
+        super().__init__(items)
+        self.sequence = sequence
+        self.element = element
+
+    def become(self, other: Items) -> None:
+        """Take over all that another list holds."""
+        self[:] = other
+        self.sequence, self.element = other.sequence, other.element
+
+    def copy(self) -> Items:
+        return Items(self, self.sequence, self.element)
+
+
+class Maybe:
+    """A value that is None where the condition `absent` (a bool, or the value of one) holds."""
+
+    __slots__ = ("absent", "value")
+
+    def __init__(self, absent: Any, value: Any) -> None:
+        self.absent = absent
+        self.value = value
+
+
+class Module:
+    """A ScriptModule (or another object of TorchScript's) and its path."""
+
+    __slots__ = ("object", "path")
+
+    def __init__(self, object: Any, path: str = "") -> None:
+        self.object = object
+        self.path = path
+
+
+class Journal:
+    """What lists and dicts held before they were changed, for each stretch of reading that may be undone."""
+
+    def __init__(self) -> None:
+        self._open: list[dict[int, tuple[Any, Any]]] = []
+
+    def note(self, container: Any) -> None:
+        """To be called before a list or dict changes."""
+        for entry in self._open:
+            if id(container) not in entry:
+                entry[id(container)] = container, container.copy()
+
+    def born(self, container: Any) -> None:
+        """A new list or dict: what it is given inside is of no concern outside."""
+        for entry in self._open:
+            entry[id(container)] = container, None
+
+    @contextlib.contextmanager
+    def stretch(self) -> Iterator[dict[int, tuple[Any, Any]]]:
+        """Yields the entries by id: the container, and what it held before (None: it is new)."""
+        entries: dict[int, tuple[Any, Any]] = {}
+        self._open.append(entries)
+        try:
+            yield entries
+        finally:
+            self._open.pop()
+
+    @staticmethod
+    def changes(entries: dict[int, tuple[Any, Any]]) -> list[tuple[Any, Any, Any]]:
+        """The containers that are not new: each with what it held before and what it holds now."""
+        return [(container, before, container.copy()) for container, before in entries.values() if before is not None]
+
+    @staticmethod
+    def undo(entries: dict[int, tuple[Any, Any]]) -> None:
+        """Give every container back what it held before."""
+        for container, before in entries.values():
+            if before is not None:
+                restore(container, before)
+
+
+def restore(container: Any, held: Any) -> None:
+    """Make a list or dict hold what a copy of it holds."""
+    if isinstance(container, Items):
+        container.become(held)
+    else:
+        container.clear()
+        container.update(held)
+
+
+def flatten(thing: Any) -> tuple[list[Any], Any]:
+    """The leaves of nested objects, and their structure: equal for what is built alike. `build` is the way back."""
+    if isinstance(thing, Items) and thing.sequence is None:
+        parts = [flatten(element) for element in thing]
+        return _together(parts), ("list", tuple(structure for _, structure in parts))
+    if isinstance(thing, tuple):
+        parts = [flatten(element) for element in thing]
+        return _together(parts), ("tuple", tuple(structure for _, structure in parts))
+    if isinstance(thing, dict):
+        parts = [flatten(element) for element in thing.values()]
+        return _together(parts), ("dict", tuple(thing), tuple(structure for _, structure in parts))
+    if isinstance(thing, Maybe):
+        leaves, structure = flatten(thing.value)
+        return [thing.absent, *leaves], ("maybe", structure)
+    return [thing], ("none",) if thing is None else ("leaf",)
+
+
+def _together(parts: list[tuple[list[Any], Any]]) -> list[Any]:
+    return [leaf for leaves, _ in parts for leaf in leaves]
+
+
+def build(structure: Any, leaves: Iterator[Any]) -> Any:
+    """The objects of a structure from their leaves."""
+    kind = structure[0]
+    if kind == "list":
+        return Items(build(part, leaves) for part in structure[1])
+    if kind == "tuple":
+        return tuple(build(part, leaves) for part in structure[1])
+    if kind == "dict":
+        return {key: build(part, leaves) for key, part in zip(structure[1], structure[2], strict=True)}
+    if kind == "maybe":
+        absent = next(leaves)
+        return Maybe(absent, build(structure[1], leaves))
+    return next(leaves)

@@ -1,0 +1,399 @@
+"""A TorchScript graph, read node by node into the neutral graph.
+
+What is known while reading (numbers, lists, tuples, modules) is a Python object; what is known only at run time is a `Value`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from onnxexp.capture.torchscript import numbers, rewrites
+from onnxexp.capture.torchscript.containers import Items, Journal, Maybe, Module
+from onnxexp.capture.torchscript.numbers import Number
+from onnxexp.capture.torchscript.places import Places
+from onnxexp.capture.torchscript.schemas import Call, call_of, dtype_of, named, number_of
+from onnxexp.capture.torchscript.sizes import UNKNOWN, Sizes
+from onnxexp.capture.torchscript.trials import static_truth
+from onnxexp.errors import CaptureError
+from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value, Where, values_in
+
+__all__ = ["Interpreter"]
+
+_IGNORED = {
+    "aten::_assert_async", "aten::_assert_scalar", "aten::_assert_tensor_metadata", "aten::warn", "aten::manual_seed",
+    "aten::set_grad_enabled",
+}  # fmt: skip
+_WRAPPED = {torch.int64, torch.float64, torch.bool, torch.complex128}
+"""The dtypes of the 0-d constants that stand for Python's numbers."""
+
+
+class Interpreter:
+    """Reads one graph.
+
+    Attributes:
+        graph: What is written to now: the whole, or a block of it.
+        root: The whole.
+        env: What each value of the TorchScript graph is, by its number.
+        sizes: The types of values.
+        traced: Whether the graph tells the types that its values had in a run.
+    """
+
+    def __init__(self, sizes: Sizes, places: Places, *, traced: bool) -> None:
+        self.sizes = sizes
+        self.traced = traced
+        self.root = self.graph = Graph()
+        self.env: dict[int, Any] = {}
+        self.journal = Journal()
+        self.attributes: dict[tuple[str, str], Any] = {}
+        self.modules: dict[str, Module] = {}
+        self.changed: dict[str, None] = {}
+        self._places = places
+        self._node: Any = None
+        self._counts: dict[str, int] = {}
+        self._params: dict[Any, Value] = {}
+        self._sizes_asked: dict[tuple[Value, int], Any] = {}
+
+    # The graph
+
+    def block(self, block: Any) -> list[Any]:
+        """Read the nodes of a graph or block whose inputs are in `env`; returns what it returns."""
+        for node in block.nodes():
+            self.step(node)
+        return [self.env[value.unique()] for value in block.outputs()]
+
+    def step(self, node: Any) -> None:
+        """Read one node and note what its outputs are."""
+        from onnxexp.capture.torchscript import prims
+
+        outer, self._node = self._node, node
+        kind = node.kind()
+        handler = prims.HANDLERS.get(kind)
+        try:
+            results = handler(self, node) if handler is not None else [self._call(node)]
+        finally:
+            self._node = outer
+        outputs = list(node.outputs())
+        if len(outputs) > 1 and len(results) == 1:
+            results = results[0]
+        for value, result in zip(outputs, results, strict=False):
+            self.env[value.unique()] = result
+
+    def args(self, node: Any) -> list[Any]:
+        """What a node's inputs are."""
+        return [self.env[value.unique()] for value in node.inputs()]
+
+    @property
+    def where(self) -> Where:
+        """The place of the node that is being read."""
+        if self._node is None:
+            return Where()
+        own = self._places.where(self._node)
+        if not own.file:  # a node that the compiler has added: its user is where it comes from
+            users = [use.user for value in self._node.outputs() for use in value.uses()]
+            own = next((place for place in map(self._places.where, users) if place.file), own)
+        return own
+
+    def refuse(self, what: str, cure: str) -> CaptureError:
+        """The error for what has no place in a neutral graph, to raise."""
+        where = self.where
+        return CaptureError(f"{what}; cure: {cure}" + (f"\n  at {where}" if str(where) else ""))
+
+    def name(self, op: str) -> str:
+        """A name for what an operator gives: ``add``, ``add_1``, …"""
+        base = op.partition("::")[2].partition(".")[0]
+        count = self._counts[base] = self._counts.get(base, -1) + 1
+        return f"{base}_{count}" if count else base
+
+    @contextlib.contextmanager
+    def writing_to(self, graph: Graph) -> Iterator[None]:
+        """Inside, nodes go to this graph."""
+        outer, self.graph = self.graph, graph
+        try:
+            yield
+        finally:
+            self.graph = outer
+
+    def forget(self, nodes: list[Node]) -> None:
+        """Nodes at the end have been taken back: forget the sizes that they asked for."""
+        if self.graph is self.root:
+            kept = {output for node in nodes for output in node.outputs}
+            self._sizes_asked = {key: value for key, value in self._sizes_asked.items() if value in kept}
+
+    def items(self, things: Iterable[Any] = (), sequence: Value | None = None, element: Any = None) -> Items:
+        """A new list."""
+        made = Items(things, sequence, element)
+        self.journal.born(made)
+        return made
+
+    def truth(self, condition: Any) -> bool | None:
+        """Whether a condition holds; None where that is known only at run time."""
+        if not isinstance(condition, Value):
+            return bool(condition)
+        fake = self.sizes.of(condition)
+        return static_truth(fake) if isinstance(fake, (bool, torch.SymBool)) else None
+
+    def joined(self, one: Value, other: Value, what: str) -> Any:
+        """The fake for a tensor that is `one` or `other`; a type of unknown rank where their ranks differ.
+
+        Raises CaptureError where their dtypes differ.
+        """
+        types = [side.type for side in (one, other)]
+        dtypes = [type_.dtype for type_ in types if isinstance(type_, TensorType)]
+        if len(dtypes) == 2 and None not in dtypes and dtypes[0] != dtypes[1]:
+            raise self.refuse(f"{what} give a tensor of {dtypes[0]} and one of {dtypes[1]}", "cast one of them")
+        fake = self.sizes.joined(self.sizes.of(one), self.sizes.of(other))
+        return fake if isinstance(fake, torch.Tensor) else TensorType(next(filter(None, dtypes), None), None)
+
+    def module(self, module: Module) -> Module:
+        """The module at a path: the one met first."""
+        return self.modules.setdefault(module.path, module)
+
+    def unpacks(self) -> bool:
+        """Whether the list that the current node gives is unpacked into a fixed number of pieces."""
+        uses = list(self._node.output().uses())
+        return bool(uses) and all(use.user.kind() == "prim::ListUnpack" for use in uses)
+
+    def operators(self, name: str) -> Callable[..., Any]:
+        """An operator that Python does."""
+        from onnxexp.capture.torchscript import prims
+
+        return prims.PYTHON[name]
+
+    def dtype(self, number: Any) -> torch.dtype | None:
+        """The dtype that a number of TorchScript's stands for."""
+        return dtype_of(number)
+
+    def named_dtype(self, thing: Any) -> Any:
+        """A dtype as the number that TorchScript has for it, so that the two compare; anything else as it is."""
+        return number_of(thing) if isinstance(thing, torch.dtype) else thing
+
+    def stored(self, path: str, name: str) -> Any:
+        """What an attribute of a module holds, which may have been set."""
+        from onnxexp.capture.torchscript import prims
+
+        return prims.stored(self, path, name)
+
+    # Calls
+
+    def _call(self, node: Any) -> Any:
+        from onnxexp.capture.torchscript import prims
+
+        schema = node.schema()
+        if schema == "(no schema)":
+            raise self.refuse(
+                f"TorchScript's {node.kind()} has no counterpart in ONNX", "write that part with operators on tensors"
+            )
+        call = call_of(schema)
+        args = [arg.value if isinstance(arg, Maybe) and "__is" not in call.packet else arg for arg in self.args(node)]
+        if call.packet in _IGNORED:
+            return None
+        if numbers.computes(call.packet, args):
+            return numbers.compute(self, call.packet, args)
+        python = prims.PYTHON.get(call.name) or prims.PYTHON.get(call.packet)
+        if python is not None:
+            result = python(self, *args)
+            if result is not NotImplemented:
+                return result
+        name, args = rewrites.rewrite(self, call.name, args)
+        batch = self.sizes.batch_of(args[0]) if name == "aten::select.int" and args[1:] == [0, 0] else None
+        if isinstance(batch, int):
+            return Number(batch, torch.int64)  # the first of a packed sequence's batch sizes is their number
+        return self.emit(name, args, node)
+
+    def emit(self, name: str, args: Sequence[Any], node: Any = None) -> Any:
+        """A call of a torch operator: a node of the neutral graph. Returns its value, or the list of its values.
+
+        `node` is the TorchScript node, where its outputs are those of the call: a trace tells their types.
+        """
+        call = named(name)
+        if call.op is None:
+            raise self.refuse(f"TorchScript's {name} has no counterpart in ONNX", "write that part with operators on tensors")
+        bound = self.bound(call, args)
+        if node is not None and self.traced and not call.lists and not call.depends and not self._is_dynamic(bound):
+            types = [_recorded(value) for value in node.outputs()]
+            if all(type_ is not None for type_ in types):
+                outputs = [Value(self.name(name), type_) for type_ in types if type_ is not None]
+                self.append(name, bound, outputs)
+                return outputs[0] if len(outputs) == 1 else outputs
+        where = self.where
+        fake = self.sizes.run(call.op, name, bound, where, local=self.graph is not self.root)
+        if fake is UNKNOWN:
+            fake = self._guessed(call, node, bound)
+        if name == "aten::_pack_padded_sequence" and isinstance(fake, (list, tuple)):
+            results = self.results(name, fake)
+            self.sizes.packed(results[1], bound[0], 0 if bound[2] else 1)
+        elif isinstance(fake, (bool, int, float)) or fake is None:
+            return fake
+        else:
+            results = self.results(name, fake)
+        self.append(name, bound, list(values_in(results)), where)
+        return results
+
+    def append(self, name: str, args: list[Any], outputs: list[Value], where: Where | None = None, blocks: Any = None) -> None:
+        """A node at the end of what is written."""
+        self.graph.nodes.append(Node(name, args, outputs, blocks, where or self.where))
+
+    def results(self, name: str, fake: Any) -> Any:
+        """New values for what a fake call gave."""
+        if isinstance(fake, (list, tuple)):
+            return [self.results(name, element) for element in fake]
+        return self.value(name, fake)
+
+    def value(self, name: str, fake: Any) -> Value:
+        """A new value that a fake stands for; UNKNOWN is a tensor of which nothing is known."""
+        made = Value(self.name(name), TensorType(None, None) if fake is UNKNOWN else self.sizes.type_of(fake))
+        if not isinstance(fake, torch.Tensor) or any(isinstance(size, torch.SymInt) for size in fake.shape):
+            self.sizes.know(made, fake)
+        return made
+
+    def bound(self, call: Call, args: Sequence[Any]) -> list[Any]:
+        """The arguments as the neutral graph has them."""
+        tensors = any(index in call.tensors and isinstance(arg, Value) for index, arg in enumerate(args)) and call.pointwise
+        bound = []
+        for index, arg in enumerate(args):
+            if isinstance(arg, Number) and index in call.tensors and not tensors:
+                arg = numbers.as_tensor(self, arg)
+            bound.append(self.neutral(arg))
+        for index, table in call.counted:
+            if index < len(bound) and type(bound[index]) is int:
+                bound[index] = table[bound[index]]
+        return [*bound, *call.defaults[len(bound) :]]
+
+    def neutral(self, arg: Any) -> Any:
+        """One argument: lists of Python's, numbers out of their clothes."""
+        if isinstance(arg, (list, tuple)):
+            tensors = any(isinstance(element, Value) and isinstance(element.type, TensorType) for element in arg)
+            return [
+                numbers.as_tensor(self, element) if tensors and isinstance(element, Number) else self.neutral(element)
+                for element in arg
+            ]
+        return numbers.plain(arg)
+
+    def _is_dynamic(self, args: list[Any]) -> bool:
+        return any(self.sizes.dynamic(value) or isinstance(value.type, ScalarType) for value in values_in(args))
+
+    def _guessed(self, call: Call, node: Any, args: list[Any]) -> Any:
+        """What a call gives where torch's fake kernels cannot tell: dtype and rank of the trace."""
+        outputs = list(node.outputs()) if node is not None else []
+        recorded = [_recorded(value) if self.traced else None for value in outputs]
+        fakes = [
+            UNKNOWN if type_ is None or type_.dtype is None else self.sizes.tensor(type_.dtype, [None] * len(type_.sizes or ()))
+            for type_ in recorded
+        ]
+        if call.lists:
+            raise self.refuse(f"{call.name} gives a list of unknown length", "say how many pieces there are")
+        returns = len(call.op._schema.returns) if call.op is not None else 1
+        fakes = fakes if len(fakes) == returns else [UNKNOWN] * returns
+        return fakes[0] if len(fakes) == 1 else fakes
+
+    # Numbers
+
+    def number(self, name: str, function: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """Arithmetic on numbers, by Python where all are known, else a node of this name."""
+        if not any(isinstance(arg, Value) for arg in args):
+            return function(*args)
+        kinds = [arg.type.kind if isinstance(arg, Value) and isinstance(arg.type, ScalarType) else type(arg) for arg in args]
+        fakes = [self.sizes.of(arg) if isinstance(arg, Value) else arg for arg in args]
+        try:
+            fake = function(*fakes)
+        except Exception:  # noqa: BLE001 - torch's symbolic numbers raise anything where they would have to be known
+            fake = self.sizes.number(_kind_of(name, kinds))
+        constant = _constant(fake)
+        if constant is not None:
+            return constant
+        overload = "float" if float in kinds else "bool" if all(kind is bool for kind in kinds) else "int"
+        output = Value(self.name(name), self.sizes.type_of(fake))
+        self.sizes.know(output, fake)
+        self.append(f"{name}.{overload}", list(args), [output])
+        return output
+
+    def size(self, tensor: Any, dim: Any) -> Any:
+        """One size of a tensor: a number, or the value of a node that asks for it."""
+        if isinstance(tensor, Number):
+            raise self.refuse("a number has no size", "ask a tensor")
+        rank = self.rank(tensor)
+        if rank is None or not isinstance(dim, int):
+            return self._asked(tensor, dim, self.sizes.number(int))
+        dim = dim % rank if rank else dim
+        assert isinstance(tensor.type, TensorType) and tensor.type.sizes is not None
+        size: Any = tensor.type.sizes[dim]
+        if self.sizes.dynamic(tensor):
+            size = self.sizes.of(tensor).shape[dim]
+        constant = _constant(size)
+        return constant if constant is not None else self._asked(tensor, dim, size)
+
+    def _asked(self, tensor: Value, dim: Any, size: Any) -> Value:
+        known = self._sizes_asked.get((tensor, dim)) if self.graph is self.root and isinstance(dim, int) else None
+        if known is not None:
+            return known  # type: ignore[no-any-return]
+        output = Value(self.name("aten::sym_size"), ScalarType(int))
+        self.sizes.know(output, size)
+        self.append("aten::sym_size.int", [tensor, dim], [output])
+        if self.graph is self.root:
+            self._sizes_asked[tensor, dim] = output
+        return output
+
+    def rank(self, tensor: Any) -> int | None:
+        """The rank of a tensor, None where it is not known."""
+        if isinstance(tensor, Number):
+            return 0
+        assert isinstance(tensor.type, TensorType)
+        return None if tensor.type.sizes is None else len(tensor.type.sizes)
+
+    # Constants
+
+    def constant(self, tensor: torch.Tensor, name: str = "") -> Value:
+        """The value of a tensor that is known at export; the same memory is the same value."""
+        key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()) if tensor.numel() else id(tensor)
+        if key not in self._params or not name:
+            value = Value(name or self.name("prim::lifted_tensor"), TensorType(tensor.dtype, tuple(tensor.shape)))
+            self.root.params[value] = tensor.detach()
+            if not name:
+                return value
+            self._params[key] = value
+        return self._params[key]
+
+    def literal(self, tensor: torch.Tensor) -> Any:
+        """A constant of the graph: where the tracer made it of a Python number, that number."""
+        if self.traced and tensor.dim() == 0 and tensor.dtype in _WRAPPED:
+            return Number(tensor.item(), tensor.dtype)
+        if self.traced and tensor.dim() == 0 and self._node is not None and _only_fills(self._node):
+            return Number(tensor.item(), tensor.dtype)
+        return self.constant(tensor)
+
+
+def _only_fills(node: Any) -> bool:
+    return all(use.user.kind() == "aten::fill_" for use in node.output().uses())
+
+
+def _recorded(value: Any) -> TensorType | None:
+    """The type that a trace recorded, None where it is not complete."""
+    type_ = value.type()
+    if not isinstance(type_, torch._C.TensorType):
+        return None
+    sizes, dtype = type_.sizes(), type_.dtype()
+    return TensorType(dtype, tuple(sizes)) if sizes is not None and dtype is not None else None
+
+
+def _constant(fake: Any) -> Any:
+    """The number that a fake is for certain, else None."""
+    if isinstance(fake, (bool, int, float)):
+        return fake
+    expr = fake.node.expr
+    if isinstance(fake, torch.SymBool):
+        return static_truth(fake)
+    return (float(expr) if isinstance(fake, torch.SymFloat) else int(expr)) if expr.is_number else None
+
+
+def _kind_of(name: str, kinds: Sequence[type]) -> type:
+    if name in ("aten::eq", "aten::ne", "aten::lt", "aten::le", "aten::gt", "aten::ge", "aten::__not__", "aten::Bool"):
+        return bool
+    if name in ("aten::ceil", "aten::floor", "aten::Int"):
+        return int
+    if name in ("aten::div", "aten::Float", "aten::sqrt") or float in kinds:
+        return float
+    return bool if all(kind is bool for kind in kinds) else int

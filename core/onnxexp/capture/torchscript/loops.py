@@ -1,0 +1,373 @@
+"""`prim::Loop`: unrolled where its rounds are known and few, else a loop whose state is found by reading the body repeatedly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from onnxexp.capture.torchscript import sequences
+from onnxexp.capture.torchscript.branches import kind_of, placeholder
+from onnxexp.capture.torchscript.containers import UNINITIALIZED, Items, Journal, Maybe, build, flatten, restore
+from onnxexp.capture.torchscript.numbers import Number, dress, is_number, plain
+from onnxexp.capture.torchscript.sizes import UNKNOWN
+from onnxexp.errors import CaptureError
+from onnxexp.graph import Graph, TensorType, Value
+
+if TYPE_CHECKING:
+    from onnxexp.capture.torchscript.interpreter import Interpreter
+
+__all__ = ["loop"]
+
+_NODES = 4000
+"""How many nodes a loop may unroll to."""
+_FOREVER = 2**63 - 1
+_READINGS = 16
+"""How often a body is read until the types of what it carries are settled."""
+
+
+def loop(interpreter: Interpreter, node: Any) -> list[Any]:
+    """Read a `prim::Loop`."""
+    trips, condition, *carried = interpreter.args(node)
+    trips, condition = plain(trips), plain(condition)
+    (block,) = node.blocks()
+    unrolled = _unroll(interpreter, block, trips, condition, carried, _NODES)
+    if unrolled is not None:
+        return unrolled
+    try:
+        return _Rolled(interpreter, block, trips, condition, carried).read()
+    except CaptureError:
+        unrolled = _unroll(interpreter, block, trips, condition, carried, 10 * _NODES)
+        if unrolled is None:
+            raise
+        return unrolled
+
+
+def _unroll(interpreter: Interpreter, block: Any, trips: Any, condition: Any, carried: list[Any], limit: int) -> list[Any] | None:
+    """The state after all rounds, read one by one; None where their number is not known or too large."""
+    going = interpreter.truth(condition)
+    if isinstance(trips, Value) or going is None:
+        return None
+    nodes, start = interpreter.graph.nodes, len(interpreter.graph.nodes)
+    with interpreter.journal.stretch() as entries:
+        done = 0
+        while going and done < trips:
+            going, *carried = _round(interpreter, block, [done, *carried])
+            going = interpreter.truth(plain(going))
+            done += 1
+            size = len(nodes) - start
+            if going is None or size > limit or done > limit or (trips < _FOREVER and size * trips // done > limit):
+                Journal.undo(entries)
+                del nodes[start:]
+                interpreter.forget(nodes)
+                return None
+    return carried
+
+
+def _round(interpreter: Interpreter, block: Any, given: list[Any]) -> list[Any]:
+    for value, what in zip(block.inputs(), given, strict=True):
+        interpreter.env[value.unique()] = what
+    return interpreter.block(block)
+
+
+class _Slot:
+    """One leaf of the state that a loop carries.
+
+    `start` is what it is before the loop. A `fixed` one is the same in all rounds; else `fake` stands for it inside.
+    """
+
+    def __init__(self, interpreter: Interpreter, start: Any) -> None:
+        self.start = start
+        self.fixed = not isinstance(start, (Value, Number, Items, bool, int, float))
+        self.settled = self.fixed
+        self.inside: Any = None
+        self.element: Any = start.element if isinstance(start, Items) else None
+        self.fake: Any = None
+        self.type: TensorType | None = None
+        if not self.fixed and not isinstance(start, Items):
+            self.fake = interpreter.sizes.number(kind_of(plain(start))) if is_number(start) else interpreter.sizes.of(start)
+            self.type = start.type if isinstance(start, Value) and isinstance(start.type, TensorType) else None
+
+    def enter(self, interpreter: Interpreter) -> Any:
+        """What the leaf is inside a round."""
+        if self.fixed:
+            return self.start
+        if isinstance(self.start, Items):
+            self.inside = interpreter.value("prim::Loop", UNKNOWN)
+            return interpreter.items((), self.inside, self.element)
+        if is_number(self.start):
+            self.fake = interpreter.sizes.number(kind_of(plain(self.start)))
+        self.inside = interpreter.value("prim::Loop", self.fake)
+        if self.fake is UNKNOWN and self.type is not None:
+            self.inside.type = self.type
+        return dress(self.inside) if isinstance(self.start, Number) else self.inside
+
+    def leave(self, interpreter: Interpreter) -> tuple[Any, Value]:
+        """What the leaf is after the loop, and the output that it is."""
+        if isinstance(self.start, Items):
+            output = interpreter.value("prim::Loop", UNKNOWN)
+            return interpreter.items((), output, self.element), output
+        fake = self.fake
+        if isinstance(fake, torch.Tensor):
+            fake = interpreter.sizes.renewed(fake)
+        elif fake is not UNKNOWN:
+            fake = interpreter.sizes.number(kind_of(plain(self.start)))
+        output = interpreter.value("prim::Loop", fake)
+        if fake is UNKNOWN and self.type is not None:
+            output.type = self.type
+        return (dress(output) if isinstance(self.start, Number) else output), output
+
+
+class _Cell:
+    """Something outside that a round changes and that is carried for it: a list, an element of a list, an attribute."""
+
+    def __init__(self, container: Any, key: Any) -> None:
+        self.container = container
+        self.key = key
+
+    def get(self) -> Any:
+        return self.container.copy() if self.key is None else self.container[self.key]
+
+    def set(self, thing: Any) -> None:
+        if self.key is None:
+            restore(self.container, thing)
+        else:
+            self.container[self.key] = thing
+
+
+class _Rolled:
+    """A loop that stays one."""
+
+    def __init__(self, interpreter: Interpreter, block: Any, trips: Any, condition: Any, carried: list[Any]) -> None:
+        self.interpreter = interpreter
+        self.block = block
+        self.trips = trips
+        self.condition = condition
+        self.carried = carried
+        self.cells: list[_Cell] = []
+        self.slots: list[_Slot] = []
+        self.structure: Any = None
+
+    def read(self) -> list[Any]:
+        """The state after the loop."""
+        for _ in range(_READINGS):
+            done = self._reading()
+            if done is not None:
+                return self._finish(*done)
+        raise self.interpreter.refuse(
+            "the types of what a loop carries differ from round to round", "give them one shape before the loop"
+        )
+
+    def _state(self) -> tuple[Any, ...]:
+        return (tuple(self.carried), tuple(cell.get() for cell in self.cells))
+
+    def _reading(self) -> tuple[Graph, Any, list[Any]] | None:
+        """Read the body once; None where what it carries turned out to be of another kind than was thought."""
+        interpreter = self.interpreter
+        leaves, structure = flatten(self._state())
+        if structure != self.structure:
+            self.structure, self.slots = structure, [_Slot(interpreter, leaf) for leaf in leaves]
+        graph = Graph()
+        with interpreter.journal.stretch() as entries, interpreter.writing_to(graph):
+            for cell in self.cells:
+                interpreter.journal.note(cell.container)
+            index = interpreter.value("prim::Loop", interpreter.sizes.number(int))
+            carried, held = build(structure, iter([slot.enter(interpreter) for slot in self.slots]))
+            for cell, thing in zip(self.cells, held, strict=True):
+                cell.set(thing)
+            try:
+                going, *after = _round(interpreter, self.block, [index, *carried])
+                fitted = tuple(_fitted(start, now) for start, now in zip(self.carried, after, strict=True))
+                results = (fitted, tuple(cell.get() for cell in self.cells))
+            finally:
+                changes = Journal.changes(entries)
+                Journal.undo(entries)
+        if self._new_cells(changes):
+            return None
+        outcome, found = flatten(results)
+        if found != structure:
+            self._reshape(results[0], structure, found)
+            return None
+        with interpreter.writing_to(graph):
+            moved = [self._settle(slot, leaf) for slot, leaf in zip(self.slots, outcome, strict=True)]
+        if any(moved):
+            return None
+        carried_slots = [(slot, leaf) for slot, leaf in zip(self.slots, outcome, strict=True) if not slot.fixed]
+        with interpreter.writing_to(graph):
+            graph.outputs = [plain(going), *(self._result(slot, leaf) for slot, leaf in carried_slots)]
+        graph.inputs = [index, *(slot.inside for slot, _ in carried_slots)]
+        return graph, going, [slot for slot, _ in carried_slots]
+
+    # What the body changes outside
+
+    def _new_cells(self, changes: list[tuple[Any, Any, Any]]) -> bool:
+        """Carry what a round changes of the lists and dicts outside; True where there is something new to carry."""
+        added = False
+        for container, before, after in changes:
+            for key in self._keys(container, before, after):
+                if not any(cell.container is container and cell.key in (key, None) for cell in self.cells):
+                    if key is None:
+                        sequences.promote(self.interpreter, container)
+                        self.cells = [cell for cell in self.cells if cell.container is not container]
+                    self.cells.append(_Cell(container, key))
+                    added = True
+        return added
+
+    def _keys(self, container: Any, before: Any, after: Any) -> list[Any]:
+        if isinstance(container, Items):
+            if before.sequence is not None or after.sequence is not None or len(before) != len(after):
+                changed = before.sequence is not after.sequence or len(before) != len(after)
+                if changed and not len(container) and container.sequence is None and container.element is None:
+                    container.element = self._appended(after)
+                return [None] if changed else []
+            return [index for index, (old, new) in enumerate(zip(before, after, strict=True)) if old is not new]
+        for key in after.keys() - before.keys():
+            if not isinstance(key, tuple):
+                raise self.interpreter.refuse("a loop adds keys to a dict", "give the dict all its keys before the loop")
+            container[key] = before[key] = self.interpreter.stored(*key)
+        return [key for key in after if before[key] is not after[key]]
+
+    def _appended(self, after: Items) -> Any:
+        return sequences.common_element(self.interpreter, after)
+
+    # What the body carries
+
+    def _reshape(self, after: tuple[Any, ...], old: Any, new: Any) -> None:
+        """A carried value is of another structure after a round: a list that grows, a value that may be None."""
+        changed = False
+        for index, (start, now) in enumerate(zip(self.carried, after, strict=True)):
+            reshaped = self._reshaped(start, now)
+            changed |= reshaped is not start
+            self.carried[index] = reshaped
+        if not changed:
+            raise self.interpreter.refuse(
+                "a loop changes the structure of what it carries", "carry tensors, numbers or lists of them"
+            )
+
+    def _reshaped(self, start: Any, now: Any) -> Any:
+        if flatten(start)[1] == flatten(now)[1]:
+            return start
+        if isinstance(start, Items) and isinstance(now, Items):
+            made = start.copy()
+            if not made and made.sequence is None:
+                made.element = sequences.common_element(self.interpreter, now)
+            sequences.promote(self.interpreter, made)
+            return made
+        if isinstance(now, Maybe) or start is None or now is None:
+            inner = now.value if isinstance(now, Maybe) else now
+            if isinstance(start, Maybe):
+                return Maybe(start.absent, self._reshaped(start.value, inner))
+            value = UNINITIALIZED if start is None else start
+            return Maybe(start is None, self._reshaped(value, inner) if value is not UNINITIALIZED else self._unknown(inner))
+        if start is UNINITIALIZED:
+            return self._unknown(now)
+        if isinstance(start, tuple) and isinstance(now, tuple) and len(start) == len(now):
+            return tuple(self._reshaped(a, b) for a, b in zip(start, now, strict=True))
+        return start
+
+    def _unknown(self, like: Any) -> Any:
+        """A start of the same structure for a variable that is not assigned before the loop."""
+        leaves, structure = flatten(like)
+        return build(structure, iter([_unassigned(self.interpreter, leaf) for leaf in leaves]))
+
+    def _settle(self, slot: _Slot, after: Any) -> bool:
+        """Compare what a leaf is after a round with what it was thought to be; True where it must be thought of anew."""
+        if slot.fixed:
+            if after is slot.start or (_is_constant(after) and type(after) is type(slot.start) and after == slot.start):
+                return False
+            if after is UNINITIALIZED:
+                return False
+            slot.fixed, slot.settled = False, True
+            fresh = _Slot(self.interpreter, _unassigned(self.interpreter, after) if slot.start is UNINITIALIZED else slot.start)
+            if fresh.fixed:
+                raise self.interpreter.refuse(
+                    f"a loop changes a {type(slot.start).__name__}", "carry tensors, numbers or lists of them"
+                )
+            slot.start, slot.fake, slot.type, slot.element = fresh.start, fresh.fake, fresh.type, fresh.element
+            return True
+        if plain(after) is slot.inside or (isinstance(after, Items) and after.sequence is slot.inside):
+            slot.fixed = not slot.settled and not isinstance(slot.start, Items)
+            return slot.fixed
+        if isinstance(slot.start, Items):
+            return self._settle_list(slot, after)
+        if is_number(slot.start) or (is_number(after) and isinstance(slot.start, Number)):
+            return False
+        return self._settle_tensor(slot, sequences.as_tensor(self.interpreter, after))
+
+    def _settle_list(self, slot: _Slot, after: Items) -> bool:
+        element = sequences.joined_element(self.interpreter, slot.element, sequences.common_element(self.interpreter, after))
+        same = self.interpreter.sizes.alike(element, slot.element)
+        slot.element = slot.element if same else element
+        if not same and not slot.start and isinstance(slot.start, Items):
+            slot.start = self.interpreter.items((), slot.start.sequence, element)
+        return not same
+
+    def _settle_tensor(self, slot: _Slot, after: Any) -> bool:
+        if after is UNINITIALIZED:
+            return False
+        if not isinstance(after, Value):
+            raise self.interpreter.refuse("a loop carries a tensor that becomes something else", "keep it a tensor")
+        fake = self.interpreter.joined(slot.inside, after, "one round of a loop and the next")
+        if isinstance(fake, TensorType):
+            moved = slot.fake is not UNKNOWN
+            slot.fake, slot.type = UNKNOWN, fake
+            return moved
+        moved = not self.interpreter.sizes.alike(fake, slot.fake)
+        slot.fake = fake if moved else slot.fake
+        return moved
+
+    def _result(self, slot: _Slot, after: Any) -> Any:
+        if isinstance(after, Items):
+            return sequences.as_sequence(self.interpreter, after, slot.element)
+        if after is UNINITIALIZED:
+            return slot.inside
+        if is_number(slot.start):
+            kind = kind_of(plain(slot.start))
+            return plain(after) if isinstance(plain(after), Value) else kind(plain(after))
+        return sequences.as_tensor(self.interpreter, after)
+
+    # The node
+
+    def _finish(self, graph: Graph, going: Any, slots: list[_Slot]) -> list[Any]:
+        interpreter = self.interpreter
+        after, outputs = {}, []
+        for slot in slots:
+            after[id(slot)], output = slot.leave(interpreter)
+            outputs.append(output)
+        always = self.condition is True and graph.outputs[0] is True
+        if always:
+            graph.outputs[0] = None
+        starts = [_start(slot.start) for slot in slots]
+        trips = None if type(self.trips) is int and self.trips == _FOREVER else self.trips
+        interpreter.append("prim::Loop", [trips, None if always else self.condition, *starts], outputs, blocks=[graph])
+        leaves = [after.get(id(slot), slot.start) for slot in self.slots]
+        carried, held = build(self.structure, iter(leaves))
+        for cell, thing in zip(self.cells, held, strict=True):
+            interpreter.journal.note(cell.container)
+            cell.set(thing)
+        return list(carried)
+
+
+def _fitted(start: Any, now: Any) -> Any:
+    """What a variable is after a round, as a value that may be None where it is one before the loop."""
+    if isinstance(start, tuple) and isinstance(now, tuple) and len(start) == len(now):
+        return tuple(_fitted(a, b) for a, b in zip(start, now, strict=True))
+    if not isinstance(start, Maybe):
+        return now
+    if isinstance(now, Maybe):
+        return Maybe(now.absent, _fitted(start.value, now.value))
+    return Maybe(True, start.value) if now is None else Maybe(False, _fitted(start.value, now))
+
+
+def _start(thing: Any) -> Any:
+    return thing.sequence if isinstance(thing, Items) else plain(thing)
+
+
+def _is_constant(thing: Any) -> bool:
+    return not isinstance(thing, (Value, Number, Items))
+
+
+def _unassigned(interpreter: Interpreter, like: Any) -> Any:
+    if not isinstance(like, (Value, Number, Items, bool, int, float)):
+        return like
+    return placeholder(interpreter, like)

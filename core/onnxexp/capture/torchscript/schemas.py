@@ -1,0 +1,103 @@
+"""What a TorchScript node calls: the operator's full name and the kinds of its arguments, read once per schema."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import torch
+
+from onnxexp.capture import schemas
+
+__all__ = ["Call", "call_of", "dtype_of", "named", "number_of"]
+
+_DTYPES = (
+    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
+    torch.complex32, torch.complex64, torch.complex128, torch.bool, torch.qint8, torch.quint8, torch.qint32, torch.bfloat16,
+    torch.quint4x2, torch.quint2x4, None, None, None, None, None, torch.float8_e5m2, torch.float8_e4m3fn,
+    torch.float8_e5m2fnuz, torch.float8_e4m3fnuz, torch.uint16, torch.uint32, torch.uint64,
+)  # fmt: skip
+"""torch's dtypes by the numbers that TorchScript has for them."""
+_LAYOUTS = (torch.strided,)
+_FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
+_COUNTED: dict[str, tuple[Any, ...]] = {"ScalarType": _DTYPES, "Layout": _LAYOUTS, "MemoryFormat": _FORMATS}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Call:
+    """An operator as TorchScript calls it.
+
+    Attributes:
+        name: The full name, ``aten::add.Tensor``.
+        op: torch's operator, None where only TorchScript has it (``aten::append.t``).
+        tensors: Indices of the arguments that are tensors (lists of them not counted).
+        counted: For each index of an argument that is a dtype, a layout or a memory format: what its numbers stand for.
+        defaults: The defaults of the arguments that the node may leave out.
+        lists: Whether the operator returns a list of tensors.
+        pointwise: Whether torch tags it so.
+        depends: Whether the size of the result depends on the contents of the arguments.
+    """
+
+    name: str
+    op: torch._ops.OpOverload | None
+    tensors: frozenset[int] = frozenset()
+    counted: tuple[tuple[int, tuple[Any, ...]], ...] = ()
+    defaults: tuple[Any, ...] = ()
+    lists: bool = False
+    pointwise: bool = False
+    depends: bool = False
+
+    @property
+    def packet(self) -> str:
+        """``aten::add``."""
+        return self.name.partition(".")[0]
+
+
+_DEPENDING = frozenset({"aten::where", "aten::nonzero_numpy", "aten::argwhere", "aten::bincount", "aten::_pack_padded_sequence"})
+"""Composites whose result's size depends on contents; torch's tags tell the others."""
+
+
+@functools.lru_cache(maxsize=None)
+def call_of(schema: str) -> Call:
+    """The call that a node's schema (its text) describes."""
+    name = schema.partition("(")[0]
+    return named(name)
+
+
+@functools.lru_cache(maxsize=None)
+def named(name: str) -> Call:
+    """The call of an operator by its full name."""
+    op = schemas.overload(name) if name.partition("::")[0] != "prim" else None
+    if op is None:
+        return Call(name, None)
+    arguments = op._schema.arguments
+    kinds = [str(argument.real_type) for argument in arguments]
+    counted = tuple(
+        (index, table)
+        for index, kind in enumerate(kinds)
+        for part, table in _COUNTED.items()
+        if kind.endswith((part, f"{part}]"))
+    )
+    tags = op.tags
+    depends = torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags
+    return Call(
+        name,
+        op,
+        frozenset(index for index, kind in enumerate(kinds) if kind in ("Tensor", "Optional[Tensor]")),
+        counted,
+        tuple(argument.default_value for argument in arguments),
+        any(str(result.type) == "List[Tensor]" for result in op._schema.returns),
+        torch.Tag.pointwise in tags,
+        (depends or name.partition(".")[0] in _DEPENDING) and name != "aten::where.self",
+    )
+
+
+def dtype_of(number: Any) -> torch.dtype | None:
+    """The dtype that a number of TorchScript's stands for."""
+    return _DTYPES[number] if type(number) is int else number
+
+
+def number_of(dtype: torch.dtype) -> int:
+    """The number that TorchScript has for a dtype."""
+    return _DTYPES.index(dtype)

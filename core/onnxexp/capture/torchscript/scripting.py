@@ -1,0 +1,98 @@
+"""Models that are TorchScript, or are made so by torch.jit.script."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.jit._trace import TopLevelTracedModule, TracedModule
+from torch.utils import _pytree as pytree
+
+from onnxexp.capture.dynamic import DynamicSpec
+from onnxexp.capture.examples import enlarge
+from onnxexp.capture.torchscript.places import Places
+from onnxexp.capture.torchscript.tracing import Recording
+from onnxexp.errors import CaptureError
+from onnxexp.names import register_dataclasses
+
+__all__ = ["script", "signature_of"]
+
+
+def signature_of(schema: Any) -> inspect.Signature:
+    """The parameters of a scripted function."""
+    kinds = inspect.Parameter
+    return inspect.Signature(
+        [
+            kinds(
+                argument.name,
+                kinds.KEYWORD_ONLY if argument.kwarg_only else kinds.POSITIONAL_OR_KEYWORD,
+                default=argument.default_value if argument.has_default_value() else kinds.empty,
+            )
+            for argument in schema.arguments
+            if argument.name != "self"
+        ]
+    )
+
+
+def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
+    """The model's own program. Raises CaptureError where torch.jit.script or the model fails."""
+    args, kwargs = enlarge(args, kwargs, spec)
+    flat, in_spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    scripted = _scripted(model)
+    if isinstance(scripted, torch.jit.ScriptModule):
+        method = _forward(scripted)
+        graph, schema, module = method.graph.copy(), method.schema, scripted
+    else:
+        graph, schema, module = scripted.graph.copy(), scripted.schema, None
+    torch._C._jit_pass_inline(graph)
+    torch._C._jit_pass_inline_fork_wait(graph)
+    found, out_spec = pytree.tree_flatten(_result(model, args, kwargs))
+    modules = {path: type(part).__name__ for path, part in model.named_modules() if path}
+    leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
+    returned = [isinstance(leaf, (torch.Tensor, bool, int, float)) for leaf in found]
+    return Recording(
+        graph, leaves, flat, {}, module, found, returned, in_spec, out_spec, Places(modules, inlined=True), [],
+        traced=isinstance(scripted, (TracedModule, TopLevelTracedModule)), signature=signature_of(schema),
+    )  # fmt: skip
+
+
+def _forward(scripted: torch.jit.ScriptModule) -> Any:
+    """The compiled forward; of one with overloads (nn.LSTM) the first, which takes tensors."""
+    named = {name: scripted._c._get_method(name) for name in scripted._c._method_names()}
+    for name in ("forward", "forward__0"):
+        if name in named:
+            return named[name]
+    raise CaptureError(f"{type(scripted).__name__} has no forward; its methods: {', '.join(named)}")
+
+
+def _scripted(model: torch.nn.Module) -> Any:
+    if isinstance(model, torch.jit.ScriptModule):
+        return model
+    function = vars(model).get("scripted") or (vars(model).get("forward") if not list(model.children()) else None)
+    if isinstance(function, torch.jit.ScriptFunction):
+        return function
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is deprecated; whoever asks for it knows
+        try:
+            return torch.jit.script(function if function is not None else model)
+        except Exception as error:  # noqa: BLE001 - the compiler raises anything
+            raise CaptureError(f"torch.jit.script: {type(error).__name__}: {str(error).strip()}") from None
+
+
+def _result(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What the model returns for the example, which is left as it is."""
+    state = {name: tensor.clone() for name, tensor in model.named_buffers()}
+    arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs)))
+    try:
+        result = model(*arguments[0], **arguments[1])
+    except Exception as error:
+        raise CaptureError(f"the model itself fails on the example inputs: {type(error).__name__}: {error}") from error
+    finally:
+        for name, tensor in model.named_buffers():
+            if name in state and state[name].shape == tensor.shape:
+                tensor.detach().copy_(state[name])
+    register_dataclasses(result)
+    return result

@@ -1,0 +1,246 @@
+"""Calls whose result's type is plain to see, so that torch's fake kernels, which are slow on symbolic sizes, need not run.
+
+Each answers only where nothing has to be assumed of a size: what would make torch compare two sizes goes to torch, which
+then notices a size that the model fixes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import sympy  # type: ignore[import-untyped]
+import torch
+
+__all__ = ["shortcut"]
+
+Make: TypeAlias = Callable[[torch.dtype, Sequence[Any]], Any]
+
+_KEEPING = frozenset(
+    f"aten::{name}"
+    for name in [
+        *(
+            "batch_norm",
+            "layer_norm",
+            "group_norm",
+            "instance_norm",
+            "dropout",
+            "feature_dropout",
+            "relu",
+            "relu_",
+            "gelu",
+            "silu",
+        ),
+        *("silu_", "hardtanh", "hardtanh_", "hardswish", "hardswish_", "leaky_relu", "leaky_relu_", "elu", "elu_", "sigmoid"),
+        *("sigmoid_", "tanh", "tanh_", "detach", "alias", "exp", "sqrt", "rsqrt", "neg", "relu6", "cos", "sin"),
+    ]
+)
+"""Their result has the sizes and, of floating numbers, the dtype of the first argument."""
+_ARITHMETIC = frozenset(f"aten::{name}.Tensor" for name in ("add", "add_", "sub", "mul", "mul_", "div"))
+_COMPARISONS = frozenset(f"aten::{name}.{kind}" for name in ("eq", "ne", "lt", "le", "gt", "ge") for kind in ("Tensor", "Scalar"))
+_LOGIC = frozenset(["aten::__and__.Tensor", "aten::__or__.Tensor", "aten::logical_and", "aten::bitwise_and.Tensor"])
+_LAST = 2**62
+
+
+def shortcut(name: str, fakes: Sequence[Any], make: Make) -> Any:
+    """The fake that a call gives, None where torch has to be asked. `make` makes a tensor of a dtype and sizes."""
+    if not fakes or not isinstance(fakes[0], torch.Tensor):
+        return _cat(fakes, make) if name == "aten::cat" else None
+    first = fakes[0]
+    if name.partition(".")[0] in _KEEPING or (name in ("aten::softmax.int", "aten::log_softmax.int") and fakes[2] is None):
+        return first if first.dtype.is_floating_point else None
+    if name in _ARITHMETIC or name in _COMPARISONS or name in _LOGIC:
+        return _elementwise(name, fakes, make)
+    special = _SPECIAL.get(name)
+    sizes = special(fakes) if special is not None else None
+    return None if sizes is None else make(first.dtype, sizes)
+
+
+def _elementwise(name: str, fakes: Sequence[Any], make: Make) -> Any:
+    first, other = fakes[:2]
+    if isinstance(other, torch.Tensor):
+        if other.dtype != first.dtype:
+            return None
+        sizes = _broadcast(first, other)
+    else:
+        sizes = list(first.shape) if isinstance(other, (bool, int, float)) else None
+    if (
+        sizes is None
+        or (name in _ARITHMETIC and not first.dtype.is_floating_point)
+        or (name in _LOGIC and first.dtype != torch.bool)
+    ):
+        return None
+    return make(first.dtype if name in _ARITHMETIC else torch.bool, sizes)
+
+
+def _broadcast(first: torch.Tensor, other: torch.Tensor) -> list[Any] | None:
+    longer, shorter = (first.shape, other.shape) if first.dim() >= other.dim() else (other.shape, first.shape)
+    sizes: list[Any] = list(longer)
+    for index in range(1, len(shorter) + 1):
+        one, two = longer[-index], shorter[-index]
+        if _is_one(one):
+            sizes[-index] = two
+        elif not _is_one(two) and not _same(one, two):
+            return None
+    return sizes
+
+
+def _expr(size: Any) -> Any:
+    return size.node.expr if isinstance(size, torch.SymInt) else size
+
+
+def _is_one(size: Any) -> bool:
+    return bool(_expr(size) == 1)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(_expr(one) == _expr(other))
+
+
+def _all_same(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    return len(one) == len(other) and all(map(_same, one, other))
+
+
+def _linear(fakes: Sequence[Any]) -> list[Any] | None:
+    x, weight = fakes[:2]
+    fits = x.dtype == weight.dtype and weight.dim() == 2 and x.dim() > 0 and _same(x.shape[-1], weight.shape[1])
+    return [*x.shape[:-1], weight.shape[0]] if fits else None
+
+
+def _matmul(fakes: Sequence[Any]) -> list[Any] | None:
+    x, y = fakes[:2]
+    fits = (
+        x.dtype == y.dtype
+        and x.dim() == y.dim() > 1
+        and _same(x.shape[-1], y.shape[-2])
+        and _all_same(x.shape[:-2], y.shape[:-2])
+    )
+    return [*x.shape[:-1], y.shape[-1]] if fits else None
+
+
+def _attention(fakes: Sequence[Any]) -> list[Any] | None:
+    query, key, value = fakes[:3]
+    alike = _all_same(query.shape[:-2], key.shape[:-2]) and _all_same(key.shape[:-1], value.shape[:-1])
+    return [*query.shape[:-1], value.shape[-1]] if alike and fakes[3] is None else None
+
+
+def _transpose(fakes: Sequence[Any]) -> list[Any]:
+    sizes, one, other = list(fakes[0].shape), *fakes[1:3]
+    if sizes:
+        sizes[one], sizes[other] = sizes[other], sizes[one]
+    return sizes
+
+
+def _permute(fakes: Sequence[Any]) -> list[Any]:
+    return [fakes[0].shape[dim] for dim in fakes[1]]
+
+
+def _unsqueeze(fakes: Sequence[Any]) -> list[Any]:
+    sizes = list(fakes[0].shape)
+    sizes.insert(fakes[1] % (len(sizes) + 1), 1)
+    return sizes
+
+
+def _select(fakes: Sequence[Any]) -> list[Any]:
+    sizes = list(fakes[0].shape)
+    del sizes[fakes[1]]
+    return sizes
+
+
+def _slice(fakes: Sequence[Any]) -> list[Any] | None:
+    x, _, start, end, step = fakes
+    whole = start in (None, 0) and (end is None or (isinstance(end, int) and end > _LAST)) and step == 1
+    return list(x.shape) if whole else None
+
+
+def _reshape(fakes: Sequence[Any]) -> list[Any] | None:
+    sizes = list(fakes[1])
+    open_ = [index for index, size in enumerate(sizes) if isinstance(size, int) and size == -1]
+    total = math.prod((sympy.sympify(_expr(size)) for size in fakes[0].shape), start=sympy.Integer(1))
+    rest = math.prod(
+        (sympy.sympify(_expr(size)) for index, size in enumerate(sizes) if index not in open_), start=sympy.Integer(1)
+    )
+    if not open_:
+        return sizes if sympy.expand(total - rest) == 0 else None
+    quotient = sympy.cancel(total / rest) if rest != 0 else None
+    if quotient is None or not quotient.is_integer or len(open_) > 1:
+        return None
+    sizes[open_[0]] = int(quotient) if quotient.is_number else _found(fakes, quotient)
+    return None if sizes[open_[0]] is None else sizes
+
+
+def _found(fakes: Sequence[Any], expr: Any) -> Any:
+    """One of the sizes at hand that is `expr`."""
+    sizes = [*fakes[0].shape, *fakes[1]]
+    return next((size for size in sizes if isinstance(size, torch.SymInt) and size.node.expr == expr), None)
+
+
+def _expand(fakes: Sequence[Any]) -> list[Any] | None:
+    own: list[Any] = [1] * (len(fakes[1]) - fakes[0].dim()) + list(fakes[0].shape)
+    sizes = []
+    for have, want in zip(own, fakes[1], strict=True):
+        if not (isinstance(want, int) and want == -1) and not _is_one(have) and not _same(have, want):
+            return None
+        sizes.append(have if isinstance(want, int) and want == -1 else want)
+    return sizes
+
+
+def _embedding(fakes: Sequence[Any]) -> list[Any]:
+    return [*fakes[1].shape, fakes[0].shape[1]]
+
+
+def _conv(fakes: Sequence[Any]) -> list[Any] | None:
+    x, weight, _, stride, padding, dilation, _ = fakes
+    spatial = x.shape[2:]
+    if x.dim() != weight.dim() or any(isinstance(size, torch.SymInt) for size in spatial):
+        return None
+    each = zip(spatial, weight.shape[2:], *(_each(numbers, len(spatial)) for numbers in (stride, padding, dilation)), strict=True)
+    sizes = [(size + 2 * pad - dil * (kernel - 1) - 1) // step + 1 for size, kernel, step, pad, dil in each]
+    return [x.shape[0], weight.shape[0], *sizes] if min(sizes) > 0 else None
+
+
+def _each(numbers: Any, count: int) -> list[int]:
+    listed = list(numbers) if isinstance(numbers, (list, tuple)) else [numbers]
+    return listed * count if len(listed) == 1 else listed
+
+
+def _adaptive(fakes: Sequence[Any]) -> list[Any] | None:
+    x, size = fakes[:2]
+    return [*x.shape[: x.dim() - 2], *size] if len(size) == 2 and x.dim() > 2 else None
+
+
+def _cat(fakes: Sequence[Any], make: Make) -> Any:
+    tensors, dim = fakes[:2]
+    if not tensors or not all(isinstance(tensor, torch.Tensor) and tensor.dim() for tensor in tensors):
+        return None
+    first = tensors[0]
+    dim = dim % first.dim()
+    for tensor in tensors[1:]:
+        if tensor.dtype != first.dtype or tensor.dim() != first.dim():
+            return None
+        if not all(_same(a, b) for axis, (a, b) in enumerate(zip(first.shape, tensor.shape, strict=True)) if axis != dim):
+            return None
+    return make(first.dtype, [*first.shape[:dim], sum(tensor.shape[dim] for tensor in tensors), *first.shape[dim + 1 :]])
+
+
+_SPECIAL: dict[str, Callable[[Sequence[Any]], list[Any] | None]] = {
+    "aten::linear": _linear,
+    "aten::matmul": _matmul,
+    "aten::bmm": _matmul,
+    "aten::scaled_dot_product_attention": _attention,
+    "aten::transpose.int": _transpose,
+    "aten::permute": _permute,
+    "aten::unsqueeze": _unsqueeze,
+    "aten::select.int": _select,
+    "aten::slice.Tensor": _slice,
+    "aten::reshape": _reshape,
+    "aten::view": _reshape,
+    "aten::expand": _expand,
+    "aten::embedding": _embedding,
+    "aten::conv1d": _conv,
+    "aten::conv2d": _conv,
+    "aten::adaptive_avg_pool2d": _adaptive,
+    "aten::contiguous": lambda fakes: list(fakes[0].shape),
+}
+"""The sizes of a result of the first argument's dtype."""

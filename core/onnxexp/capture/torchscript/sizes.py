@@ -1,0 +1,394 @@
+"""Types of the values of a TorchScript graph: torch's own fake tensors, run node by node, with symbols for what is dynamic.
+
+A value that depends on no dynamic size keeps the type that the trace recorded; nothing is run for it.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import sympy  # type: ignore[import-untyped]
+import torch
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_unbacked_symbols
+
+from onnxexp.capture import composites
+from onnxexp.capture.dynamic import DynamicSpec
+from onnxexp.capture.examples import derivation
+from onnxexp.capture.symbols import dim_text
+from onnxexp.capture.torchscript.shortcuts import shortcut
+from onnxexp.capture.torchscript.trials import NUMBERS, UNKNOWN, Trials, harmless, symbols_of
+from onnxexp.errors import CaptureError
+from onnxexp.graph import Dim, ScalarType, TensorType, Type, Value, Where
+from onnxexp.passes.functionalize.facts import facts
+from onnxexp.passes.functionalize.facts import restrides as _restrides
+
+__all__ = ["UNKNOWN", "Sizes"]
+
+
+_WHOLE = {torch_name: name for name, torch_name in composites.NAMES.items()}
+"""torch's operators that are kept whole, and ours that give their shapes."""
+
+
+class Sizes:
+    """What is known of each value.
+
+    Attributes:
+        env: torch's record of the symbols.
+        mode: The fake mode that everything here belongs to.
+        names: The readable name of each symbol.
+    """
+
+    def __init__(self) -> None:
+        self.env = ShapeEnv(specialize_zero_one=False, duck_shape=False)
+        self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
+        self.names: dict[sympy.Expr, str] = {}
+        self.texts: dict[str, Any] = {}
+        self._fakes: dict[Value, Any] = {}
+        self._dynamic: set[Value] = set()
+        self._fixed: list[tuple[sympy.Symbol, Where]] = []
+        self._inputs: dict[tuple[int, int | None], Any] = {}
+        self._batches: dict[Value, Any] = {}
+        self._known: dict[Any, Any] = {}
+        self._trials = Trials(self)
+        self._short_of: dict[sympy.Expr, Any] = {}
+        self._long_of: dict[sympy.Symbol, sympy.Expr] = {}
+        composites._library()
+
+    # Inputs
+
+    def input(self, index: int, leaf: Any, name: str, spec: DynamicSpec) -> Type:
+        """The type of input leaf `index`, an example of which is `leaf`; makes the symbols of its dynamic axes."""
+        if not isinstance(leaf, torch.Tensor):
+            kind = type(leaf)
+            return ScalarType(kind) if kind in (bool, int, float) else TensorType(None, None)
+        sizes: list[Any] = list(leaf.shape)
+        for axis, wanted in spec.axes[index].items():
+            if wanted.asked and sizes[axis] > 0:
+                sizes[axis] = self._symbol(wanted, sizes[axis], f"{name}_dim_{axis}")
+                self._inputs[index, axis] = sizes[axis]
+        return self._provisional(leaf.dtype, sizes)
+
+    def bind(self, value: Value, index: int, leaf: Any, spec: DynamicSpec) -> None:
+        """Note the fake that stands for an input."""
+        if isinstance(leaf, torch.Tensor):
+            sizes = [self._inputs.get((index, axis), size) for axis, size in enumerate(leaf.shape)]
+            if any(isinstance(size, torch.SymInt) for size in sizes):
+                with self.mode:
+                    self.know(value, torch.empty(sizes, dtype=leaf.dtype))
+        elif index in spec.scalars:
+            symbol = self.number(type(leaf), leaf)
+            self.names.setdefault(symbol.node.expr, spec.scalars[index].name or value.name)
+            self._inputs[index, None] = symbol
+            self.know(value, symbol)
+
+    def _symbol(self, wanted: Any, size: int, default: str) -> Any:
+        derived = derivation(wanted.dim)
+        if derived is None:
+            name = wanted.name or default
+            return self._named(name, size)
+        root, function = derived
+        offset = function(0)
+        step = function(1) - offset
+        base = self._named(root, (size - offset) // step)
+        return base * step + offset if (step, offset) != (1, 0) else base
+
+    def _named(self, name: str, size: int) -> Any:
+        key = f"{name}={size}"
+        if key not in self.texts:
+            source = ConstantSource(f"__onnxexp_{len(self.texts)}")
+            symbol = self.env.create_symbol(size, source, dynamic_dim=DimDynamic.DYNAMIC, positive=None)
+            self.texts[key] = self.env.create_symintnode(symbol, hint=size, source=source)
+            self.names[symbol] = name
+        return self.texts[key]
+
+    # What is known
+
+    def know(self, value: Value, fake: Any) -> None:
+        """Note what stands for a value."""
+        self._fakes[value] = fake
+        self._dynamic.add(value)
+
+    def dynamic(self, value: Value) -> bool:
+        """Whether a value's type must be computed: the trace's record holds for the example only."""
+        return value in self._dynamic
+
+    def of(self, value: Value) -> Any:
+        """The fake tensor or symbolic number that stands for a value, UNKNOWN where there is none."""
+        if value not in self._fakes:
+            self._fakes[value] = self._from_type(value.type)
+        return self._fakes[value]
+
+    def _from_type(self, type_: Type) -> Any:
+        if isinstance(type_, ScalarType):
+            return self.number(type_.kind)
+        if type_.dtype is None or type_.sizes is None or not all(isinstance(size, int) for size in type_.sizes):
+            return UNKNOWN
+        with self.mode:
+            return torch.empty([int(size) for size in type_.sizes], dtype=type_.dtype)
+
+    def number(self, kind: type, hint: Any = None) -> Any:
+        """A number of which nothing but the kind is known."""
+        if kind is bool:
+            return self.env.create_unbacked_symbool()
+        return self.env.create_unbacked_symfloat() if kind is float else self.env.create_unbacked_symint()
+
+    def tensor(self, dtype: torch.dtype, sizes: Sequence[Any]) -> Any:
+        """A fake tensor; a size of None is one of which nothing is known."""
+        with self.mode:
+            return torch.empty([self._size() if size is None else size for size in sizes], dtype=dtype)
+
+    def _size(self) -> Any:
+        made = self.env.create_unbacked_symint()
+        self.env._constrain_range_for_size(made.node.expr)
+        return made
+
+    # Running
+
+    def run(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], where: Where, *, local: bool = False) -> Any:
+        """What an operator gives for these arguments (of the neutral graph); UNKNOWN where that cannot be told.
+
+        `local` says that it need not run: a size that it would fix stays free.
+        """
+        fakes = [self._fake(arg) for arg in args]
+        if _has_unknown(fakes):
+            return UNKNOWN
+        plain = shortcut(name, fakes, self.tensor)
+        if plain is not None:
+            return plain
+        if restrides(name):
+            return self._restrided(op, fakes, args[0])
+        key = _key(name, fakes)
+        if key not in self._known:
+            result = self._shortened(self._run(op, name, fakes, args, where, local))
+            if not _repeatable(result, fakes):
+                return result
+            self._known[key] = result
+        return self._known[key]
+
+    def _shortened(self, result: Any) -> Any:
+        """A result with a symbol of its own for each long size, since torch compares long sizes very slowly."""
+        if isinstance(result, (list, tuple)):
+            return [self._shortened(part) for part in result]
+        if not isinstance(result, torch.Tensor) or not any(map(_is_long, result.shape)):
+            return result
+        return self.tensor(result.dtype, [self._short(size) if _is_long(size) else size for size in result.shape])
+
+    def _short(self, size: Any) -> Any:
+        expr = size.node.expr
+        if expr not in self._short_of:
+            source = ConstantSource(f"__onnxexp_short_{len(self._short_of)}")
+            hint = int(size.node.hint)
+            symbol = self.env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC, positive=None)
+            self._short_of[expr] = self.env.create_symintnode(symbol, hint=hint, source=source)
+            self._long_of[symbol] = expr
+        return self._short_of[expr]
+
+    def _run(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], where: Where, local: bool) -> Any:
+        saved, guards = _saved(self.env), len(self.env.guards)
+        try:
+            with self.mode:
+                result = self.call(op, name, fakes, args)
+        except Exception:  # noqa: BLE001 - torch's fake kernels raise anything where a size is not known
+            result = UNKNOWN
+        fixed = [symbol for symbol, to in self.env.replacements.items() if symbol not in saved["replacements"] and to.is_number]
+        doubtful = any(not harmless(guard.expr) for guard in self.env.guards[guards:])
+        if doubtful and result is not UNKNOWN:
+            doubtful = not self._trials.hold(op, name, fakes, args, result)
+        if result is not UNKNOWN and not doubtful and not fixed:
+            return result
+        after = _saved(self.env)
+        self._restore(saved)
+        tried = self._trials.result(op, name, fakes, args)
+        if tried is UNKNOWN and fixed and not doubtful and not local:  # the call is allowed at this size only
+            self._restore(after)
+            self._fixed += [(symbol, where) for symbol in fixed]
+            return result
+        return tried
+
+    def _restore(self, saved: dict[str, Any]) -> None:
+        vars(self.env).update(saved)
+        self.env._replacements_version_counter += 1
+        self.env._update_version_counter()
+
+    def _restrided(self, op: torch._ops.OpOverload, fakes: list[Any], value: Any) -> Any:
+        """``t_`` and the like change the tensor itself: it gets a fake of its own first."""
+        with self.mode:
+            fakes[0] = torch.empty(fakes[0].shape, dtype=fakes[0].dtype)
+            result = op(*fakes)
+        self._fakes[value] = fakes[0]
+        return result
+
+    def call(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
+        if name == "aten::_pad_packed_sequence":
+            return torch.ops.onnxexp.pad(*fakes, self._batches.get(args[1]) or self._size())
+        if name in _WHOLE:
+            packet, _, overload = _WHOLE[name].partition("::")[2].partition(".")
+            op = getattr(getattr(torch.ops.onnxexp, packet), overload or "default")
+            return op(*fakes)
+        if name in ("aten::view", "aten::_unsafe_view"):
+            op = torch.ops.aten.reshape.default  # a fake may have other strides than the tensor that it stands for
+        keywords = {a.name: fake for a, fake in zip(op._schema.arguments, fakes, strict=False) if a.kwarg_only}
+        return op(*fakes[: len(fakes) - len(keywords)], **keywords)
+
+    def packed(self, batch_sizes: Value, source: Value, axis: int) -> None:
+        """Note how many sequences a packed sequence holds."""
+        fake = self.of(source)
+        if fake is not UNKNOWN:
+            self._batches[batch_sizes] = fake.shape[axis]
+
+    # Two ways that meet
+
+    def joined(self, one: Any, other: Any) -> Any:
+        """A fake for what is like `one` or like `other`, which are both tensors or both numbers; UNKNOWN where none fits both."""
+        if one is UNKNOWN or other is UNKNOWN:
+            return UNKNOWN
+        if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+            return one if type(self.type_of(one)) is type(self.type_of(other)) else UNKNOWN
+        if one.dtype != other.dtype or one.dim() != other.dim():
+            return UNKNOWN
+        if self.alike(one, other):
+            return one
+        return self.tensor(one.dtype, [a if _equal(a, b) else None for a, b in zip(one.shape, other.shape, strict=True)])
+
+    def alike(self, one: Any, other: Any) -> bool:
+        """Whether two fakes have one dtype and the same sizes; a size that is free in `other` is like any."""
+        if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+            return one is other or (
+                one is not None
+                and other is not None
+                and not isinstance(one, torch.Tensor)
+                and not isinstance(other, torch.Tensor)
+            )
+        pairs = zip(one.shape, other.shape, strict=False)
+        return (
+            one.dtype == other.dtype
+            and one.dim() == other.dim()
+            and all(_equal(a, b) or (_free(a) and _free(b)) for a, b in pairs)
+        )
+
+    def renewed(self, fake: torch.Tensor) -> Any:
+        """A tensor of the same type, with other numbers where its sizes are free."""
+        return self.tensor(fake.dtype, [None if _free(size) else size for size in fake.shape])
+
+    def batch_of(self, batch_sizes: Any) -> Any:
+        """How many sequences a packed sequence holds, None where that is not known, or it is no packed sequence."""
+        return self._batches.get(batch_sizes)
+
+    def _fake(self, arg: Any) -> Any:
+        if isinstance(arg, Value):
+            return self.of(arg)
+        if isinstance(arg, (list, tuple)):
+            return [self._fake(element) for element in arg]
+        return arg
+
+    # Types
+
+    def type_of(self, fake: Any) -> Type:
+        """The type of a fake as far as it is known now; `finish` makes the sizes readable."""
+        if isinstance(fake, torch.Tensor):
+            return self._provisional(fake.dtype, fake.shape)
+        if isinstance(fake, (bool, torch.SymBool)):
+            return ScalarType(bool)
+        if isinstance(fake, (float, torch.SymFloat)):
+            return ScalarType(float)
+        return ScalarType(int) if isinstance(fake, (int, torch.SymInt)) else TensorType(None, None)
+
+    def _provisional(self, dtype: torch.dtype, sizes: Sequence[Any]) -> TensorType:
+        return TensorType(dtype, tuple(size if isinstance(size, int) else str(size) for size in sizes))
+
+    def text(self, size: Any) -> Dim:
+        """A size for people."""
+        expr = size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size)
+        while not self._long_of.keys().isdisjoint(expr.free_symbols):
+            expr = expr.xreplace(self._long_of)
+        readable = dim_text(expr, self.names)
+        if isinstance(readable, str):
+            self.texts.setdefault(readable, size)
+        return readable
+
+    def finish(self) -> None:
+        """Give every value the type that it has now that all is known of the symbols."""
+        for value, fake in self._fakes.items():
+            if isinstance(fake, torch.Tensor):
+                value.type = TensorType(fake.dtype, tuple(self.text(size) for size in fake.shape))
+            elif isinstance(fake, torch.SymInt):
+                value.type = ScalarType(int, str(self.text(fake)))
+
+    def check(self, spec: DynamicSpec) -> None:
+        """Raise CaptureError where an axis that was asked to be dynamic is one size only."""
+        for (index, axis), size in self._inputs.items():
+            if axis is None:
+                continue
+            expr = size.node.expr
+            if expr.is_number:
+                leaf, wanted = spec.leaves[index], spec.axes[index][axis]
+                name = f" ({wanted.name})" if wanted.name else ""
+                where = next((where for symbol, where in self._fixed if symbol in size.node._expr.free_symbols), None)
+                at = f"\n  at {where}" if where is not None and str(where) else ""
+                raise CaptureError(
+                    f"axis {axis} of input {leaf.name}{name} was asked to be dynamic, but the model fixes it to {expr}.{at}"
+                )
+
+
+@functools.lru_cache(maxsize=None)
+def restrides(name: str) -> bool:
+    """Whether an operator changes the shape of a tensor in place."""
+    known = facts(name)
+    return bool(known.written) and name.partition(".")[0].endswith("_") and _restrides(name)
+
+
+def _key(name: str, fakes: Any) -> Any:
+    """The same for calls that give tensors of the same types."""
+    if isinstance(fakes, (list, tuple)):
+        return name, *(_key("", fake) for fake in fakes)
+    if isinstance(fakes, torch.Tensor):
+        return fakes.dtype, tuple(map(_expr, fakes.shape))
+    return type(fakes), fakes.node.expr if isinstance(fakes, NUMBERS) else fakes
+
+
+def _is_long(size: Any) -> bool:
+    """Whether a size is a rounded quotient or the like, and of the inputs' sizes only."""
+    if not isinstance(size, torch.SymInt):
+        return False
+    expr = size.node.expr
+    return bool(expr.count_ops() > 2 and expr.atoms(sympy.Function) and not free_unbacked_symbols(expr))
+
+
+def _repeatable(result: Any, fakes: list[Any]) -> bool:
+    """Whether a result is tensors whose sizes follow from the arguments."""
+    results = result if isinstance(result, (list, tuple)) else [result]
+    tensors = all(isinstance(one, torch.Tensor) and not any(one is fake for fake in fakes) for one in results)
+    return tensors and not free_unbacked_symbols(list(symbols_of(results) - symbols_of(fakes)))
+
+
+def _saved(env: ShapeEnv) -> dict[str, Any]:
+    """What a call may change of torch's record."""
+    return {name: copy.copy(value) for name, value in vars(env).items() if isinstance(value, (dict, list, set))}
+
+
+def _expr(size: Any) -> Any:
+    return size.node.expr if isinstance(size, torch.SymInt) else size
+
+
+def _has_unknown(fakes: Any) -> bool:
+    if isinstance(fakes, list):
+        return any(map(_has_unknown, fakes))
+    return fakes is UNKNOWN
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return bool(_expr(one) == _expr(other))
+
+
+def _free(size: Any) -> bool:
+    """Whether nothing is known of a size."""
+    return (
+        isinstance(size, torch.SymInt)
+        and isinstance(size.node.expr, sympy.Symbol)
+        and free_unbacked_symbols(size.node.expr) != set()
+    )

@@ -1,0 +1,49 @@
+"""Operators that the tracer would look into: the cells of recurrent layers, which are one node each in every other frontend."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from onnxexp.capture.composites import replace
+
+__all__ = ["NAMES", "cells_kept_whole"]
+
+_CELL = "Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None"
+_CELLS = {
+    "lstm_cell": f"(Tensor input, Tensor[] hx, {_CELL}) -> (Tensor, Tensor)",
+    **dict.fromkeys(("gru_cell", "rnn_tanh_cell", "rnn_relu_cell"), f"(Tensor input, Tensor hx, {_CELL}) -> Tensor"),
+}
+NAMES = {f"onnxexp::{cell}": f"aten::{cell}" for cell in _CELLS}
+"""Our operators, and torch's that stand for them in the neutral graph."""
+
+
+@functools.cache
+def _library() -> Any:
+    library: Any = torch.library.Library("onnxexp", "FRAGMENT")  # type: ignore[no-untyped-call]
+    for cell, schema in _CELLS.items():
+        library.define(cell + schema)
+        library.impl(cell, getattr(torch.ops.aten, cell).default, "CompositeExplicitAutograd")  # by the cell's name
+    return library
+
+
+@contextlib.contextmanager
+def cells_kept_whole() -> Iterator[None]:
+    """Inside, what this thread traces has one node for each cell."""
+    _library()
+    functions: Any = torch._VF
+    with contextlib.ExitStack() as stack:
+        for cell in _CELLS:
+            replace(stack, functions, cell, _traced(getattr(functions, cell), getattr(torch.ops.onnxexp, cell)))
+        yield
+
+
+def _traced(original: Callable[..., Any], whole: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        return whole(*args) if torch._C._is_tracing() else original(*args)
+
+    return call

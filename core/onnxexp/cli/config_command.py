@@ -1,0 +1,57 @@
+"""`onnxexp config`: each setting and where it comes from."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from onnxexp import config
+from onnxexp.cli.arguments import add_selection, selection
+from onnxexp.cli.output import Output
+
+__all__ = ["arguments", "load", "run"]
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add_selection(parser)
+
+
+def load(options: argparse.Namespace) -> config.Config:
+    """The configuration with what the command line says."""
+    given = selection(options)
+    return config.load(plugins=given["plugins"], disable=given["without"], prefer=given["prefer"], opset=options.opset)
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Print the settings."""
+    settings = load(options).settings
+    origins = [setting.origin.replace("call", "command line") for setting in settings]
+    output.table(
+        ["setting", "value", "from"],
+        [[setting.name, _text(setting.value), origin] for setting, origin in zip(settings, origins, strict=True)],
+    )
+    output.document(
+        [
+            {"name": setting.name, "value": _plain(setting.value), "origin": origin}
+            for setting, origin in zip(settings, origins, strict=True)
+        ]
+    )
+    return 0
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={name}" for key, name in value.items()) or "none"
+    if isinstance(value, (tuple, frozenset)):
+        return ", ".join(map(_text, sorted(value) if isinstance(value, frozenset) else value)) or "none"
+    return "..." if value is ... else "every installed one" if value is None else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON writes it."""
+    if isinstance(value, (tuple, frozenset)):
+        return [_plain(element) for element in (sorted(value) if isinstance(value, frozenset) else value)]
+    return "..." if value is ... else value

@@ -1,0 +1,190 @@
+"""`onnxexp doctor`: what is installed, what it is tested with, and what is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+from collections.abc import Iterator, Mapping
+
+from onnxexp import config
+from onnxexp.cli.output import Output, Progress
+from onnxexp.cli.requirements import PACKAGES, TESTED, Requirement, installed, requirements
+from onnxexp.discovery import discover
+from onnxexp.errors import OnnxExporterError, PluginError
+from onnxexp.version import MAX_OPSET, MIN_OPSET, __version__
+
+__all__ = ["arguments", "run"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """Something worth knowing; a `problem` stands in the way of exports, a note does not."""
+
+    kind: str
+    text: str
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command has none of its own."""
+    del parser
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Print versions and findings; returns 1 where one of them is a problem."""
+    del options
+    with Progress() as progress:
+        progress.stage("looking at the installation")
+        versions = {"onnxexp": __version__, "python": installed("python"), **{name: installed(name) for name in PACKAGES}}
+        findings = [*_requirements(), *_untested(versions), *_imports(), *_plugins(), *_runtime()]
+    asked = _asked()
+    output.table(
+        ["package", "installed", "needed", "tested with"],
+        [[name, found or "no", asked.get(name, ""), _tested(name)] for name, found in versions.items()],
+    )
+    found = discover()
+    if found:
+        output.line()
+        output.table(["plugin", "distribution", "version"], [[each.name, each.distribution, each.version] for each in found])
+    output.line()
+    for finding in findings:
+        output.line(f"{finding.kind}: {finding.text}", "red" if finding.kind == "problem" else "yellow")
+    problems = sum(finding.kind == "problem" for finding in findings)
+    output.line(
+        f"{problems} problem{'s' if problems != 1 else ''} found" if problems else "no problems found",
+        "red" if problems else "green",
+    )
+    output.document(
+        {
+            "ok": not problems,
+            "versions": {name: version or None for name, version in versions.items()},
+            "needed": asked,
+            "tested": list(TESTED),
+            "plugins": [{"name": each.name, "distribution": each.distribution, "version": each.version} for each in found],
+            "findings": [dataclasses.asdict(finding) for finding in findings],
+        }
+    )
+    return 1 if problems else 0
+
+
+def _tested(package: str) -> str:
+    return ", ".join(dict.fromkeys(combination[package] for combination in TESTED if package in combination))
+
+
+def _asked() -> dict[str, str]:
+    """What onnxexp asks for, by package; the extras' wishes only where nothing else is asked."""
+    asked: dict[str, str] = {}
+    for requirement in sorted(requirements("onnxexp"), key=lambda each: bool(each.extra)):
+        if requirement.versions:
+            asked.setdefault(requirement.package, requirement.versions)
+    return asked
+
+
+def _requirements() -> Iterator[Finding]:
+    """What onnxexp's and the plugins' metadata ask for and do not get."""
+    if not requirements("onnxexp"):
+        yield Finding("note", "onnxexp runs from its sources: without metadata the versions that it needs are not known")
+    owners = dict.fromkeys(["onnxexp", *(found.distribution for found in discover())])
+    for owner in owners:
+        for wish in dict.fromkeys(requirements(owner)):
+            present = installed(wish.package)
+            needed = f"{wish.package} {wish.versions}".rstrip()
+            if not present and not wish.extra:
+                yield Finding("problem", f"{owner} needs {needed}, which is not installed: `pip install {wish.package}`")
+            elif present and not wish.met_by(present):
+                kind = "note" if wish.extra and wish.package not in PACKAGES else "problem"
+                cure = "use another" if wish.package == "python" else f"`pip install '{wish.package}{wish.versions}'`"
+                yield Finding(kind, f"{owner} needs {needed}, but {present} is installed: {cure}")
+
+
+def _untested(versions: Mapping[str, str]) -> Iterator[Finding]:
+    """Versions that are allowed, but with which nothing has been tested."""
+    for package, present in versions.items():
+        known = [combination[package] for combination in TESTED if package in combination]
+        if present and known and not any(Requirement(package, f"=={each}").met_by(present) for each in known):
+            yield Finding("note", f"{package} {present} has not been tested with onnxexp {__version__}, {', '.join(known)} has")
+
+
+def _imports() -> Iterator[Finding]:
+    """Packages that are there and cannot be imported."""
+    for package in ("torch", "onnx", "onnx-ir", "pluggy"):
+        try:
+            importlib.import_module(package.replace("-", "_"))
+        except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is what shall be told
+            yield Finding("problem", f"{package} cannot be imported: {type(error).__name__}: {error}; reinstall it")
+
+
+def _plugins() -> Iterator[Finding]:
+    """Plugins that are refused, broken, or at odds with each other, and a configuration that cannot be read."""
+    try:
+        from onnxexp import plugins
+
+        settings = config.load()
+        states = plugins.load_all(settings)
+    except (OnnxExporterError, ImportError) as error:
+        yield Finding("problem", str(error))
+        return
+    if not states:
+        yield Finding("problem", "no plugin is installed, so no operator can be lowered: `pip install onnxexp-plugin-aten`")
+    sound = True
+    for state, plugin in states:
+        if isinstance(plugin, PluginError):
+            sound = False
+            yield Finding("problem", str(plugin))
+        elif state.state == "refused":
+            sound = False
+            yield Finding("problem", f"the plugin {state.found.name!r} ({state.found.origin}) is refused: {state.reason}")
+    if sound:
+        try:
+            plugins.load(settings)
+        except OnnxExporterError as error:
+            yield Finding("problem", str(error))
+
+
+def _runtime() -> Iterator[Finding]:
+    """Whether models can be run here, and up to which opset."""
+    if not installed("onnxruntime"):
+        yield Finding(
+            "problem", "onnxruntime is not installed, so no model can be run or verified: `pip install onnxexp[runtime]`"
+        )
+        return
+    try:
+        last = _last_opset()
+    except Exception as error:  # noqa: BLE001 - as for the other packages
+        yield Finding("problem", f"onnxruntime cannot be used: {type(error).__name__}: {error}; reinstall it")
+        return
+    ours = f"onnxruntime {installed('onnxruntime')} loads models up to opset {last}"
+    try:
+        target = config.load().opset
+    except OnnxExporterError:  # told among the plugins' findings
+        return
+    if target > last:
+        yield Finding("problem", f"{ours}, but opset {target} is configured: `onnxexp config` shows where")
+    elif last < MAX_OPSET:
+        yield Finding("note", f"{ours}; files of later opsets (up to {MAX_OPSET} can be written) cannot be run or verified here")
+
+
+def _last_opset() -> int:
+    """The highest opset that ONNX Runtime takes, found by trying."""
+    import onnxruntime
+    from onnx import TensorProto, helper
+
+    from onnxexp.schemas import ir_version
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    node = helper.make_node("Identity", ["x"], ["y"])
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
+    refusal: Exception | None = None
+    for opset in range(MAX_OPSET, MIN_OPSET - 1, -1):
+        model = helper.make_model(
+            helper.make_graph([node], "probe", ends[:1], ends[1:]), opset_imports=[helper.make_opsetid("", opset)],
+            ir_version=ir_version(opset),
+        )  # fmt: skip
+        try:
+            onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # noqa: BLE001 - its error classes differ between versions
+            refusal = error
+            continue
+        return opset
+    raise RuntimeError(f"it takes no model at all: {refusal}")

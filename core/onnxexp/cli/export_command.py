@@ -1,0 +1,136 @@
+"""`onnxexp export`: a model becomes a file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onnxexp.cli.exporting import add_arguments, prepare
+from onnxexp.cli.output import Output, Progress, readable
+from onnxexp.errors import VerificationError
+
+if TYPE_CHECKING:
+    from onnxexp.program import ONNXProgram
+    from onnxexp.serialize import SavedFile
+
+__all__ = ["arguments", "run"]
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add_arguments(parser)
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", required=True, help="where to write the model")
+    group = parser.add_argument_group("the file")
+    files = group.add_mutually_exclusive_group()
+    files.add_argument("--external-data", action="store_true", help="put the weights into a second file beside FILE")
+    files.add_argument("--one-file", action="store_true", help="never write a second file (default: only above 2 GB)")
+    group.add_argument("--verify", action="store_true", help="compare with the model on the example inputs, in ONNX Runtime")
+    group.add_argument("--print", action="store_true", help="print the finished graph")
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Export, write, perhaps verify, and say what was done. Returns 1 where the verification found differences."""
+    started = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught, Progress() as progress:
+        warnings.simplefilter("default")
+        try:
+            program, saved, difference = _export(options, progress)
+        except BaseException:
+            for remark in _remarks(caught):  # they may say why
+                print(readable(f"warning: {remark}", sys.stderr), file=sys.stderr)
+            raise
+    seconds = time.perf_counter() - started
+    remarks = _remarks(caught)
+    if options.print:
+        output.line(str(program))
+        output.line()
+    _summary(output, program, saved, seconds)
+    for remark in remarks:
+        output.line(f"warning: {remark}", "yellow")
+    if difference is not None:
+        output.line(difference or "verified: every output agrees with the model's", "red" if difference else "green")
+    output.document({**_document(program, saved, seconds), "warnings": remarks, **_verdict(difference)})
+    return 1 if difference else 0
+
+
+def _export(options: argparse.Namespace, progress: Progress) -> tuple[ONNXProgram, SavedFile, str | None]:
+    """The program, what was written, and what the verification found to differ (None where there was none)."""
+    prepared = prepare(options, progress)
+    from onnxexp.pipeline import export
+
+    external = prepared.options.pop("external_data", None)
+    external = True if options.external_data else False if options.one_file else external
+    verify = prepared.options.pop("verify", False) or options.verify
+    program = export(prepared.model, prepared.args, **prepared.options)
+    progress.stage(f"writing {options.output}")
+    begin = time.perf_counter()
+    saved = program.save(options.output, external_data=external)
+    program.timings["write"] = time.perf_counter() - begin
+    if not verify:
+        return program, saved, None
+    progress.stage("comparing with the model in ONNX Runtime")
+    begin = time.perf_counter()
+    try:
+        program.verify()
+        return program, saved, ""
+    except VerificationError as error:
+        return program, saved, str(error)
+    finally:
+        program.timings["verify"] = time.perf_counter() - begin
+
+
+def _summary(output: Output, program: ONNXProgram, saved: SavedFile, seconds: float) -> None:
+    from onnxexp.report.text import bytes_text, initializers_text, type_text
+
+    graph = program.model.graph
+    stages = ", ".join(f"{stage} {spent:.2f}" for stage, spent in program.timings.items() if spent >= 0.005)
+    paths = " and ".join(map(str, saved.paths)) or "nothing"
+    output.pairs(
+        {
+            "wrote": f"{paths} ({bytes_text(saved.bytes)})",
+            "inputs": ", ".join(f"{value.name}: {type_text(value)}" for value in graph.inputs) or "none",
+            "outputs": ", ".join(f"{value.name}: {type_text(value)}" for value in graph.outputs) or "none",
+            "nodes": f"{len(graph)} at opset {program.model.opset_imports.get('')}",
+            "weights": initializers_text(graph),
+            "plugins": ", ".join(_packs(program)) or "none",
+            "seconds": f"{seconds:.2f}" + (f" ({stages})" if stages else ""),
+        }
+    )
+
+
+def _packs(program: ONNXProgram) -> list[str]:
+    """The plugins that took part, with their distributions' versions."""
+    return [pack.origin or pack.name for pack in program.plugins]
+
+
+def _document(program: ONNXProgram, saved: SavedFile, seconds: float) -> dict[str, Any]:
+    from onnxexp.report.text import type_text
+
+    graph = program.model.graph
+    return {
+        "paths": [str(path) for path in saved.paths],
+        "bytes": saved.bytes,
+        "opset": program.model.opset_imports.get(""),
+        "inputs": {value.name: type_text(value) for value in graph.inputs},
+        "outputs": {value.name: type_text(value) for value in graph.outputs},
+        "nodes": len(graph),
+        "plugins": [{"name": pack.name, "distribution": pack.distribution, "version": pack.version} for pack in program.plugins],
+        "seconds": seconds,
+        "stages": program.timings,
+        "passes": program.pass_timings,
+    }
+
+
+def _verdict(difference: str | None) -> dict[str, Any]:
+    return {} if difference is None else {"verified": not difference, "difference": difference}
+
+
+def _remarks(caught: Sequence[warnings.WarningMessage]) -> list[str]:
+    """Each warning once; announcements to the authors of libraries are left out."""
+    quiet = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, ResourceWarning)
+    return list(dict.fromkeys(str(each.message).strip() for each in caught if not issubclass(each.category, quiet)))

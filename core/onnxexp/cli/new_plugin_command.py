@@ -1,0 +1,30 @@
+"""`onnxexp new-plugin`: start a plugin of one's own."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from onnxexp.cli.output import Output
+
+__all__ = ["arguments", "run"]
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("name", metavar="NAME", help="the plugin's name, as my-pack")
+    parser.add_argument("directory", nargs="?", type=Path, metavar="DIR", help="where to write it (default: a new folder NAME)")
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Write the files and say how to go on."""
+    from onnxexp.scaffold import create
+
+    directory = options.directory or Path(options.name)
+    files = create(options.name, directory)
+    for file in files:
+        output.line(str(file))
+    output.line()
+    output.line(f"next: pip install -e {directory}[test], pytest {directory}, and `onnxexp plugins`")
+    output.document({"directory": str(directory), "files": [str(file) for file in files]})
+    return 0

@@ -1,0 +1,56 @@
+"""`onnxexp ops`: the operators that the plugins lower."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+from typing import Any
+
+from onnxexp.cli.arguments import add_selection
+from onnxexp.cli.config_command import load
+from onnxexp.cli.output import Output, Progress
+
+__all__ = ["arguments", "run"]
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument(
+        "pattern", nargs="?", default="", metavar="PATTERN", help="a part of the name, or a pattern as aten::conv*"
+    )
+    add_selection(parser)
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """List the operators that are lowered at the opset; returns 1 where none fits the pattern."""
+    with Progress() as progress:
+        progress.stage("loading torch and the plugins")
+        from onnxexp.cli.operators import limits
+        from onnxexp.plugins import load as load_plugins
+
+        config = load(options)
+        dispatcher = load_plugins(config).dispatcher
+    listed: list[dict[str, Any]] = []
+    for op in (op for op in dispatcher.operators() if _fits(op, options.pattern)):
+        listed += [
+            {
+                "op": op, "plugin": each.source.plugin, "since": each.symbolic.since, "until": each.symbolic.until,
+                "serves": limits(each.symbolic), "direct": each.symbolic.direct, "location": each.symbolic.location,
+            }
+            for each in dispatcher.candidates(op, config.opset)[:1]
+        ]  # fmt: skip
+    output.table(
+        ["operator", "plugin", "serves", "ONNX operator"],
+        [[row["op"], row["plugin"], row["serves"], row["direct"]] for row in listed],
+    )
+    kind = f" like {options.pattern!r}" if options.pattern else ""
+    counted = "1 operator" if len(listed) == 1 else f"{len(listed)} operators"
+    output.line(f"{counted}{kind}: lowered at opset {config.opset}")
+    output.document({"opset": config.opset, "operators": listed})
+    return 0 if listed else 1
+
+
+def _fits(op: str, pattern: str) -> bool:
+    """Whether a name contains the text, or matches it where it has wildcards."""
+    wild = any(mark in pattern for mark in "*?[")
+    return fnmatch.fnmatchcase(op, pattern if "::" in pattern else f"*::{pattern}") if wild else pattern in op

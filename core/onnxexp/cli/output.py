@@ -1,0 +1,169 @@
+"""What commands print: for people (with rich on a terminal, plain elsewhere) or, with --json, as one document."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TextIO
+
+__all__ = ["Output", "Progress", "readable", "styled"]
+
+_REPLACED = {"×": "x", "–": "-", "—": "-", "…": "...", "→": "->", "✓": "ok", "✗": "x"}
+_STYLES = {
+    "ok": "green", "on": "green", "loaded": "green",
+    "broken": "red", "refused": "red", "no": "red", "problem": "red",
+    "off": "dim", "warning": "yellow",
+}  # fmt: skip
+"""Words that are coloured where they are a whole cell."""
+
+
+def readable(text: str, stream: TextIO) -> str:
+    """The text with what the stream's encoding lacks replaced or escaped."""
+    encoding = stream.encoding or "ascii"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        for original, plain in _REPLACED.items():
+            text = text.replace(original, plain)
+        return text.encode(encoding, "backslashreplace").decode(encoding)
+    return text
+
+
+def styled(stream: TextIO) -> bool:
+    """Whether the stream is a terminal that wants colours."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+
+
+class Output:
+    """The answer of a command, on standard output.
+
+    Args:
+        as_json: Print nothing but the document that `document` is given.
+        stream: Where to print.
+    """
+
+    def __init__(self, as_json: bool, stream: TextIO | None = None) -> None:
+        self.as_json = as_json
+        self._stream = sys.stdout if stream is None else stream
+
+    def document(self, value: Any) -> None:
+        """The answer as JSON; nothing without --json."""
+        if self.as_json:
+            self._stream.write(json.dumps(value, indent=2, ensure_ascii=True, default=str) + "\n")
+            self._stream.flush()
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """A line (or several) for people; nothing with --json."""
+        if self.as_json:
+            return
+        if style and styled(self._stream):
+            self._console().print(readable(text, self._stream), style=style, markup=False, highlight=False, soft_wrap=True)
+            return
+        self._stream.write(readable(text, self._stream) + "\n")
+        self._stream.flush()
+
+    def pairs(self, values: Mapping[str, str]) -> None:
+        """Lines of a name and a value."""
+        width = max(map(len, values), default=0)
+        for name, value in values.items():
+            self.line(f"{name:<{width}}  {value}")
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """A table; empty columns are left out."""
+        used = [index for index in range(len(columns)) if any(row[index] for row in rows)]
+        heads, cells = [columns[index] for index in used], [[row[index] for index in used] for row in rows]
+        if self.as_json or not rows:
+            return
+        if styled(self._stream):
+            self._rich_table(heads, cells)
+            return
+        widths = [max(len(line[index]) for line in [heads, *cells]) for index in range(len(heads))]
+        for row in [heads, ["-" * width for width in widths], *cells]:
+            self.line("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+
+    def _rich_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        from rich.box import ASCII, ROUNDED
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=ROUNDED if _utf(self._stream) else ASCII, header_style="bold")
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(readable(cell, self._stream), style=_STYLES.get(cell, "")) for cell in row))
+        self._console().print(table)
+
+    def _console(self) -> Any:
+        from rich.console import Console
+
+        return Console(file=self._stream)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """With --json, what models, plugins and libraries print goes to standard error, also what C++ prints."""
+        if not self.as_json:
+            yield
+            return
+        descriptor = _descriptor(self._stream)
+        if descriptor is None:
+            with contextlib.redirect_stdout(sys.stderr):
+                yield
+            return
+        self._stream.flush()
+        kept = os.dup(descriptor)
+        document = open(kept, "w", encoding="ascii", closefd=True)  # noqa: SIM115 - closed below, after the last word
+        original, self._stream = self._stream, document
+        os.dup2(2, descriptor)
+        try:
+            yield
+        finally:
+            original.flush()
+            document.flush()
+            os.dup2(kept, descriptor)
+            self._stream = original
+            document.close()
+
+
+def _descriptor(stream: TextIO) -> int | None:
+    try:
+        return stream.fileno()
+    except (io.UnsupportedOperation, AttributeError, ValueError):  # a stream in memory, as tests and notebooks have
+        return None
+
+
+class Progress:
+    """The stage at work, on standard error while that is a terminal."""
+
+    def __init__(self) -> None:
+        self._status: Any = None
+
+    @property
+    def shown(self) -> bool:
+        """Whether anybody sees it."""
+        return self._status is not None
+
+    def __enter__(self) -> Progress:
+        if styled(sys.stderr):
+            from rich.console import Console
+            from rich.status import Status
+
+            self._status = Status("", console=Console(file=sys.stderr), spinner="dots" if _utf(sys.stderr) else "line")
+            self._status.start()
+        return self
+
+    def stage(self, text: str) -> None:
+        """Say what is done now."""
+        if self._status is not None:
+            self._status.update(readable(text, sys.stderr))
+
+    def __exit__(self, *exc: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+
+def _utf(stream: TextIO) -> bool:
+    return "utf" in (stream.encoding or "").lower()

@@ -1,0 +1,154 @@
+"""`onnxexp plugins`: what is installed, from metadata alone; `plugins why OP`: who lowers an operator."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from onnxexp.cli.arguments import add_common, add_selection
+from onnxexp.cli.config_command import load
+from onnxexp.cli.output import Output, Progress
+from onnxexp.discovery import State, record_hash, states
+from onnxexp.errors import OptionError
+from onnxexp.suggest import nearest
+
+if TYPE_CHECKING:
+    from onnxexp.dispatch import Claim
+    from onnxexp.errors import PluginError
+    from onnxexp.plugins import Plugin
+
+__all__ = ["arguments", "run"]
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("--load", action="store_true", help="load them too: their hooks, operators, and what is broken (slower)")
+    parser.add_argument("--lock", action="store_true", help="print the setting `allow` that pins those that are on as they are")
+    add_selection(parser)
+    actions = parser.add_subparsers(dest="action", metavar="why OP")
+    why = actions.add_parser("why", help="who lowers an operator, who else could, and why not", allow_abbrev=False)
+    why.add_argument("op", metavar="OP", help="a torch operator, as aten::gelu or aten::add.Tensor")
+    add_common(why)
+    add_selection(why, inherited=True)
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """List the plugins (1 where one is refused or broken), or explain an operator (1 where nobody lowers it)."""
+    if options.action == "why":
+        return _why(options, output)
+    if options.load:
+        return _loaded(options, output)
+    found = states(load(options))
+    if options.lock:
+        return _lock(found, output)
+    rows = [[s.found.name, s.found.distribution, s.found.version, s.state, s.found.value, s.reason] for s in found]
+    _table(output, ["plugin", "distribution", "version", "state", "entry point", "reason"], rows)
+    output.document([_state(state) for state in found])
+    return int(any(state.state == "refused" for state in found))
+
+
+def _lock(found: list[State], output: Output) -> int:
+    """The entries of `allow`, as TOML; 1 where a distribution has no RECORD to pin."""
+    hashes = {state.found.distribution: record_hash(state.found) for state in found if state.state == "on"}
+    entries = [f"{name}@{digest}" if digest else name for name, digest in hashes.items()]
+    output.line("allow = [\n" + "".join(f'    "{entry}",\n' for entry in entries) + "]")
+    output.document({"allow": entries})
+    return int(not all(hashes.values()))
+
+
+def _state(state: State) -> dict[str, Any]:
+    found = state.found
+    return {
+        "name": found.name,
+        "distribution": found.distribution,
+        "version": found.version,
+        "state": state.state,
+        "reason": state.reason,
+        "entry_point": found.value,
+        "location": found.location,
+    }
+
+
+def _table(output: Output, columns: list[str], rows: list[list[str]]) -> None:
+    if not rows:
+        output.line("no plugin is installed: onnxexp lowers no operator by itself; `pip install onnxexp-plugin-aten` has torch's")
+    output.table(columns, rows)
+
+
+def _loaded(options: argparse.Namespace, output: Output) -> int:
+    with Progress() as progress:
+        progress.stage("loading torch and the plugins")
+        from onnxexp.plugins import load_all
+
+        found = load_all(load(options))
+    described = [{**_state(state), **_contents(plugin)} for state, plugin in found]
+    columns = ["plugin", "distribution", "version", "state", "hooks", "operators", "override", "cause"]
+    rows = [
+        [each["name"], each["distribution"], each["version"], each["state"], ", ".join(each["hooks"]),
+         str(each["operators"] or ""), "yes" if each["override"] else "", each["reason"]]
+        for each in described
+    ]  # fmt: skip
+    _table(output, columns, rows)
+    output.document(described)
+    return int(any(each["state"] in ("refused", "broken") for each in described))
+
+
+def _contents(plugin: Plugin | PluginError | None) -> dict[str, Any]:
+    """What is known after loading; None is a plugin that is off or refused."""
+    nothing: dict[str, Any] = {"hooks": [], "operators": 0, "override": False}
+    if plugin is None:
+        return nothing
+    if isinstance(plugin, Exception):
+        return {**nothing, "state": "broken", "reason": str(plugin)}
+    return {
+        "state": "loaded",
+        "hooks": list(plugin.hooks),
+        "operators": sum(len(table.operators()) for table in plugin.tables),
+        "override": any(table.override for table in plugin.tables),
+    }
+
+
+def _why(options: argparse.Namespace, output: Output) -> int:
+    with Progress() as progress:
+        progress.stage("loading torch and the plugins")
+        from onnxexp.plugins import load as load_plugins
+
+        config = load(options)
+        plugins = load_plugins(config)
+    if "::" not in options.op:
+        raise OptionError(f"{options.op!r} has no namespace; operators are called as aten::{options.op}")
+    claims = plugins.dispatcher.why(options.op, config.opset)
+    hooks = [each.plugin.name for each in plugins.implementations("lower_node")]
+    chosen = any(claim.chosen for claim in claims)
+    if not claims:
+        output.line(f"no plugin has a symbolic for {options.op}{nearest(options.op, plugins.dispatcher.operators())}")
+    elif not chosen:
+        output.line(f"nobody lowers {options.op} at opset {config.opset}")
+    described = [_claim(claim) for claim in claims]
+    rows = [
+        ["asked first" if each["chosen"] else "", each["plugin"], each["entry"], each["serves"], each["reason"], each["what"]]
+        for each in described
+    ]
+    output.table(["", "plugin", "entry", "serves", "why", "what"], rows)
+    if hooks:
+        output.line(f"before the tables, the hook lower_node is asked: {', '.join(hooks)}")
+    if not chosen:
+        output.line("where no plugin lowers it, torch's own decomposition is tried")
+    output.document({"op": options.op, "opset": config.opset, "hooks": hooks, "claims": described})
+    return 0 if chosen else 1
+
+
+def _claim(claim: Claim) -> dict[str, Any]:
+    from onnxexp.cli.operators import limits
+
+    symbolic = claim.symbolic
+    return {
+        "plugin": claim.plugin,
+        "entry": symbolic.op,
+        "chosen": claim.chosen,
+        "reason": claim.reason,
+        "serves": limits(symbolic),
+        "what": symbolic.direct or symbolic.location,
+        "direct": symbolic.direct,
+        "location": symbolic.location,
+    }

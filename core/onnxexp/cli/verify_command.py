@@ -1,0 +1,107 @@
+"""`onnxexp verify`: an ONNX file against the model that it came from."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onnxexp.cli.arguments import add_target
+from onnxexp.cli.output import Output, Progress
+from onnxexp.errors import OptionError, VerificationError
+
+if TYPE_CHECKING:
+    from onnxexp.cli.comparing import Comparer
+    from onnxexp.verify import VerificationReport
+
+__all__ = ["arguments", "run"]
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="the ONNX file")
+    parser.add_argument("--against", required=True, metavar="MODULE:FACTORY|FILE.pt2", help="the model, as for `onnxexp export`")
+    add_target(parser, dynamic=False)
+    group = parser.add_argument_group("the comparison")
+    group.add_argument(
+        "--sizes", action="append", metavar="NAME=SIZE,...", default=[],
+        help="compare at these sizes of dynamic axes too, as batch=5,seq=12 (repeatable)",
+    )  # fmt: skip
+    group.add_argument("--rtol", type=float, metavar="X", help="relative tolerance (default: by dtype)")
+    group.add_argument("--atol", type=float, metavar="X", help="absolute tolerance (default: by dtype and magnitude)")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """One comparison: at which sizes, and what came of it; `problem` where the results cannot be compared."""
+
+    sizes: dict[str, int]
+    report: VerificationReport | None
+    problem: str
+
+    @property
+    def ok(self) -> bool:
+        return self.report is not None and self.report.ok
+
+    @property
+    def title(self) -> str:
+        return ", ".join(f"{name}={size}" for name, size in self.sizes.items()) or "the example inputs"
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Compare on the example inputs and at each of `--sizes`; returns 1 where something differs."""
+    wanted = [_sizes(text) for text in options.sizes]
+    with Progress() as progress:
+        progress.stage("loading torch")
+        from onnxexp.cli.comparing import Comparer
+        from onnxexp.cli.target import load
+
+        progress.stage(f"loading {options.file}")
+        comparer = Comparer(options.file)
+        progress.stage(f"loading {options.against}")
+        comparer.against(load(options.against, options.input, trusted=options.allow_pickle))
+        runs = []
+        for sizes in ({}, *wanted):
+            progress.stage(f"comparing at {sizes or 'the example inputs'}")
+            runs.append(_compared(comparer, sizes, options))
+    for each in runs:
+        output.line(f"{each.title}: {each.problem or each.report}", "" if each.ok else "red")
+    ok = all(each.ok for each in runs)
+    differing = [] if ok else comparer.differing_weights()
+    if differing:
+        output.line(
+            f"the file has other weights than the model: {', '.join(differing[:3])}{', …' if len(differing) > 3 else ''}. Does "
+            f"{options.against} make random ones, or has it been trained since?"
+        )
+    output.document({"ok": ok, "runs": [_document(each) for each in runs], "differing_weights": differing})
+    return 0 if ok else 1
+
+
+def _compared(comparer: Comparer, sizes: dict[str, int], options: argparse.Namespace) -> _Run:
+    try:
+        return _Run(sizes, comparer.compare(sizes, rtol=options.rtol, atol=options.atol), "")
+    except VerificationError as error:
+        return _Run(sizes, None, str(error))
+
+
+def _document(run_: _Run) -> dict[str, Any]:
+    outputs: Sequence[Any] = run_.report.outputs if run_.report is not None else ()
+    return {
+        "sizes": run_.sizes,
+        "ok": run_.ok,
+        "problem": run_.problem,
+        "outputs": [dataclasses.asdict(each) for each in outputs],
+    }
+
+
+def _sizes(text: str) -> dict[str, int]:
+    """``batch=5,seq=12``."""
+    sizes = {}
+    for pair in text.split(","):
+        name, _, size = pair.rpartition("=")
+        if not name.strip() or not size.strip().isdigit():
+            raise OptionError(f"--sizes {text}: expected NAME=SIZE,... as in batch=5,seq=12")
+        sizes[name.strip()] = int(size)
+    return sizes

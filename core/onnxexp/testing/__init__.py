@@ -1,0 +1,20 @@
+"""The kit for authors of packs: say what to compute, and every claimed opset is checked against eager.
+
+    from onnxexp.testing import Case, cases, cases_of, check_table
+
+    @cases(Case(torch.abs, torch.randn(3, 4), dynamic={0: [0]}), Case(torch.neg, torch.randn(3), opsets=(13, 20)))
+    def test_operators(check):
+        check()
+
+    def test_table():
+        check_table(my_pack.table, cases_of(test_operators))
+
+`check_case` is the same check by call, without pytest.
+"""
+
+from __future__ import annotations
+
+from onnxexp.testing.case import OPSETS, Case, cases, cases_of, check_case
+from onnxexp.testing.table import check_table
+
+__all__ = ["OPSETS", "Case", "cases", "cases_of", "check_case", "check_table"]

@@ -1,0 +1,262 @@
+"""The generated parts of the documentation: a hook of MkDocs that fills them in while the site is built.
+
+A page says ``<!-- generated: NAME -->`` on a line of its own where the part of that name goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import html
+import inspect
+import itertools
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from onnxexp import cli, config, errors, hookspecs
+from onnxexp.cli.arguments import add_common
+
+__all__ = ["EVERYWHERE", "PARTS", "SECTIONS", "fill", "hook_sections", "hooks", "on_page_markdown", "parsers", "unindented"]
+
+CORE = Path(__file__).resolve().parents[1] / "core" / "onnxexp"
+SECTIONS = ("When", "Parameters", "Result", "First or all", "Example")
+EVERYWHERE = ("help", "json", "traceback", "action")
+"""Arguments that every command has, and that of the subcommand: the page says it of all."""
+_MARKER = re.compile(r"^<!-- generated: (?P<name>[\w-]+) -->$", re.MULTILINE)
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Called by MkDocs for each page."""
+    return fill(markdown)
+
+
+def fill(markdown: str) -> str:
+    """The page with its markers replaced. Raises KeyError for a part that does not exist."""
+    return _MARKER.sub(lambda match: PARTS[match["name"]](), markdown)
+
+
+# Hooks
+
+
+def hooks() -> dict[str, Callable[..., Any]]:
+    """The specification of each hook, in the order in which an export calls them."""
+    marker = f"{hookspecs.PROJECT}_spec"
+    return {name: spec for name, spec in vars(hookspecs).items() if inspect.isfunction(spec) and marker in vars(spec)}
+
+
+def hook_sections(spec: Callable[..., Any]) -> dict[str, str]:
+    """A hook's docstring by section; "" is what stands before the first."""
+    sections, current = {"": ""}, ""
+    for line in inspect.getdoc(spec).splitlines():  # type: ignore[union-attr]
+        if line.endswith(":") and line[:-1] in SECTIONS:
+            current = line[:-1]
+            sections[current] = ""
+        else:
+            sections[current] += line + "\n"
+    return {name: textwrap.dedent(text).strip("\n") for name, text in sections.items()}
+
+
+def _hooks() -> str:
+    return "\n\n".join(_hook(name, spec) for name, spec in hooks().items())
+
+
+def _hook(name: str, spec: Callable[..., Any]) -> str:
+    sections = hook_sections(spec)
+    lines = [f"## {name}", "", f"```python\n{name}{_bare_signature(spec)}\n```", "", sections.pop("")]
+    for title, text in sections.items():
+        body = _parameters(text) if title == "Parameters" else _prose(text)
+        lines += ["", f"**{title}.** {body}" if not body.startswith("- ") else f"**{title}.**\n\n{body}"]
+    return "\n".join(lines)
+
+
+def _bare_signature(spec: Callable[..., Any]) -> str:
+    signature = inspect.signature(spec)
+    bare = [parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()]
+    return f"{signature.replace(parameters=bare, return_annotation=signature.empty)} -> {signature.return_annotation}"
+
+
+def _parameters(text: str) -> str:
+    """``name: what`` entries, each with its continuation lines indented, as a list."""
+    entries = re.split(r"\n(?=\w+: )", text)
+    return "\n".join(f"- `{name}`: {' '.join(what.split())}" for name, _, what in (entry.partition(": ") for entry in entries))
+
+
+def _prose(text: str) -> str:
+    """Text in which ``::`` at the end of a line introduces an indented block of code."""
+    before, introduced, code = text.partition("::\n")
+    prose = before.replace("``", "`")
+    return f"{prose}:\n\n```python\n{unindented(code)}\n```" if introduced else prose
+
+
+def unindented(code: str) -> str:
+    """An indented block of code without its indentation."""
+    return textwrap.dedent(code).strip()
+
+
+# Configuration
+
+
+def _settings() -> str:
+    """The keys of the configuration as a table."""
+    rows = [f"| `{key.name}` | {key.meaning} | {_expected(key)} | {_default(key)} | {_merged(key)} |" for key in config.KEYS]
+    return "\n".join(["| key | meaning | value | default | several doors |", "|---|---|---|---|---|", *rows])
+
+
+def _variables() -> str:
+    """The environment variables as a table."""
+    rows = [f"| `{variable}` | `{key.name}` | {_text_form(key)} |" for variable, key in variables().items()]
+    return "\n".join(["| variable | key | how it is written |", "|---|---|---|", *rows])
+
+
+def variables() -> dict[str, config.Key]:
+    return {f"ONNXEXP_{key.name.upper()}": key for key in config.KEYS}
+
+
+def _expected(key: config.Key) -> str:
+    return re.sub(r"(\{.*\}|&quot;name.*&quot;)", lambda match: f"<code>{match[1]}</code>", _cell(html.escape(key.expected)))
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _default(key: config.Key) -> str:
+    if key.default is None or key.default in ((), {}):
+        return "none"
+    return f"`{str(key.default).lower()}`"
+
+
+def _merged(key: config.Key) -> str:
+    """How two doors' values go together."""
+    if key.merge is None:
+        return "the later wins"
+    if isinstance(key.default, dict):
+        return "merged by operator, the later wins"
+    return "all of them hold" if key.name == "allow" else "united"
+
+
+def _text_form(key: config.Key) -> str:
+    if isinstance(key.default, bool):
+        return "`1`, `true`, `yes` or `on`; `0`, `false`, `no`, `off` or nothing"
+    if isinstance(key.default, int):
+        return "the number"
+    return "pairs with commas: `aten::gelu=my-pack,aten::erf=other`" if isinstance(key.default, dict) else "names with commas"
+
+
+# Command line
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """The parser of each command, and of each command's own commands, by what one types."""
+    found: dict[str, argparse.ArgumentParser] = {}
+    for command, summary in cli._COMMANDS.items():
+        parser = argparse.ArgumentParser(f"onnxexp {command}", description=f"{summary[0].upper()}{summary[1:]}.")
+        add_common(parser)
+        cli._module(command).arguments(parser)
+        found.update(_with_subcommands(parser.prog, parser))
+    return found
+
+
+class _Wide(argparse.HelpFormatter):
+    """Of one width, whatever terminal the site is built in."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=100)
+
+
+def _with_subcommands(name: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    yield name, parser
+    for action in parser._actions:  # argparse has no public way to look at a parser
+        if isinstance(action, argparse._SubParsersAction):
+            for command, inner in action.choices.items():
+                yield from _with_subcommands(f"{name} {command}", inner)
+
+
+def _commands() -> str:
+    return "\n\n".join(_command(name, parser) for name, parser in parsers().items())
+
+
+def _command(name: str, parser: argparse.ArgumentParser) -> str:
+    parser.formatter_class = _Wide
+    usage = parser.format_usage().removeprefix("usage: ").replace("\n" + " " * len("usage: "), "\n").rstrip()
+    parts = [f"## {name}", parser.description or "", f"```text\n{usage}\n```"]
+    for group in parser._action_groups:
+        rows = [_argument(action) for action in group._group_actions if action.dest not in EVERYWHERE]
+        if rows:
+            parts += [f"*{group.title}*", "\n".join(["| | |", "|---|---|", *rows])]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _argument(action: argparse.Action) -> str:
+    values = "" if action.nargs == 0 else _metavar(action)
+    shown = ", ".join(f"`{flag}{' ' if values else ''}{values}`" for flag in action.option_strings) or f"`{values}`"
+    text = (action.help or "") % {**vars(action), "prog": "onnxexp"}
+    return f"| {_cell(shown)} | {_cell(text)} |"
+
+
+def _metavar(action: argparse.Action) -> str:
+    if isinstance(action.metavar, tuple):
+        return " ".join(action.metavar)
+    return action.metavar or ("{" + ",".join(map(str, action.choices)) + "}" if action.choices else action.dest.upper())
+
+
+# Operators
+
+
+def _operators() -> str:
+    """What the plugin `aten` lowers, an operator a row."""
+    from onnxexp.plugins import load
+
+    (plugin,) = load(config.load(plugins=["aten"])).loaded
+    entries: dict[str, list[Any]] = {}
+    for entry in itertools.chain(*plugin.tables):
+        entries.setdefault(entry.op, []).append(entry)
+    rows = [f"| `{op}` | {_opsets(forms)} | {_direct(forms)} |" for op, forms in entries.items()]
+    return "\n".join([f"{len(rows)} operators.", "", "| operator | opset | ONNX |", "|---|---|---|", *rows])
+
+
+def _opsets(forms: Iterable[Any]) -> str:
+    texts = (f"{form.since or 'every'}" + (f" to {form.until}" if form.until else "") for form in forms)
+    return ", ".join(texts)
+
+
+def _direct(forms: Iterable[Any]) -> str:
+    return ", ".join(dict.fromkeys(f"`{form.direct}`" for form in forms if form.direct))
+
+
+# Errors and names
+
+
+def _error_tree() -> str:
+    """The tree as errors.py draws it."""
+    tree = inspect.getdoc(errors).partition("\n\n")[2]  # type: ignore[union-attr]
+    return f"```text\n{tree.strip()}\n```"
+
+
+def _error_classes() -> str:
+    """A directive of mkdocstrings for each class, in the order in which they are defined."""
+    classes = [name for name in vars(errors) if name in errors.__all__]
+    return "\n\n".join(f"::: onnxexp.errors.{name}\n    options: {{ heading_level: 3 }}" for name in classes)
+
+
+def _naming_rule() -> str:
+    """The rule in the docstring of names.py, which imports torch and is therefore read, not imported."""
+    doc = ast.get_docstring(ast.parse((CORE / "names.py").read_text("utf-8"))) or ""
+    rule = textwrap.dedent(doc.partition("The rule:\n")[2])
+    return re.sub(r"^\* ", "- ", rule.replace("``", "`"), flags=re.MULTILINE)
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "commands": _commands,
+    "error-classes": _error_classes,
+    "error-tree": _error_tree,
+    "hooks": _hooks,
+    "naming-rule": _naming_rule,
+    "operators": _operators,
+    "settings": _settings,
+    "variables": _variables,
+}
+"""The parts by the names that pages use."""

@@ -1,0 +1,8 @@
+"""Operators for PyTorch, and how onnxexp lowers them to ONNX."""
+
+from __future__ import annotations
+
+from acme_ops.operators import snake
+from acme_ops.symbolics import plugin
+
+__all__ = ["plugin", "snake"]

@@ -1,0 +1,58 @@
+"""Computing in float64 and giving the result in the tensor's own dtype, for functions that lose digits in float32."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.common import aten, promoted_dtype
+from onnxexp_aten.comparison import equal
+
+__all__ = ["choose", "in_float64", "polynomial", "same", "sin_pi"]
+
+
+def polynomial(op: Builder, x: Tensor, coefficients: Sequence[float]) -> Tensor:
+    """By Horner's rule; the coefficient of the highest power comes first."""
+    result: Any = coefficients[0]
+    for coefficient in coefficients[1:]:
+        result = op.Add(op.Mul(x, result), coefficient)
+    return result  # type: ignore[no-any-return]
+
+
+def choose(op: Builder, condition: Tensor, one: Any, other: Any) -> Tensor:
+    """``Where`` for float64 tensors and numbers."""
+    one, other = (op.cast(value, torch.float64) for value in (one, other))
+    return op.Where(condition, one, other)  # type: ignore[no-any-return]
+
+
+def same(op: Builder, x: Tensor, other: Any) -> Tensor:
+    """Where a float64 tensor equals another, or a number."""
+    return equal(op, x, op.cast(other, torch.float64))
+
+
+def sin_pi(op: Builder, x: Tensor) -> Tensor:
+    """sin(pi * x), which is exactly 0 where x is whole."""
+    whole = op.Floor(x)
+    odd = op.Sub(whole, op.Mul(op.Floor(op.Mul(whole, 0.5)), 2.0))
+    sign = op.Sub(op.Mul(odd, -2.0), -1.0)
+    return op.Mul(op.Sin(op.Mul(op.Sub(x, whole), math.pi)), sign)  # type: ignore[no-any-return]
+
+
+def in_float64(*names: str, schema: str) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
+    """Registers ``function(op, *float64 tensors)`` for operators of tensors and numbers; ints give float32, as in torch."""
+
+    def register(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def symbolic(op: Builder, *args: Any) -> Tensor:
+            dtype = promoted_dtype(*args, floating=True)
+            return op.cast(function(op, *(op.cast(arg, torch.float64) for arg in args)), dtype)
+
+        symbolic.__doc__ = f"{schema}, computed in float64"
+        symbolic.__name__ = function.__name__
+        aten(*names)(symbolic)
+        return function
+
+    return register

@@ -1,0 +1,116 @@
+"""complexes.py, fourier.py: complex numbers as pairs of real ones, and Fourier transforms."""
+
+from __future__ import annotations
+
+import torch
+from torch import fft
+
+import onnxexp
+from onnxexp.testing import Case, cases
+
+torch.manual_seed(0)
+OPSETS = (9, 13, 17, 20)
+
+X = torch.randn(3, 6, 5)
+Z = torch.randn(3, 4, dtype=torch.complex64)
+W = torch.randn(3, 4, dtype=torch.complex64)
+M = torch.randn(4, 2, dtype=torch.complex64)
+LONG = torch.randn(2, 301)
+Results = tuple[torch.Tensor, ...]
+
+
+def case(fn, *inputs: torch.Tensor, name: str = "", **options) -> Case:
+    return Case(fn, *inputs, rtol=2e-5, atol=2e-5, name=name or fn.__name__, **{"opsets": OPSETS, **options})
+
+
+def arithmetic(a: torch.Tensor, b: torch.Tensor) -> Results:
+    sums = a + b, a - b, a - 1, 2 - a, torch.add(a, b, alpha=2), a + 1j, b.real + a
+    return (*sums, a * b, a * 2.5, a * b.imag, a / b, a / 2, 1 / a, a * (1 + 2j), a**2, -a)
+
+
+def functions(a: torch.Tensor, b: torch.Tensor) -> Results:
+    reals = a.abs(), a.angle(), a.real, a.imag, torch.view_as_real(a), a == b, a != a
+    return (*reals, a.exp(), a.log(), a.sqrt(), a.sgn(), a.conj(), a**1.5, torch.where(a.real > 0, a, b), torch.zeros_like(a))
+
+
+def rearranged(a: torch.Tensor, b: torch.Tensor, r: torch.Tensor) -> Results:
+    pieces = a.split(2, dim=1)
+    views = a.reshape(2, 6), a.T, a[1:, ::2], a.unsqueeze(0).expand(2, 3, 4), a.flip(0), a.roll(1, 1), a[torch.tensor([2, 0])]
+    return (*pieces, *views, torch.cat([a, b, r]), torch.stack([a, b]), a.sum(0), a.mean(), a.diagonal(), a.mH, a.clone())
+
+
+def products(a: torch.Tensor, m: torch.Tensor) -> Results:
+    return a @ m, a @ m.real.to(torch.complex64), torch.mv(a, m[:, 0]), torch.vdot(a[0], m[:, 0]), a.to(torch.complex128)
+
+
+def made(x: torch.Tensor, y: torch.Tensor) -> Results:
+    return torch.complex(x, y), torch.polar(x.abs(), y), torch.view_as_complex(torch.stack([x, y], -1)), x.to(torch.complex64)
+
+
+def rotary(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+    """As Llama's reference implementation turns queries."""
+    turns = torch.polar(torch.ones_like(angles), angles)
+    pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * turns).flatten(-2)
+
+
+@cases(
+    case(arithmetic, Z, W),
+    case(functions, Z, W),
+    case(rearranged, Z, W, torch.randn(1, 4), opsets=OPSETS[1:]),
+    case(products, Z, M),
+    case(made, X, torch.randn(3, 6, 5)),
+    case(rotary, torch.randn(2, 5, 8), torch.randn(5, 4), dynamic={0: [0]}),
+)
+def test_complex_numbers(check):
+    check()
+
+
+def transforms(x: torch.Tensor) -> Results:
+    forth = (
+        fft.fft(x),
+        fft.rfft(x, dim=1),
+        fft.fft2(x, norm="ortho"),
+        fft.rfftn(x),
+        fft.ihfft(x),
+        fft.fft(x, n=9),
+        fft.rfft(x, n=3),
+    )
+    return (*forth, fft.ifft(x), fft.hfft(x), fft.irfft(x, n=7), fft.irfft2(x), fft.fftshift(x), fft.fftn(x, norm="forward"))
+
+
+def there_and_back(x: torch.Tensor) -> Results:
+    return fft.irfft(fft.rfft(x), n=x.shape[-1]), fft.ifftn(fft.fftn(x)).real
+
+
+def spectrogram(x: torch.Tensor) -> torch.Tensor:
+    return torch.stft(x, 64, hop_length=16, window=torch.hann_window(64), return_complex=True).abs()
+
+
+@cases(
+    case(transforms, X),
+    case(transforms, X.double(), name="transforms of float64"),
+    case(fft.fft, torch.arange(6), name="fft of ints"),
+    case(fft.ifft2, Z),
+    case(there_and_back, X),
+    case(there_and_back, LONG, name="long"),
+    case(spectrogram, LONG),
+    *(case(there_and_back, torch.randn(length), name=f"{length}") for length in (97, 512, 1000)),
+)
+def test_fourier_transforms(check):
+    check()
+
+
+def test_pairs_at_the_borders():
+    """The graph's complex inputs and outputs are real, with a last axis of 2; the program takes and gives complex ones."""
+
+    class Twice(torch.nn.Module):
+        def forward(self, z: torch.Tensor) -> torch.Tensor:
+            return z * 2j
+
+    program = onnxexp.export(Twice(), (Z,), verify=True)
+    slots = [
+        (value.dtype.name, list(value.shape)) for graph in [program.model.graph] for value in (*graph.inputs, *graph.outputs)
+    ]
+    assert slots == [("FLOAT", [3, 4, 2])] * 2
+    torch.testing.assert_close(program(W), W * 2j)

@@ -1,0 +1,116 @@
+"""factorization.py, solving.py, spectral.py: what LAPACK does for torch, done by loops in the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import linalg
+
+from onnxexp.testing import Case, cases
+
+torch.manual_seed(0)
+OPSETS = (9, 13, 20)
+
+A = torch.randn(2, 5, 5) + 4 * torch.eye(5)
+B = torch.randn(2, 5, 3)
+V = torch.randn(2, 5)
+TALL, WIDE = torch.randn(3, 6, 4), torch.randn(4, 6)
+SYMMETRIC = A + A.mT
+POSITIVE = A @ A.mT
+LOW_RANK = torch.randn(6, 2) @ torch.randn(2, 5)
+NOTHING = torch.ones(2, 0, 0)
+
+
+def case(fn: Callable[..., Any], *inputs: torch.Tensor, name: str = "", **options: Any) -> Case:
+    return Case(fn, *inputs, rtol=3e-5, atol=3e-5, name=name or fn.__name__, **{"opsets": OPSETS, **options})
+
+
+def right(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return linalg.solve(a, b.mT, left=False)
+
+
+def triangles(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (
+        linalg.solve_triangular(a.triu(), b, upper=True),
+        linalg.solve_triangular(a, b, upper=False, unitriangular=True),
+        linalg.solve_triangular(a.tril(), b.mT, upper=False, left=False),
+        torch.triangular_solve(b, a, upper=True, transpose=True).solution,
+    )
+
+
+def by_lu(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    factors, pivots = linalg.lu_factor(a)
+    left = linalg.lu_solve(factors, pivots, b), linalg.lu_solve(factors, pivots, b, adjoint=True)
+    return (*left, linalg.lu_solve(factors, pivots, b.mT, left=False), *torch.lu_unpack(factors, pivots))
+
+
+@cases(
+    case(linalg.det, A),
+    case(linalg.slogdet, A),
+    case(torch.logdet, POSITIVE),
+    case(linalg.det, NOTHING, name="det of nothing"),
+    case(linalg.inv, A),
+    case(linalg.inv, A.double(), name="inv of float64"),
+    case(linalg.solve, A, B),
+    case(linalg.solve, A, V, name="solve for vectors"),
+    case(linalg.solve, A[0], B, name="solve, broadcast"),
+    case(right, A, B, name="solve from the right"),
+    case(triangles, A, B),
+    case(by_lu, A, B),
+    case(linalg.solve, torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([[1.0], [2.0]]), name="rows must be exchanged"),
+)
+def test_equations(check):
+    check()
+
+
+@cases(
+    *(case(linalg.lu, x, name=f"lu {tuple(x.shape)}") for x in (A, TALL, WIDE)),
+    *(case(linalg.qr, x, name=f"qr {tuple(x.shape)}") for x in (A, TALL, WIDE)),
+    case(lambda x: linalg.qr(x, mode="complete"), TALL, name="complete qr"),
+    case(lambda x: linalg.qr(x, mode="r").R, TALL, name="r alone"),
+    case(linalg.cholesky, POSITIVE),
+    case(lambda x: linalg.cholesky(x, upper=True), POSITIVE, name="upper cholesky"),
+    case(lambda x, b: torch.cholesky_solve(b, linalg.cholesky(x)), POSITIVE, B, name="cholesky_solve"),
+    case(lambda x: torch.cholesky_inverse(linalg.cholesky(x)), POSITIVE, name="cholesky_inverse"),
+    case(lambda x: linalg.householder_product(*torch.geqrf(x)), TALL, name="householder_product"),
+    case(lambda x, b: torch.ormqr(*torch.geqrf(x), b), A, B, name="ormqr"),
+    case(lambda x, b: torch.ormqr(*torch.geqrf(x), b.mT, left=False, transpose=True), A, B, name="ormqr from the right"),
+)
+def test_factorizations(check):
+    check()
+
+
+def rebuilt(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """What does not depend on the signs of the vectors."""
+    u, s, vh = linalg.svd(x, full_matrices=False)
+    full_u, _, full_vh = linalg.svd(x)
+    eyes = full_u.mT @ full_u, full_vh @ full_vh.mT
+    return u * s.unsqueeze(-2) @ vh, s, u.abs(), vh.abs(), *eyes
+
+
+def recomposed(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    values, vectors = linalg.eigh(x)
+    return vectors * values.unsqueeze(-2) @ vectors.mT, values, vectors.abs(), linalg.eigvalsh(x, UPLO="U")
+
+
+def norms(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return linalg.matrix_norm(x, 2), linalg.matrix_norm(x, -2), linalg.matrix_norm(x, "nuc"), linalg.cond(x)
+
+
+@cases(
+    *(case(rebuilt, x, name=f"svd {tuple(x.shape)}") for x in (A, TALL, WIDE)),
+    case(recomposed, SYMMETRIC),
+    case(norms, A),
+    case(linalg.svdvals, LOW_RANK),
+    case(linalg.matrix_rank, LOW_RANK),
+    *(case(linalg.pinv, x, name=f"pinv {tuple(x.shape)}") for x in (A, TALL, LOW_RANK)),
+    case(lambda x: linalg.pinv(x, hermitian=True), SYMMETRIC, name="pinv, hermitian"),
+    case(lambda x: linalg.pinv(x, rtol=0.5), A, name="pinv, rtol"),
+    case(linalg.matrix_exp, A / 4),
+    case(linalg.matrix_exp, torch.randn(3, 3, 3) * 3, name="matrix_exp of large ones"),
+    case(lambda x: linalg.matrix_power(x, -3), A, name="matrix_power"),
+)
+def test_spectra(check):
+    check()

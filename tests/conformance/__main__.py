@@ -1,0 +1,79 @@
+"""Measure exporters on PyTorch's operator database.
+
+python -m tests.conformance --opset 20 --dtype float32 int64 bool --samples 2 --out results.jsonl
+python -m tests.conformance --exporter dynamo script --every 10 --out peers.jsonl
+python -m tests.conformance --out results.jsonl --report failures
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from .exporters import EXPORTERS
+from .running import Runner, read_results, tasks_of
+from .samples import DTYPES, dtypes_of, operators
+from .tables import failures, operator_table, rates
+from .worker import key
+
+
+def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        "python -m tests.conformance", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, help="the file of results, one JSON line each; what it holds is not run again"
+    )
+    parser.add_argument(
+        "--exporter", nargs="+", default=["export"], choices=EXPORTERS, help="export, trace: onnxexp; dynamo, script: torch.onnx"
+    )
+    parser.add_argument("--opset", nargs="+", type=int, default=[20])
+    parser.add_argument("--dtype", nargs="+", default=["float32", "int64", "bool"], choices=DTYPES)
+    parser.add_argument("--samples", type=int, default=2, help="the first so many of each operator and dtype")
+    parser.add_argument("--op", nargs="+", default=[], help="only operators with one of these in their names")
+    parser.add_argument("--every", type=int, default=1, help="only every so many'th operator")
+    parser.add_argument("--shard", default="1/1", help="this part of so many, as 2/4")
+    parser.add_argument("--jobs", type=int, default=1, help="worker processes")
+    parser.add_argument("--limit", type=float, default=60, help="seconds for one sample")
+    parser.add_argument("--redo", nargs="*", default=[], help="run again what came out as this (wrong, crash, ...)")
+    parser.add_argument("--report", choices=["rates", "failures", "table"], help="run nothing, only print")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = _arguments(argv)
+    if options.report is None:
+        _run(options)
+    results = read_results(options.out)
+    if options.report == "failures":
+        print(failures(results))
+    elif options.report == "table":
+        print("\n\n".join(operator_table(results, exporter) for exporter in options.exporter))
+    else:
+        print(rates(results))
+    return 0
+
+
+def _run(options: argparse.Namespace) -> None:
+    results = read_results(options.out)
+    if options.redo:
+        results = [result for result in results if result.outcome not in options.redo]
+        _rewrite(options.out, results)
+    done = {key(each.op, each.dtype, each.sample, each.opset, each.exporter) for each in results}
+    part, parts = map(int, options.shard.split("/"))
+    names = [name for name in operators() if not options.op or any(wanted in name for wanted in options.op)][:: options.every]
+    pairs = [(name, dtype) for name in names[part - 1 :: parts] for dtype in dtypes_of(name) if dtype in options.dtype]
+    with options.out.open("a", encoding="utf-8") as out:
+        Runner(out, options.jobs, options.limit).run(tasks_of(pairs, options.samples, options.opset, options.exporter, done))
+
+
+def _rewrite(path: Path, results: list) -> None:
+    import dataclasses
+    import json
+
+    path.write_text("".join(json.dumps(dataclasses.asdict(result)) + "\n" for result in results), "utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

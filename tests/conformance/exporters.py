@@ -1,0 +1,70 @@
+"""The exporters that are measured, behind one signature, and what their errors mean."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from collections.abc import Callable
+
+import onnx
+import torch
+
+import onnxexp
+from onnxexp.errors import CaptureError, LoweringError, OpsetError, UnsupportedOperators
+
+__all__ = ["EXPORTERS", "Tensors", "classify", "export"]
+
+Tensors = tuple[torch.Tensor, ...]
+Export = Callable[[torch.nn.Module, Tensors, list[str], int], onnx.ModelProto]
+
+
+def _onnxexp(capture: str) -> Export:
+    def run(model: torch.nn.Module, tensors: Tensors, names: list[str], opset: int) -> onnx.ModelProto:
+        return onnxexp.export(model, tensors, opset_version=opset, input_names=names, capture=capture).model_proto
+
+    return run
+
+
+def _dynamo(model: torch.nn.Module, tensors: Tensors, names: list[str], opset: int) -> onnx.ModelProto:
+    program = torch.onnx.export(model, tensors, dynamo=True, opset_version=opset, input_names=names, verbose=False)
+    assert program is not None
+    return program.model_proto
+
+
+def _script(model: torch.nn.Module, tensors: Tensors, names: list[str], opset: int) -> onnx.ModelProto:
+    buffer = io.BytesIO()
+    torch.onnx.export(model, tensors, buffer, dynamo=False, opset_version=opset, input_names=names)
+    return onnx.load_from_string(buffer.getvalue())
+
+
+EXPORTERS: dict[str, Export] = {
+    "export": _onnxexp("export"),
+    "trace": _onnxexp("trace"),
+    "dynamo": _dynamo,
+    "script": _script,
+}
+"""onnxexp through torch.export and through tracing; torch.onnx with dynamo=True and with dynamo=False."""
+
+
+def export(exporter: str, model: torch.nn.Module, tensors: Tensors, opset: int) -> onnx.ModelProto:
+    """One export; what the tools print about themselves is not shown."""
+    names = [f"input_{index}" for index in range(len(tensors))]
+    given = tuple(tensor.clone() for tensor in tensors)
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        return EXPORTERS[exporter](model, given, names, opset)
+
+
+def classify(error: BaseException) -> str:
+    """A clear refusal ("unsupported", "opset", "capture"), or "crash" where an exporter falls over itself."""
+    if isinstance(error, OpsetError):
+        return "opset"
+    if isinstance(error, UnsupportedOperators):
+        return "unsupported"
+    if isinstance(error, LoweringError):
+        cause = error.__cause__
+        return "unsupported" if cause is None or isinstance(cause, LoweringError) else "crash"
+    if isinstance(error, CaptureError):
+        return "capture"
+    return "unsupported" if type(error).__module__.startswith("torch.onnx") else "crash"

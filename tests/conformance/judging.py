@@ -1,0 +1,179 @@
+"""One sample through one exporter: exported, checked, run, compared."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+from unittest import mock
+
+import onnx
+import torch
+from torch.utils import _pytree as pytree
+
+from .exporters import classify, export
+from .samples import Sample
+
+__all__ = ["FAILURES", "Judge", "Result"]
+
+FAILURES = ("wrong", "invalid", "crash", "version", "unsupported", "opset", "capture")
+"""What can become of a sample, worst first, but for: "pass", "random" (only its shape can be compared, and is), "eager"."""
+
+_TOLERANCES = {
+    torch.float16: (4e-3, 2e-3),
+    torch.float32: (2e-5, 1e-5),
+    torch.float64: (2e-5, 1e-5),
+    torch.complex64: (2e-5, 1e-5),
+    torch.complex128: (2e-5, 1e-5),
+}
+"""(relative, absolute by the largest magnitude): float64 too to float32's accuracy, in which some kernels compute."""
+
+_OF_EQUALS = ("argsort", "kthvalue", "median", "mode", "nanmedian", "sort", "topk")
+"""They say where values are found."""
+
+_UP_TO_SIGN = ("linalg.eigh", "linalg.svd", "svd")
+"""Eigenvectors and singular vectors are determined up to their signs only."""
+
+_UNINITIALIZED = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "empty_permuted")
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What became of a sample at an opset."""
+
+    op: str
+    dtype: str
+    sample: int
+    opset: int
+    exporter: str
+    outcome: str
+    detail: str = ""
+    seconds: float = 0.0
+    """of the export alone"""
+
+
+class Judge:
+    """One sample: what eager makes of it is computed once for all exporters and opsets."""
+
+    def __init__(self, sample: Sample) -> None:
+        self.sample = sample
+        self.trouble = ""
+        try:
+            self.expected = self._eager(0)
+            again = self._eager(1)
+        except Exception as error:  # noqa: BLE001 - what eager cannot run is none of ours, whatever the reason
+            self.trouble = _short(error)
+            return
+        if not any(isinstance(leaf, torch.Tensor) for leaf in self.expected):
+            self.trouble = "no tensor comes out"
+        same = len(again) == len(self.expected) and not any(_difference(*pair) for pair in zip(self.expected, again, strict=True))
+        self.random = not same or sample.op in _UNINITIALIZED
+
+    def _eager(self, seed: int) -> list[Any]:
+        """OpInfo seeds random operators itself, always alike: it shall not, or nothing would tell that they are random."""
+        torch.manual_seed(seed)
+        with torch.no_grad(), mock.patch.object(torch, "manual_seed"):
+            return _leaves(self.sample.module(*(tensor.clone() for tensor in self.sample.tensors)))
+
+    def judge(self, exporter: str, opset: int) -> Result:
+        sample = self.sample
+        start = time.perf_counter()
+        seconds = 0.0
+        if self.trouble:
+            outcome, detail = "eager", self.trouble
+        else:
+            try:
+                model = export(exporter, sample.module, sample.tensors, opset)
+                seconds = time.perf_counter() - start
+                outcome, detail = self._verdict(model, opset)
+            except Exception as error:  # noqa: BLE001 - every error of an exporter is a result
+                seconds = time.perf_counter() - start
+                outcome, detail = classify(error), _short(error)
+        return Result(sample.op, sample.dtype, sample.index, opset, exporter, outcome, detail, round(seconds, 4))
+
+    def _verdict(self, model: onnx.ModelProto, opset: int) -> tuple[str, str]:
+        declared = next(entry.version for entry in model.opset_import if entry.domain == "")
+        if declared != opset:
+            return "version", f"asked for opset {opset}, got {declared}"
+        try:
+            onnx.checker.check_model(model, full_check=True)
+            actual = _run(model, self.sample.tensors)
+        except Exception as error:  # noqa: BLE001 - onnx's and ONNX Runtime's errors have no common base
+            return "invalid", _short(error)
+        if len(actual) != len(self.expected):
+            return "wrong", f"{len(self.expected)} outputs in eager, {len(actual)} in ONNX"
+        for number, (one, other) in enumerate(zip(self.expected, actual, strict=True)):
+            if self.sample.op in _UP_TO_SIGN and isinstance(one, torch.Tensor):
+                one, other = one.abs(), other.abs()
+            problem = _difference(one, other, values=not self.random)
+            if problem and not self._as_good(number, other):
+                return "wrong", f"output {number}: {problem}"
+        return ("random", "") if self.random else ("pass", "")
+
+    def _as_good(self, number: int, places: torch.Tensor) -> bool:
+        """Of equal elements eager may name any: are the values where these places say?"""
+        known = self.expected[number]
+        if self.sample.op not in _OF_EQUALS or places.dtype != torch.int64 or places.shape != known.shape or known.dim() == 0:
+            return False
+        x = self.sample.tensors[0]
+        if self.sample.op == "argsort":
+            dims = [dim for dim in range(x.dim()) if int(known.max()) < x.shape[dim]]
+            return any(_gathers(x, dim, places, x.gather(dim, known)) for dim in dims)
+        values = self.expected[0]
+        if places.dim() < x.dim():
+            return any(_gathers(x, dim, places.unsqueeze(dim), values.unsqueeze(dim)) for dim in range(x.dim()))
+        return any(_gathers(x, dim, places, values) for dim in range(x.dim()))
+
+
+def _gathers(x: torch.Tensor, dim: int, places: torch.Tensor, values: torch.Tensor) -> bool:
+    fits = all(one <= other or axis == dim for axis, (one, other) in enumerate(zip(places.shape, x.shape, strict=True)))
+    inside = places.numel() == 0 or (int(places.min()) >= 0 and int(places.max()) < x.shape[dim])
+    return fits and inside and bool((x.gather(dim, places) == values).all())
+
+
+def _leaves(outputs: Any) -> list[Any]:
+    return [leaf for leaf in pytree.tree_leaves(outputs) if leaf is not None]
+
+
+def _run(model: onnx.ModelProto, tensors: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    given = {f"input_{index}": tensor for index, tensor in enumerate(tensors)}
+    feeds = {slot.name: _array(given[slot.name], slot.type) for slot in session.get_inputs()}
+    flat = (part for result in session.run(None, feeds) for part in (result if isinstance(result, list) else [result]))
+    return [torch.as_tensor(part) for part in flat]
+
+
+def _array(tensor: torch.Tensor, type_: str) -> Any:
+    """A complex tensor is fed as pairs where the graph takes it so."""
+    real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() and "complex" not in type_ else tensor
+    return real.resolve_neg().contiguous().numpy()
+
+
+def _difference(expected: Any, actual: Any, *, values: bool = True) -> str:
+    """What is wrong with one output, "" where nothing is."""
+    one, other = torch.as_tensor(expected).detach(), torch.as_tensor(actual).detach()
+    if one.is_complex() and not other.is_complex():
+        one = torch.view_as_real(one.resolve_conj())
+    if one.dtype != other.dtype:
+        return f"{one.dtype} in eager, {other.dtype} in ONNX"
+    if one.shape != other.shape:
+        return f"shape {list(one.shape)} in eager, {list(other.shape)} in ONNX"
+    if not values or not one.numel():
+        return ""
+    relative, absolute = _TOLERANCES.get(one.dtype, (0.0, 0.0))
+    finite = one[one.isfinite()].abs() if relative else one[:0]
+    scale = max(1.0, float(finite.max())) if finite.numel() else 1.0
+    try:
+        torch.testing.assert_close(other, one, rtol=relative, atol=absolute * scale, equal_nan=True)
+    except AssertionError as error:
+        return _short(error, 300)
+    return ""
+
+
+def _short(error: BaseException, length: int = 400) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:length]

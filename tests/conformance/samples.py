@@ -1,0 +1,79 @@
+"""PyTorch's operator database (OpInfo) as models: tensors are the inputs, all else is constant."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+__all__ = ["DTYPES", "Sample", "dtypes_of", "operators", "samples"]
+
+DTYPES = ("float32", "int64", "bool", "float64", "float16", "int32", "uint8")
+
+_LEFT_OUT = ("sparse.", "jiterator", "masked.sparse", "to_sparse", "torch.ops.aten._safe_softmax")
+"""Not what ONNX is about (sparse), not callable on a CPU (jiterator), and one that is not an operator of users."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """One call: `module(*tensors)` computes it."""
+
+    op: str
+    dtype: str
+    index: int
+    module: torch.nn.Module
+    tensors: tuple[torch.Tensor, ...]
+
+
+class _Call(torch.nn.Module):
+    """A function of whose arguments only the tensors are open."""
+
+    def __init__(self, function: Callable[..., Any], leaves: list[Any], spec: Any, places: list[int]) -> None:
+        super().__init__()
+        self._function, self._leaves, self._spec, self._places = function, leaves, spec, places
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        leaves = list(self._leaves)
+        for place, tensor in zip(self._places, tensors, strict=True):
+            leaves[place] = tensor
+        args, kwargs = pytree.tree_unflatten(leaves, self._spec)
+        return self._function(*args, **kwargs)
+
+
+@functools.cache
+def operators() -> dict[str, Any]:
+    """Every OpInfo by its name (with the variant after a dot where it has one)."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    named = ((f"{info.name}.{info.variant_test_name}" if info.variant_test_name else info.name, info) for info in op_db)
+    return {name: info for name, info in named if not name.startswith(_LEFT_OUT)}
+
+
+def dtypes_of(op: str) -> list[str]:
+    """The dtypes of ours that the operator takes on a CPU."""
+    supported = operators()[op].supported_dtypes("cpu")
+    return [name for name in DTYPES if getattr(torch, name) in supported]
+
+
+def samples(op: str, dtype: str, count: int) -> Iterator[Sample]:
+    """The first `count` calls that OpInfo has; the same ones every time."""
+    info = operators()[op]
+    torch.manual_seed(0)
+    random.seed(0)
+    np.random.seed(0)
+    for index, given in enumerate(info.sample_inputs("cpu", getattr(torch, dtype), requires_grad=False)):
+        if index >= count:
+            return
+        leaves, spec = pytree.tree_flatten(((given.input, *given.args), given.kwargs))
+        places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        tensors = tuple(leaves[place].detach().clone() for place in places)
+        if any(tensor.layout is not torch.strided for tensor in tensors):
+            continue
+        constants = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        yield Sample(op, dtype, index, _Call(info.op, constants, spec, places), tensors)

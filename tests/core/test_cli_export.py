@@ -1,0 +1,371 @@
+"""`onnxexp export` and `check`: targets, options, what is printed and what is told when it goes wrong."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from pathlib import Path
+
+import onnx
+import pytest
+import torch
+
+from tests.core.commanding import install, run, separately
+
+MODELS = """
+    import torch
+    from torch import nn
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return torch.relu(x) + 1
+
+    class Two(nn.Module):
+        def forward(self, x, *, mask, scale=2.0):
+            return torch.where(mask > 0, x * scale, x)
+
+    class Needs(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+
+    class Outer:
+        @staticmethod
+        def make():
+            return Model(), torch.ones(2, 3)
+
+    X = torch.ones(2, 3)
+    instance = Model()
+    number = 3
+
+    def model():
+        return Model()
+
+    def pair():
+        return Model(), (X,)
+
+    def triple():
+        return Two(), (X,), {"mask": torch.zeros(2, 3)}
+
+    def everything():
+        named = {"input_names": ["image"], "dynamic_axes": {"image": {0: "n"}}}
+        return {"model": Model(), "args": (X,), "opset_version": 15, **named}
+
+    def misspelled():
+        return {"model": Model(), "arg": (X,)}
+
+    def headless():
+        return {"args": (X,)}
+
+    def program():
+        return torch.export.export(Model(), (X,))
+
+    def takes(width):
+        return Model()
+
+    def fails():
+        raise ValueError("no weights here")
+
+    def unsupported():
+        class Gaps(nn.Module):
+            def forward(self, x):
+                return torch.special.i0e(x) + torch.special.i0e(x * 2)
+        return Gaps(), (X,)
+
+    def chatty():
+        class Chatty(Model):
+            def forward(self, x):
+                print("said by the model")
+                return super().forward(x)
+        print("said by the factory")
+        return Chatty(), (X,)
+
+    def writing():
+        class Counter(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("count", torch.zeros(()))
+            def forward(self, x):
+                self.count.add_(1)
+                return x + self.count
+        return Counter(), (X,)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A working directory with a module of models and a pack that is installed elsewhere; returns the module's name."""
+    packs, here = tmp_path / "packs", tmp_path / "project"
+    install(packs, "tiny", "tests.core.tiny:TINY")
+    here.mkdir()
+    name = f"models_{abs(hash(tmp_path))}"
+    (here / f"{name}.py").write_text(textwrap.dedent(MODELS))
+    monkeypatch.syspath_prepend(packs)
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("ONNXEXP_PLUGINS", "tiny")
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    return name
+
+
+Capsys = pytest.CaptureFixture[str]
+
+
+# Targets
+
+
+@pytest.mark.parametrize(
+    ("factory", "more"),
+    [
+        ("model", ["--input", "float32[2,3]"]),
+        ("model", ["--input", "x=float32[2,3]"]),
+        ("instance", ["--input", "float32[2,3]"]),
+        ("Model", ["--input", "float32[2,3]"]),
+        ("Outer.make", []),
+        ("pair", []),
+        ("pair", ["--input", "float32[5,3]"]),
+        ("triple", []),
+        ("triple", ["--input", "float32[2,3]", "--input", "mask=int64[2,3]", "--input", "scale=3.0"]),
+        ("everything", []),
+        ("program", []),
+    ],
+)
+def test_targets(project: str, capsys: Capsys, factory: str, more: list[str]) -> None:
+    ran = run(capsys, "export", f"{project}:{factory}", "-o", "model.onnx", "--verify", *more)
+    assert ran.status == 0, ran.err
+    onnx.checker.check_model("model.onnx", full_check=True)
+    assert "verified: every output agrees with the model's" in ran.out
+    if "float32[5,3]" in more:
+        assert "float32[5, 3]" in ran.out
+
+
+def test_a_file(project: str, capsys: Capsys, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "beside_it.py").write_text("SIZE = 7")
+    script = tmp_path / "elsewhere" / "script.py"
+    script.write_text("import torch\nfrom beside_it import SIZE\ndef make():\n    return torch.nn.ReLU(), torch.ones(SIZE)\n")
+    ran = run(capsys, "export", f"{script}:make", "-o", "model.onnx")
+    assert ran.status == 0 and "float32[7]" in ran.out, ran.err
+
+
+def test_a_file_named_like_a_package_of_ours(project: str, capsys: Capsys) -> None:
+    Path("odd").mkdir()
+    Path("odd/onnx_ir.py").write_text("import torch\ndef make():\n    return torch.nn.ReLU(), torch.ones(2)\n")
+    assert run(capsys, "export", "odd/onnx_ir.py:make", "-o", "model.onnx").status == 0
+    assert hasattr(sys.modules["onnx_ir"], "Model")
+
+
+def test_an_archive(project: str, capsys: Capsys) -> None:
+    torch.export.save(torch.export.export(torch.nn.ReLU(), (torch.ones(2),)), "relu.pt2")
+    ran = run(capsys, "export", "relu.pt2", "-o", "model.onnx", "--verify")
+    assert ran.status == 0 and "outputs  output: float32[2]" in ran.out, ran.err
+
+
+# Options
+
+
+def loaded() -> onnx.ModelProto:
+    return onnx.load("model.onnx", load_external_data=False)
+
+
+def sizes(value: onnx.ValueInfoProto) -> list[object]:
+    return [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
+
+
+def test_options_reach_the_export(project: str, capsys: Capsys) -> None:
+    ran = run(
+        capsys, "export", f"{project}:pair", "-o", "model.onnx", "--opset", "17", "--dynamic", "x:0=batch,1=width",
+        "--input-name", "image", "--output-name", "result", "--print", "--debug",
+    )  # fmt: skip
+    assert ran.status == 0, ran.err
+    graph = loaded().graph
+    assert loaded().opset_import[0].version == 17
+    assert [value.name for value in (*graph.input, *graph.output)] == ["image", "result"]
+    assert sizes(graph.input[0]) == ["batch", "width"]
+    assert "graph main" in ran.out and "nodes    2 at opset 17" in ran.out and "plugins  tiny-pack 1.0" in ran.out
+
+
+def test_the_command_line_wins_over_the_factory(project: str, capsys: Capsys) -> None:
+    assert run(capsys, "export", f"{project}:everything", "-o", "model.onnx").status == 0
+    assert loaded().opset_import[0].version == 15 and sizes(loaded().graph.input[0]) == ["n", 3]
+    assert (
+        run(capsys, "export", f"{project}:everything", "-o", "model.onnx", "--opset", "18", "--dynamic", "image:1=w").status == 0
+    )
+    assert loaded().opset_import[0].version == 18 and sizes(loaded().graph.input[0]) == [2, "w"]
+
+
+def test_dynamic_axes_without_names_and_dynamic_numbers(project: str, capsys: Capsys) -> None:
+    assert run(capsys, "export", f"{project}:pair", "-o", "model.onnx", "--dynamic", "x:0", "--dynamic", "x:1=w").status == 0
+    assert sizes(loaded().graph.input[0]) == ["x_dim_0", "w"]
+    given = ["--input", "float32[2,3]", "--input", "mask=float32[2,3]", "--input", "scale=3.0", "--dynamic", "scale=factor"]
+    ran = run(capsys, "export", f"{project}:triple", "-o", "model.onnx", "--verify", *given)
+    assert ran.status == 0, ran.err
+    assert [value.name for value in loaded().graph.input] == ["x", "mask", "scale"]
+
+
+def test_one_file_or_two(project: str, capsys: Capsys) -> None:
+    Path("big.py").write_text("import torch\ndef make():\n    return torch.nn.Linear(64, 64), torch.ones(1, 64)\n")
+    ran = run(capsys, "export", "big.py:make", "-o", "model.onnx", "--external-data", "--json")
+    assert [Path(path).name for path in ran.document["paths"]] == ["model.onnx", "model.onnx.data"]
+    ran = run(capsys, "export", "big.py:make", "-o", "model.onnx", "--one-file", "--json")
+    assert [Path(path).name for path in ran.document["paths"]] == ["model.onnx"]
+
+
+def test_the_document(project: str, capsys: Capsys) -> None:
+    document = run(capsys, "export", f"{project}:pair", "-o", "model.onnx", "--json", "--verify").document
+    assert document["plugins"] == [{"name": "tiny", "distribution": "tiny-pack", "version": "1.0"}]
+    assert document["bytes"] == Path("model.onnx").stat().st_size
+    assert document["inputs"] == {"x": "float32[2, 3]"} and document["outputs"] == {"output": "float32[2, 3]"}
+    assert document["nodes"] == 2 and document["opset"] == 20 and document["verified"] is True
+    assert {"capture", "lower", "write", "verify"} <= set(document["stages"]) and document["seconds"] > 0
+
+
+def test_json_is_alone_on_standard_output(project: str, tmp_path: Path) -> None:
+    arguments = ["export", f"{project}:chatty", "-o", "model.onnx", "--json"]
+    ran = separately(*arguments, cwd=Path.cwd(), path=[tmp_path / "packs"], ONNXEXP_PLUGINS="tiny")
+    assert ran.status == 0 and ran.document["nodes"] == 2
+    assert "said by the factory" in ran.err and "said by the model" in ran.err
+
+
+def test_warnings_are_part_of_the_summary(project: str, capsys: Capsys) -> None:
+    ran = run(capsys, "export", f"{project}:writing", "-o", "model.onnx")
+    assert ran.out.count("warning: the forward writes into count") == 1
+    assert (
+        "writes into count" in run(capsys, "export", f"{project}:writing", "-o", "model.onnx", "--json").document["warnings"][0]
+    )
+
+
+def test_a_difference_is_a_no(project: str, capsys: Capsys, tmp_path: Path) -> None:
+    source = """
+        from onnxexp import SymbolicTable
+        table = SymbolicTable("aten", override=True)
+        table.direct({"relu": "Abs"})
+    """
+    install(tmp_path / "packs", "wrong", "wrong_symbolics:table", source=source)
+    (tmp_path / "project" / "negative.py").write_text("import torch\ndef make():\n    return torch.nn.ReLU(), -torch.ones(2)\n")
+    for more in ([], ["--json"]):
+        ran = run(capsys, "export", "negative.py:make", "-o", "model.onnx", "--verify", "--plugins", "tiny,wrong", *more)
+        assert ran.status == 1, ran.err
+        assert "disagrees with the original in 1 of 1 outputs" in ran.out
+    assert ran.document["verified"] is False
+    ran = run(
+        capsys, "export", "negative.py:make", "-o", "model.onnx", "--verify", "--plugins", "tiny,wrong", "--without", "wrong"
+    )
+    assert ran.status == 0
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("target", "more", "message"),
+    [
+        ("nowhere", [], "'nowhere' is neither MODULE:FACTORY nor FILE.py:FACTORY nor FILE.pt2"),
+        ("nowhere:make", [], "there is no module 'nowhere': it is neither installed nor in the working directory"),
+        ("nowhere.py:make", [], "there is no file nowhere.py"),
+        ("nowhere.pt2", [], "there is no file nowhere.pt2"),
+        ("{project}:Modle", [], "has no 'Modle' (did you mean 'Model'?)"),
+        ("{project}:number", [], "gives an object of type int; a factory returns a model"),
+        ("{project}:takes", [], "needs arguments (width), and a factory is called without any"),
+        ("{project}:Needs", [], "needs arguments (width)"),
+        ("{project}:model", [], "gives a model without example inputs; it takes (x). Give one --input for each"),
+        ("{project}:misspelled", [], "'arg' (did you mean 'args'?) is none"),
+        ("{project}:headless", [], "'model' is missing"),
+        ("{project}:fails", [], "failed: ValueError: no weights here ("),
+        ("{project}:model", ["--input", "float33[2]"], "torch has no dtype 'float33' (did you mean 'float32'?)"),
+        ("{project}:model", ["--input", "2x3"], "expected [NAME=]DTYPE[SIZES] or a number"),
+        ("{project}:pair", ["--dynamic", "x"], "--dynamic x: expected INPUT:AXIS=NAME"),
+        ("{project}:pair", ["--dynamic", "x:a=b"], "--dynamic x:a=b: expected INPUT:AXIS=NAME"),
+        ("{project}:pair", ["--dynamic", "y:0=b"], "'y'"),
+        ("{project}:pair", ["--opset", "99"], "99; expected a whole number from 9 to 28"),
+        ("{project}:pair", ["--plugins", "tinny"], "there is no plugin 'tinny' (did you mean 'tiny'?)"),
+        ("{project}:pair", ["--prefer", "relu=tiny"], "--prefer relu=tiny: expected OP=PLUGIN"),
+        ("{project}:unsupported", [], "i0e"),
+        ("{project}:pair", ["-o", "no/such/folder/model.onnx"], "no/such/folder"),
+    ],
+)
+def test_errors_are_one_message(project: str, capsys: Capsys, target: str, more: list[str], message: str) -> None:
+    arguments = ["export", target.format(project=project), "-o", "model.onnx", *more]
+    ran = run(capsys, *arguments)
+    assert ran.status == 2 and ran.out == ""
+    assert ran.err.startswith("onnxexp: ") and message in ran.err and "Traceback" not in ran.err
+    as_json = run(capsys, *arguments, "--json")
+    assert as_json.status == 2 and message in as_json.document["error"]["message"]
+    assert not Path("model.onnx").exists()
+
+
+def test_warnings_before_an_error_are_told(project: str, capsys: Capsys) -> None:
+    Path("warns.py").write_text("import warnings\ndef make():\n    warnings.warn('mind the gap')\n    raise ValueError('fell')\n")
+    ran = run(capsys, "export", "warns.py:make", "-o", "model.onnx")
+    assert ran.status == 2 and ran.err.startswith(
+        "warning: mind the gap\nonnxexp: calling warns.py:make failed: ValueError: fell"
+    )
+
+
+def test_the_traceback_on_demand(project: str, capsys: Capsys) -> None:
+    ran = run(capsys, "export", f"{project}:fails", "-o", "model.onnx", "--traceback")
+    assert ran.status == 2 and "Traceback" in ran.err and "in fails" in ran.err
+
+
+def test_errors_inside_a_module(project: str, capsys: Capsys) -> None:
+    Path("broken_inside.py").write_text("import no_such_package_anywhere\n")
+    ran = run(capsys, "export", "broken_inside:make", "-o", "model.onnx")
+    assert ran.status == 2 and "importing broken_inside failed: ModuleNotFoundError: No module named 'no_such_package" in ran.err
+
+
+def test_a_package_in_a_file_is_hinted_at(project: str, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("sub").mkdir()
+    Path("sub/model.py").write_text("")
+    ran = run(capsys, "export", "sub/model:make", "-o", "model.onnx")
+    assert ran.status == 2 and "there is no file sub/model" in ran.err
+
+
+# The working directory
+
+
+@pytest.mark.parametrize("how", ["module", "installed"])
+def test_the_working_directory_is_for_the_users_module_alone(tmp_path: Path, how: str) -> None:
+    """A plugin cannot import from it, and where the target is installed, nobody can."""
+    here, packs = tmp_path / "here", tmp_path / "packs"
+    source = """
+        import os, sys
+        assert os.getcwd() not in sys.path and "" not in sys.path, "the working directory is on the path"
+        from tests.core.tiny import TINY as table
+        try:
+            import helper
+        except ModuleNotFoundError:
+            pass
+        else:
+            raise AssertionError("a plugin imported from the working directory")
+    """
+    install(packs, "careful", "careful_pack:table", source=source)
+    here.mkdir()
+    (here / "helper.py").write_text("import torch\nmake = lambda: (torch.nn.ReLU(), torch.ones(2))\n")
+    (packs / "target_package.py").write_text("import torch\nmake = lambda: (torch.nn.ReLU(), torch.ones(2))\n")
+    target = "helper:make" if how == "module" else "target_package:make"
+    arguments = ["export", target, "-o", str(tmp_path / "model.onnx"), "--plugins", "careful"]
+    ran = separately(*arguments, cwd=here, path=[packs])
+    assert ran.status == 0, ran.err
+    code = "import os; assert (os.getcwd() in sys.path) is (sys.argv[2] == 'helper:make'), sys.path"
+    ran = separately(*arguments, cwd=here, path=[packs], code=code)
+    assert ran.status == 0, ran.err
+
+
+# check
+
+
+def test_check_says_who_lowers_what(project: str, capsys: Capsys) -> None:
+    ran = run(capsys, "check", f"{project}:pair")
+    assert ran.status == 0 and "aten::relu" in ran.out and "all 2 nodes can be lowered at opset 20" in ran.out
+    document = run(capsys, "check", f"{project}:pair", "--json").document
+    assert document["ok"] is True and document["opset"] == 20
+    assert [(node["op"], node["by"]) for node in document["nodes"]] == [("aten::relu", "tiny"), ("aten::add.Tensor", "tiny")]
+    assert f"{project}.py" in document["nodes"][0]["where"]
+    assert f"{project}.py" in run(capsys, "check", f"{project}:pair", "--nodes").out
+
+
+def test_check_says_no(project: str, capsys: Capsys) -> None:
+    ran = run(capsys, "check", f"{project}:unsupported")
+    assert ran.status == 1 and "i0e" in ran.out and f"{project}.py" in ran.out
+    document = run(capsys, "check", f"{project}:unsupported", "--json").document
+    assert document["ok"] is False and "i0e" in document["message"]
+    export = run(capsys, "export", f"{project}:unsupported", "-o", "model.onnx")
+    assert document["message"] == export.err.removeprefix("onnxexp: ").rstrip("\n")

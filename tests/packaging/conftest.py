@@ -1,0 +1,50 @@
+"""One build of the repository's distributions for all test processes, and environments."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from tests.packaging.environments import PROJECTS, Environment, Wheelhouse, build, link_requirements
+
+Make = Callable[..., Environment]
+
+
+@pytest.fixture(scope="session")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
+    """Wheels and sdists of every distribution; with pytest-xdist, the first process that needs them builds for all."""
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "packaging"
+    shared.mkdir(exist_ok=True)
+    house = Wheelhouse(shared / "distributions", shared / "requirements")
+    with FileLock(shared / "lock"):
+        if not (shared / "done").exists():
+            work = tmp_path_factory.mktemp("sources")
+            for project in PROJECTS:
+                build(project, work, house.folder)
+            link_requirements(house.requirements)
+            (shared / "done").touch()
+    return house
+
+
+@pytest.fixture(scope="session")
+def make(house: Wheelhouse, tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """Makes a fresh environment with the given requirements (names or wheels) installed."""
+
+    def environment(*requirements: str | Path) -> Environment:
+        fresh = Environment(tmp_path_factory.mktemp("fresh"), house)
+        if requirements:
+            fresh.install(*requirements)
+        return fresh
+
+    return environment
+
+
+@pytest.fixture(scope="module")
+def empty(house: Wheelhouse, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """An environment with what onnxexp requires, and nothing of onnxexp."""
+    return Environment(tmp_path_factory.mktemp("fresh"), house)

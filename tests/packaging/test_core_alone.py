@@ -1,0 +1,102 @@
+"""The core, and nothing else: it installs what it needs, says what it lacks, and its command answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onnxexp.version import __version__
+from tests.packaging.conftest import Make
+from tests.packaging.environments import PROJECTS, ROOT, Environment, Wheelhouse, name_of, project
+
+OURS = """
+    import importlib.metadata, importlib.util, json
+    modules = {name: importlib.util.find_spec(name) is not None for name in ("onnxexp", "onnxexp_aten", "acme_ops", "torch")}
+    points = [point.name for point in importlib.metadata.entry_points(group="onnxexp.plugins")]
+    names = sorted(each.metadata["Name"] for each in importlib.metadata.distributions())
+    print(json.dumps({"modules": modules, "plugins": points, "distributions": names}))
+"""
+
+EXPORTS = """
+    import json, torch, onnxexp
+
+    program = onnxexp.export(torch.nn.Identity(), (torch.ones(2),))
+    try:
+        onnxexp.export(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU()), (torch.ones(2, 3),))
+    except onnxexp.UnsupportedOperators as error:
+        print(json.dumps({"nodes": len(program.model.graph), "message": str(error), "counts": error.counts}))
+"""
+
+
+@pytest.fixture(scope="module")
+def core(make: Make) -> Environment:
+    return make("onnxexp")
+
+
+def test_a_fresh_environment_lacks_all_of_it(empty: Environment) -> None:
+    told = empty.python(OURS).told
+    assert told["modules"] == {"onnxexp": False, "onnxexp_aten": False, "acme_ops": False, "torch": True}
+    assert told["plugins"] == [] and not {name_of(folder) for folder in PROJECTS} & set(told["distributions"])
+    assert "No module named onnxexp" in empty.command("plugins", status=1).err
+
+
+def test_the_core_asks_for_what_it_needs(house: Wheelhouse, tmp_path: Path) -> None:
+    """pip takes the requirements seriously: where torch and the others are not to be had, nothing is installed."""
+    bare = Environment(tmp_path, house, requirements=False)
+    refused = bare.install("onnxexp", status=1).err
+    assert "No matching distribution found for" in refused
+    assert not [path for path in bare.site.iterdir() if path.name.startswith("onnxexp")]
+
+
+def test_the_core_alone_names_the_plugin_to_install(core: Environment) -> None:
+    told = core.python(EXPORTS).told
+    assert told["nodes"] == 0
+    assert "pip install onnxexp-plugin-aten" in told["message"], told["message"]
+    assert sum(told["counts"].values()) == 2 and all(op.startswith("aten::") for op in told["counts"])
+
+
+def test_the_command_answers_without_plugins(core: Environment) -> None:
+    assert core.python(OURS).told["plugins"] == []
+    assert "pip install onnxexp-plugin-aten" in core.command("plugins").out
+    assert core.plugins() == {}
+    assert __version__ in core.command("--version").out
+    settings = {setting["name"]: setting for setting in core.command("config", "--json").told}
+    assert settings["opset"] == {"name": "opset", "value": 20, "origin": "default"}
+
+
+def test_the_command_is_a_script(core: Environment) -> None:
+    """Not only `python -m onnxexp`: the wheel brings `onnxexp` itself."""
+    script = """
+        import subprocess, sys
+        done = subprocess.run([sys.argv[1], "--version"], capture_output=True, text=True, check=True)
+        print(done.stdout)
+    """
+    assert project(ROOT)["project"].get("scripts") == {"onnxexp": "onnxexp.cli:main"}
+    assert core.exe("onnxexp").is_file()
+    assert __version__ in core.python(script.replace("sys.argv[1]", repr(str(core.exe("onnxexp"))))).out
+
+
+def test_the_templates_are_in_the_wheel(core: Environment, tmp_path: Path) -> None:
+    core.command("new-plugin", "wave-ops", cwd=tmp_path)
+    pack = tmp_path / "wave-ops"
+    assert all((pack / name).is_file() for name in (".gitignore", ".github/workflows/test.yml", "LICENSE", "wave_ops/py.typed"))
+
+
+@pytest.mark.full
+def test_a_pack_from_new_plugin_builds_installs_and_lowers(core: Environment, house: Wheelhouse) -> None:
+    """The templates are in the wheel, and what is made of them is a distribution."""
+    core.command("new-plugin", "wave-ops")
+    built = core.folder / "built"
+    core.pip("wheel", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", built, core.work / "wave-ops")
+    (wheel,) = built.iterdir()
+    core.install(wheel)
+    told = core.python("""
+        import json, torch, onnxexp, wave_ops
+        program = onnxexp.export(lambda x: wave_ops.snake(x, 2.0), (torch.linspace(-2, 2, 7),))
+        program.verify()
+        print(json.dumps(program.model.metadata_props["onnxexp.plugins"]))
+    """).told
+    assert told == "wave-ops 0.1.0"
+    core.uninstall("wave-ops")
+    assert core.plugins() == {}

@@ -1,0 +1,96 @@
+"""What is published: the metadata of each wheel, and what each sdist holds."""
+
+from __future__ import annotations
+
+import email
+import tarfile
+import zipfile
+from collections import Counter
+from email.message import Message
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from onnxexp.version import __version__
+from tests.packaging.environments import PROJECTS, ROOT, Wheelhouse, name_of, project
+
+each_project = pytest.mark.parametrize("source", PROJECTS, ids=name_of)
+
+
+def metadata(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        (path,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return email.message_from_bytes(archive.read(path))
+
+
+def requirements(texts: list[str]) -> Counter[str]:
+    return Counter(str(Requirement(text)) for text in texts)
+
+
+def expected_requirements(source: Path) -> Counter[str]:
+    """Those of pyproject.toml, the extras' with their marker."""
+    table = project(source)["project"]
+    extras = table.get("optional-dependencies", {}).items()
+    return requirements(table["dependencies"]) + requirements(
+        [f"{text} {'and' if ';' in text else ';'} extra == '{extra}'" for extra, texts in extras for text in texts]
+    )
+
+
+def example_files() -> set[str]:
+    """The files of the example pack, without what tools leave there."""
+    example = PROJECTS[-1]
+    kept = {path.relative_to(example) for path in example.rglob("*") if path.is_file()}
+    tools = ("__pycache__", "build", "dist", ".pytest_cache", ".ruff_cache", ".mypy_cache")
+    return {path.as_posix() for path in kept if not any(part in tools or part.endswith(".egg-info") for part in path.parts)}
+
+
+@each_project
+def test_the_metadata_of_a_wheel(source: Path, house: Wheelhouse) -> None:
+    table = project(source)["project"]
+    wheel = house.one(source, ".whl")
+    told = metadata(wheel)
+    assert told["Name"] == table["name"]
+    assert told["Version"] == (table.get("version") or __version__)
+    assert told["Requires-Python"] == ">=3.10" and told["License-Expression"] == "MIT" and told["License-File"] == "LICENSE"
+    assert requirements(told.get_all("Requires-Dist", [])) == expected_requirements(source)
+    assert set(told.get_all("Provides-Extra", [])) == set(table.get("optional-dependencies", {}))
+    assert told["Description-Content-Type"] == "text/markdown"
+    assert told.get_payload(decode=True).decode().strip() == (source / "README.md").read_text("utf-8").strip()  # type: ignore[union-attr]
+    assert wheel.name.endswith("-py3-none-any.whl")
+
+
+@each_project
+def test_what_a_wheel_holds(source: Path, house: Wheelhouse) -> None:
+    with zipfile.ZipFile(house.one(source, ".whl")) as archive:
+        names = archive.namelist()
+        entry_points = [archive.read(name).decode() for name in names if name.endswith("/entry_points.txt")]
+    packages = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
+    assert len(packages) == 1, "a wheel brings one package, and no tests or examples beside it"
+    (package,) = packages
+    assert f"{package}/py.typed" in names and any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+    base = source / "core" if source == ROOT else source
+    modules = {path.relative_to(base).as_posix() for path in (base / package).rglob("*.py") if path.is_relative_to(base)}
+    shipped = {name for name in names if name.endswith(".py") and "/templates/" not in name}
+    assert shipped == {name for name in modules if "/templates/" not in name}, "every module is in the wheel, and nothing else"
+    if source == ROOT:
+        templates = {name.partition("/templates/")[2] for name in names if "/templates/" in name}
+        assert templates == example_files(), "`onnxexp new-plugin` writes them"
+    plugin = "[onnxexp.plugins]" in "".join(entry_points)
+    assert plugin == (source != ROOT), "the core is no plugin; the others are"
+
+
+def test_the_core_brings_the_command(house: Wheelhouse) -> None:
+    with zipfile.ZipFile(house.one(ROOT, ".whl")) as archive:
+        (path,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
+        assert archive.read(path).decode().split() == ["[console_scripts]", "onnxexp", "=", "onnxexp.cli:main"]
+
+
+@each_project
+def test_what_an_sdist_holds(source: Path, house: Wheelhouse) -> None:
+    with tarfile.open(house.one(source, ".tar.gz")) as archive:
+        names = [name.partition("/")[2] for name in archive.getnames()]
+    assert {"LICENSE", "README.md", "pyproject.toml", "PKG-INFO"} <= set(names)
+    assert any(name.endswith("/py.typed") for name in names)
+    unwanted = ("__pycache__", ".venv", ".git/", "bench-results", ".mypy_cache", ".onnx")
+    assert not [name for name in names if any(part in name for part in unwanted)]

@@ -1,0 +1,100 @@
+"""Small programs exported through TorchScript, checked in ONNX Runtime at the example's sizes and at others."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import onnx
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+import onnxexp
+
+OPSETS = (11, 13, 17, 20, 23)
+SEQUENCES = (13, 17, 20, 23)
+"""The opsets at which a loop can carry a sequence."""
+
+
+class Program:
+    """A function or module, its example, and other calls that the exported model must be right for.
+
+    `dynamic` are the axes of each argument (a set, or a name for a number), None where nothing of it varies.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *inputs: Any,
+        at: Sequence[tuple[Any, ...]] = (),
+        dynamic: Sequence[Any] | None = None,
+        captures: Sequence[str] = ("script",),
+        opsets: Sequence[int] = OPSETS,
+        holds: Sequence[str] = (),
+        name: str = "",
+    ) -> None:
+        self.fn = fn
+        self.inputs = inputs
+        self.at = at
+        self.dynamic = dynamic
+        self.captures = captures
+        self.opsets = opsets
+        self.holds = holds
+        self.name = name or str(getattr(fn, "__name__", type(fn).__name__))
+
+    def shapes(self) -> Any:
+        """What torch.export calls dynamic_shapes."""
+        if self.dynamic is None:
+            return None
+        return tuple(
+            said if isinstance(said, str) else {axis: f"{chr(97 + place)}{axis}" for axis in sorted(said or ())} or None
+            for place, said in enumerate(self.dynamic)
+        )
+
+
+def exported(fn: Any, inputs: Sequence[Any], **options: Any) -> onnxexp.ONNXProgram:
+    """The exported program, a valid file."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = onnxexp.export(fn, copied(inputs), **options)
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    return program
+
+
+def copied(inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Clones: a program may write into its arguments."""
+    cloned: tuple[Any, ...] = pytree.tree_map_only(torch.Tensor, torch.clone, tuple(inputs))
+    return cloned
+
+
+def check(program: Program, capture: str, opset: int) -> onnxexp.ONNXProgram:
+    """Export, and compare with the program itself at every call."""
+    model = exported(program.fn, program.inputs, dynamic_shapes=program.shapes(), opset_version=opset, capture=capture)
+    for inputs in (program.inputs, *program.at):
+        torch.manual_seed(0)
+        with torch.no_grad():
+            expected = program.fn(*copied(inputs))
+        torch.testing.assert_close(model(*copied(inputs)), expected, equal_nan=True)
+    found = {node.op_type for node in model.model.graph}
+    assert found.issuperset(program.holds), f"{program.holds} expected among {sorted(found)}"
+    return model
+
+
+def programs(*listed: Program) -> Any:
+    """A pytest decorator: the test gets `run`, once for each program, frontend and opset."""
+    return pytest.mark.parametrize("run", list(_parameters(listed)))
+
+
+def _parameters(listed: Sequence[Program]) -> Iterator[Any]:
+    names: dict[str, int] = {}
+    for program in listed:
+        number = names[program.name] = names.get(program.name, -1) + 1
+        for capture in program.captures:
+            for opset in program.opsets:
+
+                def run(program: Program = program, capture: str = capture, opset: int = opset) -> onnxexp.ONNXProgram:
+                    return check(program, capture, opset)
+
+                yield pytest.param(run, id=f"{program.name}{number or ''}-{capture}-{opset}")

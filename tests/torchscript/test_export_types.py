@@ -1,0 +1,74 @@
+"""`operator_export_type`: operators that stay torch's, through both frontends."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import onnxexp
+from onnxexp.errors import OptionError
+
+X = torch.rand(2, 3)
+CAPTURES = ("export", "trace")
+
+
+class Unknown(nn.Module):
+    def forward(self, x):
+        return torch.special.airy_ai(x.relu()).sum(1, keepdim=True) * 2
+
+
+def graph_of(model, **options):
+    program = onnxexp.export(model, (X,), **options)
+    return program, [(node.domain, node.op_type) for node in program.model.graph]
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_onnx_refuses_what_it_lacks(capture) -> None:
+    with pytest.raises(onnxexp.UnsupportedOperators, match="airy"):
+        graph_of(Unknown(), capture=capture)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_what_nothing_lowers_stays_in_its_own_domain(capture) -> None:
+    program, found = graph_of(Unknown(), capture=capture, operator_export_type="ONNX_FALLTHROUGH")
+    assert found[:2] == [("", "Relu"), ("aten", "special_airy_ai")] and found[-1] == ("", "Mul")
+    assert program.model.opset_imports["aten"] == 1
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_what_nothing_lowers_is_an_aten_node(capture) -> None:
+    kind = onnxexp.fallthrough.OperatorExportTypes.ONNX_ATEN_FALLBACK
+    program, found = graph_of(Unknown(), capture=capture, operator_export_type=kind)
+    assert found[:2] == [("", "Relu"), ("org.pytorch.aten", "ATen")]
+    node = program.model.graph[1]
+    assert node.attributes["operator"].as_string() == "special_airy_ai"
+    assert node.outputs[0].dtype is not None and list(node.outputs[0].shape) == [2, 3]
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_all_operators_as_aten_nodes(capture) -> None:
+    program, found = graph_of(Unknown(), capture=capture, operator_export_type="ONNX_ATEN")
+    assert set(found) == {("org.pytorch.aten", "ATen")}
+    operators = [node.attributes["operator"].as_string() for node in program.model.graph]
+    assert operators == ["relu", "special_airy_ai", "sum", "mul"]
+    total = program.model.graph[2]
+    assert list(total.attributes["dim"].as_ints()) == [1] and total.attributes["keepdim"].as_int() == 1
+    assert total.attributes["overload_name"].as_string() == "dim_IntList"
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_the_captured_graph_printed(capture, capsys) -> None:
+    _, found = graph_of(Unknown(), capture=capture, operator_export_type="RAW")
+    assert [domain for domain, _ in found] == ["aten"] * 4
+    assert "aten::sum.dim_IntList" in capsys.readouterr().out
+
+
+def test_torchs_own_members_are_understood() -> None:
+    program, _ = graph_of(nn.ReLU(), operator_export_type=torch.onnx.OperatorExportTypes.ONNX_ATEN_FALLBACK)
+    torch.testing.assert_close(program(X), X.relu())
+
+
+def test_anything_else_is_refused() -> None:
+    with pytest.raises(OptionError, match="operator_export_type is 'caffe2'; it may be ONNX, ONNX_ATEN"):
+        graph_of(nn.ReLU(), operator_export_type="caffe2")

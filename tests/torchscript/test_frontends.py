@@ -1,0 +1,57 @@
+"""Every case of the aten plugin gives the same ONNX graph through torch.export and a trace, but for the reasons listed."""
+
+from __future__ import annotations
+
+import pytest
+
+from onnxexp.testing import Case
+
+from .frontends import aten_cases, text_of
+
+BAKED = "`item()` of a tensor is a Python number while tracing, so the example's value is in the graph (the user is warned)"
+REFLECTED = "a size is a tensor while tracing, so `size + x` calls its own `__add__`: the operands change places"
+NO_CONTROL_FLOW = "torch.cond goes through dynamo, whose functions torch.jit.trace refuses"
+SYMBOLIC_NUMBERS = "torch.sym_ite takes symbolic numbers; the tracer's sizes are tensors"
+UNKNOWN_TO_THE_TRACER = (
+    "torch's tracer stops at an internal assertion: the call takes a Python bool where its schema takes a number"
+)
+
+PERMITTED: dict[tuple[str, str], str] = {
+    ("scalar", "taken_out"): BAKED,
+    ("scalar", "kept_a_tensor"): BAKED,
+    ("shape", "numel"): REFLECTED,
+    ("shape", "size"): REFLECTED,
+    ("comparison", "bits_of_bools-bool"): UNKNOWN_TO_THE_TRACER,
+    ("elementwise", "choices_of_truth-bool"): UNKNOWN_TO_THE_TRACER,
+    ("scatter", "fill"): UNKNOWN_TO_THE_TRACER,
+    ("scatter", "fill_tensor"): UNKNOWN_TO_THE_TRACER,
+    ("name", "_local_scalar_dense"): BAKED,
+    **{("name", name): NO_CONTROL_FLOW for name in ("le", "ge", "eq", "and", "or", "not")},
+    ("name", "ite"): SYMBOLIC_NUMBERS,
+}
+"""The differences that are allowed, by the test module and the case, each with its reason."""
+
+
+def by_module() -> dict[str, list[Case]]:
+    """The cases that must not differ."""
+    found: dict[str, list[Case]] = {}
+    for name, case in aten_cases():
+        module = name.partition("-")[0]
+        if (module, case.name) not in PERMITTED:
+            found.setdefault(module, []).append(case)
+    return found
+
+
+CASES = by_module()
+
+
+@pytest.mark.parametrize("module", sorted(CASES))
+def test_the_same_graph_through_both_frontends(module) -> None:
+    for case in CASES[module]:
+        exported, traced = text_of(case, "export"), text_of(case, "trace")
+        assert traced == exported, f"{case.name}: the trace gives\n{traced}\nand torch.export\n{exported}"
+
+
+def test_no_permitted_difference_is_out_of_date() -> None:
+    known = {(name.partition("-")[0], case.name) for name, case in aten_cases()}
+    assert PERMITTED.keys() <= known

@@ -1,0 +1,265 @@
+"""In-place operators and writes through views, traced and scripted: in straight code (blocks are in the other files)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .running import Program, programs
+
+X, MORE = torch.arange(12.0).reshape(3, 4) - 5, torch.arange(24.0).reshape(6, 4) / 3
+CUBE, MORE_CUBES = torch.arange(60.0).reshape(3, 4, 5), torch.arange(100.0).reshape(5, 4, 5)
+BOTH = ("trace", "script")
+
+
+def set_row(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[1] = 7
+    return y
+
+
+def set_last_row(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[-1] = y[0]
+    return y
+
+
+def set_column(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[:, 1] = x[:, 0] * 2
+    return y
+
+
+def add_to_columns(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[:, 1:3] += 1
+    return y
+
+
+def set_with_step(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[::2, 1:] = 0.5
+    return y
+
+
+def set_from_tail(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[-2:] *= 3
+    return y
+
+
+def set_masked(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[y > 0] = 5
+    return y
+
+
+def fill_masked(x: Tensor) -> Tensor:
+    return x.clone().masked_fill_(x < 0, 2.0).add_(1)
+
+
+def through_transpose(x: Tensor) -> Tensor:
+    y = x.clone()
+    y.t().mul_(2)
+    return y
+
+
+def through_view(x: Tensor) -> Tensor:
+    y = x.clone()
+    y.view(-1)[1:].add_(10)
+    return y
+
+
+def through_chain(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[1:].t()[2].fill_(0)
+    return y
+
+
+def through_unsqueeze(x: Tensor) -> Tensor:
+    y = x.clone()
+    y.unsqueeze(0)[0, 1] += 4
+    return y
+
+
+def clamped(x: Tensor) -> Tensor:
+    y = x.clone()
+    y.clamp_(min=-1, max=2)
+    return y
+
+
+def clamped_part(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[:, :2].clamp_(0.0, 1.0)
+    return y
+
+
+def copied_part(x: Tensor) -> Tensor:
+    y = torch.zeros_like(x)
+    y[1:].copy_(x[:-1])
+    return y
+
+
+def copied_other_dtype(x: Tensor) -> Tensor:
+    y = torch.zeros(4, dtype=torch.int64)
+    y.copy_(x[0])
+    return y
+
+
+def view_after_write(x: Tensor) -> Tensor:
+    y = x.clone()
+    row = y[0]
+    y.add_(1)
+    return row * 2
+
+
+def base_after_write(x: Tensor) -> Tensor:
+    y = x.clone()
+    row = y[0]
+    row.mul_(3)
+    return y + row
+
+
+def integers_in_place(x: Tensor) -> Tensor:
+    y = x.to(torch.int64)
+    y += 2
+    y[0] = 1.7
+    return y
+
+
+def relu_in_place(x: Tensor) -> Tensor:
+    y = x + 0
+    torch.relu_(y)
+    return y.sigmoid_()
+
+
+def zeros_filled(x: Tensor) -> Tensor:
+    y = torch.zeros(x.size(0), 6)
+    y[:, 1:5] = x
+    return y
+
+
+def transposed_in_place(x: Tensor) -> Tensor:
+    y = x.clone()
+    y.t_()
+    return y + 1
+
+
+def squeezed_in_place(x: Tensor) -> Tensor:
+    y = x.clone()
+    return y.unsqueeze_(1).add_(1)
+
+
+def put_at(x: Tensor) -> Tensor:
+    y = x.clone()
+    y.index_put_((torch.tensor([0, 2]), torch.tensor([1, -1])), torch.tensor([7.0, 8.0]))
+    return y
+
+
+def accumulated(x: Tensor) -> Tensor:
+    y = x.clone()
+    y.index_put_((torch.tensor([0, 2, 0]),), torch.ones(4), accumulate=True)
+    return y
+
+
+def added_at(x: Tensor) -> Tensor:
+    y = x.clone()
+    y.index_add_(0, torch.tensor([0, 2, 0]), torch.ones(3, 4))
+    return y
+
+
+def filled_at(x: Tensor) -> Tensor:
+    y = x.clone()
+    y.index_fill_(1, torch.tensor([0, 2]), 9.0)
+    return y
+
+
+def scattered(x: Tensor) -> Tensor:
+    y = x.clone()
+    y.scatter_(1, torch.tensor([[0], [2], [1]]), 3.0)
+    return y
+
+
+def rows_of_unbind(x: Tensor) -> Tensor:
+    y = x.clone()
+    a, b, _c, _d = y.unbind(1)
+    b.add_(a)
+    return y
+
+
+def parts_of_split(x: Tensor) -> Tensor:
+    y = x.clone()
+    a, b = y.split(2, dim=1)
+    b.mul_(a)
+    return y
+
+
+# Every write that torch.onnx's documentation lists as unsupported
+
+
+def several_of_rank_two(data: Tensor) -> Tensor:
+    out = data.clone()
+    out[torch.tensor([[1, 2], [2, 1]]), torch.tensor([2, 3])] = torch.ones(5)
+    return out
+
+
+def not_consecutive(data: Tensor) -> Tensor:
+    out = data.clone()
+    out[torch.tensor([2, 1]), :, torch.tensor([1, 2])] = torch.zeros(4) - 1
+    return out
+
+
+def negative(data: Tensor) -> Tensor:
+    out = data.clone()
+    out[torch.tensor([1, -2]), torch.tensor([-2, 3])] = torch.arange(5.0)
+    return out
+
+
+def broadcasting(data: Tensor) -> Tensor:
+    out = data.clone()
+    out[torch.tensor([[0, 2], [1, 1]]), 1:3] = torch.arange(5.0)
+    return out
+
+
+def mixed_with_slices(data: Tensor) -> Tensor:
+    out = data.clone()
+    out[1:, torch.tensor([0, 2]), ::2] = 4.0
+    return out
+
+
+def mask_and_value(data: Tensor) -> Tensor:
+    out = data.clone()
+    out[data > 20] = data[data > 20] * 2
+    return out
+
+
+class Counting(nn.Module):
+    seen: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen.add_(x.sum(0))
+        return x + self.seen
+
+
+@programs(
+    *(
+        Program(fn, X, at=[(MORE,)], dynamic=[{0}], captures=BOTH)
+        for fn in [
+            set_row, set_last_row, set_column, add_to_columns, set_with_step, set_from_tail, set_masked, fill_masked,
+            through_transpose, through_view, through_chain, through_unsqueeze, clamped, clamped_part, copied_part,
+            copied_other_dtype, view_after_write, base_after_write, integers_in_place, relu_in_place, zeros_filled,
+            transposed_in_place, squeezed_in_place, put_at, accumulated, added_at, filled_at, rows_of_unbind, parts_of_split,
+        ]
+    ),
+    Program(scattered, X, captures=BOTH),
+    *(
+        Program(fn, CUBE, at=[(MORE_CUBES,)], dynamic=[{0}], captures=BOTH)
+        for fn in [several_of_rank_two, not_consecutive, negative, broadcasting, mixed_with_slices, mask_and_value]
+    ),
+)  # fmt: skip
+def test_writes(run) -> None:
+    run()

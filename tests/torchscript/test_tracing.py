@@ -1,0 +1,257 @@
+"""What a traced model takes and returns, what becomes of its parameters, and what is said about what tracing fixes."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import onnxexp
+from onnxexp.errors import CaptureError
+
+from .running import exported
+
+X = torch.arange(6.0).reshape(2, 3)
+
+
+class Many(nn.Module):
+    def forward(self, x, pair, options, mode="sum", scale=2.0, flag=True, nothing=None, *, bias=None):
+        y = x * scale + pair[0] - pair[1][0]
+        if mode == "sum":
+            y = y + options["a"]
+        if flag and nothing is None and bias is not None:
+            y = y + bias
+        return y
+
+
+def test_arguments_of_every_kind() -> None:
+    args = (X, (X + 1, [X * 2]), {"a": X - 1}, "sum", 3.0, True, None)
+    program = exported(Many(), args, kwargs={"bias": torch.ones(3)}, capture="trace")
+    torch.testing.assert_close(program(*args, bias=torch.ones(3)), Many()(*args, bias=torch.ones(3)))
+    names = [value.name for value in program.model.graph.inputs]
+    assert names == ["x", "pair.0", "pair.1.0", "options.a", "bias"]
+
+
+@dataclasses.dataclass
+class Pair:
+    one: Tensor
+    other: Tensor
+
+
+class Structured(nn.Module):
+    def forward(self, pair: Pair):
+        return {"sum": pair.one + pair.other, "nested": [(pair.one, 3), None], "pair": Pair(pair.other * 2, pair.one)}
+
+
+def test_dataclasses_in_and_structures_out() -> None:
+    given = Pair(X, X + 1)
+    program = exported(Structured(), (given,), capture="trace")
+    result, expected = program(given), Structured()(given)
+    assert list(result) == list(expected) and result["nested"][0][1] == 3 and result["nested"][1] is None
+    torch.testing.assert_close(result["pair"].one, expected["pair"].one)
+    torch.testing.assert_close(result["sum"], expected["sum"])
+
+
+@pytest.mark.parametrize(("number", "other"), [(3, 5), (2.5, -1.0), (0, 7)])
+def test_numbers_as_inputs(number, other) -> None:
+    program = exported(lambda x, n: x * n + 1, (X, number), capture="trace", dynamic_shapes=(None, "n"))
+    for given in (number, other):
+        torch.testing.assert_close(program(X, given), X * given + 1)
+
+
+def test_a_number_as_a_size() -> None:
+    program = exported(lambda x, n: x.new_ones(n, 2) + x.sum(), (X, 3), capture="trace", dynamic_shapes=(None, "n"))
+    for given in (3, 6):
+        torch.testing.assert_close(program(X, given), X.new_ones(given, 2) + X.sum())
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Linear(3, 3, bias=False)
+        self.other = nn.Linear(3, 3, bias=False)
+        self.other.weight = self.one.weight
+
+    def forward(self, x):
+        return self.other(self.one(x).relu()) @ self.one.weight
+
+
+def test_shared_parameters_are_stored_once() -> None:
+    program = exported(Tied(), (X,), capture="trace", do_constant_folding=False)
+    weights = [value for value in program.model.graph.initializers.values() if value.shape is not None and len(value.shape) == 2]
+    assert len(weights) == 1
+    torch.testing.assert_close(program(X), Tied.forward(_with(program, Tied()), X))
+
+
+def _with(program, model):
+    (weight,) = [v.const_value.numpy() for v in program.model.graph.initializers.values() if len(v.shape) == 2]
+    tensor = torch.tensor(weight)
+    options = [tensor, tensor.t()]
+    for option in options:
+        with torch.no_grad():
+            model.one.weight.copy_(option)
+        if torch.allclose(program(X), model(X)):
+            break
+    return model
+
+
+class Inner(nn.Module):
+    def forward(self, x):
+        return x.cumsum(0)
+
+
+class Outer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack = nn.Sequential(nn.Linear(3, 3), Inner())
+
+    def forward(self, x):
+        return self.stack(x) + 1
+
+
+def test_scopes_and_source_lines() -> None:
+    program = exported(Outer(), (X,), capture="trace")
+    scopes = {node.metadata_props.get("onnxexp.op"): node.metadata_props for node in program.model.graph}
+    assert scopes["aten::cumsum"]["onnxexp.scope"] == "stack.1"
+    assert scopes["aten::linear"]["onnxexp.scope"] == "stack.0"
+    assert scopes["aten::cumsum"]["onnxexp.source"].startswith("test_tracing.py:")
+
+
+@torch.jit.script
+def clipped(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        return x.clamp(max=1.0)
+    return -x
+
+
+class ScriptedPart(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(x.size(0)):
+            x = self.fc(x).tanh()
+        return x
+
+
+class Mixed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = torch.jit.script(ScriptedPart())
+        self.head = nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.head(self.part(clipped(x)))
+
+
+def test_a_traced_model_with_a_scripted_module() -> None:
+    model = Mixed().eval()
+    program = exported(model, (X,), capture="trace", dynamic_axes={"x": [0]})
+    assert {"If", "Loop"} <= {node.op_type for node in program.model.graph}
+    for x in (X, -X, torch.randn(5, 3)):
+        torch.testing.assert_close(program(x), model(x))
+
+
+def test_a_traced_module_is_taken_as_it_is() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = torch.jit.trace(nn.Sequential(nn.Linear(3, 4), nn.ReLU()).eval(), (X,))
+    program = exported(model, (X,), dynamic_axes={"input": [0]})
+    for x in (X, torch.randn(5, 3)):
+        torch.testing.assert_close(program(x), model(x))
+
+
+def test_training_and_its_buffers() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with pytest.warns(UserWarning, match=r"1\.num_batches_tracked"):
+        onnxexp.export(model, (X,), capture="trace", training="training")
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert model.training
+
+
+# What tracing fixes
+
+
+def test_the_tracers_warnings_name_the_users_line() -> None:
+    def decides(x):
+        if x.sum() > 0:
+            return x + 1
+        return x - 1
+
+    with pytest.warns(UserWarning, match="Tracing keeps the branches") as caught:
+        onnxexp.export(decides, (X,), capture="trace")
+    (message,) = [str(warning.message) for warning in caught if "Tracing keeps" in str(warning.message)]
+    assert "test_tracing.py" in message and "if x.sum() > 0:" in message
+
+
+def test_what_cannot_be_exported_is_traced_with_a_warning() -> None:
+    def decides(x):
+        return x + 1 if x.sum() > 0 else x - 1
+
+    with pytest.warns(UserWarning, match="torch.export failed, so the model was traced") as caught:
+        program = onnxexp.export(decides, (X,))
+    assert any("decides in Python by a value" in str(warning.message) for warning in caught)
+    torch.testing.assert_close(program(X), X + 1)
+
+
+def test_a_baked_in_size_is_refused_with_its_line() -> None:
+    def bakes(x):
+        return x.reshape(int(x.size(0)), 3)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(CaptureError, match="asked to be dynamic, but the model fixes it to 2") as raised:
+            onnxexp.export(bakes, (X,), capture="trace", dynamic_axes={"x": [0]})
+    assert "test_tracing.py" in str(raised.value)
+
+
+def test_a_model_that_fails_says_so() -> None:
+    def fails(x):
+        raise KeyError("no such thing")
+
+    with pytest.raises(CaptureError, match="KeyError: 'no such thing'"):
+        onnxexp.export(fails, (X,), capture="trace")
+
+
+def test_torch_is_left_as_it_was() -> None:
+    before = len, torch.Tensor.__iadd__, vars(torch.Tensor).get("__imod__"), torch.jit._trace._trace_module_map
+    exported(Outer(), (X,), capture="trace")
+    with pytest.raises(CaptureError):
+        onnxexp.export(lambda x: x.nothing, (X,), capture="trace")
+    assert before == (len, torch.Tensor.__iadd__, vars(torch.Tensor).get("__imod__"), torch.jit._trace._trace_module_map)
+
+
+@torch.jit.script
+def repeated(x: Tensor, n: int) -> Tensor:
+    for _ in range(n):
+        x = x + 1
+    return x
+
+
+def test_a_size_for_a_scripted_function_is_fixed_with_a_warning() -> None:
+    with pytest.warns(UserWarning, match="Python number for n of the scripted repeated") as caught:
+        onnxexp.export(lambda x: repeated(x, x.size(0)), (X,), capture="trace")
+    assert any("test_tracing.py" in str(warning.message) for warning in caught)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_frozen_module_and_one_that_was_saved(tmp_path) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
+    torch.jit.save(torch.jit.script(model), tmp_path / "model.pt")
+    x = torch.randn(2, 3, 8, 8)
+    for scripted in (torch.jit.freeze(torch.jit.script(model)), torch.jit.load(tmp_path / "model.pt")):
+        program = exported(scripted, (x,), dynamic_axes={"input": [0]})
+        torch.testing.assert_close(program(x[:1]), model(x[:1]))
+
+
+def test_a_scripted_module_without_a_forward_says_so() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = torch.jit.script(nn.LSTM(3, 4))
+    with pytest.raises(CaptureError, match="has no forward, only forward__0"):
+        onnxexp.export(model, (torch.randn(5, 2, 3),))
