@@ -36,7 +36,8 @@ class Options:
         skip_passes: Passes that do not run, as ``name`` or ``plugin/name``.
         debug: Is the graph checked after every pass?
         capture: How the model is captured: "auto", "export", "trace" or "script".
-        claims: The operators that the tables of the selected plugins have symbolics for, as they were registered.
+        claims: The operators that the tables of the selected plugins have symbolics for, as they were registered; for
+            `capture_context` only.
     """
 
     opset: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -107,7 +106,6 @@ def export(
     )
     export_type = read_export_type(operator_export_type)
     packs = plugin_loading.load(config)
-    options = dataclasses.replace(options, claims=frozenset(packs.dispatcher.operators()))
     passes = Passes(packs, options)
     call = read_call(model, args, kwargs, dynamic_shapes, dynamic_axes, input_names, output_names)
     clock = _Clock()

@@ -107,7 +107,8 @@ class Plugins:
 
     @contextlib.contextmanager
     def capturing(self, options: Any) -> Any:
-        """Inside, every plugin's `capture_context` is entered."""
+        """Inside, every plugin's `capture_context` is entered; its options say what the tables claim."""
+        options = dataclasses.replace(options, claims=frozenset(self.dispatcher.operators()))
         with contextlib.ExitStack() as stack:
             for implementation in self.implementations("capture_context"):
                 try:

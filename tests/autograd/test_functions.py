@@ -1,4 +1,4 @@
-"""Functions under torch.export, non-strict and strict, and under torch.jit.trace, checked in ONNX Runtime at sizes that were not seen."""
+"""Functions under torch.export (non-strict and strict) and torch.jit.trace, checked in ONNX Runtime at sizes not seen before."""
 
 from __future__ import annotations
 

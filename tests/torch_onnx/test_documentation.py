@@ -13,6 +13,7 @@ import pytest
 import torch
 from onnxscript.onnx_opset import opset15
 
+import onnxexp
 import onnxexp.torch_onnx as onnx_exporter
 from onnxexp.torch_onnx import symbolic_helper
 from onnxexp.torch_onnx.symbolic_helper import _unimplemented, parse_args
@@ -251,7 +252,12 @@ def test_unconvertible_ops() -> None:
         def forward(self, x):
             return torch.linalg.qr(x)[0] + torch.linalg.eigh(x)[0].relu()
 
-    torch_script_graph, unconvertible_ops = onnx_exporter.utils.unconvertible_ops(Model(), torch.randn(3, 3), opset_version=17)
+    model, args, opset_version = Model(), torch.randn(3, 3), 17
+    few = onnxexp.SymbolicTable("aten")
+    few.direct({"relu": "Relu", "add": "Add"})
+    torch_script_graph, unconvertible_ops = onnx_exporter.utils.unconvertible_ops(
+        model, args, opset_version=opset_version, plugins=[few]
+    )
     assert set(unconvertible_ops) == {"aten::linalg_qr", "aten::linalg_eigh"}
     assert any(node.op == "aten::relu" for node in torch_script_graph.nodes)
 

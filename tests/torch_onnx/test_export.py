@@ -28,12 +28,15 @@ class Model(torch.nn.Module):
 
 
 class Odd(torch.nn.Module):
-    """One operator that nobody lowers."""
+    """One operator that FEW does not lower."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.linalg.qr(x.relu())[0] + 1
 
 
+FEW = onnxexp.SymbolicTable("aten")
+FEW.direct({"relu": "Relu"})
+FEW("add")(lambda op, x, y, alpha: op.Add(x, y))
 MODEL, X = Model(), torch.randn(3, 4)
 
 
@@ -106,10 +109,10 @@ def test_raw() -> None:
 def test_what_nobody_lowers_falls_back() -> None:
     x = torch.randn(3, 3)
     with pytest.raises(onnx_exporter.UnsupportedOperatorError, match="aten::linalg_qr"):
-        onnx_exporter.export(Odd(), x)
-    program = onnx_exporter.export(Odd(), x, operator_export_type=OperatorExportTypes.ONNX_ATEN_FALLBACK)
+        onnx_exporter.export(Odd(), x, plugins=[FEW])
+    program = onnx_exporter.export(Odd(), x, plugins=[FEW], operator_export_type=OperatorExportTypes.ONNX_ATEN_FALLBACK)
     assert operators(program) == ["::Relu", "org.pytorch.aten::ATen", "::Add"]
-    through = onnx_exporter.export(Odd(), x, operator_export_type=torch.onnx.OperatorExportTypes.ONNX_FALLTHROUGH)
+    through = onnx_exporter.export(Odd(), x, plugins=[FEW], operator_export_type=torch.onnx.OperatorExportTypes.ONNX_FALLTHROUGH)
     assert operators(through) == ["::Relu", "aten::linalg_qr", "::Add"]
     (node,) = (node for node in through.model.graph if node.domain == "aten")
     assert node.attributes["mode"].as_string() == "reduced" and tuple(node.outputs[0].shape) == (3, 3)
