@@ -6,6 +6,7 @@ import gc
 import threading
 from typing import Any
 
+import onnx
 import pytest
 import torch
 
@@ -259,3 +260,46 @@ def test_vmap_inside_is_left_alone() -> None:
 
     program = onnxexp.export(f.Holder(torch.vmap(Mapped.apply)), (X,), plugins=[plugin, ...])
     torch.testing.assert_close(program(X), X * 2)
+
+
+FUNCTIONS = Autograd(functions=True)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_as_functions_of_the_model(capture: str) -> None:
+    model = f.Holder(lambda x: f.MyLogExp.apply(x.abs() + 1) + f.MyLogExp.apply(x.abs() + 2) + f.MyRelu.apply(x))
+    program = onnxexp.export(
+        model, (X,), plugins=[FUNCTIONS, ...], dynamic_shapes=(({0: "n"},),), capture=capture, opset_version=18
+    )
+    calls = [node for node in program.model.graph if node.domain == "autograd"]
+    assert [node.op_type for node in calls] == ["MyLogExp", "MyLogExp"]
+    ((_, name, _), function), *others = program.model.functions.items()
+    assert name == "MyLogExp" and [node.op_type for node in function] == ["Exp", "Log", "Log"] and not others
+    assert any(node.op_type == "Clip" for node in program.model.graph)  # one with a symbolic is what that says
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    for x in (X, torch.randn(7, 4)):
+        torch.testing.assert_close(program(x), model(x), atol=1e-5, rtol=1e-5)
+
+
+def test_functions_inside_of_functions_and_constants() -> None:
+    class Inner(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, factor):
+            return (x * factor).exp(), x.sum(1)
+
+    class Holding(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, tensors, factor):
+            values, sums = Inner.apply(tensors[0], factor)
+            return values.tanh() + tensors[1], sums, None
+
+    model = f.Holder(lambda x, y: Holding.apply([x, y], 0.5)[:2])
+    program = onnxexp.export(model, (X, X), plugins=[FUNCTIONS, ...])
+    assert [node.op_type for node in program.model.graph] == ["Holding"]
+    assert {name for _, name, _ in program.model.functions} == {"Inner", "Holding"}
+    torch.testing.assert_close(program(X, X * 2), model(X, X * 2))
+
+
+def test_functions_of_the_model_at_an_opset_without_them() -> None:
+    with pytest.warns(UserWarning, match="from opset 15 on"):
+        assert operators(LOG_EXP, FUNCTIONS, opset_version=13) == ["Exp", "Log", "Log"]

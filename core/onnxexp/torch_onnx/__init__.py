@@ -2,7 +2,8 @@
 
 What a torch.onnx extension imports is here under the same name: `export`, `register_custom_op_symbolic`, `symbolic_helper`,
 `symbolic_opset9` …, `utils`, `operators`, `verification`, and torch 2.1's `dynamo_export` and its like. Beyond torch.onnx:
-`registered` (what is registered, as a plugin for `onnxexp.export`) and `call_symbolic` (for plugins that call such symbolics).
+`registered` (what is registered, as a plugin for `onnxexp.export`) `call_symbolic` (for plugins that call such
+symbolics) and `Extraction` (regions of a finished model as its functions).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from onnxexp.torch_onnx.dynamo import (
 from onnxexp.torch_onnx.enums import OperatorExportTypes, TensorProtoDataType
 from onnxexp.torch_onnx.errors import CheckerError, OnnxExporterError, SymbolicValueError, UnsupportedOperatorError
 from onnxexp.torch_onnx.exporting import export, export_to_pretty_string
+from onnxexp.torch_onnx.extraction import Extraction
 from onnxexp.torch_onnx.modes import disable_log, enable_log, is_in_onnx_export, select_model_mode_for_export, set_training
 from onnxexp.torch_onnx.registry import register_custom_op_symbolic, registered, unregister_custom_op_symbolic
 from onnxexp.torch_onnx.scalar_type import JitScalarType
@@ -35,6 +37,7 @@ __all__ = [
     "ExportOptions",
     "ExportOutput",
     "ExportOutputSerializer",
+    "Extraction",
     "GraphContext",
     "JitScalarType",
     "OnnxExporterError",

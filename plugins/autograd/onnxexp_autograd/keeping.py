@@ -23,6 +23,7 @@ from torch.autograd.function import FunctionCtx
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.utils import _pytree as pytree
 
+from onnxexp_autograd.functions import marked
 from onnxexp_autograd.learning import Learned, learn
 from onnxexp_autograd.operators import Arguments, Form, Function, Hole, kept_op
 
@@ -139,7 +140,10 @@ def applied(cls: Any, *args: Any, **kwargs: Any) -> Any:
     decision = next((made for made in (decide(cls) for decide in reversed(deciding)) if made is not None), None)
     if decision is None:  # torch.jit.trace would make a node of it that nobody can look into
         return _inlined(cls, args, kwargs) if tracing else original(*args, **kwargs)
-    return _kept_call(cls, _bound(cls, args, kwargs), decision, original)
+    args = _bound(cls, args, kwargs)
+    if decision.how == "function":
+        return marked(cls.__name__, functools.partial(_forward, cls), args)
+    return _kept_call(cls, args, decision, original)
 
 
 def _is_vmap() -> bool:
@@ -149,7 +153,10 @@ def _is_vmap() -> bool:
 
 def _inlined(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """The operators of the forward, without a boundary."""
-    args = _bound(function, args, kwargs)
+    return _forward(function, *_bound(function, args, kwargs))
+
+
+def _forward(function: Any, *args: Any) -> Any:
     return function.forward(*args) if _has_setup(function) else function.forward(_Context(), *args)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 import onnxexp
 from onnxexp import torch_onnx
+from onnxexp_autograd.functions import calls_as_functions, marks_as_scopes
 from onnxexp_autograd.keeping import keeping
 from onnxexp_autograd.operators import Function, kept, known_as
 
@@ -18,7 +20,8 @@ __all__ = ["Autograd"]
 @dataclasses.dataclass(frozen=True)
 class _Decision:
     """What becomes of a Function: `how` is "symbolic" (called with `g`), "python op" (the same, registered for all Functions),
-    "table" (a SymbolicTable has an entry for it) or "node" (one node of a domain of its own)."""
+    "table" (a SymbolicTable has an entry for it), "function" (the inlined forward is a function of the model) or "node" (one node
+    of a domain of its own)."""
 
     how: str
     symbolic: Callable[..., Any] | None = None
@@ -34,7 +37,8 @@ class Autograd:
     Args:
         symbolics: Symbolics as torch.onnx has them, ``symbolic(g, *args)``, by the Function's class.
         inline: False keeps a Function without a symbolic as one node.
-        domain: The ONNX domain of such nodes.
+        functions: True makes the inlined forward of a Function without a symbolic a function of the model.
+        domain: The ONNX domain of such nodes and functions.
     """
 
     def __init__(
@@ -42,11 +46,14 @@ class Autograd:
         symbolics: Mapping[Function, Callable[..., Any]] | None = None,
         *,
         inline: bool = True,
+        functions: bool = False,
         domain: str = "autograd",
     ) -> None:
         self._symbolics = dict(symbolics or {})
         self._inline = inline
+        self._functions = functions
         self._domain = domain
+        self._scopes = threading.local()  # of the export that runs in this thread: from its pre pass to its post pass
 
     @onnxexp.hookimpl
     def capture_context(self, options: onnxexp.Options) -> AbstractContextManager[Any]:
@@ -64,6 +71,8 @@ class Autograd:
         python_op = settings.python_op(options.opset)
         if python_op is not None:
             return _Decision("python op", python_op)
+        if self._functions:
+            return _Decision("function")
         return None if self._inline and settings.autograd_inlining else _Decision("node")
 
     @onnxexp.hookimpl
@@ -76,8 +85,21 @@ class Autograd:
                 record = kept(node.op)
                 if record is not None:
                     node.args = record.fill(node.args)
+            if self._functions:
+                self._scopes.names = marks_as_scopes(graph)
 
         return function_arguments
+
+    @onnxexp.hookimpl
+    def post_pass(self, options: onnxexp.Options) -> Callable[[Any], None] | None:
+        """Where `functions` is asked for: the forwards of Functions as functions of the model."""
+        if not self._functions:
+            return None
+
+        def functions_of_the_model(model: Any) -> None:
+            calls_as_functions(model, self._scopes.names, self._domain)
+
+        return functions_of_the_model
 
     @onnxexp.hookimpl
     def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:

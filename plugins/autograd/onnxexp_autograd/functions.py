@@ -1,0 +1,107 @@
+"""Functions as functions of the ONNX model: marks around the inlined forward while capturing, scopes in their place in the graph,
+and a call in the place of each scope in the finished model."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from torch.utils import _pytree as pytree
+
+import onnxexp
+from onnxexp import torch_onnx
+
+__all__ = ["calls_as_functions", "marked", "marks_as_scopes"]
+
+_ENTER, _LEAVE = "autograd::_enter", "autograd::_leave"
+_SCOPE = "onnxexp.scope"
+_FIRST_OPSET = 15
+"""Model-local functions are of ONNX IR 8, which opset 15 came with."""
+_CALLS = itertools.count()
+
+
+@functools.cache
+def _library() -> Any:
+    library: Any = torch.library.Library("autograd", "FRAGMENT")
+    for name in ("_enter", "_leave"):
+        library.define(f"{name}(Tensor[] tensors, str function, int call) -> Tensor[]")
+        library.impl(name, _copies, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"autograd::{name}", _copies, lib=library)
+    return library
+
+
+def _copies(tensors: Sequence[torch.Tensor], function: str, call: int) -> list[torch.Tensor]:
+    return [tensor.clone() for tensor in tensors]
+
+
+def marked(name: str, forward: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """``forward(*args)`` between marks; without them where there is no tensor to put them on."""
+    _library()
+    flat, spec = pytree.tree_flatten(tuple(args))
+    tensors = [leaf for leaf in flat if isinstance(leaf, torch.Tensor)]
+    if not tensors:
+        return forward(*args)
+    call = next(_CALLS)
+    inside = iter(torch.ops.autograd._enter(tensors, name, call))
+    flat = [next(inside) if isinstance(leaf, torch.Tensor) else leaf for leaf in flat]
+    returned, out_spec = pytree.tree_flatten(forward(*pytree.tree_unflatten(flat, spec)))
+    results = [leaf for leaf in returned if isinstance(leaf, torch.Tensor)]
+    outside = iter(torch.ops.autograd._leave(results, name, call) if results else ())
+    returned = [next(outside) if isinstance(leaf, torch.Tensor) else leaf for leaf in returned]
+    return pytree.tree_unflatten(returned, out_spec)
+
+
+def marks_as_scopes(graph: onnxexp.Graph) -> dict[str, str]:
+    """Take the marks away; the nodes between them say their call in their scope. Returns the Functions' names by scope."""
+    scopes: dict[str, str] = {}
+    _scoped(graph, scopes, {}, "")
+    return scopes
+
+
+def _scoped(graph: onnxexp.Graph, scopes: dict[str, str], values: dict[onnxexp.Value, Any], outer: str) -> None:
+    stack: list[tuple[int, str]] = []
+    kept: list[onnxexp.Node] = []
+    for node in graph.nodes:
+        node.replace_inputs(lambda value: values.get(value, value))
+        kind = node.op.partition(".")[0]
+        if kind not in (_ENTER, _LEAVE):
+            if stack:
+                node.where = dataclasses.replace(node.where, scope=stack[-1][1])
+            for block in node.blocks:
+                _scoped(block, scopes, values, stack[-1][1] if stack else outer)
+            kept.append(node)
+            continue
+        tensors, name, call = node.args
+        values.update(zip(node.outputs, tensors, strict=True))
+        if kind == _ENTER:
+            around = stack[-1][1] if stack else node.where.scope
+            scope = f"{around}.{name}_{len(scopes)}".lstrip(".")
+            scopes[scope] = name
+            stack.append((call, scope))
+        elif any(number == call for number, _ in stack):
+            while stack.pop()[0] != call:
+                pass
+    graph.nodes[:] = kept
+    graph.outputs = [values.get(output, output) if isinstance(output, onnxexp.Value) else output for output in graph.outputs]
+
+
+def calls_as_functions(model: ir.Model, scopes: dict[str, str], domain: str) -> None:
+    """Each scope's nodes as a call of a function of the model; equal ones share one."""
+    if scopes and model.opset_imports[""] < _FIRST_OPSET:
+        warnings.warn(f"ONNX has functions from opset {_FIRST_OPSET} on; Functions are inlined at this one", stacklevel=2)
+        return
+    extraction = torch_onnx.Extraction(model)
+    for scope in sorted(scopes, key=lambda scope: (-scope.count("."), scope)):
+        nodes = [node for node in model.graph if _within(node.metadata_props.get(_SCOPE, ""), scope)]
+        if nodes:
+            extraction.extract(nodes, domain, scopes[scope], scope)
+
+
+def _within(scope: str, path: str) -> bool:
+    return scope == path or scope.startswith(f"{path}.")
