@@ -19,7 +19,7 @@ from onnxexp.values import Tensor
 if TYPE_CHECKING:
     from onnxexp.builder import Builder
 
-__all__ = ["if_", "loop", "scan"]
+__all__ = ["graph_of", "if_", "loop", "scan"]
 
 _IF_OF_OTHER_SHAPES = 11
 """The first opset at which the branches of an If may give different shapes; before, onnx's inference refuses the model."""
@@ -51,6 +51,12 @@ def _graph(op: Builder, scope: Scope, name: str, outputs: Sequence[Any]) -> tupl
         results.append(tensor)
     graph = ir.Graph(scope.inputs, [tensor.value for tensor in results], nodes=scope.nodes, name=op.state.node_names.unique(name))
     return graph, results
+
+
+def graph_of(op: Builder, name: str, body: Callable[[], Sequence[Any]]) -> ir.Graph:
+    """The graph that `body` emits: its inputs are those that it makes, its outputs what it returns."""
+    with _scope(op) as scope:
+        return _graph(op, scope, name, body())[0]
 
 
 def _identity(op: Builder, tensor: Tensor) -> Tensor:

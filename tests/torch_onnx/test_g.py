@@ -151,6 +151,24 @@ def test_blocks() -> None:
     torch.testing.assert_close(program(-X.abs()), X.abs() * 2)
 
 
+def test_graphs_as_attributes() -> None:
+    def branch(kind: str) -> Any:
+        graph = torch._C.Graph()
+        constant = graph.insertNode(graph.create("onnx::Constant", [], 1))
+        constant.t_("value", torch.ones(2, 2) * 3)
+        graph.registerOutput(graph.insertNode(graph.create(kind, [constant.output()], 1)).output())
+        return graph
+
+    def symbolic(g, x):
+        cond = g.op("Greater", g.op("ReduceMax", x, keepdims_i=0), g.op("Constant", value_t=torch.tensor(0.0)))
+        made = g.op("If", cond, then_branch_g=branch("onnx::Neg"), else_branch_g=branch("onnx::Abs"))
+        return g.op("Mul", x, g.op("ReduceMax", made, keepdims_i=0))
+
+    program = export(symbolic)
+    torch.testing.assert_close(program(X.abs()), X.abs() * -3)
+    torch.testing.assert_close(program(-X.abs()), -X.abs() * 3)
+
+
 def test_a_loop_that_stacks() -> None:
     def symbolic(g, x):
         true = g.op("Constant", value_t=torch.tensor(True))

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import onnx_ir as ir
 import torch
 
+from onnxexp import subgraphs
 from onnxexp.builder import Builder
 from onnxexp.capture.schemas import NoOverload
 from onnxexp.errors import LoweringError
@@ -175,7 +176,9 @@ class Emitter:
         told = attributes(node)
         if history(domain, name):
             given = given if domain else aligned(self.op, name, given)
-            plain = {attribute: value for attribute, (_, value) in told.items()}
+            plain = {
+                attribute: self._graph(attribute, value) if kind == "g" else value for attribute, (kind, value) in told.items()
+            }
             results: Sequence[Tensor] = self.op.call(domain, name, *given, outputs=node.outputsSize(), **plain)
             return results
         if not domain:
@@ -209,7 +212,19 @@ class Emitter:
                     self.op.infer(result)
                 output.setType(tensor_type(result.known_dtype, result.known_shape))
 
-    # Nested blocks
+    # Nested graphs and blocks
+
+    def _graph(self, name: str, graph: Any) -> ir.Graph:
+        """A graph that an attribute holds; it knows its own inputs only."""
+        inner = Emitter(self.op)
+        inner.functions = self.functions
+
+        def body() -> list[Any]:
+            inner.known = {value.unique(): self.op.input(value.debugName(), type_of(value)) for value in graph.inputs()}
+            inner.run(graph.nodes())
+            return [inner.look_up(value) for value in graph.outputs()]
+
+        return subgraphs.graph_of(self.op, name, body)
 
     def _block(self, block: Any, inputs: Iterable[tuple[JitValue, Tensor]] = ()) -> list[Any]:
         known, marks = dict(self.known), dict(self._marks)
