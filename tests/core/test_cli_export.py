@@ -369,3 +369,19 @@ def test_check_says_no(project: str, capsys: Capsys) -> None:
     assert document["ok"] is False and "i0e" in document["message"]
     export = run(capsys, "export", f"{project}:unsupported", "-o", "model.onnx")
     assert document["message"] == export.err.removeprefix("onnxexp: ").rstrip("\n")
+
+
+def test_how_to_capture_and_what_to_keep(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("gamma.py").write_text(
+        "import torch\n@torch.library.custom_op('cli_gamma::op', mutates_args=())\n"
+        "def op(x: torch.Tensor) -> torch.Tensor:\n    return x + 1\n"
+        "op.register_fake(torch.empty_like)\n"
+        "def make(): return op, (torch.ones(2, 3),)\n"
+    )
+    kept = ("--capture", "trace", "--operator-export-type", "ONNX_FALLTHROUGH")
+    assert run(capsys, "export", "gamma.py:make", "-o", "kept.onnx", *kept).status == 0
+    assert [node.domain for node in onnx.load("kept.onnx").graph.node] == ["cli_gamma"]
+    assert run(capsys, "export", "gamma.py:make", "-o", "kept.onnx", "--capture", "film").status == 2

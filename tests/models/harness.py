@@ -62,9 +62,7 @@ def check_case(case: ModelCase, opset: int, capture: str = "export") -> onnxexp.
     """Exports the case at that opset; asserts a valid file, free axes under their names, and the values of eager."""
     model = case.build()
     args, kwargs = case.inputs(case.sizes)
-    program = onnxexp.export(
-        model, args, kwargs=kwargs, dynamic_shapes=case.dynamic_shapes, opset_version=opset, capture=capture
-    )
+    program = onnxexp.export(model, args, kwargs=kwargs, dynamic_shapes=case.dynamic_shapes, opset_version=opset, capture=capture)
     proto = program.model_proto
     onnx.checker.check_model(proto, full_check=True)
     assert opset_of(proto) == opset

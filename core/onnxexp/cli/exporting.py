@@ -38,6 +38,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--skip-pass", action="append", metavar="[PLUGIN/]NAME", default=[], help="this pass does not run (repeatable)"
     )
+    group.add_argument(
+        "--capture",
+        metavar="HOW",
+        help="auto (torch.export, else a trace with a warning), export, trace or script",
+    )
+    group.add_argument(
+        "--operator-export-type", metavar="TYPE", help="what becomes of operators that nobody lowers: ONNX (an error), "
+        "ONNX_FALLTHROUGH, ONNX_ATEN_FALLBACK, ONNX_ATEN or RAW",
+    )  # fmt: skip
     group.add_argument("--debug", action="store_true", default=None, help="check the graph after every pass")
 
 
@@ -63,6 +72,8 @@ def prepare(options: argparse.Namespace, progress: Progress) -> Prepared:
         "input_names": names(options.input_name),
         "output_names": names(options.output_name),
         "skip_passes": names(options.skip_pass),
+        "capture": options.capture,
+        "operator_export_type": options.operator_export_type,
         "debug": options.debug,
     }
     arguments = {**target.options, **{name: value for name, value in said.items() if value not in (None, [])}}

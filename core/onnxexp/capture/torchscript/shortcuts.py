@@ -150,7 +150,8 @@ def _select(fakes: Sequence[Any]) -> list[Any]:
 
 def _slice(fakes: Sequence[Any]) -> list[Any] | None:
     x, _, start, end, step = fakes
-    whole = start in (None, 0) and (end is None or (isinstance(end, int) and end > _LAST)) and step == 1
+    first = start is None or (isinstance(start, int) and start == 0)
+    whole = first and (end is None or (isinstance(end, int) and end > _LAST)) and isinstance(step, int) and step == 1
     return list(x.shape) if whole else None
 
 
