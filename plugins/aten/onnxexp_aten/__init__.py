@@ -19,7 +19,9 @@ from onnxexp_aten import (
     einsum,  # noqa: F401
     elementwise,  # noqa: F401
     embedding,  # noqa: F401
+    floats,  # noqa: F401
     fourier,  # noqa: F401
+    fractional,  # noqa: F401
     gamma,  # noqa: F401
     indexing,  # noqa: F401
     joining,  # noqa: F401
@@ -44,6 +46,7 @@ from onnxexp_aten import (
     special,  # noqa: F401
     spectral,  # noqa: F401
     splitting,  # noqa: F401
+    statistics,  # noqa: F401
     transformer,  # noqa: F401
     unary,  # noqa: F401
     vision,  # noqa: F401

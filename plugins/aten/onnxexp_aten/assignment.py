@@ -198,6 +198,18 @@ def diagonal_scatter(op: Builder, self: Tensor, src: Tensor, offset: int, dim1: 
     return permuted(op, back, [order.index(axis) for axis in range(rank)])
 
 
+@aten("as_strided_scatter")
+def as_strided_scatter(op: Builder, self: Tensor, src: Tensor, size: list[int], stride: list[int], storage_offset: Any) -> Tensor:
+    """as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor"""
+    if self.shape is None or not all(isinstance(number, int) for number in (*self.shape, *size, *stride, storage_offset or 0)):
+        raise op.error("the sizes must be known at export")
+    places = torch.full(tuple(size), storage_offset or 0)
+    for axis, (count, step) in enumerate(zip(size, stride, strict=True)):
+        places += (torch.arange(count) * step).reshape([-1 if axis == other else 1 for other in range(len(size))])
+    flat, values = op.Reshape(self, [-1]), op.Reshape(op.cast(src, self.dtype), [-1])
+    return op.Reshape(written(op, flat, 0, op.constant(places.reshape(-1)), values), list(self.shape))
+
+
 @aten("fill.Scalar", "fill.Tensor")
 def fill(op: Builder, self: Tensor, value: Any) -> Tensor:
     """fill.Scalar(Tensor self, Scalar value) -> Tensor"""
