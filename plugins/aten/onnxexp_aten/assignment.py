@@ -13,7 +13,6 @@ from onnxexp_aten.creation import arange_of, full_of, sizes_like
 from onnxexp_aten.elementwise import select
 from onnxexp_aten.indexing import (
     common_sizes,
-    counted_from_front,
     flat_places,
     flattened,
     indices_and_axes,
@@ -39,6 +38,8 @@ __all__: list[str] = []
 )
 def index_put(op: Builder, self: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool, *unsafe: Any) -> Tensor:
     """index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"""
+    if self.dtype == torch.bool and accumulate:
+        return op.cast(index_put(op, op.cast(self, torch.int32), indices, values, accumulate), torch.bool)
     values = op.cast(values, self.dtype)
     given = [one for one in indices if one is not None]
     if not given:
@@ -46,31 +47,17 @@ def index_put(op: Builder, self: Tensor, indices: list[Tensor | None], values: T
     if len(given) == 1 and given[0].dtype in (torch.bool, torch.uint8) and _is_one(values):
         return _masked_put(op, self, given[0], indices.index(given[0]), values, accumulate)
     tensors, axes = indices_and_axes(op, self, indices)
-    if accumulate and op.opset < SINCE["add"]:
-        return _accumulated(op, self, tensors, axes, values)
     rest = [axis for axis in range(rank_of(op, self)) if axis not in axes]
     common = common_sizes(op, tensors)
     order = [*axes, *rest]
     front = permuted(op, self, order)
-    if self.dtype == torch.bool and accumulate:
-        op.decline("adding up bools")
-    if op.opset < 11:
-        result = _put_flat(op, self, front, tensors, axes, values)
+    if op.opset < (SINCE["add"] if accumulate else 11):
+        result = _put_flat(op, self, front, tensors, axes, values, "add" if accumulate else "none")
     else:
         places = stacked_indices(op, tensors, common)
         updates = _values(op, self, values, places, axes, rest, len(common))
         result = op.ScatterND(front, places, updates, reduction="add" if accumulate else "none")
     return permuted(op, result, [order.index(axis) for axis in range(len(order))])
-
-
-def _accumulated(op: Builder, self: Tensor, tensors: list[Tensor], axes: list[int], values: Tensor) -> Tensor:
-    """Adding up by one 1-d index, for opsets whose ScatterND cannot add."""
-    if len(tensors) > 1 or tensors[0].rank != 1:
-        op.opset_error("adding up at places that several index tensors give needs it", SINCE["add"])
-    sizes = [size_at(op, self, axis) for axis in range(rank_of(op, self))]
-    sizes[axes[0]] = size_at(op, tensors[0], 0)
-    index = counted_from_front(op, tensors[0], size_at(op, self, axes[0]))
-    return written(op, self, axes[0], index, op.Expand(values, vector(op, sizes)), "add")
 
 
 def _is_one(values: Tensor) -> bool:
@@ -102,16 +89,22 @@ def _values(op: Builder, self: Tensor, values: Tensor, places: Tensor, axes: lis
     return permuted(op, values, order)
 
 
-def _put_flat(op: Builder, self: Tensor, front: Tensor, tensors: list[Tensor], axes: list[int], values: Tensor) -> Tensor:
-    """For opsets without ScatterND: the indexed axes of `front` as one, and Scatter along it."""
+def _put_flat(
+    op: Builder, self: Tensor, front: Tensor, tensors: list[Tensor], axes: list[int], values: Tensor, reduction: str
+) -> Tensor:
+    """For opsets without ScatterND, or one that adds: the indexed axes of `front` as one, and a scatter along it."""
     rest = [axis for axis in range(rank_of(op, self)) if axis not in axes]
     places = flat_places(op, front, tensors)
     updates = _values(op, self, values, places, axes, rest, rank_of(op, places))
     kept = [size_at(op, self, axis) for axis in rest]
     updates = op.Reshape(updates, vector(op, [-1, *kept]))
-    wide = op.Expand(op.Reshape(places, [-1] + [1] * len(rest)), op.Shape(updates))
-    written = op.Scatter(flattened(op, front, len(axes)), wide, updates, axis=0)
-    return op.Reshape(written, vector(op, [size_at(op, front, axis) for axis in range(rank_of(op, front))]))
+    flat = flattened(op, front, len(axes))
+    if reduction == "none":
+        wide = op.Expand(op.Reshape(places, [-1] + [1] * len(rest)), op.Shape(updates))
+        result = scattered(op, flat, 0, wide, updates)
+    else:
+        result = written(op, flat, 0, op.Reshape(places, [-1]), updates, reduction)
+    return op.Reshape(result, vector(op, [size_at(op, front, axis) for axis in range(rank_of(op, front))]))
 
 
 @aten("masked_scatter")

@@ -37,8 +37,8 @@ def _pooled(op: Builder, x: Tensor, kernel: Sequence[int], output: Sequence[int]
         raise op.error("fractional pooling needs sizes that are known at export")
     places: Tensor | None = None
     for axis in range(dims):
-        # torch takes the numbers from the last axis on
-        sample = op.Gather(samples, op.constant([dims - 1 - axis]), axis=2)
+        number = axis if dims == 3 else 1 - axis  # of planes torch takes the numbers from the last axis on
+        sample = op.Gather(samples, op.constant([number]), axis=2)
         start = _starts(op, sample, int(sizes[axis]), kernel[axis], output[axis])  # type: ignore[arg-type]
         offsets = op.constant(torch.arange(kernel[axis]).reshape(1, 1, 1, -1))
         along = op.Add(op.Unsqueeze(start, axes=[3]), offsets)  # [N, C, output, kernel]
