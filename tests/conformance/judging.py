@@ -166,7 +166,7 @@ def _difference(expected: Any, actual: Any, *, values: bool = True) -> str:
     if not values or not one.numel():
         return ""
     relative, absolute = _TOLERANCES.get(one.dtype, (0.0, 0.0))
-    finite = one[one.isfinite()].abs() if relative else one[:0]
+    finite = one[one.isfinite()].abs() if relative else torch.empty(0)
     scale = max(1.0, float(finite.max())) if finite.numel() else 1.0
     try:
         torch.testing.assert_close(other, one, rtol=relative, atol=absolute * scale, equal_nan=True)
