@@ -8,8 +8,11 @@ from typing import Any
 from unittest import mock
 
 import onnx
+import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
+
+from onnxexp.runtime import Session
 
 from .exporters import classify, export
 from .samples import Sample
@@ -143,6 +146,8 @@ def _run(model: onnx.ModelProto, tensors: tuple[torch.Tensor, ...]) -> list[torc
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     given = {f"input_{index}": tensor for index, tensor in enumerate(tensors)}
+    if any("bfloat16" in slot.type for slot in (*session.get_inputs(), *session.get_outputs())):  # numpy has no such dtype
+        return Session(ir.from_proto(model)).run({slot.name: given[slot.name] for slot in session.get_inputs()})
     feeds = {slot.name: _array(given[slot.name], slot.type) for slot in session.get_inputs()}
     flat = (part for result in session.run(None, feeds) for part in (result if isinstance(result, list) else [result]))
     return [torch.as_tensor(part) for part in flat]

@@ -14,6 +14,7 @@ KNOWN: Mapping[str, str] = MappingProxyType(
     {
         "corrcoef": _EXPORT + "the fake tensors' aten::equal",
         "cov": _EXPORT + "the fake tensors' aten::equal",
+        "hash_tensor": "it combines the bits of floating-point numbers",
         "histogramdd": "a list of tensors beside a tensor, of a number that depends on the arguments",
         "linalg.eig": "eigenvalues of matrices that are not symmetric",
         "linalg.eigvals": "eigenvalues of matrices that are not symmetric",

@@ -24,6 +24,7 @@ from onnxexp_aten import (
     fractional,  # noqa: F401
     gamma,  # noqa: F401
     indexing,  # noqa: F401
+    integers,  # noqa: F401
     joining,  # noqa: F401
     linalg,  # noqa: F401
     normalization,  # noqa: F401
