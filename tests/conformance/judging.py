@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
@@ -72,11 +73,12 @@ class Judge:
         same = len(again) == len(self.expected) and not any(_difference(*pair) for pair in zip(self.expected, again, strict=True))
         self.random = not same or sample.op in _UNINITIALIZED
 
-    def _eager(self, seed: int) -> list[Any]:
+    def _eager(self, seed: int, tensors: Sequence[torch.Tensor] | None = None) -> list[Any]:
         """OpInfo seeds random operators itself, always alike: it shall not, or nothing would tell that they are random."""
         torch.manual_seed(seed)
         with torch.no_grad(), mock.patch.object(torch, "manual_seed"):
-            return _leaves(self.sample.module(*(tensor.clone() for tensor in self.sample.tensors)))
+            given = self.sample.tensors if tensors is None else tensors
+            return _leaves(self.sample.module(*(tensor.clone() for tensor in given)))
 
     def judge(self, exporter: str, opset: int) -> Result:
         sample = self.sample
@@ -88,13 +90,13 @@ class Judge:
             try:
                 model = export(exporter, sample.module, sample.tensors, opset)
                 seconds = time.perf_counter() - start
-                outcome, detail = self._verdict(model, opset)
+                outcome, detail = self._verdict(model, opset, dynamic=exporter == "dynamic")
             except Exception as error:  # noqa: BLE001 - every error of an exporter is a result
                 seconds = time.perf_counter() - start
                 outcome, detail = classify(error), _short(error)
         return Result(sample.op, sample.dtype, sample.index, opset, exporter, outcome, detail, round(seconds, 4))
 
-    def _verdict(self, model: onnx.ModelProto, opset: int) -> tuple[str, str]:
+    def _verdict(self, model: onnx.ModelProto, opset: int, *, dynamic: bool) -> tuple[str, str]:
         declared = next(entry.version for entry in model.opset_import if entry.domain == "")
         if declared != opset:
             return "version", f"asked for opset {opset}, got {declared}"
@@ -103,15 +105,36 @@ class Judge:
             actual = _run(model, self.sample.tensors)
         except Exception as error:  # noqa: BLE001 - onnx's and ONNX Runtime's errors have no common base
             return "invalid", _short(error)
-        if len(actual) != len(self.expected):
-            return "wrong", f"{len(self.expected)} outputs in eager, {len(actual)} in ONNX"
-        for number, (one, other) in enumerate(zip(self.expected, actual, strict=True)):
+        problem = self._problem(self.expected, actual) or (dynamic and not self.random and self._at_other_sizes(model))
+        if problem:
+            return "wrong", problem
+        return ("random", "") if self.random else ("pass", "")
+
+    def _problem(self, expected: list[Any], actual: list[Any]) -> str:
+        """What is wrong with the outputs, "" where nothing is."""
+        if len(actual) != len(expected):
+            return f"{len(expected)} outputs in eager, {len(actual)} in ONNX"
+        for number, (one, other) in enumerate(zip(expected, actual, strict=True)):
             if self.sample.op in _UP_TO_SIGN and isinstance(one, torch.Tensor):
                 one, other = one.abs(), other.abs()
             problem = _difference(one, other, values=not self.random)
-            if problem and not self._as_good(number, other):
-                return "wrong", f"output {number}: {problem}"
-        return ("random", "") if self.random else ("pass", "")
+            if problem and not (expected is self.expected and self._as_good(number, other)):
+                return f"output {number}: {problem}"
+        return ""
+
+    def _at_other_sizes(self, model: onnx.ModelProto) -> str:
+        """What is wrong where every dynamic axis is one longer; "" too where eager does not take that."""
+        grown = _grown(model, self.sample.tensors)
+        try:
+            expected = self._eager(0, grown)
+        except Exception:  # noqa: BLE001 - these sizes do not go together
+            return ""
+        try:
+            problem = self._problem(expected, _run(model, grown))
+        except Exception as error:  # noqa: BLE001 - ONNX Runtime's errors have no common base
+            problem = _short(error)
+        sizes = ", ".join(str(list(tensor.shape)) for tensor in grown)
+        return f"at sizes {sizes}: {problem}" if problem else ""
 
     def _as_good(self, number: int, places: torch.Tensor) -> bool:
         """Of equal elements eager may name any: are the values where these places say?"""
@@ -126,6 +149,17 @@ class Judge:
         if places.dim() < x.dim():
             return any(_gathers(x, dim, places.unsqueeze(dim), values.unsqueeze(dim)) for dim in range(x.dim()))
         return any(_gathers(x, dim, places, values) for dim in range(x.dim()))
+
+
+def _grown(model: onnx.ModelProto, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors with each axis that has a name in the model one longer: the first slice again at the end."""
+    grown = list(tensors)
+    for slot in model.graph.input:
+        index = int(slot.name.removeprefix("input_"))
+        for axis, size in enumerate(slot.type.tensor_type.shape.dim):
+            if size.dim_param.isidentifier() and axis < grown[index].dim():
+                grown[index] = torch.cat([grown[index], grown[index].narrow(axis, 0, 1)], axis)
+    return grown
 
 
 def _gathers(x: torch.Tensor, dim: int, places: torch.Tensor, values: torch.Tensor) -> bool:

@@ -208,5 +208,5 @@ def index_fill(op: Builder, self: Tensor, dim: int, index: Tensor, value: Any) -
 def index_add(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any) -> Tensor:
     """index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor"""
     if not (isinstance(alpha, (int, float)) and alpha == 1):
-        source = op.Mul(source, op.cast(alpha, source.dtype))
+        source = compute(op, "Mul", source, alpha)
     return written(op, self, dim, index, source, "add")
