@@ -15,6 +15,7 @@ from onnxexp_aten.indexing import (
 )
 from onnxexp_aten.kernels import compute
 from onnxexp_aten.layout import size_at, sliced, unsqueezed, with_shape
+from onnxexp_aten.padding import padded
 
 __all__ = ["SINCE", "scattered", "written"]
 
@@ -44,9 +45,7 @@ _REDUCERS = {"add": ("ReduceSum", "Add"), "mul": ("ReduceProd", "Mul"), "max": (
 
 def _composed(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, reduction: str) -> Tensor:
     """A scatter with a reduction by comparing each index with each place; it takes memory of both sizes multiplied."""
-    others = [place for place in range(rank_of(op, x)) if place != axis]
-    if any((index.shape or ())[place] != (x.shape or ())[place] for place in others):
-        op.opset_error(f"a scatter that reduces by {reduction!r} into part of a tensor needs it", SINCE[reduction])
+    missing = _missing(op, x, axis, index, reduction)
     reduce, combine = _REDUCERS[reduction]
     places = arange_of(op, 0, size_at(op, x, axis), 1, torch.int64)
     places = unsqueezed(op, places, [place for place in range(rank_of(op, x) + 1) if place != axis])
@@ -55,7 +54,19 @@ def _composed(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, 
     neutral = op.constant(_neutral(torch_name, x.dtype), x.dtype)
     kept = select(op, hits, unsqueezed(op, source, [axis]), neutral)
     result = compute(op, reduce, kept, axes=[axis + 1], keepdims=0)
+    if any(missing):
+        amounts = [amount for count in reversed(missing) for amount in (0, count)]
+        result = padded(op, result, amounts, "constant", _neutral(torch_name, x.dtype))
     return extreme(op, combine, x, result) if reduction in ("max", "min") else compute(op, combine, x, result)
+
+
+def _missing(op: Builder, x: Tensor, axis: int, index: Tensor, reduction: str) -> list[int]:
+    """By how much the index is smaller than the tensor, by axis; the axis that it is for does not count."""
+    pairs = list(zip(x.shape or (), index.shape or (), strict=True))
+    pairs[axis] = (0, 0)
+    if any(size != part and not (isinstance(size, int) and isinstance(part, int)) for size, part in pairs):
+        op.opset_error(f"a scatter that reduces by {reduction!r} into part of a tensor needs it", SINCE[reduction])
+    return [0 if size == part else int(size) - int(part) for size, part in pairs]
 
 
 def _like_index(op: Builder, source: Tensor, index: Tensor) -> Tensor:
@@ -135,7 +146,7 @@ def _reduced(op: Builder, self: Tensor, axis: int, index: Tensor, source: Tensor
     total = scattered(op, start, axis, index, source, "add")
     ones = full_of(op, sizes_like(op, index), 1, self.dtype)
     count = scattered(op, full_of(op, sizes_like(op, self), int(include_self), self.dtype), axis, index, ones, "add")
-    count = count if include_self else op.Max(count, 1)
+    count = count if include_self else extreme(op, "Max", count, op.constant(1, count.dtype))
     return op.Div(total, count) if self.dtype.is_floating_point else floor_divide(op, total, count)
 
 
