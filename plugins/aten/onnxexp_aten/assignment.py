@@ -10,6 +10,7 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axis_of, rank_of
 from onnxexp_aten.creation import arange_of, full_of, sizes_like
+from onnxexp_aten.cumulative import running_sum
 from onnxexp_aten.elementwise import select
 from onnxexp_aten.indexing import (
     common_sizes,
@@ -113,7 +114,7 @@ def masked_scatter(op: Builder, self: Tensor, mask: Tensor, source: Tensor) -> T
     sizes = common_sizes(op, [self, mask])
     self, mask = (expanded(op, tensor, sizes, others=[self, mask]) for tensor in (self, op.cast(mask, torch.bool)))
     flat = mask if mask.rank == 1 else op.Reshape(mask, [-1])
-    numbers = op.Sub(op.CumSum(op.cast(flat, torch.int64), 0), op.constant(1, torch.int64))
+    numbers = op.Sub(running_sum(op, op.cast(flat, torch.int64), 0), op.constant(1, torch.int64))
     numbers = op.Where(flat, numbers, op.constant(0, torch.int64))
     taken = op.Gather(source if source.rank == 1 else op.Reshape(source, [-1]), numbers, axis=0)
     placed = reshaped(op, taken, sizes) if _constant(sizes) else op.Reshape(taken, op.Shape(self))

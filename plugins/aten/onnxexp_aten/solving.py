@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,6 +14,21 @@ from onnxexp_aten.factorization import LU, Matrices, cholesky, householder, lu, 
 from onnxexp_aten.layout import swapped, unsqueezed, with_shape
 
 __all__ = ["solved"]
+
+
+def _known_for_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Of matrices without rows, or none at all, the results are known: torch says them."""
+
+    @functools.wraps(function)
+    def symbolic(op: Builder, *args: Any) -> Any:
+        if not any(isinstance(arg, Tensor) and arg.shape is not None and 0 in arg.shape for arg in args):
+            return function(op, *args)
+        zeros = [torch.zeros(*arg.shape, dtype=arg.dtype) if isinstance(arg, Tensor) else arg for arg in args]
+        overload = getattr(torch.ops.aten, op.node.op.removeprefix("aten::")).default
+        named = {given.name: arg for given, arg in zip(overload._schema.arguments, zeros, strict=True) if given.kwarg_only}
+        return tuple(op.constant(result) for result in overload(*zeros[: len(zeros) - len(named)], **named))
+
+    return symbolic
 
 
 def _eye(op: Builder, batch: int, rows: int, columns: int) -> Tensor:
@@ -71,16 +88,10 @@ def _determinant(op: Builder, matrices: Matrices, found: LU) -> tuple[Tensor, Te
     return _diagonal(op, found.factors), op.ReduceProd(signs, axes=[1], keepdims=0)
 
 
-def _of_nothing(op: Builder, function: Any, A: Tensor) -> Any:
-    """Of matrices without rows, or none at all, the results are known."""
-    return tuple(op.constant(result) for result in function(torch.empty(*A.shape, dtype=A.dtype)))  # type: ignore[misc]
-
-
 @aten("_linalg_det")
+@_known_for_nothing
 def linalg_det(op: Builder, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)"""
-    if A.shape is not None and 0 in A.shape:
-        return _of_nothing(op, torch.ops.aten._linalg_det, A)
     matrices = Matrices(op, A)
     found = lu(op, matrices.x)
     diagonal, sign = _determinant(op, matrices, found)
@@ -90,10 +101,9 @@ def linalg_det(op: Builder, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @aten("_linalg_slogdet")
+@_known_for_nothing
 def linalg_slogdet(op: Builder, A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)"""
-    if A.shape is not None and 0 in A.shape:
-        return _of_nothing(op, torch.ops.aten._linalg_slogdet, A)
     matrices = Matrices(op, A)
     found = lu(op, matrices.x)
     diagonal, sign = _determinant(op, matrices, found)
@@ -107,6 +117,7 @@ def linalg_slogdet(op: Builder, A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tens
 
 
 @aten("linalg_inv_ex")
+@_known_for_nothing
 def linalg_inv_ex(op: Builder, A: Tensor, check_errors: bool) -> tuple[Tensor, Tensor]:
     """linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)"""
     matrices = Matrices(op, A)
@@ -122,6 +133,7 @@ def _is_vector(A: Tensor, B: Tensor) -> bool:
 
 
 @aten("_linalg_solve_ex")
+@_known_for_nothing
 def linalg_solve_ex(op: Builder, A: Tensor, B: Tensor, left: bool, check_errors: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False)
     -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)"""
@@ -174,6 +186,7 @@ def triangular_solve(
 
 
 @aten("linalg_lu_factor_ex")
+@_known_for_nothing
 def linalg_lu_factor_ex(op: Builder, A: Tensor, pivot: bool, check_errors: bool) -> tuple[Tensor, Tensor, Tensor]:
     """linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)"""
     matrices = Matrices(op, A)
@@ -271,6 +284,7 @@ def cholesky_(op: Builder, self: Tensor, upper: bool) -> Tensor:
 
 
 @aten("linalg_cholesky_ex")
+@_known_for_nothing
 def linalg_cholesky_ex(op: Builder, self: Tensor, upper: bool, check_errors: bool) -> tuple[Tensor, Tensor]:
     """linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)"""
     matrices = Matrices(op, self)

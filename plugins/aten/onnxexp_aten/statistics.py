@@ -11,6 +11,7 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axis_of, rank_of
 from onnxexp_aten.comparison import equal, relate
 from onnxexp_aten.creation import arange_of, full_of, out_dtype, sizes_like
+from onnxexp_aten.cumulative import running_sum
 from onnxexp_aten.elementwise import extreme, select
 from onnxexp_aten.kernels import compare, compute
 from onnxexp_aten.layout import size_at, unsqueezed
@@ -212,7 +213,7 @@ def _segments(op: Builder, lengths: Tensor | None, offsets: Tensor | None) -> tu
     """Where the segments begin and end, int64."""
     if lengths is not None:
         wide, last = op.cast(lengths, torch.int64), rank_of(op, lengths) - 1
-        ends = op.CumSum(wide, last)
+        ends = running_sum(op, wide, last)
         return op.Sub(ends, wide), ends
     assert offsets is not None
     last, wide = rank_of(op, offsets) - 1, op.cast(offsets, torch.int64)
