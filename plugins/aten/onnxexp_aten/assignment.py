@@ -22,7 +22,7 @@ from onnxexp_aten.indexing import (
 from onnxexp_aten.kernels import compute
 from onnxexp_aten.layout import END, expanded, permuted, reshaped, size_at, sizes_of, sliced, unsqueezed, vector
 from onnxexp_aten.rearranging import diagonal_places
-from onnxexp_aten.scatter import SINCE, scattered, written
+from onnxexp_aten.scatter import SINCE, reducing_dtype, scattered, written
 
 __all__: list[str] = []
 
@@ -39,8 +39,8 @@ __all__: list[str] = []
 )
 def index_put(op: Builder, self: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool, *unsafe: Any) -> Tensor:
     """index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"""
-    if self.dtype == torch.bool and accumulate:
-        return op.cast(index_put(op, op.cast(self, torch.int32), indices, values, accumulate), torch.bool)
+    if accumulate and reducing_dtype(self.dtype) != self.dtype:
+        return op.cast(index_put(op, op.cast(self, reducing_dtype(self.dtype)), indices, values, accumulate), self.dtype)
     values = op.cast(values, self.dtype)
     given = [one for one in indices if one is not None]
     if not given:

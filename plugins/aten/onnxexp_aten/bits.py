@@ -18,12 +18,21 @@ def bitwise(op: Builder, logical: str, one: Tensor, other: Tensor) -> Tensor:
     count = limits.bits - 1 if limits.min < 0 else limits.bits
     wide = [op.cast(x, torch.int64) for x in (one, other)]
     left, right = (_low_bits(op, x, count) for x in wide)
-    powers = op.constant(torch.tensor([1 << k for k in range(count)]))
-    result = op.ReduceSum(op.Mul(_combined(op, logical, left, right), powers), axes=[-1], keepdims=0)
+    result = _number(op, _combined(op, logical, left, right), count)
     if limits.min < 0:
         negative = op.call("", logical, *(op.Less(x, 0) for x in wide))
         result = op.Where(negative, op.Add(result, op.constant(limits.min, torch.int64)), result)
     return op.cast(result, dtype)
+
+
+def _number(op: Builder, bits: Tensor, count: int) -> Tensor:
+    """What the bits stand for. In two halves: ONNX Runtime adds int64 up in float64."""
+    result: Any = None
+    for start in range(0, count, 32):
+        powers = torch.tensor([1 << (k - start) if start <= k < start + 32 else 0 for k in range(count)])
+        part = op.ReduceSum(op.Mul(bits, op.constant(powers)), axes=[-1], keepdims=0)
+        result = part if result is None else op.Add(result, op.Mul(part, 1 << start))
+    return result  # type: ignore[no-any-return]
 
 
 def _low_bits(op: Builder, x: Tensor, count: int) -> Tensor:

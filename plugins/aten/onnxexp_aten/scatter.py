@@ -17,7 +17,7 @@ from onnxexp_aten.kernels import compute
 from onnxexp_aten.layout import size_at, sliced, unsqueezed, with_shape
 from onnxexp_aten.padding import padded
 
-__all__ = ["SINCE", "scattered", "written"]
+__all__ = ["SINCE", "reducing_dtype", "scattered", "written"]
 
 _REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
 """torch's names of reductions, and ONNX's."""
@@ -30,14 +30,20 @@ SINCE = {"none": 9, "add": 16, "mul": 16, "max": 18, "min": 18}
 def scattered(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, reduction: str = "none") -> Tensor:
     """ScatterElements, in dtypes for which there are kernels and of other operators where it lacks the reduction."""
     index = index if index.dtype in (torch.int32, torch.int64) else op.cast(index, torch.int64)
-    if reduction != "none" and x.dtype == torch.bool:
-        whole = [op.cast(tensor, torch.int32) for tensor in (x, source)]
-        return op.cast(scattered(op, whole[0], axis, index, whole[1], reduction), x.dtype)
+    inner = reducing_dtype(x.dtype)
+    if reduction != "none" and x.dtype != inner:
+        wide = [op.cast(tensor, inner) for tensor in (x, source)]
+        return op.cast(scattered(op, wide[0], axis, index, wide[1], reduction), x.dtype)
     if op.opset < SINCE[reduction]:
         return _composed(op, x, axis, index, source, reduction)
     if op.opset < 11:
         return op.Scatter(x, counted_from_front(op, index, size_at(op, x, axis)), source, axis=axis)
     return op.ScatterElements(x, index, source, axis=axis, reduction=reduction)
+
+
+def reducing_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which a scatter reduces: ONNX Runtime has no kernels for bools and halves."""
+    return {torch.bool: torch.int32, torch.float16: torch.float32, torch.bfloat16: torch.float32}.get(dtype, dtype)
 
 
 _REDUCERS = {"add": ("ReduceSum", "Add"), "mul": ("ReduceProd", "Mul"), "max": ("ReduceMax", "Max"), "min": ("ReduceMin", "Min")}
@@ -191,7 +197,8 @@ def written(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, 
     if axis == 0 and op.opset >= max(11, SINCE[reduction]):
         (flat,) = _flat(op, index)
         places = unsqueezed(op, op.cast(flat, torch.int64), [1])
-        result = op.ScatterND(x, places, values, reduction=reduction)
+        inner = x.dtype if reduction == "none" else reducing_dtype(x.dtype)
+        result = op.cast(op.ScatterND(op.cast(x, inner), places, op.cast(values, inner), reduction=reduction), x.dtype)
     else:
         result = scattered(op, x, axis, _spread(op, x, index, values, axis), values, reduction)
     return result if self.rank else op.Reshape(result, [])
