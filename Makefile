@@ -1,10 +1,10 @@
-# make demo | test | test-full | lint | docs | bench | setup | format | clean
+# make demo | test | test-full | conformance | lint | docs | bench | setup | format | clean
 #
 #   PYTHON  the interpreter that makes the environment (3.10 or newer)
 #   VENV    where the environment is; it is made, and made again after a pyproject.toml changed, by whatever needs it
 #   TORCH   the torch to install first; it decides between a CPU and an accelerator build
 #   JOBS    test processes (each computes with one thread)
-#   ARGS    more arguments for pytest, the demo or the benchmark: make test ARGS="tests/core -x"
+#   ARGS    more arguments for pytest, the demo, the benchmark or the conformance run: make test ARGS="tests/core -x"
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -17,7 +17,7 @@ PIP     = $(BIN)/python -m pip --disable-pip-version-check
 PLUGINS = $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: help setup demo test test-full lint docs format bench clean
+.PHONY: help setup demo test test-full conformance lint docs format bench clean
 .DELETE_ON_ERROR:
 
 help:
@@ -33,6 +33,9 @@ test: setup
 
 test-full: setup
 	$(PYTEST) -m "full or not full" $(ARGS)
+
+conformance: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.conformance --jobs $(JOBS) --opset 9 13 17 18 20 23 --out conformance.jsonl $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .
@@ -51,7 +54,7 @@ bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis bench-results
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis bench-results conformance.jsonl
 	find core plugins tests examples -name __pycache__ -o -name '*.egg-info' | xargs rm -rf
 
 $(VENV)/.torch-installed:

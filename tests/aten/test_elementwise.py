@@ -183,6 +183,14 @@ def test_functions_of_several(check):
 
 
 @cases(
+    *(case(fn, I.to(dtype), J.to(dtype)) for fn in (torch.gcd, torch.lcm) for dtype in INTS),
+    case(torch.gcd, torch.tensor([0, 0, 2**40, 6]), torch.tensor([0, 5, 2**20 * 3, -4]), dynamic={0: [0], 1: [0]}),
+)
+def test_divisors(check):
+    check()
+
+
+@cases(
     Case(torch.add, X, Y, emits={"Add"}),
     Case(lambda x: x.pow(2).mean(-1), X, emits={"Pow", "ReduceMean"}, name="pow"),
     Case(lambda x: x * 1 / 1 - 0, X, emits={"Identity"}, name="nothing to do"),

@@ -26,6 +26,13 @@ def _onnxexp(capture: str) -> Export:
     return run
 
 
+def _dynamic(model: torch.nn.Module, tensors: Tensors, names: list[str], opset: int) -> onnx.ModelProto:
+    """Every axis that has more than one element may be dynamic; torch.export finds out which."""
+    axes = [{axis: torch.export.Dim.AUTO for axis, size in enumerate(tensor.shape) if size > 1} or None for tensor in tensors]
+    shapes = (tuple(axes),) if tensors else None
+    return onnxexp.export(model, tensors, opset_version=opset, input_names=names, dynamic_shapes=shapes).model_proto
+
+
 def _dynamo(model: torch.nn.Module, tensors: Tensors, names: list[str], opset: int) -> onnx.ModelProto:
     program = torch.onnx.export(model, tensors, dynamo=True, opset_version=opset, input_names=names, verbose=False)
     assert program is not None
@@ -41,10 +48,11 @@ def _script(model: torch.nn.Module, tensors: Tensors, names: list[str], opset: i
 EXPORTERS: dict[str, Export] = {
     "export": _onnxexp("export"),
     "trace": _onnxexp("trace"),
+    "dynamic": _dynamic,
     "dynamo": _dynamo,
     "script": _script,
 }
-"""onnxexp through torch.export and through tracing; torch.onnx with dynamo=True and with dynamo=False."""
+"""onnxexp through torch.export, through tracing, and with dynamic shapes; torch.onnx with dynamo=True and with dynamo=False."""
 
 
 def export(exporter: str, model: torch.nn.Module, tensors: Tensors, opset: int) -> onnx.ModelProto:

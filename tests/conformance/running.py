@@ -122,7 +122,9 @@ class Runner:
                     if "end" in message:
                         self._progress(task)
                         return worker
-                    if "begin" in message:
+                    if "trouble" in message:
+                        print(f"{task.op} {task.dtype}: {message['trouble']}", file=sys.stderr, flush=True)
+                    elif "begin" in message:
                         begun = message["begin"]
                     elif "op" in message:
                         self._write(message)

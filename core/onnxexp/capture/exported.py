@@ -289,9 +289,12 @@ class Converter:
         meta = node.meta.get("val")
         if isinstance(meta, (bool, int, float)) and op.startswith("aten::sym_"):
             return meta
-        several = isinstance(meta, (list, tuple))
-        metas = list(meta) if isinstance(meta, (list, tuple)) else [meta]
-        names = [f"{node.name}_{index}" for index in range(len(metas))] if several else [node.name]
-        outputs = [self.new(name, one) for name, one in zip(names, metas, strict=True)] if meta is not None else []
-        self.graph.nodes.append(Node(op, list(args), outputs, where=place(node)))
-        return outputs if several else outputs[0] if outputs else None
+        made = None if meta is None else self._made(node.name, meta)
+        self.graph.nodes.append(Node(op, list(args), list(_flat(made)) if meta is not None else [], where=place(node)))
+        return made
+
+    def _made(self, name: str, meta: Any) -> Any:
+        """A value, or for a list (of lists) of results such a list; the node has them all in a row."""
+        if isinstance(meta, (list, tuple)):
+            return [self._made(f"{name}_{index}", one) for index, one in enumerate(meta)]
+        return self.new(name, meta)

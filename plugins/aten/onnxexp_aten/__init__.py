@@ -19,10 +19,13 @@ from onnxexp_aten import (
     einsum,  # noqa: F401
     elementwise,  # noqa: F401
     embedding,  # noqa: F401
+    floats,  # noqa: F401
     fourier,  # noqa: F401
+    fractional,  # noqa: F401
     gamma,  # noqa: F401
     grouped,  # noqa: F401
     indexing,  # noqa: F401
+    integers,  # noqa: F401
     joining,  # noqa: F401
     linalg,  # noqa: F401
     normalization,  # noqa: F401
@@ -46,6 +49,7 @@ from onnxexp_aten import (
     special,  # noqa: F401
     spectral,  # noqa: F401
     splitting,  # noqa: F401
+    statistics,  # noqa: F401
     transformer,  # noqa: F401
     unary,  # noqa: F401
     vision,  # noqa: F401

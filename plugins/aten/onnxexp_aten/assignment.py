@@ -10,10 +10,10 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axis_of, rank_of
 from onnxexp_aten.creation import arange_of, full_of, sizes_like
+from onnxexp_aten.cumulative import running_sum
 from onnxexp_aten.elementwise import select
 from onnxexp_aten.indexing import (
     common_sizes,
-    counted_from_front,
     flat_places,
     flattened,
     indices_and_axes,
@@ -22,7 +22,7 @@ from onnxexp_aten.indexing import (
 from onnxexp_aten.kernels import compute
 from onnxexp_aten.layout import END, expanded, permuted, reshaped, size_at, sizes_of, sliced, unsqueezed, vector
 from onnxexp_aten.rearranging import diagonal_places
-from onnxexp_aten.scatter import SINCE, scattered, written
+from onnxexp_aten.scatter import SINCE, reducing_dtype, scattered, written
 
 __all__: list[str] = []
 
@@ -39,6 +39,8 @@ __all__: list[str] = []
 )
 def index_put(op: Builder, self: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool, *unsafe: Any) -> Tensor:
     """index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"""
+    if accumulate and reducing_dtype(self.dtype) != self.dtype:
+        return op.cast(index_put(op, op.cast(self, reducing_dtype(self.dtype)), indices, values, accumulate), self.dtype)
     values = op.cast(values, self.dtype)
     given = [one for one in indices if one is not None]
     if not given:
@@ -46,31 +48,17 @@ def index_put(op: Builder, self: Tensor, indices: list[Tensor | None], values: T
     if len(given) == 1 and given[0].dtype in (torch.bool, torch.uint8) and _is_one(values):
         return _masked_put(op, self, given[0], indices.index(given[0]), values, accumulate)
     tensors, axes = indices_and_axes(op, self, indices)
-    if accumulate and op.opset < SINCE["add"]:
-        return _accumulated(op, self, tensors, axes, values)
     rest = [axis for axis in range(rank_of(op, self)) if axis not in axes]
     common = common_sizes(op, tensors)
     order = [*axes, *rest]
     front = permuted(op, self, order)
-    if self.dtype == torch.bool and accumulate:
-        op.decline("adding up bools")
-    if op.opset < 11:
-        result = _put_flat(op, self, front, tensors, axes, values)
+    if op.opset < (SINCE["add"] if accumulate else 11):
+        result = _put_flat(op, self, front, tensors, axes, values, "add" if accumulate else "none")
     else:
         places = stacked_indices(op, tensors, common)
         updates = _values(op, self, values, places, axes, rest, len(common))
         result = op.ScatterND(front, places, updates, reduction="add" if accumulate else "none")
     return permuted(op, result, [order.index(axis) for axis in range(len(order))])
-
-
-def _accumulated(op: Builder, self: Tensor, tensors: list[Tensor], axes: list[int], values: Tensor) -> Tensor:
-    """Adding up by one 1-d index, for opsets whose ScatterND cannot add."""
-    if len(tensors) > 1 or tensors[0].rank != 1:
-        op.opset_error("adding up at places that several index tensors give needs it", SINCE["add"])
-    sizes = [size_at(op, self, axis) for axis in range(rank_of(op, self))]
-    sizes[axes[0]] = size_at(op, tensors[0], 0)
-    index = counted_from_front(op, tensors[0], size_at(op, self, axes[0]))
-    return written(op, self, axes[0], index, op.Expand(values, vector(op, sizes)), "add")
 
 
 def _is_one(values: Tensor) -> bool:
@@ -102,16 +90,22 @@ def _values(op: Builder, self: Tensor, values: Tensor, places: Tensor, axes: lis
     return permuted(op, values, order)
 
 
-def _put_flat(op: Builder, self: Tensor, front: Tensor, tensors: list[Tensor], axes: list[int], values: Tensor) -> Tensor:
-    """For opsets without ScatterND: the indexed axes of `front` as one, and Scatter along it."""
+def _put_flat(
+    op: Builder, self: Tensor, front: Tensor, tensors: list[Tensor], axes: list[int], values: Tensor, reduction: str
+) -> Tensor:
+    """For opsets without ScatterND, or one that adds: the indexed axes of `front` as one, and a scatter along it."""
     rest = [axis for axis in range(rank_of(op, self)) if axis not in axes]
     places = flat_places(op, front, tensors)
     updates = _values(op, self, values, places, axes, rest, rank_of(op, places))
     kept = [size_at(op, self, axis) for axis in rest]
     updates = op.Reshape(updates, vector(op, [-1, *kept]))
-    wide = op.Expand(op.Reshape(places, [-1] + [1] * len(rest)), op.Shape(updates))
-    written = op.Scatter(flattened(op, front, len(axes)), wide, updates, axis=0)
-    return op.Reshape(written, vector(op, [size_at(op, front, axis) for axis in range(rank_of(op, front))]))
+    flat = flattened(op, front, len(axes))
+    if reduction == "none":
+        wide = op.Expand(op.Reshape(places, [-1] + [1] * len(rest)), op.Shape(updates))
+        result = scattered(op, flat, 0, wide, updates)
+    else:
+        result = written(op, flat, 0, op.Reshape(places, [-1]), updates, reduction)
+    return op.Reshape(result, vector(op, [size_at(op, front, axis) for axis in range(rank_of(op, front))]))
 
 
 @aten("masked_scatter")
@@ -120,7 +114,7 @@ def masked_scatter(op: Builder, self: Tensor, mask: Tensor, source: Tensor) -> T
     sizes = common_sizes(op, [self, mask])
     self, mask = (expanded(op, tensor, sizes, others=[self, mask]) for tensor in (self, op.cast(mask, torch.bool)))
     flat = mask if mask.rank == 1 else op.Reshape(mask, [-1])
-    numbers = op.Sub(op.CumSum(op.cast(flat, torch.int64), 0), op.constant(1, torch.int64))
+    numbers = op.Sub(running_sum(op, op.cast(flat, torch.int64), 0), op.constant(1, torch.int64))
     numbers = op.Where(flat, numbers, op.constant(0, torch.int64))
     taken = op.Gather(source if source.rank == 1 else op.Reshape(source, [-1]), numbers, axis=0)
     placed = reshaped(op, taken, sizes) if _constant(sizes) else op.Reshape(taken, op.Shape(self))
@@ -196,6 +190,18 @@ def diagonal_scatter(op: Builder, self: Tensor, src: Tensor, offset: int, dim1: 
     changed = written(op, flat, rank - 2, places, op.cast(src, self.dtype))
     back = op.Reshape(changed, vector(op, [size_at(op, self, axis) for axis in order]))
     return permuted(op, back, [order.index(axis) for axis in range(rank)])
+
+
+@aten("as_strided_scatter")
+def as_strided_scatter(op: Builder, self: Tensor, src: Tensor, size: list[int], stride: list[int], storage_offset: Any) -> Tensor:
+    """as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor"""
+    if self.shape is None or not all(isinstance(number, int) for number in (*self.shape, *size, *stride, storage_offset or 0)):
+        raise op.error("the sizes must be known at export")
+    places = torch.full(tuple(size), storage_offset or 0)
+    for axis, (count, step) in enumerate(zip(size, stride, strict=True)):
+        places += (torch.arange(count) * step).reshape([-1 if axis == other else 1 for other in range(len(size))])
+    flat, values = op.Reshape(self, [-1]), op.Reshape(op.cast(src, self.dtype), [-1])
+    return op.Reshape(written(op, flat, 0, op.constant(places.reshape(-1)), values), list(self.shape))
 
 
 @aten("fill.Scalar", "fill.Tensor")

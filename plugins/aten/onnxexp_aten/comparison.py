@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
+from onnxexp_aten.bits import bitwise
 from onnxexp_aten.common import aten, promote
 from onnxexp_aten.elementwise import both, floor_divide, nonzero
 from onnxexp_aten.kernels import compare, compute, runs
@@ -132,11 +133,13 @@ def _bitwise(logical: str) -> Callable[[Builder, Any, Any], Tensor]:
         one, two = promote(op, self, other)
         if one.dtype == torch.bool:
             return both(op, one, two) if logical == "And" else op.call("", logical, one, two)
-        return compute(op, f"Bitwise{logical}", one, two)
+        if runs(op, f"Bitwise{logical}", one.dtype):
+            return compute(op, f"Bitwise{logical}", one, two)
+        return bitwise(op, logical, one, two)
 
     symbolic.__doc__ = f"""bitwise_{logical.lower()}.Tensor(Tensor self, Tensor other) -> Tensor
 
-    By ONNX's {logical} for bools, Bitwise{logical} (opset 18) for ints. A number may stand for one of the two.
+    By ONNX's {logical} for bools, Bitwise{logical} (opset 18) or bit by bit for ints. A number may stand for one of the two.
     """
     return symbolic
 

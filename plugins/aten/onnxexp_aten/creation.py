@@ -167,6 +167,34 @@ def linspace(op: Builder, start: Any, end: Any, steps: Any, *options: Any) -> Te
     return op.constant(torch.linspace(start, end, steps, dtype=out_dtype(op)))
 
 
+@aten("linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor")
+def linspace_between(op: Builder, start: Any, end: Any, steps: Any, *options: Any) -> Tensor:
+    """linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, ...) -> Tensor"""
+    dtype = out_dtype(op)
+    return op.cast(_between(op, start, end, steps, dtype), dtype)
+
+
+@aten("logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor")
+def logspace_between(op: Builder, start: Any, end: Any, steps: Any, base: float, *options: Any) -> Tensor:
+    """logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, ...) -> Tensor"""
+    dtype = out_dtype(op)
+    return op.cast(op.Pow(op.constant(base, torch.float64), _between(op, start, end, steps, dtype)), dtype)
+
+
+def _between(op: Builder, start: Any, end: Any, steps: Any, dtype: torch.dtype) -> Tensor:
+    """Evenly spaced float64 numbers, counted from the nearer end. For an integer dtype both ends are of it."""
+    ends = (op.cast(bound, bound.dtype if isinstance(bound, Tensor) else torch.float64) for bound in (start, end))
+    low, high = (op.cast(bound if dtype.is_floating_point else op.cast(bound, dtype), torch.float64) for bound in ends)
+    steps = int(op.static(steps, "the number of steps"))
+    if steps == 1:
+        return op.Reshape(low, [1])
+    step = op.Div(op.Sub(high, low), float(steps - 1))
+    numbers = torch.arange(steps, dtype=torch.float64)
+    rising = op.Add(op.Mul(step, op.constant(numbers)), low)
+    falling = op.Sub(high, op.Mul(step, op.constant(numbers.flip(0))))
+    return op.Where(op.constant(torch.arange(steps) < steps // 2), rising, falling)
+
+
 @aten("logspace")
 def logspace(op: Builder, start: Any, end: Any, steps: Any, base: float, *options: Any) -> Tensor:
     """logspace(Scalar start, Scalar end, int steps, float base=10., *, ScalarType? dtype=None, ...) -> Tensor"""

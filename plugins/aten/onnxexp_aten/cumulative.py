@@ -15,7 +15,7 @@ from onnxexp_aten.kernels import compare, compute, running_dtype
 from onnxexp_aten.layout import filled, swapped
 from onnxexp_aten.reduction import summable
 
-__all__: list[str] = []
+__all__ = ["running_sum"]
 
 
 @aten("cumsum")
@@ -29,6 +29,11 @@ def cumsum(op: Builder, self: Tensor, dim: int, dtype: torch.dtype | None) -> Te
 def cumsum_11(op: Builder, self: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
     """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
     return _native(op, "CumSum", summable(op, self, dtype), dim)
+
+
+def running_sum(op: Builder, x: Tensor, axis: int) -> Tensor:
+    """The sum of the elements up to each one, in the tensor's own dtype."""
+    return (cumsum_11 if op.opset >= 11 else cumsum)(op, x, axis, x.dtype)
 
 
 @aten("cumprod")

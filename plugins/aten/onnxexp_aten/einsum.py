@@ -11,6 +11,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, promote, rank_of
+from onnxexp_aten.creation import out_dtype
 from onnxexp_aten.layout import permuted, size_at, unsqueezed, vector, with_shape
 from onnxexp_aten.linalg import product
 
@@ -22,7 +23,7 @@ _EINSUM_DTYPES = (torch.float32, torch.float64, torch.float16, torch.int64, torc
 @aten("einsum")
 def einsum(op: Builder, equation: str, tensors: list[Tensor], path: Any) -> Tensor:
     """einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor"""
-    tensors = promote(op, *tensors)
+    tensors = promote(op, *tensors, dtype=out_dtype(op))  # a sum of ints alone is int64
     terms, result = _letters(op, equation, tensors)
     plain = all(len(set(term)) == len(term) for term in terms)
     if plain and len(terms) == 2:

@@ -15,7 +15,7 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.common import rank_of
 from onnxexp_aten.layout import swapped, unsqueezed, with_shape
 
-__all__ = ["LU", "Matrices", "cholesky", "householder", "lu", "q_of", "substitute"]
+__all__ = ["Factors", "Matrices", "cholesky", "householder", "lu", "q_of", "substitute"]
 
 
 class Matrices:
@@ -75,7 +75,7 @@ def _taken(op: Builder, x: Tensor, k: Tensor, axis: int) -> Tensor:
 
 
 @dataclasses.dataclass(frozen=True)
-class LU:
+class Factors:
     """``P A = L U``: both factors in one matrix, the order of the rows, and the rows that were exchanged (counted from 0)."""
 
     factors: Tensor
@@ -83,7 +83,7 @@ class LU:
     pivots: Tensor
 
 
-def lu(op: Builder, x: Tensor, *, pivot: bool = True) -> LU:
+def lu(op: Builder, x: Tensor, *, pivot: bool = True) -> Factors:
     """Of float64[batch, m, n]; `order` int64[batch, m, 1], `pivots` int64[batch, min(m, n)]."""
     assert x.shape is not None
     batch, m, n = (int(size) for size in x.shape)
@@ -107,7 +107,7 @@ def lu(op: Builder, x: Tensor, *, pivot: bool = True) -> LU:
 
     start = op.constant(torch.arange(m)[None, :, None].expand(batch, m, 1).contiguous())
     factors, order, pivots = op.loop(min(m, n), None, body, [x, start])
-    return LU(factors, order, op.Transpose(pivots, perm=[1, 0]))
+    return Factors(factors, order, op.Transpose(pivots, perm=[1, 0]))
 
 
 def _exchanged(op: Builder, x: Tensor, rows: Tensor, k: Tensor, other: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Products by groups of rows, as mixtures of experts use them, and the histogram that counts the rows."""
+"""Products by groups of rows, as mixtures of experts use them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, dtype_of, rank_of
-from onnxexp_aten.kernels import compare
-from onnxexp_aten.layout import size_at, sliced, unsqueezed, vector
+from onnxexp_aten.layout import size_at, sliced, vector
 
 __all__: list[str] = []
 
@@ -54,17 +53,3 @@ def _matrix(op: Builder, weights: Tensor, group: int) -> Tensor:
     if weights.const is not None:
         return op.wrap_constant(weights.const[group], f"{weights.name}.{group}" if weights.name else None)
     return op.Gather(weights, group, axis=0)  # type: ignore[no-any-return]
-
-
-@aten("histc")
-def histc(op: Builder, self: Tensor, bins: int, min: Any, max: Any) -> Tensor:
-    """histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor"""
-    x = op.Reshape(self, [-1])
-    if op.static(min) == op.static(max):
-        op.decline("a range taken from the values is not lowered: give min and max")
-    edges = torch.linspace(op.static(min), op.static(max), bins + 1, dtype=self.dtype)
-    reached = op.Not(compare(op, "Less", unsqueezed(op, x, [1]), op.constant(edges[None, :-1])))
-    beyond = compare(op, "Greater", unsqueezed(op, x, [1]), op.constant(edges[None, -1:]))
-    counts = [op.ReduceSum(op.cast(each, self.dtype), axes=[0], keepdims=0) for each in (reached, beyond)]
-    following = op.Concat(sliced(op, counts[0], 0, 1, bins), counts[1], axis=0) if bins > 1 else counts[1]
-    return op.Sub(counts[0], following)  # type: ignore[no-any-return]

@@ -222,5 +222,5 @@ def bilinear(op: Builder, input1: Tensor, input2: Tensor, weight: Tensor, bias: 
     rank = rank_of(op, input1)
     left = unsqueezed(op, input1, [rank - 1, rank])  # [*, 1, 1, in1]
     right = unsqueezed(op, input2, [rank - 1, rank + 1])  # [*, 1, in2, 1]
-    result = op.Squeeze(op.MatMul(op.MatMul(left, weight), right), axes=[rank, rank + 1])
+    result = op.Squeeze(product(op, product(op, left, weight), right), axes=[rank, rank + 1])
     return result if bias is None else compute(op, "Add", result, bias)

@@ -153,12 +153,12 @@ def batch_norm_inference(
     """_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean,
     Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
     result = _with_statistics(op, input, weight, bias, running_mean, running_var, eps)
-    return result, _nothing(op, input), _nothing(op, input), op.constant(torch.empty(0, dtype=torch.uint8))
+    return result, _nothing(op, 1), _nothing(op, 2), op.constant(torch.empty(0, dtype=torch.uint8))
 
 
-def _nothing(op: Builder, x: Tensor) -> Tensor:
+def _nothing(op: Builder, index: int) -> Tensor:
     """What stands for statistics that were not computed."""
-    return op.constant(torch.empty(0, dtype=torch.float32 if x.dtype in _HALVES else x.dtype))
+    return op.constant(torch.empty(0, dtype=op.node.outputs[index].type.dtype))
 
 
 @aten("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional")
@@ -179,7 +179,7 @@ def native_batch_norm(
     if training:
         return _with_batch_statistics(op, input, weight, bias, running_mean, running_var, momentum, eps)
     result = _with_statistics(op, input, weight, bias, running_mean, running_var, eps)
-    return result, _nothing(op, input), _nothing(op, input), running_mean, running_var
+    return result, _nothing(op, 1), _nothing(op, 2), running_mean, running_var
 
 
 @aten("_native_batch_norm_legit.no_stats")

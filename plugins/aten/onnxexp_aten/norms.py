@@ -11,6 +11,7 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, dtype_of, rank_of
 from onnxexp_aten.elementwise import pow_
 from onnxexp_aten.kernels import compute
+from onnxexp_aten.layout import size_at
 from onnxexp_aten.reduction import reduced
 
 __all__ = ["vector_norm"]
@@ -63,6 +64,16 @@ def vector_norm(op: Builder, x: Tensor, p: Any = 2, dims: Any = None, keepdim: b
 def dist(op: Builder, self: Tensor, other: Tensor, p: Any) -> Tensor:
     """dist(Tensor self, Tensor other, Scalar p=2) -> Tensor"""
     return vector_norm(op, compute(op, "Sub", self, other), p)
+
+
+@aten("pdist", "_pdist_forward")
+def pdist(op: Builder, self: Tensor, p: float) -> Tensor:
+    """pdist(Tensor self, float p=2) -> Tensor: the distances of all pairs of rows"""
+    rows = size_at(op, self, 0)
+    if isinstance(rows, Tensor):
+        raise op.error("the number of rows must be known at export")
+    one, other = (op.Gather(self, op.constant(index), axis=0) for index in torch.triu_indices(rows, rows, 1))
+    return vector_norm(op, compute(op, "Sub", one, other), p, [-1])
 
 
 @aten("cdist", "_cdist_forward")

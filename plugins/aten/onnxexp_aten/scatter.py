@@ -15,8 +15,9 @@ from onnxexp_aten.indexing import (
 )
 from onnxexp_aten.kernels import compute
 from onnxexp_aten.layout import size_at, sliced, unsqueezed, with_shape
+from onnxexp_aten.padding import padded
 
-__all__ = ["SINCE", "scattered", "written"]
+__all__ = ["SINCE", "reducing_dtype", "scattered", "written"]
 
 _REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
 """torch's names of reductions, and ONNX's."""
@@ -29,9 +30,10 @@ SINCE = {"none": 9, "add": 16, "mul": 16, "max": 18, "min": 18}
 def scattered(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, reduction: str = "none") -> Tensor:
     """ScatterElements, in dtypes for which there are kernels and of other operators where it lacks the reduction."""
     index = index if index.dtype in (torch.int32, torch.int64) else op.cast(index, torch.int64)
-    if reduction != "none" and x.dtype == torch.bool:
-        whole = [op.cast(tensor, torch.int32) for tensor in (x, source)]
-        return op.cast(scattered(op, whole[0], axis, index, whole[1], reduction), x.dtype)
+    inner = reducing_dtype(x.dtype)
+    if reduction != "none" and x.dtype != inner:
+        wide = [op.cast(tensor, inner) for tensor in (x, source)]
+        return op.cast(scattered(op, wide[0], axis, index, wide[1], reduction), x.dtype)
     if op.opset < SINCE[reduction]:
         return _composed(op, x, axis, index, source, reduction)
     if op.opset < 11:
@@ -39,14 +41,17 @@ def scattered(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, 
     return op.ScatterElements(x, index, source, axis=axis, reduction=reduction)
 
 
+def reducing_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which a scatter reduces: ONNX Runtime has no kernels for bools and halves."""
+    return {torch.bool: torch.int32, torch.float16: torch.float32, torch.bfloat16: torch.float32}.get(dtype, dtype)
+
+
 _REDUCERS = {"add": ("ReduceSum", "Add"), "mul": ("ReduceProd", "Mul"), "max": ("ReduceMax", "Max"), "min": ("ReduceMin", "Min")}
 
 
 def _composed(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, reduction: str) -> Tensor:
     """A scatter with a reduction by comparing each index with each place; it takes memory of both sizes multiplied."""
-    others = [place for place in range(rank_of(op, x)) if place != axis]
-    if any((index.shape or ())[place] != (x.shape or ())[place] for place in others):
-        op.opset_error(f"a scatter that reduces by {reduction!r} into part of a tensor needs it", SINCE[reduction])
+    missing = _missing(op, x, axis, index, reduction)
     reduce, combine = _REDUCERS[reduction]
     places = arange_of(op, 0, size_at(op, x, axis), 1, torch.int64)
     places = unsqueezed(op, places, [place for place in range(rank_of(op, x) + 1) if place != axis])
@@ -55,7 +60,19 @@ def _composed(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, 
     neutral = op.constant(_neutral(torch_name, x.dtype), x.dtype)
     kept = select(op, hits, unsqueezed(op, source, [axis]), neutral)
     result = compute(op, reduce, kept, axes=[axis + 1], keepdims=0)
+    if any(missing):
+        amounts = [amount for count in reversed(missing) for amount in (0, count)]
+        result = padded(op, result, amounts, "constant", _neutral(torch_name, x.dtype))
     return extreme(op, combine, x, result) if reduction in ("max", "min") else compute(op, combine, x, result)
+
+
+def _missing(op: Builder, x: Tensor, axis: int, index: Tensor, reduction: str) -> list[int]:
+    """By how much the index is smaller than the tensor, by axis; the axis that it is for does not count."""
+    pairs = list(zip(x.shape or (), index.shape or (), strict=True))
+    pairs[axis] = (0, 0)
+    if any(size != part and not (isinstance(size, int) and isinstance(part, int)) for size, part in pairs):
+        op.opset_error(f"a scatter that reduces by {reduction!r} into part of a tensor needs it", SINCE[reduction])
+    return [0 if size == part else int(size) - int(part) for size, part in pairs]
 
 
 def _like_index(op: Builder, source: Tensor, index: Tensor) -> Tensor:
@@ -135,7 +152,7 @@ def _reduced(op: Builder, self: Tensor, axis: int, index: Tensor, source: Tensor
     total = scattered(op, start, axis, index, source, "add")
     ones = full_of(op, sizes_like(op, index), 1, self.dtype)
     count = scattered(op, full_of(op, sizes_like(op, self), int(include_self), self.dtype), axis, index, ones, "add")
-    count = count if include_self else op.Max(count, 1)
+    count = count if include_self else extreme(op, "Max", count, op.constant(1, count.dtype))
     return op.Div(total, count) if self.dtype.is_floating_point else floor_divide(op, total, count)
 
 
@@ -180,7 +197,8 @@ def written(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, 
     if axis == 0 and op.opset >= max(11, SINCE[reduction]):
         (flat,) = _flat(op, index)
         places = unsqueezed(op, op.cast(flat, torch.int64), [1])
-        result = op.ScatterND(x, places, values, reduction=reduction)
+        inner = x.dtype if reduction == "none" else reducing_dtype(x.dtype)
+        result = op.cast(op.ScatterND(op.cast(x, inner), places, op.cast(values, inner), reduction=reduction), x.dtype)
     else:
         result = scattered(op, x, axis, _spread(op, x, index, values, axis), values, reduction)
     return result if self.rank else op.Reshape(result, [])
@@ -208,5 +226,5 @@ def index_fill(op: Builder, self: Tensor, dim: int, index: Tensor, value: Any) -
 def index_add(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any) -> Tensor:
     """index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor"""
     if not (isinstance(alpha, (int, float)) and alpha == 1):
-        source = op.Mul(source, op.cast(alpha, source.dtype))
+        source = compute(op, "Mul", source, alpha)
     return written(op, self, dim, index, source, "add")

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten
-from onnxexp_aten.factorization import LU, Matrices, cholesky, householder, lu, q_of, substitute
+from onnxexp_aten.factorization import Factors, Matrices, cholesky, householder, lu, q_of, substitute
 from onnxexp_aten.layout import swapped, unsqueezed, with_shape
 
 __all__ = ["solved"]
+
+
+def _known_for_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Of matrices without rows, or none at all, the results are known: torch says them."""
+
+    @functools.wraps(function)
+    def symbolic(op: Builder, *args: Any) -> Any:
+        if not any(isinstance(arg, Tensor) and arg.shape is not None and 0 in arg.shape for arg in args):
+            return function(op, *args)
+        zeros = [torch.zeros(*arg.shape, dtype=arg.dtype) if isinstance(arg, Tensor) else arg for arg in args]
+        overload = getattr(torch.ops.aten, op.node.op.removeprefix("aten::")).default
+        named = {given.name: arg for given, arg in zip(overload._schema.arguments, zeros, strict=True) if given.kwarg_only}
+        return tuple(op.constant(result) for result in overload(*zeros[: len(zeros) - len(named)], **named))
+
+    return symbolic
 
 
 def _eye(op: Builder, batch: int, rows: int, columns: int) -> Tensor:
@@ -45,7 +62,7 @@ def _rows_to(op: Builder, order: Tensor) -> Tensor:
     return op.cast(op.Equal(order, op.constant(torch.arange(int(order.shape[1]))[None, None])), torch.float64)
 
 
-def solved(op: Builder, found: LU, b: Tensor) -> Tensor:
+def solved(op: Builder, found: Factors, b: Tensor) -> Tensor:
     """X with ``A X = B`` of float64[batch, n, k]."""
     below = substitute(op, found.factors, _permuted(op, b, found.order), upper=False, unit=True)
     return substitute(op, found.factors, below, upper=True)
@@ -56,7 +73,7 @@ def _info(op: Builder, matrices: Matrices) -> Tensor:
     return op.constant(torch.zeros(matrices.batch, dtype=torch.int32))
 
 
-def _lapack_pivots(op: Builder, matrices: Matrices, found: LU) -> Tensor:
+def _lapack_pivots(op: Builder, matrices: Matrices, found: Factors) -> Tensor:
     count = min(matrices.rows, matrices.columns)
     return matrices.back(op.cast(op.Add(found.pivots, 1), torch.int32), count)
 
@@ -64,23 +81,17 @@ def _lapack_pivots(op: Builder, matrices: Matrices, found: LU) -> Tensor:
 # Determinants
 
 
-def _determinant(op: Builder, matrices: Matrices, found: LU) -> tuple[Tensor, Tensor]:
+def _determinant(op: Builder, matrices: Matrices, found: Factors) -> tuple[Tensor, Tensor]:
     """The diagonal of U, float64[batch, n], and the permutation's sign, float64[batch]."""
     moved = op.Not(op.Equal(found.pivots, op.constant(torch.arange(matrices.rows)[None])))
     signs = op.Where(moved, op.constant(-1.0, torch.float64), op.constant(1.0, torch.float64))
     return _diagonal(op, found.factors), op.ReduceProd(signs, axes=[1], keepdims=0)
 
 
-def _of_nothing(op: Builder, function: Any, A: Tensor) -> Any:
-    """Of matrices without rows, or none at all, the results are known."""
-    return tuple(op.constant(result) for result in function(torch.empty(*A.shape, dtype=A.dtype)))  # type: ignore[misc]
-
-
 @aten("_linalg_det")
+@_known_for_nothing
 def linalg_det(op: Builder, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)"""
-    if A.shape is not None and 0 in A.shape:
-        return _of_nothing(op, torch.ops.aten._linalg_det, A)
     matrices = Matrices(op, A)
     found = lu(op, matrices.x)
     diagonal, sign = _determinant(op, matrices, found)
@@ -90,10 +101,9 @@ def linalg_det(op: Builder, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @aten("_linalg_slogdet")
+@_known_for_nothing
 def linalg_slogdet(op: Builder, A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)"""
-    if A.shape is not None and 0 in A.shape:
-        return _of_nothing(op, torch.ops.aten._linalg_slogdet, A)
     matrices = Matrices(op, A)
     found = lu(op, matrices.x)
     diagonal, sign = _determinant(op, matrices, found)
@@ -107,6 +117,7 @@ def linalg_slogdet(op: Builder, A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tens
 
 
 @aten("linalg_inv_ex")
+@_known_for_nothing
 def linalg_inv_ex(op: Builder, A: Tensor, check_errors: bool) -> tuple[Tensor, Tensor]:
     """linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)"""
     matrices = Matrices(op, A)
@@ -122,6 +133,7 @@ def _is_vector(A: Tensor, B: Tensor) -> bool:
 
 
 @aten("_linalg_solve_ex")
+@_known_for_nothing
 def linalg_solve_ex(op: Builder, A: Tensor, B: Tensor, left: bool, check_errors: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False)
     -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)"""
@@ -174,6 +186,7 @@ def triangular_solve(
 
 
 @aten("linalg_lu_factor_ex")
+@_known_for_nothing
 def linalg_lu_factor_ex(op: Builder, A: Tensor, pivot: bool, check_errors: bool) -> tuple[Tensor, Tensor, Tensor]:
     """linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)"""
     matrices = Matrices(op, A)
@@ -241,15 +254,15 @@ def lu_unpack(
 
 
 @aten("linalg_lu_solve")
-def linalg_lu_solve(op: Builder, LU_: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: bool) -> Tensor:
+def linalg_lu_solve(op: Builder, LU: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: bool) -> Tensor:
     """linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor"""
     if not left:
-        turned = linalg_lu_solve(op, LU_, pivots, swapped(op, B, -2, -1), True, not adjoint)
+        turned = linalg_lu_solve(op, LU, pivots, swapped(op, B, -2, -1), True, not adjoint)
         return swapped(op, turned, -2, -1)
-    assert LU_.shape is not None and B.shape is not None
-    if LU_.shape[:-2] != B.shape[:-2]:
+    assert LU.shape is not None and B.shape is not None
+    if LU.shape[:-2] != B.shape[:-2]:
         op.decline("batch sizes that broadcast")
-    matrices = Matrices(op, LU_)
+    matrices = Matrices(op, LU)
     order = _order_of(op, _flat_pivots(op, pivots, matrices), matrices.rows)
     right = matrices.flat(B)
     if adjoint:
@@ -257,7 +270,7 @@ def linalg_lu_solve(op: Builder, LU_: Tensor, pivots: Tensor, B: Tensor, left: b
         result = substitute(op, turned, substitute(op, turned, right, upper=False), upper=True, unit=True)
         result = op.MatMul(swapped(op, _rows_to(op, order), 1, 2), result)
     else:
-        result = solved(op, LU(matrices.x, order, pivots), right)
+        result = solved(op, Factors(matrices.x, order, pivots), right)
     return matrices.back(result, matrices.rows, int(B.shape[-1]))
 
 
@@ -271,6 +284,7 @@ def cholesky_(op: Builder, self: Tensor, upper: bool) -> Tensor:
 
 
 @aten("linalg_cholesky_ex")
+@_known_for_nothing
 def linalg_cholesky_ex(op: Builder, self: Tensor, upper: bool, check_errors: bool) -> tuple[Tensor, Tensor]:
     """linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)"""
     matrices = Matrices(op, self)

@@ -181,6 +181,15 @@ def nonzero_numpy(op: Builder, self: Tensor) -> list[Tensor]:
     return [op.Gather(found, axis, axis=0) for axis in range(max(rank_of(op, self), 1))]
 
 
+@aten("nonzero_static")
+def nonzero_static(op: Builder, self: Tensor, size: Any, fill_value: int) -> Tensor:
+    """nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor: `nonzero` cut off or filled up to a size"""
+    width = rank_of(op, self)
+    size = int(op.static(size, "the number of rows"))
+    filling = op.constant(torch.full((size, width), fill_value))
+    return op.Slice(op.Concat(nonzero(op, self), filling, axis=0), [0], [size], [0])
+
+
 def positions(op: Builder, x: Tensor) -> Tensor:
     """``NonZero``: the indices of what is not zero, one column for each, one row for each dimension."""
     return op.NonZero(x if runs(op, "NonZero", x.dtype) else op.cast(x, torch.bool))

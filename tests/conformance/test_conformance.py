@@ -1,0 +1,147 @@
+"""The quick tier: the first sample of each operator and dtype at opset 20, in this process; and the harness itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("expecttest", reason="PyTorch's operator database needs it")
+
+from . import running
+from .judging import Judge, Result
+from .known import KNOWN
+from .running import Runner, read_results, tasks_of
+from .samples import DTYPES, Sample, dtypes_of, operators, samples
+from .tables import failures, operator_table, rates
+
+QUICK = ("float32", "int64", "bool")
+OPSET = 20
+FINE = ("pass", "random", "eager")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("op", operators())
+def test_first_sample(op: str) -> None:
+    results = [
+        Judge(sample).judge("export", OPSET) for dtype in dtypes_of(op) if dtype in QUICK for sample in samples(op, dtype, 1)
+    ]
+    failed = [f"{result.dtype}: {result.outcome}: {result.detail}" for result in results if result.outcome not in FINE]
+    if op not in KNOWN:
+        assert not failed, "\n".join(failed)
+    assert not [line for line in failed if ": wrong" in line or ": invalid" in line]
+
+
+def test_known_failures_are_operators() -> None:
+    assert set(KNOWN) <= set(operators())
+
+
+# The harness
+
+
+def sample(module: torch.nn.Module, *tensors: torch.Tensor, op: str = "made up") -> Sample:
+    return Sample(op, "float32", 0, module, tensors)
+
+
+def outcome(module: torch.nn.Module, *tensors: torch.Tensor) -> str:
+    return Judge(sample(module, *tensors)).judge("export", OPSET).outcome
+
+
+class Noise(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.rand_like(x)
+
+
+class Refused(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.eigvals(x)
+
+
+class Broken(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        raise ValueError("eager cannot run it either")
+
+
+class Other(torch.nn.Module):
+    """Computes something else while it is exported."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if torch.compiler.is_exporting() else x
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [(torch.nn.ReLU(), "pass"), (Noise(), "random"), (Refused(), "unsupported"), (Broken(), "eager"), (Other(), "wrong")],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_outcomes(module: torch.nn.Module, expected: str) -> None:
+    assert outcome(module, torch.randn(3, 3)) == expected
+
+
+def test_samples_are_the_same_every_time() -> None:
+    first, second = (next(samples("add", "float32", 1)) for _ in range(2))
+    assert all(torch.equal(one, other) for one, other in zip(first.tensors, second.tensors, strict=True))
+    assert {*dtypes_of("sin")} == set(DTYPES)
+
+
+RESULTS = [
+    Result("sin", "float32", 0, 20, "export", "pass", seconds=0.01),
+    Result("sin", "float32", 1, 20, "export", "wrong", "off"),
+    Result("rand", "float32", 0, 20, "export", "random"),
+    Result("sin", "float32", 0, 9, "export", "eager"),
+]
+
+
+def test_tables() -> None:
+    lines = rates(RESULTS).splitlines()
+    assert any("20 float32" in line and "50.0 %" in line for line in lines)
+    assert "wrong" in failures(RESULTS)
+    assert "| sin | float32 |" in operator_table(RESULTS, "export")
+    assert "1/2 wrong" in operator_table(RESULTS, "export")
+
+
+def test_results_of_a_run_that_was_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    lines = [json.dumps(dataclasses.asdict(result)) for result in RESULTS]
+    path.write_text("\n".join([*lines, lines[0][:20]]), "utf-8")
+    assert read_results(path) == RESULTS
+
+
+class DyingWorker:
+    """Dies at the first sample of each life but the second one's."""
+
+    lives = 0
+
+    def __init__(self) -> None:
+        type(self).lives += 1
+        self.tasks = 0
+        self.dies = type(self).lives == 1
+        self.messages: list[dict] = []
+
+    def send(self, task) -> None:
+        begin = [{"begin": ["sin", "float32", index, 20, "export"]} for index in range(2)]
+        done = [dataclasses.asdict(Result("sin", "float32", index, 20, "export", "pass")) for index in range(2)]
+        everything = [message for pair in zip(begin, done, strict=True) for message in pair]
+        left = everything[2:] if any("|0|" in key for key in task.done) else everything
+        self.messages = [*left, {"end": True}]
+
+    def receive(self, seconds: float) -> dict:
+        message = self.messages.pop(0)
+        if self.dies and "begin" not in message:
+            raise EOFError("the process died with status -11")
+        return message
+
+    def end(self) -> None:
+        pass
+
+
+def test_a_crash_costs_one_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "_Worker", DyingWorker)
+    out = io.StringIO()
+    Runner(out, jobs=1, limit=1).run(tasks_of([("sin", "float32")], 2, [20], ["export"], set()))
+    found = [(json.loads(line)["sample"], json.loads(line)["outcome"]) for line in out.getvalue().splitlines()]
+    assert found == [(0, "crash"), (1, "pass")]
