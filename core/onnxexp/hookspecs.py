@@ -60,7 +60,8 @@ def pre_pass(options: Options) -> Callable[[Graph], Any] | Sequence[Callable[[Gr
     Parameters:
         options: What `export` was asked for.
     Result:
-        A pass, a list of passes, or None. A pass is called with the `Graph` and changes it in place. Its name is its attribute
+        A pass, a list of passes, or None. A pass is called with the `Graph` and changes it in place; False says that it changed
+        nothing, so that the plugin is not listed among those that took part. Its name is its attribute
         `name`, or that of its class or function; with the plugin's name before it (``my-pack/drop-asserts``) it is timed,
         skipped (`skip_passes`) and blamed.
     First or all:

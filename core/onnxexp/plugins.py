@@ -115,7 +115,6 @@ class Plugins:
                     context = implementation(options=options)
                     if context is not None:
                         stack.enter_context(context)
-                        self.used.add(implementation.plugin.name)
                 except Exception as error:  # anyone's code: told with whose it is
                     raise PluginError(f"{implementation} failed: {type(error).__name__}: {error}") from error
             yield
@@ -140,7 +139,8 @@ def load(config: Config) -> Plugins:
         raise PluginLoadError("installed plugins are refused, and nothing is exported without them:\n  " + "\n  ".join(refused)
                               + "\nlift the lock, or switch them off with `disable` (without=[...] in the call)")  # fmt: skip
     objects = [item for item in config.plugins or () if not isinstance(item, str) and item is not ...]
-    loaded = [*_inline(objects), *(_load(state.found) for state in selected)]
+    inline = _inline(objects)
+    loaded = [*inline, *(plugin for plugin in map(_load, (state.found for state in selected)) if not _replaced(plugin, inline))]
     known = [*(plugin.name for plugin in loaded), *(found.name for found in discover())] if config.prefer else []
     for name in config.prefer.values():
         if name not in known:
@@ -170,6 +170,13 @@ def _load(found: Found) -> Plugin:
             f"switch the plugin off with `disable` (without=[{found.name!r}] in the call)"
         ) from error
     return _described(Plugin(found.name, found.distribution, found.version, loaded), whose)
+
+
+def _replaced(plugin: Plugin, inline: Iterable[Plugin]) -> bool:
+    """Does the call give this plugin itself, or one of its class with other settings?"""
+    if isinstance(plugin.object, SymbolicTable) or inspect.ismodule(plugin.object):
+        return any(given.object is plugin.object for given in inline)
+    return any(type(given.object) is type(plugin.object) for given in inline)
 
 
 def _inline(objects: Sequence[Any]) -> list[Plugin]:

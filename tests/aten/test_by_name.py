@@ -264,6 +264,7 @@ NUMBERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "or": cond(lambda n: (n >= 4) | (n <= 2)),
     "not": cond(lambda n: torch.sym_not(n >= 4)),
     "neg": lambda x: x * -(x.shape[0] / 2),
+    "round": lambda x: x + round(x.shape[0] / 3),
     "sum": lambda x: x + torch.sym_sum([x.shape[0], x.shape[0], 3]),
     "ite": lambda x: x + torch.sym_ite(x.shape[0] >= 4, x.shape[0], x.shape[0] * 2),
 }

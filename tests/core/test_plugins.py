@@ -213,3 +213,15 @@ def test_the_plugins_that_took_part_are_in_the_model(installed: Path) -> None:
     assert [plugin.name for plugin in program.plugins] == ["inline aten", "stamp-pack"]
     idle = onnxexp.export(torch.nn.ReLU(), (torch.ones(2),), plugins=[mine, "stamp-pack"])
     assert idle.model.metadata_props["onnxexp.plugins"] == "inline aten"
+
+
+def test_an_object_takes_the_place_of_an_installed_plugin_of_its_class(installed: Path) -> None:
+    source = (
+        "import onnxexp\nclass Pack:\n    def __init__(self, label): self.label = label\n"
+        "    @onnxexp.hookimpl\n    def pre_pass(self, options): ...\nplugin = Pack('installed')\n"
+    )
+    install(installed, "setting-pack", {"__init__": source}, "setting_pack:plugin")
+    (own,) = loaded("setting-pack")
+    for given in (own.object, type(own.object)("given")):
+        (plugin,) = loaded(given, "setting-pack")
+        assert plugin.object is given and plugin.user

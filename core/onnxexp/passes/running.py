@@ -94,7 +94,7 @@ class Passes:
                 raise PassError(
                     f"the pass {each.id} of {each.whose} broke the graph: {broken}; skip_passes={[each.id]} leaves it out"
                 )
-            if each.plugin != CORE:
+            if each.plugin != CORE and _modified(result):
                 self._plugins.used.add(each.plugin)
 
 
@@ -103,6 +103,11 @@ def _misused(result: Any, subject: Any) -> str:
     if returned is None or returned is subject or isinstance(returned, bool):
         return ""
     return f"it returned {type(returned).__name__} instead of changing the {type(subject).__name__} in place"
+
+
+def _modified(result: Any) -> bool:
+    """Did the pass change anything? One that does not say so may have."""
+    return bool(result.modified) if isinstance(result, ir.passes.PassResult) else result is not False
 
 
 def _collected(plugins: Plugins, hook: str, options: Options) -> Iterable[Pass[Any]]:

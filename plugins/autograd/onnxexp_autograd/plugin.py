@@ -76,17 +76,21 @@ class Autograd:
         return None if self._inline and settings.autograd_inlining else _Decision("node")
 
     @onnxexp.hookimpl
-    def pre_pass(self, options: onnxexp.Options) -> Callable[[onnxexp.Graph], None]:
+    def pre_pass(self, options: onnxexp.Options) -> Callable[[onnxexp.Graph], bool]:
         """In the graph a Function's node has the Function's arguments, its constants among them."""
 
-        def function_arguments(graph: onnxexp.Graph) -> None:
+        def function_arguments(graph: onnxexp.Graph) -> bool:
+            found = False
             for node in graph.walk():
                 node.op = known_as(node.op)
                 record = kept(node.op)
                 if record is not None:
                     node.args = record.fill(node.args)
+                    found = True
             if self._functions:
                 self._scopes.names = marks_as_scopes(graph)
+                found = found or bool(self._scopes.names)
+            return found
 
         return function_arguments
 
