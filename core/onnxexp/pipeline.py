@@ -73,8 +73,8 @@ def export(
             they are, and the captured graph is printed).
         training: Export as for inference (EVAL), as the model is (PRESERVE), or as for training (TRAINING).
         plugins: Exactly these plugins: names of installed ones, and SymbolicTables or objects with hooks, which win over those
-            (``[my_table, ...]``: the literal ``...`` stands for every other installed one). An object takes the place of an installed
-            plugin of its class. None is every installed one.
+            (``[my_table, ...]``: the literal ``...`` stands for every other installed one). An object takes the place of an
+            installed plugin of its class. None is every installed one.
         without: Names of plugins that are left out.
         prefer: Which plugin lowers an operator that several claim: ``{"aten::gelu": "my-pack"}``.
         skip_passes: Passes that do not run, as ``name`` or ``plugin/name``.

@@ -161,6 +161,14 @@ def of_three(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> Results:
     return (*products, torch.lerp(a, b, 0.3), torch.lerp(a, b, c))
 
 
+INFINITIES = torch.tensor([float("inf"), float("-inf"), float("-inf"), 1.0, float("nan")])
+
+
+@cases(case(torch.logaddexp, INFINITIES, torch.tensor([float("inf"), float("-inf"), float("inf"), float("-inf"), 1.0])))
+def test_infinities(check):
+    check()
+
+
 def of_two(a: torch.Tensor, b: torch.Tensor) -> Results:
     logarithms = torch.logaddexp(a, b), torch.logaddexp2(a, b)
     return (

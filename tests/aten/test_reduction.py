@@ -66,6 +66,15 @@ def case(name: str, fn: Callable[..., Any], x: torch.Tensor, **options: Any) -> 
     return Case(fn, x, rtol=tolerance, atol=tolerance, name=label, **{"opsets": OPSETS, **options})
 
 
+def of_nothing(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return x.mean(), x.mean(1), x.sum(1), x.prod(1), *torch.var_mean(x, 1), x.std(1), x.any(1), x.all(1)
+
+
+@cases(Case(of_nothing, torch.ones(2, 0), opsets=(9, 13, 20)))
+def test_of_nothing(check):
+    check()
+
+
 @cases(*(case(name, fn, X, dynamic={0: [0, 1]}) for name, fn in {**ANY, **NUMBERS, **REAL}.items()))
 def test_single_precision(check):
     check()

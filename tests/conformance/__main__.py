@@ -14,7 +14,7 @@ from pathlib import Path
 from .exporters import EXPORTERS
 from .running import Runner, read_results, tasks_of
 from .samples import DTYPES, dtypes_of, operators
-from .tables import failures, operator_table, rates
+from .tables import failures, operator_page, rates
 from .worker import key
 
 
@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.report == "failures":
         print(failures(results))
     elif options.report == "table":
-        print("\n\n".join(operator_table(results, exporter) for exporter in options.exporter))
+        print("\n\n".join(operator_page(results, exporter) for exporter in options.exporter))
     else:
         print(rates(results))
     return 0

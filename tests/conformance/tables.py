@@ -6,8 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from .judging import FAILURES, Result
+from .known import KNOWN
 
-__all__ = ["failures", "operator_table", "rates"]
+__all__ = ["failures", "operator_page", "operator_table", "rates"]
 
 _COUNTED = ("pass", *FAILURES)
 
@@ -49,6 +50,29 @@ def failures(results: Iterable[Result], outcomes: Sequence[str] = FAILURES) -> s
 def _where(results: Sequence[Result]) -> str:
     first = results[0]
     return f"{first.dtype}[{first.sample}]@{first.opset}"
+
+
+def operator_page(results: Sequence[Result], exporter: str) -> str:
+    """The page of the documentation: the table, how it came about, and what is known to fail and why."""
+    lines = [
+        "# Operators",
+        "",
+        "What becomes of the samples that PyTorch's own test database has for each operator: exported, checked by onnx, run in",
+        "ONNX Runtime and compared with eager. `yes`: every sample of every dtype; `3/4 opset`: three of four, and the worst",
+        "reason why not (`opset`: a later opset can, `unsupported`: no opset, `capture`: torch.export cannot trace it).",
+        "",
+        f"Made by `make conformance` and `python -m tests.conformance --report table` (exporter: {exporter}).",
+        "",
+        "```",
+        rates([result for result in results if result.exporter == exporter]),
+        "```",
+        "",
+        operator_table(results, exporter),
+        "",
+        "## Known to fail",
+        "",
+    ]
+    return "\n".join([*lines, *(f"- `{op}`: {reason}" for op, reason in KNOWN.items())])
 
 
 def operator_table(results: Sequence[Result], exporter: str) -> str:

@@ -370,8 +370,11 @@ def heaviside(op: Builder, self: Tensor, values: Tensor) -> Tensor:
 def logaddexp(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """logaddexp(Tensor self, Tensor other) -> Tensor"""
     x, y = promote(op, self, other)
-    smaller = compute(op, "Exp", compute(op, "Neg", compute(op, "Abs", compute(op, "Sub", x, y))))
-    return compute(op, "Add", extreme(op, "Max", x, y), compute(op, "Log", compute(op, "Add", smaller, 1)))
+    distance = compute(op, "Abs", compute(op, "Sub", x, y))
+    smaller = compute(op, "Exp", compute(op, "Neg", distance))
+    result = compute(op, "Add", extreme(op, "Max", x, y), compute(op, "Log", compute(op, "Add", smaller, 1)))
+    # Of two equal infinities, whose difference is NaN, it is the infinity.
+    return select(op, compare(op, "IsNaN", distance), compute(op, "Add", x, y), result)
 
 
 @aten("logaddexp2")

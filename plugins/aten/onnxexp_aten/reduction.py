@@ -18,6 +18,8 @@ def reduced(op: Builder, name: str, x: Tensor, dims: Any = None, keepdim: bool =
     """One of ONNX's Reduce operators; `dims` None or empty means all, a 0-d tensor counts as one element."""
     if x.rank == 0:
         return compute(op, name, op.Reshape(x, [1]), keepdims=0)
+    if name == "ReduceMean" and x.shape is not None and any(x.shape[axis] == 0 for axis in axes_of(op, x, dims)):
+        return compute(op, "Div", reduced(op, "ReduceSum", x, dims, keepdim), 0)  # of nothing: NaN, as in torch
     axes = None if dims is None or dims == [] else axes_of(op, x, dims)
     if axes is not None and not keepdim and len(axes) == x.rank:
         axes = None
@@ -202,7 +204,7 @@ def _variance(op: Builder, x: Tensor, dims: Any, correction: float, keepdim: boo
     if x.rank == 0:
         x, dims, keepdim = op.Reshape(x, [1]), None, False
     axes = axes_of(op, x, dims)
-    mean = compute(op, "ReduceMean", x, axes=axes, keepdims=1)
+    mean = reduced(op, "ReduceMean", x, axes, True)
     squares = reduced(op, "ReduceSumSquare", compute(op, "Sub", x, mean), axes, keepdim)
     variance = compute(op, "Div", squares, _degrees_of_freedom(op, x, axes, correction))
     return variance, mean if keepdim else op.Squeeze(mean, axes=axes)

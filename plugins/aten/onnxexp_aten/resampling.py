@@ -208,12 +208,17 @@ def resampled(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tenso
     by_resize = kind.resize is not None and op.opset >= kind.first_opset
     if not x.dtype.is_floating_point:
         return _rounded(op, x, axes, kind)
-    if by_resize and not (known and x.dtype == torch.float64):
+    if by_resize and not (known and (x.dtype == torch.float64 or not all(map(_fits, axes)))):
         return _resize(op, x, axes, kind)
     for axis in axes:
         if axis.before != axis.after:
             x = along(op, x, _weights(op, x, axis, kind), axis.number)
     return x
+
+
+def _fits(axis: Axis) -> bool:
+    """Does the scale give the size? torch's operators take any two, Resize has no place for both."""
+    return axis.scale is None or int(int(axis.before) * axis.scale) == axis.after
 
 
 def _rounded(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor:

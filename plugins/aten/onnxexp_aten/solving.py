@@ -349,6 +349,8 @@ def linalg_householder_product(op: Builder, input: Tensor, tau: Tensor) -> Tenso
     matrices = Matrices(op, input)
     m, n = matrices.rows, matrices.columns
     eye = _eye(op, torch.Size(matrices.batch).numel(), m, n)
+    if tau.shape is not None and tau.shape[-1] == 0:
+        return matrices.back(eye, m, n)
     return matrices.back(q_of(op, matrices.x, _flat_taus(op, tau), eye), m, n)
 
 
