@@ -136,7 +136,8 @@ class Dispatcher:
     def _check_conflicts(self) -> None:
         conflicts: dict[tuple[str, str], list[str]] = {}
         for op, sources in self._claims.items():
-            if len(sources) > 1 or ("." in op and op.partition(".")[0] in self._claims):
+            claiming = {source.plugin for source in (*sources, *self._claims.get(op.partition(".")[0], ()))}
+            if len(claiming) > 1:
                 first, *rest = self._sources(op)
                 for other in rest:
                     if other.plugin != first.plugin and self._rank(op, other) == self._rank(op, first):
