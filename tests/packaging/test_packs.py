@@ -109,9 +109,9 @@ def script(text: str) -> str:
 def test_core_and_aten_export_a_model_that_is_right(make: Make) -> None:
     """The extra brings the plugin; the file that is written computes what torch computes, at another batch size."""
     environment = make("onnxexp[all]")
-    assert environment.states() == {"aten": "on"}
+    assert environment.states() == {"aten": "on", "autograd": "on"}
     assert environment.python(ATEN).told == {"shape": [5, 5], "plugins": "onnxexp-plugin-aten 0.1.0"}
-    environment.uninstall("onnxexp-plugin-aten")
+    environment.uninstall("onnxexp-plugin-aten", "onnxexp-plugin-autograd")
     assert environment.plugins() == {}
 
 
