@@ -19,6 +19,7 @@ import importlib_metadata
 import pluggy
 
 from onnxexp import hookspecs, importing
+from onnxexp.capture.modes import LOCK
 from onnxexp.config import Config
 from onnxexp.discovery import Found, State, discover, missing, states
 from onnxexp.dispatch import Dispatcher, Source
@@ -109,7 +110,7 @@ class Plugins:
     def capturing(self, options: Any) -> Any:
         """Inside, every plugin's `capture_context` is entered; its options say what the tables claim."""
         options = dataclasses.replace(options, claims=frozenset(self.dispatcher.operators()))
-        with contextlib.ExitStack() as stack:
+        with LOCK, contextlib.ExitStack() as stack:  # what a context patches inside torch, other captures do not see
             for implementation in self.implementations("capture_context"):
                 try:
                     context = implementation(options=options)
