@@ -82,17 +82,17 @@ class Judge:
 
     def judge(self, exporter: str, opset: int) -> Result:
         sample = self.sample
-        start = time.perf_counter()
+        start = time.process_time()
         seconds = 0.0
         if self.trouble:
             outcome, detail = "eager", self.trouble
         else:
             try:
                 model = export(exporter, sample.module, sample.tensors, opset)
-                seconds = time.perf_counter() - start
+                seconds = time.process_time() - start
                 outcome, detail = self._verdict(model, opset, dynamic=exporter == "dynamic")
             except Exception as error:  # noqa: BLE001 - every error of an exporter is a result
-                seconds = time.perf_counter() - start
+                seconds = time.process_time() - start
                 outcome, detail = classify(error), _short(error)
         return Result(sample.op, sample.dtype, sample.index, opset, exporter, outcome, detail, round(seconds, 4))
 
