@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import warnings
 
 import pytest
@@ -255,3 +256,15 @@ def test_a_scripted_module_without_a_forward_says_so() -> None:
         model = torch.jit.script(nn.LSTM(3, 4))
     with pytest.raises(CaptureError, match="has no forward, only forward__0"):
         onnxexp.export(model, (torch.randn(5, 2, 3),))
+
+
+def test_a_warning_names_the_call_that_the_user_wrote() -> None:
+    def decides(x):
+        return x + 1 if x.sum() > 0 else x - 1
+
+    line = inspect.currentframe().f_lineno + 2
+    with pytest.warns(UserWarning, match="so the model was traced") as caught:
+        onnxexp.export(decides, (X,))
+    assert [(warning.filename, warning.lineno) for warning in caught if "was traced" in str(warning.message)] == [
+        (__file__, line)
+    ]

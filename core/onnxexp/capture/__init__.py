@@ -30,6 +30,7 @@ from onnxexp.graph import Dim, Graph, Node
 from onnxexp.names import register_dataclasses
 from onnxexp.passes.dead import drop_dead
 from onnxexp.passes.functionalize import functionalize
+from onnxexp.warning import warn
 
 _SHOWN = 10
 """How many of the tracer's warnings are shown."""
@@ -125,7 +126,7 @@ def capture(
             return script(model, args, kwargs, spec)
     if strategy == "trace":
         recording = _traced(model, args, kwargs, spec, training)
-        _tell_fixed(recording, "")
+        _tell_fixed(recording)
         return recording
     try:
         return _through_export(model, args, kwargs, spec, training)
@@ -139,9 +140,7 @@ def capture(
             recording.result = read(recording, spec)
     except CaptureError as error:
         raise CaptureError(f"{reason}\n  torch.jit.trace: {error}".rstrip()) from None
-    _tell_fixed(
-        recording, f"torch.export failed, so the model was traced ({str(reason).partition(chr(10))[2].strip() or reason}). "
-    )
+    _tell_fixed(recording, reason)
     return recording
 
 
@@ -152,14 +151,18 @@ def _traced(
         return trace(model, args, kwargs, spec)
 
 
-def _tell_fixed(recording: Recording, before: str) -> None:
-    """Warn of what tracing has made a constant of."""
-    shown = recording.warnings[:_SHOWN]
-    lines = "".join(f"\n  {line}" for line in shown)
-    more = f"\n  and {len(recording.warnings) - _SHOWN} more places" if len(recording.warnings) > _SHOWN else ""
-    if before or shown:
-        fixed = "Tracing keeps the branches that the example inputs took, and the Python numbers that came of them"
-        warnings.warn(f"{before}{fixed}{':' if shown else '.'}{lines}{more}", stacklevel=5)
+def _tell_fixed(recording: Recording, reason: CaptureError | None = None) -> None:
+    """Warn of what tracing has made a constant of, and of the reason why it was traced where the user did not ask for it."""
+    shown, left = recording.warnings[:_SHOWN], len(recording.warnings) - _SHOWN
+    if reason is None and not shown:
+        return
+    fixed = "Tracing keeps the branches that the example inputs took, and the Python numbers that came of them"
+    lines = [f"{fixed}:" if shown else f"{fixed}.", *(f"  {line}" for line in shown)]
+    if left > 0:
+        lines.append(f"  and {left} more places")
+    if reason is not None:
+        lines = ["torch.export failed, so the model was traced.", *lines, f"Why it failed: {reason}"]
+    warn("\n".join(lines))
 
 
 def _through_export(
@@ -247,9 +250,8 @@ def _functional(graph: Graph, written_otherwise: Sequence[str]) -> None:
     report = functionalize(graph)
     changed = [*report.inputs, *report.params, *written_otherwise]
     if changed:
-        warnings.warn(
+        warn(
             f"the forward writes into {', '.join(changed)}; an ONNX graph keeps no state: its outputs are right, "
-            "but what is written is not kept from one call to the next",
-            stacklevel=4,
+            "but what is written is not kept from one call to the next"
         )
     drop_dead(graph)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from onnxexp.errors import OptionError
 from onnxexp.suggest import nearest
 from onnxexp.torch_onnx.enums import OperatorExportTypes
+from onnxexp.warning import warn
 
 __all__ = ["CURES", "read"]
 
@@ -43,7 +43,7 @@ def read(given: dict[str, Any]) -> dict[str, Any]:
             known = [*CURES, *_ABOUT_TORCH]
             raise OptionError(f"export has no argument {name!r}{nearest(name, known)}")
         if value is not None:
-            warnings.warn(f"{name} is deprecated: {cure}", DeprecationWarning, stacklevel=4)
+            warn(f"{name} is deprecated: {cure}", DeprecationWarning)
     return given
 
 

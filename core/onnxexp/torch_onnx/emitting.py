@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -19,6 +18,7 @@ from onnxexp.tensors import TorchTensor
 from onnxexp.torch_onnx.promotion import aligned
 from onnxexp.torch_onnx.types import tensor_type, type_of
 from onnxexp.values import Tensor
+from onnxexp.warning import warn
 
 __all__ = ["Emitter", "attributes", "numbers"]
 
@@ -182,7 +182,7 @@ class Emitter:
             results: Sequence[Tensor] = self.op.call(domain, name, *given, outputs=node.outputsSize(), **plain)
             return results
         if not domain:
-            warnings.warn(f"ONNX has no operator {name}; a custom operator should be written domain::{name}", stacklevel=2)
+            warn(f"ONNX has no operator {name}; a custom operator should be written domain::{name}")
         self.op.state.import_domain(domain, self.op.custom_opsets)
         tensors = [each if each is None or isinstance(each, Tensor) else self.op.constant(each) for each in given]
         encoded = {attribute: _attribute(attribute, *kind_and_value) for attribute, kind_and_value in told.items()}

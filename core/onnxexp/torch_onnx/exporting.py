@@ -6,7 +6,6 @@ import contextlib
 import io
 import logging
 import os
-import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, BinaryIO
 
@@ -25,6 +24,7 @@ from onnxexp.torch_onnx.module_functions import ModuleFunctions
 from onnxexp.torch_onnx.registry import registered
 from onnxexp.torch_onnx.settings import settings
 from onnxexp.torch_onnx.translation import translations
+from onnxexp.warning import warn
 
 __all__ = ["export", "export_to_pretty_string"]
 
@@ -134,7 +134,7 @@ def _name_parameters(program: ONNXProgram, model: Any, names: Sequence[str]) -> 
         if old in program.weights:
             program.weights[name] = program.weights.pop(old)
     if len(names) > len(model.state_dict()):
-        warnings.warn(f"there are more input_names than inputs and parameters: {names[len(model.state_dict()) :]}", stacklevel=4)
+        warn(f"there are more input_names than inputs and parameters: {names[len(model.state_dict()) :]}")
 
 
 def _finish(program: ONNXProgram, f: Any, old: Mapping[str, Any], verbose: bool | None, external: bool | None) -> None:

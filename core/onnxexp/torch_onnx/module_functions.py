@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Collection
 
@@ -13,6 +12,7 @@ import torch
 from onnxexp.hookspecs import hookimpl
 from onnxexp.options import Options
 from onnxexp.torch_onnx.extraction import SCOPE, Extraction
+from onnxexp.warning import warn
 
 __all__ = ["FIRST_OPSET", "ModuleFunctions"]
 
@@ -37,10 +37,9 @@ class ModuleFunctions:
     @hookimpl
     def post_pass(self, options: Options) -> Callable[[ir.Model], None] | None:
         if options.opset < FIRST_OPSET:
-            warnings.warn(
+            warn(
                 f"export_modules_as_functions: ONNX has functions from opset {FIRST_OPSET} on; at opset {options.opset} the "
-                "graph stays flat",
-                stacklevel=2,
+                "graph stays flat"
             )
             return None
 
@@ -59,7 +58,7 @@ class ModuleFunctions:
             return
         flat = [run for run in _runs(model.graph, nodes) if not extraction.extract(run, domain, name, path)]
         if flat:
-            warnings.warn(f"export_modules_as_functions: {path} ({name}) stays flat, it is not computed in one go", stacklevel=2)
+            warn(f"export_modules_as_functions: {path} ({name}) stays flat, it is not computed in one go")
 
 
 def _is_wanted(module: torch.nn.Module, classes: bool | Collection[type[torch.nn.Module]]) -> bool:

@@ -7,7 +7,6 @@ import functools
 import inspect
 import re
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from onnxexp.errors import OptionError
 from onnxexp.symbolics import SymbolicTable
 from onnxexp.torch_onnx.calling import call_symbolic
 from onnxexp.torch_onnx.interop import from_torch
+from onnxexp.warning import warn
 
 __all__ = ["Registered", "register_custom_op_symbolic", "registered", "unregister_custom_op_symbolic"]
 
@@ -47,7 +47,7 @@ def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> Non
     """Take back what was registered for an operator from an opset on; a warning where nothing was."""
     with _LOCK:
         if _REGISTERED.get(_full(symbolic_name), {}).pop(int(opset_version), None) is None:
-            warnings.warn(f"no symbolic is registered for {symbolic_name} from opset {opset_version} on", stacklevel=2)
+            warn(f"no symbolic is registered for {symbolic_name} from opset {opset_version} on")
 
 
 def _full(symbolic_name: str) -> str:

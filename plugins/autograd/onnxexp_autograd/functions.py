@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 import onnxexp
 from onnxexp import torch_onnx
+from onnxexp.warning import warn
 
 __all__ = ["calls_as_functions", "marked", "marks_as_scopes"]
 
@@ -94,7 +94,7 @@ def _scoped(graph: onnxexp.Graph, scopes: dict[str, str], values: dict[onnxexp.V
 def calls_as_functions(model: ir.Model, scopes: dict[str, str], domain: str) -> None:
     """Each scope's nodes as a call of a function of the model; equal ones share one."""
     if scopes and model.opset_imports[""] < _FIRST_OPSET:
-        warnings.warn(f"ONNX has functions from opset {_FIRST_OPSET} on; Functions are inlined at this one", stacklevel=2)
+        warn(f"ONNX has functions from opset {_FIRST_OPSET} on; Functions are inlined at this one")
         return
     extraction = torch_onnx.Extraction(model)
     for scope in sorted(scopes, key=lambda scope: (-scope.count("."), scope)):

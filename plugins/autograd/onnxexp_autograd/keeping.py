@@ -11,7 +11,6 @@ import functools
 import inspect
 import threading
 import types
-import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from torch.autograd.function import FunctionCtx
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.utils import _pytree as pytree
 
+from onnxexp.warning import warn
 from onnxexp_autograd.functions import marked
 from onnxexp_autograd.learning import Learned, learn
 from onnxexp_autograd.operators import Arguments, Form, Function, Hole, kept_op
@@ -177,9 +177,7 @@ def _kept_call(function: Any, args: Sequence[Any], decision: Any, original: Call
     arguments, varying = Arguments.of(args)
     probed, learned = _probe(function, arguments, varying)
     if not probed.tensors or any(isinstance(leaf, torch.SymInt) for leaf in pytree.tree_leaves(probed.returned)):
-        warnings.warn(
-            f"{function.__name__} returns no tensor, or a size; it is inlined, whatever its symbolic says", stacklevel=3
-        )
+        warn(f"{function.__name__} returns no tensor, or a size; it is inlined, whatever its symbolic says")
         return original(*args)
     reference = weakref.ref(function)
 

@@ -13,6 +13,7 @@ from onnxexp.errors import LoweringError
 from onnxexp.torch_onnx.emitting import attributes
 from onnxexp.torch_onnx.errors import SymbolicValueError
 from onnxexp.torch_onnx.settings import current
+from onnxexp.warning import warn
 
 __all__ = [
     "_get_const",
@@ -243,11 +244,10 @@ def _block_list_in_opset(name: str) -> Callable[..., NoReturn]:
 
 def check_training_mode(op_train_mode: int | bool | Sequence[Any], op_name: str) -> None:
     """Warn where an operator's mode is not that of the export."""
-    import warnings
 
     if bool(op_train_mode) != current().training:
         mode, asked = ("training" if bool(each) else "inference" for each in (op_train_mode, current().training))
-        warnings.warn(f"{op_name} is in {mode} mode, and the export is for {asked}", stacklevel=2)
+        warn(f"{op_name} is in {mode} mode, and the export is for {asked}")
 
 
 assert_training_mode = check_training_mode

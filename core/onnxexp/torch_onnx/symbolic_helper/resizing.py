@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from onnxexp.torch_onnx.symbolic_helper.reading import (
     _unpack_list,
 )
 from onnxexp.torch_onnx.symbolic_helper.typing_ import _get_tensor_rank
+from onnxexp.warning import warn
 
 __all__ = [
     "_get_interpolate_attributes",
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def _interpolate_warning(interpolate_mode: str) -> None:
-    warnings.warn(f"ONNX's resizing computes as torch's does from opset 11 on ({interpolate_mode})", stacklevel=2)
+    warn(f"ONNX's resizing computes as torch's does from opset 11 on ({interpolate_mode})")
 
 
 def _interpolate_size_to_scales(g: Any, input: Any, output_size: Any, dim: int) -> Any:
