@@ -4,17 +4,20 @@
 #   VENV    where the environment is; it is made, and made again after a pyproject.toml changed, by whatever needs it
 #   TORCH   the torch to install first; it decides between a CPU and an accelerator build
 #   JOBS    test processes (each computes with one thread)
+#   EVERY   make conformance gives torch.onnx's exporters every so many'th operator (they are slow); EVERY=1 is all of them
 #   ARGS    more arguments for pytest, the demo, the benchmark or the conformance run: make test ARGS="tests/core -x"
 
 PYTHON ?= python3
 VENV   ?= .venv
 TORCH  ?= torch==2.13.0
 JOBS   ?= 2
+EVERY  ?= 20
 ARGS   ?=
 
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check
 PLUGINS = $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
+CONFORMANCE = OMP_NUM_THREADS=1 $(BIN)/python -m tests.conformance --jobs $(JOBS) --out conformance.jsonl
 PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 
 .PHONY: help setup demo test test-full conformance lint docs format bench clean
@@ -35,7 +38,9 @@ test-full: setup
 	$(PYTEST) -m "full or not full" $(ARGS)
 
 conformance: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.conformance --jobs $(JOBS) --opset 9 13 17 18 20 23 --out conformance.jsonl $(ARGS)
+	$(CONFORMANCE) --exporter export trace --opset 9 13 17 18 20 23 $(ARGS)
+	$(CONFORMANCE) --exporter dynamic --opset 20 $(ARGS)
+	$(CONFORMANCE) --exporter dynamo script --opset 20 --every $(EVERY) $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

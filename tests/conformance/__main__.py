@@ -3,18 +3,23 @@
 python -m tests.conformance --opset 20 --dtype float32 int64 bool --samples 2 --out results.jsonl
 python -m tests.conformance --exporter dynamo script --every 10 --out peers.jsonl
 python -m tests.conformance --out results.jsonl --report failures
+python -m tests.conformance --out results.jsonl peers.jsonl --report table > docs/reference/operators.md
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
 import sys
 from pathlib import Path
 
 from .exporters import EXPORTERS
+from .judging import Result
+from .page import operator_page
 from .running import Runner, read_results, tasks_of
 from .samples import DTYPES, dtypes_of, operators
-from .tables import failures, operator_page, rates
+from .tables import failures, rates
 from .worker import key
 
 
@@ -23,7 +28,11 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "python -m tests.conformance", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument(
-        "--out", type=Path, required=True, help="the file of results, one JSON line each; what it holds is not run again"
+        "--out",
+        type=Path,
+        nargs="+",
+        required=True,
+        help="files of results, one JSON line each: what they hold is not run again, what is new goes to the first",
     )
     parser.add_argument(
         "--exporter", nargs="+", default=["export"], choices=EXPORTERS, help="export, trace: onnxexp; dynamo, script: torch.onnx"
@@ -45,33 +54,39 @@ def main(argv: list[str] | None = None) -> int:
     options = _arguments(argv)
     if options.report is None:
         _run(options)
-    results = read_results(options.out)
+    results = _known(options)
     if options.report == "failures":
         print(failures(results))
     elif options.report == "table":
-        print("\n\n".join(operator_page(results, exporter) for exporter in options.exporter))
+        print(operator_page(results))
     else:
         print(rates(results))
     return 0
 
 
+def _known(options: argparse.Namespace) -> list[Result]:
+    """What the files hold; of two results of the same the later one."""
+    results = (result for path in options.out for result in read_results(path))
+    return list({_key(result): result for result in results}.values())
+
+
+def _key(result: Result) -> str:
+    return key(result.op, result.dtype, result.sample, result.opset, result.exporter)
+
+
 def _run(options: argparse.Namespace) -> None:
-    results = read_results(options.out)
     if options.redo:
-        results = [result for result in results if result.outcome not in options.redo]
-        _rewrite(options.out, results)
-    done = {key(each.op, each.dtype, each.sample, each.opset, each.exporter) for each in results}
+        for path in options.out:
+            _rewrite(path, [result for result in read_results(path) if result.outcome not in options.redo])
+    done = {_key(result) for result in _known(options)}
     part, parts = map(int, options.shard.split("/"))
     names = [name for name in operators() if not options.op or any(wanted in name for wanted in options.op)][:: options.every]
     pairs = [(name, dtype) for name in names[part - 1 :: parts] for dtype in dtypes_of(name) if dtype in options.dtype]
-    with options.out.open("a", encoding="utf-8") as out:
+    with options.out[0].open("a", encoding="utf-8") as out:
         Runner(out, options.jobs, options.limit).run(tasks_of(pairs, options.samples, options.opset, options.exporter, done))
 
 
-def _rewrite(path: Path, results: list) -> None:
-    import dataclasses
-    import json
-
+def _rewrite(path: Path, results: list[Result]) -> None:
     path.write_text("".join(json.dumps(dataclasses.asdict(result)) + "\n" for result in results), "utf-8")
 
 

@@ -30,7 +30,7 @@ def read_results(path: Path) -> list[Result]:
     for line in path.read_text("utf-8").splitlines():
         try:
             results.append(Result(**json.loads(line)))
-        except ValueError:
+        except (ValueError, TypeError):
             continue
     return results
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["DTYPES", "Sample", "dtypes_of", "operators", "samples"]
+__all__ = ["DTYPES", "Sample", "dtypes_of", "family_of", "operators", "samples"]
 
 DTYPES = ("float32", "int64", "bool", "float64", "float16", "int32", "uint8")
 
@@ -59,6 +59,29 @@ def dtypes_of(op: str) -> list[str]:
     """The dtypes of ours that the operator takes on a CPU."""
     supported = operators()[op].supported_dtypes("cpu")
     return [name for name in DTYPES if getattr(torch, name) in supported]
+
+
+_MODULES = {
+    "fft.": "Fourier transforms",
+    "linalg.": "linear algebra",
+    "masked.": "masked",
+    "nn.functional.": "neural networks",
+    "signal.": "signal windows",
+    "special.": "special functions",
+}
+_KINDS = {
+    "UnaryUfuncInfo": "elementwise, one input",
+    "BinaryUfuncInfo": "elementwise, two inputs",
+    "ReductionOpInfo": "reductions",
+    "ShapeFuncInfo": "shapes",
+    "SpectralFuncInfo": "Fourier transforms",
+}
+
+
+def family_of(op: str) -> str:
+    """The part of torch's namespace that it is in, else what OpInfo says of its kind."""
+    by_name = next((family for prefix, family in _MODULES.items() if op.startswith(prefix)), None)
+    return by_name or _KINDS.get(type(operators().get(op)).__name__, "other")
 
 
 def samples(op: str, dtype: str, count: int) -> Iterator[Sample]:

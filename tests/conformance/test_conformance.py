@@ -15,9 +15,10 @@ pytest.importorskip("expecttest", reason="PyTorch's operator database needs it")
 from . import running
 from .judging import Judge, Result
 from .known import KNOWN
+from .page import operator_page, operator_table
 from .running import Runner, read_results, tasks_of
 from .samples import DTYPES, Sample, dtypes_of, operators, samples
-from .tables import failures, operator_table, rates
+from .tables import failures, rates
 
 QUICK = ("float32", "int64", "bool")
 OPSET = 20
@@ -100,8 +101,38 @@ def test_tables() -> None:
     lines = rates(RESULTS).splitlines()
     assert any("20 float32" in line and "50.0 %" in line for line in lines)
     assert "wrong" in failures(RESULTS)
-    assert "| sin | float32 |" in operator_table(RESULTS, "export")
-    assert "1/2 wrong" in operator_table(RESULTS, "export")
+
+
+def test_seconds_against_a_peer_s() -> None:
+    """Over the samples that both were given: the peer's second one is not in our results."""
+    peer = [Result("sin", "float32", index, 20, "dynamo", "unsupported", seconds=0.4) for index in (0, 2)]
+    assert "export ÷ dynamo, opset 20, float32: 0.0 s ÷ 0.4 s = 0.025 (at most 0.1) over 1 samples" in rates([*RESULTS, *peer])
+    assert "÷" not in rates(RESULTS)
+
+
+MIXED = [
+    *RESULTS[:3],
+    *(Result("cos", dtype, 0, opset, "export", "pass") for dtype in ("float32", "bool") for opset in (13, 17, 20)),
+    Result("cos", "float32", 0, 9, "export", "pass"),
+    Result("cos", "bool", 0, 9, "export", "opset", 'OpsetError: not: aten::cos (2x): opset 13 can at File "x.py"'),
+    Result("cos", "float32", 0, 20, "trace", "capture", "CaptureError: not this | way"),
+    Result("cos", "float32", 0, 20, "dynamo", "version"),
+]
+
+
+def test_operator_table() -> None:
+    lines = operator_table(MIXED).splitlines()
+    assert lines[0] == "| operator | dtypes | export (9–20) | trace (20) | why not |"
+    assert "| cos | f32 bool | 9: 1/2 opset (bool); 13–20: yes | no: capture | opset 13 can |" in lines
+    assert "| rand | f32 | yes |  |  |" in lines
+    assert "| sin | f32 | 1/2 wrong |  | off |" in lines
+
+
+def test_operator_page() -> None:
+    page = operator_page(MIXED)
+    assert "| export | 20 | 4 | 75.0 % | 1 |" in page
+    assert "| dynamo | 20 | 1 | 0.0 % |" in page
+    assert "| elementwise, one input | 2 | 50.0–100.0 % | 0.0 % |" in page
 
 
 def test_results_of_a_run_that_was_cut_off(tmp_path: Path) -> None:

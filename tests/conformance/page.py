@@ -1,0 +1,169 @@
+"""The page of the documentation: what passes, by frontend, family and operator, and why the rest does not."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from .judging import FAILURES, Result
+from .known import KNOWN
+from .samples import DTYPES, family_of
+from .tables import COUNTED, ratios
+
+__all__ = ["operator_page", "operator_table"]
+
+OURS = ("export", "trace", "dynamic")
+
+_SHORT = {"float32": "f32", "int64": "i64", "float64": "f64", "float16": "f16", "int32": "i32", "uint8": "u8"}
+_TITLES = {"unsupported": "no operator"}
+_LONGEST = 110
+_PREFIX = re.compile(r"^\w+: (.*?\(\d+x\): )?")
+"""The class of the error, and how often the operator occurs: the row says which operator it is."""
+
+Key = TypeVar("Key")
+
+_HEAD = """# Operators
+
+What becomes of the samples that PyTorch's own test database (OpInfo) has for each operator: exported, checked by onnx's full
+checker, run in ONNX Runtime and compared with eager, values, dtypes and shapes. `export` goes through torch.export, `trace`
+through TorchScript, `dynamic` through torch.export with every axis dynamic, run at a second size too.
+
+Made by `make conformance`; `python -m tests.conformance --out conformance.jsonl --report table` prints this page from what it
+measured.
+"""
+
+_READING = """In a cell, `yes` is every sample of every dtype at every opset that was measured. Otherwise each range of opsets has
+its own word: `no`, or the share that passes, with the kind of the worst failure: `opset` (a later opset can), `unsupported` (no
+lowering), `capture` (torch's own frontend cannot take it: the reason is beside it), `wrong`, `invalid`, `crash`. A dtype in
+brackets is the only one that fails. Dtypes: f16, f32, f64, i32, i64, u8, bool."""
+
+
+def operator_page(results: Sequence[Result]) -> str:
+    """The page, as Markdown."""
+    parts = [_HEAD, "## In numbers\n", _totals(results)]
+    if lines := ratios(results):
+        parts += ["\nProcessor time of the exports alone, ours divided by torch.onnx's, over the samples that both were given:\n"]
+        parts += [f"- {line}" for line in lines]
+    parts += ["\n## By family\n", "The share of samples that pass, lowest to highest over the opsets.\n", _families(results)]
+    parts += ["\n## By operator\n", _READING, "", operator_table(results)]
+    return "\n".join(parts)
+
+
+def _totals(results: Sequence[Result]) -> str:
+    """Exporter and opset: how many samples, how many pass, what fails how, and what the exports cost."""
+    names = [*FAILURES, "random"]
+    lines = [_row("exporter", "opset", "samples", "passed", *(_TITLES.get(name, name) for name in names), "seconds")]
+    lines.append(_rule(len(names) + 5))
+    for (exporter, opset), group in sorted(
+        _grouped(results, lambda result: (result.exporter, result.opset)).items(), key=_ours_first
+    ):
+        outcomes = Counter(result.outcome for result in group)
+        counted = sum(outcomes[name] for name in COUNTED)
+        seconds = sum(result.seconds for result in group)
+        cells = (str(outcomes[name] or "") for name in names)
+        lines.append(_row(exporter, str(opset), str(counted), _share(outcomes), *cells, f"{seconds:.0f}"))
+    return "\n".join(lines)
+
+
+def _ours_first(item: tuple[tuple[str, int], list[Result]]) -> tuple[int, str, int]:
+    (exporter, opset), _ = item
+    return OURS.index(exporter) if exporter in OURS else len(OURS), exporter, opset
+
+
+def _families(results: Sequence[Result]) -> str:
+    exporters = _exporters(results)
+    results = [result for result in results if result.exporter in OURS]
+    lines = [_row("family", "operators", *map(str, exporters)), _rule(len(exporters) + 2)]
+    for family, members in sorted(_grouped(results, lambda result: family_of(result.op)).items()):
+        cells = []
+        for exporter in exporters:
+            of_it = _grouped((result for result in members if result.exporter == exporter), lambda result: result.opset)
+            shares = sorted((_passed(Counter(result.outcome for result in group)) for group in of_it.values()), key=float)
+            ends = dict.fromkeys(f"{share:.1f}" for share in (shares[0], shares[-1])) if shares else {}
+            cells.append(f"{'–'.join(ends)} %" if ends else "")
+        lines.append(_row(family, str(len({result.op for result in members})), *cells))
+    return "\n".join(lines)
+
+
+def operator_table(results: Sequence[Result]) -> str:
+    """One row per operator: its dtypes, a cell per frontend, and the reason where one of them cannot."""
+    exporters = _exporters(results)
+    results = [result for result in results if result.exporter in OURS and result.outcome != "eager"]
+    measured = {name: sorted({result.opset for result in results if result.exporter == name}) for name in exporters}
+    titles = [f"{name} ({_range(opsets)})" for name, opsets in measured.items()]
+    lines = [_row("operator", "dtypes", *titles, "why not"), _rule(len(exporters) + 3)]
+    for op, of_op in sorted(_grouped(results, lambda result: result.op).items()):
+        by_exporter = _grouped(of_op, lambda result: result.exporter)
+        cells = [_cell(by_exporter.get(name, [])) for name in exporters]
+        dtypes = " ".join(_SHORT.get(dtype, dtype) for dtype in DTYPES if any(result.dtype == dtype for result in of_op))
+        lines.append(_row(op, dtypes, *cells, _reason(op, of_op)))
+    return "\n".join(lines)
+
+
+def _cell(results: Sequence[Result]) -> str:
+    """ "yes", or a word for each range of opsets of which the same is to be said."""
+    words = {opset: _word(group) for opset, group in sorted(_grouped(results, lambda result: result.opset).items())}
+    if len(set(words.values())) == 1:
+        return next(iter(words.values()))
+    runs = [(word, list(opsets)) for word, opsets in itertools.groupby(words, key=words.__getitem__)]
+    return "; ".join(f"{_range(opsets)}: {word}" for word, opsets in runs)
+
+
+def _word(results: Sequence[Result]) -> str:
+    outcomes = Counter(result.outcome for result in results)
+    good = outcomes["pass"] + outcomes["random"]
+    if good == len(results):
+        return "yes"
+    worst = next(name for name in FAILURES if outcomes[name])
+    if not good:
+        return f"no: {worst}"
+    failing = {result.dtype for result in results if result.outcome in FAILURES}
+    only = f" ({_SHORT.get(*failing, *failing)})" if len(failing) == 1 and len({result.dtype for result in results}) > 1 else ""
+    return f"{good}/{len(results)} {worst}{only}"
+
+
+def _reason(op: str, results: Sequence[Result]) -> str:
+    """Why the worst of the failures is one: as it is known to us, else as the error says it."""
+    failed = sorted((result for result in results if result.outcome in FAILURES), key=lambda one: FAILURES.index(one.outcome))
+    if not failed:
+        return ""
+    if op in KNOWN:
+        return KNOWN[op]
+    text = _PREFIX.sub("", failed[0].detail).partition(" at File ")[0]
+    return (text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …").replace("|", "\\|").replace("<", "\\<")
+
+
+def _passed(outcomes: Counter[str]) -> float:
+    counted = sum(outcomes[name] for name in (*COUNTED, "random"))
+    return 100 * (outcomes["pass"] + outcomes["random"]) / counted if counted else 100.0
+
+
+def _share(outcomes: Counter[str]) -> str:
+    counted = sum(outcomes[name] for name in COUNTED)
+    return f"{100 * outcomes['pass'] / counted:.1f} %" if counted else ""
+
+
+def _exporters(results: Sequence[Result]) -> list[str]:
+    return [name for name in OURS if any(result.exporter == name for result in results)]
+
+
+def _grouped(results: Iterable[Result], key: Callable[[Result], Key]) -> dict[Key, list[Result]]:
+    groups: dict[Key, list[Result]] = defaultdict(list)
+    for result in results:
+        groups[key(result)].append(result)
+    return groups
+
+
+def _range(opsets: Sequence[int]) -> str:
+    return str(opsets[0]) if len(opsets) == 1 else f"{opsets[0]}–{opsets[-1]}"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _rule(columns: int) -> str:
+    return f"|{'---|' * columns}"
