@@ -276,7 +276,11 @@ def _meta(tensor: torch.Tensor | None) -> torch.Tensor | None:
 
 
 class Domain:
-    """The operators of one domain, by name; `call` takes any. Where onnx has no schema: positional inputs, keyword attributes."""
+    """The operators of one domain, by name; `call` takes any.
+
+    Where onnx has no schema: positional inputs, keyword attributes, and results of which nothing is known. What a symbolic
+    returns has the type that torch gives it; what it computes on with is told by `Tensor.stamp`.
+    """
 
     def __init__(self, builder: Builder, domain: str) -> None:
         self._builder = builder
@@ -296,6 +300,5 @@ class Domain:
         builder.state.import_domain(self._domain, builder.custom_opsets)
         inputs = [None if arg is None else operands.tensor(builder, arg) for arg in args]
         encoded = {key: attrs.guess(key, value) for key, value in kwargs.items() if value is not None}
-        dtype = next((tensor.known_dtype for tensor in inputs if tensor is not None), None)
-        results = builder._emit(self._domain, name, inputs, encoded, [dtype] * (outputs or 1), None)
+        results = builder._emit(self._domain, name, inputs, encoded, [None] * (outputs or 1), None)
         return results[0] if outputs is None else results

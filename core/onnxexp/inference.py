@@ -54,7 +54,8 @@ def _incomplete(op: Builder, value: ir.Value) -> bool:
 
 def _infer_node(op: Builder, node: ir.Node) -> None:
     spec = operator(node.domain, node.op_type, op.state.opset_imports.get(node.domain, 1))
-    if spec is None or any(attribute.type == ir.AttributeType.GRAPH for attribute in node.attributes.values()):
+    function = spec is None and node.op_identifier() in op.state.functions
+    if (spec is None and not function) or any(each.type == ir.AttributeType.GRAPH for each in node.attributes.values()):
         return
     proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
     types: dict[str, onnx.TypeProto] = {}
@@ -69,7 +70,10 @@ def _infer_node(op: Builder, node: ir.Node) -> None:
     proto.attribute.extend(ir.to_proto(attribute) for attribute in node.attributes.values())
     imports = [onnx.helper.make_opsetid(domain, version) for domain, version in op.state.opset_imports.items()]
     try:
-        inferred = onnx.shape_inference.infer_node_outputs(spec.schema, proto, types, data, opset_imports=imports)
+        if spec is None:
+            inferred = _through_functions(op, proto, types, imports)
+        else:
+            inferred = onnx.shape_inference.infer_node_outputs(spec.schema, proto, types, data, opset_imports=imports)
     except (onnx.shape_inference.InferenceError, RuntimeError, KeyError) as error:
         raise op.error(f"ONNX's inference refuses the {node.op_type} that was built: {error}") from error
     for index, output in enumerate(node.outputs):
@@ -77,6 +81,17 @@ def _infer_node(op: Builder, node: ir.Node) -> None:
         found = inferred.get(f"o{index}")
         if tensor is not None and found is not None:
             _take(op, tensor, found)
+
+
+def _through_functions(
+    op: Builder, call: onnx.NodeProto, types: dict[str, onnx.TypeProto], imports: list[onnx.OperatorSetIdProto]
+) -> dict[str, onnx.TypeProto]:
+    """The types of what a call of one of the model's functions gives."""
+    inputs = [onnx.helper.make_value_info(name, type_) for name, type_ in types.items()]
+    graph = onnx.helper.make_graph([call], "call", inputs, [onnx.ValueInfoProto(name=name) for name in call.output])
+    functions = [ir.to_proto(each) for each in op.state.functions.values()]
+    inferred = onnx.shape_inference.infer_shapes(onnx.helper.make_model(graph, functions=functions, opset_imports=imports))
+    return {each.name: each.type for each in inferred.graph.output if each.type.WhichOneof("value")}
 
 
 def _describe(

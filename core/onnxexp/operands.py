@@ -12,7 +12,7 @@ from onnxexp.dtypes import from_onnx, of_python, type_string, type_text
 from onnxexp.errors import LoweringError
 from onnxexp.schemas import Formal, Operator
 from onnxexp.tensors import TorchTensor
-from onnxexp.values import Tensor
+from onnxexp.values import UNTOLD, Tensor
 
 if TYPE_CHECKING:
     from onnxexp.builder import Builder
@@ -26,7 +26,8 @@ _FALLBACKS = (torch.int64, torch.float32, torch.bool)
 def dtypes(spec: Operator, given: Sequence[Any], opset: int) -> dict[str, torch.dtype]:
     """The dtype to which each of the schema's type variables is bound, Python values included.
 
-    Raises LoweringError where the operator does not take one, or two inputs that must have one dtype have two.
+    Raises LoweringError where the operator does not take one, two inputs that must have one dtype have two, or a number stands
+    beside a Tensor of unknown dtype.
     """
     bound: dict[str, torch.dtype] = {}
     known = [_dtype_of(arg) for arg in given]
@@ -39,8 +40,18 @@ def dtypes(spec: Operator, given: Sequence[Any], opset: int) -> dict[str, torch.
                 f"ONNX's {spec.name} takes one dtype for all of {formal.variable} at opset {opset}: {formal.name} is {dtype}, "
                 f"another input is {bound[formal.variable]}; op.cast brings them together"
             )
+    unknown = {
+        formal.variable: arg
+        for formal, arg, dtype in zip(_formals(spec, given), given, known, strict=True)
+        if isinstance(arg, Tensor) and dtype is None and type_of(arg) is None and formal.homogeneous
+    }
     for formal, arg, dtype in zip(_formals(spec, given), given, known, strict=True):
         if dtype is None and arg is not None and not isinstance(arg, Tensor) and formal.homogeneous:
+            if formal.variable in unknown and formal.variable not in bound and not isinstance(arg, torch.Tensor):
+                raise LoweringError(
+                    f"ONNX's {spec.name} takes one dtype for all of {formal.variable}, and nothing tells that of "
+                    f"{unknown[formal.variable]!r}, so {arg!r} cannot become a constant; {UNTOLD}"
+                )
             default = _default(formal, arg)
             if default is not None:
                 bound.setdefault(formal.variable, default)

@@ -12,7 +12,10 @@ from onnxexp.graph import Dim, ScalarType, TensorType, Type
 if TYPE_CHECKING:
     from onnxexp.builder import Builder
 
-__all__ = ["ComplexTensor", "Tensor", "real_dtype"]
+__all__ = ["UNTOLD", "ComplexTensor", "Tensor", "real_dtype"]
+
+UNTOLD = "the result of an operator that onnx does not know is told with x.stamp(onnxexp.TensorType(dtype, sizes))"
+"""The cure where a dtype is not known."""
 
 
 class Tensor:
@@ -52,7 +55,7 @@ class Tensor:
         if self._dtype is None:
             self._builder.infer(self)
         if self._dtype is None:
-            raise self._builder.error(f"the dtype of {self!r} is not known")
+            raise self._builder.error(f"the dtype of {self!r} is not known; {UNTOLD}")
         return self._dtype
 
     @property

@@ -192,6 +192,19 @@ def test_other_domains_take_positional_inputs_and_keyword_attributes() -> None:
     assert foo.input[0] == "x" and len(foo.input) == 2, "what is left out at the end is no input"
 
 
+def test_nothing_is_known_of_what_a_foreign_operator_gives_until_it_is_told() -> None:
+    op = Builder(20)
+    made = op.domain("my.domain").Foo(vector(op))
+    assert made.known_dtype is None and made.shape is None
+    with pytest.raises(LoweringError, match=r"dtype of %Foo: .* is not known; .*stamp"):
+        made.dtype
+    with pytest.raises(LoweringError, match=r"nothing tells that of %Foo.*so 1 cannot become a constant.*stamp"):
+        op.Add(made, 1)
+    made.stamp(TensorType(torch.int64, (2,)))
+    added = op.Add(made, 1)
+    assert (added.dtype, added.shape) == (torch.int64, (2,))
+
+
 def test_a_domain_with_schemas_is_checked_by_them() -> None:
     op = Builder(20, custom_opsets={"ai.onnx.ml": 3})
     scaled = op.domain("ai.onnx.ml").Scaler(vector(op), offset=[0.0], scale=[2.0])
@@ -224,10 +237,8 @@ def test_functions_become_functions_of_the_model() -> None:
     x = vector(op)
     function = Function()
     one, two = op.function(function, x, 2.0, slope=0.5)
-    for tensor in (one, two):
-        tensor.stamp(TensorType(torch.float32, (2, 3)))
     three, _ = op.function(function, op.Add(one, two), op.constant(3.0), slope=0.25)
-    three.stamp(TensorType(torch.float32, (2, 3)))
+    assert (three.dtype, three.shape) == (torch.float32, (2, 3))  # as the function's own operators say
     assert [function.name for function in op.state.functions.values()] == ["scale"]
     expected = torch.nn.functional.leaky_relu(X, 0.5) * 2
     same(run(op, [one, two, three], x=X), expected, -expected, torch.zeros(2, 3))

@@ -183,6 +183,25 @@ def test_custom_opsets() -> None:
     assert kinds(program) == ["Sine"]
 
 
+def test_what_a_foreign_operator_gives_has_the_type_that_torch_says() -> None:
+    mine = onnxexp.SymbolicTable("aten", override=True)
+
+    @mine("topk")
+    def topk(op: onnxexp.Builder, self: onnxexp.Tensor, k: int, dim: int, largest: bool, sorted: bool) -> Any:
+        return op.domain("mine").Top(self, k=k, outputs=2)
+
+    @mine("gt.Scalar")
+    def gt(op: onnxexp.Builder, self: onnxexp.Tensor, other: float) -> Any:
+        return op.domain("mine").Greater(self, than=other)
+
+    def forward(x: torch.Tensor) -> Any:
+        values, indices = x.topk(2)
+        return values > 0.5, indices
+
+    model = export(forward, (X,), plugins=[mine], dynamic_shapes={"x": {0: "n"}}).model
+    assert [f"{value.dtype!r}{value.shape}" for value in model.graph.outputs] == ["BOOL[n,2]", "INT64[n,2]"]
+
+
 # Files
 
 

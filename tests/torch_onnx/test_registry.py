@@ -135,6 +135,22 @@ def test_what_was_registered_with_torch_onnx_itself() -> None:
         torch.onnx.unregister_custom_op_symbolic("aten::gelu", 9)
 
 
+def test_torch_knows_the_type_of_what_a_foreign_operator_gives() -> None:
+    """A custom operator whose result has another dtype than its input, whatever a copied `setType` says."""
+
+    class Found(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            values, indices = x.topk(2)
+            return torch.signbit(x), values * 2, indices
+
+    onnx_exporter.register_custom_op_symbolic("aten::signbit", lambda g, x: g.op("my::Sign", x).setType(x.type()), 9)
+    onnx_exporter.register_custom_op_symbolic("aten::topk", lambda g, x, *rest: g.op("my::Top", x, outputs=2), 9)
+    for capture in ("export", "trace"):
+        outputs = onnx_exporter.export(Found(), X, capture=capture).model.graph.outputs
+        found = [f"{value.dtype!r}{value.shape}" for value in outputs]
+        assert found == ["BOOL[2,3]", "FLOAT[2,2]", "INT64[2,2]"], capture
+
+
 def test_another_plugin_is_asked_where_a_symbolic_returns_none() -> None:
     before = exported()
     onnx_exporter.register_custom_op_symbolic("aten::gelu", lambda g, x, approximate: None, 9)

@@ -83,6 +83,8 @@ class Emitter:
             self._emit(node)
             self._write_types(node)
             return
+        if any(_is_untyped(value) for value in node.inputs()):
+            return  # a block's own inputs have types once the block is emitted
         scope, known, marks = self.op.state.scope, dict(self.known), dict(self._marks)
         self.op.state.scope = Scope(scope)  # only to learn the types: a block is emitted with its node
         try:
@@ -97,7 +99,14 @@ class Emitter:
             self._emit(node)
 
     def look_up(self, value: JitValue) -> Any:
-        """What a scratch value stands for."""
+        """What a scratch value stands for; what `setType` said counts where nothing else tells it."""
+        found = self.result(value)
+        if isinstance(found, Tensor):
+            self._take_type(found, value)
+        return found
+
+    def result(self, value: JitValue) -> Any:
+        """What a scratch value stands for, as far as the nodes tell."""
         number = value.unique()
         if number not in self.known:
             node = value.node()
@@ -105,13 +114,9 @@ class Emitter:
                 self.known[number] = self.op.input(value.debugName(), type_of(value))
             else:
                 self._emit(node)
-        found = self.known[number]
-        if isinstance(found, Tensor):
-            self._take_type(found, value)
-        return found
+        return self.known[number]
 
     def _take_type(self, tensor: Tensor, value: JitValue) -> None:
-        """What `setType` said counts where nothing else tells it."""
         if tensor.known_dtype is not None and tensor.known_shape is not None:
             return
         self.op.infer(tensor)
@@ -252,6 +257,10 @@ class Emitter:
             return cond, after[: len(carried)], after[len(carried) :]
 
         return self.op.loop(trips, going, body, carried)
+
+
+def _is_untyped(value: JitValue) -> bool:
+    return bool(value.node().kind() == "prim::Param" and type_of(value).dtype is None)
 
 
 def _comparable(value: Any) -> Any:

@@ -85,9 +85,15 @@ class Scratch:
         return arg
 
     def results(self, returned: Sequence[Any]) -> list[Any]:
-        """What the symbolic returned, for our builder."""
+        """What the symbolic returned, for our builder. Where torch knows an output's dtype, `setType` does not say another."""
         self.emitter.run(self.graph.nodes())
-        return [self.emitter.look_up(each) if isinstance(each, torch._C.Value) else _plain(self.op, each) for each in returned]
+        told = [isinstance(each.type, ScalarType) or each.type.dtype is not None for each in self.op.node.outputs]
+        return [self._result(*each) for each in zip(returned, told, strict=True)]
+
+    def _result(self, returned: Any, told: bool) -> Any:
+        if not isinstance(returned, torch._C.Value):
+            return self.op.wrap_constant(returned) if isinstance(returned, torch.Tensor) else returned
+        return self.emitter.result(returned) if told else self.emitter.look_up(returned)
 
     def owns(self, value: Any) -> bool:
         """Is it a value of this graph?"""
@@ -132,10 +138,6 @@ def _numbered(arg: Any) -> Any:
         if arg in table:
             return table.index(arg)
     return arg
-
-
-def _plain(op: Builder, arg: Any) -> Any:
-    return op.wrap_constant(arg) if isinstance(arg, torch.Tensor) else arg
 
 
 @dataclasses.dataclass(frozen=True)
