@@ -265,6 +265,5 @@ def test_a_warning_names_the_call_that_the_user_wrote() -> None:
     line = inspect.currentframe().f_lineno + 2
     with pytest.warns(UserWarning, match="so the model was traced") as caught:
         onnxexp.export(decides, (X,))
-    assert [(warning.filename, warning.lineno) for warning in caught if "was traced" in str(warning.message)] == [
-        (__file__, line)
-    ]
+    (told,) = [warning for warning in caught if "was traced" in str(warning.message)]
+    assert (told.filename, told.lineno) == (__file__, line)
