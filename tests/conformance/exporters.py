@@ -13,7 +13,7 @@ import torch
 import onnxexp
 from onnxexp.errors import CaptureError, LoweringError, OpsetError, UnsupportedOperators
 
-__all__ = ["EXPORTERS", "Tensors", "classify", "export"]
+__all__ = ["DYNAMIC", "EXPORTERS", "Tensors", "classify", "export"]
 
 Tensors = tuple[torch.Tensor, ...]
 Export = Callable[[torch.nn.Module, Tensors, list[str], int], onnx.ModelProto]
@@ -26,11 +26,22 @@ def _onnxexp(capture: str) -> Export:
     return run
 
 
+def _axes(tensors: Tensors, names: list[str]) -> dict[str, list[int]]:
+    """The axes that may be dynamic: all that have more than one element; size 1 is a broadcast, 0 nothing at all."""
+    every = {name: [axis for axis, size in enumerate(x.shape) if size > 1] for name, x in zip(names, tensors, strict=True)}
+    return {name: axes for name, axes in every.items() if axes}
+
+
 def _dynamic(model: torch.nn.Module, tensors: Tensors, names: list[str], opset: int) -> onnx.ModelProto:
-    """Every axis that has more than one element may be dynamic; torch.export finds out which."""
-    axes = [{axis: torch.export.Dim.AUTO for axis, size in enumerate(tensor.shape) if size > 1} or None for tensor in tensors]
-    shapes = (tuple(axes),) if tensors else None
+    """torch.export finds out which axes can be dynamic, and which are alike."""
+    shapes = {name: dict.fromkeys(axes, torch.export.Dim.AUTO) for name, axes in _axes(tensors, names).items()}
     return onnxexp.export(model, tensors, opset_version=opset, input_names=names, dynamic_shapes=shapes).model_proto
+
+
+def _trace_dynamic(model: torch.nn.Module, tensors: Tensors, names: list[str], opset: int) -> onnx.ModelProto:
+    """A trace in which every axis is asked to be dynamic."""
+    options = {"opset_version": opset, "input_names": names, "capture": "trace"}
+    return onnxexp.export(model, tensors, dynamic_axes=_axes(tensors, names), **options).model_proto
 
 
 def _dynamo(model: torch.nn.Module, tensors: Tensors, names: list[str], opset: int) -> onnx.ModelProto:
@@ -49,10 +60,14 @@ EXPORTERS: dict[str, Export] = {
     "export": _onnxexp("export"),
     "trace": _onnxexp("trace"),
     "dynamic": _dynamic,
+    "trace-dynamic": _trace_dynamic,
     "dynamo": _dynamo,
     "script": _script,
 }
-"""onnxexp through torch.export, through tracing, and with dynamic shapes; torch.onnx with dynamo=True and with dynamo=False."""
+"""onnxexp through torch.export and through tracing, also with dynamic shapes; torch.onnx with dynamo=True and dynamo=False."""
+
+DYNAMIC = ("dynamic", "trace-dynamic")
+"""The exporters whose models are checked at a second shape."""
 
 
 def export(exporter: str, model: torch.nn.Module, tensors: Tensors, opset: int) -> onnx.ModelProto:

@@ -15,8 +15,9 @@ from torch.utils import _pytree as pytree
 
 from onnxexp.runtime import Session
 
-from .exporters import classify, export
+from .exporters import DYNAMIC, classify, export
 from .samples import Sample
+from .sizes import misdeclared, other_sizes
 
 __all__ = ["FAILURES", "Judge", "Result"]
 
@@ -54,6 +55,16 @@ class Result:
     detail: str = ""
     seconds: float = 0.0
     """of the export alone"""
+    second: str = ""
+    """of a dynamic export that is right at the sample's sizes: "checked" at others too, "refused": eager takes no others at which
+    axes of one name stay alike, "static": no axis came out dynamic, "single": no axis has more than one element"""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Verdict:
+    outcome: str
+    detail: str = ""
+    second: str = ""
 
 
 class Judge:
@@ -85,32 +96,33 @@ class Judge:
         start = time.process_time()
         seconds = 0.0
         if self.trouble:
-            outcome, detail = "eager", self.trouble
+            verdict = _Verdict("eager", self.trouble)
         else:
             try:
                 model = export(exporter, sample.module, sample.tensors, opset)
                 seconds = time.process_time() - start
-                outcome, detail = self._verdict(model, opset, dynamic=exporter == "dynamic")
+                verdict = self._verdict(model, opset, dynamic=exporter in DYNAMIC)
             except Exception as error:  # noqa: BLE001 - every error of an exporter is a result
                 seconds = time.process_time() - start
-                outcome, detail = classify(error), _short(error)
-        return Result(sample.op, sample.dtype, sample.index, opset, exporter, outcome, detail, round(seconds, 4))
+                verdict = _Verdict(classify(error), _short(error))
+        named = sample.op, sample.dtype, sample.index, opset, exporter
+        return Result(*named, verdict.outcome, verdict.detail, round(seconds, 4), verdict.second)
 
-    def _verdict(self, model: onnx.ModelProto, opset: int, *, dynamic: bool) -> tuple[str, str]:
+    def _verdict(self, model: onnx.ModelProto, opset: int, *, dynamic: bool) -> _Verdict:
         declared = next(entry.version for entry in model.opset_import if entry.domain == "")
         if declared != opset:
-            return "version", f"asked for opset {opset}, got {declared}"
+            return _Verdict("version", f"asked for opset {opset}, got {declared}")
         try:
             onnx.checker.check_model(model, full_check=True)
             actual = _run(model, self.sample.tensors)
         except Exception as error:  # noqa: BLE001 - onnx's and ONNX Runtime's errors have no common base
-            return "invalid", _short(error)
-        problem = self._problem(self.expected, actual, self.sample.tensors) or (
-            dynamic and not self.random and self._at_other_sizes(model)
-        )
-        if problem:
-            return "wrong", problem
-        return ("random", "") if self.random else ("pass", "")
+            return _Verdict("invalid", _short(error))
+        problem = self._problem(self.expected, actual, self.sample.tensors)
+        second = ""
+        if dynamic and not problem:
+            second, problem = self._at_other_sizes(model)
+        outcome = "wrong" if problem else "random" if self.random else "pass"
+        return _Verdict(outcome, problem, second)
 
     def _problem(self, expected: list[Any], actual: list[Any], tensors: Sequence[torch.Tensor]) -> str:
         """What is wrong with the outputs, "" where nothing is."""
@@ -124,21 +136,27 @@ class Judge:
                 return f"output {number}: {problem}"
         return ""
 
-    def _at_other_sizes(self, model: onnx.ModelProto) -> str:
-        """What is wrong where every dynamic axis is one longer; "" too where eager does not take that."""
-        grown = _grown(model, self.sample.tensors)
+    def _at_other_sizes(self, model: onnx.ModelProto) -> tuple[str, str]:
+        """`Result.second`, and what is wrong at the first other sizes that eager takes."""
+        second = "static" if any(size > 1 for tensor in self.sample.tensors for size in tensor.shape) else "single"
+        for grown, sizes in other_sizes(model, self.sample.tensors):
+            second = "refused"
+            try:
+                expected = self._eager(0, grown)
+            except Exception:  # noqa: BLE001, S112 - these sizes do not go together
+                continue
+            if len(expected) == len(self.expected):  # else as many as there are elements: not this model any more
+                return "checked", self._at(model, grown, sizes, expected)
+        return second, ""
+
+    def _at(self, model: onnx.ModelProto, tensors: list[torch.Tensor], sizes: dict[str, int], expected: list[Any]) -> str:
         try:
-            expected = self._eager(0, grown)
-        except Exception:  # noqa: BLE001 - these sizes do not go together
-            return ""
-        if len(expected) != len(self.expected):
-            return ""  # as many pieces as there are elements: that many outputs are not this model any more
-        try:
-            problem = self._problem(expected, _run(model, grown), grown)
+            actual = _run(model, tensors)
+            problem = self._problem(expected, actual, tensors) or misdeclared(model, sizes, actual)
         except Exception as error:  # noqa: BLE001 - ONNX Runtime's errors have no common base
             problem = _short(error)
-        sizes = ", ".join(str(list(tensor.shape)) for tensor in grown)
-        return f"at sizes {sizes}: {problem}" if problem else ""
+        shapes = ", ".join(str(list(tensor.shape)) for tensor in tensors)
+        return f"at sizes {shapes}: {problem}" if problem else ""
 
     def _as_good(self, expected: list[Any], number: int, places: torch.Tensor, tensors: Sequence[torch.Tensor]) -> bool:
         """Of equal elements eager may name any: are the values where these places say?"""
@@ -153,17 +171,6 @@ class Judge:
         if places.dim() < x.dim():
             return any(_gathers(x, dim, places.unsqueeze(dim), values.unsqueeze(dim)) for dim in range(x.dim()))
         return any(_gathers(x, dim, places, values) for dim in range(x.dim()))
-
-
-def _grown(model: onnx.ModelProto, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors with each axis that has a name in the model one longer: the first slice again at the end."""
-    grown = list(tensors)
-    for slot in model.graph.input:
-        index = int(slot.name.removeprefix("input_"))
-        for axis, size in enumerate(slot.type.tensor_type.shape.dim):
-            if size.dim_param.isidentifier() and axis < grown[index].dim():
-                grown[index] = torch.cat([grown[index], grown[index].narrow(axis, 0, 1)], axis)
-    return grown
 
 
 def _gathers(x: torch.Tensor, dim: int, places: torch.Tensor, values: torch.Tensor) -> bool:

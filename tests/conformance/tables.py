@@ -21,11 +21,13 @@ def rates(results: Sequence[Result]) -> str:
     """One line per exporter, opset and dtype: of what eager can run and is not random, how much passes; what fails how; the
     processor seconds of the exports. Below them the seconds against the peers'."""
     groups: dict[tuple[str, int, str], Counter[str]] = defaultdict(Counter)
+    second: dict[tuple[str, int, str], Counter[str]] = defaultdict(Counter)
     seconds: Counter[tuple[str, int, str]] = Counter()
     for result in results:
         for dtype in (result.dtype, "all"):
             group = result.exporter, result.opset, dtype
             groups[group][result.outcome] += 1
+            second[group][result.second] += 1
             seconds[group] += result.seconds
     head = f"{'exporter':9}{'opset':>6} {'dtype':9}{'samples':>8}{'passed':>8}" + "".join(f"{name:>12}" for name in FAILURES)
     lines = [f"{head}{'random':>8}{'seconds':>9}{'ms each':>9}"]
@@ -36,7 +38,9 @@ def rates(results: Sequence[Result]) -> str:
         each = 1000 * seconds[group] / max(1, counted + outcomes["random"])
         cells = "".join(f"{outcomes[name]:>12}" for name in FAILURES)
         cost = f"{seconds[group]:>9.1f}{each:>9.0f}"
-        lines.append(f"{exporter:9}{opset:>6} {dtype:9}{counted:>8}{share:>8}{cells}{outcomes['random']:>8}{cost}")
+        lines.append(
+            f"{exporter:9}{opset:>6} {dtype:9}{counted:>8}{share:>8}{cells}{outcomes['random']:>8}{cost}{_at_two(second[group])}"
+        )
     return "\n".join([*lines, *ratios(results)])
 
 
@@ -62,6 +66,13 @@ def ratios(results: Sequence[Result]) -> list[str]:
 
 def _sample(result: Result) -> tuple[str, str, int, int]:
     return result.op, result.dtype, result.sample, result.opset
+
+
+def _at_two(second: Counter[str]) -> str:
+    """How many of the right ones that have an axis to vary were compared at two shapes."""
+    able = sum(second[name] for name in ("checked", "refused", "static"))
+    left = ", ".join(f"{second[name]} {name}" for name in ("refused", "static") if second[name])
+    return f"  at 2 shapes: {second['checked']}/{able}{f' ({left})' if left else ''}" if able else ""
 
 
 def failures(results: Iterable[Result], outcomes: Sequence[str] = FAILURES) -> str:

@@ -1,4 +1,6 @@
-"""The quick tier: the first sample of each operator and dtype at opset 20, in this process; and the harness itself."""
+"""The quick tier: the first sample of each operator and dtype at opset 20, in this process; and the harness itself.
+
+With every axis dynamic the quick tier has each 24th operator, the full one all."""
 
 from __future__ import annotations
 
@@ -7,22 +9,27 @@ import io
 import json
 from pathlib import Path
 
+import onnx
 import pytest
 import torch
 
 pytest.importorskip("expecttest", reason="PyTorch's operator database needs it")
 
 from . import running
+from .exporters import DYNAMIC
 from .judging import Judge, Result
 from .known import KNOWN
 from .page import operator_page, operator_table
 from .running import Runner, read_results, tasks_of
 from .samples import DTYPES, Sample, dtypes_of, operators, samples
+from .sizes import misdeclared, other_sizes
 from .tables import failures, rates
 
 QUICK = ("float32", "int64", "bool")
 OPSET = 20
 FINE = ("pass", "random", "eager")
+BAD = ("wrong", "invalid", "crash", "version")
+QUICK_DYNAMIC = list(operators())[::24]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -35,6 +42,16 @@ def test_first_sample(op: str) -> None:
     if op not in KNOWN:
         assert not failed, "\n".join(failed)
     assert not [line for line in failed if ": wrong" in line or ": invalid" in line]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("exporter", DYNAMIC)
+@pytest.mark.parametrize("op", [pytest.param(op, marks=() if op in QUICK_DYNAMIC else pytest.mark.full) for op in operators()])
+def test_every_axis_dynamic(op: str, exporter: str) -> None:
+    """What can be exported is right, at the sample's sizes and at others; all else is refused with an error of ours."""
+    results = [Judge(each).judge(exporter, OPSET) for dtype in dtypes_of(op) if dtype in QUICK for each in samples(op, dtype, 1)]
+    bad = [f"{result.dtype}: {result.outcome}: {result.detail}" for result in results if result.outcome in BAD]
+    assert not bad, "\n".join(bad)
 
 
 def test_known_failures_are_operators() -> None:
@@ -81,6 +98,56 @@ class Other(torch.nn.Module):
 )
 def test_outcomes(module: torch.nn.Module, expected: str) -> None:
     assert outcome(module, torch.randn(3, 3)) == expected
+
+
+class FixedAtExport(torch.nn.Module):
+    """Takes a size for a constant while it is exported."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * (3 if torch.compiler.is_exporting() or torch.jit.is_tracing() else x.shape[0])
+
+
+class Halves(torch.nn.Module):
+    """Takes even sizes only."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(2, x.shape[0] // 2)
+
+
+@pytest.mark.parametrize("exporter", DYNAMIC)
+@pytest.mark.parametrize(
+    ("module", "shape", "expected"),
+    [
+        (torch.nn.ReLU(), (3, 4), ("pass", "checked")),
+        (torch.nn.ReLU(), (), ("pass", "single")),
+        (Noise(), (3, 4), ("random", "checked")),
+        (FixedAtExport(), (3, 4), ("wrong", "checked")),
+        (Halves(), (6,), ("pass", "checked")),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, torch.nn.Module) else None,
+)
+def test_a_second_shape(module: torch.nn.Module, shape: tuple[int, ...], expected: tuple[str, str], exporter: str) -> None:
+    result = Judge(sample(module, torch.randn(shape))).judge(exporter, OPSET)
+    assert (result.outcome, result.second) == expected
+
+
+def declared(sizes: list[int | str]) -> onnx.ModelProto:
+    x = onnx.helper.make_tensor_value_info("input_0", onnx.TensorProto.FLOAT, ["n", "2*n"])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, sizes)
+    return onnx.helper.make_model(onnx.helper.make_graph([], "g", [x], [y]))
+
+
+def test_what_is_named_alike_grows_alike() -> None:
+    x = torch.arange(18.0).reshape(3, 6)
+    shapes = [tuple(grown[0].shape) for grown, _ in other_sizes(declared([1]), [x])]
+    assert shapes == [(4, 8), (6, 12)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "right"), [(["n", "2*n"], True), (["k", 8], True), ([3, "2*n"], False), (["n", "n + 1"], False)]
+)
+def test_declared_sizes(sizes: list[int | str], right: bool) -> None:
+    assert (misdeclared(declared(sizes), {"n": 4}, [torch.zeros(4, 8)]) == "") is right
 
 
 def test_samples_are_the_same_every_time() -> None:
