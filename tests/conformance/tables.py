@@ -29,7 +29,7 @@ def rates(results: Sequence[Result]) -> str:
             groups[group][result.outcome] += 1
             second[group][result.second] += 1
             seconds[group] += result.seconds
-    head = f"{'exporter':9}{'opset':>6} {'dtype':9}{'samples':>8}{'passed':>8}" + "".join(f"{name:>12}" for name in FAILURES)
+    head = f"{'exporter':13}{'opset':>6} {'dtype':9}{'samples':>8}{'passed':>8}" + "".join(f"{name:>12}" for name in FAILURES)
     lines = [f"{head}{'random':>8}{'seconds':>9}{'ms each':>9}"]
     for group, outcomes in sorted(groups.items(), key=lambda item: (item[0][0], item[0][1], item[0][2] == "all", item[0][2])):
         exporter, opset, dtype = group
@@ -38,9 +38,8 @@ def rates(results: Sequence[Result]) -> str:
         each = 1000 * seconds[group] / max(1, counted + outcomes["random"])
         cells = "".join(f"{outcomes[name]:>12}" for name in FAILURES)
         cost = f"{seconds[group]:>9.1f}{each:>9.0f}"
-        lines.append(
-            f"{exporter:9}{opset:>6} {dtype:9}{counted:>8}{share:>8}{cells}{outcomes['random']:>8}{cost}{_at_two(second[group])}"
-        )
+        counts = f"{counted:>8}{share:>8}{cells}{outcomes['random']:>8}"
+        lines.append(f"{exporter:13}{opset:>6} {dtype:9}{counts}{cost}{_at_two(second[group])}")
     return "\n".join([*lines, *ratios(results)])
 
 
