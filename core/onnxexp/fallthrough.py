@@ -10,10 +10,10 @@ import torch
 
 from onnxexp import attributes as attrs
 from onnxexp import operands
-from onnxexp.capture.schemas import overload
 from onnxexp.capture.torchscript.schemas import number_of
 from onnxexp.errors import OptionError
 from onnxexp.graph import Node, TensorType
+from onnxexp.torch_schemas import overload
 from onnxexp.values import Tensor
 
 if TYPE_CHECKING:

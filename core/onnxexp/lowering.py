@@ -11,12 +11,12 @@ import torch
 from onnxexp import control_flow
 from onnxexp.asking import Answer, Asking
 from onnxexp.builder import Builder, Declined
-from onnxexp.capture.schemas import called
 from onnxexp.errors import LoweringError, OpsetError
 from onnxexp.fallthrough import OperatorExportTypes, keep
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Type, Value
 from onnxexp.plugins import Plugins
 from onnxexp.report.problems import Problem, describe, no_plugins, unsupported
+from onnxexp.torch_schemas import called
 from onnxexp.values import Tensor
 
 __all__ = ["Decompose", "Lowering"]

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from onnxexp.capture.exported import to_graph
-from onnxexp.capture.schemas import overload
 from onnxexp.graph import Graph, Node, Value
+from onnxexp.torch_schemas import overload
 
 
 def capture(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any = None) -> Graph:

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from onnxexp.capture.schemas import bind, overload
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Graph, Node, TensorType, Value
 from onnxexp.passes.functionalize import functionalize
 from onnxexp.passes.functionalize.facts import facts
+from onnxexp.torch_schemas import bind, overload
 from tests.core.interpreter import check_types, run
 from tests.core.scripted import scripted
 

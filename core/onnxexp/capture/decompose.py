@@ -19,11 +19,11 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from onnxexp.capture.exported import Converter
 from onnxexp.capture.modes import torch_mode
-from onnxexp.capture.schemas import overload
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node, ScalarType, TensorType, Value
 from onnxexp.passes.dead import drop_dead
 from onnxexp.passes.functionalize import functionalize
+from onnxexp.torch_schemas import overload
 
 __all__ = ["Decomposer"]
 

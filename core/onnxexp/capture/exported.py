@@ -17,10 +17,10 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from onnxexp.capture import composites, higher_order
 from onnxexp.capture.modes import torch_mode
-from onnxexp.capture.schemas import bind, full_name
 from onnxexp.capture.sources import place
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node, ScalarType, TensorType, Type, Value, values_in
+from onnxexp.torch_schemas import bind, full_name
 
 __all__ = ["Converter", "to_graph", "without_vmap", "written"]
 

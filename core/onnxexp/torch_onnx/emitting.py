@@ -10,13 +10,13 @@ import torch
 
 from onnxexp import subgraphs
 from onnxexp.builder import Builder
-from onnxexp.capture.schemas import NoOverload
 from onnxexp.errors import LoweringError
 from onnxexp.schemas import history
 from onnxexp.state import Scope
 from onnxexp.tensors import TorchTensor
 from onnxexp.torch_onnx.promotion import aligned
 from onnxexp.torch_onnx.types import tensor_type, type_of
+from onnxexp.torch_schemas import NoOverload
 from onnxexp.values import Tensor
 from onnxexp.warning import warn
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.schemas import NoOverload, chosen
 from onnxexp.errors import LoweringError
 from onnxexp.torch_onnx.context import GraphContext
 from onnxexp.torch_onnx.emitting import numbers
+from onnxexp.torch_schemas import NoOverload, chosen
 
 __all__ = ["symbolic", "torch_op"]
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from onnxexp.builder import Builder
-from onnxexp.capture.schemas import full_name
 from onnxexp.errors import OptionError
 from onnxexp.symbolics import SymbolicTable
+from onnxexp.torch_schemas import full_name
 
 __all__ = ["translations"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture import schemas
+from onnxexp.torch_schemas import overload
 
 __all__ = ["Call", "call_of", "dtype_of", "named", "number_of"]
 
@@ -68,7 +68,7 @@ def call_of(schema: str) -> Call:
 @functools.lru_cache(maxsize=None)
 def named(name: str) -> Call:
     """The call of an operator by its full name."""
-    op = schemas.overload(name) if name.partition("::")[0] != "prim" else None
+    op = overload(name) if name.partition("::")[0] != "prim" else None
     if op is None:
         return Call(name, None)
     arguments = op._schema.arguments

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from onnxexp.capture.schemas import bind
 from onnxexp.graph import Dim, Node, ScalarType, TensorType, Type, Value, Where
 from onnxexp.passes.functionalize.facts import facts
 from onnxexp.passes.functionalize.memory import refuse
+from onnxexp.torch_schemas import bind
 
 if TYPE_CHECKING:
     from onnxexp.passes.functionalize.memory import Memory, Ref

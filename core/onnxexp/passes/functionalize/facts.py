@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.schemas import overload
 from onnxexp.graph import Node, TensorType, Value
+from onnxexp.torch_schemas import overload
 
 __all__ = ["Facts", "facts", "is_out", "is_tensor", "packet", "restrides", "results", "twin"]
 

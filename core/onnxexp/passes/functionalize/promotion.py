@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.schemas import overload
 from onnxexp.graph import ScalarType, TensorType, Value
 from onnxexp.passes.functionalize.facts import facts
+from onnxexp.torch_schemas import overload
 
 __all__ = ["result_dtype"]
 

@@ -6,7 +6,6 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from onnxexp.capture.schemas import bind
 from onnxexp.graph import Dim, Graph, Node, TensorType, Value, values_in
 from onnxexp.passes.functionalize.aliasing import Aliases
 from onnxexp.passes.functionalize.blocks import rewrite_blocks
@@ -15,6 +14,7 @@ from onnxexp.passes.functionalize.facts import Facts, facts, is_out, is_tensor, 
 from onnxexp.passes.functionalize.memory import Memory, Ref, refuse
 from onnxexp.passes.functionalize.promotion import result_dtype
 from onnxexp.passes.functionalize.views import Sharing, ViewCall, places
+from onnxexp.torch_schemas import bind
 
 __all__ = ["Rewriter"]
 

@@ -1,0 +1,103 @@
+"""What is said where torch.export refuses: it is really asked, so the functions must be real source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.export import Dim
+
+from onnxexp.capture.blame import explain
+from onnxexp.capture.dynamic import read_dynamic
+from onnxexp.capture.examples import capturing
+
+X = torch.ones(3, 4)
+batch = Dim("batch", min=2)
+
+
+def fail(model: Any, args: Any, *, strict: bool = False, **options: Any) -> str:
+    """What is said about a capture that must fail."""
+    spec = read_dynamic(model.forward, args, {}, **options)
+
+    def attempt() -> object:
+        with capturing(model, args, {}, spec) as (new_args, kwargs):
+            return torch.export.export(model, new_args, kwargs, dynamic_shapes=spec.shapes, strict=strict)
+
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - torch raises what it likes
+        attempt()
+    return explain(caught.value, spec, attempt)
+
+
+class Adds(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.ones(3, 4)  # fixed here
+
+
+class Branches(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] % 3 == 0:  # decided here
+            return x * 2
+        return x
+
+
+class Deep(torch.nn.Module):
+    """The guard arises inside torch.nn.functional."""
+
+    def forward(self, past: Any) -> torch.Tensor:
+        query = past[0]["key"]
+        return torch.nn.functional.scaled_dot_product_attention(query, query, query, torch.ones(3, 3))  # attended here
+
+
+class Sums(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + y  # added here
+
+
+class ByData(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x if x.sum() > 0 else -x  # asked here
+
+
+class Wrong(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ torch.ones(7, 7)  # wrong here
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize(
+    ("model", "args", "shapes", "said"),
+    [
+        (
+            Adds(),
+            (X,),
+            {"x": {0: "b"}},
+            ["axis 0 of input x (b) was asked to be dynamic, but the model fixes it to 3", "# fixed here"],
+        ),
+        (Adds(), (X,), {"x": {0: batch}}, ["axis 0 of input x (batch)", "fixes it to 3", "# fixed here"]),
+        (
+            Branches(),
+            (X,),
+            {"x": {0: batch}},
+            ["(x.shape[0] % 3) == 0", "# decided here", "A Dim is proven over its whole range"],
+        ),
+        (Deep(), (({"key": X},),), {"past.0.key": {0: "b"}}, ["axis 0 of input past.0.key (b)", "# attended here"]),
+        (Sums(), (X, X), {"x": {0: batch}, "y": {0: Dim("rows")}}, ["x.shape[0] must always be equal", "# added here"]),
+        (Wrong(), (X,), {"x": {0: "b"}}, ["RuntimeError: a and b must have same reduction dim", "# wrong here"]),
+    ],
+    ids=["fixed", "fixed Dim", "guard", "inside torch", "equal", "plain error"],
+)
+def test_a_refusal_names_the_input_and_the_users_line(model: Any, args: Any, shapes: Any, said: list[str], strict: bool) -> None:
+    told = fail(model, args, strict=strict, dynamic_shapes=shapes)
+    assert all(part in told for part in said), told
+    assert "test_refusals.py" in told and "TORCH_LOGS" not in told
+
+
+def test_a_decision_by_data_is_explained() -> None:
+    told = fail(ByData(), (X,))
+    assert "known only at run time" in told and "# asked here" in told and "torch.where" in told
+
+
+def test_a_changed_example_is_mentioned() -> None:
+    told = fail(Sums(), (torch.ones(1, 4), torch.ones(3, 4)), dynamic_shapes={"x": {0: "b"}})
+    assert "captured at size 2 or more, so the example was changed: axis 0 of x from 1 to 2." in told, told
