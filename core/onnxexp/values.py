@@ -126,7 +126,8 @@ class ComplexTensor(Tensor):
     @property
     def value(self) -> ir.Value:
         """Raises LoweringError: there is none."""
-        raise self._builder.error(f"ONNX's operators take no complex numbers: {self!r}")
+        cure = "keep the parts (torch.view_as_real) in what branches, loops and lists hold"
+        raise self._builder.error(f"ONNX's operators take no complex numbers: {self!r}; cure: {cure}")
 
     def joined(self) -> Tensor:
         """Both parts in one tensor."""

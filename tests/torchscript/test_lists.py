@@ -115,6 +115,12 @@ def strings(x: Tensor, mode: str = "double") -> Tensor:
     return x
 
 
+def formatted_keys(x: Tensor) -> Tensor:
+    table = {"a3": x, "b": x * 2}
+    count = 3
+    return table["a%d" % count] + table["a{}".format(x.dim() + 1)]  # noqa: UP031, UP032
+
+
 def index_of_value(x: Tensor) -> Tensor:
     parts = [x, x * 2, x * 3]
     return parts[int((x > 0).sum()) % 3]
@@ -199,7 +205,7 @@ class Holder(nn.Module):
         Program(fn, X, at=[(MORE,)], dynamic=ROWS)
         for fn in [
             comprehension, zipped, list_methods, aliased, of_numbers, shapes_compared, contains, unpacked, tuples_of_tuples,
-            dict_methods, dict_of_numbers, strings, index_of_value, number_of_value,
+            dict_methods, dict_of_numbers, strings, formatted_keys, index_of_value, number_of_value,
         ]
     ),
     *(

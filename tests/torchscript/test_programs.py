@@ -112,6 +112,29 @@ def waited_for(x: Tensor) -> Tensor:
     return x + torch.jit.wait(later)
 
 
+def waited_for_later(x: Tensor) -> Tensor:
+    waiting = [torch.jit.fork(torch.relu, x[0])]
+    for i in range(x.size(0)):
+        waiting.append(torch.jit.fork(torch.neg, x[i]))
+    total = torch.zeros_like(x[0])
+    for future in waiting:
+        total = total * 0.5 + torch.jit.wait(future)
+    return total
+
+
+def by_device(x: Tensor) -> Tensor:
+    with torch.autograd.profiler.record_function("part"):
+        y = x + 1
+    if x.device.type == "cuda":
+        return y.cuda()
+    return y
+
+
+def zeros_of_either_rank(x: Tensor) -> Tensor:
+    y = x.sum(0) if x.sum() > 0 else x
+    return y.new_zeros(y.size(0)) + y.numel() + y.float().abs().max()
+
+
 def states(batch: int, seed: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(batch, 8, generator=generator), torch.randn(batch, 8, generator=generator)
@@ -120,8 +143,10 @@ def states(batch: int, seed: int) -> tuple[Tensor, Tensor]:
 @programs(
     *(
         Program(fn, X, at=[(MORE,)], dynamic=BOTH)
-        for fn in [padded_to_four, best_three, grid, running_best, integers, without_gradients, waited_for]
+        for fn in [padded_to_four, best_three, grid, running_best, integers, without_gradients, waited_for, by_device]
     ),
+    Program(waited_for_later, X, at=[(MORE,)], dynamic=BOTH, opsets=SEQUENCES),
+    Program(zeros_of_either_rank, X, at=[(-X,), (MORE,)], dynamic=BOTH),
     Program(Decoder(), *states(3, 0), 6, at=[(*states(2, 1), 4), (*states(1, 2), 0)], dynamic=[{0}, {0}, "n"], opsets=SEQUENCES),
     Program(suppressed, X, at=[(MORE.reshape(15, 3),)], dynamic=[{0, 1}], opsets=SEQUENCES),
     Program(attention, X.reshape(3, 3, 2), at=[(MORE.reshape(9, 5, 1).expand(9, 5, 2),)], dynamic=[{0, 1}], opsets=(17, 20, 23)),

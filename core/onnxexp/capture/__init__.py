@@ -13,6 +13,7 @@ import torch
 from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from onnxexp.capture.blame import explain
@@ -22,7 +23,7 @@ from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.examples import capturing, enlarged
 from onnxexp.capture.exported import to_graph, without_vmap, written
 from onnxexp.capture.modes import TrainingMode, model_mode, torch_mode
-from onnxexp.capture.sources import recording
+from onnxexp.capture.sources import failed, recording
 from onnxexp.capture.symbols import check_dynamic, dim_text, symbol_names
 from onnxexp.capture.torchscript import Recording, read, script, signature_of, trace
 from onnxexp.errors import CaptureError
@@ -121,6 +122,7 @@ def capture(
 
     Raises CaptureError that names what was tried and why it failed.
     """
+    _check_tensors(model, args, kwargs)
     if strategy == "script" or isinstance(model, torch.jit.ScriptModule) or "scripted" in vars(model):
         with torch_mode(), model_mode(model, training):
             return script(model, args, kwargs, spec)
@@ -142,6 +144,17 @@ def capture(
         raise CaptureError(f"{reason}\n  torch.jit.trace: {error}".rstrip()) from None
     _tell_fixed(recording, reason)
     return recording
+
+
+def _check_tensors(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raises CaptureError for tensors that ONNX has no form of."""
+    for leaf in pytree.tree_leaves((args, kwargs)):
+        if isinstance(leaf, torch.Tensor) and (leaf.is_nested or leaf.is_quantized or leaf.layout != torch.strided):
+            kind = "nested" if leaf.is_nested else "quantized" if leaf.is_quantized else str(leaf.layout)
+            raise CaptureError(f"an input is a {kind} tensor, which ONNX does not have; cure: give dense tensors")
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if is_lazy(tensor):
+            raise CaptureError(f"{name} is not initialized yet; cure: run the model once before it is exported")
 
 
 def _traced(
@@ -207,7 +220,7 @@ def _learn_outputs(model: torch.nn.Module, args: Any, kwargs: Any, spec: Dynamic
     except Exception as error:
         changed = enlarged(spec)
         note = f" (dynamic axes of size 0 and 1 were enlarged for it: {', '.join(changed)})" if changed else ""
-        raise CaptureError(f"the model itself fails on the example inputs{note}: {type(error).__name__}: {error}") from error
+        raise failed(error, f"the model itself fails on the example inputs{note}") from error
     finally:
         for name, tensor in model.named_buffers():
             if name in state and state[name].shape == tensor.shape:

@@ -20,9 +20,10 @@ from torch.export import _trace
 from torch.fx.proxy import TracerBase
 
 from onnxexp.capture.modes import is_exporting
+from onnxexp.errors import CaptureError
 from onnxexp.graph import Where
 
-__all__ = ["place", "recording", "where"]
+__all__ = ["failed", "place", "recording", "where"]
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n?(?P<code>[^\n]*)')
 _TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -69,6 +70,14 @@ def recording() -> Iterator[None]:
         yield
     finally:
         TracerBase._filter_traceback_frames = original  # type: ignore[method-assign]
+
+
+def failed(error: Exception, when: str) -> CaptureError:
+    """The error for a model that itself raises `error` when it is run: with the user's line, and the cure."""
+    stack = traceback.extract_tb(error.__traceback__)
+    frames = _innermost(list(stack), [frame.filename for frame in stack])
+    at = f"\n  at {Where('', '', frames[0].filename, frames[0].lineno or 0, frames[0].line or '')}" if frames else ""
+    return CaptureError(f"{when}: {type(error).__name__}: {error}; cure: give example inputs that it accepts{at}")
 
 
 @functools.lru_cache(maxsize=4096)

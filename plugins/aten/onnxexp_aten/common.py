@@ -54,7 +54,7 @@ def to_float(op: Builder, x: Tensor) -> Tensor:
 def rank_of(op: Builder, x: Tensor) -> int:
     """The rank, where a symbolic cannot do without. Raises LoweringError where it is unknown."""
     if x.rank is None:
-        raise op.error(f"the rank of {x!r} must be known at export")
+        raise op.error(f"the rank of {x!r} must be known at export; cure: give it one rank in all branches and rounds")
     return x.rank
 
 

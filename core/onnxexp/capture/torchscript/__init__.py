@@ -20,6 +20,7 @@ from onnxexp.capture.torchscript.sizes import Sizes
 from onnxexp.capture.torchscript.tracing import Recording, trace
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Graph, Value
+from onnxexp.warning import warn
 
 __all__ = ["Recording", "Sizes", "read", "script", "signature_of", "trace"]
 
@@ -42,6 +43,9 @@ def read(recording: Recording, spec: DynamicSpec) -> tuple[Graph, Sizes, list[st
     for value, thing in zip(recording.graph.inputs(), things, strict=True):
         reader.env[value.unique()] = thing
     results = reader.block(recording.graph)
+    if reader.unraised:
+        lines = "".join(f"\n  {line}" for line in reader.unraised)
+        warn(f"ONNX has no exceptions: what the program raises for some inputs, the exported model does not:{lines}")
     graph.outputs = _outputs(reader, results, recording)
     sizes.check(spec)
     sizes.finish()
@@ -77,7 +81,8 @@ def _thing(reader: Interpreter, argument: Any) -> Any:
 
 
 def _outputs(reader: Interpreter, results: list[Any], recording: Recording) -> list[Any]:
-    found = [leaf for result in results for leaf in _leaves(reader, result)]
+    returned = recording.graph.outputs()
+    found = [leaf for value, result in zip(returned, results, strict=True) for leaf in _leaves(reader.at(value.node()), result)]
     if recording.signature is None:
         outputs = iter(leaf.value if isinstance(leaf, Number) else leaf for leaf in found)
         return [
@@ -99,9 +104,9 @@ def _like(reader: Interpreter, leaf: Any, example: Any) -> Any:
 
 def _leaves(reader: Interpreter, result: Any) -> list[Any]:
     if isinstance(result, Items) and result.sequence is not None:
-        raise CaptureError("the model returns a list of unknown length, which is no tensor; cure: return torch.stack of it")
+        raise reader.refuse("the model returns a list of unknown length, which is no tensor", "return torch.stack of it")
     if isinstance(result, Maybe):
-        raise CaptureError("the model returns None or a tensor, depending on its inputs; cure: return a tensor in both cases")
+        raise reader.refuse("the model returns None or a tensor, depending on its inputs", "return a tensor in both cases")
     if isinstance(result, (list, tuple)):
         return [leaf for element in result for leaf in _leaves(reader, element)]
     if isinstance(result, dict):

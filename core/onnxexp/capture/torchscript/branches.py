@@ -20,7 +20,11 @@ __all__ = ["Raised", "if_", "kind_of", "placeholder"]
 
 
 class Raised(CaptureError):
-    """The program raises here whatever the inputs are."""
+    """The program raises here whatever the inputs are; `what` it raises, and where."""
+
+    def __init__(self, error: CaptureError, what: str) -> None:
+        super().__init__(str(error))
+        self.what = what
 
 
 def if_(interpreter: Interpreter, node: Any) -> list[Any]:
@@ -32,9 +36,8 @@ def if_(interpreter: Interpreter, node: Any) -> list[Any]:
         return interpreter.block(blocks[0 if known else 1])
     ways = [_way(interpreter, block) for block in blocks]
     if ways[0] is None and ways[1] is None:
-        raise Raised(
-            str(interpreter.refuse("the program raises on every way through this branch", "give inputs that it accepts"))
-        )
+        error = interpreter.refuse("the program raises on every way through this branch", "give inputs that it accepts")
+        raise Raised(error, f"an exception on either way at {interpreter.where}")
     for way, block in zip(ways, reversed(blocks), strict=True):
         if way is None:
             return interpreter.block(block)  # what only raises has no place in ONNX; the other way is taken
@@ -57,7 +60,8 @@ def _way(interpreter: Interpreter, block: Any) -> _Way | None:
         try:
             with interpreter.writing_to(graph):
                 results = interpreter.block(block)
-        except Raised:
+        except Raised as raised:
+            interpreter.unraised[raised.what] = None
             return None
         finally:
             changes = Journal.changes(entries)
@@ -176,10 +180,7 @@ class _Join:
                 f"a variable is {_say(one)} after one branch and {_say(other)} after the other",
                 "give both branches the same kind",
             )
-        fake = self.interpreter.joined(sides[0], sides[1], "the branches of an if")
-        output = self.interpreter.value("prim::If", UNKNOWN if isinstance(fake, TensorType) else fake)
-        if isinstance(fake, TensorType):
-            output.type = fake
+        output = self.interpreter.value("prim::If", self.interpreter.joined(sides[0], sides[1], "the branches of an if"))
         self._out(sides[0], sides[1], output)
         return output
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxexp.graph import Value
 
-__all__ = ["UNINITIALIZED", "Items", "Journal", "Maybe", "Module", "build", "flatten", "restore"]
+__all__ = ["UNINITIALIZED", "Items", "Journal", "Maybe", "Module", "Text", "build", "flatten", "restore"]
 
 
 class _Uninitialized:
@@ -53,6 +53,12 @@ class Maybe:
     def __init__(self, absent: Any, value: Any) -> None:
         self.absent = absent
         self.value = value
+
+
+class Text(str):
+    """A text with something in it that is known only at run time: it can be printed or raised."""
+
+    __slots__ = ()
 
 
 class Module:

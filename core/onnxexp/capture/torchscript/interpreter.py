@@ -12,13 +12,13 @@ from typing import Any
 import torch
 
 from onnxexp.capture.torchscript import numbers, rewrites
-from onnxexp.capture.torchscript.containers import Items, Journal, Maybe, Module
+from onnxexp.capture.torchscript.containers import Items, Journal, Maybe, Module, Text
 from onnxexp.capture.torchscript.numbers import Number
 from onnxexp.capture.torchscript.places import Places
 from onnxexp.capture.torchscript.schemas import Call, call_of, dtype_of, named, number_of
 from onnxexp.capture.torchscript.sizes import UNKNOWN, Sizes
 from onnxexp.capture.torchscript.trials import static_truth
-from onnxexp.errors import CaptureError
+from onnxexp.errors import CaptureError, OnnxExporterError
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value, Where, values_in
 
 __all__ = ["Interpreter"]
@@ -27,6 +27,9 @@ _IGNORED = {
     "aten::_assert_async", "aten::_assert_scalar", "aten::_assert_tensor_metadata", "aten::warn", "aten::manual_seed",
     "aten::set_grad_enabled",
 }  # fmt: skip
+_IGNORED_NAMESPACES = ("profiler::", "rpc::_record")
+_OF_TEXT = {"aten::format", "aten::percentFormat", "aten::add", "aten::str"}
+"""What may be done with a text that is known only at run time."""
 _WRAPPED = {torch.int64, torch.float64, torch.bool, torch.complex128}
 """The dtypes of the 0-d constants that stand for Python's numbers."""
 
@@ -40,6 +43,8 @@ class Interpreter:
         env: What each value of the TorchScript graph is, by its number.
         sizes: The types of values.
         traced: Whether the graph tells the types that its values had in a run.
+        changed: The attributes that the program sets.
+        unraised: What the program raises for some inputs, and where: ONNX has no place for it.
     """
 
     def __init__(self, sizes: Sizes, places: Places, *, traced: bool) -> None:
@@ -51,6 +56,7 @@ class Interpreter:
         self.attributes: dict[tuple[str, str], Any] = {}
         self.modules: dict[str, Module] = {}
         self.changed: dict[str, None] = {}
+        self.unraised: dict[str, None] = {}
         self._places = places
         self._node: Any = None
         self._counts: dict[str, int] = {}
@@ -74,6 +80,11 @@ class Interpreter:
         handler = prims.HANDLERS.get(kind)
         try:
             results = handler(self, node) if handler is not None else [self._call(node)]
+        except OnnxExporterError:
+            raise
+        except Exception as error:
+            what = f"TorchScript's {kind} cannot be read: {type(error).__name__}: {error}"
+            raise self.refuse(what, "write that part with operators on tensors") from error
         finally:
             self._node = outer
         outputs = list(node.outputs())
@@ -89,13 +100,12 @@ class Interpreter:
     @property
     def where(self) -> Where:
         """The place of the node that is being read."""
-        if self._node is None:
-            return Where()
-        own = self._places.where(self._node)
-        if not own.file:  # a node that the compiler has added: its user is where it comes from
-            users = [use.user for value in self._node.outputs() for use in value.uses()]
-            own = next((place for place in map(self._places.where, users) if place.file), own)
-        return own
+        return Where() if self._node is None else self._places.of(self._node)
+
+    def at(self, node: Any) -> Interpreter:
+        """From here on, `node` is the place that errors name."""
+        self._node = node
+        return self
 
     def refuse(self, what: str, cure: str) -> CaptureError:
         """The error for what has no place in a neutral graph, to raise."""
@@ -188,9 +198,15 @@ class Interpreter:
                 f"TorchScript's {node.kind()} has no counterpart in ONNX", "write that part with operators on tensors"
             )
         call = call_of(schema)
+        if call.packet.startswith(_IGNORED_NAMESPACES):
+            return None
         args = [arg.value if isinstance(arg, Maybe) and "__is" not in call.packet else arg for arg in self.args(node)]
         if call.packet in _IGNORED:
             return None
+        if any(type(arg) is Text for arg in args) and call.packet not in _OF_TEXT:
+            raise self.refuse(
+                f"{call.packet} reads a text that is known only at run time", "decide by numbers; text can be printed or raised"
+            )
         if numbers.computes(call.packet, args):
             return numbers.compute(self, call.packet, args)
         python = prims.PYTHON.get(call.name) or prims.PYTHON.get(call.packet)
@@ -244,7 +260,9 @@ class Interpreter:
         return self.value(name, fake)
 
     def value(self, name: str, fake: Any) -> Value:
-        """A new value that a fake stands for; UNKNOWN is a tensor of which nothing is known."""
+        """A new value that a fake stands for; a type stands for a tensor of unknown rank, UNKNOWN for one of unknown type."""
+        if isinstance(fake, TensorType):
+            return Value(self.name(name), fake)
         made = Value(self.name(name), TensorType(None, None) if fake is UNKNOWN else self.sizes.type_of(fake))
         if not isinstance(fake, torch.Tensor) or any(isinstance(size, torch.SymInt) for size in fake.shape):
             self.sizes.know(made, fake)
@@ -265,6 +283,8 @@ class Interpreter:
 
     def neutral(self, arg: Any) -> Any:
         """One argument: lists of Python's, numbers out of their clothes."""
+        if isinstance(arg, Items) and arg.sequence is not None:
+            raise self.refuse("a list of unknown length is given to an operator", "give it torch.stack or torch.cat of the list")
         if isinstance(arg, (list, tuple)):
             tensors = any(isinstance(element, Value) and isinstance(element.type, TensorType) for element in arg)
             return [
@@ -286,6 +306,8 @@ class Interpreter:
         ]
         if call.lists:
             raise self.refuse(f"{call.name} gives a list of unknown length", "say how many pieces there are")
+        if not self.traced and call.op is not None:
+            return self.sizes.of_any_rank(call.op, call.name, args)
         returns = len(call.op._schema.returns) if call.op is not None else 1
         fakes = fakes if len(fakes) == returns else [UNKNOWN] * returns
         return fakes[0] if len(fakes) == 1 else fakes
@@ -301,8 +323,8 @@ class Interpreter:
         try:
             fake = function(*fakes)
         except Exception:  # noqa: BLE001 - torch's symbolic numbers raise anything where they would have to be known
-            fake = self.sizes.number(_kind_of(name, kinds))
-        constant = _constant(fake)
+            fake = self.sizes.number(numbers.kind_of_result(name, kinds))
+        constant = numbers.known(fake)
         if constant is not None:
             return constant
         overload = "float" if float in kinds else "bool" if all(kind is bool for kind in kinds) else "int"
@@ -323,7 +345,7 @@ class Interpreter:
         size: Any = tensor.type.sizes[dim]
         if self.sizes.dynamic(tensor):
             size = self.sizes.of(tensor).shape[dim]
-        constant = _constant(size)
+        constant = numbers.known(size)
         return constant if constant is not None else self._asked(tensor, dim, size)
 
     def _asked(self, tensor: Value, dim: Any, size: Any) -> Value:
@@ -359,15 +381,13 @@ class Interpreter:
 
     def literal(self, tensor: torch.Tensor) -> Any:
         """A constant of the graph: where the tracer made it of a Python number, that number."""
-        if self.traced and tensor.dim() == 0 and tensor.dtype in _WRAPPED:
-            return Number(tensor.item(), tensor.dtype)
-        if self.traced and tensor.dim() == 0 and self._node is not None and _only_fills(self._node):
+        if self.traced and tensor.dim() == 0 and (tensor.dtype in _WRAPPED or _only_fills(self._node)):
             return Number(tensor.item(), tensor.dtype)
         return self.constant(tensor)
 
 
 def _only_fills(node: Any) -> bool:
-    return all(use.user.kind() == "aten::fill_" for use in node.output().uses())
+    return node is not None and all(use.user.kind() == "aten::fill_" for use in node.output().uses())
 
 
 def _recorded(value: Any) -> TensorType | None:
@@ -377,23 +397,3 @@ def _recorded(value: Any) -> TensorType | None:
         return None
     sizes, dtype = type_.sizes(), type_.dtype()
     return TensorType(dtype, tuple(sizes)) if sizes is not None and dtype is not None else None
-
-
-def _constant(fake: Any) -> Any:
-    """The number that a fake is for certain, else None."""
-    if isinstance(fake, (bool, int, float)):
-        return fake
-    expr = fake.node.expr
-    if isinstance(fake, torch.SymBool):
-        return static_truth(fake)
-    return (float(expr) if isinstance(fake, torch.SymFloat) else int(expr)) if expr.is_number else None
-
-
-def _kind_of(name: str, kinds: Sequence[type]) -> type:
-    if name in ("aten::eq", "aten::ne", "aten::lt", "aten::le", "aten::gt", "aten::ge", "aten::__not__", "aten::Bool"):
-        return bool
-    if name in ("aten::ceil", "aten::floor", "aten::Int"):
-        return int
-    if name in ("aten::div", "aten::Float", "aten::sqrt") or float in kinds:
-        return float
-    return bool if all(kind is bool for kind in kinds) else int

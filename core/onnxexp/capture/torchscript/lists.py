@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from onnxexp.capture.torchscript import numbers, sequences
-from onnxexp.capture.torchscript.containers import Items
+from onnxexp.capture.torchscript.containers import Items, Text
 from onnxexp.capture.torchscript.numbers import Number, is_number, plain
-from onnxexp.graph import TensorType, Value
+from onnxexp.graph import TensorType, Value, values_in
 
 if TYPE_CHECKING:
     from onnxexp.capture.torchscript.interpreter import Interpreter
@@ -176,7 +176,7 @@ def _slice(interpreter: Interpreter, items: Any, start: Any, end: Any, step: Any
 
 def _add(interpreter: Interpreter, one: Any, other: Any, *rest: Any) -> Any:
     if isinstance(one, str):
-        return one + other
+        return _text_of([one, other], one + other)
     if not isinstance(one, Items) or not isinstance(other, Items):
         return NotImplemented
     made = interpreter.items(one, one.sequence, one.element)
@@ -300,9 +300,19 @@ def _joined_tensors(*, new_axis: bool) -> Callable[..., Any]:
     return python
 
 
+def _text_of(parts: Iterable[Any], made: str) -> str:
+    """A text that was made of these parts."""
+    return Text(made) if any(isinstance(part, Text) or any(values_in(part)) for part in map(plain, parts)) else made
+
+
 def _format(interpreter: Interpreter, text: str, *args: Any) -> str:
-    """Text can only be printed or raised: what is not known in it stays out."""
-    return text.format(*(arg if not isinstance(arg, Value) else f"<{arg.name}>" for arg in map(plain, args)))
+    return _text_of([text, *args], text.format(*map(plain, args)))
+
+
+def _percent_format(interpreter: Interpreter, text: str, args: Any) -> str:
+    given = tuple(map(plain, args)) if isinstance(args, tuple) else (plain(args),)
+    made = _text_of([text, *given], text)
+    return made if isinstance(made, Text) else text % given
 
 
 def _view_of_dict(name: str) -> Callable[..., Any]:
@@ -328,7 +338,7 @@ def _update(interpreter: Interpreter, mapping: dict[Any, Any], more: dict[Any, A
 
 
 def _text(interpreter: Interpreter, thing: Any) -> str:
-    return str(plain(thing))
+    return _text_of([thing], str(plain(thing)))
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {
@@ -367,7 +377,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "aten::concat": _joined_tensors(new_axis=False),
     "aten::stack": _joined_tensors(new_axis=True),
     "aten::format": _format,
-    "aten::percentFormat": lambda interpreter, text, *args: text,
+    "aten::percentFormat": _percent_format,
     "aten::str": _text,
     "aten::keys": _view_of_dict("keys"),
     "aten::values": _view_of_dict("values"),

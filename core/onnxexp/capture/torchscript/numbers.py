@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from onnxexp.capture.torchscript.trials import static_truth
 from onnxexp.graph import ScalarType, TensorType, Value
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 _SYMBOLIC: Any = torch
 """torch's functions for symbolic numbers, which have no types."""
 
-__all__ = ["Number", "as_tensor", "compute", "computes", "dress", "is_number", "maximum", "minimum", "plain"]
+__all__ = [
+    "Number", "as_tensor", "compute", "computes", "dress", "is_number", "kind_of_result", "known", "maximum", "minimum", "plain",
+]  # fmt: skip
 
 
 class Number:
@@ -190,3 +193,24 @@ def as_tensor(interpreter: Interpreter, number: Number) -> Value:
     made = interpreter.emit("aten::scalar_tensor", [number.value, number.dtype, None, None, None])
     assert isinstance(made, Value) and isinstance(made.type, TensorType)
     return made
+
+
+def known(fake: Any) -> Any:
+    """The number that a fake is for certain, else None."""
+    if isinstance(fake, (bool, int, float)):
+        return fake
+    expr = fake.node.expr
+    if isinstance(fake, torch.SymBool):
+        return static_truth(fake)
+    return (float(expr) if isinstance(fake, torch.SymFloat) else int(expr)) if expr.is_number else None
+
+
+def kind_of_result(name: str, kinds: Sequence[type]) -> type:
+    """The kind of number that arithmetic gives for these kinds."""
+    if name in ("aten::eq", "aten::ne", "aten::lt", "aten::le", "aten::gt", "aten::ge", "aten::__not__", "aten::Bool"):
+        return bool
+    if name in ("aten::ceil", "aten::floor", "aten::Int"):
+        return int
+    if name in ("aten::div", "aten::Float", "aten::sqrt") or float in kinds:
+        return float
+    return bool if all(kind is bool for kind in kinds) else int

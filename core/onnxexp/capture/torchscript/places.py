@@ -55,6 +55,14 @@ class Places:
         file, line, code = _line(node.sourceRange())
         return Where(scope, module, file, line, code)
 
+    def of(self, node: Any) -> Where:
+        """The place of a node; of one that the compiler has added, its user's."""
+        own = self.where(node)
+        if not own.file:
+            users = [use.user for value in node.outputs() for use in value.uses()]
+            own = next((place for place in map(self.where, users) if place.file), own)
+        return own
+
     def _scope(self, node: Any) -> tuple[str, str]:
         hierarchy = node.getModuleHierarchy() if self._inlined else node.scopeName()
         if hierarchy not in self._scopes:

@@ -88,10 +88,9 @@ def _uninitialized(interpreter: Interpreter, node: Any) -> list[Any]:
 
 
 def _raise(interpreter: Interpreter, node: Any) -> list[Any]:
-    message = next((arg for arg in interpreter.args(node) if isinstance(arg, str) and arg), "an exception")
-    raise branches.Raised(
-        str(interpreter.refuse(f"the program raises {message!r} for these inputs", "give inputs that it accepts"))
-    )
+    message = next((repr(arg) for arg in interpreter.args(node) if isinstance(arg, str) and arg), "an exception")
+    error = interpreter.refuse(f"the program raises {message} for these inputs", "give inputs that it accepts")
+    raise branches.Raised(error, f"{message} at {interpreter.where}")
 
 
 def _get_attribute(interpreter: Interpreter, node: Any) -> list[Any]:
@@ -150,13 +149,24 @@ def _numbers_of(interpreter: Interpreter, tensor: Any) -> Any:
 
 
 def _create(interpreter: Interpreter, node: Any) -> list[Any]:
-    """An object: of the grad modes, which change no value; classes of the user's are refused."""
+    """An object: of the grad modes and the profiler, which change no value; classes of the user's are refused."""
     kind = str(node.output().type())
-    if "grad_mode" not in kind:
+    if "grad_mode" not in kind and "autograd.profiler" not in kind:
         raise interpreter.refuse(
             f"the program makes an object of its own class {kind.rpartition('.')[2]}", "use tensors and functions"
         )
     return [interpreter.module(Module(None, f"{kind}.{node.output().unique()}"))]
+
+
+def _fork(interpreter: Interpreter, node: Any) -> list[Any]:
+    """What may run at the same time is run here; the future is what it gives."""
+    graph, outer = node.g("Subgraph"), interpreter.env
+    interpreter.env = {value.unique(): given for value, given in zip(graph.inputs(), interpreter.args(node), strict=True)}
+    try:
+        results = interpreter.block(graph)
+    finally:
+        interpreter.env = outer
+    return [results[0] if len(results) == 1 else tuple(results)]
 
 
 def _entered(interpreter: Interpreter, node: Any) -> list[Any]:
@@ -164,8 +174,30 @@ def _entered(interpreter: Interpreter, node: Any) -> list[Any]:
 
 
 def _is_instance(interpreter: Interpreter, node: Any) -> list[Any]:
+    """Known of whatever is no optional value."""
+    thing = interpreter.args(node)[0]
+    if isinstance(thing, Maybe):
+        raise interpreter.refuse(
+            "the type of a value is asked for at run time", "write the branch for the type that the export is for"
+        )
+    return [any(_kind(thing) == _KINDS.get(wanted.kind()) for wanted in node.tys("types"))]
+
+
+_KINDS = {
+    "TensorType": torch.Tensor, "ListType": Items, "TupleType": tuple, "DictType": dict, "StringType": str,
+    "NoneType": type(None), "IntType": int, "FloatType": float, "BoolType": bool,
+}  # fmt: skip
+
+
+def _kind(thing: Any) -> type:
+    if isinstance(thing, Number) or (isinstance(thing, Value) and isinstance(thing.type, TensorType)):
+        return torch.Tensor
+    return branches.kind_of(thing) if numbers.is_number(thing) else str if isinstance(thing, str) else type(thing)
+
+
+def _mkldnn(interpreter: Interpreter, node: Any) -> list[Any]:
     raise interpreter.refuse(
-        "the type of a value is asked for at run time", "write the branch for the type that the export is for"
+        "a weight is in a layout of this machine's processor", "export the module before torch.jit.optimize_for_inference"
     )
 
 
@@ -194,6 +226,9 @@ HANDLERS: dict[str, Callable[[Interpreter, Any], list[Any]]] = {
     "prim::Exit": _entered,
     "prim::isinstance": _is_instance,
     "prim::tolist": _to_list,
+    "prim::ConstantMKLDNNTensor": _mkldnn,
+    "prim::fork": _fork,
+    "aten::wait": _same,
 }
 """By the node's kind; each gives what the node's outputs are."""
 
@@ -278,7 +313,7 @@ def _unbind(interpreter: Interpreter, tensor: Any, dim: int = 0) -> Any:
 
 
 def _split(interpreter: Interpreter, tensor: Any, size: Any, dim: int = 0) -> Any:
-    if interpreter.unpacks() or isinstance(size, list):
+    if interpreter.unpacks() or isinstance(size, list) or isinstance(tensor, str):
         return NotImplemented
     if not isinstance(interpreter.size(tensor, dim), Value) and not isinstance(size, Value):
         return NotImplemented
@@ -329,6 +364,8 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "aten::numel": _numel,
     "prim::dtype": _of_dtype(lambda dtype: dtype),
     "prim::device": lambda interpreter, tensor: torch.device("cpu"),
+    "prim::type": lambda interpreter, device: device.type,
+    "prim::index": lambda interpreter, device: device.index,
     "prim::layout": lambda interpreter, tensor: torch.strided,
     "prim::requires_grad": lambda interpreter, tensor: False,
     "prim::is_cuda": lambda interpreter, tensor: False,

@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.examples import enlarge
+from onnxexp.capture.sources import failed
 from onnxexp.capture.torchscript.places import Places
 from onnxexp.capture.torchscript.tracing import Recording
 from onnxexp.errors import CaptureError
@@ -48,7 +49,6 @@ def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     else:
         graph, schema, module = scripted.graph.copy(), scripted.schema, None
     torch._C._jit_pass_inline(graph)
-    torch._C._jit_pass_inline_fork_wait(graph)
     found, out_spec = pytree.tree_flatten(_result(model, args, kwargs))
     modules = {path: type(part).__name__ for path, part in model.named_modules() if path}
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
@@ -79,7 +79,8 @@ def _scripted(model: torch.nn.Module) -> Any:
         try:
             return torch.jit.script(function if function is not None else model)
         except Exception as error:  # noqa: BLE001 - the compiler raises anything
-            raise CaptureError(f"torch.jit.script: {type(error).__name__}: {str(error).strip()}") from None
+            cure = 'write that part in the Python that torch.jit.script reads, or use capture="trace"'
+            raise CaptureError(f"torch.jit.script: {type(error).__name__}: {str(error).strip()}\ncure: {cure}") from None
 
 
 def _result(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -89,7 +90,7 @@ def _result(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, An
     try:
         result = model(*arguments[0], **arguments[1])
     except Exception as error:
-        raise CaptureError(f"the model itself fails on the example inputs: {type(error).__name__}: {error}") from error
+        raise failed(error, "the model itself fails on the example inputs") from error
     finally:
         for name, tensor in model.named_buffers():
             if name in state and state[name].shape == tensor.shape:

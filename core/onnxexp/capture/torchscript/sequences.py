@@ -46,7 +46,7 @@ def fake_of(interpreter: Interpreter, thing: Any) -> Any:
     if isinstance(thing, (bool, int, float)):
         return interpreter.sizes.number(type(thing))
     raise interpreter.refuse(
-        f"a list of unknown length holds a {type(thing).__name__.lower()}",
+        f"a list of unknown length holds a {'list' if isinstance(thing, Items) else type(thing).__name__.lower()}",
         "keep tensors or numbers in it, or make its length fixed",
     )
 

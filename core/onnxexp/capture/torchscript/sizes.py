@@ -170,6 +170,10 @@ class Sizes:
             self._known[key] = result
         return self._known[key]
 
+    def of_any_rank(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any]) -> Any:
+        """What an operator gives for tensors of unknown rank: a fake, a type of unknown rank, or UNKNOWN."""
+        return self._trials.of_any_rank(op, name, args)
+
     def _shortened(self, result: Any) -> Any:
         """A result with a symbol of its own for each long size, since torch compares long sizes very slowly."""
         if isinstance(result, (list, tuple)):
@@ -331,7 +335,8 @@ class Sizes:
                 where = next((where for symbol, where in self._fixed if symbol in size.node._expr.free_symbols), None)
                 at = f"\n  at {where}" if where is not None and str(where) else ""
                 raise CaptureError(
-                    f"axis {axis} of input {leaf.name}{name} was asked to be dynamic, but the model fixes it to {expr}.{at}"
+                    f"axis {axis} of input {leaf.name}{name} was asked to be dynamic, but the model fixes it to {expr}; "
+                    f"cure: write that line for any size, or leave the axis static{at}"
                 )
 
 

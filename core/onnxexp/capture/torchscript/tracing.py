@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.examples import enlarge
+from onnxexp.capture.sources import failed
 from onnxexp.capture.torchscript.places import Places
 from onnxexp.capture.torchscript.whole import cells_kept_whole
 from onnxexp.errors import CaptureError
@@ -112,13 +113,12 @@ def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
     except CaptureError:
         raise
     except Exception as error:
-        raise CaptureError(f"the model fails while it is traced: {type(error).__name__}: {error}") from error
+        raise failed(error, "the model fails while it is traced") from error
     finally:
         for name, tensor in model.named_buffers():
             if name in before and before[name].shape == tensor.shape:
                 tensor.detach().copy_(before[name])
     torch._C._jit_pass_inline(graph)
-    torch._C._jit_pass_inline_fork_wait(graph)
     constants, out_spec = vars(flatten)["result"]
     modules = {path: type(module).__name__ for path, module in model.named_modules() if path}
     places = Places(modules, _ROOT if module is not None else "")

@@ -9,6 +9,8 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from onnxexp.graph import TensorType, Value
+
 if TYPE_CHECKING:
     from onnxexp.capture.torchscript.sizes import Sizes
 
@@ -19,6 +21,8 @@ UNKNOWN = object()
 NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _TRIALS = ((7, 11, 13, 17, 19, 23), (29, 31, 37, 41, 43, 47), (2, 3, 5, 4, 6, 8), (211, 223, 227, 229, 233, 239))
 """The sizes that are tried."""
+_RANKS, _SIZE = (1, 2, 3, 4, 5), 3
+"""The ranks that are tried, and every size then."""
 
 
 class Trials:
@@ -58,6 +62,32 @@ class Trials:
             if len(trials) > 1:
                 return self._agreed([outcome for _, outcome in trials], [at for at, _ in trials], tied is _ones)
         return UNKNOWN
+
+    def of_any_rank(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any]) -> Any:
+        """What a call gives for tensors of unknown rank: tried at a few ranks.
+
+        What is the same at each is so: the rank and the dtype, or the dtype alone (a type), or nothing.
+        """
+        outcomes = []
+        for rank in _RANKS:
+            fakes = [self._of_rank(arg, rank) for arg in args]
+            outcome = self._tried(op, name, fakes, args, dict.fromkeys(symbols_of(fakes), _SIZE))
+            if isinstance(outcome, torch.Tensor):
+                outcomes.append(outcome)
+        dtypes, ranks = {outcome.dtype for outcome in outcomes}, {outcome.dim() for outcome in outcomes}
+        if len(dtypes) != 1:
+            return UNKNOWN
+        return self._sizes.tensor(dtypes.pop(), [None] * ranks.pop()) if len(ranks) == 1 else TensorType(dtypes.pop(), None)
+
+    def _of_rank(self, arg: Any, rank: int) -> Any:
+        if isinstance(arg, (list, tuple)):
+            return [self._of_rank(element, rank) for element in arg]
+        if not isinstance(arg, Value):
+            return arg
+        fake = self._sizes.of(arg)
+        if fake is not UNKNOWN or not isinstance(arg.type, TensorType) or arg.type.dtype is None:
+            return fake
+        return self._sizes.tensor(arg.type.dtype, [_SIZE] * rank)
 
     def _tried(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], at: dict[Any, int]) -> Any:
         try:

@@ -105,10 +105,11 @@ class Rewriter:
             self._plain(node, known)
 
     def _plain(self, node: Node, known: Facts) -> None:
-        node.args = [self.sized(arg) if packet(node.op) in _ONLY_SIZES else self.resolve(arg) for arg in node.args]
+        args = list(node.args)
+        node.args = [self.sized(arg) if packet(node.op) in _ONLY_SIZES else self.resolve(arg) for arg in args]
         self.emit.nodes.append(node)
         if known.opaque:
-            self._link(node, node.args)
+            self._link(node, args)
 
     def _link(self, node: Node, args: Sequence[Any]) -> None:
         """Note that any output of a node may share memory with any argument, in an unknown way."""
