@@ -52,7 +52,7 @@ class Builder:
         self.notes: dict[Any, Any] = {}
         self.fold = fold
         self.resolve: Callable[[Any], Any] = lambda arg: arg
-        self.lower: Callable[[str, Sequence[Any]], Sequence[Any]] | None = None
+        self.lower: Callable[[str, Sequence[Any], int | None], Sequence[Any]] | None = None
         self._node: Node | None = None
 
     @property
@@ -122,14 +122,17 @@ class Builder:
         key = (domain, name, tuple(map(id, values)), comparable, len(dtypes)) if comparable is not None else None
         return self.state.append(self, domain, name, values, attributes, dtypes, key)
 
-    def torch_op(self, name: str, *args: Any) -> Sequence[Any]:
+    def torch_op(self, name: str, *args: Any, outputs: int | None = None) -> Sequence[Any]:
         """Another torch operator (``"aten::gelu"``), lowered by whoever lowers it in a captured graph.
 
-        `args` are Tensors and Python constants in the order of its schema; defaults may be left out. Returns its outputs.
+        `args` are Tensors and Python constants in the order of its schema; defaults may be left out. `outputs` says how many
+        tensors come out of one that gives a list, where torch cannot tell it (a split of a size that is not known).
+
+        Returns its outputs.
         """
         if self.lower is None:
             raise LoweringError(f"{name}: torch's operators can be called only while a captured graph is being lowered")
-        return self.lower(name, args)
+        return self.lower(name, args, outputs)
 
     def function(self, function: Any, *args: Any, **attributes: Any) -> Any:
         """Call an onnxscript function; it becomes a model-local function of the model, with those that it calls.

@@ -118,13 +118,13 @@ class Lowering:
             self.builder.node = outer
         self._bind_outputs(node, [self._placeholder(output) for output in node.outputs] if results is None else results)
 
-    def call(self, name: str, args: Sequence[Any]) -> list[Any]:
+    def call(self, name: str, args: Sequence[Any], outputs: int | None = None) -> list[Any]:
         """Lower a call of a torch operator that a symbolic makes, at the place of the node that it is asked for.
 
         Raises LoweringError where nobody lowers it.
         """
         outer = self.builder.node
-        node = called(name, [self._captured(arg) for arg in args], outer)
+        node = called(name, [self._captured(arg) for arg in args], outer, self.builder.fresh_dim, outputs)
         self._inside += 1
         self.builder._node = node
         try:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from onnxexp.errors import LoweringError
 from onnxexp.graph import Node, ScalarType, TensorType, Value
+from onnxexp.torch_results import result_types
 from onnxexp.values import Tensor
 
-__all__ = ["NoOverload", "bind", "called", "chosen", "full_name", "overload"]
+__all__ = ["NoOverload", "bind", "called", "chosen", "full_name", "listed", "overload", "takes"]
 
 
 class NoOverload(LoweringError):
@@ -49,30 +50,48 @@ def bind(schema: torch.FunctionSchema, args: Sequence[Any], kwargs: Mapping[str,
     return bound
 
 
-def called(name: str, args: Sequence[Any], where: Node) -> Node:
+def called(name: str, args: Sequence[Any], where: Node, fresh: Callable[[], str], outputs: int | None = None) -> Node:
     """The node of a call: of the overloads (all, or the one that `name` has) the first that takes these arguments.
 
-    Raises NoOverload where torch has no such operator, or none takes them.
+    `fresh` names a size of which nothing is known. `outputs` is the number of tensors that come out where the operator gives a
+    list of them; None: as many as torch gives.
+
+    Raises NoOverload where torch has no such operator, or none takes them; LoweringError where that number is not known.
     """
     schema = chosen(name, args)
     packet = name.partition(".")[0]
     full = f"{packet}.{schema.overload_name}" if schema.overload_name else packet
-    outputs = [Value(where.outputs[0].name if where.outputs else "out", TensorType(None, None)) for _ in schema.returns]
-    return Node(full, bind(schema, args, {}), outputs, where=where.where)
+    bound = bind(schema, args, {})
+    types = result_types(overload(full), bound, fresh)
+    count: int | None = len(schema.returns)
+    if listed(schema):
+        count = outputs if outputs is not None else None if types is None else len(types)
+        if count is None:
+            raise LoweringError(f"how many tensors {full} gives here is not known at export; say outputs=")
+    if types is None or len(types) != count:
+        types = [TensorType(None, None)] * (count or 0)
+    base = where.outputs[0].name if where.outputs else "out"
+    return Node(full, bound, [Value(base, type_) for type_ in types], where=where.where)
+
+
+def listed(schema: torch.FunctionSchema) -> bool:
+    """Does the operator give a list of tensors?"""
+    return [str(result.type) for result in schema.returns] == ["List[Tensor]"]
 
 
 def chosen(name: str, args: Sequence[Any]) -> torch.FunctionSchema:
     """The overload of an operator that takes these Values, Tensors and Python constants. Raises NoOverload."""
     packet, _, suffix = name.partition(".")
     schemas = torch._C._jit_get_schemas_for_operator(packet)
-    schema = next((each for each in schemas if (not suffix or each.overload_name == suffix) and _takes(each, args)), None)
+    schema = next((each for each in schemas if (not suffix or each.overload_name == suffix) and takes(each, args)), None)
     if schema is None:
         known = "; ".join(map(str, schemas)) or "torch has no such operator"
         raise NoOverload(f"{name} does not take ({', '.join(map(repr, args))}): {known}")
     return schema
 
 
-def _takes(schema: torch.FunctionSchema, args: Sequence[Any]) -> bool:
+def takes(schema: torch.FunctionSchema, args: Sequence[Any]) -> bool:
+    """Whether a call fits a schema: Values, Tensors and Python constants by position, the rest left to the defaults."""
     formals = schema.arguments
     if len(args) > len(formals) or any(argument.is_out for argument in formals):
         return False

@@ -91,7 +91,10 @@ class Tensor:
     @property
     def type(self) -> Type:
         """The type in the terms of the captured graph."""
-        return ScalarType(self.scalar, self.expr) if self.scalar else TensorType(self._dtype, self.shape)
+        if self.scalar:
+            return ScalarType(self.scalar, self.expr)
+        shape = self.shape  # asking for it may tell the dtype too
+        return TensorType(self._dtype, shape)
 
     def stamp(self, type_: Type) -> None:
         """Take over what the captured program knows of this value; its dtype is not changed where it is known."""

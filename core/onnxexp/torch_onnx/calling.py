@@ -12,6 +12,7 @@ import torch
 from onnxexp.builder import Builder
 from onnxexp.errors import LoweringError
 from onnxexp.torch_onnx.context import GraphContext, SymbolicContext
+from onnxexp.torch_onnx.emitting import PACKING
 from onnxexp.torch_onnx.interop import torch_opset
 from onnxexp.torch_onnx.scratch import Scratch, original
 from onnxexp.torch_onnx.settings import settings
@@ -50,10 +51,10 @@ def call_symbolic(
         leading.insert(0, SymbolicContext({}, {}, source.node, scratch.graph.block()))
     with settings(opset=op.opset), torch_opset(op.opset):
         try:
-            returned = function(*leading, *_fitting(function, given, op, len(leading)), **dict(attributes or {}))
+            returned = function(*leading, *_fitting(function, given, op, len(leading)), **_keywords(function, op, attributes))
             if returned is None:
                 op.decline(f"{described(function)} returned None: it cannot express this call")
-            listed = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+            listed = _elements(g, returned, len(op.node.outputs))
             _check(function, listed, len(op.node.outputs), scratch)
             return scratch.results(listed)
         except LoweringError as error:
@@ -62,6 +63,27 @@ def call_symbolic(
             raise LoweringError(
                 f"{described(function)} failed{_line(error, function)}: {type(error).__name__}: {error}"
             ) from error
+
+
+def _keywords(function: Callable[..., Any], op: Builder, attributes: Mapping[str, Any] | None) -> dict[str, Any]:
+    """`_outputs` is how many elements the list has that torch's operator gives, where the symbolic wants to know it."""
+    told = dict(attributes or {})
+    if any(each.name == "_outputs" for each in _parameters(function)):
+        told["_outputs"] = len(op.node.outputs)
+    return told
+
+
+def _elements(g: GraphContext, returned: Any, wanted: int) -> list[Any]:
+    """What was returned, by the node's outputs: a list may come as one value."""
+    if isinstance(returned, (list, tuple)):
+        return list(returned)
+    if isinstance(returned, torch._C.Value) and g.scratch is not None and g.scratch.owns(returned):
+        node = returned.node()
+        if node.kind() in PACKING and node.inputsSize() == wanted:
+            return list(node.inputs())
+        if wanted > 1 and g.scratch.emitter.is_sequence(returned):
+            return [g.op("SequenceAt", returned, index) for index in range(wanted)]
+    return [returned]
 
 
 def _again(function: Callable[..., Any], error: LoweringError) -> NoReturn:

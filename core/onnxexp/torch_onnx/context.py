@@ -59,7 +59,7 @@ class GraphContext:
         """
         assert self.scratch is not None
         kind = opname if "::" in opname else f"onnx::{opname}"
-        inputs = [each if isinstance(each, torch._C.Value) else self._input(each) for each in raw_args]
+        inputs = [self.scratch.value(each) for each in raw_args]  # tensors and numbers become constants, None is left out
         try:
             node = self.block.addNode(kind, inputs)
         except RuntimeError as error:
@@ -88,11 +88,6 @@ class GraphContext:
         kind = f"{onnx_fn.opset.domain}::{onnx_fn.name}"
         self.scratch.emitter.functions[kind] = onnx_fn
         return self.op(kind, *raw_args, outputs=outputs, **kwargs)
-
-    def _input(self, arg: Any) -> Any:
-        """A tensor or a number among the inputs as a constant, None as an input that is left out."""
-        assert self.scratch is not None
-        return self.scratch.value(arg)
 
 
 @dataclasses.dataclass

@@ -14,13 +14,13 @@ from onnxexp.errors import LoweringError
 from onnxexp.schemas import history
 from onnxexp.state import Scope
 from onnxexp.tensors import TorchTensor
+from onnxexp.torch_onnx.fitting import fitted
 from onnxexp.torch_onnx.promotion import aligned
 from onnxexp.torch_onnx.types import tensor_type, type_of
-from onnxexp.torch_schemas import NoOverload
 from onnxexp.values import Tensor
 from onnxexp.warning import warn
 
-__all__ = ["Emitter", "attributes", "numbers"]
+__all__ = ["PACKING", "Emitter", "attributes"]
 
 JitNode: TypeAlias = Any
 JitValue: TypeAlias = Any
@@ -39,7 +39,7 @@ _KINDS = {
 }
 _WITH_BLOCKS = ("onnx::If", "onnx::Loop")
 _CONSTANTS = ("onnx::Constant", "prim::Constant")
-_PACKING = ("prim::ListConstruct", "prim::TupleConstruct")
+PACKING = ("prim::ListConstruct", "prim::TupleConstruct")
 _UNPACKING = ("prim::ListUnpack", "prim::TupleUnpack")
 
 
@@ -51,14 +51,6 @@ def attributes(node: JitNode) -> dict[str, tuple[str, Any]]:
         kind = _READERS.get(kind, kind)
         found[name] = (kind, getattr(node, kind)(name))  # torch names each reader by its kind
     return found
-
-
-def numbers(args: Sequence[Any]) -> list[Any]:
-    """The arguments with small constants as Python numbers and lists."""
-    return [
-        each.const.tolist() if isinstance(each, Tensor) and each.const is not None and each.const.dim() < 2 else each
-        for each in args
-    ]
 
 
 class Emitter:
@@ -116,6 +108,14 @@ class Emitter:
                 self._emit(node)
         return self.known[number]
 
+    def is_sequence(self, value: JitValue) -> bool:
+        """Is it an ONNX sequence?"""
+        found = self.result(value)
+        if not isinstance(found, Tensor) or found.known_dtype is not None:
+            return False
+        self.op.infer(found)
+        return isinstance(found.value.type, ir.SequenceType)
+
     def _take_type(self, tensor: Tensor, value: JitValue) -> None:
         if tensor.known_dtype is not None and tensor.known_shape is not None:
             return
@@ -150,7 +150,7 @@ class Emitter:
         if kind in _CONSTANTS:
             return [self._constant(node)]
         inputs = [self.look_up(value) for value in node.inputs()]
-        if kind in _PACKING:
+        if kind in PACKING:
             return [inputs]
         if kind in _UNPACKING:
             return list(inputs[0])
@@ -166,13 +166,11 @@ class Emitter:
         return self._operator({"onnx": "", "aten": "org.pytorch.aten"}.get(domain, domain), name, node, inputs)
 
     def _torch_op(self, node: JitNode, inputs: list[Any]) -> Sequence[Any]:
-        """A torch operator. Constants that the symbolic made are numbers where the operator takes numbers."""
+        """A torch operator; of one that gives a list, the node's outputs are its elements."""
         overload = attributes(node).get("overload", ("s", ""))[1]
         name = f"{node.kind()}.{overload}" if overload else node.kind()
-        try:
-            return self.op.torch_op(name, *inputs)
-        except NoOverload:
-            return self.op.torch_op(name, *numbers(inputs))
+        _, given = fitted(self.op, name, inputs)
+        return self.op.torch_op(name, *given, outputs=node.outputsSize())
 
     def _operator(self, domain: str, name: str, node: JitNode, inputs: list[Any]) -> Sequence[Tensor]:
         given = [self._one(each) for each in inputs]

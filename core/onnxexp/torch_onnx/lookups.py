@@ -1,8 +1,13 @@
-"""torch.onnx's modules ``symbolic_opset9`` … ``symbolic_opset20`` as look-ups into the tables of the export that runs."""
+"""torch.onnx's modules ``symbolic_opset7`` … ``symbolic_opset20`` as look-ups into the tables of the export that runs.
+
+Each of these modules asks `symbolic` for everything and holds nothing. They are files, not entries made in ``sys.modules``: type
+checkers and editors find modules, and a module's ``__getattr__``, in files only.
+"""
 
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,8 +15,9 @@ import torch
 
 from onnxexp.errors import LoweringError
 from onnxexp.torch_onnx.context import GraphContext
-from onnxexp.torch_onnx.emitting import numbers
-from onnxexp.torch_schemas import NoOverload, chosen
+from onnxexp.torch_onnx.fitting import fitted, overloads
+from onnxexp.torch_results import result_types
+from onnxexp.torch_schemas import bind, listed, overload
 
 __all__ = ["symbolic", "torch_op"]
 
@@ -22,43 +28,45 @@ _RENAMED = {
     "__not_": "logical_not",
     "__lshift_": "__lshift__",
     "__rshift_": "__rshift__",
-    "_slice": "slice",
     "_reshape_from_tensor": "reshape",
-    "_dim_arange": "_dim_arange",
-    "_shape_as_tensor": "_shape_as_tensor",
+    "_div_rounding_mode": "div",
+    "_floor_divide": "floor_divide",
+    "_gt_impl": "gt",
+    "_lt_impl": "lt",
+    "_var_mean": "var_mean",
+    "_einsum_helper": "einsum",
+    "_linalg_matrix_norm": "linalg_matrix_norm",
+    "_glu": "glu",
+    "_logsumexp": "logsumexp",
+    "_native_layer_norm": "native_layer_norm",
 }
 """What torch.onnx's functions are called otherwise than the operators."""
 
 
-def torch_op(g: GraphContext, name: str, *args: Any, **kwargs: Any) -> Any:
+def torch_op(g: GraphContext, name: str, *args: Any, _outputs: int | None = None, **kwargs: Any) -> Any:
     """A torch operator (``relu``, ``max.dim``) in the place of an ONNX one: whoever lowers it in this export does.
 
-    Returns a value, or a tuple of them. Raises LoweringError where torch has no such operator, or nobody lowers it.
+    Returns a value, or a tuple of them. An operator that gives a list gives a value that `_unpack_list` takes apart, or, where
+    `_outputs` says how many its elements are, those. Raises LoweringError where torch has no such operator, or nobody lowers it.
     """
     full = name if "::" in name else f"aten::{name}"
-    schemas = _schemas(full)
+    schemas = overloads(full)
     if not schemas:
         raise LoweringError(f"torch has no operator {full}")
-    positional = _in_order(schemas, args, kwargs)
     assert g.scratch is not None
-    values = [each if isinstance(each, torch._C.Value) else g.scratch.value(each) for each in positional]
-    known = [g.scratch.emitter.look_up(each) for each in values]
-    try:
-        schema = chosen(full, known)
-    except NoOverload:
-        schema = chosen(full, numbers(known))
+    values = [g.scratch.value(each) for each in _in_order(schemas, args, kwargs)]
+    schema, given = fitted(g.scratch.op, full, [g.scratch.emitter.look_up(each) for each in values])
     packet = full.partition(".")[0]
-    return g.op(packet, *values, outputs=len(schema.returns), overload_s=schema.overload_name or None)
-
-
-def _schemas(full: str) -> list[torch.FunctionSchema]:
-    packet, _, overload = full.partition(".")
-    found = torch._C._jit_get_schemas_for_operator(packet)
-    return [
-        each
-        for each in found
-        if (not overload or each.overload_name == overload) and not any(argument.is_out for argument in each.arguments)
-    ]
+    overload_name = schema.overload_name or None
+    if not listed(schema):
+        return g.op(packet, *values, outputs=len(schema.returns), overload_s=overload_name)
+    found = overload(f"{packet}.{overload_name}" if overload_name else packet)
+    types = None if _outputs is not None else result_types(found, bind(schema, given, {}), g.scratch.op.fresh_dim)
+    if _outputs is None and types is None:
+        raise LoweringError(f"how many tensors {full} gives here is not known at export; say _outputs=")
+    made = g.op(packet, *values, outputs=_outputs or len(types or ()), overload_s=overload_name)
+    pieces = list(made) if isinstance(made, tuple) else [made]
+    return pieces if _outputs is not None else g.op("prim::ListConstruct", *pieces)
 
 
 def _in_order(schemas: Sequence[torch.FunctionSchema], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
@@ -77,8 +85,14 @@ def _in_order(schemas: Sequence[torch.FunctionSchema], args: Sequence[Any], kwar
 @functools.lru_cache(maxsize=None)
 def symbolic(name: str) -> Callable[..., Any]:
     """torch.onnx's symbolic of this name. Raises AttributeError where torch has no such operator."""
+    if name.startswith("__") and name.endswith("__"):
+        raise AttributeError(name)  # what Python asks of a module
+    helpers = importlib.import_module("onnxexp.torch_onnx.symbolic_helper.formerly")  # which is built on this module
+    if name in helpers.FORMERLY:
+        found: Callable[..., Any] = helpers.FORMERLY[name]
+        return found
     op = _RENAMED.get(name, name)
-    if name.startswith("__") or not _schemas(f"aten::{op}"):
+    if not overloads(f"aten::{op}"):
         raise AttributeError(f"torch has no operator aten::{op}")
 
     def lookup(g: GraphContext, *args: Any, **kwargs: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 from onnxexp.builder import Builder
 from onnxexp.errors import OptionError
 from onnxexp.symbolics import SymbolicTable
-from onnxexp.torch_onnx.calling import call_symbolic
+from onnxexp.torch_onnx.calling import call_symbolic, described
 from onnxexp.torch_onnx.interop import from_torch
 from onnxexp.warning import warn
 
@@ -86,9 +86,20 @@ def registered(*, torch: bool = False) -> Registered:
 
 
 def as_symbolic(function: Callable[..., Any]) -> Callable[..., Sequence[Any]]:
-    """A symbolic written for torch.onnx as one of onnxexp's."""
+    """A symbolic written for torch.onnx as one of onnxexp's.
+
+    Where it looks up its own operator (``symbolic_opset9.relu`` in a symbolic for ``aten::relu``), that is what served before it.
+    """
 
     def symbolic(op: Builder, *args: Any) -> Sequence[Any]:
-        return call_symbolic(op, function, args)
+        running: set[Any] = op.notes.setdefault(as_symbolic, set())
+        key = function, op.node.op.partition(".")[0]
+        if key in running:
+            op.decline(f"{described(function)} asks for {key[1]} itself, and nobody else lowers it")
+        running.add(key)
+        try:
+            return call_symbolic(op, function, args)
+        finally:
+            running.remove(key)
 
     return functools.wraps(function)(symbolic) if inspect.isfunction(function) else symbolic

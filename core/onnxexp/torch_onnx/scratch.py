@@ -57,6 +57,8 @@ class Scratch:
         Numbers are 0-d constants, lists of numbers 1-D ones, other lists ``prim::ListConstruct``, None is
         ``prim::Constant``; dtypes, layouts and memory formats are their numbers.
         """
+        if isinstance(arg, torch._C.Value):
+            return arg
         if isinstance(arg, Tensor):
             return self.tensor(arg)
         if isinstance(arg, torch.Tensor):
@@ -124,9 +126,10 @@ class Scratch:
         if all(type(each) in _NUMBERS for each in elements):
             floating = any(type(each) is float for each in elements)
             return self._constant(torch.tensor(elements, dtype=torch.float64 if floating else torch.int64), elements)
+        known = [self.emitter.look_up(each) if isinstance(each, torch._C.Value) else each for each in elements]
         node = self._node("prim::ListConstruct", [self.value(each) for each in elements])
-        node.output().setType(list_type(elements))
-        self.emitter.known[node.output().unique()] = elements
+        node.output().setType(list_type(known))
+        self.emitter.known[node.output().unique()] = known
         return node.output()
 
     def _node(self, kind: str, inputs: list[Any]) -> Any:

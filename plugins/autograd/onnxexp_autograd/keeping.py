@@ -70,6 +70,8 @@ def _stack() -> list[Decide]:
 def keeping(decide: Decide) -> Iterator[None]:
     """Inside, in this thread, the Functions for which `decide` does not say None are kept whole."""
     wanted = [function for function in _subclasses(torch.autograd.Function) if decide(function) is not None]
+    if not _stack():
+        vars(_local)["kept"] = []
     _enter(wanted)
     _stack().append(decide)
     try:
@@ -188,6 +190,7 @@ def _kept_call(function: Any, args: Sequence[Any], decision: Any, original: Call
             tensors = _run(reference(), arguments, given).tensors
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
+    vars(_local)["kept"].append(function)  # alive until this thread captures again: a class made in a forward has no other owner
     record = kept_op(function, Form(arguments, probed.returned, probed.written, decision, learned), run)
     made = record.op(*varying)
     tensors = [made] if isinstance(made, torch.Tensor) else list(made)
