@@ -16,9 +16,10 @@ import torch
 
 from onnxexp import attributes as attrs
 from onnxexp import calls, folding, inference, operands
+from onnxexp.dtypes import type_string
 from onnxexp.errors import LoweringError, OpsetError
 from onnxexp.graph import Node, TensorType, Type
-from onnxexp.schemas import Operator
+from onnxexp.schemas import Operator, operator
 from onnxexp.state import UNKNOWN_DIM, State
 from onnxexp.values import Tensor
 
@@ -39,14 +40,18 @@ class Builder:
     Attributes:
         opset: The target opset of ONNX's default domain.
         fold: May what does not depend on the inputs be computed at export?
+        target: "onnxruntime" or "onnx": does it matter what ONNX Runtime has kernels for?
         node: The captured node that is being lowered: its operator, arguments, output types and source line.
         resolve: Looks up a captured argument: what a value of the captured graph is in this one.
         lower: Lowers a call of a torch operator, see `torch_op`.
         notes: A place where symbolics remember, for this export, what one has to tell another.
     """
 
-    def __init__(self, opset: int, *, custom_opsets: dict[str, int] | None = None, fold: bool = True) -> None:
+    def __init__(
+        self, opset: int, *, custom_opsets: dict[str, int] | None = None, fold: bool = True, target: str = "onnxruntime"
+    ) -> None:
         self.opset = opset
+        self.target = target
         self.custom_opsets = dict(custom_opsets or {})
         self.state = State(opset)
         self.notes: dict[Any, Any] = {}
@@ -97,6 +102,11 @@ class Builder:
         if results is None:
             results = self._emit(domain, name, inputs, call.attributes, call.results, call.spec)
         return results[0] if outputs is None and len(results) == 1 else results
+
+    def takes(self, name: str, dtype: torch.dtype) -> bool:
+        """Does ONNX's operator take this dtype, as its first input or where it has none as its output, at the target opset?"""
+        spec = operator("", name, self.opset)
+        return spec is not None and type_string(dtype) in (spec.inputs or spec.outputs)[0].types
 
     def _folded(self, call: calls.Call, inputs: Sequence[Tensor | None]) -> tuple[Tensor, ...] | None:
         if not self.fold or any(tensor is not None and tensor.const is None for tensor in inputs):

@@ -3,7 +3,7 @@
 1. ``[tool.onnxexp]`` in the nearest pyproject.toml that has it, or ``onnxexp.toml`` with the same keys at its top level (it wins
    in the same folder); searched from the working directory upwards.
 2. The environment: ``ONNXEXP_PLUGINS``, ``ONNXEXP_DISABLE``, ``ONNXEXP_PREFER``, ``ONNXEXP_ALLOW``, ``ONNXEXP_OPSET``,
-   ``ONNXEXP_SKIP_PASSES``, ``ONNXEXP_DEBUG``; lists with commas, tables as ``key=value`` with commas.
+   ``ONNXEXP_TARGET``, ``ONNXEXP_SKIP_PASSES``, ``ONNXEXP_DEBUG``; lists with commas, tables as ``key=value`` with commas.
 3. The arguments of a call or of a command.
 
 Three keys gather instead of replacing: `disable` and `skip_passes` are united, `prefer` is merged by operator. Every door's
@@ -30,9 +30,11 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["DEFAULT_OPSET", "KEYS", "Config", "Key", "Setting", "load"]
+__all__ = ["DEFAULT_OPSET", "KEYS", "TARGETS", "Config", "Key", "Setting", "load"]
 
 DEFAULT_OPSET = 20
+TARGETS = ("onnxruntime", "onnx")
+"""Whose operators an export keeps to: those that ONNX Runtime has kernels for, or all of ONNX's."""
 CALL = "call"
 _ARGUMENTS = {"opset": "opset_version", "disable": "without"}
 """What the keys are called among the arguments of `export`, where that is something else."""
@@ -59,6 +61,7 @@ class Config:
         allow: Sets of distributions, each of which a plugin's distribution must be in: ``name``, or ``name@sha256:...`` with the
             hash of its files. Empty: no lock.
         opset: The opset where a call names none, 9 to 28.
+        target: "onnxruntime" or "onnx", see `Options`.
         skip_passes: Passes that do not run, as ``name`` or ``plugin/name``.
         debug: Check the graph between passes.
         settings: Each value with where it came from.
@@ -69,6 +72,7 @@ class Config:
     prefer: dict[str, str]
     allow: tuple[frozenset[str], ...]
     opset: int
+    target: str
     skip_passes: tuple[str, ...]
     debug: bool
     settings: tuple[Setting, ...]
@@ -99,6 +103,7 @@ def load(
     allow: Sequence[str] | None = None,
     skip_passes: Sequence[str] = (),
     opset: int | None = None,
+    target: str | None = None,
     debug: bool | None = None,
 ) -> Config:
     """The configuration of a call with these arguments. Raises OptionError naming the file or variable, the key and the cure."""
@@ -109,6 +114,7 @@ def load(
         "allow": None if allow is None else list(allow),
         "skip_passes": list(skip_passes) if isinstance(skip_passes, (list, tuple)) and skip_passes else skip_passes or None,
         "opset": opset,
+        "target": target,
         "debug": debug,
     }
     doors = [
@@ -230,6 +236,12 @@ def _opset(value: Any) -> int:
     return value
 
 
+def _target(value: Any) -> str:
+    if not isinstance(value, str) or value not in TARGETS:
+        raise ValueError
+    return value
+
+
 def _bool(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError
@@ -272,6 +284,8 @@ KEYS = (
         "Only plugins of these distributions may load.", _allow, _split, lambda first, then: (*first, *then)),
     Key("opset", f"a whole number from {MIN_OPSET} to {MAX_OPSET}", DEFAULT_OPSET,
         "The opset of exports that name none.", _opset, int),
+    Key("target", '"onnxruntime" or "onnx"', TARGETS[0],
+        "What the models run in: ONNX Runtime, or whatever implements ONNX's specification.", _target, str.strip),
     Key("skip_passes", 'a list of passes, each as "name" or "plugin/name"', (),
         "These passes do not run.", _names, _split, _union),
     Key("debug", "true or false", False, "Check the graph after every pass.", _bool, _truth),

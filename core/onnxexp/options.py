@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from onnxexp.capture import as_module, forward_of
 from onnxexp.capture.dynamic import DynamicSpec, read_dynamic
 from onnxexp.capture.modes import TrainingMode, model_mode
-from onnxexp.config import Config
+from onnxexp.config import TARGETS, Config
 from onnxexp.errors import OptionError
 from onnxexp.suggest import nearest
 from onnxexp.verify import call_unharmed
@@ -35,6 +35,8 @@ class Options:
         fold: May what does not depend on the inputs be computed at export?
         skip_passes: Passes that do not run, as ``name`` or ``plugin/name``.
         debug: Is the graph checked after every pass?
+        target: "onnxruntime": operators and dtypes that ONNX Runtime has no kernel for, or a wrong one, are avoided; "onnx": each
+            operator as the specification has it, whoever runs it.
         capture: How the model is captured: "auto", "export", "trace" or "script".
         claims: The operators that the tables of the selected plugins have symbolics for, as they were registered; for
             `capture_context` only.
@@ -46,6 +48,7 @@ class Options:
     fold: bool = True
     skip_passes: tuple[str, ...] = ()
     debug: bool = False
+    target: str = TARGETS[0]
     capture: str = "auto"
     claims: frozenset[str] = frozenset()
 
@@ -74,7 +77,14 @@ class Options:
             if type(version) is not int or version < 1:
                 raise OptionError(f"custom_opsets[{domain!r}] is {version!r}; a domain's version is a whole number from 1 on")
         return cls(
-            config.opset, _training_mode(training), domains, do_constant_folding, config.skip_passes, config.debug, capture
+            config.opset,
+            _training_mode(training),
+            domains,
+            do_constant_folding,
+            config.skip_passes,
+            config.debug,
+            config.target,
+            capture,
         )
 
 

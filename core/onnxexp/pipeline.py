@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import torch
 
@@ -35,6 +35,7 @@ def export(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     opset_version: int | None = None,
+    target: Literal["onnxruntime", "onnx"] | None = None,
     dynamic_shapes: Any = None,
     dynamic_axes: Mapping[str, Any] | None = None,
     capture: str = "auto",
@@ -64,6 +65,8 @@ def export(
         input_names, output_names: Names of the graph's inputs and outputs, in order; see `onnxexp.names` for the defaults.
         opset_version: The ONNX opset of the model, 9 to 28; where not given the configured one, else 20. No other opset ever
             comes out.
+        target: "onnxruntime" (unless configured otherwise): what ONNX Runtime has no kernel for is computed with what it has,
+            in another dtype or by other operators. "onnx": each operator as the specification has it, whoever runs the model.
         dynamic_shapes: What is dynamic, as `torch.export.export` takes it; names (``{"x": {0: "batch"}}``) too.
         dynamic_axes: The same as torch.onnx writes it: ``{"x": {0: "batch"}, "y": [0]}``.
         capture: "export" captures through torch.export, "trace" through torch.jit.trace, "script" through torch.jit.script;
@@ -100,7 +103,7 @@ def export(
         VerificationError: `verify` found a difference.
     """
     config = configuration.load(
-        plugins=plugins, disable=without, prefer=prefer, skip_passes=skip_passes, opset=opset_version, debug=debug
+        plugins=plugins, disable=without, prefer=prefer, skip_passes=skip_passes, opset=opset_version, target=target, debug=debug
     )
     options = Options.read(
         config, capture, training, custom_opsets, export_params, keep_initializers_as_inputs, do_constant_folding
@@ -122,7 +125,7 @@ def export(
     if export_type.verbose:
         print(captured.graph)
     with clock("lower"):
-        builder = Builder(options.opset, custom_opsets=options.custom_opsets, fold=options.fold)
+        builder = Builder(options.opset, custom_opsets=options.custom_opsets, fold=options.fold, target=options.target)
         lowering = Lowering(builder, packs, captured.decompose, export_type)
         interface.bind_inputs(lowering, export_params=export_params)
         results = lowering.run(captured.graph)

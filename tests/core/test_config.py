@@ -28,7 +28,7 @@ def origin(config: Config, name: str) -> str:
 
 def test_without_any_door_the_defaults_hold(folder: Path) -> None:
     config = load()
-    assert config == Config(None, (), {}, (), 20, (), False, config.settings)
+    assert config == Config(None, (), {}, (), 20, "onnxruntime", (), False, config.settings)
     assert {setting.origin for setting in config.settings} == {"default"}
     assert [setting.name for setting in config.settings] == [key.name for key in KEYS]
 
@@ -96,6 +96,7 @@ def test_what_gathers_over_the_doors(folder: Path, monkeypatch: pytest.MonkeyPat
         ('allow = ["p@md5:12"]', "with 'p@md5:12' in it"),
         ('skip_passes = "x"', "skip_passes is 'x'; expected a list of passes"),
         ("debug = 1", "debug is 1; expected true or false"),
+        ('target = "tensorrt"', 'target is \'tensorrt\'; expected "onnxruntime" or "onnx"'),
         ("opset = ", "onnxexp.toml is not valid TOML"),
     ],
 )
@@ -133,6 +134,7 @@ def test_malformed_variables(folder: Path, monkeypatch: pytest.MonkeyPatch, vari
         ({"opset": 8}, "opset_version is 8; expected a whole number"),
         ({"plugins": "aten"}, "plugins is 'aten'; expected a list of plugin names"),
         ({"disable": "aten"}, "without is 'aten'; expected a list of plugin names"),
+        ({"target": "ort"}, "target is 'ort'; expected"),
         ({"skip_passes": [3]}, "skip_passes is .*; expected a list of passes"),
     ],
 )

@@ -47,6 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--operator-export-type", metavar="TYPE", help="what becomes of operators that nobody lowers: ONNX (an error), "
         "ONNX_FALLTHROUGH, ONNX_ATEN_FALLBACK, ONNX_ATEN or RAW",
     )  # fmt: skip
+    group.add_argument(
+        "--target",
+        dest="runs_in",
+        metavar="WHAT",
+        help="onnxruntime (avoid what it has no kernels for) or onnx (the specification)",
+    )
     group.add_argument("--debug", action="store_true", default=None, help="check the graph after every pass")
 
 
@@ -68,6 +74,7 @@ def prepare(options: argparse.Namespace, progress: Progress) -> Prepared:
     said = {
         **given,
         "opset_version": options.opset,
+        "target": options.runs_in,
         "dynamic_shapes": shapes,
         "input_names": names(options.input_name),
         "output_names": names(options.output_name),

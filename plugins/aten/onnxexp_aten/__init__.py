@@ -15,6 +15,7 @@ from onnxexp_aten import (
     convolution,  # noqa: F401
     creation,  # noqa: F401
     cumulative,  # noqa: F401
+    draws,  # noqa: F401
     dropout,  # noqa: F401
     einsum,  # noqa: F401
     elementwise,  # noqa: F401

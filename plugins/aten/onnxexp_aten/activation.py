@@ -10,8 +10,10 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axis_of, rank_of
 from onnxexp_aten.comparison import relate
+from onnxexp_aten.creation import sizes_like
 from onnxexp_aten.elementwise import clamp, extreme, is_number, scaled, select
 from onnxexp_aten.kernels import compare, compute, runs
+from onnxexp_aten.noise import uniform_of
 
 __all__ = ["gelu", "softplus"]
 
@@ -82,7 +84,7 @@ def rrelu_with_noise(op: Builder, self: Tensor, noise: Tensor, lower: Any, upper
 def _rrelu(op: Builder, x: Tensor, lower: Any, upper: Any, training: bool) -> Tensor:
     if not training:
         return leaky_relu(op, x, (op.static(lower, "lower") + op.static(upper, "upper")) / 2)
-    slope = op.RandomUniformLike(x, low=float(op.static(lower, "lower")), high=float(op.static(upper, "upper")))
+    slope = uniform_of(op, sizes_like(op, x), x.dtype, float(op.static(lower, "lower")), float(op.static(upper, "upper")))
     return select(op, compare(op, "Less", x, 0), compute(op, "Mul", x, slope), x)
 
 

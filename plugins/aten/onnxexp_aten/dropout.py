@@ -8,9 +8,11 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, rank_of
+from onnxexp_aten.creation import sizes_like
 from onnxexp_aten.elementwise import select
 from onnxexp_aten.kernels import compare, compute, runs
-from onnxexp_aten.layout import filled, size_at
+from onnxexp_aten.layout import size_at
+from onnxexp_aten.noise import kept_or_zero, tossed, uniform_of
 
 __all__ = ["dropped"]
 
@@ -59,7 +61,8 @@ def dropped(op: Builder, x: Tensor, p: Any) -> tuple[Tensor, Tensor]:
     if ratio == 1:
         return compute(op, "Mul", x, 0), op.Expand(op.constant(False), op.Shape(x))
     if runs(op, "Dropout", x.dtype):
-        return op.Dropout(x, ratio, True, outputs=2)
+        result, kept = tossed(op, x, ratio)
+        return kept_or_zero(op, result, kept), kept
     kept = _kept(op, x, ratio)
     return compute(op, "Mul", x, _factor(op, kept, x.dtype, ratio)), kept
 
@@ -71,12 +74,7 @@ def _factor(op: Builder, kept: Tensor, dtype: torch.dtype, ratio: float) -> Tens
 def _kept(op: Builder, x: Tensor, ratio: float, *, channels: bool = False) -> Tensor:
     """A random mask that is True for a share of 1 - ratio, shaped as `x` or as its batch and channels alone."""
     sizes = [size_at(op, x, axis) if axis < 2 else 1 for axis in range(rank_of(op, x))] if channels else []
-    if not channels:
-        noise = op.RandomUniformLike(x, dtype=torch.float32)
-    elif op.is_static(sizes):
-        noise = op.RandomUniform(shape=op.static(sizes))
-    else:
-        noise = op.RandomUniformLike(filled(op, sizes, 0.0, torch.float32), dtype=torch.float32)
+    noise = uniform_of(op, sizes if channels else sizes_like(op, x), torch.float32)
     return op.Not(compare(op, "Less", noise, ratio))
 
 

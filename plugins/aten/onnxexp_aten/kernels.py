@@ -1,7 +1,8 @@
-"""Which dtypes an ONNX operator runs with, and computing in the nearest one that does where the tensor's own does not.
+"""Which dtypes an ONNX operator runs with at the target, and computing in the nearest one where the tensor's own does not run.
 
-The table is what the operator's schema and ONNX Runtime's CPU kernels allow both. float16 counts where the schema has it
-(ONNX Runtime brings its own casts for it), and so does bfloat16, which is for devices.
+Where the target is ONNX itself that is what the operator's schema says. Where it is ONNX Runtime it is the table: what the schema
+and ONNX Runtime's CPU kernels allow both. float16 counts where the schema has it (ONNX Runtime brings its own casts for it), and
+so does bfloat16, which is for devices.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ _RUNS: Mapping[str, Mapping[int, frozenset[torch.dtype]]] = MappingProxyType(
         "Pad": _listed(v0=_FLOATS, v11="int8 int32 int64 uint8", v13="bool bfloat16"),
         "Pow": _listed(v0=_FLOATS, v12="int32 int64", v15="bfloat16"),
         "RMSNormalization": _listed(v23="float16 float32"),
+        **dict.fromkeys(("RandomNormal", "RandomUniform"), _listed(v0="float32 float64")),
         "Relu": _listed(v0=_FLOATS, v13="bfloat16", v14="int8 int32"),
         "Resize": _listed(v0="float16 float32", v13="bfloat16"),
         "Round": _listed(v11=_FLOATS, v22="bfloat16"),
@@ -95,6 +97,9 @@ _RUNS: Mapping[str, Mapping[int, frozenset[torch.dtype]]] = MappingProxyType(
         "Where": _listed(v0="float16 float32 float64 int8 int32 int64 uint8", v16="bfloat16"),
     }
 )
+
+_LAST: Mapping[str, int] = MappingProxyType(dict.fromkeys(("Multinomial", "RandomNormal", "RandomUniform"), 21))
+"""The last opsets at which ONNX Runtime has kernels for operators that it has none for later."""
 
 _WIDER: Mapping[torch.dtype, tuple[torch.dtype, ...]] = MappingProxyType(
     {
@@ -109,7 +114,11 @@ _WIDER: Mapping[torch.dtype, tuple[torch.dtype, ...]] = MappingProxyType(
 
 def runs(op: Builder, name: str, dtype: torch.dtype) -> bool:
     """Does this ONNX operator run with this dtype at the target opset? Not where ONNX has it only later."""
-    return any(dtype in dtypes for since, dtypes in _RUNS[name].items() if since <= op.opset)
+    if op.target == "onnx":
+        return op.takes(name, dtype)
+    return op.opset <= _LAST.get(name, op.opset) and any(
+        dtype in dtypes for since, dtypes in _RUNS[name].items() if since <= op.opset
+    )
 
 
 def running_dtype(op: Builder, name: str, dtype: torch.dtype) -> torch.dtype:

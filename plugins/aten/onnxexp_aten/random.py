@@ -1,7 +1,8 @@
-"""Random numbers, by ONNX's own generators: the distribution is torch's, the numbers are not."""
+"""Random numbers: the distribution is torch's, the numbers are not."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -9,32 +10,9 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten
 from onnxexp_aten.creation import out_dtype, sizes_like
-from onnxexp_aten.layout import filled
+from onnxexp_aten.noise import gaussian, uniform_of
 
-__all__ = ["gaussian", "uniform_of"]
-
-_SMALLEST = 1e-20
-"""Keeps logarithms of random numbers finite."""
-
-
-def uniform_of(op: Builder, sizes: Any, dtype: torch.dtype, low: float = 0.0, high: float = 1.0) -> Tensor:
-    """Uniform in [low, high); `sizes` is a list of ints and tensors, or a tensor."""
-    compute = dtype if dtype == torch.float64 else torch.float32
-    if not isinstance(sizes, Tensor) and all(isinstance(size, int) for size in sizes) and sizes:
-        return op.cast(op.RandomUniform(shape=list(sizes), low=low, high=high, dtype=compute), dtype)
-    return op.cast(op.RandomUniformLike(_shell(op, sizes, compute), low=low, high=high, dtype=compute), dtype)
-
-
-def gaussian(op: Builder, sizes: Any, dtype: torch.dtype, mean: float = 0.0, std: float = 1.0) -> Tensor:
-    """Normally distributed numbers; `sizes` as for `uniform_of`."""
-    compute = dtype if dtype == torch.float64 else torch.float32
-    if not isinstance(sizes, Tensor) and all(isinstance(size, int) for size in sizes) and sizes:
-        return op.cast(op.RandomNormal(shape=list(sizes), mean=mean, scale=std, dtype=compute), dtype)
-    return op.cast(op.RandomNormalLike(_shell(op, sizes, compute), mean=mean, scale=std, dtype=compute), dtype)
-
-
-def _shell(op: Builder, sizes: Any, dtype: torch.dtype) -> Tensor:
-    return filled(op, sizes, 0, dtype)
+__all__: list[str] = []
 
 
 @aten("rand", "rand.generator")
@@ -92,8 +70,12 @@ def normal(op: Builder, mean: Any, std: Any, generator: Any) -> Tensor:
 @aten("exponential")
 def exponential(op: Builder, self: Tensor, lambd: float, generator: Any) -> Tensor:
     """exponential(Tensor self, float lambd=1., *, Generator? generator=None) -> Tensor"""
-    drawn = uniform_of(op, sizes_like(op, self), self.dtype, _SMALLEST, 1.0)
-    return op.Div(op.Neg(op.Log(drawn)), lambd)
+    return op.cast(op.Div(_logarithm(op, sizes_like(op, self)), -lambd), self.dtype)
+
+
+def _logarithm(op: Builder, sizes: Any) -> Tensor:
+    """Logarithms of float32 numbers that are uniform in (0, 1]."""
+    return op.Log(op.Sub(1.0, uniform_of(op, sizes, torch.float32)))  # type: ignore[no-any-return]
 
 
 # Whole numbers
@@ -101,11 +83,9 @@ def exponential(op: Builder, self: Tensor, lambd: float, generator: Any) -> Tens
 
 def integers(op: Builder, sizes: Any, low: Any, high: Any, dtype: torch.dtype) -> Tensor:
     """Each of low … high - 1 equally often."""
-    if op.is_static([low, high]):
-        low, high = int(op.static(low)), int(op.static(high))
-        return op.cast(op.Floor(uniform_of(op, sizes, torch.float64, low, high)), dtype)
-    first, width = op.cast(low, torch.float64), op.Sub(op.cast(high, torch.float64), op.cast(low, torch.float64))
-    return op.cast(op.Floor(op.Add(op.Mul(uniform_of(op, sizes, torch.float64), width), first)), dtype)
+    width = op.Sub(op.cast(high, torch.float64), op.cast(low, torch.float64))
+    drawn = op.Floor(op.Mul(uniform_of(op, sizes, torch.float64), width))
+    return op.cast(op.Add(drawn, op.cast(low, torch.float64)), dtype)
 
 
 @aten("randint", "randint.generator")
@@ -130,6 +110,17 @@ def randint_like(op: Builder, self: Tensor, high: Any, *options: Any) -> Tensor:
 def randint_like_low(op: Builder, self: Tensor, low: Any, high: Any, *options: Any) -> Tensor:
     """randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, ...) -> Tensor"""
     return integers(op, sizes_like(op, self), low, high, out_dtype(op))
+
+
+@aten("random.from", "random.to", "random")
+def random_(op: Builder, self: Tensor, *options: Any) -> Tensor:
+    """random.from(Tensor self, int from, int? to, *, Generator? generator=None) -> Tensor; no `to` is the dtype's largest"""
+    bounds = [bound for bound in options[:-1] if bound is not None]
+    digits = round(-math.log2(torch.finfo(self.dtype).eps)) + 1 if self.dtype.is_floating_point else 0
+    largest = 2**digits if digits else min(int(torch.iinfo(self.dtype).max), 2**53 - 1) if self.dtype != torch.bool else 1
+    low = bounds[0] if op.node.op == "aten::random.from" else 0
+    high = bounds[-1] if len(bounds) > (op.node.op == "aten::random.from") else largest + 1
+    return integers(op, sizes_like(op, self), low, high, self.dtype)
 
 
 @aten("randperm", "randperm.generator")

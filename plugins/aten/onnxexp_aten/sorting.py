@@ -9,9 +9,11 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axis_of, promote, rank_of
 from onnxexp_aten.comparison import relate
+from onnxexp_aten.creation import sizes_like
 from onnxexp_aten.elementwise import extreme
 from onnxexp_aten.kernels import compare, compute, running_dtype, runs
 from onnxexp_aten.layout import size_at
+from onnxexp_aten.noise import uniform_of
 
 __all__ = ["positions", "top"]
 
@@ -226,11 +228,21 @@ def _insertion_point(op: Builder, x: Any, boundaries: Tensor, right: bool, narro
 @aten("multinomial")
 def multinomial(op: Builder, self: Tensor, num_samples: Any, replacement: bool, generator: Any) -> Tensor:
     """multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor"""
-    scores = compute(op, "Log", self)
     if replacement or num_samples == 1:
-        rows = op.Unsqueeze(scores, axes=[0]) if self.rank == 1 else scores
-        drawn = compare(op, "Multinomial", rows, sample_size=op.static(num_samples, "num_samples"), dtype=torch.int64)
+        rows = op.Unsqueeze(self, axes=[0]) if self.rank == 1 else self
+        drawn = _drawn(op, rows, num_samples)
         return op.Squeeze(drawn, axes=[0]) if self.rank == 1 else drawn
-    noise = compute(op, "Neg", compute(op, "Log", op.RandomUniformLike(scores, low=1e-7, high=1.0)))
-    keys = compute(op, "Sub", scores, compute(op, "Log", noise))
-    return top(op, keys, num_samples, rank_of(op, self) - 1, largest=True)[1]
+    scores = op.cast(compute(op, "Log", self), torch.float32)
+    noise = op.Neg(op.Log(uniform_of(op, sizes_like(op, self), torch.float32, 1e-7, 1.0)))
+    return top(op, op.Sub(scores, op.Log(noise)), num_samples, rank_of(op, self) - 1, largest=True)[1]
+
+
+def _drawn(op: Builder, rows: Tensor, count: Any) -> Tensor:
+    """int64[rows, count]: places in each row of weights, drawn with replacement."""
+    if runs(op, "Multinomial", torch.float32):
+        scores = compute(op, "Log", rows)
+        return compare(op, "Multinomial", scores, sample_size=op.static(count, "num_samples"), dtype=torch.int64)  # type: ignore[no-any-return]
+    sums = op.CumSum(op.cast(rows, torch.float64), 1)
+    total = op.Slice(sums, starts=[-1], ends=[2**62], axes=[1])
+    drawn = op.Mul(uniform_of(op, [size_at(op, rows, 0), count], torch.float64), total)
+    return searchsorted(op, sums, drawn, False, True, None, None)
