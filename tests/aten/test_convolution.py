@@ -68,6 +68,16 @@ def test_conv(check):
         Case(TRANSPOSED[dims](6, 4, 3), X[dims][0], dynamic={0: [dims]}, opsets=OPSETS, name=f"unbatched{dims}d")
         for dims in (1, 2, 3)
     ),
+    *(
+        Case(
+            nn.ConvTranspose2d(6, 4, 3, (3, 2), padding, output_padding=(2, 3), dilation=4, bias=bias),
+            X[2][index],
+            dynamic={0: [-1]},
+            opsets=(9, 20),
+            name="output_padding_of_more_than_a_stride",
+        )
+        for padding, bias, index in (((1, 2), True, slice(None)), ((3, 4), False, 0))
+    ),
     Case(nn.ConvTranspose2d(6, 4, 3).double(), X[2].double(), opsets=OPSETS, rtol=1e-5, atol=1e-5),
 )
 def test_conv_transpose(check):

@@ -40,6 +40,11 @@ def triangles(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
     )
 
 
+def least_squares(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """What each of LAPACK's drivers gives."""
+    return tuple(part for driver in ("gels", "gelsy", "gelsd", "gelss") for part in linalg.lstsq(a, b, driver=driver))
+
+
 def by_lu(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
     factors, pivots = linalg.lu_factor(a)
     left = linalg.lu_solve(factors, pivots, b), linalg.lu_solve(factors, pivots, b, adjoint=True)
@@ -106,6 +111,9 @@ def norms(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     case(linalg.svdvals, LOW_RANK),
     case(linalg.matrix_rank, LOW_RANK),
     *(case(linalg.pinv, x, name=f"pinv {tuple(x.shape)}") for x in (A, TALL, LOW_RANK)),
+    *(case(least_squares, x, torch.randn(*x.shape[:-1], 2), name=f"lstsq {tuple(x.shape)}") for x in (A, TALL, WIDE)),
+    case(lambda a, b: linalg.lstsq(a, b, rcond=1e-4)[::2], LOW_RANK, torch.randn(6, 2), name="lstsq, not of full rank"),
+    case(lambda a, b: linalg.lstsq(a, b).solution, TALL, torch.randn(3, 6), name="lstsq, of vectors"),
     case(lambda x: linalg.pinv(x, hermitian=True), SYMMETRIC, name="pinv, hermitian"),
     case(lambda x: linalg.pinv(x, rtol=0.5), A, name="pinv, rtol"),
     case(linalg.matrix_exp, A / 4),

@@ -161,9 +161,9 @@ class Judge:
     def _as_good(self, expected: list[Any], number: int, places: torch.Tensor, tensors: Sequence[torch.Tensor]) -> bool:
         """Of equal elements eager may name any: are the values where these places say?"""
         known = expected[number]
-        if self.sample.op not in _OF_EQUALS or places.dtype != torch.int64 or places.shape != known.shape or known.dim() == 0:
-            return False
         x = tensors[0]
+        if self.sample.op not in _OF_EQUALS or places.dtype != torch.int64 or places.shape != known.shape or x.dim() == 0:
+            return False
         if self.sample.op == "argsort":
             dims = [dim for dim in range(x.dim()) if int(known.max()) < x.shape[dim]]
             return any(_gathers(x, dim, places, x.gather(dim, known)) for dim in dims)

@@ -12,8 +12,6 @@ _RUN_TIME = _EXPORT + "it decides in Python by a value that only the run time kn
 
 KNOWN: Mapping[str, str] = MappingProxyType(
     {
-        "corrcoef": _EXPORT + "the fake tensors' aten::equal",
-        "cov": _EXPORT + "the fake tensors' aten::equal",
         "hash_tensor": "it combines the bits of floating-point numbers",
         "histogramdd": "a list of tensors beside a tensor, of a number that depends on the arguments",
         "linalg.eig": "eigenvalues of matrices that are not symmetric",
@@ -21,14 +19,8 @@ KNOWN: Mapping[str, str] = MappingProxyType(
         "linalg.ldl_factor": "LAPACK's symmetric indefinite factorization",
         "linalg.ldl_factor_ex": "LAPACK's symmetric indefinite factorization",
         "linalg.ldl_solve": "LAPACK's symmetric indefinite factorization",
-        "linalg.lstsq": _EXPORT + "no meta kernel",
-        "linalg.lstsq.grad_oriented": _EXPORT + "no meta kernel",
-        "narrow": _RUN_TIME,
-        "nn.functional.ctc_loss": _EXPORT + "no meta kernel",
-        "nn.functional.gaussian_nll_loss": _RUN_TIME,
         "nn.functional.linear_cross_entropy.chunked": "an operator of torch's own training loop, without a decomposition",
         "nn.functional.linear_cross_entropy.chunked_none": "an operator of torch's own training loop, without a decomposition",
-        "nn.functional.one_hot": _RUN_TIME,
         "resize_": "a write that changes the size of a tensor",
         "resize_as_": "a write that changes the size of a tensor",
         "tensor_split": _RUN_TIME,

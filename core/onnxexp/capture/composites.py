@@ -20,9 +20,10 @@ from torch.nn.modules import transformer
 from torch.nn.modules.rnn import RNNBase
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture.modes import is_exporting
+from onnxexp.capture import opaque
+from onnxexp.capture.modes import is_exporting, replace
 
-__all__ = ["NAMES", "kept_whole", "replace", "torch_arguments"]
+__all__ = ["NAMES", "kept_whole", "torch_arguments"]
 
 _RNN_ARGUMENTS = "Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional"
 _PADDED = f"(Tensor input, {{hx}} hx, {_RNN_ARGUMENTS}, bool batch_first) -> {{returns}}"
@@ -35,7 +36,7 @@ _LAYERS = {
 }
 
 NAMES = {f"onnxexp::{layer}.{kind}": f"aten::{layer}.{kind}" for layer in _LAYERS for kind in ("input", "data")}
-NAMES |= {"onnxexp::pack": "aten::_pack_padded_sequence", "onnxexp::pad": "aten::_pad_packed_sequence"}
+NAMES |= {"onnxexp::pack": "aten::_pack_padded_sequence", "onnxexp::pad": "aten::_pad_packed_sequence", **opaque.NAMES}
 """Our operators, and torch's that stand for them in the neutral graph."""
 
 
@@ -59,6 +60,7 @@ def _library() -> Any:
     )
     torch.library.register_fake("onnxexp::pack", _pack, lib=library)
     torch.library.register_fake("onnxexp::pad", _pad, lib=library)
+    opaque.library()
     return library
 
 
@@ -224,12 +226,3 @@ def kept_whole() -> Iterator[None]:
         said = lambda mask, is_causal=None, size=None: bool(is_causal) if is_exporting() else detect(mask, is_causal, size)  # noqa: E731
         replace(stack, transformer, "_detect_is_causal_mask", said)
         yield
-
-
-def replace(stack: contextlib.ExitStack, owner: Any, name: str, replacement: Callable[..., Any]) -> None:
-    """Set an attribute until the stack is left."""
-    if name in vars(owner):
-        stack.callback(setattr, owner, name, vars(owner)[name])
-    else:
-        stack.callback(delattr, owner, name)
-    setattr(owner, name, replacement)

@@ -7,13 +7,14 @@ import enum
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch.export import _trace
 from torch.onnx._internal.exporter import _flags
 
-__all__ = ["LOCK", "TrainingMode", "is_exporting", "model_mode", "torch_mode"]
+__all__ = ["LOCK", "TrainingMode", "is_exporting", "model_mode", "replace", "torch_mode"]
 
 LOCK = threading.RLock()
 """Held around torch's tracers: their mode stacks and patches belong to the process."""
@@ -88,3 +89,12 @@ def torch_mode() -> Iterator[None]:
         stack.callback(setattr, _exporting, "depth", depth)
         _exporting.depth = depth + 1
         yield
+
+
+def replace(stack: contextlib.ExitStack, owner: Any, name: str, replacement: Callable[..., Any]) -> None:
+    """Set an attribute until the stack is left."""
+    if name in vars(owner):
+        stack.callback(setattr, owner, name, vars(owner)[name])
+    else:
+        stack.callback(delattr, owner, name)
+    setattr(owner, name, replacement)

@@ -13,7 +13,9 @@ from onnxexp_aten import (
     comparison,  # noqa: F401
     conversion,  # noqa: F401
     convolution,  # noqa: F401
+    covariance,  # noqa: F401
     creation,  # noqa: F401
+    ctc,  # noqa: F401
     cumulative,  # noqa: F401
     draws,  # noqa: F401
     dropout,  # noqa: F401

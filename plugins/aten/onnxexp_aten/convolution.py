@@ -9,7 +9,8 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.axiswise import batched
 from onnxexp_aten.common import aten, rank_of, spread, unless
 from onnxexp_aten.kernels import compute
-from onnxexp_aten.layout import permuted
+from onnxexp_aten.layout import permuted, unsqueezed
+from onnxexp_aten.padding import padded
 
 __all__ = ["convolve"]
 
@@ -89,10 +90,17 @@ def conv_transpose(
 ) -> Tensor:
     """conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0,
     SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor"""
-    pads = _symmetric(padding, weight, op)
-    return convolve(
-        op, input, weight, bias, stride=stride, dilation=dilation, groups=groups, pads=pads, output_padding=output_padding
-    )
+    options: dict[str, Any] = {"stride": stride, "dilation": dilation, "groups": groups}
+    pads, dims = _symmetric(padding, weight, op), rank_of(op, weight) - 2
+    more = spread(output_padding, dims)
+    if all(extra < step for extra, step in zip(more, spread(stride, dims), strict=True)):
+        return convolve(op, input, weight, bias, **options, pads=pads, output_padding=more)
+    # ONNX Runtime takes less than a stride; otherwise less is cut off at the end, and what nothing falls on is zero
+    pads = [*pads[:dims], *(max(pad - extra, 0) for pad, extra in zip(pads[dims:], more, strict=True))]
+    beyond = [max(extra - pad, 0) for pad, extra in zip(spread(padding, dims), more, strict=True)]
+    result = convolve(op, input, weight, None, **options, pads=pads, output_padding=0)
+    result = padded(op, result, [amount for end in reversed(beyond) for amount in (0, end)])
+    return result if bias is None else compute(op, "Add", result, unsqueezed(op, bias, range(1, dims + 1)))
 
 
 @aten("convolution")

@@ -229,7 +229,10 @@ def narrow(op: Builder, self: Tensor, dim: int, start: Any, length: Any) -> Tens
     elif isinstance(start, int) and isinstance(length, int):
         end = start + length
     else:
-        end = op.Add(op.constant(start, torch.int64), op.constant(length, torch.int64))
+        first = op.constant(start, torch.int64)
+        end = op.Add(first, op.constant(length, torch.int64))
+        if not isinstance(start, int):  # what ends where it is counted from ends with the axis
+            end = op.Where(op.And(op.Less(first, 0), op.Equal(end, 0)), END, end)
     return slice_(op, self, axis, start, end, 1)
 
 

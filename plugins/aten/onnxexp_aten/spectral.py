@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.common import aten
+from onnxexp_aten.common import aten, rank_of
 from onnxexp_aten.elementwise import extreme
 from onnxexp_aten.factorization import Matrices, householder, q_of
-from onnxexp_aten.layout import swapped, with_shape
+from onnxexp_aten.layout import swapped, unsqueezed, with_shape
 
 __all__: list[str] = []
 
@@ -200,9 +200,44 @@ def linalg_pinv(op: Builder, self: Tensor, atol: Tensor | None, rtol: Tensor | N
         u, sizes, v = _singular(op, matrices)
         values = sizes
     kept = op.Greater(sizes, _tolerance(op, matrices, sizes, atol, rtol))
+    return matrices.back(_pseudo_inverse(op, u, values, v, kept), matrices.columns, matrices.rows)
+
+
+def _pseudo_inverse(op: Builder, u: Tensor, values: Tensor, v: Tensor, kept: Tensor) -> Tensor:
+    """float64[batch, n, m], of the values that are kept."""
     inverses = op.Where(kept, op.Div(1.0, values), op.constant(0.0, torch.float64))
-    result = op.MatMul(op.Mul(v, op.Unsqueeze(inverses, axes=[1])), swapped(op, u, 1, 2))
-    return matrices.back(result, matrices.columns, matrices.rows)
+    return op.MatMul(op.Mul(v, op.Unsqueeze(inverses, axes=[1])), swapped(op, u, 1, 2))  # type: ignore[no-any-return]
+
+
+@aten("linalg_lstsq")
+def linalg_lstsq(op: Builder, self: Tensor, b: Tensor, rcond: float | None, driver: str | None) -> tuple[Tensor, ...]:
+    """linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None)
+    -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values), the solution of the smallest norm"""
+    matrices = Matrices(op, self)
+    m, n = matrices.rows, matrices.columns
+    right = unsqueezed(op, b, [rank_of(op, b)]) if rank_of(op, b) < rank_of(op, self) else b
+    assert right.shape is not None
+    width = int(right.shape[-1])
+    u, sizes, v = _singular(op, matrices)
+    relative = None if rcond is None or rcond < 0 else op.constant(rcond, torch.float64)
+    kept = op.Greater(sizes, _tolerance(op, matrices, sizes, None, relative))
+    wanted = matrices.flat(right)
+    solution = op.MatMul(_pseudo_inverse(op, u, sizes, v, kept), wanted)
+    nothing, driver = op.constant(torch.empty(0, dtype=self.dtype)), driver or "gelsy"
+    residuals, singular = nothing, nothing
+    if m > n and driver != "gelsy":
+        missed = op.Sub(op.MatMul(matrices.x, solution), wanted)
+        residuals = matrices.back(op.ReduceSumSquare(missed, axes=[1], keepdims=0), width)
+    if driver in ("gelsd", "gelss"):
+        singular = matrices.back(sizes, min(m, n))
+    rank = matrices.back(op.ReduceSum(op.cast(kept, torch.int64), axes=[1], keepdims=0))
+    vector = right is not b
+    return (
+        matrices.back(solution, *([n] if vector else [n, width])),
+        residuals,
+        op.constant(torch.empty(0, dtype=torch.int64)) if driver == "gels" else rank,
+        singular,
+    )
 
 
 def _tolerance(op: Builder, matrices: Matrices, sizes: Tensor, atol: Tensor | None, rtol: Tensor | None) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.composites import replace
+from onnxexp.capture.modes import replace
 
 __all__ = ["NAMES", "cells_kept_whole"]
 

@@ -1,0 +1,174 @@
+"""Operators that look at values while they run, which fake tensors do not have: kept whole, with their output shapes told.
+
+While a model is captured each is an operator of our own, with the schema of torch's, under whose name the neutral graph has it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from onnxexp.capture.modes import is_exporting, replace
+
+__all__ = ["NAMES", "kept_opaque", "library"]
+
+
+def _cov(self: torch.Tensor, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> torch.Tensor:
+    dtype = self.dtype if aweights is None else torch.promote_types(self.dtype, aweights.dtype)
+    if not (dtype.is_floating_point or dtype.is_complex):
+        dtype = torch.get_default_dtype()
+    one = self.dim() < 2 or self.shape[0] == 1
+    return self.new_empty(() if one else (self.shape[0], self.shape[0]), dtype=dtype)
+
+
+def _corrcoef(self: torch.Tensor) -> torch.Tensor:
+    return _cov(self)
+
+
+def _one_hot(self: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+    classes = torch.library.get_ctx().new_dynamic_size(min=1) if num_classes == -1 else num_classes
+    return self.new_empty((*self.shape, classes), dtype=torch.int64)
+
+
+def _narrow(self: torch.Tensor, dim: int, start: torch.Tensor, length: Any) -> torch.Tensor:
+    sizes = list(self.shape)
+    sizes[dim] = length
+    return self.new_empty(sizes)
+
+
+def _ctc_loss(
+    log_probs: torch.Tensor, targets: torch.Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
+    reduction: int = 1, zero_infinity: bool = False,
+) -> torch.Tensor:  # fmt: skip
+    return log_probs.new_empty(log_probs.shape[1:2] if log_probs.dim() == 3 and reduction == 0 else ())
+
+
+def _lstsq(
+    self: torch.Tensor, b: torch.Tensor, rcond: float | None = None, *, driver: str | None = None
+) -> tuple[torch.Tensor, ...]:
+    """The residuals are those of matrices of full rank: of others torch gives none, which only their values tell."""
+    *batch, rows, columns = self.shape
+    right = b.shape[self.dim() - 1 :]  # of a vector for each matrix there is nothing more
+    driver = driver or "gelsy"
+    summed = bool(rows > columns) and driver != "gelsy"
+    return (
+        self.new_empty((*batch, columns, *right)),
+        self.new_empty((*batch, *(right or (1,))) if summed else (0,)),
+        self.new_empty(batch if driver != "gels" else (0,), dtype=torch.int64),
+        self.new_empty((*batch, min(rows, columns)) if driver in ("gelsd", "gelss") else (0,)),
+    )
+
+
+_SHAPES: dict[str, Callable[..., Any]] = {
+    "cov": _cov,
+    "corrcoef": _corrcoef,
+    "ctc_loss.IntList": _ctc_loss,
+    "ctc_loss.Tensor": _ctc_loss,
+    "linalg_lstsq": _lstsq,
+    "narrow.Tensor": _narrow,
+    "one_hot": _one_hot,
+}
+NAMES = {f"onnxexp::{name}": f"aten::{name}" for name in _SHAPES}
+"""Our operators, and torch's that stand for them in the neutral graph."""
+
+_CALLED = MappingProxyType(
+    {
+        "cov": ((torch, "cov"), (torch.Tensor, "cov")),
+        "corrcoef": ((torch, "corrcoef"), (torch.Tensor, "corrcoef")),
+        "ctc_loss": ((torch, "ctc_loss"),),
+        "linalg_lstsq": ((torch.linalg, "lstsq"),),
+        "narrow": ((torch, "narrow"), (torch.Tensor, "narrow")),
+        "one_hot": ((functional, "one_hot"),),
+    }
+)
+"""The names under which models call them."""
+
+
+@functools.cache
+def library() -> Any:
+    """The operators, defined once."""
+    made: Any = torch.library.Library("onnxexp", "FRAGMENT")  # type: ignore[no-untyped-call]
+    for name, shapes in _SHAPES.items():
+        packet, _, overload = name.partition(".")
+        schema = str(getattr(getattr(torch.ops.aten, packet), overload or "default")._schema)  # by the operator's name
+        made.define(schema.removeprefix("aten::").replace("(a)", ""))  # while it is captured, nothing is written through it
+        torch.library.register_fake(f"onnxexp::{name}", shapes, lib=made)
+    return made
+
+
+def _whole(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **options: Any) -> Any:
+        if not is_exporting() or _seen(name, args, options):
+            return original(*args, **options)
+        result = getattr(torch.ops.onnxexp, name)(*args, **options)  # by the operator's name
+        return torch.return_types.linalg_lstsq(result) if name == "linalg_lstsq" else result  # type: ignore[attr-defined] # made in C++
+
+    return call
+
+
+def _seen(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> bool:
+    """Calls of which torch.export knows the shape itself."""
+    if name == "one_hot":
+        return bool((*args[1:], *options.values(), -1)[0] != -1)
+    return name == "narrow" and not isinstance(options.get("start", args[2] if len(args) > 2 else None), torch.Tensor)
+
+
+class _References(TorchFunctionMode):
+    """What a model holds of torch's functions since before the capture goes where their names go."""
+
+    def __init__(self, calls: Mapping[Any, Callable[..., Any]]) -> None:
+        super().__init__()
+        self._calls = calls
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        return self._calls.get(func, func)(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def kept_opaque(*, references: bool) -> Iterator[None]:
+    """Inside, these operators are captured as one node each. Other threads are not affected.
+
+    `references`: also where a model calls a function that it has not looked up by its name now.
+    """
+    library()
+    calls: dict[Any, Callable[..., Any]] = {}
+    with contextlib.ExitStack() as stack:
+        for name, places in _CALLED.items():
+            for owner, attribute in places:
+                original = getattr(owner, attribute)  # by its name
+                calls[original] = _whole(name, original)
+                replace(stack, owner, attribute, calls[original])
+        calls[functional.gaussian_nll_loss] = _gaussian_nll_loss(functional.gaussian_nll_loss)
+        replace(stack, functional, "gaussian_nll_loss", calls[functional.gaussian_nll_loss])
+        if references:
+            stack.enter_context(_References(calls))
+        yield
+
+
+def _gaussian_nll_loss(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """torch's, but for the look at the variances: that none of them is negative is the caller's word."""
+
+    def call(
+        input: torch.Tensor, target: torch.Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+    ) -> torch.Tensor:
+        if not is_exporting() or not isinstance(var, torch.Tensor):
+            return original(input, target, var, full, eps, reduction)
+        if var.dim() < input.dim():
+            var = var.unsqueeze(-1)
+        var = var.clamp(min=eps)
+        loss: torch.Tensor = 0.5 * (var.log() + (input - target) ** 2 / var)
+        if full:
+            loss = loss + 0.5 * math.log(2 * math.pi)
+        if reduction == "none":
+            return loss
+        return torch.mean(loss) if reduction == "mean" else torch.sum(loss)
+
+    return call

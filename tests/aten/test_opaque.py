@@ -1,0 +1,59 @@
+"""capture/opaque.py: what looks at values while it runs is captured whole, however the model calls it."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch.nn import functional
+
+import onnxexp
+from onnxexp.capture import opaque
+from onnxexp.testing import Case, cases
+
+torch.manual_seed(0)
+
+X = torch.randn(5, 3)
+START = torch.tensor(1)
+CLASSES = torch.tensor([2, 0, 3])
+HELD = functional.one_hot
+NLL = (torch.randn(5, 3), torch.randn(5, 3), torch.rand(5, 3))
+
+
+@cases(
+    Case(lambda x: functional.one_hot(x), CLASSES, dynamic={0: [0]}, name="one_hot_by_name"),
+    Case(lambda x: HELD(x), CLASSES, opsets=(20,), name="one_hot_held"),
+    Case(lambda x, w: functional.one_hot(x, num_classes=-1).float() @ w, CLASSES, torch.randn(4, 2), opsets=(9, 20), name="used"),
+    Case(lambda x: functional.one_hot(x, 6), CLASSES, emits={"OneHot"}, opsets=(20,), name="one_hot_of_a_known_number"),
+    Case(lambda x, start: torch.narrow(x, 0, start, 2), X, START, dynamic={0: [0]}, opsets=(10, 20), name="narrow"),
+    Case(lambda x, start: x.narrow(0, start, 2), X, -START - 1, opsets=(20,), name="narrow_from_the_end"),
+    Case(lambda x, start: x.narrow(0, start=start, length=2), X, START, opsets=(20,), name="narrow_by_keyword"),
+    Case(lambda x: x.narrow(0, 1, 2), X, emits={"Slice"}, opsets=(20,), name="narrow_at_a_number"),
+    Case(functional.gaussian_nll_loss, *NLL, dynamic={0: [0], 1: [0], 2: [0]}, opsets=(9, 20)),
+    Case(lambda *args: functional.gaussian_nll_loss(*args, full=True, reduction="sum"), *NLL, opsets=(20,), name="nll_sum"),
+    Case(
+        lambda x, y, v: functional.gaussian_nll_loss(x, y, v, reduction="none", eps=0.5),
+        *NLL[:2],
+        NLL[2][:, 0],
+        opsets=(20,),
+        name="nll_of_one_variance_each",
+    ),
+    Case(lambda x, y: functional.gaussian_nll_loss(x, y, 0.3), *NLL[:2], opsets=(20,), name="nll_of_a_number"),
+)
+def test_opaque(check):
+    check()
+
+
+def names() -> list[object]:
+    places = [place for places in opaque._CALLED.values() for place in places]
+    return [getattr(owner, name) for owner, name in (*places, (functional, "gaussian_nll_loss"))]
+
+
+def test_torch_is_as_it_was_after_a_capture():
+    before = copy.copy(names())
+    onnxexp.export(lambda x: functional.one_hot(x), (CLASSES,))
+    with pytest.raises(onnxexp.OnnxExporterError):
+        onnxexp.export(lambda x: functional.one_hot(x, "many"), (CLASSES,))
+    assert names() == before
+    assert "narrow" not in vars(torch.Tensor)
