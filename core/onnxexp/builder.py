@@ -44,6 +44,7 @@ class Builder:
         node: The captured node that is being lowered: its operator, arguments, output types and source line.
         resolve: Looks up a captured argument: what a value of the captured graph is in this one.
         lower: Lowers a call of a torch operator, see `torch_op`.
+        params: The captured graph's parameters and constants, by name.
         notes: A place where symbolics remember, for this export, what one has to tell another.
     """
 
@@ -54,6 +55,7 @@ class Builder:
         self.target = target
         self.custom_opsets = dict(custom_opsets or {})
         self.state = State(opset)
+        self.params: dict[str, torch.Tensor] = {}
         self.notes: dict[Any, Any] = {}
         self.fold = fold
         self.resolve: Callable[[Any], Any] = lambda arg: arg

@@ -88,6 +88,7 @@ class Lowering:
     def block(self, graph: Graph) -> list[Any]:
         """Lower a (nested) graph whose inputs are bound."""
         for value, tensor in graph.params.items():
+            self.builder.params[value.name] = tensor
             self._env[value] = self.builder.wrap_constant(tensor, value.name)
         for node in graph.nodes:
             self.node(node)

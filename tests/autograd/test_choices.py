@@ -206,6 +206,30 @@ def test_operators_go_with_their_class() -> None:
     assert not any(name.startswith("autograd::Short.") for name in _RECORDS)
 
 
+def test_a_class_made_in_a_forward_lives_until_it_is_lowered() -> None:
+    class Collects:
+        @onnxexp.hookimpl
+        def pre_pass(self, options: onnxexp.Options) -> Any:
+            def collect(graph: onnxexp.Graph) -> None:
+                gc.collect()
+
+            return collect
+
+    def forward(x: torch.Tensor) -> Any:
+        class Passing(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def symbolic(g, x):
+                return g.op("Add", x, x)
+
+        return Passing.apply(x)
+
+    assert operators(f.Holder(forward), Collects(), plugin) == ["Add"]
+
+
 def test_the_same_call_is_one_operator() -> None:
     operators(RELU, plugin)
     before = len(_RECORDS)

@@ -97,7 +97,9 @@ def test_what_g_has() -> None:
     seen: dict[str, Any] = {}
 
     def symbolic(g, x):
-        seen.update(opset=g.opset, env=g.env, params=g.params_dict, kind=g.original_node.kind())
+        seen.update(opset=g.opset, params=g.params_dict, kind=g.original_node.kind())
+        (before,) = g.original_node.inputs()
+        assert g.env == {before: x} and g.values_in_env == {x}
         seen["typed"] = [value.type().sizes() for value in g.original_node.inputs()]
         assert isinstance(g.graph, torch._C.Graph) and isinstance(g.block, torch._C.Block)
         assert next(iter(g.inputs())).debugName() == x.debugName()  # what g lacks is the graph's
@@ -107,7 +109,7 @@ def test_what_g_has() -> None:
         return y
 
     export(symbolic, 15)
-    assert seen == {"opset": 15, "env": {}, "params": {}, "kind": "autograd::Identity", "typed": [None]}
+    assert seen == {"opset": 15, "params": {}, "kind": "autograd::Identity", "typed": [None]}
 
 
 def test_types_of_values_flow_through_what_is_made() -> None:

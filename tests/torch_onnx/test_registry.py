@@ -151,6 +151,24 @@ def test_torch_knows_the_type_of_what_a_foreign_operator_gives() -> None:
         assert found == ["BOOL[2,3]", "FLOAT[2,2]", "INT64[2,2]"], capture
 
 
+@pytest.mark.parametrize("capture", ["export", "trace", "script"])
+def test_parameters_by_name_and_the_captured_nodes_inputs(capture: str) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2)).eval()
+    seen: list[Any] = []
+
+    def linear(ctx: onnx_exporter.SymbolicContext, g, x, weight, bias):
+        assert ctx.params_dict == g.params_dict and ctx.env == g.env
+        assert [g.env[value] for value in g.original_node.inputs()] == [x, weight, bias]
+        assert torch.equal(g.params_dict[weight.debugName()], weight.node().t("value"))
+        seen.append((weight.debugName(), bias.debugName(), sorted(g.params_dict)))
+        return g.op("Gemm", x, weight, bias, transB_i=1)
+
+    onnx_exporter.register_custom_op_symbolic("aten::linear", linear, 9)
+    onnx_exporter.export(model, X, capture=capture).verify()
+    names = ["0.bias", "0.weight", "1.bias", "1.weight"]
+    assert seen == [("0.weight", "0.bias", names), ("1.weight", "1.bias", names)]
+
+
 def test_another_plugin_is_asked_where_a_symbolic_returns_none() -> None:
     before = exported()
     onnx_exporter.register_custom_op_symbolic("aten::gelu", lambda g, x, approximate: None, 9)

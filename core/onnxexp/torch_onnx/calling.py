@@ -44,11 +44,12 @@ def call_symbolic(
     scratch = Scratch(op)
     names = {name: str(value) for name, value in (attributes or {}).items()}
     source = original(op.node, names)
-    g = GraphContext(scratch.graph, scratch.graph.block(), op.opset, source.node, {}, {}, set(), [], scratch)
     given = [scratch.value(arg) if constants else scratch.python(arg) for arg in args]
+    env, params, block = scratch.env(source.node), dict(op.params), scratch.graph.block()
+    g = GraphContext(scratch.graph, block, op.opset, source.node, params, env, set(env.values()), [], scratch)
     leading: list[Any] = [g]
     if _wants_context(function):
-        leading.insert(0, SymbolicContext({}, {}, source.node, scratch.graph.block()))
+        leading.insert(0, SymbolicContext(params, env, source.node, block))
     with settings(opset=op.opset), torch_opset(op.opset):
         try:
             returned = function(*leading, *_fitting(function, given, op, len(leading)), **_keywords(function, op, attributes))

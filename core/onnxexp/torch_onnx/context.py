@@ -26,8 +26,8 @@ class GraphContext:
         block: The block of it that `op` appends to.
         opset: The target opset.
         original_node: The captured node, as a node of a graph of its own.
-        params_dict: Always empty: parameters are constants of the graph.
-        env: Values of the captured graph to values of this one; empty.
+        params_dict: The model's parameters and constants by name; a value that is one has its name (`debugName`).
+        env: What the captured node's inputs are in this graph.
         values_in_env: Those values.
         new_nodes: What was made through `op`.
     """

@@ -41,11 +41,26 @@ class Scratch:
         self.op = op
         self.graph: Any = torch._C.Graph()
         self.emitter = Emitter(op)
+        self._values: dict[Tensor, Any] = {}
 
     def tensor(self, tensor: Tensor) -> Any:
-        """A Tensor as an input of the graph, or as a constant where its contents are known."""
+        """A Tensor as an input of the graph, or as a constant where its contents are known; a parameter has its name."""
+        if tensor not in self._values:
+            self._values[tensor] = self._made(tensor)
+        return self._values[tensor]
+
+    def env(self, source: Any) -> dict[Any, Any]:
+        """What the inputs of the captured node, as `original` shows it, are in this graph."""
+        known = [self.op.resolve(value) for value in self.op.node.inputs()]
+        pairs = zip(source.inputs(), known, strict=True)
+        return {value: self._values[tensor] for value, tensor in pairs if isinstance(tensor, Tensor) and tensor in self._values}
+
+    def _made(self, tensor: Tensor) -> Any:
         if tensor.const is not None and not tensor.scalar:
-            return self._constant(tensor.const, tensor)
+            value = self._constant(tensor.const, tensor)
+            if tensor.name in self.op.params and not tensor.name.isdigit():
+                value.setDebugName(tensor.name)
+            return value
         value = self.graph.addInput()
         value.setType(jit_type(ScalarType(tensor.scalar) if tensor.scalar else TensorType(tensor.known_dtype, tensor.shape)))
         self.emitter.known[value.unique()] = tensor

@@ -27,7 +27,7 @@ from onnxexp_autograd.functions import marked
 from onnxexp_autograd.learning import Learned, learn
 from onnxexp_autograd.operators import Arguments, Form, Function, Hole, kept_op
 
-__all__ = ["Decide", "applied", "keeping"]
+__all__ = ["Decide", "applied", "keeping", "release"]
 
 Decide = Callable[[Function], Any]
 """What is to be done with a Function; None: it is inlined."""
@@ -71,7 +71,7 @@ def keeping(decide: Decide) -> Iterator[None]:
     """Inside, in this thread, the Functions for which `decide` does not say None are kept whole."""
     wanted = [function for function in _subclasses(torch.autograd.Function) if decide(function) is not None]
     if not _stack():
-        vars(_local)["kept"] = []
+        release()
     _enter(wanted)
     _stack().append(decide)
     try:
@@ -79,6 +79,11 @@ def keeping(decide: Decide) -> Iterator[None]:
     finally:
         _stack().pop()
         _leave(wanted)
+
+
+def release() -> None:
+    """Hold the classes no longer that this thread's last capture kept."""
+    vars(_local)["kept"] = []
 
 
 def _subclasses(function: Any) -> Iterator[Any]:
@@ -190,7 +195,7 @@ def _kept_call(function: Any, args: Sequence[Any], decision: Any, original: Call
             tensors = _run(reference(), arguments, given).tensors
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
-    vars(_local)["kept"].append(function)  # alive until this thread captures again: a class made in a forward has no other owner
+    vars(_local)["kept"].append(function)  # a class made in a forward has no other owner, and is to be lowered
     record = kept_op(function, Form(arguments, probed.returned, probed.written, decision, learned), run)
     made = record.op(*varying)
     tensors = [made] if isinstance(made, torch.Tensor) else list(made)

@@ -11,7 +11,7 @@ from typing import Any
 import onnxexp
 from onnxexp import torch_onnx
 from onnxexp_autograd.functions import calls_as_functions, marks_as_scopes
-from onnxexp_autograd.keeping import keeping
+from onnxexp_autograd.keeping import keeping, release
 from onnxexp_autograd.operators import Function, kept, known_as
 
 __all__ = ["Autograd"]
@@ -95,13 +95,14 @@ class Autograd:
         return function_arguments
 
     @onnxexp.hookimpl
-    def post_pass(self, options: onnxexp.Options) -> Callable[[Any], None] | None:
+    def post_pass(self, options: onnxexp.Options) -> Callable[[Any], bool]:
         """Where `functions` is asked for: the forwards of Functions as functions of the model."""
-        if not self._functions:
-            return None
 
-        def functions_of_the_model(model: Any) -> None:
-            calls_as_functions(model, self._scopes.names, self._domain)
+        def functions_of_the_model(model: Any) -> bool:
+            release()
+            if self._functions:
+                calls_as_functions(model, self._scopes.names, self._domain)
+            return self._functions
 
         return functions_of_the_model
 
