@@ -87,6 +87,11 @@ def test_shared_parameters_are_stored_once() -> None:
     torch.testing.assert_close(program(X), Tied.forward(_with(program, Tied()), X))
 
 
+class Filled(nn.Module):
+    def forward(self, x):
+        return torch.fill(x, True) + x
+
+
 def _with(program, model):
     (weight,) = [v.const_value.numpy() for v in program.model.graph.initializers.values() if len(v.shape) == 2]
     tensor = torch.tensor(weight)
@@ -173,6 +178,46 @@ def test_training_and_its_buffers() -> None:
         onnxexp.export(model, (X,), capture="trace", training="training")
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     assert model.training
+
+
+# Calls that torch's tracer cannot write down by itself, or has whole where torch.export takes them apart
+
+FLAGS = torch.tensor([True, False, True])
+CALLS = {
+    "a bool as the number of full_like": (lambda x: torch.full_like(x, True), FLAGS),
+    "a bool as the number of new_full": (lambda x: x.new_full((2,), True) & x[:2], FLAGS),
+    "full of a bool has no dtype": (lambda x: torch.full((2, 3), True) & (x > 1), X),
+    "a bool as a factor": (lambda x: torch.add(x, x, alpha=True), FLAGS),
+    "a bool filled in": (lambda x: x.masked_fill(~x, True), FLAGS),
+    "a bool filled in along an index": (lambda x: x.index_fill(0, torch.tensor([1]), True), FLAGS),
+    "fill with a number": (lambda x: torch.fill(x, 1.5), X),
+    "fill with a tensor": (lambda x, y: torch.fill(x, y), X, torch.tensor(2)),
+    "fill in a module with state": (nn.Sequential(nn.BatchNorm1d(3), nn.Flatten(), Filled()), X),
+    "combinations": (lambda x: torch.combinations(x, 2), X[0]),
+    "tensor_split": (lambda x, at: torch.tensor_split(x, at, 1), X, torch.tensor([1, 2])),
+    "cov": (torch.cov, X.sin()),
+    "cov of one variable": (torch.cov, X[0]),
+    "cov with weights": (lambda x, f, a: torch.cov(x, fweights=f, aweights=a), X.sin(), torch.tensor([1, 3, 2]), X[1]),
+    "cov without freedom": (lambda x: torch.cov(x, correction=5), X.sin()),
+    "corrcoef": (torch.corrcoef, X.sin()),
+    "corrcoef of one variable": (torch.corrcoef, X[0]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:cov")
+@pytest.mark.parametrize("opset", [9, 13, 20])
+@pytest.mark.parametrize("call", CALLS)
+def test_calls(call, opset) -> None:
+    fn, *inputs = CALLS[call]
+    program = exported(fn, inputs, capture="trace", opset_version=opset)
+    expected = (fn.eval() if isinstance(fn, nn.Module) else fn)(*inputs)
+    torch.testing.assert_close(program(*inputs), expected, equal_nan=True)
+
+
+def test_a_message_does_not_show_whole_tensors() -> None:
+    with pytest.raises(CaptureError, match="data dependence") as raised:
+        onnxexp.export(lambda x: x.resize_(50, 50), (torch.randn(100, 100),), capture="trace")
+    assert len(str(raised.value)) < 1000
 
 
 # What tracing fixes

@@ -133,7 +133,7 @@ def _keeps_sizes(node: Node, graph: Graph) -> bool:
     sizes = [
         (one.sizes or (), two.sizes or ()) for one, two in pairs if isinstance(one, TensorType) and isinstance(two, TensorType)
     ]
-    return all(isinstance(one, str) == isinstance(two, str) for new, old in sizes for one, two in zip(new, old, strict=False))
+    return all(isinstance(one, str) or isinstance(two, int) for new, old in sizes for one, two in zip(new, old, strict=False))
 
 
 def _decompositions(op: torch._ops.OpOverload) -> Iterator[Callable[..., Any]]:

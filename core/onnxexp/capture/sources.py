@@ -36,6 +36,8 @@ _TYPED_IN = ("<stdin>", "<ipython-input")
 _STDLIB = sysconfig.get_path("stdlib") + os.sep
 _PLUGINS = re.compile(r"[\\/]onnxexp_\w+[\\/]")
 """Our plugins call the user's code back while it is captured; that the user's line is in between is what counts."""
+_SHOWN = 300
+"""How much is shown of each end of a long message."""
 _PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 
 
@@ -77,7 +79,12 @@ def failed(error: Exception, when: str) -> CaptureError:
     stack = traceback.extract_tb(error.__traceback__)
     frames = _innermost(list(stack), [frame.filename for frame in stack])
     at = f"\n  at {Where('', '', frames[0].filename, frames[0].lineno or 0, frames[0].line or '')}" if frames else ""
-    return CaptureError(f"{when}: {type(error).__name__}: {error}; cure: give example inputs that it accepts{at}")
+    return CaptureError(f"{when}: {type(error).__name__}: {_brief(str(error))}; cure: give example inputs that it accepts{at}")
+
+
+def _brief(message: str) -> str:
+    """The beginning and the end of a long message: torch's tracer puts whole tensors between them."""
+    return message if len(message) <= 2 * _SHOWN else f"{message[:_SHOWN]} ... {message[-_SHOWN:]}"
 
 
 @functools.lru_cache(maxsize=4096)

@@ -388,6 +388,7 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "aten::_unwrap_optional": _unwrap,
     "aten::unbind": _unbind,
     "aten::split": _split,
+    "aten::tensor_split.tensor_indices_or_sections": sequences.split_at,
     "aten::tensor": _tensor,
     "aten::as_tensor": _as_tensor,
 }

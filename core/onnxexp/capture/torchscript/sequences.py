@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,6 +27,7 @@ __all__ = [
     "joined_element",
     "length",
     "remove",
+    "split_at",
 ]
 
 _KINDS: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float32}
@@ -184,3 +186,15 @@ def split(interpreter: Interpreter, tensor: Value, size: Any, dim: int, *, keepd
 def is_element(thing: Any) -> bool:
     """Whether something can be an element of a sequence."""
     return isinstance(thing, Value) or is_number(thing)
+
+
+def split_at(interpreter: Interpreter, tensor: Any, places: Any, dim: int = 0) -> Any:
+    """``tensor_split`` at places that a tensor holds; where it holds the number of pieces, nobody knows that number."""
+    count = interpreter.size(places, 0) if interpreter.rank(places) == 1 else None
+    if not isinstance(count, int):
+        return NotImplemented
+    inner = [interpreter.emit("aten::item", [interpreter.emit("aten::select.int", [places, 0, at])]) for at in range(count)]
+    bounds = [0, *inner, None]
+    return interpreter.items(
+        interpreter.emit("aten::slice.Tensor", [tensor, dim, start, end, 1]) for start, end in itertools.pairwise(bounds)
+    )

@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.examples import enlarge
 from onnxexp.capture.sources import failed
+from onnxexp.capture.torchscript.fitting import fit
 from onnxexp.capture.torchscript.places import Places
 from onnxexp.capture.torchscript.whole import cells_kept_whole
 from onnxexp.errors import CaptureError
@@ -72,6 +73,7 @@ class _Flat(torch.nn.Module):
         self.model = model
         vars(self)["call"] = (example, leaves, in_spec)
         vars(self)["result"] = []
+        vars(self)["fits"] = False
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         example, leaves, in_spec = vars(self)["call"]
@@ -84,6 +86,8 @@ class _Flat(torch.nn.Module):
         found, spec = pytree.tree_flatten(result)
         vars(self)["result"][:] = [[None if isinstance(leaf, torch.Tensor) else leaf for leaf in found], spec]
         vars(self)["tensors"] = [isinstance(leaf, torch.Tensor) for leaf in found]
+        if vars(self)["fits"]:
+            fit(torch._C._get_tracing_state().graph())
         return tuple(leaf for leaf in found if isinstance(leaf, torch.Tensor))
 
 
@@ -93,9 +97,7 @@ def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
     flat, in_spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
     flatten = _Flat(model, flat, leaves, in_spec)
-    inputs = [_input(flat[index]) for index in leaves]
     state = _state(model)
-    before = {name: tensor.clone() for name, tensor in model.named_buffers()}
     recorded: list[Any] = []
     try:
         with (
@@ -106,18 +108,11 @@ def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
             _told_numbers(),
             cells_kept_whole(),
         ):
-            if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
-                graph, module = _by_module(flatten, inputs)
-            else:
-                graph, module = _by_values(flatten, inputs, state), None
+            graph, module = _run(flatten, leaves, state)
     except CaptureError:
         raise
     except Exception as error:
         raise failed(error, "the model fails while it is traced") from error
-    finally:
-        for name, tensor in model.named_buffers():
-            if name in before and before[name].shape == tensor.shape:
-                tensor.detach().copy_(before[name])
     torch._C._jit_pass_inline(graph)
     constants, out_spec = vars(flatten)["result"]
     modules = {path: type(module).__name__ for path, module in model.named_modules() if path}
@@ -126,6 +121,32 @@ def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
         graph, leaves, flat, {} if module is not None else state, module, constants, vars(flatten)["tensors"], in_spec, out_spec,
         places, _told(recorded),
     )  # fmt: skip
+
+
+def _run(flat: _Flat, leaves: list[int], state: dict[str, torch.Tensor]) -> tuple[Any, Any]:
+    """The graph of a run, and the ScriptModule that it takes where it takes one."""
+    try:
+        return _run_once(flat, leaves, state)
+    except RuntimeError:
+        if not vars(flat)["result"]:
+            raise
+        vars(flat)["fits"] = True  # the model ran through: what failed is the tracer, on a call that it cannot write down
+        return _run_once(flat, leaves, state)
+
+
+def _run_once(flat: _Flat, leaves: list[int], state: dict[str, torch.Tensor]) -> tuple[Any, Any]:
+    """As `_run`. What the model writes into its buffers is undone."""
+    example = vars(flat)["call"][0]
+    inputs = [_input(example[index]) for index in leaves]
+    before = {name: tensor.clone() for name, tensor in flat.model.named_buffers()}
+    try:
+        if any(isinstance(module, torch.jit.ScriptModule) for module in flat.model.modules()):
+            return _by_module(flat, inputs)
+        return _by_values(flat, inputs, state), None
+    finally:
+        for name, tensor in flat.model.named_buffers():
+            if name in before and before[name].shape == tensor.shape:
+                tensor.detach().copy_(before[name])
 
 
 def _input(leaf: Any) -> torch.Tensor:
