@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -13,10 +12,9 @@ from onnxexp_aten.common import aten, axis_of, rank_of
 from onnxexp_aten.comparison import equal, relate
 from onnxexp_aten.creation import arange_of, full_of, out_dtype, sizes_like
 from onnxexp_aten.cumulative import running_sum
-from onnxexp_aten.elementwise import clamp, extreme, select
+from onnxexp_aten.elementwise import extreme, select
 from onnxexp_aten.kernels import compare, compute
-from onnxexp_aten.layout import size_at, sizes_of, swapped, unsqueezed
-from onnxexp_aten.linalg import product
+from onnxexp_aten.layout import size_at, unsqueezed
 from onnxexp_aten.reduction import reduced
 from onnxexp_aten.scatter import scattered
 from onnxexp_aten.sorting import top
@@ -165,49 +163,6 @@ def histogram_edges(op: Builder, self: Tensor, bins: Tensor, weight: Tensor | No
     if isinstance(size, Tensor):
         raise op.error("the number of bins must be known at export")
     return _histogram(op, self, bins, size - 1, weight, density), bins
-
-
-# Covariances
-
-
-@aten("cov")
-def cov(op: Builder, self: Tensor, correction: int, fweights: Tensor | None, aweights: Tensor | None) -> Tensor:
-    """cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor"""
-    return _like_result(op, _covariance(op, self, correction, fweights, aweights))
-
-
-@aten("corrcoef")
-def corrcoef(op: Builder, self: Tensor) -> Tensor:
-    """corrcoef(Tensor self) -> Tensor"""
-    found = _covariance(op, self, 1, None, None)
-    own = op.Mul(found, op.EyeLike(found, dtype=found.dtype))
-    spread = op.Sqrt(reduced(op, "ReduceSum", own, [1], True))
-    ratio = compute(op, "Div", compute(op, "Div", found, spread), swapped(op, spread, 0, 1))
-    return _like_result(op, clamp(op, ratio, -1.0, 1.0))
-
-
-def _covariance(op: Builder, x: Tensor, correction: int, fweights: Tensor | None, aweights: Tensor | None) -> Tensor:
-    """Of each pair of rows, in the dtype of the result: [rows, rows]."""
-    dtype = out_dtype(op)
-    x = op.cast(x, dtype)
-    rows = x if rank_of(op, x) == 2 else op.Reshape(x, [1, -1])
-    given = [op.cast(each, dtype) for each in (fweights, aweights) if each is not None]
-    weights = functools.reduce(op.Mul, given) if given else None
-    total: Any = op.cast(size_at(op, rows, 1), dtype) if weights is None else reduced(op, "ReduceSum", weights)
-    weighed = rows if weights is None else op.Mul(rows, weights)
-    centred = op.Sub(rows, op.Div(reduced(op, "ReduceSum", weighed, [1], True), total))
-    lost: Any = float(correction)
-    if aweights is not None and correction:
-        assert weights is not None
-        lost = op.Mul(op.Div(reduced(op, "ReduceSum", op.Mul(weights, given[-1])), total), lost)
-    free = extreme(op, "Max", op.Sub(total, lost), op.constant(0, dtype))
-    products = product(op, centred, swapped(op, centred if weights is None else op.Mul(centred, weights), 0, 1))
-    return compute(op, "Div", products, free)
-
-
-def _like_result(op: Builder, square: Tensor) -> Tensor:
-    """The matrix of one variable is a 0-d tensor."""
-    return op.Reshape(square, op.constant([], torch.int64)) if sizes_of(op) == () else square
 
 
 # Segments
