@@ -222,13 +222,23 @@ def _fits(axis: Axis) -> bool:
 
 
 def _rounded(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor:
-    """uint8: torch rounds after each axis, of which the last comes first."""
+    """uint8: torch rounds after each axis, of which the last comes first, and weighs with numbers of 15 bits."""
     result = op.cast(x, torch.float32)
     for axis in reversed(axes):
         if axis.before != axis.after:
-            result = along(op, result, _weights(op, result, axis, kind), axis.number)
+            weights = _weights(op, result, axis, kind)
+            known = weights.const
+            result = along(op, result, weights if known is None else op.constant(_fixed_point(known)), axis.number)
             result = op.Clip(op.Floor(op.Add(result, 0.5)), 0.0, 255.0)
     return op.cast(result, x.dtype)
+
+
+def _fixed_point(weights: torch.Tensor) -> torch.Tensor:
+    """As torch weighs bytes: in multiples of the smallest power of two with which the largest weight fits into 15 bits."""
+    largest = float(weights.max())
+    places = next((places for places in range(22) if int(0.5 + largest * 2.0 ** (places + 1)) >= 2**15), 22)
+    steps = weights.double() * 2.0**places
+    return ((steps.abs() + 0.5).floor() * steps.sign() / 2.0**places).to(weights.dtype)
 
 
 def _weights(op: Builder, x: Tensor, axis: Axis, kind: Kind) -> Tensor:
