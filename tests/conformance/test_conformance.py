@@ -84,6 +84,13 @@ class Broken(torch.nn.Module):
         raise ValueError("eager cannot run it either")
 
 
+class Half(torch.nn.Module):
+    """Overflows in eager's halves, not in ONNX Runtime's floats."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.soft_margin_loss(-x, x)
+
+
 class Other(torch.nn.Module):
     """Computes something else while it is exported."""
 
@@ -148,6 +155,13 @@ def test_what_is_named_alike_grows_alike() -> None:
 )
 def test_declared_sizes(sizes: list[int | str], right: bool) -> None:
     assert (misdeclared(declared(sizes), {"n": 4}, [torch.zeros(4, 8)]) == "") is right
+
+
+def test_halves_are_compared_with_doubles_too() -> None:
+    large = torch.full((3,), 5.0, dtype=torch.float16)
+    assert not Half()(large).isfinite()
+    assert outcome(Half(), large) == "pass"
+    assert outcome(Other(), large) == "wrong"
 
 
 def test_samples_are_the_same_every_time() -> None:
