@@ -106,9 +106,10 @@ class Builder:
         return results[0] if outputs is None and len(results) == 1 else results
 
     def takes(self, name: str, dtype: torch.dtype) -> bool:
-        """Does ONNX's operator take this dtype, as its first input or where it has none as its output, at the target opset?"""
+        """Does ONNX's operator take this dtype at the target opset, as its first input or else output that may have several?"""
         spec = operator("", name, self.opset)
-        return spec is not None and type_string(dtype) in (spec.inputs or spec.outputs)[0].types
+        chosen = next((formal for formal in (*spec.inputs, *spec.outputs) if len(formal.types) > 1), None) if spec else None
+        return chosen is not None and type_string(dtype) in chosen.types
 
     def _folded(self, call: calls.Call, inputs: Sequence[Tensor | None]) -> tuple[Tensor, ...] | None:
         if not self.fold or any(tensor is not None and tensor.const is None for tensor in inputs):

@@ -358,3 +358,21 @@ def test_what_no_version_takes_is_a_type_error_with_the_real_signature() -> None
         op.relu(x)
     with pytest.raises(LoweringError, match="Relu has 1 outputs at opset 20, not 2"):
         op.Relu(x, outputs=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "opset", "expected"),
+    [
+        ("Erf", torch.float64, 9, True),
+        ("Conv", torch.int64, 20, False),
+        ("Where", torch.int16, 20, True),
+        ("Where", torch.bfloat16, 13, False),
+        ("ConstantOfShape", torch.bool, 20, True),
+        ("RandomNormal", torch.int64, 20, False),
+        ("Gelu", torch.float32, 19, False),
+        ("Gelu", torch.float32, 20, True),
+        ("Gelo", torch.float32, 20, False),
+    ],
+)
+def test_what_an_operator_takes(name: str, dtype: torch.dtype, opset: int, expected: bool) -> None:
+    assert Builder(opset).takes(name, dtype) is expected

@@ -77,7 +77,7 @@ class Aten:
     @onnxexp.hookimpl
     def post_pass(self, options: onnxexp.Options) -> Any:
         """Residual additions in the form that runs fastest, see `ResidualSum`."""
-        return ResidualSum()
+        return ResidualSum() if options.target == "onnxruntime" else None
 
 
 plugin = Aten()

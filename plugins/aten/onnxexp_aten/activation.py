@@ -12,7 +12,7 @@ from onnxexp_aten.common import aten, axis_of, rank_of
 from onnxexp_aten.comparison import relate
 from onnxexp_aten.creation import sizes_like
 from onnxexp_aten.elementwise import clamp, extreme, is_number, scaled, select
-from onnxexp_aten.kernels import compare, compute, runs
+from onnxexp_aten.kernels import compare, compute, runs, specified
 from onnxexp_aten.noise import uniform_of
 
 __all__ = ["gelu", "softplus"]
@@ -200,6 +200,8 @@ def log_sigmoid_forward(op: Builder, self: Tensor) -> tuple[Tensor, Tensor]:
 @aten("silu")
 def silu(op: Builder, self: Tensor) -> Tensor:
     """silu(Tensor self) -> Tensor; not as Swish (opset 24), which ONNX Runtime takes apart and does not fuse again"""
+    if specified(op, since=24):
+        return op.Swish(self)
     return compute(op, "Mul", self, compute(op, "Sigmoid", self))
 
 

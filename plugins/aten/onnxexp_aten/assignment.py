@@ -39,8 +39,8 @@ __all__: list[str] = []
 )
 def index_put(op: Builder, self: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool, *unsafe: Any) -> Tensor:
     """index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"""
-    if accumulate and reducing_dtype(self.dtype) != self.dtype:
-        return op.cast(index_put(op, op.cast(self, reducing_dtype(self.dtype)), indices, values, accumulate), self.dtype)
+    if accumulate and reducing_dtype(op, self.dtype) != self.dtype:
+        return op.cast(index_put(op, op.cast(self, reducing_dtype(op, self.dtype)), indices, values, accumulate), self.dtype)
     values = op.cast(values, self.dtype)
     given = [one for one in indices if one is not None]
     if not given:

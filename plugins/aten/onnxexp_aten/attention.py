@@ -12,6 +12,7 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, rank_of
 from onnxexp_aten.creation import arange_of
 from onnxexp_aten.dropout import dropped
+from onnxexp_aten.kernels import specified
 from onnxexp_aten.layout import (
     filled,
     given_ints,
@@ -112,7 +113,7 @@ def scaled_dot_product_attention_23(
     """
     attn_mask = None if _masks_nothing(attn_mask) else attn_mask
     rank = rank_of(op, query)
-    if rank not in (3, 4) or dropout_p > 0 or isinstance(scale, Tensor) or not _kernel_takes(attn_mask, query.dtype):
+    if rank not in (3, 4) or dropout_p > 0 or isinstance(scale, Tensor) or not _kernel_takes(op, attn_mask, query.dtype):
         return scaled_dot_product_attention(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     if attn_mask is not None:
         attn_mask = _kernel_mask(op, attn_mask, query, key)
@@ -143,9 +144,9 @@ def _masks_nothing(mask: Tensor | None) -> bool:
     return bool(known.all()) if mask.dtype == torch.bool else not bool(known.any())
 
 
-def _kernel_takes(mask: Tensor | None, dtype: torch.dtype) -> bool:
+def _kernel_takes(op: Builder, mask: Tensor | None, dtype: torch.dtype) -> bool:
     """Does ONNX Runtime's kernel compute what torch does? In double, rows of which all is masked are NaN."""
-    return mask is None or dtype != torch.float64 or (mask.dtype == torch.bool and _every_row(mask))
+    return specified(op) or mask is None or dtype != torch.float64 or (mask.dtype == torch.bool and _every_row(mask))
 
 
 def _kernel_mask(op: Builder, mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -155,6 +156,8 @@ def _kernel_mask(op: Builder, mask: Tensor, query: Tensor, key: Tensor) -> Tenso
     """
     if rank_of(op, query) == 3 and rank_of(op, mask) == 3:
         mask = unsqueezed(op, mask, [1])
+    if specified(op):
+        return mask
     if mask.dtype != torch.bool:
         lowest = torch.finfo(mask.dtype).min
         mask = op.Where(op.Equal(mask, lowest), op.constant(lowest / 2, mask.dtype), mask)

@@ -44,7 +44,7 @@ def both(op: Builder, one: Tensor, other: Tensor) -> Tensor:
 def select(op: Builder, condition: Tensor, one: Tensor, other: Tensor) -> Tensor:
     """``Where`` for tensors of one dtype, bool too."""
     condition = op.cast(condition, torch.bool)
-    if one.dtype != torch.bool:
+    if one.dtype != torch.bool or runs(op, "Where", torch.bool):
         inner = next((d for d in (one.dtype, torch.int32, torch.int64, torch.float32) if runs(op, "Where", d)), one.dtype)
         inner = torch.float32 if one.dtype.is_floating_point and inner != one.dtype else inner
         return op.cast(op.Where(condition, op.cast(one, inner), op.cast(other, inner)), one.dtype)

@@ -16,6 +16,7 @@ from onnxexp import Builder, ComplexTensor, Tensor
 from onnxexp_aten.axiswise import along
 from onnxexp_aten.common import rank_of
 from onnxexp_aten.complexes import complex_op, paired, real_of
+from onnxexp_aten.kernels import specified
 from onnxexp_aten.layout import reshaped, size_at, sliced, swapped, with_shape
 
 __all__: list[str] = []
@@ -47,6 +48,11 @@ def _factor(length: int) -> int:
     return next(divisor for divisor in range(math.isqrt(length), 0, -1) if length % divisor == 0)
 
 
+def _in_steps(op: Builder, length: int) -> bool:
+    """Is it more than one product?"""
+    return specified(op, since=17) or (length > _SHORT and _factor(length) > 1)
+
+
 def _waves(op: Builder, z: ComplexTensor, angles: torch.Tensor, scale: float, *, forward: bool) -> list[Tensor]:
     """Constants: the cosines and sines of exp(-i angle), or of exp(i angle) on the way back."""
     waves = angles.cos() * scale, angles.sin() * (-scale if forward else scale)
@@ -64,6 +70,9 @@ def _along(op: Builder, z: ComplexTensor, axis: int, *, forward: bool, mode: int
     """The transform along one axis; a long one whose length is a product is done in two steps (Cooley and Tukey)."""
     length = _length(op, z.real, axis)
     scale = _scale(mode, length)
+    if specified(op, since=17):
+        whole = op.DFT(z.joined(), axis=axis, inverse=0 if forward else 1)
+        return ComplexTensor.parted(op.Mul(whole, scale if forward else scale * length))
     rows = _factor(length)
     if length <= _SHORT or rows == 1:
         waves = _waves(op, z, _angles(length, length, length), scale, forward=forward)
@@ -106,7 +115,7 @@ def fft_r2c(op: Builder, self: Tensor, dim: list[int], normalization: int, onesi
     *others, last = _axes(op, self, dim)
     length = _length(op, self, last)
     kept = length // 2 + 1 if onesided else length
-    if length > _SHORT and _factor(length) > 1:
+    if _in_steps(op, length):
         z = _along(op, paired(op, self, self.dtype), last, forward=True, mode=normalization)
         z = _cut(op, z, last, kept) if onesided else z
     else:
@@ -128,7 +137,7 @@ def fft_c2r(op: Builder, self: Tensor, dim: list[int], normalization: int, last_
     length = int(op.static(last_dim_size, "the length of a Fourier transform"))
     kept = length // 2 + 1
     z = z if _length(op, z.real, last) == kept else _cut(op, z, last, kept)
-    if length > _SHORT and _factor(length) > 1:
+    if _in_steps(op, length):
         return _along(op, _both_halves(op, z, last, length), last, forward=False, mode=normalization).real
     angles, scale = _angles(kept, length, length), _scale(normalization, length)
     weights = torch.full((kept, 1), 2.0 * scale, dtype=torch.float64)  # each stands for its conjugate, too

@@ -15,7 +15,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 
-__all__ = ["compare", "compute", "running_dtype", "runs"]
+__all__ = ["compare", "compute", "running_dtype", "runs", "specified"]
 
 _FLOATS = "float16 float32 float64"
 _INTS = "int8 int16 int32 int64 uint8"
@@ -63,6 +63,7 @@ _RUNS: Mapping[str, Mapping[int, frozenset[torch.dtype]]] = MappingProxyType(
         "BitShift": _listed(v11="uint8 uint32 uint64"),
         "Celu": _listed(v12="float32"),
         "Clip": _listed(v0="float16 float32", v12="float64 int8 int32 int64 uint8", v13="bfloat16"),
+        "Col2Im": _listed(v18="float32"),
         "ConstantOfShape": _listed(v0=f"bool {_ALL_BUT_BOOL} uint16 uint32 uint64", v20="bfloat16"),
         "CumProd": _listed(v26="float16 float32 float64 int32 int64 bfloat16"),
         "CumSum": _listed(v11="float32 float64 int32 int64", v14="float16 bfloat16"),
@@ -112,9 +113,14 @@ _WIDER: Mapping[torch.dtype, tuple[torch.dtype, ...]] = MappingProxyType(
 """Where to go from a dtype that does not run, the nearest first."""
 
 
+def specified(op: Builder, since: int = 0) -> bool:
+    """Is the model for whatever implements ONNX, so that nothing is done for ONNX Runtime's sake, at an opset from `since` on?"""
+    return op.target == "onnx" and op.opset >= since
+
+
 def runs(op: Builder, name: str, dtype: torch.dtype) -> bool:
     """Does this ONNX operator run with this dtype at the target opset? Not where ONNX has it only later."""
-    if op.target == "onnx":
+    if specified(op):
         return op.takes(name, dtype)
     return op.opset <= _LAST.get(name, op.opset) and any(
         dtype in dtypes for since, dtypes in _RUNS[name].items() if since <= op.opset

@@ -13,7 +13,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.elementwise import select
-from onnxexp_aten.kernels import runs
+from onnxexp_aten.kernels import runs, specified
 from onnxexp_aten.layout import filled
 
 __all__ = ["gaussian", "kept_or_zero", "tossed", "uniform_of"]
@@ -53,7 +53,7 @@ def tossed(op: Builder, x: Tensor, ratio: float) -> tuple[Tensor, Tensor]:
 
 def kept_or_zero(op: Builder, result: Tensor, kept: Tensor) -> Tensor:
     """The result of `tossed`. ONNX Runtime removes a Dropout of whose outputs the first only is used, in training mode too."""
-    return result if op.target == "onnx" else select(op, kept, result, op.constant(0, result.dtype))
+    return result if specified(op) else select(op, kept, result, op.constant(0, result.dtype))
 
 
 def _generated(op: Builder, name: str, sizes: Any, dtype: torch.dtype, **attributes: float) -> Tensor:

@@ -9,12 +9,12 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, rank_of
-from onnxexp_aten.kernels import running_dtype
+from onnxexp_aten.kernels import running_dtype, specified
 from onnxexp_aten.layout import END
 
 __all__ = ["padded"]
 
-_MODES = {"reflect": "reflect", "replicate": "edge"}
+_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 """torch's name of a mode and ONNX's."""
 
 
@@ -30,7 +30,7 @@ def padded(op: Builder, x: Tensor, pad: Sequence[Any], mode: str = "constant", v
     x, amounts = _cropped(op, x, _amounts(op, pad))
     if all(isinstance(amount, int) and amount == 0 for pair in amounts for amount in pair):
         return x
-    if mode == "circular":  # ONNX's mode "wrap" (opset 19) has no kernel in ONNX Runtime
+    if mode == "circular" and not specified(op, since=19):  # ONNX Runtime has no kernel for the mode "wrap", which 19 brought
         return _around(op, x, amounts)
     amounts = amounts + [(0, 0)] * (rank - len(amounts))
     begins = [begin for begin, _ in reversed(amounts)]

@@ -12,6 +12,7 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.axiswise import batched
 from onnxexp_aten.common import aten, rank_of, spread
 from onnxexp_aten.creation import arange_of
+from onnxexp_aten.kernels import running_dtype
 from onnxexp_aten.layout import permuted, size_at, squeezed, unsqueezed
 from onnxexp_aten.padding import padded
 
@@ -63,7 +64,7 @@ def col2im(op: Builder, self: Tensor, output_size: Any, kernel_size: Any, dilati
     if op.opset < 18:
         op.decline("ONNX has Col2Im from opset 18 on")
     alone = rank_of(op, self) == 2
-    columns = op.cast(unsqueezed(op, self, [0]) if alone else self, torch.float32)
+    columns = op.cast(unsqueezed(op, self, [0]) if alone else self, running_dtype(op, "Col2Im", self.dtype))
     sizes = op.constant(list(output_size), torch.int64)
     pads = spread(padding, 2) * 2
     result = op.Col2Im(

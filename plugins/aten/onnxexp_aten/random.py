@@ -10,6 +10,7 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten
 from onnxexp_aten.creation import out_dtype, sizes_like
+from onnxexp_aten.kernels import specified
 from onnxexp_aten.noise import gaussian, uniform_of
 
 __all__: list[str] = []
@@ -136,6 +137,8 @@ def randperm(op: Builder, n: Any, *options: Any) -> Tensor:
 @aten("bernoulli")
 def bernoulli(op: Builder, self: Tensor, generator: Any) -> Tensor:
     """bernoulli(Tensor self, *, Generator? generator=None) -> Tensor"""
+    if specified(op, since=15):  # ONNX Runtime's kernel draws the other way round
+        return op.Bernoulli(self)
     drawn = uniform_of(op, sizes_like(op, self), self.dtype)
     return op.cast(op.Less(drawn, self), self.dtype)
 

@@ -16,7 +16,7 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten
 from onnxexp_aten.dropout import dropped
-from onnxexp_aten.kernels import running_dtype
+from onnxexp_aten.kernels import running_dtype, runs
 from onnxexp_aten.layout import permuted, reshaped, squeezed, unsqueezed
 from onnxexp_aten.packing import packed_layer
 from onnxexp_aten.stepwise import Cell, step_through
@@ -91,7 +91,7 @@ class Layers:
         """One layer's output, and what its final states are made of (along axis 0)."""
         weights = self.weights(layer)
         projected = len(weights[0]) % 2 == 1
-        if projected or x.dtype == torch.float64:  # ONNX Runtime has no kernel for float64
+        if projected or (x.dtype == torch.float64 and not runs(op, self.kind, x.dtype)):
             y, final = step_through(op, Cell(self.kind, self.has_biases, projected, self.relu), x, weights, start, lengths)
             return swapped_batch(op, y) if batch_first else y, final
         y, *final = self._native(op, x, weights, start, lengths)

@@ -8,7 +8,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axes_of, axis_of, dtype_of, rank_of, to_float
-from onnxexp_aten.kernels import compare, compute, runs
+from onnxexp_aten.kernels import compare, compute, runs, specified
 from onnxexp_aten.layout import size_at
 
 __all__ = ["count", "reduced", "summable"]
@@ -106,7 +106,8 @@ def all_(op: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> T
 def _reduces_truth(op: Builder, x: Tensor, dims: Any) -> bool:
     """May bools be reduced as they are? From opset 20 on, but ONNX Runtime refuses to where there is nothing to reduce."""
     sizes = [x.shape[axis] for axis in axes_of(op, x, dims)] if x.shape else []
-    return runs(op, "ReduceMax", torch.bool) and all(isinstance(size, int) and size > 0 for size in sizes)
+    some = specified(op) or all(isinstance(size, int) and size > 0 for size in sizes)
+    return some and runs(op, "ReduceMax", torch.bool)
 
 
 def _truth(x: Tensor) -> torch.dtype:

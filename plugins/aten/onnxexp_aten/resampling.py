@@ -18,7 +18,7 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.axiswise import along, axis_sizes, known_matrix, spatial_dims
 from onnxexp_aten.common import aten, rank_of
 from onnxexp_aten.creation import arange_of
-from onnxexp_aten.kernels import running_dtype
+from onnxexp_aten.kernels import running_dtype, specified
 from onnxexp_aten.layout import size_at, sizes_of
 
 __all__ = ["Axis", "Kind", "resampled"]
@@ -122,9 +122,9 @@ def _nearest(op: Builder, x: Tensor, axes: Sequence[Axis], exact: bool) -> Tenso
     rounding = "round_prefer_ceil" if exact else "floor"
     attributes = {"mode": "nearest", "coordinate_transformation_mode": transform, "nearest_mode": rounding}
     kind = Kind(_linear_weights, attributes)
-    if op.opset >= 11 and x.dtype in _NEAREST_DTYPES and all(_same_neighbours(axis, exact) for axis in axes):
+    if op.opset >= 11 and _takes_nearest(op, x.dtype) and all(_same_neighbours(axis, exact) for axis in axes):
         return _resize(op, x, axes, kind)
-    if op.opset < 11 and not exact and x.dtype in _NEAREST_DTYPES and all(_grows(axis) for axis in axes):
+    if op.opset < 11 and not exact and _takes_nearest(op, x.dtype) and all(_grows(axis) for axis in axes):
         scales = op.constant([1.0] * (rank_of(op, x) - len(axes)) + [_grown(axis) for axis in axes], torch.float32)
         return op.Upsample(x, scales, mode="nearest") if op.opset < 10 else op.Resize(x, scales, mode="nearest")  # type: ignore[no-any-return]
     for axis in axes:
@@ -135,6 +135,10 @@ def _nearest(op: Builder, x: Tensor, axes: Sequence[Axis], exact: bool) -> Tenso
 
 _NEAREST_DTYPES = (torch.float16, torch.float32, torch.int8, torch.uint8, torch.int32)
 """What ONNX Runtime's Resize takes for nearest neighbours."""
+
+
+def _takes_nearest(op: Builder, dtype: torch.dtype) -> bool:
+    return dtype in _NEAREST_DTYPES or (specified(op) and op.takes("Resize" if op.opset > 9 else "Upsample", dtype))
 
 
 def _torch_neighbours(axis: Axis, exact: bool) -> torch.Tensor:
@@ -208,7 +212,8 @@ def resampled(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tenso
     by_resize = kind.resize is not None and op.opset >= kind.first_opset
     if not x.dtype.is_floating_point:
         return _rounded(op, x, axes, kind)
-    if by_resize and not (known and (x.dtype == torch.float64 or not all(map(_fits, axes)))):
+    by_weights = (x.dtype == torch.float64 and not specified(op)) or not all(map(_fits, axes))
+    if by_resize and not (known and by_weights):
         return _resize(op, x, axes, kind)
     for axis in axes:
         if axis.before != axis.after:

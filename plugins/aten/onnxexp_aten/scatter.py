@@ -13,7 +13,7 @@ from onnxexp_aten.elementwise import extreme, floor_divide, select
 from onnxexp_aten.indexing import (
     counted_from_front,
 )
-from onnxexp_aten.kernels import compute
+from onnxexp_aten.kernels import compute, specified
 from onnxexp_aten.layout import size_at, sliced, unsqueezed, with_shape
 from onnxexp_aten.padding import padded
 
@@ -30,7 +30,7 @@ SINCE = {"none": 9, "add": 16, "mul": 16, "max": 18, "min": 18}
 def scattered(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, reduction: str = "none") -> Tensor:
     """ScatterElements, in dtypes for which there are kernels and of other operators where it lacks the reduction."""
     index = index if index.dtype in (torch.int32, torch.int64) else op.cast(index, torch.int64)
-    inner = reducing_dtype(x.dtype)
+    inner = reducing_dtype(op, x.dtype)
     if reduction != "none" and x.dtype != inner:
         wide = [op.cast(tensor, inner) for tensor in (x, source)]
         return op.cast(scattered(op, wide[0], axis, index, wide[1], reduction), x.dtype)
@@ -41,8 +41,10 @@ def scattered(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, 
     return op.ScatterElements(x, index, source, axis=axis, reduction=reduction)
 
 
-def reducing_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which a scatter reduces: ONNX Runtime has no kernels for bools and halves."""
+def reducing_dtype(op: Builder, dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which a scatter reduces: not a bool's, and ONNX Runtime has no kernels for halves."""
+    if specified(op) and dtype.is_floating_point:
+        return dtype
     return {torch.bool: torch.int32, torch.float16: torch.float32, torch.bfloat16: torch.float32}.get(dtype, dtype)
 
 
@@ -197,7 +199,7 @@ def written(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, 
     if axis == 0 and op.opset >= max(11, SINCE[reduction]):
         (flat,) = _flat(op, index)
         places = unsqueezed(op, op.cast(flat, torch.int64), [1])
-        inner = x.dtype if reduction == "none" else reducing_dtype(x.dtype)
+        inner = x.dtype if reduction == "none" else reducing_dtype(op, x.dtype)
         result = op.cast(op.ScatterND(op.cast(x, inner), places, op.cast(values, inner), reduction=reduction), x.dtype)
     else:
         result = scattered(op, x, axis, _spread(op, x, index, values, axis), values, reduction)
