@@ -9,6 +9,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp import control_flow
+from onnxexp.agreement import contradiction
 from onnxexp.asking import Answer, Asking
 from onnxexp.builder import Builder, Declined
 from onnxexp.errors import LoweringError, OpsetError
@@ -225,15 +226,10 @@ class Lowering:
             self._env[value] = result
 
     def _check(self, node: Node, answer: Answer) -> None:
-        """A symbolic that gives another dtype than torch is wrong; better told here than found in numbers later."""
         for value, result in zip(node.outputs, answer.results or (), strict=True):
-            if isinstance(result, Tensor) and isinstance(value.type, TensorType) and value.type.dtype is not None:
-                if result.known_dtype is None:
-                    self.builder.infer(result)
-                if result.known_dtype not in (None, value.type.dtype):
-                    raise LoweringError(
-                        f"{answer.who} gives {result.known_dtype} where torch gives {value.type.dtype} (%{value.name})"
-                    )
+            told = contradiction(self.builder, value, result)
+            if told:
+                raise LoweringError(f"{answer.who} {told}")
 
     def _placeholder(self, value: Value) -> Tensor:
         """Stands for the result of an unsupported node, so that the rest of the graph can be looked at too."""

@@ -12,6 +12,7 @@ import torch
 
 import onnxexp
 import onnxexp.torch_onnx as onnx_exporter
+from onnxexp.torch_onnx import symbolic_helper
 from onnxexp.torch_onnx.context import add_op_with_blocks
 from onnxexp_autograd import Autograd
 
@@ -103,6 +104,9 @@ def test_what_g_has() -> None:
         seen["typed"] = [value.type().sizes() for value in g.original_node.inputs()]
         assert isinstance(g.graph, torch._C.Graph) and isinstance(g.block, torch._C.Block)
         assert next(iter(g.inputs())).debugName() == x.debugName()  # what g lacks is the graph's
+        assert not x.isCompleteTensor() and [use.user.kind() for use in x.uses()] == []
+        assert g.op("Constant", value_t=torch.ones(2)).isCompleteTensor()
+        assert symbolic_helper._optional_input_placeholder_tensor(g).toIValue() is None
         y = g.op("Relu", x)
         assert y.node().kind() == "onnx::Relu" and next(iter(y.node().inputs())).debugName() == x.debugName()
         assert g.new_nodes[-1].kind() == "onnx::Relu"
@@ -124,7 +128,7 @@ def test_types_of_values_flow_through_what_is_made() -> None:
         assert values.type().varyingSizes() == [None, 2] and indices.type().scalarType() == "Long"
         foreign = g.op("my::Foo", x).setType(shape.type())
         assert foreign.type().scalarType() == "Long"
-        return g.op("Cast", g.op("Add", g.op("Gather", foreign, 0), 1), to_i=1)
+        return g.op("Add", x, g.op("Cast", g.op("Add", g.op("Gather", foreign, 0), 1), to_i=1))
 
     program = export(symbolic)
     add = next(node for node in nodes(program) if node.op_type == "Add")
@@ -214,6 +218,20 @@ BAD: list[tuple[str, Callable[..., Any], str]] = [
     ("two values for one", lambda g, x: (x, x), "returned 2 values; the node has 1 outputs"),
     ("no value", lambda g, x: "text", "returned 'text', which is no value"),
     ("None", lambda g, x: None, "returned None"),
+    ("a number for a tensor", lambda g, x: 3, "gives [] where torch gives %identity"),
+    ("a constant of another shape", lambda g, x: torch.ones(5), "gives [5] where torch gives %identity"),
+    ("another shape", lambda g, x: g.op("Reshape", x, torch.tensor([4, 3])), "gives [4, 3] where torch gives %identity"),
+    ("a list for a tensor", lambda g, x: [[x]], "which is no value"),
+    ("a list value", lambda g, x: g.op("prim::ListConstruct", x, x), "where torch gives %identity"),
+    ("another dtype", lambda g, x: g.op("Cast", x, to_i=7), "gives torch.int64 where torch gives torch.float32"),
+    ("a node", lambda g, x: x.node(), "which is no value"),
+    ("an array", lambda g, x: x.type().sizes() or x.type(), "which is no value"),
+    ("an input that is none", lambda g, x: g.op("Relu", object()), "can be no input of an operator"),
+    ("no name", lambda g, x: g.op("", x), "'' with 1 outputs is no operator"),
+    ("two domains", lambda g, x: g.op("a::b::c", x), "is no operator; one is written Add or domain::Foo"),
+    ("no outputs", lambda g, x: g.op("Relu", x, outputs=0), "'Relu' with 0 outputs"),
+    ("too many outputs", lambda g, x: g.op("Relu", x, outputs=3)[0], "Relu has 1 outputs"),
+    ("an onnxscript function that is none", lambda g, x: g.onnxscript_op(print, x), "print"),
     ("no suffix", lambda g, x: g.op("Elu", x, alpha=1.0), "'alpha' does not say its kind: write alpha_f"),
     ("unknown suffix", lambda g, x: g.op("Elu", x, alpha_q=1.0), "'alpha_q' does not say its kind"),
     ("a value that does not fit", lambda g, x: g.op("Elu", x, alpha_f="text"), "'text' does not fit the attribute alpha_f"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import warnings
 from typing import Any
@@ -45,6 +46,55 @@ def test_taking_back_what_is_not_there_warns() -> None:
 def test_a_name_that_is_none(name: str) -> None:
     with pytest.raises(onnxexp.OptionError, match="namespace::name"):
         onnx_exporter.register_custom_op_symbolic(name, lambda g: None, 9)
+
+
+@pytest.mark.parametrize("opset", [0, -1, 99, "9", 9.5, None, True])
+def test_an_opset_that_is_none(opset: Any) -> None:
+    def relu(g, x, approximate):
+        return x
+
+    with pytest.raises(
+        onnxexp.OptionError, match=rf"aten::gelu: the symbolic .*relu at .*test_registry.py:\d+ is for opset {opset!r}"
+    ):
+        onnx_exporter.register_custom_op_symbolic("aten::gelu", relu, opset)
+
+
+@pytest.mark.parametrize("name", ["nowhere::gelu", "aten::geluu"])
+def test_an_operator_that_torch_does_not_have(name: str) -> None:
+    before = exported()
+    onnx_exporter.register_custom_op_symbolic(name, lambda g, x: x, 9)
+    with pytest.warns(UserWarning, match=rf"test_registry.py:\d+ is registered for {name}, an operator that torch does not have"):
+        assert exported() == before
+
+
+def test_the_last_registration_of_an_opset_counts() -> None:
+    onnx_exporter.register_custom_op_symbolic("aten::gelu", lambda g, x, approximate: g.op("Relu", x), 9)
+    onnx_exporter.register_custom_op_symbolic("aten::gelu", lambda g, x, approximate: g.op("Neg", x), 9)
+    assert exported() == ["Neg"]
+    onnx_exporter.unregister_custom_op_symbolic("aten::gelu", 9)
+    assert exported() not in (["Neg"], ["Relu"])
+
+
+BAD_DESCRIPTORS: list[tuple[tuple[str, ...], str]] = [
+    (("v",), "<lambda> got 2 arguments, and parse_args names 1 of them"),
+    (("v", "q"), "'q' is no descriptor: v, i, is, f, fs, b, s, t or none"),
+    (("v", "i"), "the argument approximate of <lambda> is 'none', which cannot be read as 'i'"),
+    (("i", "s"), "the argument x of <lambda> must be known at export (i), but prim::Param makes it"),
+]
+
+
+@pytest.mark.parametrize(("descriptors", "message"), BAD_DESCRIPTORS)
+@pytest.mark.parametrize("helper", ["ours", "theirs"])
+def test_bad_descriptors(descriptors: tuple[str, ...], message: str, helper: str) -> None:
+    parse_args = onnx_exporter.symbolic_helper.parse_args if helper == "ours" else torch.onnx.symbolic_helper.parse_args
+    symbolic = parse_args(*descriptors)(lambda g, x, approximate: g.op("Relu", x))
+    onnx_exporter.register_custom_op_symbolic("aten::gelu", symbolic, 9)
+    with pytest.raises(onnxexp.LoweringError) as caught:
+        exported()
+    text = str(caught.value)
+    assert re.search(r"the symbolic .*<lambda> at .*test_registry\.py:\d+", text), text
+    assert "return torch.nn.functional.gelu(x)" in text and "aten::gelu" in text
+    assert message in text or helper == "theirs"
 
 
 def test_what_is_not_callable() -> None:

@@ -207,7 +207,10 @@ def test_values_that_do_not_fit_say_which() -> None:
         assert symbolic_helper._try_get_scalar_type(x) is JitScalarType.FLOAT and symbolic_helper._is_fp(x)
         assert symbolic_helper._type_promote_from_values(x, constant(g, 1)) is JitScalarType.FLOAT
         assert symbolic_helper._if_scalar_type_as(torch.tensor(1), x).dtype == torch.float32
-        assert symbolic_helper._scalar(torch.tensor([2.5])) == 2.5 and symbolic_helper._scalar(x) is None
+        assert symbolic_helper._scalar(torch.tensor([2.5])) == 2.5 and symbolic_helper._scalar("text") is None
+        assert symbolic_helper._scalar(constant(g, 2.5)) == symbolic_helper._scalar(2.5) == 2.5
+        with pytest.raises(SymbolicValueError, match="_scalar must be known at export"):
+            symbolic_helper._scalar(x)
         return x
 
     export(symbolic)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 import onnxexp
 import onnxexp.torch_onnx as onnx_exporter
 from onnxexp.runtime import Session
-from onnxexp.torch_onnx.verification import OnnxBackend, VerificationOptions, find_mismatch, verify
+from onnxexp.torch_onnx.verification import GraphInfo, OnnxBackend, VerificationOptions, find_mismatch, verify
 
 
 class Model(torch.nn.Module):
@@ -69,7 +70,13 @@ def test_what_only_passes_an_error_on_is_not_at_fault() -> None:
 def test_tolerances_of_find_mismatch() -> None:
     onnx_exporter.register_custom_op_symbolic("aten::sigmoid", lambda g, x: g.op("Add", g.op("Sigmoid", x), 1e-4), 9)
     assert find_mismatch(MODEL, X).has_mismatch()
-    assert not find_mismatch(MODEL, X, options=VerificationOptions(rtol=1e-3, atol=1e-2)).has_mismatch()
+    info = find_mismatch(MODEL, X, options=VerificationOptions(rtol=1e-3, atol=1e-2))
+    assert isinstance(info, GraphInfo) and not info.has_mismatch()
+    info.find_mismatch(VerificationOptions(rtol=1e-6, atol=1e-6))
+    (leaf,) = info.all_mismatch_leaf_graph_info()
+    assert [step.kind for step in leaf.graph] == ["aten.sigmoid.default"]
+    info.find_mismatch(VerificationOptions(atol=1e-2))
+    assert not info.has_mismatch() and info.upper_graph_info is None
 
 
 @pytest.mark.parametrize("backend", [OnnxBackend.ONNX_RUNTIME_CPU, OnnxBackend.REFERENCE])
@@ -100,6 +107,17 @@ def test_dynamo_export_with_dynamic_shapes() -> None:
     options = onnx_exporter.ExportOptions(dynamic_shapes=True, op_level_debug=True)
     output = onnx_exporter.dynamo_export(Model(), X, export_options=options)
     assert output(torch.randn(7, 4)).shape == (7, 4)
+
+
+def test_diagnostics() -> None:
+    onnx_exporter.register_custom_op_symbolic("aten::gelu", lambda g, x, approximate: g.op("Foo", x), 9)
+    quiet, strict = onnx_exporter.DiagnosticOptions(), onnx_exporter.DiagnosticOptions(logging.DEBUG, warnings_as_errors=True)
+    with pytest.warns(UserWarning, match="no operator Foo"):
+        onnx_exporter.dynamo_export(MODEL, X, export_options=onnx_exporter.ExportOptions(diagnostic_options=quiet))
+    before = logging.getLogger("onnxexp").level
+    with pytest.raises(onnxexp.OnnxExporterError, match="no operator Foo"):
+        onnx_exporter.dynamo_export(MODEL, X, export_options=onnx_exporter.ExportOptions(diagnostic_options=strict))
+    assert logging.getLogger("onnxexp").level == before
 
 
 def test_a_serializer_of_ones_own(tmp_path: Path) -> None:

@@ -12,10 +12,12 @@ import importlib
 from typing import Any
 
 from onnxexp.capture.modes import TrainingMode
+from onnxexp.program import ONNXProgram
 from onnxexp.torch_onnx import errors, operators, symbolic_helper, utils, verification
 from onnxexp.torch_onnx.calling import call_symbolic
 from onnxexp.torch_onnx.context import GraphContext, SymbolicContext
 from onnxexp.torch_onnx.dynamo import (
+    DiagnosticOptions,
     ExportOptions,
     ExportOutput,
     ExportOutputSerializer,
@@ -34,12 +36,14 @@ from onnxexp.torch_onnx.settings import current
 
 __all__ = [
     "CheckerError",
+    "DiagnosticOptions",
     "ExportOptions",
     "ExportOutput",
     "ExportOutputSerializer",
     "Extraction",
     "GraphContext",
     "JitScalarType",
+    "ONNXProgram",
     "OnnxExporterError",
     "OnnxRegistry",
     "OperatorExportTypes",

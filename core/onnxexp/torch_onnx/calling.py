@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from onnxexp.agreement import contradiction
 from onnxexp.builder import Builder
 from onnxexp.errors import LoweringError
 from onnxexp.torch_onnx.context import GraphContext, SymbolicContext
@@ -57,13 +58,18 @@ def call_symbolic(
                 op.decline(f"{described(function)} returned None: it cannot express this call")
             listed = _elements(g, returned, len(op.node.outputs))
             _check(function, listed, len(op.node.outputs), scratch)
-            return scratch.results(listed)
+            results = scratch.results(listed)
         except LoweringError as error:
             _again(function, error)
         except Exception as error:  # anyone's code: told with whose it is
             raise LoweringError(
                 f"{described(function)} failed{_line(error, function)}: {type(error).__name__}: {error}"
             ) from error
+    for value, result in zip(op.node.outputs, results, strict=True):
+        told = contradiction(op, value, result)
+        if told:
+            raise LoweringError(f"{described(function)} {told}")
+    return results
 
 
 def _keywords(function: Callable[..., Any], op: Builder, attributes: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from onnxexp.torch_onnx.scratch import FOREIGN, Scratch
 __all__ = ["GraphContext", "SymbolicContext", "add_op_with_blocks"]
 
 _SUFFIX = re.compile(r"^(?P<name>.+)_(?P<kind>[ifstgz]|ty)$")
+_NAME = re.compile(r"^([^\s:]+::)?[^\s:\d][^\s:]*$")
 _IGNORED = ("inplace", "aten")
 
 
@@ -54,10 +55,14 @@ class GraphContext:
         it a list); None leaves it out. Returns a value, or a tuple of them where `outputs` is more than one.
 
         Raises:
-            ValueError: a keyword has no such suffix, or an argument is a value of another graph.
+            ValueError: a keyword has no such suffix, an argument is a value of another graph, the name is no operator's.
             LoweringError: ONNX's operator does not take this call.
         """
         assert self.scratch is not None
+        if not _NAME.match(str(opname)) or outputs < 1:
+            raise ValueError(
+                f"{opname!r} with {outputs} outputs is no operator; one is written Add or domain::Foo, and gives something"
+            )
         kind = opname if "::" in opname else f"onnx::{opname}"
         inputs = [self.scratch.value(each) for each in raw_args]  # tensors and numbers become constants, None is left out
         try:

@@ -6,7 +6,9 @@ import contextlib
 import dataclasses
 import inspect
 import io
+import logging
 import os
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -24,6 +26,7 @@ from onnxexp.torch_onnx.registry import registered
 from onnxexp.torch_onnx.translation import translations
 
 __all__ = [
+    "DiagnosticOptions",
     "ExportOptions",
     "ExportOutput",
     "ExportOutputSerializer",
@@ -89,6 +92,33 @@ def enable_fake_mode() -> Iterator[ONNXFakeContext]:
 
 
 @dataclasses.dataclass
+class DiagnosticOptions:
+    """What is told while a model is exported.
+
+    Attributes:
+        verbosity_level: The level of the logger ``onnxexp``.
+        warnings_as_errors: Is a warning an error?
+    """
+
+    verbosity_level: int = logging.INFO
+    warnings_as_errors: bool = False
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """Inside, they count."""
+        logger = logging.getLogger("onnxexp")
+        before = logger.level
+        logger.setLevel(self.verbosity_level)
+        try:
+            with warnings.catch_warnings():
+                if self.warnings_as_errors:
+                    warnings.simplefilter("error")
+                yield
+        finally:
+            logger.setLevel(before)
+
+
+@dataclasses.dataclass
 class ExportOptions:
     """
     Attributes:
@@ -96,14 +126,14 @@ class ExportOptions:
         op_level_debug: Compare the exported model with the original.
         fake_context: What `enable_fake_mode` gave, where the model was made inside.
         onnx_registry: onnxscript functions of one's own, and the opset.
-        diagnostic_options: Taken and not needed: errors say what is wrong.
+        diagnostic_options: What is told on the way.
     """
 
     dynamic_shapes: bool | None = None
     op_level_debug: bool | None = None
     fake_context: ONNXFakeContext | None = None
     onnx_registry: OnnxRegistry | None = None
-    diagnostic_options: Any = None
+    diagnostic_options: DiagnosticOptions | None = None
 
 
 @runtime_checkable
@@ -206,11 +236,12 @@ def dynamo_export(
             (model_args, model_kwargs),
         )
         shapes = {**_by_name(model, shapes[0]), **shapes[1]}
-    program = onnxexp.export(
-        model, model_args, kwargs=model_kwargs, dynamic_shapes=shapes,
-        opset_version=None if registry is None else registry.opset_version, plugins=[*tables, symbols.symbolics, ...],
-        export_params=options.fake_context is None,
-    )  # fmt: skip
+    with contextlib.nullcontext() if options.diagnostic_options is None else options.diagnostic_options.applied():
+        program = onnxexp.export(
+            model, model_args, kwargs=model_kwargs, dynamic_shapes=shapes,
+            opset_version=None if registry is None else registry.opset_version, plugins=[*tables, symbols.symbolics, ...],
+            export_params=options.fake_context is None,
+        )  # fmt: skip
     if options.op_level_debug:
         program.verify()
     return ExportOutput(program, options.fake_context)

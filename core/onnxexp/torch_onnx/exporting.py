@@ -163,15 +163,39 @@ def _finish(program: ONNXProgram, f: Any, old: Mapping[str, Any], verbose: bool 
         print(program)
 
 
-def export_to_pretty_string(model: Any, args: Any, f: Any = None, **options: Any) -> str:
-    """Export, and return the graph as text instead of a model; `f` is for those who once gave one, and is not written.
+def export_to_pretty_string(
+    model: Any,
+    args: Any,
+    export_params: Any = True,
+    verbose: bool = False,
+    training: Any = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    operator_export_type: Any = None,
+    export_type: Any = None,
+    google_printer: bool = False,
+    opset_version: int | None = None,
+    keep_initializers_as_inputs: bool | None = None,
+    custom_opsets: Mapping[str, int] | None = None,
+    add_node_names: bool | None = None,
+    do_constant_folding: bool = True,
+    dynamic_axes: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> str:
+    """Export, and return the graph as text instead of a model.
 
-    Takes the arguments of `export`, and torch.onnx's `google_printer`: True gives onnx's own text form.
+    Takes the arguments of `export`, and: `google_printer`, True gives onnx's own text form; `export_type`, which said how files
+    are packed, and no file is written. A file in the place of `export_params`, as it was once called, is not written either.
     """
-    google = options.pop("google_printer", False)
+    if add_node_names is not None:
+        options["add_node_names"] = add_node_names
     with contextlib.redirect_stdout(io.StringIO()):
-        program = export(model, args, None, **options)
-    if google:
+        program = export(
+            model, args, None, export_params if isinstance(export_params, bool) else True, verbose, training, input_names,
+            output_names, operator_export_type, opset_version, do_constant_folding, dynamic_axes, keep_initializers_as_inputs,
+            custom_opsets, **options,
+        )  # fmt: skip
+    if google_printer:
         import onnx
 
         return str(onnx.printer.to_text(program.model_proto))

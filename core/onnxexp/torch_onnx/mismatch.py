@@ -67,6 +67,12 @@ class GraphInfo:
         """Does something in it compute otherwise?"""
         return self.mismatch_error is not None
 
+    def find_mismatch(self, options: Any = None) -> None:
+        """Compare again, with the tolerances of a `VerificationOptions`."""
+        found = _compared(self.graph, options, self.id, self.model)
+        self.mismatch_error = found.mismatch_error
+        self.upper_graph_info, self.lower_graph_info = found.upper_graph_info, found.lower_graph_info
+
     def essential_node_count(self) -> int:
         """How many operators it has."""
         return len(self.graph)
@@ -171,10 +177,7 @@ def find_mismatch(
             captured, opset_version=opset_version, do_constant_folding=do_constant_folding, plugins=packs, training=mode
         )
     steps = _steps(captured, program, (*call.args, *call.kwargs.values()))
-    rtol, atol = (None, None) if options is None else (options.rtol, options.atol)
-    reports = {step.name: compare(step.expected, step.actual, [step.name], rtol=rtol, atol=atol)
-               for step in steps if step.actual is not None}  # fmt: skip
-    info = _halved(steps, _faults(steps, reports), "", program.model)
+    info = _compared(steps, options, "", program.model)
     if verbose:
         info.pretty_print_tree(verbose)
         info.pretty_print_mismatch(verbose=verbose)
@@ -230,6 +233,13 @@ def _intermediate(program: onnxexp.ONNXProgram, args: Sequence[Any]) -> dict[str
     return {str(value.name): result for value, result in zip(model.graph.outputs, results, strict=True)}
 
 
+def _compared(steps: list[Step], options: Any, id: str, model: ir.Model | None) -> GraphInfo:
+    rtol, atol = (None, None) if options is None else (options.rtol, options.atol)
+    reports = {step.name: compare(step.expected, step.actual, [step.name], rtol=rtol, atol=atol)
+               for step in steps if step.actual is not None}  # fmt: skip
+    return _halved(steps, _faults(steps, reports), id, model)
+
+
 def _faults(steps: Sequence[Step], reports: dict[str, VerificationReport]) -> dict[str, AssertionError]:
     """The steps that are at fault; those that only pass on what came in are not."""
     bad: set[str] = set()
@@ -246,7 +256,7 @@ def _faults(steps: Sequence[Step], reports: dict[str, VerificationReport]) -> di
     return faults
 
 
-def _halved(steps: list[Step], faults: dict[str, AssertionError], id: str, model: ir.Model) -> GraphInfo:
+def _halved(steps: list[Step], faults: dict[str, AssertionError], id: str, model: ir.Model | None) -> GraphInfo:
     error = next((faults[step.name] for step in steps if step.name in faults), None)
     info = GraphInfo(steps, error, id, model=model)
     if error is not None and len(steps) > 1:

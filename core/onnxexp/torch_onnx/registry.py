@@ -10,11 +10,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from onnxexp.builder import Builder
 from onnxexp.errors import OptionError
 from onnxexp.symbolics import SymbolicTable
 from onnxexp.torch_onnx.calling import call_symbolic, described
 from onnxexp.torch_onnx.interop import from_torch
+from onnxexp.version import MAX_OPSET
 from onnxexp.warning import warn
 
 __all__ = ["Registered", "register_custom_op_symbolic", "registered", "unregister_custom_op_symbolic"]
@@ -32,15 +35,16 @@ def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Callable[..., A
         symbolic_name: ``namespace::name``; ``prim::PythonOp`` stands for every torch.autograd.Function that has no symbolic of
             its own, and its symbolic gets the class's name as the keyword `name`.
         symbolic_fn: Called with `g` and a value for each argument of the torch schema, in order.
-        opset_version: The first target opset that it serves.
+        opset_version: The first target opset that it serves. Of two for the same opset the last one counts.
 
-    Raises OptionError for a name that is no operator's.
+    Raises OptionError for a name that is no operator's, and for an opset that is none.
     """
     full = _full(symbolic_name)
     if not callable(symbolic_fn):
         raise OptionError(f"{symbolic_name}: {symbolic_fn!r} is not callable")
+    opset = _opset(opset_version, f"{symbolic_name}: {described(symbolic_fn)}")
     with _LOCK:
-        _REGISTERED.setdefault(full, {})[int(opset_version)] = symbolic_fn
+        _REGISTERED.setdefault(full, {})[opset] = symbolic_fn
 
 
 def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> None:
@@ -48,6 +52,12 @@ def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> Non
     with _LOCK:
         if _REGISTERED.get(_full(symbolic_name), {}).pop(int(opset_version), None) is None:
             warn(f"no symbolic is registered for {symbolic_name} from opset {opset_version} on")
+
+
+def _opset(version: Any, whose: str) -> int:
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= MAX_OPSET:
+        raise OptionError(f"{whose} is for opset {version!r}; an opset is a whole number from 1 to {MAX_OPSET}")
+    return version
 
 
 def _full(symbolic_name: str) -> str:
@@ -80,9 +90,16 @@ def registered(*, torch: bool = False) -> Registered:
     listed += [entry for entry in theirs if (entry[0], entry[2]) not in known]
     table = SymbolicTable("aten", override=True)
     for name, function, opset in listed:
+        if (name, opset) in known and not _exists(name):
+            warn(f"{described(function)} is registered for {name}, an operator that torch does not have")
         if name != PYTHON_OP:
             table(name, since=opset)(as_symbolic(function))
     return Registered(table, {opset: function for name, function, opset in listed if name == PYTHON_OP})
+
+
+def _exists(name: str) -> bool:
+    """Is it an operator of torch's? A Function's name says nothing before the Function is called."""
+    return name.startswith(("prim::", "autograd::")) or bool(torch._C._jit_get_schemas_for_operator(name.partition(".")[0]))
 
 
 def as_symbolic(function: Callable[..., Any]) -> Callable[..., Sequence[Any]]:

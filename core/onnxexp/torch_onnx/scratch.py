@@ -87,7 +87,10 @@ class Scratch:
         number = _numbered(arg)
         if type(number) in _NUMBERS:
             return self._constant(torch.tensor(number, dtype=_NUMBERS[type(number)]), number)
-        return self.graph.insertConstant(arg)
+        try:
+            return self.graph.insertConstant(arg)
+        except TypeError:
+            raise ValueError(f"{arg!r} can be no input of an operator") from None
 
     def python(self, arg: Any) -> Any:
         """An argument of a Function as torch.onnx hands it on: tensors as values, everything else as it is."""

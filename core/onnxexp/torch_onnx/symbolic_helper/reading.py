@@ -143,12 +143,19 @@ def _parse_arg(value: Any, desc: str, arg_name: str | None = None, node_name: st
         raise SymbolicValueError(f"{desc!r} is no descriptor: v, i, is, f, fs, b, s, t or none", value)
     what = f"the argument {arg_name} of {node_name}" if arg_name and node_name else "this argument"
     if node.kind() == "onnx::Constant":
-        return _CONVERSIONS[desc](_node_get(node, "value"))
+        return _converted(_node_get(node, "value"), desc, what, value)
     if node.kind() == "prim::ListConstruct" and desc in ("is", "fs"):
         elements = list(node.inputs())
         if all(each.node().kind() == "onnx::Constant" for each in elements):
-            return _CONVERSIONS[desc]([_node_get(each.node(), "value") for each in elements])
+            return _converted([_node_get(each.node(), "value") for each in elements], desc, what, value)
     raise SymbolicValueError(f"{what} must be known at export ({desc}), but {node.kind()} makes it", value)
+
+
+def _converted(contents: Any, desc: str, what: str, value: Any) -> Any:
+    try:
+        return _CONVERSIONS[desc](contents)
+    except (TypeError, ValueError, RuntimeError):
+        raise SymbolicValueError(f"{what} is {contents!r}, which cannot be read as {desc!r}", value) from None
 
 
 def _maybe_get_const(value: Any, descriptor: str) -> Any:
@@ -170,8 +177,14 @@ def _get_const(value: Any, desc: str, arg_name: str) -> Any:
 
 
 def _scalar(x: Any) -> Any:
-    """The number in a tensor of one element; None for anything else."""
-    return x.item() if isinstance(x, torch.Tensor) and x.numel() == 1 else None
+    """The number in a tensor of one element, or in a value that is known to be one; a number itself; None for anything else.
+
+    Raises SymbolicValueError for a value that is not known at export.
+    """
+    if isinstance(x, (bool, int, float)):
+        return x
+    contents = _get_const(x, "t", "of _scalar") if _is_value(x) else x
+    return contents.item() if isinstance(contents, torch.Tensor) and contents.numel() == 1 else None
 
 
 def _if_scalar_type_as(self: Any, tensor: Any) -> Any:
