@@ -112,41 +112,6 @@ def test_elu_of_the_editions_before_1_5() -> None:
     program.verify((torch.tensor([-1.5]),))
 
 
-class Set(torch.nn.Module):
-    def __init__(self, *index: Any) -> None:
-        super().__init__()
-        self.index = index
-
-    def forward(self, data, new_data):
-        data = data.clone()
-        data[self.index] = new_data
-        return data
-
-
-class Get(Set):
-    def forward(self, data, new_data):
-        return data[self.index] + new_data.sum()
-
-
-DATA, ROWS = torch.arange(60.0).reshape(3, 4, 5), torch.tensor([[0, 2], [1, 1]])
-INDEXING: list[tuple[torch.nn.Module, tuple[int, ...]]] = [
-    # the patterns that torch.onnx's pages list as not supported
-    (Get(torch.tensor([[1, 2], [2, -3]]), torch.tensor([-2, 3])), (5,)),
-    (Set(torch.tensor([[1, 2], [2, 0]]), torch.tensor([2, 3])), (2, 2, 5)),
-    (Set(torch.tensor([2, 1]), slice(None), torch.tensor([1, 2])), (2, 4)),
-    (Set(torch.tensor([1, -2]), torch.tensor([-2, 3])), (2, 5)),
-    (Set(ROWS, slice(1, 3)), (5,)),
-]
-
-
-@pytest.mark.parametrize("number", range(len(INDEXING)))
-@pytest.mark.parametrize("capture", ["export", "trace"])
-def test_patterns_of_indexing(number: int, capture: str) -> None:
-    model, shape = INDEXING[number]
-    program = onnx_exporter.export(model, (DATA, torch.randn(shape)), opset_version=16, capture=capture)
-    program.verify((torch.randn(3, 4, 5), torch.randn(shape)))
-
-
 def test_my_relu() -> None:
     program = onnx_exporter.export(Calls(MyRelu.apply), torch.randn(2, 3), plugins=PLUGINS)
     assert operators(program) == ["Clip"]
