@@ -49,7 +49,8 @@ def _loop(lowering: Lowering, node: Node) -> list[Any]:
         for value, tensor in zip(block.inputs[1:], values, strict=True):
             lowering.bind(value, tensor)
         going, *after = lowering.block(block)
-        return going, _typed(lowering, after, block.inputs[1:]), ()
+        stacked = _typed(lowering, after[len(carried) :], node.outputs[len(carried) :])
+        return going, _typed(lowering, after[: len(carried)], block.inputs[1:]), stacked
 
     return op.loop(
         trips, cond, body, [_start(lowering, arg, type_) for arg, type_ in zip(carried, types, strict=True)], types=types

@@ -87,7 +87,8 @@ class Node:
         args: Every argument of the op's torch schema, in order, defaults filled in. Each is a `Value`, a Python
             constant, or a list that may mix both.
         outputs: One `Value` for each tensor or scalar that the op returns; a returned list counts by its elements.
-        blocks: Nested graphs. They may use values of the enclosing graphs.
+        blocks: Nested graphs. They may use values of the enclosing graphs. What a loop's block returns beyond the condition and
+            what is carried is stacked: an output with an axis of the rounds in front.
         where: The user's own line.
     """
 

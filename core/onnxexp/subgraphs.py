@@ -25,6 +25,7 @@ _IF_OF_OTHER_SHAPES = 11
 """The first opset at which the branches of an If may give different shapes; before, onnx's inference refuses the model."""
 
 
+_LOOP_THAT_CARRIES_NOTHING = 11
 _IDENTITY_OF_SEQUENCES = 14
 
 
@@ -110,12 +111,11 @@ def if_(op: Builder, cond: Tensor, then: Callable[[], Sequence[Any]], otherwise:
 
 
 def _conflict(one: Any, other: Any) -> bool:
+    """Whether one branch gives a size that the other's is not: inference keeps it, and ONNX Runtime allocates by it."""
     if one is None or other is None:
         return False
     pairs = zip(one, other, strict=False)
-    return len(one) != len(other) or any(
-        size != with_ and isinstance(size, int) and isinstance(with_, int) for size, with_ in pairs
-    )
+    return len(one) != len(other) or any(size != with_ and int in (type(size), type(with_)) for size, with_ in pairs)
 
 
 def _boolean(op: Builder, cond: Any) -> Tensor:
@@ -138,6 +138,8 @@ def loop(
     types: Sequence[Type] | None,
 ) -> list[Tensor]:
     """See `Builder.loop`."""
+    if not carried and op.opset < _LOOP_THAT_CARRIES_NOTHING:
+        return loop(op, trip_count, cond, _carrying(body), [True], None)[1:]
     start = [_typed(op, value) for value in carried]
     with _scope(op) as scope:
         index = op.input("i", ScalarType(int))
@@ -148,10 +150,22 @@ def loop(
         graph, results = _graph(op, scope, "loop", [again, *after, *stacked])
     _check_carried(op, "Loop", start, results[1 : 1 + len(after)])
     count = None if trip_count is None else op.cast(trip_count, torch.int64)
+    if cond is None and not start:
+        cond = op.constant(True)  # onnx's checker wants two inputs
     first = None if cond is None else _boolean(op, cond)
     outputs = _node(op, "Loop", [count, first, *start], {"body": graph}, results[1:])
     all_rounds = isinstance(trip_count, int) and cond is None and go_on is None
     return _shapes(op, outputs, inside, results[1:], trip_count if all_rounds else None)
+
+
+def _carrying(body: Callable[..., tuple[Any, Sequence[Any], Sequence[Any]]]) -> Callable[..., Any]:
+    """The body of a loop that carries nothing as one that carries something."""
+
+    def carrying(index: Any, same: Any) -> tuple[Any, Sequence[Any], Sequence[Any]]:
+        going, _, stacked = body(index)
+        return going, [same], stacked
+
+    return carrying
 
 
 def scan(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -14,8 +15,12 @@ from torch.utils import _pytree as pytree
 import onnxexp
 
 OPSETS = (11, 13, 17, 20, 23)
+ALL = (9, *OPSETS)
+"""Where ONNX 9 can express it too."""
 SEQUENCES = (13, 17, 20, 23)
 """The opsets at which a loop can carry a sequence."""
+TABLES: dict[str, list[Program]] = {}
+"""What each test module checks."""
 
 
 class Program:
@@ -84,6 +89,7 @@ def check(program: Program, capture: str, opset: int) -> onnxexp.ONNXProgram:
 
 def programs(*listed: Program) -> Any:
     """A pytest decorator: the test gets `run`, once for each program, frontend and opset."""
+    TABLES.setdefault(sys._getframe(1).f_globals["__name__"], []).extend(listed)
     return pytest.mark.parametrize("run", list(_parameters(listed)))
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, Optional
 import torch
 from torch import Tensor, nn
 
-from .running import SEQUENCES, Program, programs
+from .running import ALL, SEQUENCES, Program, programs
 
 X, LONG = torch.tensor([[1.0, -2.0, 3.0], [0.5, 0.25, -1.0]]), torch.arange(15.0).reshape(5, 3)
 ROWS = [{0}]
@@ -265,18 +265,18 @@ class Gate(nn.Module):
 
 @programs(
     *(
-        Program(fn, X, at=SIGNS, dynamic=ROWS)
+        Program(fn, X, at=SIGNS, dynamic=ROWS, opsets=ALL)
         for fn in [
             by_value, by_size, by_size_of_one, elif_chain, nested, early_return, several, number_of_branch, float_of_branch,
-            bool_of_branch, and_or, negated, by_rank, by_dtype, by_float, raising, asserting, optional_none, optional_of_branch,
-            conditional_expression, list_of_branch, item_of_list_of_branch, tuple_of_branch, dict_of_branch, other_shapes,
+            bool_of_branch, and_or, negated, by_rank, by_dtype, by_float, raising, asserting, optional_none,
+            conditional_expression, list_of_branch, item_of_list_of_branch, tuple_of_branch, dict_of_branch,
             writing_in_branch, writing_through_view_in_branch, fails_on_unused_way, named_tuple,
         ]
     ),
+    *(Program(fn, X, at=SIGNS, dynamic=ROWS) for fn in [optional_of_branch, other_shapes]),
     Program(longer_list_of_branch, X, at=SIGNS, dynamic=ROWS, opsets=SEQUENCES),
     Program(optional_given, X, X, at=[(LONG, LONG)], dynamic=[{0}, {0}]),
     Program(Gate(), X, at=SIGNS, dynamic=ROWS, holds=["If"]),
-    Program(by_value, X, at=[(-X,)], opsets=(9, 20), holds=["If"]),
 )  # fmt: skip
 def test_branches(run) -> None:
     run()

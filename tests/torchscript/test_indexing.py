@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .running import Program, programs
+from .running import ALL, OPSETS, Program, programs
 
 X, MORE = torch.arange(60.0).reshape(3, 4, 5), torch.arange(100.0).reshape(5, 4, 5)
 BOTH = ("trace", "script")
@@ -110,7 +110,7 @@ def flat(x: Tensor) -> Tensor:
 
 @programs(
     *(
-        Program(fn, X, at=[(MORE,)], dynamic=[{0}], captures=BOTH)
+        Program(fn, X, at=[(MORE,)], dynamic=[{0}], captures=BOTH, opsets=OPSETS if fn in (sliced, by_result) else ALL)
         for fn in [
             one, from_the_end, sliced, sliced_from_the_end, head, ellipsis, new_axes, by_tensor, by_matrix, negative,
             not_consecutive, with_slice, by_mask, by_row_mask, by_result, selected, gathered, picked, taken, found, last_by_size,

@@ -8,7 +8,7 @@ from typing import Dict, List, Optional, Tuple  # noqa: UP035 - TorchScript read
 import torch
 from torch import Tensor, nn
 
-from .running import SEQUENCES, Program, programs
+from .running import ALL, SEQUENCES, Program, programs
 
 X, MORE = torch.arange(12.0).reshape(3, 4) - 5, torch.arange(20.0).reshape(5, 4) / 3
 ROWS = [{0}]
@@ -202,7 +202,7 @@ class Holder(nn.Module):
 
 @programs(
     *(
-        Program(fn, X, at=[(MORE,)], dynamic=ROWS)
+        Program(fn, X, at=[(MORE,)], dynamic=ROWS, opsets=ALL)
         for fn in [
             comprehension, zipped, list_methods, aliased, of_numbers, shapes_compared, contains, unpacked, tuples_of_tuples,
             dict_methods, dict_of_numbers, strings, formatted_keys, index_of_value, number_of_value,
@@ -210,12 +210,13 @@ class Holder(nn.Module):
     ),
     *(
         Program(fn, X, at=[(MORE,), (X[:2] * 3,)], dynamic=ROWS)
-        for fn in [pieces_of_unknown_number, last_row, joined_again]
+        for fn in [pieces_of_unknown_number, joined_again]
     ),
     *(
         Program(fn, X, at=[(MORE,), (-MORE,)], dynamic=ROWS, opsets=SEQUENCES)
         for fn in [popped_in_loop, two_lists_in_loop]
     ),
+    Program(last_row, X, at=[(MORE,), (X[:2] * 3,)], dynamic=ROWS, opsets=ALL),
     Program(optional_in_loop, X, at=[(MORE,), (-MORE,)], dynamic=ROWS),
     Program(optional_in_dict, {"bias": X + 1}, X, at=[({"bias": X}, X)]),
     Program(optional_in_dict, {"bias": X + 1, "extra": X}, X, at=[({"bias": X, "extra": X * 2}, X)]),

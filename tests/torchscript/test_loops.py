@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .running import SEQUENCES, Program, programs
+from .running import ALL, SEQUENCES, Program, programs
 
 X, LONG, ONE = torch.tensor([[1.0, -2.0, 3.0], [0.5, 0.25, -1.0]]), torch.arange(15.0).reshape(5, 3) / 7, torch.ones(1, 3)
 ROWS = [{0}]
@@ -256,6 +256,121 @@ def pieces(x: Tensor) -> Tensor:
     return torch.stack(found)
 
 
+# Lists that a loop only appends to: stacked by the loop itself, at every opset
+
+
+def appended_floats(x: Tensor) -> Tensor:
+    found: list[float] = []
+    for i in range(x.size(0)):
+        found.append(float(x[i].sum()))
+    return torch.tensor(found)
+
+
+def appended_after_some(x: Tensor) -> Tensor:
+    found = [x[0] * 10, x[0] * 20]
+    for i in range(1, x.size(0)):
+        found.append(x[i])
+    return torch.stack(found)
+
+
+def appended_in_turn(x: Tensor) -> Tensor:
+    found: list[Tensor] = []
+    for i in range(x.size(0)):
+        found.append(x[i])
+    for i in range(x.size(0)):
+        found.append(-x[i] * i)
+    return torch.stack(found)
+
+
+def appended_twice(x: Tensor) -> Tensor:
+    found: list[Tensor] = []
+    for i in range(x.size(0)):
+        found.append(x[i])
+        found.append(x[i] * 2)
+    return torch.stack(found)
+
+
+def joined_along(x: Tensor) -> tuple[Tensor, Tensor]:
+    found: list[Tensor] = []
+    for i in range(x.size(0)):
+        found.append(x[i].reshape(1, 3) * torch.ones(2, 1))
+    return torch.cat(found), torch.cat(found, 1)
+
+
+def stacked_along(x: Tensor) -> tuple[Tensor, Tensor]:
+    found: list[Tensor] = []
+    for row in x:
+        found.append(torch.outer(row, row))
+    return torch.stack(found, 1), torch.stack(found, -1)
+
+
+def read_after(x: Tensor) -> Tensor:
+    found: list[Tensor] = []
+    for i in range(x.size(0)):
+        found.append(x[i] * i)
+    total = found[0] - found[-1]
+    for row in found:
+        total = total * 0.5 + row
+    return total
+
+
+def written_after(x: Tensor) -> Tensor:
+    found: list[Tensor] = []
+    for i in range(x.size(0)):
+        found.append(x[i] * 2)
+    found[0].add_(10)
+    for i in range(len(found)):
+        found[i][0] = 7.0
+    return torch.stack(found)
+
+
+def lengths_after(x: Tensor) -> Tensor:
+    found: list[Tensor] = []
+    for i in range(x.size(0) // 2):
+        found.append(x[2 * i])
+    return x * len(found)
+
+
+def states_of_cell(x: Tensor) -> tuple[Tensor, Tensor]:
+    state = torch.zeros(3)
+    found: list[Tensor] = []
+    for row in x:
+        state = torch.tanh(state * 0.5 + row)
+        found.append(state)
+    return torch.stack(found), state
+
+
+def broken_off(x: Tensor) -> Tensor:
+    found: list[Tensor] = []
+    for i in range(x.size(0)):
+        found.append(x[i])
+        if x[i].sum() > 3:
+            break
+    return torch.stack(found)
+
+
+def rows_of_a_matrix(x: Tensor) -> Tensor:
+    for row in x.unbind(0):
+        row.mul_(2)
+    return x + 1
+
+
+def sizes_of_outside(x: Tensor) -> Tensor:
+    found: list[Tensor] = []
+    for column in x.unbind(1):
+        found.append(column.cumsum(0))
+    found.append(x[:, 0])
+    return torch.stack(found, 1)
+
+
+def two_lists(x: Tensor) -> Tensor:
+    sums, rows = [x[0].sum()], [x[0]]
+    for i in range(x.size(0)):
+        sums.append(x[i].sum())
+        rows.append(x[i])
+    return torch.stack(sums).reshape(-1, 1) + torch.stack(rows)
+
+
 class Layers(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -295,11 +410,11 @@ class Counter(nn.Module):
 
 
 @programs(
-    *(Program(fn, X, 3, at=[(X, 0), (X, 1), (X, 8)], dynamic=COUNT, holds=["Loop"])
+    *(Program(fn, X, 3, at=[(X, 0), (X, 1), (X, 8)], dynamic=COUNT, holds=["Loop"], opsets=ALL)
       for fn in [counted, from_two, downwards, fibonacci, float_state]),
     *(Program(fn, X, 3) for fn in [counted, from_two, downwards, fibonacci, float_state]),
     *(
-        Program(fn, X, at=MORE, dynamic=ROWS, holds=["Loop"])
+        Program(fn, X, at=MORE, dynamic=ROWS, holds=["Loop"], opsets=ALL)
         for fn in [
             over_rows, over_tensor, enumerated, while_counting, breaking, continuing, returning, breaking_while, two_deep,
             inner_of_outer, bool_state, branch_in_loop, growing, widening, writing_rows, adding_to_rows, prefix_sums,
@@ -310,10 +425,19 @@ class Counter(nn.Module):
     *(
         Program(fn, X, at=MORE, dynamic=ROWS, opsets=SEQUENCES)
         for fn in [
-            appended, appended_pieces, appended_sometimes, appended_numbers, last_of_list, written_list, length_of_list, unbound,
-            pieces,
+            appended_pieces, appended_sometimes, last_of_list, written_list, length_of_list,
         ]
     ),
+    *(
+        Program(fn, X, at=MORE, dynamic=ROWS, holds=["Loop"], opsets=ALL)
+        for fn in [
+            appended, appended_numbers, appended_floats, unbound, appended_after_some, appended_in_turn, appended_twice,
+            joined_along, stacked_along, read_after, written_after, lengths_after, states_of_cell, broken_off, rows_of_a_matrix,
+            two_lists,
+        ]
+    ),
+    Program(sizes_of_outside, X, at=MORE, dynamic=ROWS, opsets=ALL),
+    Program(pieces, X, at=MORE, dynamic=ROWS),
     *(Program(fn, X) for fn in [appended, over_rows, writing_rows, two_deep, pieces, unbound, growing]),
     Program(Layers(), X, at=MORE, dynamic=ROWS),
     Program(Cell(), X, at=MORE, dynamic=ROWS, opsets=SEQUENCES),

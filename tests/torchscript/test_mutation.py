@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .running import Program, programs
+from .running import ALL, OPSETS, Program, programs
 
 X, MORE = torch.arange(12.0).reshape(3, 4) - 5, torch.arange(24.0).reshape(6, 4) / 3
 CUBE, MORE_CUBES = torch.arange(60.0).reshape(3, 4, 5), torch.arange(100.0).reshape(5, 4, 5)
@@ -247,7 +247,7 @@ class Counting(nn.Module):
 
 @programs(
     *(
-        Program(fn, X, at=[(MORE,)], dynamic=[{0}], captures=BOTH)
+        Program(fn, X, at=[(MORE,)], dynamic=[{0}], captures=BOTH, opsets=OPSETS if fn is set_with_step else ALL)
         for fn in [
             set_row, set_last_row, set_column, add_to_columns, set_with_step, set_from_tail, set_masked, fill_masked,
             through_transpose, through_view, through_chain, through_unsqueeze, clamped, clamped_part, copied_part,
@@ -257,7 +257,7 @@ class Counting(nn.Module):
     ),
     Program(scattered, X, captures=BOTH),
     *(
-        Program(fn, CUBE, at=[(MORE_CUBES,)], dynamic=[{0}], captures=BOTH)
+        Program(fn, CUBE, at=[(MORE_CUBES,)], dynamic=[{0}], captures=BOTH, opsets=OPSETS if fn is mixed_with_slices else ALL)
         for fn in [several_of_rank_two, not_consecutive, negative, broadcasting, mixed_with_slices, mask_and_value]
     ),
 )  # fmt: skip

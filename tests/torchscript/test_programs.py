@@ -145,7 +145,7 @@ def states(batch: int, seed: int) -> tuple[Tensor, Tensor]:
         Program(fn, X, at=[(MORE,)], dynamic=BOTH)
         for fn in [padded_to_four, best_three, grid, running_best, integers, without_gradients, waited_for, by_device]
     ),
-    Program(waited_for_later, X, at=[(MORE,)], dynamic=BOTH, opsets=SEQUENCES),
+    Program(waited_for_later, X, at=[(MORE,)], dynamic=BOTH),
     Program(zeros_of_either_rank, X, at=[(-X,), (MORE,)], dynamic=BOTH),
     Program(Decoder(), *states(3, 0), 6, at=[(*states(2, 1), 4), (*states(1, 2), 0)], dynamic=[{0}, {0}, "n"], opsets=SEQUENCES),
     Program(suppressed, X, at=[(MORE.reshape(15, 3),)], dynamic=[{0, 1}], opsets=SEQUENCES),

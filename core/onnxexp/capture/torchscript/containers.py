@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from onnxexp.graph import Value
+from onnxexp.graph import Graph, Value
 
 __all__ = ["UNINITIALIZED", "Items", "Journal", "Maybe", "Module", "Text", "build", "flatten", "restore"]
 
@@ -27,22 +27,34 @@ class Items(list[Any]):
     Attributes:
         sequence: The value that holds it where its length is known only at run time; the Python list is empty then.
         element: The fake that stands for an element of the sequence.
+        axis: The value is a tensor, and the elements are what lies along this axis; None: it is an ONNX sequence.
+        collecting: The body of the loop that does nothing but append to it; the Python list holds what one round appends.
     """
 
-    __slots__ = ("element", "sequence")
+    __slots__ = ("axis", "collecting", "element", "sequence")
 
-    def __init__(self, items: Any = (), sequence: Value | None = None, element: Any = None) -> None:
+    def __init__(
+        self,
+        items: Any = (),
+        sequence: Value | None = None,
+        element: Any = None,
+        axis: int | None = None,
+        collecting: Graph | None = None,
+    ) -> None:
         super().__init__(items)
         self.sequence = sequence
         self.element = element
+        self.axis = axis
+        self.collecting = collecting
 
     def become(self, other: Items) -> None:
         """Take over all that another list holds."""
         self[:] = other
         self.sequence, self.element = other.sequence, other.element
+        self.axis, self.collecting = other.axis, other.collecting
 
     def copy(self) -> Items:
-        return Items(self, self.sequence, self.element)
+        return Items(self, self.sequence, self.element, self.axis, self.collecting)
 
 
 class Maybe:

@@ -23,10 +23,8 @@ from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value, Where, val
 
 __all__ = ["Interpreter"]
 
-_IGNORED = {
-    "aten::_assert_async", "aten::_assert_scalar", "aten::_assert_tensor_metadata", "aten::warn", "aten::manual_seed",
-    "aten::set_grad_enabled",
-}  # fmt: skip
+_ASSERTIONS = {"aten::_assert_async", "aten::_assert_scalar", "aten::_assert_tensor_metadata"}
+_IGNORED = {*_ASSERTIONS, "aten::warn", "aten::manual_seed", "aten::set_grad_enabled"}
 _IGNORED_NAMESPACES = ("profiler::", "rpc::_record")
 _OF_TEXT = {"aten::format", "aten::percentFormat", "aten::add", "aten::str"}
 """What may be done with a text that is known only at run time."""
@@ -133,9 +131,11 @@ class Interpreter:
             kept = {output for node in nodes for output in node.outputs}
             self._sizes_asked = {key: value for key, value in self._sizes_asked.items() if value in kept}
 
-    def items(self, things: Iterable[Any] = (), sequence: Value | None = None, element: Any = None) -> Items:
+    def items(
+        self, things: Iterable[Any] = (), sequence: Value | None = None, element: Any = None, axis: int | None = None
+    ) -> Items:
         """A new list."""
-        made = Items(things, sequence, element)
+        made = Items(things, sequence, element, axis)
         self.journal.born(made)
         return made
 
@@ -306,9 +306,9 @@ class Interpreter:
         ]
         if call.lists:
             raise self.refuse(f"{call.name} gives a list of unknown length", "say how many pieces there are")
-        if not self.traced and call.op is not None:
-            return self.sizes.of_any_rank(call.op, call.name, args)
         returns = len(call.op._schema.returns) if call.op is not None else 1
+        if not self.traced and call.op is not None and returns == 1:
+            return self.sizes.of_any_rank(call.op, call.name, args)
         fakes = fakes if len(fakes) == returns else [UNKNOWN] * returns
         return fakes[0] if len(fakes) == 1 else fakes
 

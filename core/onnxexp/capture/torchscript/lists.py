@@ -179,7 +179,8 @@ def _add(interpreter: Interpreter, one: Any, other: Any, *rest: Any) -> Any:
         return _text_of([one, other], one + other)
     if not isinstance(one, Items) or not isinstance(other, Items):
         return NotImplemented
-    made = interpreter.items(one, one.sequence, one.element)
+    made = one.copy()
+    interpreter.journal.born(made)
     return _extend(interpreter, made, other)
 
 
@@ -288,7 +289,11 @@ def _copied(interpreter: Interpreter, items: Any, *of_a_tensor: Any) -> Any:
         return NotImplemented
     if isinstance(items, str):
         return interpreter.items(items)
-    return interpreter.items(items, items.sequence, items.element) if isinstance(items, Items) else NotImplemented
+    if not isinstance(items, Items):
+        return NotImplemented
+    made = items.copy()
+    interpreter.journal.born(made)
+    return made
 
 
 def _joined_tensors(*, new_axis: bool) -> Callable[..., Any]:

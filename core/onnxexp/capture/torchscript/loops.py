@@ -8,6 +8,7 @@ import torch
 
 from onnxexp.capture.torchscript import sequences
 from onnxexp.capture.torchscript.branches import kind_of, placeholder
+from onnxexp.capture.torchscript.collecting import Collected, collectable
 from onnxexp.capture.torchscript.containers import UNINITIALIZED, Items, Journal, Maybe, build, flatten, restore
 from onnxexp.capture.torchscript.numbers import Number, dress, is_number, plain
 from onnxexp.capture.torchscript.sizes import UNKNOWN
@@ -84,7 +85,9 @@ class _Slot:
         self.element: Any = start.element if isinstance(start, Items) else None
         self.fake: Any = None
         self.type: TensorType | None = None
-        if not self.fixed and not isinstance(start, Items):
+        if isinstance(start, Items):
+            sequences.promote(interpreter, start)
+        elif not self.fixed:
             self.fake = interpreter.sizes.number(kind_of(plain(start))) if is_number(start) else interpreter.sizes.of(start)
             self.type = start.type if isinstance(start, Value) and isinstance(start.type, TensorType) else None
 
@@ -147,11 +150,20 @@ class _Rolled:
         self.cells: list[_Cell] = []
         self.slots: list[_Slot] = []
         self.structure: Any = None
+        self.collected: list[Collected] = []
+        self.collecting = True
+        self.known = set(interpreter.sizes.env.var_to_range)
 
     def read(self) -> list[Any]:
         """The state after the loop."""
         for _ in range(_READINGS):
-            done = self._reading()
+            try:
+                done = self._reading()
+            except CaptureError:
+                if not self.collected:
+                    raise
+                self.collected, self.collecting = [], False  # lists that are more than appended to are carried
+                continue
             if done is not None:
                 return self._finish(*done)
         raise self.interpreter.refuse(
@@ -171,6 +183,8 @@ class _Rolled:
         with interpreter.journal.stretch() as entries, interpreter.writing_to(graph):
             for cell in self.cells:
                 interpreter.journal.note(cell.container)
+            for collected in self.collected:
+                collected.enter(graph)
             index = interpreter.value("prim::Loop", interpreter.sizes.number(int))
             carried, held = build(structure, iter([slot.enter(interpreter) for slot in self.slots]))
             for cell, thing in zip(self.cells, held, strict=True):
@@ -179,6 +193,8 @@ class _Rolled:
                 going, *after = _round(interpreter, self.block, [index, *carried])
                 fitted = tuple(_fitted(start, now) for start, now in zip(self.carried, after, strict=True))
                 results = (fitted, tuple(cell.get() for cell in self.cells))
+                for collected in self.collected:
+                    collected.leave(self.known)
             finally:
                 changes = Journal.changes(entries)
                 Journal.undo(entries)
@@ -195,6 +211,7 @@ class _Rolled:
         carried_slots = [(slot, leaf) for slot, leaf in zip(self.slots, outcome, strict=True) if not slot.fixed]
         with interpreter.writing_to(graph):
             graph.outputs = [plain(going), *(self._result(slot, leaf) for slot, leaf in carried_slots)]
+            graph.outputs += [collected.result() for collected in self.collected]
         graph.inputs = [index, *(slot.inside for slot, _ in carried_slots)]
         return graph, going, [slot for slot, _ in carried_slots]
 
@@ -204,7 +221,13 @@ class _Rolled:
         """Carry what a round changes of the lists and dicts outside; True where there is something new to carry."""
         added = False
         for container, before, after in changes:
+            if any(collected.container is container for collected in self.collected):
+                continue
             for key in self._keys(container, before, after):
+                if key is None and self.collecting and collectable(container):
+                    self.collected.append(Collected(self.interpreter, container))
+                    added = True
+                    continue
                 if not any(cell.container is container and cell.key in (key, None) for cell in self.cells):
                     if key is None:
                         sequences.promote(self.interpreter, container)
@@ -337,6 +360,7 @@ class _Rolled:
         always = self.condition is True and graph.outputs[0] is True
         if always:
             graph.outputs[0] = None
+        outputs += [collected.finish() for collected in self.collected]
         starts = [_start(slot.start) for slot in slots]
         trips = None if type(self.trips) is int and self.trips == _FOREVER else self.trips
         interpreter.append("prim::Loop", [trips, None if always else self.condition, *starts], outputs, blocks=[graph])
@@ -345,6 +369,8 @@ class _Rolled:
         for cell, thing in zip(self.cells, held, strict=True):
             interpreter.journal.note(cell.container)
             cell.set(thing)
+        for collected in self.collected:
+            collected.after()
         return list(carried)
 
 

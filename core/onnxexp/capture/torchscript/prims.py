@@ -309,7 +309,7 @@ def _unwrap(interpreter: Interpreter, thing: Any) -> Any:
 def _unbind(interpreter: Interpreter, tensor: Any, dim: int = 0) -> Any:
     if interpreter.unpacks() or not isinstance(interpreter.size(tensor, dim), Value):
         return NotImplemented
-    return sequences.split(interpreter, tensor, 1, dim % (interpreter.rank(tensor) or 1), keepdims=False)
+    return sequences.unbound(interpreter, tensor, dim % (interpreter.rank(tensor) or 1))
 
 
 def _split(interpreter: Interpreter, tensor: Any, size: Any, dim: int = 0) -> Any:

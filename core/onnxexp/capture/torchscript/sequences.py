@@ -1,4 +1,4 @@
-"""Lists whose length is known only at run time, as ONNX sequences (opset 11 and later)."""
+"""Lists whose length is known only at run time: ONNX sequences (opset 11 and later), or what lies along an axis of a tensor."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ __all__ = [
     "insert",
     "joined_element",
     "length",
+    "promote",
     "remove",
+    "split",
     "split_at",
+    "unbound",
 ]
 
 _KINDS: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float32}
@@ -84,6 +87,9 @@ def empty(interpreter: Interpreter, element: Any) -> Value:
 
 def as_sequence(interpreter: Interpreter, items: Items, element: Any = None) -> Value:
     """The value of a list, as a sequence."""
+    _whole(interpreter, items)
+    if items.sequence is not None and items.axis is not None:
+        return split(interpreter, items.sequence, 1, items.axis, keepdims=False).sequence  # type: ignore[return-value]
     if items.sequence is not None:
         return items.sequence
     if not items:
@@ -94,6 +100,12 @@ def as_sequence(interpreter: Interpreter, items: Items, element: Any = None) -> 
     return _make(interpreter, "prim::SequenceConstruct", [[plain(item) for item in items], dtype])
 
 
+def _whole(interpreter: Interpreter, items: Items) -> None:
+    """Raises CaptureError for a list of which only what one round appends is at hand."""
+    if items.collecting is not None:
+        raise interpreter.refuse("a list is read in the loop that appends to it", "read it after the loop")
+
+
 def _make(interpreter: Interpreter, name: str, args: list[Any]) -> Value:
     output = interpreter.value(name, UNKNOWN)
     interpreter.append(name, args, [output])
@@ -101,15 +113,19 @@ def _make(interpreter: Interpreter, name: str, args: list[Any]) -> Value:
 
 
 def promote(interpreter: Interpreter, items: Items) -> None:
-    """Make a list a sequence from here on."""
-    if items.sequence is None:
+    """Make a list an ONNX sequence from here on."""
+    if items.sequence is None or items.axis is not None:
         interpreter.journal.note(items)
-        element = common_element(interpreter, items) if items else items.element
+        element = common_element(interpreter, items) if items.sequence is None and items else items.element
         items.become(Items((), as_sequence(interpreter, items, element), element))
 
 
 def insert(interpreter: Interpreter, items: Items, thing: Any, position: Any = None) -> None:
     """Put an element into a sequence, at the end where no position is given."""
+    if items.collecting is interpreter.graph and position is None:
+        items.append(thing)
+        return
+    promote(interpreter, items)
     element = joined_element(interpreter, items.element, fake_of(interpreter, thing))
     assert items.sequence is not None
     value = _make(interpreter, "prim::SequenceInsert", [items.sequence, plain(thing), plain(position)])
@@ -118,13 +134,17 @@ def insert(interpreter: Interpreter, items: Items, thing: Any, position: Any = N
 
 def remove(interpreter: Interpreter, items: Items, position: Any = None) -> None:
     """Take an element out of a sequence, the last where no position is given."""
-    assert items.sequence is not None
+    promote(interpreter, items)
     value = _make(interpreter, "prim::SequenceErase", [items.sequence, plain(position)])
     items.become(Items((), value, items.element))
 
 
 def get(interpreter: Interpreter, items: Items, position: Any) -> Value:
-    """One element of a sequence."""
+    """One element of a list of unknown length."""
+    _whole(interpreter, items)
+    if items.axis is not None:
+        element = interpreter.emit("aten::select.int", [items.sequence, items.axis, plain(position)])
+        return element if _is_tensor(items.element) else interpreter.emit("aten::item", [element])  # type: ignore[no-any-return]
     if items.element is None:
         raise interpreter.refuse("an element of a list of unknown length is read, of which no element is known", "append first")
     output = interpreter.value("prim::SequenceAt", _anew(interpreter, items.element))
@@ -142,14 +162,22 @@ def _anew(interpreter: Interpreter, element: Any) -> Any:
 
 
 def length(interpreter: Interpreter, items: Items) -> Value:
-    """The number of elements of a sequence."""
+    """The number of elements of a list of unknown length."""
+    _whole(interpreter, items)
+    if items.axis is not None:
+        return interpreter.size(items.sequence, items.axis)  # type: ignore[no-any-return]
     output = interpreter.value("prim::SequenceLength", interpreter.sizes.number(int))
     interpreter.append("prim::SequenceLength", [items.sequence], [output])
     return output
 
 
 def concatenated(interpreter: Interpreter, items: Items, dim: Any, *, new_axis: bool) -> Value:
-    """`cat` or `stack` of a sequence."""
+    """`cat` or `stack` of a list of unknown length."""
+    _whole(interpreter, items)
+    rank = interpreter.rank(items.sequence)
+    if items.axis is not None and rank is not None:
+        return _joined(interpreter, items, dim % (rank if new_axis else rank - 1), rank, new_axis=new_axis)
+    promote(interpreter, items)
     element = items.element
     fake: Any = UNKNOWN
     if isinstance(element, torch.Tensor):
@@ -165,6 +193,29 @@ def concatenated(interpreter: Interpreter, items: Items, dim: Any, *, new_axis: 
     output = interpreter.value("prim::SequenceConcat", fake)
     interpreter.append("prim::SequenceConcat", [items.sequence, dim, new_axis], [output])
     return output
+
+
+def _joined(interpreter: Interpreter, items: Items, dim: int, rank: int, *, new_axis: bool) -> Value:
+    """What lies along an axis, stacked: the tensor itself with the axis elsewhere; or joined: two axes as one."""
+    axes = [axis for axis in range(rank) if axis != items.axis]
+    axes.insert(dim, items.axis or 0)
+    made = interpreter.emit("aten::clone", [items.sequence, None])
+    moved = made if items.axis == dim else interpreter.emit("aten::permute", [made, axes])
+    return moved if new_axis else interpreter.emit("aten::flatten.using_ints", [moved, dim, dim + 1])  # type: ignore[no-any-return]
+
+
+def unbound(interpreter: Interpreter, tensor: Value, axis: int) -> Items:
+    """What lies along an axis of unknown size, as a list."""
+    fake = interpreter.sizes.of(tensor)
+    if not _is_tensor(fake):
+        return split(interpreter, tensor, 1, axis, keepdims=False)
+    sizes: list[Any] = list(fake.shape)
+    del sizes[axis]
+    return interpreter.items((), tensor, interpreter.sizes.tensor(fake.dtype, sizes), axis)
+
+
+def _is_tensor(fake: Any) -> bool:
+    return isinstance(fake, torch.Tensor)
 
 
 def split(interpreter: Interpreter, tensor: Value, size: Any, dim: int, *, keepdims: bool) -> Items:

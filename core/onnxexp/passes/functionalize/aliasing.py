@@ -121,7 +121,9 @@ class Aliases:
         for value, start in zip(inside, before, strict=True):
             self._join(value, start)
         self._scan(block)
-        for output, value, start, after in zip(node.outputs, inside, before, block.outputs[1:], strict=True):
+        for output, stacked in zip(node.outputs[len(inside) :], block.outputs[1 + len(inside) :], strict=True):
+            self._join(output, stacked)
+        for output, value, start, after in zip(node.outputs, inside, before, block.outputs[1:]):  # noqa: B905 - without what is stacked
             self._join(after, value)
             self._join(output, value)
             if isinstance(after, Value) and self.origin(after) is value:  # every round hands on what it was given

@@ -99,16 +99,18 @@ def _loop(rewriter: Rewriter, node: Node, before: list[Any], outer: list[Ref]) -
     block.inputs = [block.inputs[0], *_drop(block.inputs[1:], known)]
     block.outputs = [block.outputs[0], *sources]
     carried, results, used = block.inputs[1:], list(node.outputs), set(values_used(block))
+    count = len(carried)  # what comes after is stacked
 
     start, end = _run_body(rewriter, block, promoted, list(zip(carried, starts, strict=True)))
-    block.outputs += [end.values[root][0] for root in promoted]
-    for root in promoted:
-        node.outputs.append(rewriter.emit.value(root.name, root.type))
-        memory.replace(root, node.outputs[-1])
+    block.outputs[1 + count : 1 + count] = [end.values[root][0] for root in promoted]
+    for place, root in enumerate(promoted, count):
+        node.outputs.insert(place, rewriter.emit.value(root.name, root.type))
+        memory.replace(root, node.outputs[place])
     changed = {root for root, version in end.versions.items() if start.versions.get(root, 0) != version}
-    rounds = [(value, source) for value, source in zip(carried, sources, strict=True) if value in used]
+    rounds = [(value, source) for value, source in zip(carried, sources[:count], strict=True) if value in used]
     _check_rounds(rewriter, node, changed, rounds)
-    _link_results(rewriter, list(zip(results, starts, strict=True)))
+    _check_stacked(rewriter, node, changed, carried, sources[count:])
+    _link_results(rewriter, list(zip(results[:count], starts, strict=True)))
     _link_results(rewriter, list(zip(results, sources, strict=True)))
 
 
@@ -145,6 +147,17 @@ def _check_rounds(rewriter: Rewriter, node: Node, changed: set[Ref], rounds: lis
         meant = {root, *reached, *(ref for other in others for ref in other)}
         if source is not None and ((source is not root and outer) or others) and not meant.isdisjoint(changed):
             refuse(f"a loop writes to %{source.name} and hands it on as another value", node.where, "clone() what it hands on")
+
+
+def _check_stacked(rewriter: Rewriter, node: Node, changed: set[Ref], carried: list[Value], stacked: list[Any]) -> None:
+    """Refuse a loop that collects memory that outlives a round and that it also writes: what it collected changes too."""
+    memory = rewriter.memory
+    given = {rewriter.root(value) for value in carried}
+    for source in stacked:
+        root = rewriter.root(source)
+        for other in memory.reach(root) if root is not None else ():
+            if other in changed and (other in given or other in memory.state.versions):
+                refuse(f"a loop writes to %{other.name}, which a list holds", node.where, "clone() what is put into the list")
 
 
 def _other(rewriter: Rewriter, node: Node, before: list[Any]) -> None:
