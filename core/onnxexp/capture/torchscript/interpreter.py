@@ -14,6 +14,7 @@ import torch
 from onnxexp.capture.torchscript import numbers, rewrites
 from onnxexp.capture.torchscript.containers import Items, Journal, Maybe, Module, Text
 from onnxexp.capture.torchscript.numbers import Number
+from onnxexp.capture.torchscript.outlines import Outline
 from onnxexp.capture.torchscript.places import Places
 from onnxexp.capture.torchscript.schemas import Call, call_of, dtype_of, named, number_of
 from onnxexp.capture.torchscript.sizes import UNKNOWN, Sizes
@@ -156,7 +157,7 @@ class Interpreter:
         if len(dtypes) == 2 and None not in dtypes and dtypes[0] != dtypes[1]:
             raise self.refuse(f"{what} give a tensor of {dtypes[0]} and one of {dtypes[1]}", "cast one of them")
         fake = self.sizes.joined(self.sizes.of(one), self.sizes.of(other))
-        return fake if isinstance(fake, torch.Tensor) else TensorType(next(filter(None, dtypes), None), None)
+        return fake if isinstance(fake, Outline) else TensorType(next(filter(None, dtypes), None), None)
 
     def module(self, module: Module) -> Module:
         """The module at a path: the one met first."""
@@ -264,7 +265,7 @@ class Interpreter:
         if isinstance(fake, TensorType):
             return Value(self.name(name), fake)
         made = Value(self.name(name), TensorType(None, None) if fake is UNKNOWN else self.sizes.type_of(fake))
-        if not isinstance(fake, torch.Tensor) or any(isinstance(size, torch.SymInt) for size in fake.shape):
+        if not isinstance(fake, Outline) or any(isinstance(size, torch.SymInt) for size in fake.shape):
             self.sizes.know(made, fake)
         return made
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from onnxexp.capture.torchscript import sequences
 from onnxexp.capture.torchscript.branches import kind_of, placeholder
 from onnxexp.capture.torchscript.collecting import Collected, collectable
 from onnxexp.capture.torchscript.containers import UNINITIALIZED, Items, Journal, Maybe, build, flatten, restore
 from onnxexp.capture.torchscript.numbers import Number, dress, is_number, plain
+from onnxexp.capture.torchscript.outlines import Outline
 from onnxexp.capture.torchscript.sizes import UNKNOWN
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Graph, TensorType, Value
@@ -111,7 +110,7 @@ class _Slot:
             output = interpreter.value("prim::Loop", UNKNOWN)
             return interpreter.items((), output, self.element), output
         fake = self.fake
-        if isinstance(fake, torch.Tensor):
+        if isinstance(fake, Outline):
             fake = interpreter.sizes.renewed(fake)
         elif fake is not UNKNOWN:
             fake = interpreter.sizes.number(kind_of(plain(self.start)))

@@ -10,6 +10,7 @@ import torch
 from onnxexp.capture.torchscript import numbers
 from onnxexp.capture.torchscript.containers import Items
 from onnxexp.capture.torchscript.numbers import Number, is_number, plain
+from onnxexp.capture.torchscript.outlines import Outline
 from onnxexp.capture.torchscript.sizes import UNKNOWN
 from onnxexp.graph import Value
 
@@ -74,7 +75,7 @@ def common_element(interpreter: Interpreter, *lists: Items) -> Any:
 
 
 def _dtype(element: Any) -> torch.dtype:
-    if isinstance(element, torch.Tensor):
+    if isinstance(element, Outline):
         return element.dtype
     kinds = {torch.SymBool: torch.bool, torch.SymFloat: torch.float32, torch.SymInt: torch.int64}
     return next((dtype for kind, dtype in kinds.items() if isinstance(element, kind)), torch.float32)
@@ -154,7 +155,7 @@ def get(interpreter: Interpreter, items: Items, position: Any) -> Value:
 
 def _anew(interpreter: Interpreter, element: Any) -> Any:
     """A fake like an element's: a number, and a size that is free, is another each time."""
-    if isinstance(element, torch.Tensor):
+    if isinstance(element, Outline):
         return interpreter.sizes.renewed(element)
     if element is UNKNOWN:
         return element
@@ -180,7 +181,7 @@ def concatenated(interpreter: Interpreter, items: Items, dim: Any, *, new_axis: 
     promote(interpreter, items)
     element = items.element
     fake: Any = UNKNOWN
-    if isinstance(element, torch.Tensor):
+    if isinstance(element, Outline):
         sizes: list[Any] = list(element.shape)
         axis = dim % (len(sizes) + new_axis)
         if new_axis:

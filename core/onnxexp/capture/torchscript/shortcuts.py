@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 import torch
 
-__all__ = ["shortcut"]
+from onnxexp.capture.torchscript.outlines import Outline, expr_of, same
 
-Make: TypeAlias = Callable[[torch.dtype, Sequence[Any]], Any]
+__all__ = ["shortcut"]
 
 _KEEPING = frozenset(
     f"aten::{name}"
@@ -43,23 +43,23 @@ _LOGIC = frozenset(["aten::__and__.Tensor", "aten::__or__.Tensor", "aten::logica
 _LAST = 2**62
 
 
-def shortcut(name: str, fakes: Sequence[Any], make: Make) -> Any:
-    """The fake that a call gives, None where torch has to be asked. `make` makes a tensor of a dtype and sizes."""
-    if not fakes or not isinstance(fakes[0], torch.Tensor):
-        return _cat(fakes, make) if name == "aten::cat" else None
+def shortcut(name: str, fakes: Sequence[Any]) -> Outline | None:
+    """The outline of what a call gives, None where torch has to be asked."""
+    if not fakes or not isinstance(fakes[0], Outline):
+        return _cat(fakes) if name == "aten::cat" else None
     first = fakes[0]
     if name.partition(".")[0] in _KEEPING or (name in ("aten::softmax.int", "aten::log_softmax.int") and fakes[2] is None):
         return first if first.dtype.is_floating_point else None
     if name in _ARITHMETIC or name in _COMPARISONS or name in _LOGIC:
-        return _elementwise(name, fakes, make)
+        return _elementwise(name, fakes)
     special = _SPECIAL.get(name)
     sizes = special(fakes) if special is not None else None
-    return None if sizes is None else make(first.dtype, sizes)
+    return None if sizes is None else Outline(first.dtype, sizes)
 
 
-def _elementwise(name: str, fakes: Sequence[Any], make: Make) -> Any:
+def _elementwise(name: str, fakes: Sequence[Any]) -> Outline | None:
     first, other = fakes[:2]
-    if isinstance(other, torch.Tensor):
+    if isinstance(other, Outline):
         if other.dtype != first.dtype:
             return None
         sizes = _broadcast(first, other)
@@ -71,50 +71,39 @@ def _elementwise(name: str, fakes: Sequence[Any], make: Make) -> Any:
         or (name in _LOGIC and first.dtype != torch.bool)
     ):
         return None
-    return make(first.dtype if name in _ARITHMETIC else torch.bool, sizes)
+    return Outline(first.dtype if name in _ARITHMETIC else torch.bool, sizes)
 
 
-def _broadcast(first: torch.Tensor, other: torch.Tensor) -> list[Any] | None:
+def _broadcast(first: Outline, other: Outline) -> list[Any] | None:
     longer, shorter = (first.shape, other.shape) if first.dim() >= other.dim() else (other.shape, first.shape)
     sizes: list[Any] = list(longer)
     for index in range(1, len(shorter) + 1):
         one, two = longer[-index], shorter[-index]
         if _is_one(one):
             sizes[-index] = two
-        elif not _is_one(two) and not _same(one, two):
+        elif not _is_one(two) and not same(one, two):
             return None
     return sizes
 
 
-def _expr(size: Any) -> Any:
-    return size.node.expr if isinstance(size, torch.SymInt) else size
-
-
 def _is_one(size: Any) -> bool:
-    return bool(_expr(size) == 1)
-
-
-def _same(one: Any, other: Any) -> bool:
-    return bool(_expr(one) == _expr(other))
+    return bool(expr_of(size) == 1)
 
 
 def _all_same(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    return len(one) == len(other) and all(map(_same, one, other))
+    return len(one) == len(other) and all(map(same, one, other))
 
 
 def _linear(fakes: Sequence[Any]) -> list[Any] | None:
     x, weight = fakes[:2]
-    fits = x.dtype == weight.dtype and weight.dim() == 2 and x.dim() > 0 and _same(x.shape[-1], weight.shape[1])
+    fits = x.dtype == weight.dtype and weight.dim() == 2 and x.dim() > 0 and same(x.shape[-1], weight.shape[1])
     return [*x.shape[:-1], weight.shape[0]] if fits else None
 
 
 def _matmul(fakes: Sequence[Any]) -> list[Any] | None:
     x, y = fakes[:2]
     fits = (
-        x.dtype == y.dtype
-        and x.dim() == y.dim() > 1
-        and _same(x.shape[-1], y.shape[-2])
-        and _all_same(x.shape[:-2], y.shape[:-2])
+        x.dtype == y.dtype and x.dim() == y.dim() > 1 and same(x.shape[-1], y.shape[-2]) and _all_same(x.shape[:-2], y.shape[:-2])
     )
     return [*x.shape[:-1], y.shape[-1]] if fits else None
 
@@ -158,9 +147,9 @@ def _slice(fakes: Sequence[Any]) -> list[Any] | None:
 def _reshape(fakes: Sequence[Any]) -> list[Any] | None:
     sizes = list(fakes[1])
     open_ = [index for index, size in enumerate(sizes) if isinstance(size, int) and size == -1]
-    total = math.prod((sympy.sympify(_expr(size)) for size in fakes[0].shape), start=sympy.Integer(1))
+    total = math.prod((sympy.sympify(expr_of(size)) for size in fakes[0].shape), start=sympy.Integer(1))
     rest = math.prod(
-        (sympy.sympify(_expr(size)) for index, size in enumerate(sizes) if index not in open_), start=sympy.Integer(1)
+        (sympy.sympify(expr_of(size)) for index, size in enumerate(sizes) if index not in open_), start=sympy.Integer(1)
     )
     if not open_:
         return sizes if sympy.expand(total - rest) == 0 else None
@@ -181,7 +170,7 @@ def _expand(fakes: Sequence[Any]) -> list[Any] | None:
     own: list[Any] = [1] * (len(fakes[1]) - fakes[0].dim()) + list(fakes[0].shape)
     sizes = []
     for have, want in zip(own, fakes[1], strict=True):
-        if not (isinstance(want, int) and want == -1) and not _is_one(have) and not _same(have, want):
+        if not (isinstance(want, int) and want == -1) and not _is_one(have) and not same(have, want):
             return None
         sizes.append(have if isinstance(want, int) and want == -1 else want)
     return sizes
@@ -211,18 +200,18 @@ def _adaptive(fakes: Sequence[Any]) -> list[Any] | None:
     return [*x.shape[: x.dim() - 2], *size] if len(size) == 2 and x.dim() > 2 else None
 
 
-def _cat(fakes: Sequence[Any], make: Make) -> Any:
+def _cat(fakes: Sequence[Any]) -> Outline | None:
     tensors, dim = fakes[:2]
-    if not tensors or not all(isinstance(tensor, torch.Tensor) and tensor.dim() for tensor in tensors):
+    if not tensors or not all(isinstance(tensor, Outline) and tensor.dim() for tensor in tensors):
         return None
     first = tensors[0]
     dim = dim % first.dim()
     for tensor in tensors[1:]:
         if tensor.dtype != first.dtype or tensor.dim() != first.dim():
             return None
-        if not all(_same(a, b) for axis, (a, b) in enumerate(zip(first.shape, tensor.shape, strict=True)) if axis != dim):
+        if not all(same(a, b) for axis, (a, b) in enumerate(zip(first.shape, tensor.shape, strict=True)) if axis != dim):
             return None
-    return make(first.dtype, [*first.shape[:dim], sum(tensor.shape[dim] for tensor in tensors), *first.shape[dim + 1 :]])
+    return Outline(first.dtype, [*first.shape[:dim], sum(tensor.shape[dim] for tensor in tensors), *first.shape[dim + 1 :]])
 
 
 _SPECIAL: dict[str, Callable[[Sequence[Any]], list[Any] | None]] = {

@@ -1,4 +1,5 @@
-"""Types of the values of a TorchScript graph: torch's own fake tensors, run node by node, with symbols for what is dynamic.
+"""Types of the values of a TorchScript graph: outlines of tensors, node by node, with symbols for what is dynamic; where a
+result's type is not plain to see (`shortcuts`), torch's own kernels are run on fake tensors.
 
 A value that depends on no dynamic size keeps the type that the trace recorded; nothing is run for it.
 """
@@ -20,8 +21,9 @@ from onnxexp.capture import composites
 from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.examples import derivation
 from onnxexp.capture.symbols import dim_text
+from onnxexp.capture.torchscript.outlines import Outline, expr_of, filled, outlined, same, symbols_of
 from onnxexp.capture.torchscript.shortcuts import shortcut
-from onnxexp.capture.torchscript.trials import NUMBERS, UNKNOWN, Trials, harmless, symbols_of
+from onnxexp.capture.torchscript.trials import UNKNOWN, Trials, harmless
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, ScalarType, TensorType, Type, Value, Where
 from onnxexp.passes.functionalize.facts import facts
@@ -74,12 +76,11 @@ class Sizes:
         return self._provisional(leaf.dtype, sizes)
 
     def bind(self, value: Value, index: int, leaf: Any, spec: DynamicSpec) -> None:
-        """Note the fake that stands for an input."""
+        """Note what stands for an input."""
         if isinstance(leaf, torch.Tensor):
             sizes = [self._inputs.get((index, axis), size) for axis, size in enumerate(leaf.shape)]
             if any(isinstance(size, torch.SymInt) for size in sizes):
-                with self.mode:
-                    self.know(value, torch.empty(sizes, dtype=leaf.dtype))
+                self.know(value, Outline(leaf.dtype, sizes))
         elif index in spec.scalars:
             symbol = self.number(type(leaf), leaf)
             self.names.setdefault(symbol.node.expr, spec.scalars[index].name or value.name)
@@ -118,7 +119,7 @@ class Sizes:
         return value in self._dynamic
 
     def of(self, value: Value) -> Any:
-        """The fake tensor or symbolic number that stands for a value, UNKNOWN where there is none."""
+        """The outline or symbolic number that stands for a value, UNKNOWN where there is none."""
         if value not in self._fakes:
             self._fakes[value] = self._from_type(value.type)
         return self._fakes[value]
@@ -128,8 +129,7 @@ class Sizes:
             return self.number(type_.kind)
         if type_.dtype is None or type_.sizes is None or not all(isinstance(size, int) for size in type_.sizes):
             return UNKNOWN
-        with self.mode:
-            return torch.empty([int(size) for size in type_.sizes], dtype=type_.dtype)
+        return Outline(type_.dtype, type_.sizes)
 
     def number(self, kind: type, hint: Any = None) -> Any:
         """A number of which nothing but the kind is known."""
@@ -137,10 +137,9 @@ class Sizes:
             return self.env.create_unbacked_symbool()
         return self.env.create_unbacked_symfloat() if kind is float else self.env.create_unbacked_symint()
 
-    def tensor(self, dtype: torch.dtype, sizes: Sequence[Any]) -> Any:
-        """A fake tensor; a size of None is one of which nothing is known."""
-        with self.mode:
-            return torch.empty([self._size() if size is None else size for size in sizes], dtype=dtype)
+    def tensor(self, dtype: torch.dtype, sizes: Sequence[Any]) -> Outline:
+        """An outline; a size of None is one of which nothing is known."""
+        return Outline(dtype, [self._size() if size is None else size for size in sizes])
 
     def _size(self) -> Any:
         made = self.env.create_unbacked_symint()
@@ -157,11 +156,11 @@ class Sizes:
         fakes = [self._fake(arg) for arg in args]
         if _has_unknown(fakes):
             return UNKNOWN
-        plain = shortcut(name, fakes, self.tensor)
+        plain = shortcut(name, fakes)
         if plain is not None:
             return plain
         if restrides(name):
-            return self._restrided(op, fakes, args[0])
+            return self._restrided(op, name, fakes, args)
         key = _key(name, fakes)
         if key not in self._known:
             result = self._shortened(self._run(op, name, fakes, args, where, local))
@@ -178,7 +177,7 @@ class Sizes:
         """A result with a symbol of its own for each long size, since torch compares long sizes very slowly."""
         if isinstance(result, (list, tuple)):
             return [self._shortened(part) for part in result]
-        if not isinstance(result, torch.Tensor) or not any(map(_is_long, result.shape)):
+        if not isinstance(result, Outline) or not any(map(_is_long, result.shape)):
             return result
         return self.tensor(result.dtype, [self._short(size) if _is_long(size) else size for size in result.shape])
 
@@ -195,8 +194,7 @@ class Sizes:
     def _run(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], where: Where, local: bool) -> Any:
         saved, guards = _saved(self.env), len(self.env.guards)
         try:
-            with self.mode:
-                result = self.call(op, name, fakes, args)
+            result = self.call(op, name, fakes, args)
         except Exception:  # noqa: BLE001 - torch's fake kernels raise anything where a size is not known
             result = UNKNOWN
         fixed = [symbol for symbol, to in self.env.replacements.items() if symbol not in saved["replacements"] and to.is_number]
@@ -219,15 +217,18 @@ class Sizes:
         self.env._replacements_version_counter += 1
         self.env._update_version_counter()
 
-    def _restrided(self, op: torch._ops.OpOverload, fakes: list[Any], value: Any) -> Any:
+    def _restrided(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
         """``t_`` and the like change the tensor itself: it gets a fake of its own first."""
-        with self.mode:
-            fakes[0] = torch.empty(fakes[0].shape, dtype=fakes[0].dtype)
-            result = op(*fakes)
-        self._fakes[value] = fakes[0]
+        result = self.call(op, name, [fakes[0].copy(), *fakes[1:]], args)
+        self._fakes[args[0]] = result
         return result
 
-    def call(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
+    def call(self, op: torch._ops.OpOverload, name: str, outlines: list[Any], args: Sequence[Any]) -> Any:
+        """What torch's kernel gives, as outlines and numbers; raises whatever it raises."""
+        with self.mode:
+            return outlined(self._called(op, name, filled(outlines), args))
+
+    def _called(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
         if name == "aten::_pad_packed_sequence":
             return torch.ops.onnxexp.pad(*fakes, self._batches.get(args[1]) or self._size())
         if name in _WHOLE:
@@ -251,31 +252,26 @@ class Sizes:
         """A fake for what is like `one` or like `other`, which are both tensors or both numbers; UNKNOWN where none fits both."""
         if one is UNKNOWN or other is UNKNOWN:
             return UNKNOWN
-        if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        if not isinstance(one, Outline) or not isinstance(other, Outline):
             return one if type(self.type_of(one)) is type(self.type_of(other)) else UNKNOWN
         if one.dtype != other.dtype or one.dim() != other.dim():
             return UNKNOWN
         if self.alike(one, other):
             return one
-        return self.tensor(one.dtype, [a if _equal(a, b) else None for a, b in zip(one.shape, other.shape, strict=True)])
+        return self.tensor(one.dtype, [a if same(a, b) else None for a, b in zip(one.shape, other.shape, strict=True)])
 
     def alike(self, one: Any, other: Any) -> bool:
         """Whether two fakes have one dtype and the same sizes; a size that is free in `other` is like any."""
-        if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        if not isinstance(one, Outline) or not isinstance(other, Outline):
             return one is other or (
-                one is not None
-                and other is not None
-                and not isinstance(one, torch.Tensor)
-                and not isinstance(other, torch.Tensor)
+                one is not None and other is not None and not isinstance(one, Outline) and not isinstance(other, Outline)
             )
         pairs = zip(one.shape, other.shape, strict=False)
         return (
-            one.dtype == other.dtype
-            and one.dim() == other.dim()
-            and all(_equal(a, b) or (_free(a) and _free(b)) for a, b in pairs)
+            one.dtype == other.dtype and one.dim() == other.dim() and all(same(a, b) or (_free(a) and _free(b)) for a, b in pairs)
         )
 
-    def renewed(self, fake: torch.Tensor) -> Any:
+    def renewed(self, fake: Outline) -> Outline:
         """A tensor of the same type, with other numbers where its sizes are free."""
         return self.tensor(fake.dtype, [None if _free(size) else size for size in fake.shape])
 
@@ -294,7 +290,7 @@ class Sizes:
 
     def type_of(self, fake: Any) -> Type:
         """The type of a fake as far as it is known now; `finish` makes the sizes readable."""
-        if isinstance(fake, torch.Tensor):
+        if isinstance(fake, Outline):
             return self._provisional(fake.dtype, fake.shape)
         if isinstance(fake, (bool, torch.SymBool)):
             return ScalarType(bool)
@@ -318,7 +314,7 @@ class Sizes:
     def finish(self) -> None:
         """Give every value the type that it has now that all is known of the symbols."""
         for value, fake in self._fakes.items():
-            if isinstance(fake, torch.Tensor):
+            if isinstance(fake, Outline):
                 value.type = TensorType(fake.dtype, tuple(self.text(size) for size in fake.shape))
             elif isinstance(fake, torch.SymInt):
                 value.type = ScalarType(int, str(self.text(fake)))
@@ -351,9 +347,9 @@ def _key(name: str, fakes: Any) -> Any:
     """The same for calls that give tensors of the same types."""
     if isinstance(fakes, (list, tuple)):
         return name, *(_key("", fake) for fake in fakes)
-    if isinstance(fakes, torch.Tensor):
-        return fakes.dtype, tuple(map(_expr, fakes.shape))
-    return type(fakes), fakes.node.expr if isinstance(fakes, NUMBERS) else fakes
+    if isinstance(fakes, Outline):
+        return fakes.dtype, tuple(map(expr_of, fakes.shape))
+    return type(fakes), expr_of(fakes)
 
 
 def _is_long(size: Any) -> bool:
@@ -367,8 +363,9 @@ def _is_long(size: Any) -> bool:
 def _repeatable(result: Any, fakes: list[Any]) -> bool:
     """Whether a result is tensors whose sizes follow from the arguments."""
     results = result if isinstance(result, (list, tuple)) else [result]
-    tensors = all(isinstance(one, torch.Tensor) and not any(one is fake for fake in fakes) for one in results)
-    return tensors and not free_unbacked_symbols(list(symbols_of(results) - symbols_of(fakes)))
+    return all(isinstance(one, Outline) for one in results) and not free_unbacked_symbols(
+        list(symbols_of(results) - symbols_of(fakes))
+    )
 
 
 def _saved(env: ShapeEnv) -> dict[str, Any]:
@@ -376,18 +373,10 @@ def _saved(env: ShapeEnv) -> dict[str, Any]:
     return {name: copy.copy(value) for name, value in vars(env).items() if isinstance(value, (dict, list, set))}
 
 
-def _expr(size: Any) -> Any:
-    return size.node.expr if isinstance(size, torch.SymInt) else size
-
-
 def _has_unknown(fakes: Any) -> bool:
     if isinstance(fakes, list):
         return any(map(_has_unknown, fakes))
     return fakes is UNKNOWN
-
-
-def _equal(one: Any, other: Any) -> bool:
-    return bool(_expr(one) == _expr(other))
 
 
 def _free(size: Any) -> bool:

@@ -9,16 +9,16 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from onnxexp.capture.torchscript.outlines import NUMBERS, Outline, symbols_of
 from onnxexp.graph import TensorType, Value
 
 if TYPE_CHECKING:
     from onnxexp.capture.torchscript.sizes import Sizes
 
-__all__ = ["NUMBERS", "UNKNOWN", "Trials", "harmless", "static_truth", "symbols_of"]
+__all__ = ["UNKNOWN", "Trials", "harmless", "static_truth"]
 
 UNKNOWN = object()
 """The type of something that nothing is known of."""
-NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _TRIALS = ((7, 11, 13, 17, 19, 23), (29, 31, 37, 41, 43, 47), (2, 3, 5, 4, 6, 8), (211, 223, 227, 229, 233, 239))
 """The sizes that are tried."""
 _RANKS, _SIZE = (1, 2, 3, 4, 5), 3
@@ -72,7 +72,7 @@ class Trials:
         for rank in _RANKS:
             fakes = [self._of_rank(arg, rank) for arg in args]
             outcome = self._tried(op, name, fakes, args, dict.fromkeys(symbols_of(fakes), _SIZE))
-            if isinstance(outcome, torch.Tensor):
+            if isinstance(outcome, Outline):
                 outcomes.append(outcome)
         dtypes, ranks = {outcome.dtype for outcome in outcomes}, {outcome.dim() for outcome in outcomes}
         if len(dtypes) != 1:
@@ -91,8 +91,7 @@ class Trials:
 
     def _tried(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], at: dict[Any, int]) -> Any:
         try:
-            with self._sizes.mode:
-                return self._sizes.call(op, name, [_at(fake, at) for fake in fakes], args)
+            return self._sizes.call(op, name, [_at(fake, at) for fake in fakes], args)
         except Exception:  # noqa: BLE001 - as above; what the operator refuses at these sizes tells nothing
             return UNKNOWN
 
@@ -102,7 +101,7 @@ class Trials:
             if len({len(outcome) for outcome in outcomes}) > 1:
                 return UNKNOWN
             return [self._agreed(list(parts), at, doubtful) for parts in zip(*outcomes, strict=True)]
-        if not isinstance(first, torch.Tensor):
+        if not isinstance(first, Outline):
             return self._sizes.number(self._sizes.type_of(first).kind)  # type: ignore[union-attr]
         if len({(outcome.dtype, outcome.dim()) for outcome in outcomes}) > 1:
             return UNKNOWN
@@ -135,7 +134,7 @@ def harmless(guard: Any) -> bool:
 def _same_at(result: Any, outcome: Any, at: dict[Any, int]) -> bool:
     if isinstance(result, (list, tuple)):
         return len(result) == len(outcome) and all(_same_at(a, b, at) for a, b in zip(result, outcome, strict=True))
-    if not isinstance(result, torch.Tensor):
+    if not isinstance(result, Outline):
         return True
     pairs = zip(result.shape, outcome.shape, strict=False)
     return result.dim() == outcome.dim() and all(_at(a, at) == b for a, b in pairs if not isinstance(b, torch.SymInt))
@@ -157,22 +156,12 @@ def _name(symbol: Any) -> str:
     return str(symbol.name)
 
 
-def symbols_of(fakes: Any, *, tensors: bool = False) -> set[Any]:
-    """The symbols in fakes; `tensors`: those in the sizes of tensors only."""
-    if isinstance(fakes, (list, tuple)):
-        return {symbol for fake in fakes for symbol in symbols_of(fake, tensors=tensors)}
-    if tensors and not isinstance(fakes, torch.Tensor):
-        return set()
-    numbers = fakes.shape if isinstance(fakes, torch.Tensor) else [fakes]
-    return {symbol for number in numbers if isinstance(number, NUMBERS) for symbol in number.node.expr.free_symbols}
-
-
 def _at(fake: Any, at: dict[Any, int]) -> Any:
     """A fake with numbers in the symbols' places."""
     if isinstance(fake, (list, tuple)):
         return [_at(element, at) for element in fake]
-    if isinstance(fake, torch.Tensor):
-        return torch.empty([max(int(_at(size, at)), 0) for size in fake.shape], dtype=fake.dtype)
+    if isinstance(fake, Outline):
+        return Outline(fake.dtype, [max(int(_at(size, at)), 0) for size in fake.shape])
     if not isinstance(fake, NUMBERS):
         return fake
     value = fake.node.expr.xreplace(at)
