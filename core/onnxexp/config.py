@@ -15,6 +15,7 @@ Nothing here needs torch.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -154,10 +155,15 @@ def _file(folder: Path) -> list[tuple[str, dict[str, Any]]]:
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        parsed: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
-        return parsed
+        return _parsed(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise OptionError(f"{path} is not valid TOML: {error}") from None
+
+
+@functools.lru_cache(maxsize=4)
+def _parsed(text: str) -> dict[str, Any]:
+    """What TOML says; nobody changes it."""
+    return tomllib.loads(text)
 
 
 def _environment(variables: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:

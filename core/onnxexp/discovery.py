@@ -13,7 +13,7 @@ import os
 import sys
 import sysconfig
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from importlib_metadata import EntryPoint, distributions
@@ -54,7 +54,7 @@ class State:
 
 def discover() -> list[Found]:
     """Every installed plugin, by name; two distributions that use one name are both there."""
-    return list(_discovered(tuple((entry, _changed(entry)) for entry in _search_path())))
+    return list(_discovered(tuple(_search_path())))
 
 
 @functools.lru_cache(maxsize=4)
@@ -67,13 +67,6 @@ def _discovered(folders: tuple[tuple[str, int], ...]) -> tuple[Found, ...]:
         if distribution.read_text("METADATA") or distribution.read_text("PKG-INFO")  # an interrupted installation leaves none
     ]
     return tuple(sorted(_once(found), key=lambda plugin: (plugin.name, plugin.distribution, plugin.location)))
-
-
-def _changed(entry: str) -> int:
-    try:
-        return os.stat(entry).st_mtime_ns
-    except OSError:
-        return 0
 
 
 def states(config: Config, found: Sequence[Found] | None = None) -> list[State]:
@@ -160,15 +153,28 @@ def _normal(name: str) -> str:
     return "-".join(part for part in name.lower().replace("_", "-").replace(".", "-").split("-") if part)
 
 
-def _search_path() -> list[str]:
-    """`sys.path` without the working directory, unless packages are installed there."""
-    here = os.getcwd()
-    installed = {os.path.realpath(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}
-    return [
-        entry
-        for entry in sys.path
-        if entry and (os.path.realpath(entry) != os.path.realpath(here) or os.path.realpath(entry) in installed)
-    ]
+def _search_path() -> Iterator[tuple[str, int]]:
+    """`sys.path` without the working directory, unless packages are installed there; each folder with when it changed."""
+    here = _file(os.getcwd())
+    for entry in filter(None, sys.path):
+        folder = _file(entry)
+        if folder is None:
+            yield entry, 0
+        elif here is None or not os.path.samestat(folder, here) or _holds_packages(folder):
+            yield entry, folder.st_mtime_ns
+
+
+def _file(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
+
+
+def _holds_packages(folder: os.stat_result) -> bool:
+    """Is it the folder into which this environment installs?"""
+    installed = map(_file, {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+    return any(place is not None and os.path.samestat(folder, place) for place in installed)
 
 
 def _once(found: Iterable[Found]) -> list[Found]:

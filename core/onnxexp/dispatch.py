@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from onnxexp.errors import OptionError, PluginConflict
 from onnxexp.suggest import nearest
@@ -63,11 +63,13 @@ class Dispatcher:
         self._prefer = dict(prefer or {})
         self._claims: dict[str, list[Source]] = {}
         self._found: dict[tuple[str, int], list[Candidate]] = {}
-        for source in sorted(sources, key=lambda source: source.plugin):
+        ordered = sorted(sources, key=lambda source: source.plugin)
+        for source in ordered:
             for op in source.table.operators():
                 self._claims.setdefault(op, []).append(source)
         self._check_preferences()
-        self._check_conflicts()
+        if len({source.plugin for source in ordered}) > 1:
+            self._check_conflicts()
 
     def candidates(self, op: str, opset: int) -> list[Candidate]:
         """The symbolics for an operator's overload at an opset, in the order in which they are asked."""
@@ -105,9 +107,9 @@ class Dispatcher:
                     claims.append(Claim(source.plugin, entry, False, f"serves {limit}"))
         return claims
 
-    def operators(self) -> list[str]:
-        """Every operator that some table claims, as it was registered, sorted."""
-        return sorted(self._claims)
+    def operators(self) -> Collection[str]:
+        """Every operator that some table claims, as it was registered."""
+        return self._claims.keys()
 
     def __len__(self) -> int:
         return len(self._claims)

@@ -15,6 +15,8 @@ __all__ = ["import_object"]
 
 def import_object(found: Found) -> Any:
     """What the entry point names. Raises whatever the import raises; nothing half imported stays."""
+    if found.point.module in sys.modules:
+        return found.point.load()
     package = found.point.module.partition(".")[0]
     if package not in sys.modules:
         _refuse_working_directory(found, package)

@@ -89,7 +89,7 @@ class Plugins:
     """
 
     def __init__(self, loaded: Iterable[Plugin], prefer: Mapping[str, str] | None = None, off: Sequence[State] = ()) -> None:
-        self._manager = pluggy.PluginManager(hookspecs.PROJECT)
+        self._manager = _Manager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs)
         ordered = sorted(loaded, key=lambda plugin: (not plugin.user, plugin.name))
         registered = [_register(self._manager, plugin) for plugin in reversed(ordered)]  # pluggy asks the last one first
@@ -122,6 +122,16 @@ class Plugins:
 
     def used_plugins(self) -> tuple[Plugin, ...]:
         return tuple(plugin for plugin in self.loaded if plugin.name in self.used)
+
+
+class _Manager(pluggy.PluginManager):
+    """Looks for hooks among the names that a plugin has of its own, not among those that Python gives every object."""
+
+    def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
+        return None if name.startswith("__") else super().parse_hookimpl_opts(plugin, name)
+
+    def parse_hookspec_opts(self, module_or_class: Any, name: str) -> Any:
+        return None if name.startswith("__") else super().parse_hookspec_opts(module_or_class, name)
 
 
 def load(config: Config) -> Plugins:

@@ -37,13 +37,27 @@ def is_exporting() -> bool:
 
 def _torch_handlers() -> list[logging.Handler]:
     """Those of torch's loggers: several of them have their own."""
-    loggers = [logger for name, logger in logging.root.manager.loggerDict.items() if name.partition(".")[0] == "torch"]
-    return [handler for logger in loggers if isinstance(logger, logging.Logger) for handler in logger.handlers]
+    named = logging.root.manager.loggerDict.items()
+    loggers = [logger for name, logger in named if name.startswith("torch") and isinstance(logger, logging.Logger)]
+    return [handler for logger in loggers for handler in logger.handlers if logger.name.partition(".")[0] == "torch"]
 
 
 def _quiet(record: logging.LogRecord) -> bool:
     """torch logs what its tracer stumbles over; our own error tells it. Whoever sets TORCH_LOGS wants to see it."""
     return "TORCH_LOGS" in os.environ or not is_exporting()
+
+
+@contextlib.contextmanager
+def _quiet_torch() -> Iterator[None]:
+    """Inside, torch's loggers say nothing of what `_quiet` holds back."""
+    handlers = _torch_handlers()
+    for handler in handlers:
+        handler.addFilter(_quiet)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(_quiet)
 
 
 def _is_frozen(module: torch.nn.Module) -> bool:
@@ -79,9 +93,7 @@ def torch_mode() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(False)
         stack.callback(setattr, _flags, "_is_onnx_exporting", _flags._is_onnx_exporting)
         _flags._is_onnx_exporting = True
-        for handler in _torch_handlers():
-            handler.addFilter(_quiet)
-            stack.callback(handler.removeFilter, _quiet)
+        stack.enter_context(_quiet_torch())
         # torch prints the half-made graph of a failed export; what failed is told by our own error
         vars(_trace)["print"] = lambda *_, **__: None
         stack.callback(vars(_trace).pop, "print", None)

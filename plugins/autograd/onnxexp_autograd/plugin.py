@@ -65,7 +65,7 @@ class Autograd:
             return _Decision("symbolic", self._symbolics[function])
         if f"autograd::{function.__name__}" in options.claims:
             return _Decision("table")
-        if "symbolic" in {name for base in function.__mro__ for name in vars(base)}:
+        if any("symbolic" in vars(base) for base in function.__mro__):
             return _Decision("symbolic", function.symbolic)  # type: ignore[attr-defined]
         settings = torch_onnx.current()
         python_op = settings.python_op(options.opset)
