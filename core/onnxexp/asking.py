@@ -39,7 +39,7 @@ class Asking:
         self._hooks = [(each, _positional(each)) for each in plugins.implementations("lower_node")]
 
     def __bool__(self) -> bool:
-        return bool(self._hooks or len(self._dispatcher))
+        return bool(self._hooks or self._dispatcher)
 
     def ask(self, node: Node) -> Answer:
         """Raises LoweringError naming the plugin and its file and line where its code fails or gives what it may not."""

@@ -163,19 +163,19 @@ def _toml(path: Path) -> dict[str, Any]:
 @functools.lru_cache(maxsize=4)
 def _parsed(text: str) -> dict[str, Any]:
     """What TOML says; nobody changes it."""
-    return tomllib.loads(text)
+    parsed: dict[str, Any] = tomllib.loads(text)
+    return parsed
 
 
 def _environment(variables: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
     doors: list[tuple[str, dict[str, Any]]] = []
-    for variable, text in sorted(variables.items()):
-        if variable.startswith("ONNXEXP_"):
-            name = variable.removeprefix("ONNXEXP_").lower()
-            key = _key(name, variable)
-            try:
-                doors.append((variable, {name: key.parse(text)}))
-            except ValueError:
-                raise OptionError(f"{variable} is {text!r}; expected {key.expected}") from None
+    for variable in sorted(variable for variable in variables if variable.startswith("ONNXEXP_")):
+        name, text = variable.removeprefix("ONNXEXP_").lower(), variables[variable]
+        key = _key(name, variable)
+        try:
+            doors.append((variable, {name: key.parse(text)}))
+        except ValueError:
+            raise OptionError(f"{variable} is {text!r}; expected {key.expected}") from None
     return doors
 
 

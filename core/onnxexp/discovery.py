@@ -171,9 +171,14 @@ def _file(path: str) -> os.stat_result | None:
         return None
 
 
+@functools.cache
+def _package_folders() -> frozenset[str]:
+    return frozenset({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+
+
 def _holds_packages(folder: os.stat_result) -> bool:
     """Is it the folder into which this environment installs?"""
-    installed = map(_file, {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+    installed = map(_file, _package_folders())
     return any(place is not None and os.path.samestat(folder, place) for place in installed)
 
 

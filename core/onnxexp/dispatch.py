@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+import functools
+from collections.abc import Iterable, Mapping
 
 from onnxexp.errors import OptionError, PluginConflict
 from onnxexp.suggest import nearest
@@ -61,14 +62,11 @@ class Dispatcher:
 
     def __init__(self, sources: Iterable[Source], prefer: Mapping[str, str] | None = None) -> None:
         self._prefer = dict(prefer or {})
-        self._claims: dict[str, list[Source]] = {}
+        self._all = sorted(sources, key=lambda source: source.plugin)
         self._found: dict[tuple[str, int], list[Candidate]] = {}
-        ordered = sorted(sources, key=lambda source: source.plugin)
-        for source in ordered:
-            for op in source.table.operators():
-                self._claims.setdefault(op, []).append(source)
-        self._check_preferences()
-        if len({source.plugin for source in ordered}) > 1:
+        if self._prefer:
+            self._check_preferences()
+        if len({source.plugin for source in self._all}) > 1:
             self._check_conflicts()
 
     def candidates(self, op: str, opset: int) -> list[Candidate]:
@@ -107,18 +105,27 @@ class Dispatcher:
                     claims.append(Claim(source.plugin, entry, False, f"serves {limit}"))
         return claims
 
-    def operators(self) -> Collection[str]:
+    def operators(self) -> frozenset[str]:
         """Every operator that some table claims, as it was registered."""
-        return self._claims.keys()
+        return frozenset[str]().union(*(source.table.operators() for source in self._all))
 
-    def __len__(self) -> int:
-        return len(self._claims)
+    def __bool__(self) -> bool:
+        return any(source.table.operators() for source in self._all)
 
     def _sources(self, op: str) -> list[Source]:
         """Who claims an operator's overload, best first."""
         whole = op.partition(".")[0]
-        claiming = [*self._claims.get(op, ()), *(self._claims.get(whole, ()) if whole != op else ())]
+        claiming = [source for name in (op, whole) for source in self._all if name in source.table.operators()]
         return sorted(dict.fromkeys(claiming), key=lambda source: (self._rank(op, source), source.plugin))
+
+    @functools.cached_property
+    def _claims(self) -> dict[str, list[Source]]:
+        """Who claims each operator, where that is asked of all of them."""
+        claims: dict[str, list[Source]] = {}
+        for source in self._all:
+            for op in source.table.operators():
+                claims.setdefault(op, []).append(source)
+        return claims
 
     def _rank(self, op: str, source: Source) -> tuple[bool, bool, bool]:
         preferred = self._prefer.get(op) or self._prefer.get(op.partition(".")[0])

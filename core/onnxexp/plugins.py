@@ -109,7 +109,7 @@ class Plugins:
     @contextlib.contextmanager
     def capturing(self, options: Any) -> Any:
         """Inside, every plugin's `capture_context` is entered; its options say what the tables claim."""
-        options = dataclasses.replace(options, claims=frozenset(self.dispatcher.operators()))
+        options = dataclasses.replace(options, claims=self.dispatcher.operators())
         with LOCK, contextlib.ExitStack() as stack:  # what a context patches inside torch, other captures do not see
             for implementation in self.implementations("capture_context"):
                 try:

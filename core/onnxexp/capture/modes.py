@@ -37,9 +37,11 @@ def is_exporting() -> bool:
 
 def _torch_handlers() -> list[logging.Handler]:
     """Those of torch's loggers: several of them have their own."""
-    named = logging.root.manager.loggerDict.items()
-    loggers = [logger for name, logger in named if name.startswith("torch") and isinstance(logger, logging.Logger)]
-    return [handler for logger in loggers for handler in logger.handlers if logger.name.partition(".")[0] == "torch"]
+    handlers: list[logging.Handler] = []
+    for name, logger in logging.root.manager.loggerDict.items():
+        if isinstance(logger, logging.Logger) and logger.handlers and name.partition(".")[0] == "torch":
+            handlers += logger.handlers
+    return handlers
 
 
 def _quiet(record: logging.LogRecord) -> bool:

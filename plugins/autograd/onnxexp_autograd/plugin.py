@@ -57,16 +57,21 @@ class Autograd:
 
     @onnxexp.hookimpl
     def capture_context(self, options: onnxexp.Options) -> AbstractContextManager[Any]:
-        """Calls of Functions are kept whole where `_decide` says so."""
-        return keeping(lambda function: self._decide(function, options))
+        """Calls of Functions are kept whole where one of these decisions is for them."""
+        other = self._without_symbolic(options)
 
-    def _decide(self, function: Function, options: onnxexp.Options) -> _Decision | None:
-        if function in self._symbolics:
-            return _Decision("symbolic", self._symbolics[function])
-        if f"autograd::{function.__name__}" in options.claims:
-            return _Decision("table")
-        if any("symbolic" in vars(base) for base in function.__mro__):
-            return _Decision("symbolic", function.symbolic)  # type: ignore[attr-defined]
+        def decide(function: Function) -> _Decision | None:
+            if function in self._symbolics:
+                return _Decision("symbolic", self._symbolics[function])
+            if f"autograd::{function.__name__}" in options.claims:
+                return _Decision("table")
+            symbolic = getattr(function, "symbolic", None)  # the class may have one
+            return other if symbolic is None else _Decision("symbolic", symbolic)
+
+        return keeping(decide)
+
+    def _without_symbolic(self, options: onnxexp.Options) -> _Decision | None:
+        """What becomes of a Function that nobody has a symbolic for."""
         settings = torch_onnx.current()
         python_op = settings.python_op(options.opset)
         if python_op is not None:
