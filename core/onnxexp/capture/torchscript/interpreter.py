@@ -13,6 +13,7 @@ import torch
 
 from onnxexp.capture.torchscript import numbers, rewrites
 from onnxexp.capture.torchscript.containers import Items, Journal, Maybe, Module, Text
+from onnxexp.capture.torchscript.nodes import inputs_of, outputs_of
 from onnxexp.capture.torchscript.numbers import Number
 from onnxexp.capture.torchscript.outlines import Outline
 from onnxexp.capture.torchscript.places import Places
@@ -47,6 +48,8 @@ class Interpreter:
     """
 
     def __init__(self, sizes: Sizes, places: Places, *, traced: bool) -> None:
+        from onnxexp.capture.torchscript import prims
+
         self.sizes = sizes
         self.traced = traced
         self.root = self.graph = Graph()
@@ -57,6 +60,7 @@ class Interpreter:
         self.changed: dict[str, None] = {}
         self.unraised: dict[str, None] = {}
         self._places = places
+        self._prims: Any = prims
         self._node: Any = None
         self._counts: dict[str, int] = {}
         self._params: dict[Any, Value] = {}
@@ -72,11 +76,8 @@ class Interpreter:
 
     def step(self, node: Any) -> None:
         """Read one node and note what its outputs are."""
-        from onnxexp.capture.torchscript import prims
-
         outer, self._node = self._node, node
-        kind = node.kind()
-        handler = prims.HANDLERS.get(kind)
+        handler = self._prims.HANDLERS.get(node.kind())
         try:
             results = handler(self, node) if handler is not None else [self._call(node)]
         except OnnxExporterError:
@@ -86,7 +87,7 @@ class Interpreter:
             raise self.refuse(what, "write that part with operators on tensors") from error
         finally:
             self._node = outer
-        outputs = list(node.outputs())
+        outputs = outputs_of(node)
         if len(outputs) > 1 and len(results) == 1:
             results = results[0]
         for value, result in zip(outputs, results, strict=False):
@@ -94,7 +95,7 @@ class Interpreter:
 
     def args(self, node: Any) -> list[Any]:
         """What a node's inputs are."""
-        return [self.env[value.unique()] for value in node.inputs()]
+        return [self.env[value.unique()] for value in inputs_of(node)]
 
     @property
     def where(self) -> Where:
@@ -165,14 +166,12 @@ class Interpreter:
 
     def unpacks(self) -> bool:
         """Whether the list that the current node gives is unpacked into a fixed number of pieces."""
-        uses = list(self._node.output().uses())
+        uses = self._node.output().uses()
         return bool(uses) and all(use.user.kind() == "prim::ListUnpack" for use in uses)
 
     def operators(self, name: str) -> Callable[..., Any]:
         """An operator that Python does."""
-        from onnxexp.capture.torchscript import prims
-
-        return prims.PYTHON[name]
+        return self._prims.PYTHON[name]  # type: ignore[no-any-return]
 
     def dtype(self, number: Any) -> torch.dtype | None:
         """The dtype that a number of TorchScript's stands for."""
@@ -184,15 +183,11 @@ class Interpreter:
 
     def stored(self, path: str, name: str) -> Any:
         """What an attribute of a module holds, which may have been set."""
-        from onnxexp.capture.torchscript import prims
-
-        return prims.stored(self, path, name)
+        return self._prims.stored(self, path, name)
 
     # Calls
 
     def _call(self, node: Any) -> Any:
-        from onnxexp.capture.torchscript import prims
-
         schema = node.schema()
         if schema == "(no schema)":
             raise self.refuse(
@@ -210,7 +205,7 @@ class Interpreter:
             )
         if numbers.computes(call.packet, args):
             return numbers.compute(self, call.packet, args)
-        python = prims.PYTHON.get(call.name) or prims.PYTHON.get(call.packet)
+        python = self._prims.PYTHON.get(call.name) or self._prims.PYTHON.get(call.packet)
         if python is not None:
             result = python(self, *args)
             if result is not NotImplemented:
@@ -231,7 +226,7 @@ class Interpreter:
             raise self.refuse(f"TorchScript's {name} has no counterpart in ONNX", "write that part with operators on tensors")
         bound = self.bound(call, args)
         if node is not None and self.traced and not call.lists and not call.depends and not self._is_dynamic(bound):
-            types = [_recorded(value) for value in node.outputs()]
+            types = [_recorded(value) for value in outputs_of(node)]
             if all(type_ is not None for type_ in types):
                 outputs = [Value(self.name(name), type_) for type_ in types if type_ is not None]
                 self.append(name, bound, outputs)
@@ -299,7 +294,7 @@ class Interpreter:
 
     def _guessed(self, call: Call, node: Any, args: list[Any]) -> Any:
         """What a call gives where torch's fake kernels cannot tell: dtype and rank of the trace."""
-        outputs = list(node.outputs()) if node is not None else []
+        outputs = outputs_of(node) if node is not None else []
         recorded = [_recorded(value) if self.traced else None for value in outputs]
         fakes = [
             UNKNOWN if type_ is None or type_.dtype is None else self.sizes.tensor(type_.dtype, [None] * len(type_.sizes or ()))

@@ -10,6 +10,7 @@ import torch
 from onnxexp.capture.torchscript import branches, loops, numbers, sequences
 from onnxexp.capture.torchscript.containers import UNINITIALIZED, Items, Maybe, Module
 from onnxexp.capture.torchscript.lists import OPERATORS
+from onnxexp.capture.torchscript.nodes import outputs_of
 from onnxexp.capture.torchscript.numbers import Number
 from onnxexp.graph import ScalarType, TensorType, Value
 
@@ -58,7 +59,7 @@ def _dict(interpreter: Interpreter, node: Any) -> list[Any]:
 
 def _unpack(interpreter: Interpreter, node: Any) -> list[Any]:
     (pieces,) = interpreter.args(node)
-    outputs = list(node.outputs())
+    outputs = outputs_of(node)
     if isinstance(pieces, Items) and pieces.sequence is not None:
         return [sequences.get(interpreter, pieces, index) for index in range(len(outputs))]
     if len(pieces) != len(outputs):
@@ -170,7 +171,7 @@ def _fork(interpreter: Interpreter, node: Any) -> list[Any]:
 
 
 def _entered(interpreter: Interpreter, node: Any) -> list[Any]:
-    return [interpreter.args(node)[0] for _ in node.outputs()]
+    return [interpreter.args(node)[0]] * node.outputsSize()
 
 
 def _is_instance(interpreter: Interpreter, node: Any) -> list[Any]:

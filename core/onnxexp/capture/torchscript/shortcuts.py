@@ -33,13 +33,14 @@ _KEEPING = frozenset(
             "silu",
         ),
         *("silu_", "hardtanh", "hardtanh_", "hardswish", "hardswish_", "leaky_relu", "leaky_relu_", "elu", "elu_", "sigmoid"),
-        *("sigmoid_", "tanh", "tanh_", "detach", "alias", "exp", "sqrt", "rsqrt", "neg", "relu6", "cos", "sin"),
+        *("sigmoid_", "tanh", "tanh_", "detach", "alias", "exp", "sqrt", "rsqrt", "neg", "relu6", "cos", "sin", "log"),
     ]
 )
 """Their result has the sizes and, of floating numbers, the dtype of the first argument."""
 _ARITHMETIC = frozenset(f"aten::{name}.Tensor" for name in ("add", "add_", "sub", "mul", "mul_", "div"))
 _COMPARISONS = frozenset(f"aten::{name}.{kind}" for name in ("eq", "ne", "lt", "le", "gt", "ge") for kind in ("Tensor", "Scalar"))
 _LOGIC = frozenset(["aten::__and__.Tensor", "aten::__or__.Tensor", "aten::logical_and", "aten::bitwise_and.Tensor"])
+_INTEGERS = frozenset((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
 _LAST = 2**62
 
 
@@ -48,6 +49,8 @@ def shortcut(name: str, fakes: Sequence[Any]) -> Outline | None:
     if not fakes or not isinstance(fakes[0], Outline):
         return _cat(fakes) if name == "aten::cat" else None
     first = fakes[0]
+    if name in _TYPED:
+        return Outline(_TYPED[name](fakes) or first.dtype, first.shape)
     if name.partition(".")[0] in _KEEPING or (name in ("aten::softmax.int", "aten::log_softmax.int") and fakes[2] is None):
         return first if first.dtype.is_floating_point else None
     if name in _ARITHMETIC or name in _COMPARISONS or name in _LOGIC:
@@ -65,11 +68,10 @@ def _elementwise(name: str, fakes: Sequence[Any]) -> Outline | None:
         sizes = _broadcast(first, other)
     else:
         sizes = list(first.shape) if isinstance(other, (bool, int, float)) else None
-    if (
-        sizes is None
-        or (name in _ARITHMETIC and not first.dtype.is_floating_point)
-        or (name in _LOGIC and first.dtype != torch.bool)
-    ):
+    keeps = first.dtype.is_floating_point or (
+        not name.startswith("aten::div") and not isinstance(other, float) and first.dtype in _INTEGERS
+    )
+    if sizes is None or (name in _ARITHMETIC and not keeps) or (name in _LOGIC and first.dtype != torch.bool):
         return None
     return Outline(first.dtype if name in _ARITHMETIC else torch.bool, sizes)
 
@@ -111,7 +113,21 @@ def _matmul(fakes: Sequence[Any]) -> list[Any] | None:
 def _attention(fakes: Sequence[Any]) -> list[Any] | None:
     query, key, value = fakes[:3]
     alike = _all_same(query.shape[:-2], key.shape[:-2]) and _all_same(key.shape[:-1], value.shape[:-1])
-    return [*query.shape[:-1], value.shape[-1]] if alike and fakes[3] is None else None
+    scores = [*query.shape[:-1], key.shape[-2]]
+    fits = fakes[3] is None or _fits(fakes[3].shape, scores)
+    return [*query.shape[:-1], value.shape[-1]] if alike and fits else None
+
+
+def _fits(shape: Sequence[Any], to: Sequence[Any]) -> bool:
+    """Whether a tensor of this shape broadcasts to those sizes."""
+    pairs = zip(reversed(shape), reversed(to), strict=False)
+    return len(shape) <= len(to) and all(_is_one(size) or same(size, other) for size, other in pairs)
+
+
+def _addmm(fakes: Sequence[Any]) -> list[Any] | None:
+    bias, x = fakes[:2]
+    product = _matmul(fakes[1:3]) if x.dim() == 2 else None
+    return product if product and bias.dtype == x.dtype and bias.dim() == 1 and same(bias.shape[0], product[1]) else None
 
 
 def _transpose(fakes: Sequence[Any]) -> list[Any]:
@@ -138,10 +154,14 @@ def _select(fakes: Sequence[Any]) -> list[Any]:
 
 
 def _slice(fakes: Sequence[Any]) -> list[Any] | None:
-    x, _, start, end, step = fakes
-    first = start is None or (isinstance(start, int) and start == 0)
-    whole = first and (end is None or (isinstance(end, int) and end > _LAST)) and isinstance(step, int) and step == 1
-    return list(x.shape) if whole else None
+    x, dim, start, end, step = fakes
+    if not all(limit is None or isinstance(limit, int) for limit in (start, end, step)):
+        return None
+    sizes = list(x.shape)
+    if isinstance(sizes[dim], int):
+        sizes[dim] = len(range(*slice(start, end, step).indices(sizes[dim])))
+        return sizes
+    return sizes if not start and (end is None or end > _LAST) and step == 1 else None
 
 
 def _reshape(fakes: Sequence[Any]) -> list[Any] | None:
@@ -161,9 +181,22 @@ def _reshape(fakes: Sequence[Any]) -> list[Any] | None:
 
 
 def _found(fakes: Sequence[Any], expr: Any) -> Any:
-    """One of the sizes at hand that is `expr`."""
-    sizes = [*fakes[0].shape, *fakes[1]]
-    return next((size for size in sizes if isinstance(size, torch.SymInt) and size.node.expr == expr), None)
+    """One of the sizes at hand that is `expr`, or neighbours whose product is."""
+    given = next((size for size in fakes[1] if isinstance(size, torch.SymInt) and size.node.expr == expr), None)
+    if given is not None:
+        return given
+    sizes = fakes[0].shape
+    runs = (sizes[start:end] for end in range(1, len(sizes) + 1) for start in range(end))
+    run = next((run for run in runs if sympy.expand(math.prod(map(expr_of, run)) - expr) == 0), None)
+    return None if run is None else math.prod(run)
+
+
+def _flatten(fakes: Sequence[Any]) -> list[Any] | None:
+    x, start, end = fakes
+    if not x.dim():
+        return [1]
+    start, end = start % x.dim(), end % x.dim()
+    return [*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :]] if start <= end else None
 
 
 def _expand(fakes: Sequence[Any]) -> list[Any] | None:
@@ -188,6 +221,53 @@ def _conv(fakes: Sequence[Any]) -> list[Any] | None:
     each = zip(spatial, weight.shape[2:], *(_each(numbers, len(spatial)) for numbers in (stride, padding, dilation)), strict=True)
     sizes = [(size + 2 * pad - dil * (kernel - 1) - 1) // step + 1 for size, kernel, step, pad, dil in each]
     return [x.shape[0], weight.shape[0], *sizes] if min(sizes) > 0 else None
+
+
+def _pooled(rank: int, *, dilated: bool) -> Callable[[Sequence[Any]], list[Any] | None]:
+    """The sizes after pooling over the last `rank` axes: max_pool has a dilation among its arguments, avg_pool has none."""
+
+    def sizes(fakes: Sequence[Any]) -> list[Any] | None:
+        x, kernel, stride, padding = fakes[:4]
+        dilation, ceil = (fakes[4], fakes[5]) if dilated else (1, fakes[4])
+        spatial = x.shape[-rank:]
+        if x.dim() not in (rank + 1, rank + 2) or any(isinstance(size, torch.SymInt) for size in spatial):
+            return None
+        each = zip(spatial, *(_each(numbers, rank) for numbers in (kernel, stride or kernel, padding, dilation)), strict=True)
+        after = [_window(ceil, *numbers) for numbers in each]
+        return [*x.shape[:-rank], *after] if min(after) > 0 else None
+
+    return sizes
+
+
+def _window(ceil: bool, size: int, kernel: int, step: int, pad: int, dilation: int) -> int:
+    """How many windows there are; by `ceil` also one that begins inside and ends outside."""
+    count = (size + 2 * pad - dilation * (kernel - 1) - 1 + (step - 1 if ceil else 0)) // step + 1
+    return count - 1 if ceil and (count - 1) * step >= size + pad else count
+
+
+def _shuffled(fakes: Sequence[Any]) -> list[Any] | None:
+    x, factor = fakes
+    if x.dim() < 3 or not isinstance(x.shape[-3], int) or x.shape[-3] % factor**2:
+        return None
+    return [*x.shape[:-3], x.shape[-3] // factor**2, x.shape[-2] * factor, x.shape[-1] * factor]
+
+
+def _resized(fakes: Sequence[Any]) -> list[Any] | None:
+    x, size = fakes[:2]
+    return [*x.shape[:2], *size] if size is not None else None
+
+
+def _reduced(fakes: Sequence[Any]) -> list[Any] | None:
+    x, dims, keep, dtype = fakes
+    if not dims or dtype is not None or not x.dtype.is_floating_point:
+        return None
+    gone = {dim % x.dim() for dim in dims}
+    return [1 if axis in gone else size for axis, size in enumerate(x.shape) if keep or axis not in gone]
+
+
+def _power(fakes: Sequence[Any]) -> list[Any] | None:
+    x, exponent = fakes
+    return list(x.shape) if x.dtype.is_floating_point and isinstance(exponent, (int, float)) else None
 
 
 def _each(numbers: Any, count: int) -> list[int]:
@@ -232,5 +312,20 @@ _SPECIAL: dict[str, Callable[[Sequence[Any]], list[Any] | None]] = {
     "aten::conv2d": _conv,
     "aten::adaptive_avg_pool2d": _adaptive,
     "aten::contiguous": lambda fakes: list(fakes[0].shape),
+    "aten::addmm": _addmm,
+    "aten::flatten.using_ints": _flatten,
+    **{f"aten::max_pool{rank}d": _pooled(rank, dilated=True) for rank in (1, 2, 3)},
+    **{f"aten::avg_pool{rank}d": _pooled(rank, dilated=False) for rank in (1, 2, 3)},
+    "aten::pixel_shuffle": _shuffled,
+    **{f"aten::upsample_{kind}.vec": _resized for kind in ("bilinear2d", "bicubic2d", "nearest2d", "nearest1d", "nearest3d")},
+    "aten::mean.dim": _reduced,
+    "aten::sum.dim_IntList": _reduced,
+    "aten::pow.Tensor_Scalar": _power,
 }
 """The sizes of a result of the first argument's dtype."""
+
+_TYPED: dict[str, Callable[[Sequence[Any]], torch.dtype | None]] = {
+    **dict.fromkeys(("aten::to.dtype", "aten::to.dtype_layout", "aten::zeros_like", "aten::ones_like"), lambda fakes: fakes[1]),
+    "aten::full_like": lambda fakes: fakes[2],
+}
+"""The dtype of a result of the first argument's sizes, None where it is that of the first argument."""
