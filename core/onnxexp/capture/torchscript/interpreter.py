@@ -83,7 +83,7 @@ class Interpreter:
         except OnnxExporterError:
             raise
         except Exception as error:
-            what = f"TorchScript's {kind} cannot be read: {type(error).__name__}: {error}"
+            what = f"TorchScript's {node.kind()} cannot be read: {type(error).__name__}: {error}"
             raise self.refuse(what, "write that part with operators on tensors") from error
         finally:
             self._node = outer

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onnxexp.capture.sources import _innermost
+from onnxexp.capture.torchscript.nodes import outputs_of
 from onnxexp.graph import Where
 
 __all__ = ["Places"]
@@ -59,7 +60,7 @@ class Places:
         """The place of a node; of one that the compiler has added, its user's."""
         own = self.where(node)
         if not own.file:
-            users = [use.user for value in node.outputs() for use in value.uses()]
+            users = [use.user for value in outputs_of(node) for use in value.uses()]
             own = next((place for place in map(self.where, users) if place.file), own)
         return own
 
