@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
+import torch
 
 from . import classic_vision, huggingface, sequence
 from .case import ModelCase
@@ -28,7 +29,8 @@ def test_agrees_with_eager(case: ModelCase, opset: int) -> None:
 
 
 EXPORT_ONLY = {"mamba-scan"}
-"""Its scan is there only while torch.export runs; a trace unrolls it over the example's length."""
+"""Its scan is there only while torch.export runs. Else it is `mamba`, which walks over the sequence in Python: a trace of that
+keeps the example's length, and is tested with that length fixed."""
 SCRIPTABLE = (
     "alexnet", "vgg11", "vgg11-bn", "resnet18", "resnet50", "densenet121", "squeezenet", "dcgan-generator", "dcgan-discriminator",
     "bilstm-4",
@@ -49,6 +51,14 @@ def test_traced_agrees_with_eager(case: ModelCase, opset: int) -> None:
 @pytest.mark.parametrize(("case", "opset"), runs_of(SCRIPTABLE))
 def test_scripted_agrees_with_eager(case: ModelCase, opset: int) -> None:
     check_case(case, opset, "script")
+
+
+@pytest.mark.parametrize("name", sorted(CASES.keys() - set(SCRIPTABLE)))
+def test_torch_scripts_no_other(name: str) -> None:
+    """`SCRIPTABLE` is complete. torch's compiler raises OSError for every model of `transformers`: their configurations have no
+    source."""
+    with pytest.raises((RuntimeError, ValueError, OSError)):
+        torch.jit.script(CASES[name].build())
 
 
 def test_quick_tier_has_every_model() -> None:

@@ -1,4 +1,5 @@
-"""Recurrent layers in all their forms, with a dynamic batch, a dynamic time, and both; exporting twice gives the same bytes."""
+"""Recurrent layers in all their forms, with a dynamic batch, a dynamic time, and both, exported and traced; exporting twice gives
+the same bytes."""
 
 from __future__ import annotations
 
@@ -19,22 +20,24 @@ ENTRY, HIDDEN = 6, 5
 SIZES = {"batch": 3, "time": 4}
 UNSEEN = ({"batch": 2, "time": 9}, {"batch": 1, "time": 6}, {"batch": 5, "time": 1})
 KINDS: dict[str, type[nn.RNNBase]] = {"RNN": nn.RNN, "LSTM": nn.LSTM, "GRU": nn.GRU}
+CAPTURES = ("export", "trace")
 
 
 def forms() -> list[Any]:
     """Arguments of the test: every form; those of one kind of layout and layers are the quick tier's."""
     found = []
-    for kind, layers, both_ways, batch_first, dynamic in product(
-        KINDS, (1, 2), (False, True), (False, True), (("batch",), ("time",), ("batch", "time"))
+    for kind, layers, both_ways, batch_first, dynamic, capture in product(
+        KINDS, (1, 2), (False, True), (False, True), (("batch",), ("time",), ("batch", "time")), CAPTURES
     ):
-        words = (kind, str(layers), "bidirectional" * both_ways, "batch_first" * batch_first, *dynamic)
+        words = (kind, str(layers), "bidirectional" * both_ways, "batch_first" * batch_first, *dynamic, capture)
         marks = [] if both_ways == (layers == 2) and batch_first != both_ways else [pytest.mark.full]
-        found.append(pytest.param(kind, layers, both_ways, batch_first, dynamic, id="-".join(filter(None, words)), marks=marks))
+        form = (kind, layers, both_ways, batch_first, dynamic, capture)
+        found.append(pytest.param(*form, id="-".join(filter(None, words)), marks=marks))
     return found
 
 
-@pytest.mark.parametrize(("kind", "layers", "both_ways", "batch_first", "dynamic"), forms())
-def test_recurrent(kind: str, layers: int, both_ways: bool, batch_first: bool, dynamic: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("kind", "layers", "both_ways", "batch_first", "dynamic", "capture"), forms())
+def test_recurrent(kind: str, layers: int, both_ways: bool, batch_first: bool, dynamic: tuple[str, ...], capture: str) -> None:
     model = seeded(lambda: KINDS[kind](ENTRY, HIDDEN, layers, bidirectional=both_ways, batch_first=batch_first))()
     axes = ("batch", "time") if batch_first else ("time", "batch")
 
@@ -42,14 +45,15 @@ def test_recurrent(kind: str, layers: int, both_ways: bool, batch_first: bool, d
         return (floats(*(sizes[axis] if axis in dynamic else SIZES[axis] for axis in axes), ENTRY),), {}
 
     shapes = {"input": {index: axis for index, axis in enumerate(axes) if axis in dynamic}}
-    first, second = (onnxexp.export(model, *inputs(SIZES)[:1], dynamic_shapes=shapes) for _ in range(2))
+    first, second = (onnxexp.export(model, *inputs(SIZES)[:1], dynamic_shapes=shapes, capture=capture) for _ in range(2))
     assert first.model_proto.SerializeToString() == second.model_proto.SerializeToString()
     onnx.checker.check_model(first.model_proto, full_check=True)
     assert_agrees(first, model, inputs, (SIZES, *UNSEEN), atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("capture", CAPTURES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_state_given(kind: str) -> None:
+def test_state_given(kind: str, capture: str) -> None:
     """A state that the caller gives, at the unseen sizes too."""
     model = seeded(lambda: KINDS[kind](ENTRY, HIDDEN, 2, bidirectional=True, batch_first=True))()
 
@@ -59,13 +63,14 @@ def test_state_given(kind: str) -> None:
 
     state = {1: "batch"}
     shapes = {"input": {0: "batch", 1: "time"}, "hx": (state, state) if kind == "LSTM" else state}
-    program = onnxexp.export(model, inputs(SIZES)[0], dynamic_shapes=shapes)
+    program = onnxexp.export(model, inputs(SIZES)[0], dynamic_shapes=shapes, capture=capture)
     assert_agrees(program, model, inputs, (SIZES, *UNSEEN), atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("opset", [9, 13, 14, 22])
 @pytest.mark.parametrize("kind", KINDS)
-def test_opsets(kind: str, opset: int) -> None:
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_opsets(kind: str, opset: int, capture: str) -> None:
     """The opsets at which the ONNX operators changed."""
     model = seeded(lambda: KINDS[kind](ENTRY, HIDDEN, 2, bidirectional=True))()
     shapes = {"input": {0: "time", 1: "batch"}}
@@ -73,6 +78,6 @@ def test_opsets(kind: str, opset: int) -> None:
     def inputs(sizes: Sizes) -> Inputs:
         return (torch.tanh(floats(sizes["time"], sizes["batch"], ENTRY)),), {}
 
-    program = onnxexp.export(model, inputs(SIZES)[0], dynamic_shapes=shapes, opset_version=opset)
+    program = onnxexp.export(model, inputs(SIZES)[0], dynamic_shapes=shapes, opset_version=opset, capture=capture)
     onnx.checker.check_model(program.model_proto, full_check=True)
     assert_agrees(program, model, inputs, (SIZES, *UNSEEN), atol=1e-5, rtol=1e-4)
