@@ -61,17 +61,25 @@ def test_a_table_gets_all_arguments() -> None:
 
 
 def test_by_name() -> None:
-    seen: list[Any] = []
+    """The symbolic of prim::PythonOp gets torch.jit.trace's own node: its class, and which arguments are tensors."""
+    seen: dict[str, Any] = {}
 
     def python_op(g, *args, **kwargs):
-        seen.append((kwargs, len(args), g.original_node.kind()))
-        return g.op("Neg", args[0])
+        node = g.original_node
+        seen.update(kwargs, kind=node.kind(), pyname=node.pyname(), cconv=node.cconv(), constants=node.scalar_args())
+        seen.update(function=node.pyobj().__self__, size=args[2].type().sizes(), arguments=len(args))
+        return g.op("Neg", args[0]).setType(next(node.outputs()).type())
 
+    model = f.Holder(lambda x: f.Plain.apply(x, 0.5, x.shape[0], "text", None))
     onnx_exporter.register_custom_op_symbolic("prim::PythonOp", python_op, 9)
     try:
-        program = onnx_exporter.export(LOG_EXP, X, plugins=[plugin, ...])
-        assert [node.op_type for node in program.model.graph] == ["Neg"]
-        assert seen == [({"name": "MyLogExp"}, 1, "autograd::MyLogExp")]
+        program = onnx_exporter.export(model, X, plugins=[plugin, ...], dynamic_shapes=(({0: "n"},),))
+        assert [node.op_type for node in program.model.graph] == ["Neg"] and tuple(program.model.graph.outputs[0].shape)[1] == 4
+        assert issubclass(seen.pop("function"), f.Plain)
+        assert seen == {
+            "name": "Plain", "module": "tests.autograd.functions", "inplace": 0, "kind": "prim::PythonOp", "pyname": "Plain",
+            "cconv": "dcdcc", "constants": [0.5, "text", None], "size": [], "arguments": 5,
+        }  # fmt: skip
         own = onnx_exporter.export(RELU, X, plugins=[plugin, ...])  # its own symbolic counts
         assert [node.op_type for node in own.model.graph] == ["Clip"]
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -15,6 +15,7 @@ from onnxexp.errors import LoweringError
 from onnxexp.torch_onnx.context import GraphContext, SymbolicContext
 from onnxexp.torch_onnx.emitting import PACKING
 from onnxexp.torch_onnx.interop import torch_opset
+from onnxexp.torch_onnx.python_op import python_op
 from onnxexp.torch_onnx.scratch import Scratch, original
 from onnxexp.torch_onnx.settings import settings
 
@@ -26,8 +27,8 @@ def call_symbolic(
     function: Callable[..., Any],
     args: Sequence[Any],
     *,
-    attributes: Mapping[str, Any] | None = None,
     constants: bool = True,
+    python_class: type[torch.autograd.Function] | None = None,
 ) -> list[Any]:
     """Lower the current node with ``function(g, *args)``, a symbolic written for torch.onnx; returns what it gives, by outputs.
 
@@ -35,25 +36,29 @@ def call_symbolic(
         op: The builder; `op.node` is the node.
         function: The symbolic.
         args: The node's arguments: Tensors, Python constants, lists of those.
-        attributes: Keyword arguments of the symbolic.
         constants: Python constants are handed on as constant values, as for torch's operators; else as they are (Functions).
+        python_class: The Function that the node is a call of, for a symbolic of ``prim::PythonOp``: ``g.original_node`` is such a
+            node, as torch traces it, and its attributes (`name`, the class's name, among them) are keyword arguments.
 
     Raises:
         LoweringError: it failed, or gave another number of outputs; names the symbolic, its file and line.
         Declined: it returned None.
     """
     scratch = Scratch(op)
-    names = {name: str(value) for name, value in (attributes or {}).items()}
-    source = original(op.node, names)
+    if python_class is None:
+        (_graph, node), inputs = original(op.node), [op.resolve(value) for value in op.node.inputs()]
+    else:
+        _graph, node, inputs = python_op(op.node, python_class, args)
+    keywords = _keywords(function, op, None if python_class is None else node)
     given = [scratch.value(arg) if constants else scratch.python(arg) for arg in args]
-    env, params, block = scratch.env(source.node), dict(op.params), scratch.graph.block()
-    g = GraphContext(scratch.graph, block, op.opset, source.node, params, env, set(env.values()), [], scratch)
+    env, params, block = scratch.env(node, inputs), dict(op.params), scratch.graph.block()
+    g = GraphContext(scratch.graph, block, op.opset, node, params, env, set(env.values()), [], scratch)
     leading: list[Any] = [g]
     if _wants_context(function):
-        leading.insert(0, SymbolicContext(params, env, source.node, block))
+        leading.insert(0, SymbolicContext(params, env, node, block))
     with settings(opset=op.opset), torch_opset(op.opset):
         try:
-            returned = function(*leading, *_fitting(function, given, op, len(leading)), **_keywords(function, op, attributes))
+            returned = function(*leading, *_fitting(function, given, op, len(leading)), **keywords)
             if returned is None:
                 op.decline(f"{described(function)} returned None: it cannot express this call")
             listed = _elements(g, returned, len(op.node.outputs))
@@ -72,11 +77,19 @@ def call_symbolic(
     return results
 
 
-def _keywords(function: Callable[..., Any], op: Builder, attributes: Mapping[str, Any] | None) -> dict[str, Any]:
-    """`_outputs` is how many elements the list has that torch's operator gives, where the symbolic wants to know it."""
-    told = dict(attributes or {})
-    if any(each.name == "_outputs" for each in _parameters(function)):
-        told["_outputs"] = len(op.node.outputs)
+def _keywords(function: Callable[..., Any], op: Builder, python_node: Any) -> dict[str, Any]:
+    """What the symbolic wants to be told by name.
+
+    `_outputs` is how many elements the list has that torch's operator gives. Of a ``prim::PythonOp`` all attributes, as torch has
+    it: `name` in any case, newer ones where the symbolic knows them.
+    """
+    parameters = _parameters(function)
+    takes = {each.name for each in parameters} | {"name"}
+    everything = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    told: dict[str, Any] = {"_outputs": len(op.node.outputs)} if "_outputs" in takes else {}
+    for name in python_node.attributeNames() if python_node is not None else ():
+        if everything or name in takes:
+            told[name] = getattr(python_node, python_node.kindOf(name))(name)  # torch names each reader by the attribute's kind
     return told
 
 

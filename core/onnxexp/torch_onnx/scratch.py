@@ -3,16 +3,16 @@ with values and nodes (torch.onnx's own helpers included) works; what stands in 
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from onnxexp.builder import Builder
-from onnxexp.graph import Node, ScalarType, TensorType
+from onnxexp.graph import Node, ScalarType
 from onnxexp.torch_onnx.emitting import Emitter
-from onnxexp.torch_onnx.types import jit_type, list_type, tensor_type
+from onnxexp.torch_onnx.types import jit_type, list_type, tensor_type, type_of_tensor
 from onnxexp.values import Tensor
 
 __all__ = ["FOREIGN", "Scratch", "original"]
@@ -49,10 +49,9 @@ class Scratch:
             self._values[tensor] = self._made(tensor)
         return self._values[tensor]
 
-    def env(self, source: Any) -> dict[Any, Any]:
+    def env(self, source: Any, given: Sequence[Any]) -> dict[Any, Any]:
         """What the inputs of the captured node, as `original` shows it, are in this graph."""
-        known = [self.op.resolve(value) for value in self.op.node.inputs()]
-        pairs = zip(source.inputs(), known, strict=True)
+        pairs = zip(source.inputs(), given, strict=True)
         return {value: self._values[tensor] for value, tensor in pairs if isinstance(tensor, Tensor) and tensor in self._values}
 
     def _made(self, tensor: Tensor) -> Any:
@@ -62,7 +61,7 @@ class Scratch:
                 value.setDebugName(tensor.name)
             return value
         value = self.graph.addInput()
-        value.setType(jit_type(ScalarType(tensor.scalar) if tensor.scalar else TensorType(tensor.known_dtype, tensor.shape)))
+        value.setType(type_of_tensor(tensor))
         self.emitter.known[value.unique()] = tensor
         return value
 
@@ -94,15 +93,7 @@ class Scratch:
 
     def python(self, arg: Any) -> Any:
         """An argument of a Function as torch.onnx hands it on: tensors as values, everything else as it is."""
-        if isinstance(arg, Tensor):
-            return self.tensor(arg)
-        if isinstance(arg, torch.Tensor):
-            return self.value(arg)
-        if type(arg) in (list, tuple):
-            return type(arg)(map(self.python, arg))
-        if type(arg) is dict:
-            return {key: self.python(each) for key, each in arg.items()}
-        return arg
+        return pytree.tree_map_only((Tensor, torch.Tensor), self.value, arg)
 
     def results(self, returned: Sequence[Any]) -> list[Any]:
         """What the symbolic returned, for our builder. Where torch knows an output's dtype, `setType` does not say another."""
@@ -161,14 +152,8 @@ def _numbered(arg: Any) -> Any:
     return arg
 
 
-@dataclasses.dataclass(frozen=True)
-class _Original:
-    graph: Any
-    node: Any
-
-
-def original(node: Node, attributes: Mapping[str, str]) -> _Original:
-    """The captured node as torch.onnx shows it: a node of a graph of its own, with typed inputs and outputs."""
+def original(node: Node) -> tuple[Any, Any]:
+    """The captured node as torch.onnx shows it: a graph of its own, with typed inputs and outputs, and the node in it."""
     graph: Any = torch._C.Graph()
     inputs = []
     for value in node.inputs():
@@ -177,6 +162,4 @@ def original(node: Node, attributes: Mapping[str, str]) -> _Original:
     made = graph.insertNode(graph.create(node.op.partition(".")[0], inputs, max(1, len(node.outputs))))
     for output, value in zip(made.outputs(), node.outputs, strict=False):
         output.setType(jit_type(value.type))
-    for name, text in attributes.items():
-        made.s_(name, text)
-    return _Original(graph, made)
+    return graph, made

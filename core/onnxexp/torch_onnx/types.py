@@ -9,7 +9,7 @@ import torch
 from onnxexp.graph import ScalarType, TensorType, Type
 from onnxexp.values import Tensor
 
-__all__ = ["jit_type", "list_type", "tensor_type", "type_of"]
+__all__ = ["jit_type", "list_type", "tensor_type", "type_of", "type_of_tensor"]
 
 _SCALARS = {bool: torch.bool, int: torch.int64, float: torch.float64}
 
@@ -33,6 +33,11 @@ def jit_type(type_: Type) -> Any:
     if isinstance(type_, ScalarType):
         return tensor_type(_SCALARS[type_.kind], ())
     return tensor_type(type_.dtype, type_.sizes)
+
+
+def type_of_tensor(tensor: Tensor) -> Any:
+    """The JIT's type of one of the builder's Tensors."""
+    return jit_type(ScalarType(tensor.scalar) if tensor.scalar else TensorType(tensor.known_dtype, tensor.shape))
 
 
 def type_of(value: Any) -> TensorType:

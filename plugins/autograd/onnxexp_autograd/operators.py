@@ -21,10 +21,11 @@ _NAMESPACE = "autograd"
 _TYPES: dict[type, str] = {
     torch.Tensor: "Tensor",
     torch.SymInt: "SymInt",
-    torch.SymFloat: "float",
-    torch.SymBool: "bool",
+    torch.SymFloat: "Scalar",
+    torch.SymBool: "Scalar",
 }
-"""What varies from run to run, and how a schema says it; every other argument is a constant of the call."""
+"""What varies from run to run, and how a schema says it (a `float` would take a symbol's value in the example for good); every
+other argument is a constant of the call."""
 
 _RECORDS: dict[str, Kept] = {}
 _OPERATORS: dict[str, str] = {}
@@ -99,6 +100,7 @@ class Form:
         arguments: How the arguments are nested, and the constants among them.
         returned: How the results are nested; constants among them as they are, a `Hole` for each tensor.
         written: Of each tensor that comes back as an argument that was written into: (number of the result, of the argument).
+        shared: Of each tensor that may share memory with an argument without being written: the same.
         decision: What the plugin decided to do with it.
         learned: What was learned of its results' sizes where fake tensors cannot tell.
     """
@@ -106,6 +108,7 @@ class Form:
     arguments: Arguments = dataclasses.field(compare=False)
     returned: Any
     written: tuple[tuple[int, int], ...]
+    shared: tuple[tuple[int, int], ...]
     decision: Any
     learned: Any = None
 
@@ -152,15 +155,24 @@ def _library() -> Any:
     return torch.library.Library(_NAMESPACE, "FRAGMENT")
 
 
+def _schema(form: Form) -> str:
+    """``(Tensor a0, Tensor(s1) a1) -> (Tensor, Tensor(s1))``: what may share memory says so, for whoever rewrites writes."""
+    sharing = dict(form.shared)
+    count = sum(isinstance(leaf, Hole) for leaf in pytree.tree_leaves(form.returned))
+    formals = ", ".join(
+        f"{type_}(s{number}) a{number}" if number in sharing.values() else f"{type_} a{number}"
+        for number, type_ in enumerate(form.arguments.types)
+    )
+    results = [f"Tensor(s{sharing[number]})" if number in sharing else "Tensor" for number in range(count)]
+    return f"({formals}) -> {results[0] if count == 1 else '(' + ', '.join(results) + ')'}"
+
+
 def _define(function: Function, form: Form, run: Callable[..., Any]) -> Kept:
     number = next(_NUMBERS)
     name = re.sub(r"\W", "_", function.__name__)
     own = f"{name}_v{number}"  # no overloads of one name: torch cannot take those away again when the process ends
-    count = sum(isinstance(leaf, Hole) for leaf in pytree.tree_leaves(form.returned))
-    formals = ", ".join(f"{type_} a{number}" for number, type_ in enumerate(form.arguments.types))
-    results = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
     library = _library()
-    library.define(f"{own}({formals}) -> {results}")
+    library.define(f"{own}{_schema(form)}")
     library.impl(own, run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"{_NAMESPACE}::{own}", run, lib=library)
     op = getattr(getattr(torch.ops, _NAMESPACE), own).default

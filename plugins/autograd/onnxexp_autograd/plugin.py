@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
+
+from torch.utils import _pytree as pytree
 
 import onnxexp
 from onnxexp import torch_onnx
@@ -89,9 +91,9 @@ class Autograd:
             for node in graph.walk():
                 node.op = known_as(node.op)
                 record = kept(node.op)
-                if record is not None:
+                found = found or record is not None
+                if record is not None and record.form.decision.how == "table":
                     node.args = record.fill(node.args)
-                    found = True
             if self._functions:
                 self._scopes.names = marks_as_scopes(graph)
                 found = found or bool(self._scopes.names)
@@ -117,19 +119,33 @@ class Autograd:
         record = kept(node.op)
         if record is None or record.form.decision.how == "table":
             return None
-        if record.form.decision.how == "node":
-            return self._node(op, node)
-        name = node.op.partition("::")[2].partition(".")[0]
-        attributes = {"name": name} if record.form.decision.how == "python op" else {}
-        return torch_onnx.call_symbolic(op, record.form.decision.symbolic, op.args, attributes=attributes, constants=False)
+        function = record.function()
+        decision, args = record.form.decision, record.fill(op.args)
+        if decision.how == "node":
+            return self._node(op, node, args)
+        named = function if decision.how == "python op" else None
+        return torch_onnx.call_symbolic(op, decision.symbolic, args, constants=False, python_class=named)
 
-    def _node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:
-        """One node of its own domain; the arguments that are no tensors are its attributes."""
+    def _node(self, op: onnxexp.Builder, node: onnxexp.Node, args: Sequence[Any]) -> Any:
+        """One node of its own domain; the arguments that are no tensors are its attributes, ``arg2`` or, nested, ``arg2_0``."""
         name = node.op.partition("::")[2].partition(".")[0]
-        tensors = [arg for arg in op.args if isinstance(arg, onnxexp.Tensor)]
-        constants = {f"arg{index}": arg for index, arg in enumerate(op.args) if not isinstance(arg, onnxexp.Tensor)}
-        attributes = {
-            key: arg if isinstance(arg, (int, float)) else str(arg) for key, arg in constants.items() if arg is not None
+        attributes: dict[str, Any] = {}
+        for index, arg in enumerate(args):
+            leaves = pytree.tree_leaves(arg)
+            if _is_attribute(arg) or (len(leaves) == 1 and leaves[0] is arg):
+                attributes[f"arg{index}"] = arg
+            else:
+                attributes |= {f"arg{index}_{number}": leaf for number, leaf in enumerate(leaves)}
+        inputs = [arg for arg in pytree.tree_leaves(list(args)) if isinstance(arg, onnxexp.Tensor)]
+        known = {
+            key: value if _is_attribute(value) else str(value)
+            for key, value in attributes.items()
+            if value is not None and not isinstance(value, onnxexp.Tensor)
         }
-        results = op.domain(self._domain).call(name, *tensors, outputs=len(node.outputs), **attributes)
-        return list(results)
+        return list(op.domain(self._domain).call(name, *inputs, outputs=len(node.outputs), **known))
+
+
+def _is_attribute(value: Any) -> bool:
+    """Has ONNX an attribute of this kind?"""
+    kinds = {type(each) for each in value} if isinstance(value, (list, tuple)) else {type(value)}
+    return len(kinds) == 1 and kinds <= {bool, int, float, str}

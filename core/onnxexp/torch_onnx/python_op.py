@@ -1,0 +1,54 @@
+"""The node that stands for a call of a torch.autograd.Function in a traced graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from onnxexp.graph import Node, TensorType, Type
+from onnxexp.torch_onnx.types import jit_type, type_of_tensor
+from onnxexp.values import Tensor
+
+__all__ = ["python_op"]
+
+
+def python_op(node: Node, function: type[torch.autograd.Function], args: Sequence[Any]) -> tuple[Any, Any, list[Tensor]]:
+    """A graph with one ``prim::PythonOp``, that, and its inputs: torch.jit.trace's own node for ``function.apply(*args)``.
+
+    `pyobj`, `cconv` and `scalar_args` are those of the call; what is traced is a subclass with a forward that computes nothing.
+    """
+    results = tuple(_example(value.type) for value in node.outputs)
+    members = {
+        "forward": staticmethod(lambda ctx, *args: results),
+        "setup_context": staticmethod(torch.autograd.Function.setup_context),
+        "__module__": function.__module__,
+        "__qualname__": function.__qualname__,
+    }
+    stand_in: Any = type(function.__name__, (function,), members)
+    flat, spec = pytree.tree_flatten(tuple(args))
+    places = [index for index, leaf in enumerate(flat) if isinstance(leaf, Tensor)]
+    examples = tuple(torch.empty((), dtype=flat[index].known_dtype or torch.float32) for index in places)
+
+    def call(*tensors: torch.Tensor) -> Any:
+        leaves = dict(enumerate(flat)) | dict(zip(places, tensors, strict=True))
+        return stand_in.apply(*pytree.tree_unflatten(list(leaves.values()), spec))
+
+    jit: Any = torch._C
+    graph = jit._create_graph_by_tracing(call, examples, lambda value: "", True, False, None, ())[0]
+    jit._jit_pass_lower_all_tuples(graph)
+    made = next(each for each in graph.nodes() if each.kind() == "prim::PythonOp")
+    made.removeAttribute("Subgraph")
+    made.s_("name", function.__name__)
+    for index, value in zip(places, graph.inputs(), strict=True):
+        value.setType(type_of_tensor(flat[index]))
+    for output, value in zip(node.outputs, made.outputs(), strict=True):
+        value.setType(jit_type(output.type))
+    return graph, made, [flat[index] for index in places]
+
+
+def _example(type_: Type) -> torch.Tensor:
+    dtype = type_.dtype if isinstance(type_, TensorType) else None
+    return torch.empty((), dtype=dtype or torch.float32)
