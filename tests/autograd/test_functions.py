@@ -1,38 +1,18 @@
-"""Functions under torch.export (non-strict and strict) and torch.jit.trace, checked in ONNX Runtime at sizes not seen before."""
+"""Functions of every kind, through each frontend."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
 from typing import Any
 
-import onnx
-import pytest
 import torch
 
-import onnxexp
-from onnxexp_autograd import plugin
+from tests.autograd import builders as b
 from tests.autograd import functions as f
+from tests.autograd.harness import Case, X, check, rows
 
 torch.manual_seed(0)
 
-X = torch.randn(3, 4)
 CUBE = torch.randn(3, 3, 2)
-BATCH = {0: "batch"}
-
-
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """A model, its inputs (axis 0 of each is dynamic), and what shows that its symbolic was honoured: these ONNX operators are
-    in the graph, these are not."""
-
-    name: str
-    function: Callable[..., Any]
-    inputs: tuple[torch.Tensor, ...] = (X,)
-    has: tuple[str, ...] = ()
-    lacks: tuple[str, ...] = ()
-    dynamic: bool = True
-    frontends: tuple[str, ...] = ("non-strict", "strict", "trace")
 
 
 def conditional(x: torch.Tensor) -> torch.Tensor:
@@ -98,14 +78,14 @@ CASES = [
     ),
     Case("None out", lambda x: f.Optional.apply(x, None)[0], has=("Mul",), lacks=("Add",)),
     Case("None in", lambda x, y: f.Optional.apply(x, y)[0], (X, X), has=("Mul", "Add")),
-    Case("If", f.Branching.apply, (X, X), has=("If",), lacks=("Where",)),
-    Case("If with a use after", lambda x, y: f.MyRelu.apply(f.Branching.apply(x, y)), (X, X), has=("If", "Clip")),
-    Case("Loop", f.Looping.apply, has=("Loop",), lacks=("Mul",)),
-    Case("torch.onnx's own symbolic", f.Stock.apply, has=("Erf", "Div")),
-    Case("changed after it was made", f.Mutating.apply, has=("Transpose",)),
-    Case("the graph's own methods", f.Low.apply, has=("Exp",)),
-    Case("cast by the exporter", f.Promoted.apply, (torch.arange(6).reshape(3, 2),), has=("Cast", "Mul")),
-    Case("asks for types", f.Shaped.apply, (CUBE,), has=("Flatten",)),
+    Case("If", b.Branching.apply, (X, X), has=("If",), lacks=("Where",)),
+    Case("If with a use after", lambda x, y: f.MyRelu.apply(b.Branching.apply(x, y)), (X, X), has=("If", "Clip")),
+    Case("Loop", b.Looping.apply, has=("Loop",), lacks=("Mul",)),
+    Case("torch.onnx's own symbolic", b.Stock.apply, has=("Erf", "Div")),
+    Case("changed after it was made", b.Mutating.apply, has=("Transpose",)),
+    Case("the graph's own methods", b.Low.apply, has=("Exp",)),
+    Case("cast by the exporter", b.Promoted.apply, (torch.arange(6).reshape(3, 2),), has=("Cast", "Mul")),
+    Case("asks for types", b.Shaped.apply, (CUBE,), has=("Flatten",)),
     Case("in both branches of cond", conditional, has=("If",), frontends=("non-strict", "strict")),  # torch traces no cond
     Case("several in a row", several, has=("Clip",)),
     Case("the same constant call twice", lambda x: f.SetUp.apply(x, 0.1) + f.SetUp.apply(x * 2, 0.1), has=("LeakyRelu",)),
@@ -118,29 +98,6 @@ CASES = [
 ]
 
 
-def program(case: Case, how: str) -> onnxexp.ONNXProgram:
-    model = f.Holder(case.function).eval()
-    shapes = (tuple(BATCH for _ in case.inputs),) if case.dynamic else None
-    if how != "strict":
-        capture = "export" if how == "non-strict" else how
-        return onnxexp.export(model, case.inputs, dynamic_shapes=shapes, plugins=[plugin, ...], capture=capture)
-    dims = (tuple({0: torch.export.Dim.DYNAMIC} for _ in case.inputs),) if case.dynamic else None
-    with plugin.capture_context(onnxexp.Options(20)):
-        exported = torch.export.export(model, case.inputs, dynamic_shapes=dims, strict=True)
-    return onnxexp.export(exported, plugins=[plugin, ...])
-
-
-@pytest.mark.parametrize(
-    ("case", "how"), [pytest.param(case, how, id=f"{case.name}-{how}") for case in CASES for how in case.frontends]
-)
+@rows(CASES)
 def test_function(case: Case, how: str) -> None:
-    made = program(case, how)
-    onnx.checker.check_model(made.model_proto, full_check=True)
-    model = f.Holder(case.function)
-    grown = tuple(torch.cat([each, each[:1] * 2]) for each in case.inputs)
-    for inputs in (case.inputs, grown) if case.dynamic else (case.inputs,):
-        with torch.no_grad():
-            expected = model(*(each.clone() for each in inputs))
-        torch.testing.assert_close(made(*inputs), expected, atol=1e-4, rtol=1e-4)
-    found = {node.op_type for node in made.model.graph.all_nodes()}
-    assert found >= set(case.has) and not found & set(case.lacks), found
+    check(case, how)

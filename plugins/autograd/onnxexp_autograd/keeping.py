@@ -49,11 +49,14 @@ def keeping(decide: Decide) -> Iterator[None]:
         release()
     _enter(wanted)
     _stack().append(decide)
+    vars(_local).setdefault("told", {})
     try:
         yield
     finally:
         _stack().pop()
         _leave(wanted)
+    for message in vars(_local).pop("told", ()):  # a capture silences warnings, torch's remarks on itself
+        warn(message)
 
 
 def release() -> None:
@@ -138,7 +141,7 @@ def _kept_call(function: Any, args: Sequence[Any], decision: Any, original: Call
     probed, learned = probe(function, arguments, varying)
     obstacle = _obstacle(probed)
     if obstacle:
-        warn(f"{function.__name__} {obstacle}; it is inlined, whatever its symbolic says")
+        vars(_local)["told"][f"{function.__name__} {obstacle}; it is inlined, whatever its symbolic says"] = None
         return original(*args) if torch._C._get_tracing_state() is None else inlined(function, *args)
     reference = weakref.ref(function)
 

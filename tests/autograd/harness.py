@@ -1,0 +1,70 @@
+"""A Function in a model: exported through each frontend, and run in ONNX Runtime at sizes that the export did not see."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import onnx
+import pytest
+import torch
+
+import onnxexp
+from onnxexp_autograd import plugin
+from tests.autograd.functions import Holder
+
+X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+BATCH = {0: "batch"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A model, its inputs (axis 0 of each is dynamic), and what shows that its symbolic was honoured: these ONNX operators are
+    in the graph, these are not."""
+
+    name: str
+    function: Callable[..., Any]
+    inputs: tuple[torch.Tensor, ...] = (X,)
+    has: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    dynamic: bool = True
+    frontends: tuple[str, ...] = ("non-strict", "strict", "trace")
+    full: bool = False
+
+
+def rows(cases: list[Case]) -> Any:
+    """The cases by frontend, for a test that takes `case` and `how`."""
+    return pytest.mark.parametrize(
+        ("case", "how"),
+        [
+            pytest.param(case, how, id=f"{case.name}-{how}", marks=[pytest.mark.full] if case.full else [])
+            for case in cases
+            for how in case.frontends
+        ],
+    )
+
+
+def program(case: Case, how: str) -> onnxexp.ONNXProgram:
+    model = Holder(case.function).eval()
+    shapes = (tuple(BATCH for _ in case.inputs),) if case.dynamic else None
+    if how != "strict":
+        capture = "export" if how == "non-strict" else how
+        return onnxexp.export(model, case.inputs, dynamic_shapes=shapes, plugins=[plugin, ...], capture=capture)
+    dims = (tuple({0: torch.export.Dim.DYNAMIC} for _ in case.inputs),) if case.dynamic else None
+    with plugin.capture_context(onnxexp.Options(20)):
+        exported = torch.export.export(model, case.inputs, dynamic_shapes=dims, strict=True)
+    return onnxexp.export(exported, plugins=[plugin, ...])
+
+
+def check(case: Case, how: str) -> None:
+    made = program(case, how)
+    onnx.checker.check_model(made.model_proto, full_check=True)
+    model = Holder(case.function)
+    grown = tuple(torch.cat([each, each[:1] * 2]) for each in case.inputs)
+    for inputs in (case.inputs, grown) if case.dynamic else (case.inputs,):
+        with torch.no_grad():
+            expected = model(*(each.clone() for each in inputs))
+        torch.testing.assert_close(made(*inputs), expected, atol=1e-4, rtol=1e-4)
+    found = {node.op_type for node in made.model.graph.all_nodes()}
+    assert found >= set(case.has) and not found & set(case.lacks), found
