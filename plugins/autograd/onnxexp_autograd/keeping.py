@@ -47,16 +47,17 @@ def keeping(decide: Decide) -> Iterator[None]:
     wanted = [function for function in _subclasses(torch.autograd.Function) if decide(function) is not None]
     if not _stack():
         release()
+        vars(_local)["told"] = {}
     _enter(wanted)
     _stack().append(decide)
-    vars(_local).setdefault("told", {})
     try:
         yield
     finally:
         _stack().pop()
         _leave(wanted)
-    for message in vars(_local).pop("told", ()):  # a capture silences warnings, torch's remarks on itself
-        warn(message)
+    if not _stack():
+        for message in vars(_local)["told"]:  # a capture silences warnings, torch's remarks about itself
+            warn(message)
 
 
 def release() -> None:
