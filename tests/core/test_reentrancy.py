@@ -114,6 +114,19 @@ def test_torch_is_left_as_it_was() -> None:
     assert not torch.onnx.is_in_onnx_export()
 
 
+@pytest.mark.parametrize("capture", ["export", "auto"])
+def test_a_failed_capture_leaves_no_transform_behind(capture: str) -> None:
+    """torch's tracer enters torch.func.grad and falls; from then on eager would compute inside of it, and give zeros."""
+    x = torch.ones(2)
+
+    def gradient(x: torch.Tensor) -> torch.Tensor:
+        return torch.func.grad(lambda y: (y**2 * 3).sum())(x)
+
+    with pytest.raises(CaptureError):
+        export(gradient, (x,), capture=capture)
+    assert torch.equal(gradient(x), 6 * x)
+
+
 def test_the_order_of_exports_makes_no_difference() -> None:
     first = digest()
     export(nn.Sequential(nn.Linear(3, 3), nn.ReLU()), (torch.ones(5, 3),), dynamic_shapes=({0: "rows"},))

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._C import _functorch as functorch
 from torch.export import _trace
 from torch.onnx._internal.exporter import _flags
 
-__all__ = ["LOCK", "TrainingMode", "is_exporting", "model_mode", "replace", "torch_mode"]
+__all__ = ["LOCK", "TrainingMode", "is_exporting", "model_mode", "replace", "torch_mode", "transforms_left"]
 
 LOCK = threading.RLock()
 """Held around torch's tracers: their mode stacks and patches belong to the process."""
@@ -82,6 +83,17 @@ def model_mode(model: torch.nn.Module, mode: TrainingMode) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def transforms_left() -> Iterator[None]:
+    """Leave torch.func's transforms that a failed capture has entered: eager would go on inside of them, to wrong values."""
+    level = functorch.maybe_current_level() or 0
+    try:
+        yield
+    finally:
+        while (functorch.maybe_current_level() or 0) > level:
+            functorch.pop_dynamic_layer_stack()
+
+
+@contextlib.contextmanager
 def torch_mode() -> Iterator[None]:
     """One state of torch for every capture, whatever the caller's is, so that the same model gives the same file.
 
@@ -91,6 +103,7 @@ def torch_mode() -> Iterator[None]:
     with LOCK, contextlib.ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.no_grad())
+        stack.enter_context(transforms_left())
         stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
         torch.backends.mha.set_fastpath_enabled(False)
         stack.callback(setattr, _flags, "_is_onnx_exporting", _flags._is_onnx_exporting)

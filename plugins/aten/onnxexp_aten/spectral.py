@@ -30,7 +30,7 @@ def _rounds(count: int) -> torch.Tensor:
     for turn in range(count - 1):
         players = [0, *ring[turn:], *ring[:turn]]
         orders.append([*players[: count // 2], *reversed(players[count // 2 :])])
-    return torch.tensor(orders).reshape(-1, count)
+    return torch.tensor(orders, dtype=torch.int64).reshape(len(orders), count)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,14 +139,22 @@ def linalg_svd(
     matrices = Matrices(op, A)
     m, n = matrices.rows, matrices.columns
     k = min(m, n)
+    width, height = (m, n) if full_matrices else (k, k)
+    if k == 0:
+        return _unit(op, matrices, m, width), _unit(op, matrices, 0), _unit(op, matrices, height, n)
     u, sizes, v = _singular(op, matrices)
     if not compute_uv:
         nothing = op.constant(torch.empty(0, dtype=A.dtype))
         return nothing, matrices.back(sizes, k), nothing
-    width, height = (m, n) if full_matrices else (k, k)
     u = _orthonormal(op, u, width)
     v = swapped(op, _orthonormal(op, v, height), 1, 2)
     return matrices.back(u, m, width), matrices.back(sizes, k), matrices.back(v, height, n)
+
+
+def _unit(op: Builder, matrices: Matrices, *sizes: int) -> Tensor:
+    """What an empty matrix' decomposition consists of, for each matrix: a part of the unit matrix, or a vector of nothing."""
+    part = torch.eye(*sizes, dtype=matrices.dtype) if len(sizes) == 2 else torch.empty(sizes, dtype=matrices.dtype)
+    return op.constant(part.expand(*matrices.batch, *sizes).contiguous())
 
 
 @aten("svd")
