@@ -39,6 +39,20 @@ NLL = (torch.randn(5, 3), torch.randn(5, 3), torch.rand(5, 3))
         opsets=(20,),
         name="nll_of_one_variance_each",
     ),
+    *(
+        Case(
+            lambda x, w, y, how=how: functional.linear_cross_entropy(
+                x, w, y, reduction=how, options=torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2)
+            ),
+            X,
+            torch.randn(4, 3),
+            torch.tensor([3, 0, 1, 1, 2]),
+            dynamic={0: [0], 2: [0]},
+            opsets=(13, 20),
+            name=f"linear_cross_entropy_in_chunks_{how}",
+        )
+        for how in ("mean", "none")
+    ),
     Case(lambda x, y: functional.gaussian_nll_loss(x, y, 0.3), *NLL[:2], opsets=(20,), name="nll_of_a_number"),
 )
 def test_opaque(check):

@@ -19,8 +19,6 @@ KNOWN: Mapping[str, str] = MappingProxyType(
         "linalg.ldl_factor": "LAPACK's symmetric indefinite factorization",
         "linalg.ldl_factor_ex": "LAPACK's symmetric indefinite factorization",
         "linalg.ldl_solve": "LAPACK's symmetric indefinite factorization",
-        "nn.functional.linear_cross_entropy.chunked": "an operator of torch's own training loop, without a decomposition",
-        "nn.functional.linear_cross_entropy.chunked_none": "an operator of torch's own training loop, without a decomposition",
         "resize_": "a write that changes the size of a tensor",
         "resize_as_": "a write that changes the size of a tensor",
         "tensor_split": _RUN_TIME,

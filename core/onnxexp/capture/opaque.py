@@ -146,11 +146,30 @@ def kept_opaque(*, references: bool) -> Iterator[None]:
                 original = getattr(owner, attribute)  # by its name
                 calls[original] = _whole(name, original)
                 replace(stack, owner, attribute, calls[original])
-        calls[functional.gaussian_nll_loss] = _gaussian_nll_loss(functional.gaussian_nll_loss)
-        replace(stack, functional, "gaussian_nll_loss", calls[functional.gaussian_nll_loss])
+        for original, instead in _rewritten().items():
+            calls[original] = instead
+            replace(stack, functional, original.__name__, instead)
         if references:
             stack.enter_context(_References(calls))
         yield
+
+
+def _rewritten() -> dict[Any, Callable[..., torch.Tensor]]:
+    """torch's functions in Python that are written with other operators while a model is captured."""
+    return {
+        functional.gaussian_nll_loss: _gaussian_nll_loss(functional.gaussian_nll_loss),
+        functional.linear_cross_entropy: _linear_cross_entropy(functional.linear_cross_entropy),
+    }
+
+
+def _linear_cross_entropy(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """torch's without its options, which say how training saves memory: the loss is the same, and is made of known operators."""
+
+    @functools.wraps(original)
+    def call(*args: Any, **options: Any) -> torch.Tensor:
+        return original(*args, **{**options, "options": None} if is_exporting() else options)
+
+    return call
 
 
 def _gaussian_nll_loss(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
