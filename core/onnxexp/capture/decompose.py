@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch._decomp import global_decomposition_table
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -72,7 +73,7 @@ class Decomposer:
 
         with torch_mode(), _provisional(self._fake_mode.shape_env) as baked_in:
             try:
-                with self._fake_mode:
+                with self._fake_mode, enable_python_dispatcher():  # what torch writes in Python takes symbolic sizes
                     module = make_fx(call)(*fakes)
             except Exception:  # noqa: BLE001 - a decomposition that fails on fake tensors, with whatever error, is none
                 return None

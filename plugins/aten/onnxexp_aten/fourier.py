@@ -1,4 +1,5 @@
-"""Discrete Fourier transforms, one axis after the other, as products with constant matrices, which every opset has.
+"""Discrete Fourier transforms, one axis after the other, as products with matrices, which every opset has. The matrices are
+constants where the lengths are known at export, else made at run time.
 
 ONNX has an operator DFT from opset 17 on; ONNX Runtime's kernel of it loses half of the digits where the length is no power of
 two. Source of the two steps: Cooley and Tukey, "An Algorithm for the Machine Calculation of Complex Fourier Series" (1965).
@@ -16,7 +17,9 @@ from onnxexp import Builder, ComplexTensor, Tensor
 from onnxexp_aten.axiswise import along
 from onnxexp_aten.common import rank_of
 from onnxexp_aten.complexes import complex_op, paired, real_of
-from onnxexp_aten.kernels import specified
+from onnxexp_aten.creation import arange_of
+from onnxexp_aten.elementwise import floor_remainder
+from onnxexp_aten.kernels import compute, specified
 from onnxexp_aten.layout import reshaped, size_at, sliced, swapped, with_shape
 
 __all__: list[str] = []
@@ -25,8 +28,11 @@ _SHORT = 64
 """Up to this length one product does; beyond, two smaller ones are less work and need smaller constants."""
 
 
-def _scale(mode: int, size: int) -> float:
+def _scale(op: Builder, mode: int, size: Any) -> Any:
     """torch's normalization: none, by the root of the size, by the size."""
+    if isinstance(size, Tensor):
+        wide = op.cast(size, torch.float64)
+        return (1.0, op.Reciprocal(op.Sqrt(wide)), op.Reciprocal(wide))[mode]
     return (1.0, 1 / math.sqrt(size), 1 / size)[mode]
 
 
@@ -36,11 +42,11 @@ def _angles(rows: int, columns: int, period: int) -> torch.Tensor:
     return (turns % period).double() * (2 * math.pi / period)
 
 
-def _length(op: Builder, x: Tensor, axis: int) -> int:
-    size = size_at(op, x, axis)
-    if isinstance(size, Tensor):
-        raise op.error("the length of a Fourier transform must be known at export")
-    return size
+def _angles_of(op: Builder, rows: Any, columns: Any, period: Tensor) -> Tensor:
+    """The same, float64[rows, columns], for sizes that only the run time knows."""
+    down, right = (arange_of(op, 0, count, 1, torch.int64) for count in (rows, columns))
+    turns = floor_remainder(op, op.Mul(op.Unsqueeze(down, [1]), right), period)
+    return op.Mul(op.cast(turns, torch.float64), op.Div(2 * math.pi, op.cast(period, torch.float64)))  # type: ignore[no-any-return]
 
 
 def _factor(length: int) -> int:
@@ -48,15 +54,22 @@ def _factor(length: int) -> int:
     return next(divisor for divisor in range(math.isqrt(length), 0, -1) if length % divisor == 0)
 
 
-def _in_steps(op: Builder, length: int) -> bool:
+def _in_steps(op: Builder, length: Any) -> bool:
     """Is it more than one product?"""
-    return specified(op, since=17) or (length > _SHORT and _factor(length) > 1)
+    return specified(op, since=17) or (isinstance(length, int) and length > _SHORT and _factor(length) > 1)
 
 
-def _waves(op: Builder, z: ComplexTensor, angles: torch.Tensor, scale: float, *, forward: bool) -> list[Tensor]:
-    """Constants: the cosines and sines of exp(-i angle), or of exp(i angle) on the way back."""
-    waves = angles.cos() * scale, angles.sin() * (-scale if forward else scale)
-    return [op.constant(wave.to(z.real.dtype)) for wave in waves]
+def _waves(
+    op: Builder, dtype: torch.dtype, sizes: Sequence[Any], period: Any, scale: Any, *, forward: bool
+) -> tuple[Tensor, Tensor]:
+    """The cosines and sines of exp(-i angle), or of exp(i angle) on the way back, of this size; constants where it is known."""
+    sign = -1.0 if forward else 1.0
+    if isinstance(period, int):
+        angles = _angles(sizes[0], sizes[1], period)
+        return op.constant((angles.cos() * scale).to(dtype)), op.constant((angles.sin() * (sign * scale)).to(dtype))
+    turned = _angles_of(op, *sizes, period)
+    cosine, sine = op.Mul(compute(op, "Cos", turned), scale), op.Mul(op.Mul(compute(op, "Sin", turned), sign), scale)
+    return op.cast(cosine, dtype), op.cast(sine, dtype)
 
 
 def _times(
@@ -68,21 +81,24 @@ def _times(
 
 def _along(op: Builder, z: ComplexTensor, axis: int, *, forward: bool, mode: int) -> ComplexTensor:
     """The transform along one axis; a long one whose length is a product is done in two steps (Cooley and Tukey)."""
-    length = _length(op, z.real, axis)
-    scale = _scale(mode, length)
+    length, dtype = size_at(op, z.real, axis), z.real.dtype
+    scale = _scale(op, mode, length)
     if specified(op, since=17):
         whole = op.DFT(z.joined(), axis=axis, inverse=0 if forward else 1)
-        return ComplexTensor.parted(op.Mul(whole, scale if forward else scale * length))
-    rows = _factor(length)
-    if length <= _SHORT or rows == 1:
-        waves = _waves(op, z, _angles(length, length, length), scale, forward=forward)
+        factor = op.cast(scale if forward else op.Mul(op.constant(length, torch.float64), scale), dtype)
+        return ComplexTensor.parted(op.Mul(whole, factor))
+    if not _in_steps(op, length):
+        waves = _waves(op, dtype, (length, length), length, scale, forward=forward)
         return _times(op, z, *waves, lambda part, wave: along(op, part, wave, axis))
+    assert isinstance(length, int)
+    rows = _factor(length)
     columns = length // rows
     split = _reshaped(op, z, axis, 1, [rows, columns])
     split = _along(op, split, axis, forward=forward, mode=0)
     behind = [1] * (rank_of(op, z.real) - axis - 1)
-    twiddles = _waves(op, z, _angles(rows, columns, length).reshape(rows, columns, *behind), scale, forward=forward)
-    split = _times(op, split, *twiddles, lambda part, wave: op.Mul(part, wave))
+    waves = _waves(op, dtype, (rows, columns), length, scale, forward=forward)
+    cosine, sine = (op.Reshape(wave, [rows, columns, *behind]) for wave in waves)
+    split = _times(op, split, cosine, sine, lambda part, wave: op.Mul(part, wave))
     split = _along(op, split, axis + 1, forward=forward, mode=0)
     turned = ComplexTensor(*(swapped(op, part, axis, axis + 1) for part in (split.real, split.imag)))
     return _reshaped(op, turned, axis, 2, [length])
@@ -113,15 +129,14 @@ def fft_c2c(op: Builder, self: Tensor, dim: list[int], normalization: int, forwa
 def fft_r2c(op: Builder, self: Tensor, dim: list[int], normalization: int, onesided: bool) -> ComplexTensor:
     """_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor"""
     *others, last = _axes(op, self, dim)
-    length = _length(op, self, last)
-    kept = length // 2 + 1 if onesided else length
+    length = size_at(op, self, last)
+    kept = _half(op, length) if onesided else length
     if _in_steps(op, length):
         z = _along(op, paired(op, self, self.dtype), last, forward=True, mode=normalization)
         z = _cut(op, z, last, kept) if onesided else z
     else:
-        angles, scale = _angles(length, kept, length), _scale(normalization, length)
-        waves = (angles.cos() * scale, angles.sin() * -scale)
-        z = ComplexTensor(*(along(op, self, op.constant(wave.to(self.dtype)), last) for wave in waves))
+        waves = _waves(op, self.dtype, (length, kept), length, _scale(op, normalization, length), forward=True)
+        z = ComplexTensor(*(along(op, self, wave, last) for wave in waves))
     for axis in others:
         z = _along(op, z, axis, forward=True, mode=normalization)
     return z
@@ -134,24 +149,34 @@ def fft_c2r(op: Builder, self: Tensor, dim: list[int], normalization: int, last_
     *others, last = _axes(op, self, dim)
     for axis in others:
         z = _along(op, z, axis, forward=False, mode=normalization)
-    length = int(op.static(last_dim_size, "the length of a Fourier transform"))
-    kept = length // 2 + 1
-    z = z if _length(op, z.real, last) == kept else _cut(op, z, last, kept)
-    if _in_steps(op, length):
+    length = last_dim_size
+    kept = _half(op, length)
+    z = z if isinstance(kept, int) and size_at(op, z.real, last) == kept else _cut(op, z, last, kept)
+    if isinstance(length, int) and _in_steps(op, length):
         return _along(op, _both_halves(op, z, last, length), last, forward=False, mode=normalization).real
-    angles, scale = _angles(kept, length, length), _scale(normalization, length)
-    weights = torch.full((kept, 1), 2.0 * scale, dtype=torch.float64)  # each stands for its conjugate, too
-    weights[0] = scale
-    if length % 2 == 0:
-        weights[-1] = scale
-    cosine, sine = (op.constant((wave * weights).to(z.real.dtype)) for wave in (angles.cos(), angles.sin()))
+    waves = _waves(op, z.real.dtype, (kept, length), length, _scale(op, normalization, length), forward=False)
+    cosine, sine = (op.Mul(wave, _weights(op, kept, length, z.real.dtype)) for wave in waves)
     return op.Sub(along(op, z.real, cosine, last), along(op, z.imag, sine, last))  # type: ignore[no-any-return]
 
 
-def _cut(op: Builder, z: ComplexTensor, axis: int, kept: int) -> ComplexTensor:
-    sizes = list(z.shape or ())
-    sizes[axis] = kept
-    return ComplexTensor(*(with_shape(sliced(op, part, axis, 0, kept), sizes) for part in (z.real, z.imag)))
+def _half(op: Builder, length: Any) -> Any:
+    """How much of the spectrum of a real signal says all of it."""
+    return op.Add(op.Div(length, 2), 1) if isinstance(length, Tensor) else length // 2 + 1
+
+
+def _weights(op: Builder, kept: Any, length: Any, dtype: torch.dtype) -> Tensor:
+    """``[kept, 1]``: 2 where a coefficient stands for its conjugate, too, 1 where it is its own."""
+    places = op.Unsqueeze(arange_of(op, 0, kept, 1, torch.int64), [1])
+    twice = op.And(op.Greater(places, 0), op.Less(op.Mul(places, 2), length))
+    return op.Where(twice, op.constant(2.0, dtype), op.constant(1.0, dtype))  # type: ignore[no-any-return]
+
+
+def _cut(op: Builder, z: ComplexTensor, axis: int, kept: Any) -> ComplexTensor:
+    parts = [sliced(op, part, axis, 0, kept) for part in (z.real, z.imag)]
+    if isinstance(kept, int):
+        sizes = [kept if place == axis else size for place, size in enumerate(z.shape or ())]
+        parts = [with_shape(part, sizes) for part in parts]
+    return ComplexTensor(*parts)
 
 
 def _both_halves(op: Builder, z: ComplexTensor, axis: int, length: int) -> ComplexTensor:
