@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from onnxexp import Builder, SymbolicTable, Tensor, UnsupportedOperators
-from onnxexp.capture import capture, convert
+from onnxexp.capture import capture, convert, decompose
 from onnxexp.capture.decompose import Decomposer
 from onnxexp.capture.dynamic import read_dynamic
 from onnxexp.capture.modes import TrainingMode
@@ -181,20 +181,23 @@ def test_symbolic_sizes_stay() -> None:
     assert [output.type.sizes for output in graph.outputs] == [("2*batch",)]
 
 
-class Cell(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.cell = nn.LSTMCell(4, 4)
+@pytest.fixture
+def asks_for_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's decomposition of mish is one that asks for the sizes as numbers."""
+    original = decompose._decompositions
 
-    def forward(self, x: torch.Tensor, h: torch.Tensor) -> Any:
-        return self.cell(x, (h, h))
+    def decompositions(op: Any) -> Any:
+        return [lambda x: x * int(x.shape[0])] if op is torch.ops.aten.mish.default else original(op)
+
+    monkeypatch.setattr(decompose, "_decompositions", decompositions)
 
 
+@pytest.mark.usefixtures("asks_for_numbers")
 def test_baked_in_sizes_are_refused_and_forgotten() -> None:
-    """What torch runs for a cell asks for its sizes as numbers: nothing else of this export may take them for that."""
-    captured = dynamic(Cell(), X, torch.randn(3, 4))
+    """Nothing else of this export may take the sizes for those numbers."""
+    captured = dynamic(lambda x: F.mish(x), X)
     (node,) = captured.graph.nodes
-    assert node.op == "aten::lstm_cell"
+    assert node.op == "aten::mish"
     assert captured.decompose(node) is None
     x = captured.graph.inputs[0]
     assert x.type.sizes == ("batch", 4)
@@ -202,6 +205,7 @@ def test_baked_in_sizes_are_refused_and_forgotten() -> None:
     assert [output.type.sizes for output in graph.outputs] == [("batch", 4)]
 
 
+@pytest.mark.usefixtures("asks_for_numbers")
 def test_guards_of_a_refused_decomposition_are_undone() -> None:
     env = ShapeEnv()
     mode = FakeTensorMode(shape_env=env)
@@ -210,17 +214,16 @@ def test_guards_of_a_refused_decomposition_are_undone() -> None:
     size = sample.shape[0]
     sizes = {"batch": size}
     known = Decomposer(mode, sizes, lambda size: "batch" if isinstance(size, torch.SymInt) else size)
-    cell = [
-        value("x", "batch", 4),
-        [value("h", "batch", 4), value("c", "batch", 4)],
-        value("w", 16, 4),
-        value("r", 16, 4),
-        None,
-        None,
-    ]
     before = str(size), len(env.guards), dict(env.replacements)
-    assert known(Node("aten::lstm_cell", cell, [value("h", "batch", 4), value("c", "batch", 4)])) is None
+    assert known(Node("aten::mish", [value("x", "batch", 4)], [value("y", "batch", 4)])) is None
     assert (str(size), len(env.guards), dict(env.replacements)) == before
+
+
+def test_a_decomposition_takes_symbolic_sizes() -> None:
+    """Its steps are torch's Python kernels, where the C++ ones take numbers only: here the padding of the signal."""
+    captured = dynamic(lambda x: torch.fft.fft(x, n=9, dim=0), X)
+    (node,) = (node for node in captured.graph.nodes if node.op == "aten::fft_fft")
+    assert "aten::constant_pad_nd" in operators(captured.decompose(node))
 
 
 # What is told

@@ -21,7 +21,7 @@ from onnxexp_aten.indexing import (
 )
 from onnxexp_aten.kernels import compute
 from onnxexp_aten.layout import END, expanded, permuted, reshaped, size_at, sizes_of, sliced, unsqueezed, vector
-from onnxexp_aten.rearranging import diagonal_places
+from onnxexp_aten.rearranging import diagonal_places, strided_places
 from onnxexp_aten.scatter import SINCE, reducing_dtype, scattered, written
 
 __all__: list[str] = []
@@ -193,15 +193,12 @@ def diagonal_scatter(op: Builder, self: Tensor, src: Tensor, offset: int, dim1: 
 
 
 @aten("as_strided_scatter")
-def as_strided_scatter(op: Builder, self: Tensor, src: Tensor, size: list[int], stride: list[int], storage_offset: Any) -> Tensor:
+def as_strided_scatter(op: Builder, self: Tensor, src: Tensor, size: list[Any], stride: list[Any], storage_offset: Any) -> Tensor:
     """as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor"""
-    if self.shape is None or not all(isinstance(number, int) for number in (*self.shape, *size, *stride, storage_offset or 0)):
-        raise op.error("the sizes must be known at export")
-    places = torch.full(tuple(size), storage_offset or 0)
-    for axis, (count, step) in enumerate(zip(size, stride, strict=True)):
-        places += (torch.arange(count) * step).reshape([-1 if axis == other else 1 for other in range(len(size))])
+    places = op.Reshape(strided_places(op, size, stride, storage_offset or 0), [-1])
     flat, values = op.Reshape(self, [-1]), op.Reshape(op.cast(src, self.dtype), [-1])
-    return op.Reshape(written(op, flat, 0, op.constant(places.reshape(-1)), values), list(self.shape))
+    back = [size_at(op, self, axis) for axis in range(rank_of(op, self))]
+    return op.Reshape(written(op, flat, 0, places, values), vector(op, back))
 
 
 @aten("fill.Scalar", "fill.Tensor")

@@ -10,7 +10,7 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, rank_of
 from onnxexp_aten.kernels import compute, runs
-from onnxexp_aten.layout import reshaped, size_at, unsqueezed
+from onnxexp_aten.layout import filled, reshaped, size_at, unsqueezed
 
 __all__ = ["normalized", "widened"]
 
@@ -60,19 +60,12 @@ def _composed(op: Builder, x: Tensor, weight: Tensor | None, bias: Tensor | None
     )
 
 
-def _ones(op: Builder, size: int, x: Tensor) -> Tensor:
-    return op.constant(torch.ones(size, dtype=x.dtype))
-
-
-def _zeros(op: Builder, size: int, x: Tensor) -> Tensor:
-    return op.constant(torch.zeros(size, dtype=x.dtype))
-
-
-def _channels(op: Builder, x: Tensor) -> int:
-    shape = x.shape
-    if shape is None or not isinstance(shape[1], int):
-        raise op.error("the number of channels (axis 1) must be known at export")
-    return shape[1]
+def _each(op: Builder, x: Tensor, value: float, dtype: torch.dtype) -> Tensor:
+    """A number for each channel (axis 1)."""
+    channels = size_at(op, x, 1)
+    if isinstance(channels, int):
+        return op.constant(torch.full((channels,), value, dtype=dtype))
+    return filled(op, [channels], value, dtype)
 
 
 def _last(normalized_shape: Sequence[Any]) -> list[int]:
@@ -106,9 +99,8 @@ def batch_norm(
 def _with_statistics(
     op: Builder, input: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, variance: Tensor, eps: float
 ) -> Tensor:
-    channels = _channels(op, input)
-    scale = _ones(op, channels, mean) if weight is None else weight
-    shift = _zeros(op, channels, mean) if bias is None else bias
+    scale = _each(op, input, 1, mean.dtype) if weight is None else weight
+    shift = _each(op, input, 0, mean.dtype) if bias is None else bias
     own = [input, scale, shift, mean, variance]
     if len({tensor.dtype for tensor in own}) == 1:
         return op.BatchNormalization(*own, epsilon=eps)  # type: ignore[no-any-return]
@@ -229,9 +221,8 @@ def _by_instance(op: Builder, x: Tensor, weight: Tensor | None, bias: Tensor | N
     """Every channel of every sample by itself."""
     if not runs(op, "InstanceNormalization", x.dtype):
         return _composed(op, x, weight, bias, range(2, rank_of(op, x)), eps)
-    channels = _channels(op, x)
-    scale = _ones(op, channels, x) if weight is None else weight
-    shift = _zeros(op, channels, x) if bias is None else bias
+    scale = _each(op, x, 1, x.dtype) if weight is None else weight
+    shift = _each(op, x, 0, x.dtype) if bias is None else bias
     return compute(op, "InstanceNormalization", x, scale, shift, epsilon=eps)
 
 

@@ -9,8 +9,10 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, rank_of
+from onnxexp_aten.creation import arange_of
+from onnxexp_aten.elementwise import extreme
 from onnxexp_aten.kernels import running_dtype, specified
-from onnxexp_aten.layout import END
+from onnxexp_aten.layout import END, size_at
 
 __all__ = ["padded"]
 
@@ -25,7 +27,7 @@ def padded(op: Builder, x: Tensor, pad: Sequence[Any], mode: str = "constant", v
     negative then too).
     """
     rank = rank_of(op, x)
-    if mode == "replicate" and _crops_known_sizes(x, pad):
+    if mode == "replicate" and any(isinstance(amount, int) and amount < 0 for amount in pad):
         return _nearest(op, x, _amounts(op, pad))
     x, amounts = _cropped(op, x, _amounts(op, pad))
     if all(isinstance(amount, int) and amount == 0 for pair in amounts for amount in pair):
@@ -74,18 +76,16 @@ def _cropped(op: Builder, x: Tensor, amounts: list[tuple[Any, Any]]) -> tuple[Te
     return x, [tuple(max(amount, 0) if isinstance(amount, int) else amount for amount in pair) for pair in amounts]  # type: ignore[misc]
 
 
-def _crops_known_sizes(x: Tensor, pad: Sequence[Any]) -> bool:
-    known = x.shape is not None and all(isinstance(number, int) for number in (*x.shape, *pad))
-    return known and any(amount < 0 for amount in pad)
-
-
 def _nearest(op: Builder, x: Tensor, amounts: list[tuple[Any, Any]]) -> Tensor:
     """Replication where something is cropped too, by looking the nearest element up: the crop may leave nothing to replicate."""
     for place, (begin, end) in enumerate(amounts):
         axis = rank_of(op, x) - 1 - place
-        size = int((x.shape or ())[axis])
-        places = torch.arange(-begin, size + end).clamp(0, size - 1)
-        x = x if begin == end == 0 else op.Gather(x, op.constant(places), axis=axis)
+        if begin == end == 0:
+            continue
+        size = op.constant(size_at(op, x, axis), torch.int64)
+        places = arange_of(op, op.Neg(op.constant(begin, torch.int64)), op.Add(size, end), 1, torch.int64)
+        places = extreme(op, "Min", extreme(op, "Max", places, op.constant(0)), op.Sub(size, 1))
+        x = op.Gather(x, places, axis=axis)
     return x
 
 

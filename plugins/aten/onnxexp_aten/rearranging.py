@@ -22,7 +22,7 @@ from onnxexp_aten.layout import (
     vector,
 )
 
-__all__ = ["diagonal_places"]
+__all__ = ["diagonal_places", "strided_places"]
 
 _TABLE = 4096
 """Indices up to which a table of them is the cheapest way to repeat elements."""
@@ -109,10 +109,11 @@ def pixel_shuffle(op: Builder, self: Tensor, upscale_factor: int) -> Tensor:
         shuffled = op.DepthToSpace(batch, blocksize=upscale_factor, mode="CRD")
         return squeezed(op, shuffled, range(4 - rank_of(op, self)))
     channels, height, width = _pixels(op, self)
-    flat = op.Reshape(self, vector(op, [-1, channels // upscale_factor**2, upscale_factor, upscale_factor, height, width]))
+    fewer = _over(op, channels, upscale_factor**2)
+    flat = op.Reshape(self, vector(op, [-1, fewer, upscale_factor, upscale_factor, height, width]))
     spread = op.Transpose(flat, perm=[0, 1, 4, 2, 5, 3])
     taller, wider = (_times(op, size, upscale_factor) for size in (height, width))
-    return op.Reshape(spread, vector(op, [*_lead(op, self), channels // upscale_factor**2, taller, wider]))
+    return op.Reshape(spread, vector(op, [*_lead(op, self), fewer, taller, wider]))
 
 
 @aten("pixel_unshuffle")
@@ -121,12 +122,10 @@ def pixel_unshuffle(op: Builder, self: Tensor, downscale_factor: int) -> Tensor:
     channels, height, width = _pixels(op, self)
     if self.rank == 4 and channels == 1 and self.dtype.is_floating_point:
         return op.SpaceToDepth(self, blocksize=downscale_factor)
-    height, width = (
-        size // downscale_factor if isinstance(size, int) else op.Div(size, downscale_factor) for size in (height, width)
-    )
+    height, width = (_over(op, size, downscale_factor) for size in (height, width))
     flat = op.Reshape(self, vector(op, [-1, channels, height, downscale_factor, width, downscale_factor]))
     spread = op.Transpose(flat, perm=[0, 1, 3, 5, 2, 4])
-    return op.Reshape(spread, vector(op, [*_lead(op, self), channels * downscale_factor**2, height, width]))
+    return op.Reshape(spread, vector(op, [*_lead(op, self), _times(op, channels, downscale_factor**2), height, width]))
 
 
 def _lead(op: Builder, x: Tensor) -> list[Any]:
@@ -137,19 +136,22 @@ def _times(op: Builder, size: Any, factor: int) -> Any:
     return size * factor if isinstance(size, int) else op.Mul(size, factor)
 
 
-def _pixels(op: Builder, x: Tensor) -> tuple[int, Any, Any]:
-    channels, height, width = (size_at(op, x, axis) for axis in (-3, -2, -1))
-    return int(op.static(channels, "the number of channels")), height, width
+def _over(op: Builder, size: Any, factor: int) -> Any:
+    return size // factor if isinstance(size, int) else op.Div(size, factor)
+
+
+def _pixels(op: Builder, x: Tensor) -> list[Any]:
+    """Channels, height and width."""
+    return [size_at(op, x, axis) for axis in (-3, -2, -1)]
 
 
 @aten("channel_shuffle", "native_channel_shuffle")
 def channel_shuffle(op: Builder, self: Tensor, groups: Any) -> Tensor:
     """channel_shuffle(Tensor self, SymInt groups) -> Tensor"""
     groups = op.static(groups, "groups")
-    channels = int(op.static(size_at(op, self, 1), "the number of channels"))
-    shape = self.shape or ()
-    order = torch.arange(channels).view(groups, -1).T.reshape(-1)
-    return op.Gather(self, op.constant(order), axis=1) if len(shape) > 1 else self
+    places = arange_of(op, 0, size_at(op, self, 1), 1, torch.int64)
+    order = op.Reshape(op.Transpose(op.Reshape(places, [groups, -1]), perm=[1, 0]), [-1])
+    return op.Gather(self, order, axis=1)
 
 
 # Diagonals
@@ -188,14 +190,22 @@ def as_strided(op: Builder, self: Tensor, size: list[Any], stride: list[Any], st
     offset = storage_offset or 0
     if sizes == own and offset == 0 and list(stride) == contiguous[: len(own)]:
         return self
-    if not op.is_static([*size, *stride, offset]) or not all(isinstance(length, int) for length in own):
-        op.decline("strides that are known only at run time")
-    elements = torch.Size(own).numel()
-    table = torch.arange(elements).as_strided(op.static(size), op.static(stride), op.static(offset)).contiguous()
     flat = self if len(own) == 1 else op.Reshape(self, [-1])
-    if table.numel() == elements and torch.equal(table.reshape(-1), torch.arange(elements)):
-        return op.Reshape(flat, list(table.shape))
-    return op.Gather(flat, op.constant(table), axis=0)
+    places = strided_places(op, size, stride, offset)
+    if places.const is not None and all(isinstance(length, int) for length in own):
+        elements = torch.arange(torch.Size(own).numel())
+        if torch.equal(places.const.reshape(-1), elements):
+            return op.Reshape(flat, list(places.const.shape))
+    return op.Gather(flat, places, axis=0)
+
+
+def strided_places(op: Builder, size: list[Any], stride: list[Any], offset: Any) -> Tensor:
+    """int64[*size]: where in memory the elements of a strided view are."""
+    places = op.constant(offset, torch.int64)
+    for axis, (count, step) in enumerate(zip(size, stride, strict=True)):
+        steps = op.Mul(arange_of(op, 0, count, 1, torch.int64), step)
+        places = op.Add(places, unsqueezed(op, steps, range(1, len(size) - axis)))
+    return places
 
 
 # Each element several times
