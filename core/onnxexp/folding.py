@@ -168,12 +168,15 @@ def _flatten(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor:
 
 
 def _cast(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor | None:
-    """Not to what torch rounds or limits otherwise than ONNX: float8, and integers that a float does not fit into."""
+    """Not to what torch rounds or limits otherwise than ONNX: float8, and integers that a float does not fit into.
+
+    Not from float8 either: whoever stores weights in it wants them small.
+    """
     tensor, to = inputs[0], attributes["to"]
     if to == ir.DataType.STRING:
         return None
     dtype = from_onnx(to)
-    if dtype.is_floating_point and dtype.itemsize == 1:
+    if any(each.is_floating_point and each.itemsize == 1 for each in (dtype, tensor.dtype)):
         return None
     if tensor.is_floating_point() and not dtype.is_floating_point and not dtype.is_complex and dtype != torch.bool:
         limits = torch.iinfo(dtype)

@@ -199,6 +199,7 @@ def test_casts_that_torch_does_otherwise_than_onnx_are_left_alone() -> None:
         assert op.Cast(op.constant([value]), to=torch.int64).const is None
     assert op.Cast(op.constant([300.0]), to=torch.uint8).const is None
     assert op.Cast(op.constant([1e4]), to=torch.float8_e4m3fn).const is None
+    assert op.Cast(op.constant(torch.ones(2).to(torch.float8_e4m3fn)), to=torch.float32).const is None
     assert op.static(op.Cast(op.constant([math.nan, 0.0]), to=torch.bool)) == [True, False]
 
 

@@ -102,7 +102,7 @@ def _with_statistics(
     scale = _each(op, input, 1, mean.dtype) if weight is None else weight
     shift = _each(op, input, 0, mean.dtype) if bias is None else bias
     own = [input, scale, shift, mean, variance]
-    if len({tensor.dtype for tensor in own}) == 1:
+    if len({tensor.dtype for tensor in own}) == 1 and runs(op, "BatchNormalization", input.dtype):
         return op.BatchNormalization(*own, epsilon=eps)  # type: ignore[no-any-return]
     return widened(op, lambda *same: op.BatchNormalization(*same, epsilon=eps), *own)  # type: ignore[no-any-return]
 
