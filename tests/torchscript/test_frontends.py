@@ -12,10 +12,6 @@ BAKED = "`item()` of a tensor is a Python number while tracing, so the example's
 REFLECTED = "a size is a tensor while tracing, so `size + x` calls its own `__add__`: the operands change places"
 NO_CONTROL_FLOW = "torch.cond goes through dynamo, whose functions torch.jit.trace refuses"
 SYMBOLIC_NUMBERS = "torch.sym_ite takes symbolic numbers; the tracer's sizes are tensors"
-UNKNOWN_TO_THE_TRACER = (
-    "torch's tracer stops at an internal assertion: the call takes a Python bool where its schema takes a number"
-)
-
 ONE_LEVEL_BELOW = "the tracer sees the operator that `pinv` calls, with an absolute tolerance of 0 that then stands in the graph"
 
 PERMITTED: dict[tuple[str, str], str] = {
@@ -23,10 +19,6 @@ PERMITTED: dict[tuple[str, str], str] = {
     ("scalar", "kept_a_tensor"): BAKED,
     ("shape", "numel"): REFLECTED,
     ("shape", "size"): REFLECTED,
-    ("comparison", "bits_of_bools-bool"): UNKNOWN_TO_THE_TRACER,
-    ("elementwise", "choices_of_truth-bool"): UNKNOWN_TO_THE_TRACER,
-    ("scatter", "fill"): UNKNOWN_TO_THE_TRACER,
-    ("scatter", "fill_tensor"): UNKNOWN_TO_THE_TRACER,
     ("solving", "pinv (2, 5, 5)"): ONE_LEVEL_BELOW,
     ("solving", "pinv (3, 6, 4)"): ONE_LEVEL_BELOW,
     ("solving", "pinv (6, 5)"): ONE_LEVEL_BELOW,
