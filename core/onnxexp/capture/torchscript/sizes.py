@@ -234,8 +234,7 @@ class Sizes:
         if name in _WHOLE:
             packet, _, overload = _WHOLE[name].partition("::")[2].partition(".")
             op = getattr(getattr(torch.ops.onnxexp, packet), overload or "default")
-            return op(*fakes)
-        if name in ("aten::view", "aten::_unsafe_view"):
+        elif name in ("aten::view", "aten::_unsafe_view"):
             op = torch.ops.aten.reshape.default  # a fake may have other strides than the tensor that it stands for
         keywords = {a.name: fake for a, fake in zip(op._schema.arguments, fakes, strict=False) if a.kwarg_only}
         return op(*fakes[: len(fakes) - len(keywords)], **keywords)
