@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from .judging import FAILURES, Result
-from .known import KNOWN
+from .known import known
 from .samples import DTYPES, family_of
 from .tables import COUNTED, ratios
 
@@ -130,8 +130,8 @@ def _reason(op: str, results: Sequence[Result]) -> str:
     failed = sorted((result for result in results if result.outcome in FAILURES), key=lambda one: FAILURES.index(one.outcome))
     if not failed:
         return ""
-    if op in KNOWN:
-        return KNOWN[op]
+    if reason := known(op, failed[0].exporter):
+        return reason
     text = _PREFIX.sub("", failed[0].detail).partition(" at File ")[0]
     return (text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …").replace("|", "\\|").replace("<", "\\<")
 
