@@ -67,6 +67,7 @@ def test_products(check):
         emits={"Gemm"},
         name="addmm",
     ),
+    Case(lambda b, x, w: torch.addmm(b, x, w, beta=0.2, alpha=0.6), r(3), r(4, 0), r(0, 3), name="addmm of nothing"),
     Case(lambda b, x, w: torch.addmm(b, x, w, beta=0), r(5) / 0, r(2, 4), r(4, 5), emits={"MatMul"}, name="addmm_without"),
     Case(lambda b, x, w: torch.addmm(b, x.t(), w), r(3), r(4, 2), r(4, 3), emits={"Gemm"}, name="addmm_transposed"),
     Case(lambda b, x, w: torch.addmm(b, x, w, beta=2, alpha=3), *WHOLE, name="addmm_ints"),

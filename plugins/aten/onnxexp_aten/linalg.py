@@ -137,13 +137,19 @@ def _sum(op: Builder, self: Tensor, value: Tensor, beta: Any, alpha: Any) -> Ten
 def addmm(op: Builder, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
     """addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     plain = op.is_static([beta, alpha]) and self.dtype.is_floating_point
-    if not plain or op.static(beta, "beta") == 0:
+    if not plain or op.static(beta, "beta") == 0 or (beta != 1 and not _has_columns(mat1)):
         return _sum(op, self, product(op, mat1, mat2), beta, alpha)
     rows = _rows(op, mat1) if beta == alpha == 1 and self.rank == 1 else None
     if rows is not None:
         made = with_shape(op.Add(op.MatMul(rows, mat2), self), [*(rows.shape or ())[:-1], *(mat2.shape or ())[1:]])
         return reshaped(op, made, sizes_of(op) or ())
     return gemm(op, mat1, mat2, self, op.static(alpha, "alpha"), op.static(beta, "beta"))
+
+
+def _has_columns(x: Tensor) -> bool:
+    """Whether a matrix surely has columns: of products of nothing ONNX Runtime's Gemm leaves beta out."""
+    columns = x.shape[1] if x.shape is not None else None
+    return isinstance(columns, int) and columns > 0
 
 
 @aten("addmm.dtype", "baddbmm.dtype")
