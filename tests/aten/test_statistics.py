@@ -79,11 +79,13 @@ def test_segments(check):
 
 
 NUMBERS = torch.tensor([0.0, 1.0, -1.0, 0.75, 2.0, -1e-40, 3e38, 1.5e-38, 1e-45, math.inf, -math.inf, math.nan, 16777216.0])
+HALVES = torch.tensor([0.0, 1.0, -1.0, 0.75, 2.0, -2e-6, 65504.0, 7e-5, 6e-8, math.inf, -math.inf, math.nan, 2048.0]).half()
 GOALS = torch.tensor([1.0, 2.0, 0.0, -0.0, 0.0, 1.0, math.inf, 0.0, -1.0, 0.0, -math.inf, 1.0, 0.0])
 
 
 @cases(
     case(torch.nextafter, NUMBERS, GOALS, rtol=0),
+    case(torch.nextafter, HALVES, GOALS.half(), rtol=0, name="nextafter of float16"),
     case(torch.frexp, NUMBERS[:10], rtol=0),
     case(torch.frexp, torch.randn(20, dtype=torch.float64) * 1e5, rtol=0, name="frexp of float64"),
 )

@@ -42,19 +42,20 @@ def frexp(op: Builder, self: Tensor) -> tuple[Tensor, Tensor]:
 def nextafter(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """nextafter(Tensor self, Tensor other) -> Tensor"""
     one, two = promote(op, self, other)
-    if one.dtype != torch.float32:
+    if one.dtype == torch.float64:
         op.decline("the step is computed in float64, of which it is the last place")
     x, goal = op.cast(one, torch.float64), op.cast(two, torch.float64)
     size = op.Abs(x)
-    lowest = op.constant(2.0**-126, torch.float64)
-    exponent = _exponent(op, op.Min(op.Max(size, lowest), torch.finfo(torch.float32).max))
+    info = torch.finfo(one.dtype)
+    first, digits = math.log2(info.tiny), -math.log2(info.eps)
+    exponent = _exponent(op, op.Min(op.Max(size, op.constant(info.tiny, torch.float64)), info.max))
     # Towards zero from a power of two the step is half as large.
     inwards = op.Less(op.Mul(op.Sub(goal, x), op.Sign(x)), 0.0)
     edge = same(op, size, op.Pow(op.constant(2.0, torch.float64), exponent))
-    smaller = op.And(op.And(inwards, edge), op.Greater(exponent, -126.0))
-    step = op.Pow(op.constant(2.0, torch.float64), op.Sub(op.Sub(exponent, 23.0), op.cast(smaller, torch.float64)))
-    moved = op.cast(op.Add(x, op.Mul(op.Sign(op.Sub(goal, x)), step)), torch.float32)
+    smaller = op.And(op.And(inwards, edge), op.Greater(exponent, first))
+    step = op.Pow(op.constant(2.0, torch.float64), op.Sub(op.Sub(exponent, digits), op.cast(smaller, torch.float64)))
+    moved = op.cast(op.Add(x, op.Mul(op.Sign(op.Sub(goal, x)), step)), one.dtype)
     infinite = op.And(op.Not(op.Less(size, math.inf)), inwards)
-    moved = select(op, infinite, op.Mul(op.Sign(one), torch.finfo(torch.float32).max), moved)
+    moved = select(op, infinite, op.Mul(op.Sign(one), info.max), moved)
     result = select(op, op.Or(op.Less(x, goal), op.Greater(x, goal)), moved, two)
     return select(op, op.Or(op.IsNaN(one), op.IsNaN(two)), op.Add(one, two), result)

@@ -8,7 +8,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axis_of, promote, rank_of
-from onnxexp_aten.comparison import relate
+from onnxexp_aten.comparison import equal, relate
 from onnxexp_aten.creation import sizes_like
 from onnxexp_aten.elementwise import extreme
 from onnxexp_aten.kernels import compare, compute, running_dtype, runs
@@ -146,9 +146,7 @@ def unique_consecutive(
     if dim is not None and rank_of(op, self) != 1:
         op.decline("unique_consecutive is only lowered for all elements at once")
     flat = self if self.rank == 1 else op.Reshape(self, [-1])
-    inner = running_dtype(op, "Equal", self.dtype)
-    wide = op.cast(flat, inner)
-    changes = op.Not(op.Equal(op.Slice(wide, [1], [2**63 - 1], [0]), op.Slice(wide, [0], [-1], [0])))
+    changes = op.Not(equal(op, op.Slice(flat, [1], [2**63 - 1], [0]), op.Slice(flat, [0], [-1], [0])))
     first = op.Expand(op.constant(True), extreme(op, "Min", op.Shape(flat), op.constant([1])))
     starts = op.Concat(first, changes, axis=0)
     values = op.Compress(flat, starts, axis=0)
