@@ -557,6 +557,36 @@ def test_weights_that_are_not_there_yet(capture) -> None:
         onnxexp.export(nn.LazyLinear(4), (X,), capture=capture)
 
 
+@torch.jit.ignore
+def left_to_python(x):
+    return x * 2
+
+
+class Tripled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 3
+
+
+class CallsPython(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return left_to_python(x) + 1
+
+
+class CallsFunction(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return Tripled.apply(x) + 1
+
+
+@pytest.mark.parametrize(("model", "name"), [(CallsPython(), "left_to_python"), (CallsFunction(), "Tripled")])
+def test_what_is_left_to_python_is_traced_not_scripted(model, name) -> None:
+    with pytest.raises(OnnxExporterError, match=f"leaves .*{name} to Python.*cure: capture=.trace.") as raised:
+        onnxexp.export(model, (X,), capture="script")
+    assert "test_errors.py" in str(raised.value)
+    program = onnxexp.export(model, (X,), capture="trace", dynamic_axes={"x": [0]})
+    torch.testing.assert_close(program(X[:1]), model(X[:1]))
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_module_that_was_optimized_for_this_machine() -> None:
     model = torch.jit.optimize_for_inference(torch.jit.script(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval()))

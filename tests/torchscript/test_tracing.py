@@ -279,10 +279,31 @@ def repeated(x: Tensor, n: int) -> Tensor:
     return x
 
 
-def test_a_size_for_a_scripted_function_is_fixed_with_a_warning() -> None:
-    with pytest.warns(UserWarning, match="Python number for n of the scripted repeated") as caught:
-        onnxexp.export(lambda x: repeated(x, x.size(0)), (X,), capture="trace")
-    assert any("test_tracing.py" in str(warning.message) for warning in caught)
+@torch.jit.script
+def scaled(x: Tensor, by: float, up: bool, times: int = 2) -> Tensor:
+    for _ in range(times):
+        x = x * by if up else x / by
+    return x
+
+
+@pytest.mark.parametrize("opset", [9, 11, 13, 17, 20, 23])
+def test_a_size_for_a_scripted_function_stays_one(opset) -> None:
+    def calls(x):
+        return repeated(x, x.size(0)) + scaled(x, by=x.shape[0] / 2, up=x.size(0) > 3) + repeated(x, n=3)
+
+    class Calls(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.part = torch.jit.script(ScriptedPart())
+
+        def forward(self, x):
+            return self.part(calls(x))
+
+    for model in (calls, Calls()):
+        program = exported(model, (X,), capture="trace", dynamic_axes={"x": [0]}, opset_version=opset)
+        for rows in (2, 1, 5):
+            x = torch.randn(rows, 3)
+            torch.testing.assert_close(program(x), model(x))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

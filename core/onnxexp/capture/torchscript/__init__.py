@@ -15,7 +15,8 @@ from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.torchscript.containers import Items, Maybe, Module
 from onnxexp.capture.torchscript.interpreter import Interpreter
 from onnxexp.capture.torchscript.numbers import Number, as_tensor, dress, is_number
-from onnxexp.capture.torchscript.scripting import script, signature_of
+from onnxexp.capture.torchscript.schemas import signature_of
+from onnxexp.capture.torchscript.scripting import script
 from onnxexp.capture.torchscript.sizes import Sizes
 from onnxexp.capture.torchscript.tracing import Recording, trace
 from onnxexp.errors import CaptureError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from onnxexp.capture.torchscript import branches, loops, numbers, sequences
+from onnxexp.capture.torchscript import branches, loops, numbers, objects, sequences
 from onnxexp.capture.torchscript.containers import UNINITIALIZED, Items, Maybe, Module
 from onnxexp.capture.torchscript.lists import OPERATORS
 from onnxexp.capture.torchscript.nodes import outputs_of
@@ -149,16 +149,6 @@ def _numbers_of(interpreter: Interpreter, tensor: Any) -> Any:
     return interpreter.items(_numbers_of(interpreter, row) for row in rows)
 
 
-def _create(interpreter: Interpreter, node: Any) -> list[Any]:
-    """An object: of the grad modes and the profiler, which change no value; classes of the user's are refused."""
-    kind = str(node.output().type())
-    if "grad_mode" not in kind and "autograd.profiler" not in kind:
-        raise interpreter.refuse(
-            f"the program makes an object of its own class {kind.rpartition('.')[2]}", "use tensors and functions"
-        )
-    return [interpreter.module(Module(None, f"{kind}.{node.output().unique()}"))]
-
-
 def _fork(interpreter: Interpreter, node: Any) -> list[Any]:
     """What may run at the same time is run here; the future is what it gives."""
     graph, outer = node.g("Subgraph"), interpreter.env
@@ -172,34 +162,6 @@ def _fork(interpreter: Interpreter, node: Any) -> list[Any]:
 
 def _entered(interpreter: Interpreter, node: Any) -> list[Any]:
     return [interpreter.args(node)[0]] * node.outputsSize()
-
-
-def _is_instance(interpreter: Interpreter, node: Any) -> list[Any]:
-    """Known of whatever is no optional value."""
-    thing = interpreter.args(node)[0]
-    if isinstance(thing, Maybe):
-        raise interpreter.refuse(
-            "the type of a value is asked for at run time", "write the branch for the type that the export is for"
-        )
-    return [any(_kind(thing) == _KINDS.get(wanted.kind()) for wanted in node.tys("types"))]
-
-
-_KINDS = {
-    "TensorType": torch.Tensor, "ListType": Items, "TupleType": tuple, "DictType": dict, "StringType": str,
-    "NoneType": type(None), "IntType": int, "FloatType": float, "BoolType": bool,
-}  # fmt: skip
-
-
-def _kind(thing: Any) -> type:
-    if isinstance(thing, Number) or (isinstance(thing, Value) and isinstance(thing.type, TensorType)):
-        return torch.Tensor
-    return branches.kind_of(thing) if numbers.is_number(thing) else str if isinstance(thing, str) else type(thing)
-
-
-def _mkldnn(interpreter: Interpreter, node: Any) -> list[Any]:
-    raise interpreter.refuse(
-        "a weight is in a layout of this machine's processor", "export the module before torch.jit.optimize_for_inference"
-    )
 
 
 HANDLERS: dict[str, Callable[[Interpreter, Any], list[Any]]] = {
@@ -222,12 +184,13 @@ HANDLERS: dict[str, Callable[[Interpreter, Any], list[Any]]] = {
     "prim::SetAttr": _set_attribute,
     "prim::If": branches.if_,
     "prim::Loop": loops.loop,
-    "prim::CreateObject": _create,
+    "prim::CreateObject": objects.create,
     "prim::Enter": _entered,
     "prim::Exit": _entered,
-    "prim::isinstance": _is_instance,
+    "prim::isinstance": objects.is_instance,
     "prim::tolist": _to_list,
-    "prim::ConstantMKLDNNTensor": _mkldnn,
+    "prim::ConstantMKLDNNTensor": objects.mkldnn,
+    "prim::PythonOp": objects.python,
     "prim::fork": _fork,
     "aten::wait": _same,
 }

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 from typing import Any
 
 import torch
 
 from onnxexp.torch_schemas import overload
 
-__all__ = ["Call", "call_of", "dtype_of", "named", "number_of"]
+__all__ = ["Call", "call_of", "dtype_of", "named", "number_of", "signature_of"]
 
 _DTYPES = (
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
@@ -101,3 +102,19 @@ def dtype_of(number: Any) -> torch.dtype | None:
 def number_of(dtype: torch.dtype) -> int:
     """The number that TorchScript has for a dtype."""
     return _DTYPES.index(dtype)
+
+
+def signature_of(schema: Any) -> inspect.Signature:
+    """The parameters of a scripted function."""
+    kinds = inspect.Parameter
+    return inspect.Signature(
+        [
+            kinds(
+                argument.name,
+                kinds.KEYWORD_ONLY if argument.kwarg_only else kinds.POSITIONAL_OR_KEYWORD,
+                default=argument.default_value if argument.has_default_value() else kinds.empty,
+            )
+            for argument in schema.arguments
+            if argument.name != "self"
+        ]
+    )

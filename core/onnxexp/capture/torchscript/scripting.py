@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,27 +14,12 @@ from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.examples import enlarge
 from onnxexp.capture.sources import failed
 from onnxexp.capture.torchscript.places import Places
+from onnxexp.capture.torchscript.schemas import signature_of
 from onnxexp.capture.torchscript.tracing import Recording
 from onnxexp.errors import CaptureError
 from onnxexp.names import register_dataclasses
 
-__all__ = ["script", "signature_of"]
-
-
-def signature_of(schema: Any) -> inspect.Signature:
-    """The parameters of a scripted function."""
-    kinds = inspect.Parameter
-    return inspect.Signature(
-        [
-            kinds(
-                argument.name,
-                kinds.KEYWORD_ONLY if argument.kwarg_only else kinds.POSITIONAL_OR_KEYWORD,
-                default=argument.default_value if argument.has_default_value() else kinds.empty,
-            )
-            for argument in schema.arguments
-            if argument.name != "self"
-        ]
-    )
+__all__ = ["script"]
 
 
 def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:

@@ -51,6 +51,7 @@ class Sizes:
         self.names: dict[sympy.Expr, str] = {}
         self.texts: dict[str, Any] = {}
         self._fakes: dict[Value, Any] = {}
+        self._made: dict[Value, Any] = {}
         self._dynamic: set[Value] = set()
         self._fixed: list[tuple[sympy.Symbol, Where]] = []
         self._inputs: dict[tuple[int, int | None], Any] = {}
@@ -220,6 +221,7 @@ class Sizes:
     def _restrided(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
         """``t_`` and the like change the tensor itself: it gets a fake of its own first."""
         result = self.call(op, name, [fakes[0].copy(), *fakes[1:]], args)
+        self._made.setdefault(args[0], self._fakes[args[0]])
         self._fakes[args[0]] = result
         return result
 
@@ -311,8 +313,8 @@ class Sizes:
         return readable
 
     def finish(self) -> None:
-        """Give every value the type that it has now that all is known of the symbols."""
-        for value, fake in self._fakes.items():
+        """Give every value the type that it was made with, now that all is known of the symbols."""
+        for value, fake in {**self._fakes, **self._made}.items():
             if isinstance(fake, Outline):
                 value.type = TensorType(fake.dtype, tuple(self.text(size) for size in fake.shape))
             elif isinstance(fake, torch.SymInt):
@@ -380,8 +382,5 @@ def _has_unknown(fakes: Any) -> bool:
 
 def _free(size: Any) -> bool:
     """Whether nothing is known of a size."""
-    return (
-        isinstance(size, torch.SymInt)
-        and isinstance(size.node.expr, sympy.Symbol)
-        and free_unbacked_symbols(size.node.expr) != set()
-    )
+    expr = _expr(size)
+    return isinstance(expr, sympy.Symbol) and free_unbacked_symbols(expr) != set()

@@ -21,6 +21,7 @@ from onnxexp.capture.examples import enlarge
 from onnxexp.capture.sources import failed
 from onnxexp.capture.torchscript.fitting import fit
 from onnxexp.capture.torchscript.places import Places
+from onnxexp.capture.torchscript.scripted_calls import numbers_kept
 from onnxexp.capture.torchscript.whole import cells_kept_whole
 from onnxexp.errors import CaptureError
 from onnxexp.names import register_dataclasses
@@ -46,6 +47,7 @@ class Recording:
         warnings: What the tracer warned of, each with the user's line.
         traced: Whether the types in the graph are those of a run on the example.
         signature: The parameters of the program, where the inputs of the graph are those, not the leaves.
+        functions: What must live as long as the graph that calls it.
         result: What reading the graph gave, where that has been done.
     """
 
@@ -62,6 +64,7 @@ class Recording:
     warnings: list[str]
     traced: bool = True
     signature: inspect.Signature | None = None
+    functions: list[Any] = dataclasses.field(default_factory=list)
     result: Any = None
 
 
@@ -105,7 +108,7 @@ def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
             _quiet_transformer(),
             _traced_lengths(),
             _immutable_sizes(),
-            _told_numbers(),
+            numbers_kept() as functions,
             cells_kept_whole(),
         ):
             graph, module = _run(flatten, leaves, state)
@@ -119,7 +122,7 @@ def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
     places = Places(modules, _ROOT if module is not None else "")
     return Recording(
         graph, leaves, flat, {} if module is not None else state, module, constants, vars(flatten)["tensors"], in_spec, out_spec,
-        places, _told(recorded),
+        places, _told(recorded), functions=functions,
     )  # fmt: skip
 
 
@@ -263,29 +266,6 @@ def _is_traced_number(tensor: torch.Tensor) -> bool:
                 return False
             todo += [value.node() for value in node.inputs()]
     return False
-
-
-@contextlib.contextmanager
-def _told_numbers() -> Iterator[None]:
-    """Inside, the tracer says so where it makes a number of a size for a scripted function, which fixes it."""
-    kind: Any = torch.jit.ScriptFunction
-    original = kind.__call__
-
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if torch._C._is_tracing():
-            numbers = {argument.name for argument in self.schema.arguments if str(argument.type) in ("int", "float", "bool")}
-            named = {**dict(zip((argument.name for argument in self.schema.arguments), args, strict=False)), **kwargs}
-            for name in sorted(numbers & named.keys()):
-                if isinstance(named[name], torch.Tensor):
-                    text = f"Converting a tensor to a Python number for {name} of the scripted {self.name}"
-                    warnings.warn(text, torch.jit._trace.TracerWarning, stacklevel=2)
-        return original(self, *args, **kwargs)
-
-    kind.__call__ = call
-    try:
-        yield
-    finally:
-        kind.__call__ = original
 
 
 @contextlib.contextmanager

@@ -1,0 +1,62 @@
+"""Calls of scripted functions by a traced program: their numbers stay what the program computes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from onnxexp.capture.torchscript.schemas import signature_of
+
+__all__ = ["numbers_kept"]
+
+_NUMBERS = {"int": "aten::Int", "float": "aten::Float", "bool": "aten::Bool"}
+
+
+@contextlib.contextmanager
+def numbers_kept() -> Iterator[list[Any]]:
+    """Inside, a traced number that a scripted function takes stays one: the tracer would make it what it was in the example.
+
+    Yields the functions that are called instead, which must live until the calls are inlined.
+    """
+    made: list[Any] = []
+    kind: Any = torch.jit.ScriptFunction
+    original = kind.__call__
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not torch._C._is_tracing() or not any(isinstance(arg, torch.Tensor) for arg in (*args, *kwargs.values())):
+            return original(self, *args, **kwargs)
+        bound = signature_of(self.schema).bind(*args, **kwargs)
+        bound.apply_defaults()
+        kinds = {argument.name: str(argument.type) for argument in self.schema.arguments}
+        tensors = [name for name, arg in bound.arguments.items() if isinstance(arg, torch.Tensor) and kinds[name] in _NUMBERS]
+        if not tensors:
+            return original(self, *args, **kwargs)
+        places = [index for index, name in enumerate(bound.arguments) if name in tensors]
+        made.append(_of_tensors(self, places))
+        return original(made[-1], *bound.arguments.values())
+
+    kind.__call__ = call
+    try:
+        yield made
+    finally:
+        kind.__call__ = original
+
+
+def _of_tensors(function: Any, places: list[int]) -> Any:
+    """A scripted function that takes tensors at these places, where `function` takes numbers."""
+    graph = function.graph.copy()
+    inputs = list(graph.inputs())
+    first = next(graph.nodes(), graph.return_node())
+    for index in places:
+        number = inputs[index]
+        kind = number.type()
+        cast = graph.create(_NUMBERS[str(kind)], 1)
+        cast.insertBefore(first)
+        cast.output().setType(kind)
+        number.replaceAllUsesWith(cast.output())
+        number.setType(torch._C.TensorType.get())
+        cast.addInput(number)
+    return torch._C._create_function_from_graph(function.name, graph)
