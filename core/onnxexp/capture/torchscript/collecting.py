@@ -8,6 +8,7 @@ import torch
 
 from onnxexp.capture.torchscript.containers import Items
 from onnxexp.capture.torchscript.numbers import Number, as_tensor, plain
+from onnxexp.capture.torchscript.outlines import Outline, expr_of
 from onnxexp.capture.torchscript.sequences import fake_of
 from onnxexp.capture.torchscript.sizes import UNKNOWN
 from onnxexp.errors import CaptureError
@@ -109,12 +110,12 @@ class Collected:
         return self._interpreter.emit("aten::scalar_tensor", [thing, _DTYPES[kind], None, None, None])
 
     def _dtype(self) -> torch.dtype:
-        if isinstance(self._element, torch.Tensor):
+        if isinstance(self._element, Outline):
             return self._element.dtype
         return _DTYPES[self._interpreter.sizes.type_of(self._element).kind]  # type: ignore[union-attr] # a number
 
     def _sizes(self) -> list[Any]:
-        return list(self._element.shape) if isinstance(self._element, torch.Tensor) else []
+        return list(self._element.shape) if isinstance(self._element, Outline) else []
 
     def _refuse(self, why: str) -> CaptureError:
         return self._interpreter.refuse(f"a loop appends to a list, and {why}", "append tensors of one type")
@@ -124,13 +125,13 @@ def _same(one: Any, other: Any) -> bool:
     """Whether two fakes are of one type for certain."""
     if one is UNKNOWN or other is UNKNOWN:
         return False
-    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
-        return not isinstance(one, torch.Tensor) and not isinstance(other, torch.Tensor) and _kind(one) == _kind(other)
-    return one.dtype == other.dtype and list(map(_expr, one.shape)) == list(map(_expr, other.shape))
+    if not isinstance(one, Outline) or not isinstance(other, Outline):
+        return not isinstance(one, Outline) and not isinstance(other, Outline) and _kind(one) == _kind(other)
+    return one.dtype == other.dtype and list(map(expr_of, one.shape)) == list(map(expr_of, other.shape))
 
 
 def _is_fixed(fake: Any, known: set[Any]) -> bool:
-    if not isinstance(fake, torch.Tensor):
+    if not isinstance(fake, Outline):
         return fake is not UNKNOWN
     sizes: list[Any] = list(fake.shape)
     return all(size.node.expr.free_symbols <= known for size in sizes if isinstance(size, torch.SymInt))
@@ -140,7 +141,3 @@ def _kind(number: Any) -> type:
     if isinstance(number, (bool, torch.SymBool)):
         return bool
     return float if isinstance(number, (float, torch.SymFloat)) else int
-
-
-def _expr(size: Any) -> Any:
-    return size.node.expr if isinstance(size, torch.SymInt) else size

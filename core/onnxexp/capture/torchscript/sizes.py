@@ -382,5 +382,5 @@ def _has_unknown(fakes: Any) -> bool:
 
 def _free(size: Any) -> bool:
     """Whether nothing is known of a size."""
-    expr = _expr(size)
+    expr = size.node.expr if isinstance(size, torch.SymInt) else None
     return isinstance(expr, sympy.Symbol) and free_unbacked_symbols(expr) != set()
