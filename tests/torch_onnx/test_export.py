@@ -242,15 +242,16 @@ class Encoder(torch.nn.Module):
         return self.layers(x)
 
 
-def test_modules_as_functions() -> None:
+@pytest.mark.parametrize("capture", ["export", pytest.param("trace", marks=pytest.mark.full)])
+def test_modules_as_functions(capture: str) -> None:
     """A 24-layer encoder: one function for all layers, a tenth of the nodes, the same outputs."""
     model, x = Encoder(24).eval(), torch.randn(2, 5, 32)
     for parameter in model.parameters():  # equal weights would be shared
         torch.nn.init.normal_(parameter, std=0.1)
-    axes = {"x": {0: "batch", 1: "time"}}
-    flat = onnx_exporter.export(model, x, opset_version=17, dynamic_axes=axes)
+    asked: dict[str, Any] = {"opset_version": 17, "dynamic_axes": {"x": {0: "batch", 1: "time"}}, "capture": capture}
+    flat = onnx_exporter.export(model, x, **asked)
     classes = {torch.nn.TransformerEncoderLayer}
-    program = onnx_exporter.export(model, x, opset_version=17, dynamic_axes=axes, export_modules_as_functions=classes)
+    program = onnx_exporter.export(model, x, **asked, export_modules_as_functions=classes)
     assert [(domain, name) for domain, name, _ in program.model.functions] == [
         ("torch.nn.modules.transformer", "TransformerEncoderLayer")
     ]
@@ -261,6 +262,53 @@ def test_modules_as_functions() -> None:
     onnx.checker.check_model(program.model_proto, full_check=True)
     for inputs in (x, torch.randn(3, 7, 32)):
         torch.testing.assert_close(program(inputs), flat(inputs), rtol=1e-4, atol=1e-4)
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.linear(x)) + 1
+
+
+class Controlled(torch.nn.Module):
+    """Modules in a branch and in a loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = Block()
+        self.two = Block()
+
+    def forward(self, x: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+        for _ in range(int(count)):
+            x = self.one(x) - 1
+        if bool(x.sum() > 0):
+            return self.two(x)
+        return x
+
+
+@pytest.mark.parametrize("opset", [16, 20])
+def test_modules_in_branches_and_loops_as_functions(opset: int) -> None:
+    scripted = torch.jit.script(Controlled())
+    program = onnx_exporter.export(scripted, (X, torch.tensor(3)), opset_version=opset, export_modules_as_functions={Block})
+    assert [(domain, name) for domain, name, _ in program.model.functions] == [(Block.__module__, "Block")]
+    calls = [node for node in program.model.graph.all_nodes() if node.op_type == "Block"]
+    assert len(calls) == 2 and all(node.graph is not program.model.graph for node in calls)
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    for count in (0, 1, 5):
+        program.verify((X, torch.tensor(count)))
+        program.verify((-X.abs(), torch.tensor(count)))
+
+
+@pytest.mark.parametrize("opset", [9, 14])
+def test_the_graph_stays_flat_at_the_opset_asked(opset: int) -> None:
+    with pytest.warns(UserWarning, match=f"at opset {opset} the graph stays flat"):
+        program = onnx_exporter.export(
+            torch.jit.script(Controlled()), (X, torch.tensor(3)), opset_version=opset, export_modules_as_functions=True
+        )
+    assert not program.model.functions and program.model.opset_imports == {"": opset}
 
 
 def test_every_module_as_a_function() -> None:

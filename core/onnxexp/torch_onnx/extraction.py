@@ -42,17 +42,19 @@ class Extraction:
         self._calls: dict[str, int] = {}
 
     def extract(self, nodes: Sequence[ir.Node], domain: str, name: str, scope: str) -> bool:
-        """Put a call of a function, of this scope, in the place of these nodes of the main graph; False where that cannot be."""
-        region = _region(self._model.graph, list(nodes))
+        """Put a call of a function, of this scope, in the place of these nodes of one graph; False where that cannot be."""
+        graph = nodes[0].graph
+        assert isinstance(graph, ir.Graph)
+        region = _region(graph, list(nodes))
         if region is None:
             return False
         key = domain, name, _key(region)
         function = self._known.get(key)
         call_inputs, call_outputs = list(region.inputs), list(region.outputs)
-        self._model.graph.remove(region.nodes)
+        graph.remove(region.nodes)
         made = [ir.Value(name=value.name, type=value.type, shape=value.shape) for value in call_outputs]
         for old, new in zip(call_outputs, made, strict=True):
-            self._replace(old, new, region)
+            self._replace(old, new, region, graph)
         if function is None:
             function = self._known[key] = self._function(region, domain, self._unused(domain, name))
         else:
@@ -63,17 +65,17 @@ class Extraction:
             domain, function.name, call_inputs, outputs=made, name=self._unique(f"{scope}/{name}"), metadata_props={SCOPE: scope}
         )
         if region.before is None:
-            self._model.graph.append(call)
+            graph.append(call)
         else:
-            self._model.graph.insert_before(region.before, call)
+            graph.insert_before(region.before, call)
         return True
 
-    def _replace(self, old: ir.Value, new: ir.Value, region: Region) -> None:
+    def _replace(self, old: ir.Value, new: ir.Value, region: Region, graph: ir.Graph) -> None:
         inside = set(_walk(region.nodes))
         for use in list(old.uses()):
             if use.node not in inside:
                 use.node.replace_input_with(use.idx, new)
-        outputs = self._model.graph.outputs
+        outputs = graph.outputs
         for index, output in enumerate(outputs):
             if output is old:
                 outputs[index] = new

@@ -29,7 +29,7 @@ class ModuleFunctions:
 
     def __init__(self, model: torch.nn.Module, classes: bool | Collection[type[torch.nn.Module]]) -> None:
         self._modules = {
-            path: type(module)
+            path: _named(module)
             for path, module in model.named_modules()
             if path and (classes is True or _is_wanted(module, classes))
         }
@@ -51,18 +51,38 @@ class ModuleFunctions:
         return modules_as_functions
 
     def _make(self, extraction: Extraction, model: ir.Model, path: str) -> None:
-        kind = self._modules[path]
-        domain, name = kind.__module__, re.sub(r"\W", "_", kind.__qualname__)
-        nodes = [node for node in model.graph if _within(node.metadata_props.get(SCOPE, ""), path)]
-        if not nodes or extraction.extract(nodes, domain, name, path):
-            return
-        flat = [run for run in _runs(model.graph, nodes) if not extraction.extract(run, domain, name, path)]
+        domain, name = self._modules[path]
+        flat = []
+        for graph in _graphs(model):
+            nodes = [node for node in graph if _within(node.metadata_props.get(SCOPE, ""), path)]
+            if nodes and not extraction.extract(nodes, domain, name, path):
+                flat += [run for run in _runs(graph, nodes) if not extraction.extract(run, domain, name, path)]
         if flat:
             warn(f"export_modules_as_functions: {path} ({name}) stays flat, it is not computed in one go")
 
 
 def _is_wanted(module: torch.nn.Module, classes: bool | Collection[type[torch.nn.Module]]) -> bool:
-    return not isinstance(classes, bool) and isinstance(module, tuple(classes))
+    if isinstance(classes, bool):
+        return False
+    return isinstance(module, tuple(classes)) or _named(module) in map(_named_class, classes)
+
+
+def _named(module: torch.nn.Module) -> tuple[str, str]:
+    """Domain and name of a module's function: where its class is, and what it is called; TorchScript remembers the class's."""
+    if not isinstance(module, torch.jit.ScriptModule):
+        return _named_class(type(module))
+    qualified = module._c._type().qualified_name().removeprefix("__torch__.")
+    return re.sub(r"\.?___torch_mangle_\d+", "", qualified.rpartition(".")[0]) or "__main__", module.original_name
+
+
+def _named_class(kind: type[torch.nn.Module]) -> tuple[str, str]:
+    return kind.__module__, re.sub(r"\W", "_", kind.__qualname__)
+
+
+def _graphs(model: ir.Model) -> list[ir.Graph]:
+    """The main graph, then those of branches and loops that are no part of a function yet."""
+    found = {id(node.graph): node.graph for node in model.graph.all_nodes() if isinstance(node.graph, ir.Graph)}
+    return list(found.values())
 
 
 def _within(scope: str, path: str) -> bool:
