@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import transformers.integrations.moe  # noqa: F401  the table has an operator that this registers
+from torch.nn import functional
 
+import onnxexp
+import onnxexp_aten
 from onnxexp.testing import cases_of, check_table
 from onnxexp_aten import aten
 
@@ -44,3 +52,95 @@ def test_every_operator_has_a_case() -> None:
     names = sorted(path.stem for path in Path(__file__).parent.glob("test_*.py"))
     modules = [importlib.import_module(f"{__package__}.{name}") for name in names if name != "test_table"]
     check_table(aten, cases_of(*modules), without_case=WITHOUT_CASE)
+
+
+# What the whole of it promises
+
+MAX_LINES = 400
+MAX_SINCE = 60
+
+WITHOUT_ENTRY = {
+    **because("a complex tensor goes in or comes out: `complexes` lowers it", "_fft_c2r", "_fft_r2c"),
+    **because(
+        "torch decomposes it",
+        *("embedding_dense_backward", "max_pool2d_with_indices_backward"),
+        *("native_group_norm_backward", "native_layer_norm_backward"),
+    ),
+    **because(
+        "it asks how a tensor lies in memory, which ONNX's do not say",
+        "sym_is_contiguous",
+        "sym_storage_offset",
+        "sym_stride.int",
+    ),
+    **because("it changes the size of a tensor that others may share, which capture refuses", "resize_"),
+}
+
+
+PLANES, PLANE_GRAD = torch.randn(2, 4, 6, 6), torch.randn(2, 4, 3, 3)
+STATS, WEIGHT = torch.rand(2, 2) + 0.5, torch.randn(4)
+backward = torch.ops.aten
+
+DECOMPOSED: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
+    "embedding_dense_backward": (
+        lambda grad, index: backward.embedding_dense_backward(grad, index, 7, 2, True),
+        (torch.randn(3, 4), torch.tensor([1, 5, 5])),
+    ),
+    "max_pool2d_with_indices_backward": (
+        lambda grad, x, places: backward.max_pool2d_with_indices_backward(grad, x, [2, 2], [2, 2], [0, 0], [1, 1], False, places),
+        (PLANE_GRAD, PLANES, functional.max_pool2d(PLANES, 2, return_indices=True)[1]),
+    ),
+    "native_group_norm_backward": (
+        lambda grad, x, mean, rstd, weight: backward.native_group_norm_backward(
+            grad, x, mean, rstd, weight, 2, 4, 36, 2, [True, True, True]
+        ),
+        (torch.randn(2, 4, 6, 6), PLANES, STATS, STATS + 1, WEIGHT),
+    ),
+    "native_layer_norm_backward": (
+        lambda grad, x, mean, rstd, weight: backward.native_layer_norm_backward(
+            grad, x, [4], mean, rstd, weight, weight, [True, True, True]
+        ),
+        (torch.randn(2, 4), torch.randn(2, 4), STATS[:, :1], STATS[:, 1:], WEIGHT),
+    ),
+}
+"""A call of each that torch decomposes."""
+
+
+def core_operators() -> list[str]:
+    """The operators that torch tags as ATen's core, which it decomposes all others to."""
+    names = [
+        name.split(".")[0].removeprefix("aten::") for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")
+    ]
+    packets = [getattr(torch.ops.aten, name) for name in sorted(set(names))]
+    overloads = [getattr(packet, name) for packet in packets for name in packet.overloads()]
+    return [found.name() for found in overloads if torch.Tag.core in found.tags]
+
+
+@pytest.mark.parametrize("opset", [9, 13, 20, 26])
+def test_every_core_operator_is_lowered(opset: int) -> None:
+    core = core_operators()
+    assert len(core) > 180
+    assert {name for name in core if aten.find(name, opset) is None} == set(WITHOUT_ENTRY)
+
+
+@pytest.mark.parametrize("name", [name for name, reason in WITHOUT_ENTRY.items() if reason == "torch decomposes it"])
+def test_the_rest_of_the_core_decomposes(name: str) -> None:
+    model, args = DECOMPOSED[name.removeprefix("aten::")]
+    onnxexp.export(model, args, capture="export").verify()
+
+
+def test_sizes_of_the_symbolics() -> None:
+    """A module of symbolics has one subject; an opset has a symbolic of its own where its algorithm differs, which is rare."""
+    modules = {path: path.read_text("utf-8") for path in Path(onnxexp_aten.__file__).parent.glob("*.py")}
+    assert [path.name for path, text in modules.items() if len(text.splitlines()) > MAX_LINES] == []
+    calls = [node for text in modules.values() for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    since = [keyword for call in calls for keyword in call.keywords if keyword.arg == "since"]
+    assert 0 < len(since) < MAX_SINCE
+
+
+def test_no_operator_is_handled_twice() -> None:
+    """The table refuses it, so that no module can take over what another one has."""
+    entries = [(entry.op, entry.since) for entry in aten]
+    assert len(entries) == len(set(entries))
+    taken = next(iter(aten))
+    with pytest.raises(ValueError, match=f"{re.escape(taken.op)} has a symbolic for opset"):
+        aten(taken.op, since=taken.since)(taken.function)

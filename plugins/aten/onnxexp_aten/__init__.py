@@ -26,6 +26,7 @@ from onnxexp_aten import (
     fourier,  # noqa: F401
     fractional,  # noqa: F401
     gamma,  # noqa: F401
+    gradients,  # noqa: F401
     grouped,  # noqa: F401
     indexing,  # noqa: F401
     integers,  # noqa: F401
