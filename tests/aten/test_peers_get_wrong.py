@@ -173,7 +173,15 @@ AVERAGES = {"avg_pool2d, divisor_override", "avg_pool2d, divisor_override at the
 WRONG = {
     "dynamo": {
         *AVERAGES,
-        *("all of uint8", "angle of floats", "angle of ints", "batch norm in training mode", "erfcx", "log_ndtr"),
+        *(
+            "all of uint8",
+            "angle of floats",
+            "angle of ints",
+            "batch norm in training mode",
+            "erfcx",
+            "item in arithmetic",
+            "log_ndtr",
+        ),
         *("scatter_reduce, mean of ints", "scatter_reduce, mean, include_self=False", "scatter_reduce, mean, include_self=True"),
         "std, correction beyond the size",
     },
