@@ -276,6 +276,7 @@ def test_a_difference_is_a_no(project: str, capsys: Capsys, tmp_path: Path) -> N
         ("{project}:pair", ["--dynamic", "x:a=b"], "--dynamic x:a=b: expected INPUT:AXIS=NAME"),
         ("{project}:pair", ["--dynamic", "y:0=b"], "'y'"),
         ("{project}:pair", ["--opset", "99"], "99; expected a whole number from 9 to 28"),
+        ("{project}:pair", ["--target", "tflite"], 'target is \'tflite\'; expected "onnxruntime" or "onnx"'),
         ("{project}:pair", ["--plugins", "tinny"], "there is no plugin 'tinny' (did you mean 'tiny'?)"),
         ("{project}:pair", ["--prefer", "relu=tiny"], "--prefer relu=tiny: expected OP=PLUGIN"),
         ("{project}:unsupported", [], "i0e"),
