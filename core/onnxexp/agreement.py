@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["contradiction"]
 
 
-def contradiction(op: Builder, value: Value, result: Any) -> str:
-    """How a result surely differs in kind, dtype or shape from the captured value that it stands for; "" where it does not."""
+def contradiction(op: Builder, value: Value, result: Any, *, shapes: bool = False) -> str:
+    """How a result surely differs in kind or dtype from the captured value that it stands for; "" where it does not.
+
+    `shapes`: in shape too. Our own symbolics may put something empty where nobody reads an output.
+    """
     if not isinstance(value.type, TensorType) or result is None:
         return ""
     sizes: Sequence[Dim] | None = ()
@@ -27,7 +30,7 @@ def contradiction(op: Builder, value: Value, result: Any) -> str:
         sizes = result.known_shape
     elif not isinstance(result, (bool, int, float)):
         return f"gives {result!r} where torch gives {value}"
-    if _differ(sizes, value.type.sizes):
+    if shapes and _differ(sizes, value.type.sizes):
         return f"gives [{', '.join(map(str, sizes or ()))}] where torch gives {value}: another shape"
     return ""
 

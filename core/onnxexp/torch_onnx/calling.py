@@ -71,7 +71,7 @@ def call_symbolic(
                 f"{described(function)} failed{_line(error, function)}: {type(error).__name__}: {error}"
             ) from error
     for value, result in zip(op.node.outputs, results, strict=True):
-        told = contradiction(op, value, result)
+        told = contradiction(op, value, result, shapes=True)
         if told:
             raise LoweringError(f"{described(function)} {told}")
     return results
