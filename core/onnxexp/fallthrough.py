@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["OperatorExportTypes", "keep", "read_export_type"]
 
 _ATEN = "org.pytorch.aten"
+_SCALARS: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float32}
 _UNSAID = ("pin_memory", "device", "layout", "memory_format", "non_blocking", "generator")
 """Arguments that say how torch computes, not what."""
 
@@ -86,7 +87,7 @@ def keep(op: Builder, node: Node, args: Sequence[Any], how: OperatorExportTypes)
         attributes |= {"overload_name": suffix} if suffix else {}
     op.state.import_domain(domain, op.custom_opsets)
     encoded = {name: attrs.guess(name, value) for name, value in attributes.items()}
-    dtypes = [value.type.dtype if isinstance(value.type, TensorType) else None for value in node.outputs]
+    dtypes = [value.type.dtype if isinstance(value.type, TensorType) else _SCALARS[value.type.kind] for value in node.outputs]
     return list(op._emit(domain, kind, inputs, encoded, dtypes, None))
 
 

@@ -74,6 +74,17 @@ def test_the_captured_graph_printed(capture, capsys) -> None:
     assert "aten::sum.dim_IntList" in capsys.readouterr().out
 
 
+class Branches(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.relu() if x.sum() > 0 else x.neg()
+
+
+@pytest.mark.parametrize(("kind", "domain"), [("ONNX_ATEN", "org.pytorch.aten"), ("RAW", "aten")])
+def test_branches_of_kept_operators(kind, domain) -> None:
+    _, found = graph_of(Branches(), capture="script", operator_export_type=kind)
+    assert {name for name, _ in found} == {domain, ""} and found[-1] == ("", "If")
+
+
 def test_torchs_own_members_are_understood() -> None:
     program, _ = graph_of(nn.ReLU(), operator_export_type=torch.onnx.OperatorExportTypes.ONNX_ATEN_FALLBACK)
     torch.testing.assert_close(program(X), X.relu())
