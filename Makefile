@@ -1,4 +1,4 @@
-# make demo | test | test-full | conformance | lint | docs | bench | setup | format | clean
+# make demo | test | test-full | third-parties | conformance | lint | docs | bench | setup | format | clean
 #
 #   PYTHON  the interpreter that makes the environment (3.10 or newer)
 #   VENV    where the environment is; it is made, and made again after a pyproject.toml changed, by whatever needs it
@@ -20,7 +20,7 @@ PLUGINS = $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 CONFORMANCE = OMP_NUM_THREADS=1 $(BIN)/python -m tests.conformance --jobs $(JOBS) --out conformance.jsonl
 PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: help setup demo test test-full conformance lint docs format bench clean
+.PHONY: help setup demo test test-full third-parties conformance lint docs format bench clean
 .DELETE_ON_ERROR:
 
 help:
@@ -36,6 +36,13 @@ test: setup
 
 test-full: setup
 	$(PYTEST) -m "full or not full" $(ARGS)
+
+# Packages that extend torch.onnx, beside the environment and not in it: their pins do not fit this torch, what is tested does.
+third-parties: setup
+	test -x $(VENV)/third-parties/bin/python || $(BIN)/python -m venv $(VENV)/third-parties
+	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > "$$($(VENV)/third-parties/bin/python -c 'import site; print(site.getsitepackages()[0])')/project.pth"
+	$(VENV)/third-parties/bin/python -m pip install --quiet --no-deps -r tests/torch_onnx/third-parties.txt
+	OMP_NUM_THREADS=1 PYTHONPATH=core:plugins/aten:plugins/autograd $(VENV)/third-parties/bin/python -m pytest -p no:xdist tests/torch_onnx/test_third_parties.py tests/torch_onnx/test_third_party_functions.py $(ARGS)
 
 conformance: setup
 	$(CONFORMANCE) --exporter export trace --opset 9 13 17 18 20 23 $(ARGS)
