@@ -46,7 +46,7 @@ third-parties: setup
 
 conformance: setup
 	$(CONFORMANCE) --exporter export trace --opset 9 13 17 18 20 23 $(ARGS)
-	$(CONFORMANCE) --exporter dynamic --opset 20 $(ARGS)
+	$(CONFORMANCE) --exporter dynamic trace-dynamic --opset 20 $(ARGS)
 	$(CONFORMANCE) --exporter dynamo script --opset 20 --every $(EVERY) $(ARGS)
 
 lint: setup

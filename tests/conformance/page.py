@@ -15,7 +15,7 @@ from .tables import COUNTED, ratios
 
 __all__ = ["operator_page", "operator_table"]
 
-OURS = ("export", "trace", "dynamic")
+OURS = ("export", "trace", "dynamic", "trace-dynamic")
 
 _SHORT = {"float32": "f32", "int64": "i64", "float64": "f64", "float16": "f16", "int32": "i32", "uint8": "u8"}
 _TITLES = {"unsupported": "no operator"}
@@ -29,7 +29,7 @@ _HEAD = """# Operators
 
 What becomes of the samples that PyTorch's own test database (OpInfo) has for each operator: exported, checked by onnx's full
 checker, run in ONNX Runtime and compared with eager, values, dtypes and shapes. `export` goes through torch.export, `trace`
-through TorchScript, `dynamic` through torch.export with every axis dynamic, run at a second size too.
+through TorchScript; `dynamic` and `trace-dynamic` are the same with every axis dynamic, run at a second size too.
 
 Made by `make conformance`; `python -m tests.conformance --out conformance.jsonl --report table` prints this page from what it
 measured.
