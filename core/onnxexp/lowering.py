@@ -13,6 +13,7 @@ from onnxexp.agreement import contradiction
 from onnxexp.asking import Answer, Asking
 from onnxexp.builder import Builder, Declined
 from onnxexp.errors import LoweringError, OpsetError
+from onnxexp.extents import extent
 from onnxexp.fallthrough import OperatorExportTypes, keep
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Type, Value
 from onnxexp.plugins import Plugins
@@ -153,8 +154,10 @@ class Lowering:
         if self._export_type.keeps_all:
             return self._kept(node)
         if node.outputs and all(_is_empty(value.type) for value in node.outputs):
-            self._note(node, "core")
-            return [self._nothing(value) for value in node.outputs]
+            nothing = [self._nothing(value) for value in node.outputs]
+            if None not in nothing:
+                self._note(node, "core")
+                return nothing
         answer = self._asking.ask(node)
         if answer.results is not None:
             self._check(node, answer)
@@ -181,10 +184,20 @@ class Lowering:
         self._note(node, "core")
         return list(keep(self.builder, node, [self.resolve(arg) for arg in node.args], self._export_type))
 
-    def _nothing(self, value: Value) -> Tensor:
-        """A tensor without elements, whatever computes it: operators, and their kernels, differ in what they make of such."""
+    def _nothing(self, value: Value) -> Tensor | None:
+        """A tensor without elements, whatever computes it: operators, and their kernels, differ in what they make of such.
+
+        None where only the computation tells its other sizes.
+        """
         assert isinstance(value.type, TensorType) and value.type.sizes is not None
-        return self.builder.constant(torch.empty([int(size) for size in value.type.sizes], dtype=value.type.dtype))
+        op, sizes = self.builder, [extent(self.builder, size) for size in value.type.sizes]
+        if all(isinstance(size, int) for size in sizes):
+            return op.constant(torch.empty([int(size) for size in value.type.sizes], dtype=value.type.dtype))
+        if None in sizes:
+            return None
+        made = op.Expand(op.constant(torch.zeros((), dtype=value.type.dtype)), sizes)
+        assert isinstance(made, Tensor)
+        return made
 
     def _note(self, node: Node, by: str) -> None:
         if not self._inside:
@@ -245,7 +258,7 @@ class Lowering:
 
 
 def _is_empty(type_: Type) -> bool:
-    """Does a tensor of this type hold no elements, and are all its sizes known?"""
+    """Does a tensor of this type hold no elements, whatever the sizes that are not known are?"""
     if not isinstance(type_, TensorType) or type_.sizes is None or type_.dtype is None or type_.dtype.is_complex:
         return False
-    return 0 in type_.sizes and all(isinstance(size, int) for size in type_.sizes)
+    return 0 in type_.sizes

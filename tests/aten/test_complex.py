@@ -95,6 +95,7 @@ def spectrogram(x: torch.Tensor) -> torch.Tensor:
     case(there_and_back, X),
     case(there_and_back, LONG, name="long"),
     case(spectrogram, LONG),
+    case(transforms, X, dynamic={0: [0, 1]}, opsets=OPSETS[1:], name="lengths of run time"),
     *(case(there_and_back, torch.randn(length), name=f"{length}") for length in (97, 512, 1000)),
 )
 def test_fourier_transforms(check):

@@ -82,6 +82,11 @@ def test_amounts_at_run_time(check):
     check()
 
 
+@cases(Case(lambda x: F.pad(x, (-4, 5, 3, -3), mode="replicate"), X[2], dynamic={0: [2, 3]}, opsets=(9, 18)))
+def test_replicated_borders_of_what_a_crop_leaves(check):
+    check()
+
+
 def test_amounts_at_run_time_need_opset_11():
     with pytest.raises(Exception, match="opset_version=11"):
         check_case(Case(to_twenty, X[2], dynamic={0: [3]}), 9, dynamic=True)

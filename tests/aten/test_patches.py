@@ -28,6 +28,7 @@ def fold(kernel: Any, **options: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     Case(unfold(3, padding=1, stride=2), IMAGE, dynamic={0: [0, 2]}, opsets=(9, 13, 22), name="strided"),
     Case(unfold((3, 2), padding=(0, 1), stride=(3, 1), dilation=(1, 2)), IMAGE[0], opsets=(9, 13, 22), name="unbatched"),
     Case(unfold((3, 2), stride=(3, 2)), IMAGE, dynamic={0: [0]}, opsets=(9, 22), emits={"Reshape", "Transpose"}, name="tiles"),
+    Case(unfold(3, padding=1), IMAGE[:0], dynamic={0: [2, 3]}, opsets=(9, 22), name="none"),
 )
 def test_unfold(check):
     check()

@@ -50,6 +50,7 @@ def test_pixels(check):
     Case(torch.diag_embed, torch.randn(2, 3), dynamic={0: [0]}),
     Case(torch.trace, X),
     Case(lambda x: torch.as_strided(x, (2, 3), (1, 2), 1), torch.randn(8), emits={"Gather"}, name="as_strided"),
+    Case(lambda x: torch.as_strided(x, (2, 3), (1, 2), 1), torch.randn(8), dynamic={0: [0]}, name="as_strided_dynamic"),
     Case(lambda x: torch.as_strided(x, (3, 4), (4, 1)), X, emits={"Identity"}, name="as_strided_same"),
     Case(lambda x: torch.as_strided(x, (2, 6), (6, 1)), X, name="as_strided_view"),
 )
@@ -64,4 +65,19 @@ def test_diagonals(check):
     Case(lambda x, n: torch.repeat_interleave(x, n, 0, output_size=6), X, torch.tensor([1, 5, 0]), opsets=(11, 20), name="each"),
 )
 def test_repeat_interleave(check):
+    check()
+
+
+@cases(
+    *(
+        Case(function, x, dynamic={0: [0, 1, 2]}, opsets=(9, 13, 20), name=name)
+        for name, function in (
+            ("channel_shuffle", lambda x: F.channel_shuffle(x, 2)),
+            ("pixel_shuffle", lambda x: F.pixel_shuffle(x, 2)),
+            ("pixel_unshuffle", lambda x: F.pixel_unshuffle(x, 2)),
+        )
+        for x in (torch.arange(2 * 8 * 4 * 6).view(2, 8, 4, 6),)
+    )
+)
+def test_channels_of_run_time(check):
     check()
