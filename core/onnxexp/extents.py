@@ -21,21 +21,21 @@ def extent(op: Builder, size: Dim) -> int | Tensor | None:
     """A size as a number, or as a 0-d int64 tensor; None where the sizes of the model's inputs do not tell it."""
     if isinstance(size, int):
         return size
-    try:
-        parsed = ast.parse(size, mode="eval").body
-    except SyntaxError:  # a name with dots and digits in it, which may yet be an input's size
-        return _measured(op, size)
-    value: int | Tensor | None = _value(op, parsed)
+    value: int | Tensor | None = _value(op, ast.parse(_identifiers(size), mode="eval").body)
     return value
 
 
+def _identifiers(size: str) -> str:
+    """The text with names as Python has them: those of inputs inside others have dots and digits (``past.0_dim_1``)."""
+    return size.replace(".", "__")
+
+
 def _value(op: Builder, node: ast.expr) -> Any:
-    text = ast.unparse(node)
-    found = _measured(op, text)
-    if found is not None or not isinstance(node, (ast.BinOp, ast.Constant)):
-        return found
     if isinstance(node, ast.Constant):
         return node.value
+    found = _measured(op, ast.unparse(node))
+    if found is not None or not isinstance(node, ast.BinOp):
+        return found
     left, right = _value(op, node.left), _value(op, node.right)
     name = _OPERATORS.get(type(node.op))
     return None if left is None or right is None or name is None else op.call("", name, op.constant(left), right)
@@ -47,8 +47,8 @@ def _measured(op: Builder, size: str) -> Tensor | None:
     while scope.parent is not None:
         scope = scope.parent
     for value in scope.inputs:
-        shape = op.state.tensors[value].known_shape
-        if shape is not None and size in shape:
+        shape = [_identifiers(str(one)) for one in op.state.tensors[value].known_shape or ()]
+        if size in shape:
             found: Tensor = op.Gather(op.Shape(op.state.tensors[value]), shape.index(size), axis=0)
             return found
     return None
