@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from onnxexp.program import ONNXProgram
     from onnxexp.symbolics import SymbolicTable
     from onnxexp.values import ComplexTensor, Tensor
+    from onnxexp.warning import warn
 
 __all__ = [
     "Builder",
@@ -70,6 +71,7 @@ __all__ = [
     "export",
     "hookimpl",
     "is_in_onnx_export",
+    "warn",
 ]
 
 _HOMES = {
@@ -90,6 +92,7 @@ _HOMES = {
     "export": "pipeline",
     "hookimpl": "hookspecs",
     "is_in_onnx_export": "capture.modes",
+    "warn": "warning",
 }
 """The module of each name that needs torch or pluggy: they are imported when first used, so that `onnxexp plugins` and its
 like answer at once. What is not listed is an error class."""

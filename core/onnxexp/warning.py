@@ -1,4 +1,4 @@
-"""Warnings that name the user's line."""
+"""Warnings that name the line that the user wrote."""
 
 from __future__ import annotations
 

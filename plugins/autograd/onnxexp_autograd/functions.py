@@ -14,8 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import onnxexp
-from onnxexp import torch_onnx
-from onnxexp.warning import warn
+from onnxexp import torch_onnx, warn
 
 __all__ = ["calls_as_functions", "marked", "marks_as_scopes"]
 

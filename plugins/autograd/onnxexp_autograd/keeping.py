@@ -20,7 +20,7 @@ from torch._guards import detect_fake_mode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
-from onnxexp.warning import warn
+from onnxexp import warn
 from onnxexp_autograd.forwards import Result, bound, inlined, inside_forward, probe, run
 from onnxexp_autograd.functions import marked
 from onnxexp_autograd.operators import Arguments, Form, Function, Hole, kept_op
