@@ -108,7 +108,7 @@ def _reference(
 ) -> list[torch.Tensor] | None:
     names = [f"i{index}" if tensor is not None else "" for index, tensor in enumerate(inputs)]
     node = onnx.helper.make_node(spec.name, names, [f"o{index}" for index in range(count)])
-    node.attribute.extend(ir.to_proto(attribute) for attribute in attributes.values())
+    node.attribute.extend(ir.serde.serialize_attribute(attribute) for attribute in attributes.values())
     run_params = {"log": lambda *_: None, "opsets": {"": opset}, "verbose": 0, "new_ops": None}
     arrays = [None if tensor is None else tensor.detach().cpu().numpy() for tensor in inputs]
     try:

@@ -67,7 +67,7 @@ def _infer_node(op: Builder, node: ir.Node) -> None:
     if len(types) < sum(value is not None for value in node.inputs):
         return
     proto.output.extend(f"o{index}" for index in range(len(node.outputs)))
-    proto.attribute.extend(ir.to_proto(attribute) for attribute in node.attributes.values())
+    proto.attribute.extend(ir.serde.serialize_attribute(attribute) for attribute in node.attributes.values())
     imports = [onnx.helper.make_opsetid(domain, version) for domain, version in op.state.opset_imports.items()]
     try:
         if spec is None:
@@ -101,7 +101,7 @@ def _describe(
     if isinstance(constant, TorchTensor):
         dtype, shape = int(constant.dtype), tuple(constant.torch.shape)
         if constant.torch.numel() <= _DATA_LIMIT:
-            data[name] = ir.to_proto(constant)
+            data[name] = ir.serde.serialize_tensor(constant)
         types[name] = onnx.helper.make_tensor_type_proto(dtype, shape)
         return
     tensor = op.state.tensors.get(value)

@@ -108,7 +108,7 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     proto = skeleton(model)
     for name, value in model.graph.initializers.items():
         if value.const_value is not None:
-            tensor = ir.to_proto(value.const_value)
+            tensor = ir.serde.serialize_tensor(value.const_value)
             tensor.name = name
             proto.graph.initializer.append(tensor)
     return proto
