@@ -195,6 +195,8 @@ CALLS = {
     "fill in a module with state": (nn.Sequential(nn.BatchNorm1d(3), nn.Flatten(), Filled()), X),
     "combinations": (lambda x: torch.combinations(x, 2), X[0]),
     "tensor_split": (lambda x, at: torch.tensor_split(x, at, 1), X, torch.tensor([1, 2])),
+    "places counted from the end": (lambda x, at: x.take_along_dim(at, 1), X, torch.tensor([[-1, 0], [-3, 2]])),
+    "sums at places counted from the end": (lambda x, at: x.put(at, x[0], accumulate=True), X, torch.tensor([-1, 0, -1])),
     "cov": (torch.cov, X.sin()),
     "cov of one variable": (torch.cov, X[0]),
     "cov with weights": (lambda x, f, a: torch.cov(x, fweights=f, aweights=a), X.sin(), torch.tensor([1, 3, 2]), X[1]),

@@ -77,13 +77,13 @@ def take_along_dim(op: Builder, self: Tensor, indices: Tensor, dim: int | None) 
     """take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor"""
     if dim is None:
         flat = [tensor if tensor.rank == 1 else op.Reshape(tensor, [-1]) for tensor in (self, indices)]
-        return gather(op, flat[0], 0, flat[1], False)
+        return gather(op, flat[0], 0, _allowed(op, flat[0], 0, flat[1]), False)
     axis = axis_of(op, self, dim)
     sizes = list(common_sizes(op, [self, indices]))
     along = [list(sizes), list(sizes)]
     along[0][axis], along[1][axis] = (self.shape or ())[axis], (indices.shape or ())[axis]
     x, place = (expanded(op, tensor, size, others=[self, indices]) for tensor, size in zip((self, indices), along, strict=True))
-    return gather(op, x, axis, place, False)
+    return gather(op, x, axis, _allowed(op, x, axis, place), False)
 
 
 # self[...]

@@ -54,6 +54,7 @@ _REDUCERS = {"add": ("ReduceSum", "Add"), "mul": ("ReduceProd", "Mul"), "max": (
 def _composed(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, reduction: str) -> Tensor:
     """A scatter with a reduction by comparing each index with each place; it takes memory of both sizes multiplied."""
     missing = _missing(op, x, axis, index, reduction)
+    index = counted_from_front(op, index, size_at(op, x, axis))
     reduce, combine = _REDUCERS[reduction]
     places = arange_of(op, 0, size_at(op, x, axis), 1, torch.int64)
     places = unsqueezed(op, places, [place for place in range(rank_of(op, x) + 1) if place != axis])
