@@ -154,6 +154,13 @@ CASES = (
     case("index by negative tensors", lambda x, i: x[i], FLOATS, torch.tensor([-1, 0, -3])),
     case("index_select by a tensor", lambda x, i: x[:, i], FLOATS, torch.tensor([-2, 1])),
     case("index_put at negative tensors", lambda x, i: x.index_put((i,), x[0] * 0), FLOATS, torch.tensor([-1])),
+    case(
+        "take_along_dim at negative places",
+        lambda x, i: x.take_along_dim(i, 1),
+        FLOATS,
+        torch.tensor([[-1], [0], [-4]]),
+        opsets=(9, 13, 20, 23),
+    ),
     case("take at negative places", torch.take, FLOATS, torch.tensor([-1, 0, -12])),
     case("select by item", lambda x, i: x[i.item()] * 2, FLOATS, torch.tensor(1)),
     case("item in arithmetic", lambda x, n: x * n.item() + n.item() // 2, FLOATS, torch.tensor(-3)),

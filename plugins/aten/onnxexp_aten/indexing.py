@@ -49,7 +49,9 @@ def gather(op: Builder, self: Tensor, dim: int, index: Tensor, sparse_grad: bool
     if op.opset >= 11:
         return op.GatherElements(self, index, axis=axis)
     strides = strides_of(op, self, range(rank_of(op, self)))
-    places = op.Mul(op.cast(index, torch.int64), strides[axis])
+    place_along = op.cast(index, torch.int64)
+    place_along = op.Where(op.Less(place_along, 0), op.Add(place_along, size_at(op, self, axis)), place_along)
+    places = op.Mul(place_along, strides[axis])
     for other in range(rank_of(op, self)):
         if other != axis:
             counted = op.Mul(arange_of(op, 0, size_at(op, index, other), 1, torch.int64), strides[other])
