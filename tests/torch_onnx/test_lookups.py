@@ -154,14 +154,59 @@ def test_look_ups_at_other_opsets(forward: Any, build: Any, x: torch.Tensor, ops
     check(forward, lambda g, x: build(symbolic_opset9, g, x), opset, x)
 
 
-IN_THE_WILD = (
-    "__getitem_ _cast_Double _cast_Float _cast_Long _convert_padding_node _convolution _div_rounding_mode "
-    "_maybe_cast_reduce_op_input _prepare_onnx_paddings _reduce_op_symbolic _reshape_from_tensor _slice "
-    "add chunk clamp contiguous conv1d dim dropout expand flatten hstack log masked_fill max min mul neg "
-    "nonzero ones overload_by_arg_count relu reshape scaled_dot_product_attention select sigmoid size "
-    "softmax split squeeze sub tensor transpose unbind unsqueeze unused upsample_nearest2d view "
-    "wrap_logical_op_with_cast_to wrap_logical_op_with_negation zeros"
-).split()
+IN_THE_WILD = [
+    "__getitem_",
+    "_cast_Double",
+    "_cast_Float",
+    "_cast_Long",
+    "_convert_padding_node",
+    "_convolution",
+    "_div_rounding_mode",
+    "_maybe_cast_reduce_op_input",
+    "_prepare_onnx_paddings",
+    "_reduce_op_symbolic",
+    "_reshape_from_tensor",
+    "_slice",
+    "add",
+    "chunk",
+    "clamp",
+    "contiguous",
+    "conv1d",
+    "dim",
+    "dropout",
+    "expand",
+    "flatten",
+    "hstack",
+    "log",
+    "masked_fill",
+    "max",
+    "min",
+    "mul",
+    "neg",
+    "nonzero",
+    "ones",
+    "overload_by_arg_count",
+    "relu",
+    "reshape",
+    "scaled_dot_product_attention",
+    "select",
+    "sigmoid",
+    "size",
+    "softmax",
+    "split",
+    "squeeze",
+    "sub",
+    "tensor",
+    "transpose",
+    "unbind",
+    "unsqueeze",
+    "unused",
+    "upsample_nearest2d",
+    "view",
+    "wrap_logical_op_with_cast_to",
+    "wrap_logical_op_with_negation",
+    "zeros",
+]
 """What public code was seen to import from symbolic_opsetN."""
 
 
