@@ -12,6 +12,7 @@ import dataclasses
 import importlib
 import inspect
 import traceback
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -89,22 +90,16 @@ class Plugins:
     """
 
     def __init__(self, loaded: Iterable[Plugin], prefer: Mapping[str, str] | None = None, off: Sequence[State] = ()) -> None:
-        self._manager = _Manager(hookspecs.PROJECT)
-        self._manager.add_hookspecs(hookspecs)
-        ordered = sorted(loaded, key=lambda plugin: (not plugin.user, plugin.name))
-        registered = [_register(self._manager, plugin) for plugin in reversed(ordered)]  # pluggy asks the last one first
-        self.loaded = tuple(reversed(registered))
+        self.loaded, self._implementations = _registered(tuple(sorted(loaded, key=lambda plugin: (not plugin.user, plugin.name))))
         self.dispatcher = Dispatcher(
             (Source(plugin.name, table, plugin.origin, plugin.user) for plugin in self.loaded for table in plugin.tables), prefer
         )
         self.used: set[str] = set()
         self.off = tuple(off)
 
-    def implementations(self, hook: str) -> list[Implementation]:
+    def implementations(self, hook: str) -> tuple[Implementation, ...]:
         """Who implements a hook, in the order in which they are asked."""
-        by_name = {plugin.name: plugin for plugin in self.loaded}
-        found = reversed(self._manager.hook.__dict__[hook].get_hookimpls())
-        return [Implementation(by_name[impl.plugin_name], hook, impl.function, tuple(impl.argnames)) for impl in found]
+        return self._implementations[hook]
 
     @contextlib.contextmanager
     def capturing(self, options: Any) -> Any:
@@ -122,6 +117,46 @@ class Plugins:
 
     def used_plugins(self) -> tuple[Plugin, ...]:
         return tuple(plugin for plugin in self.loaded if plugin.name in self.used)
+
+
+Registered = tuple[tuple[Plugin, ...], Mapping[str, tuple[Implementation, ...]]]
+"""Plugins with their hooks, and who implements each hook."""
+
+_last: list[tuple[tuple[Any, ...], Registered]] = []
+"""What the last export's installed plugins were, and what they came to."""
+
+
+def _registered(ordered: tuple[Plugin, ...]) -> Registered:
+    """The plugins, checked, with their hooks. What pluggy reads out of signatures takes longer than a small model's export: it is
+    read again only when there are other plugins than last time, or one has got other functions (a reloaded module has)."""
+    if any(plugin.user for plugin in ordered):  # the user's objects are not held any longer than their export
+        return _asked(ordered)
+    key = tuple((each.name, each.origin, id(each.object), each.tables, _routines(each.object)) for each in ordered)
+    for known, registered in _last[:]:
+        if known == key:
+            return registered
+    registered = _asked(ordered)
+    _last[:] = [(key, registered)]
+    return registered
+
+
+def _asked(ordered: tuple[Plugin, ...]) -> Registered:
+    manager = _Manager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    registered = tuple(_register(manager, plugin) for plugin in reversed(ordered))[::-1]  # pluggy asks the last one first
+    by_name = {plugin.name: plugin for plugin in registered}
+    found = {hook: reversed(getattr(manager.hook, hook).get_hookimpls()) for hook in HOOKS}
+    return registered, {
+        hook: tuple(Implementation(by_name[impl.plugin_name], hook, impl.function, tuple(impl.argnames)) for impl in impls)
+        for hook, impls in found.items()
+    }
+
+
+def _routines(plugin: Any) -> tuple[Any, ...]:
+    """The functions among the attributes of an object, of its classes and, where it is a class itself, of its bases."""
+    holders = (plugin, *type(plugin).__mro__, *(plugin.__mro__[1:] if isinstance(plugin, type) else ()))
+    kinds = (types.FunctionType, types.MethodType, staticmethod, classmethod)
+    return tuple(each for holder in holders for each in getattr(holder, "__dict__", {}).values() if type(each) in kinds)
 
 
 class _Manager(pluggy.PluginManager):

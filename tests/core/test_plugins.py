@@ -225,3 +225,14 @@ def test_an_object_takes_the_place_of_an_installed_plugin_of_its_class(installed
     for given in (own.object, type(own.object)("given")):
         (plugin,) = loaded(given, "setting-pack")
         assert plugin.object is given and plugin.user
+
+
+def test_hooks_are_read_again_where_a_plugin_has_got_other_functions(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "import onnxexp\n@onnxexp.hookimpl\ndef pre_pass(options): ...\n"
+    install(installed, "reloaded-pack", {"__init__": source}, "reloaded_pack")
+    (before,) = load(configured(plugins=["reloaded-pack"])).implementations("pre_pass")
+    monkeypatch.setattr(sys.modules["reloaded_pack"], "pre_pass", onnxexp.hookimpl(lambda: None))
+    (after,) = load(configured(plugins=["reloaded-pack"])).implementations("pre_pass")
+    assert (before.parameters, after.parameters) == (("options",), ())
+    monkeypatch.setattr(sys.modules["reloaded_pack"], "post_pass", onnxexp.hookimpl(lambda: None), raising=False)
+    assert loaded("reloaded-pack")[0].hooks == ("pre_pass", "post_pass")
