@@ -140,11 +140,11 @@ def load(
 
 
 def _file(folder: Path) -> list[tuple[str, dict[str, Any]]]:
-    for parent in (folder, *folder.parents):
-        own, project = parent / "onnxexp.toml", parent / "pyproject.toml"
-        if own.is_file():
-            return [(str(own), _toml(own))]
-        if project.is_file() and b"onnxexp" in project.read_bytes():
+    for parent in map(str, (folder, *folder.parents)):
+        own, project = os.path.join(parent, "onnxexp.toml"), os.path.join(parent, "pyproject.toml")
+        if os.path.isfile(own):
+            return [(own, _toml(own))]
+        if os.path.isfile(project) and b"onnxexp" in Path(project).read_bytes():
             section = _toml(project).get("tool", {}).get("onnxexp")
             if section is not None:
                 if not isinstance(section, dict):
@@ -153,9 +153,9 @@ def _file(folder: Path) -> list[tuple[str, dict[str, Any]]]:
     return []
 
 
-def _toml(path: Path) -> dict[str, Any]:
+def _toml(path: str) -> dict[str, Any]:
     try:
-        return _parsed(path.read_text("utf-8"))
+        return _parsed(Path(path).read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise OptionError(f"{path} is not valid TOML: {error}") from None
 

@@ -103,8 +103,8 @@ def flatten_inputs(forward: Callable[..., Any], args: Sequence[Any], kwargs: Map
     Every leaf is listed: tensors, numbers, None, strings. Unknown dataclasses are registered (`register_dataclasses`).
     """
     register_dataclasses((tuple(args), dict(kwargs)))
-    bind(forward, args, kwargs)
-    leaves = [leaf for root, value in _roots(forward, args, kwargs) for leaf in _walk(value, root)]
+    parameters = list(bind(forward, args, kwargs).signature.parameters.values())
+    leaves = [leaf for root, value in _roots(parameters, args, kwargs) for leaf in _walk(value, root)]
     names = _unique([".".join(path) for path, _ in leaves])
     return [Leaf(path, name, value) for (path, value), name in zip(leaves, names, strict=True)]
 
@@ -165,8 +165,9 @@ def assign_output_names(
     return [name for _, name in sorted([*zip(free, names, strict=True), *kept.items()])]
 
 
-def _roots(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    parameters = list(inspect.signature(forward).parameters.values())
+def _roots(
+    parameters: Sequence[inspect.Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Iterator[tuple[tuple[str, ...], Any]]:
     for position, value in enumerate(args):
         parameter = next(
             (p for index, p in enumerate(parameters) if index == position or p.kind is inspect.Parameter.VAR_POSITIONAL), None

@@ -40,7 +40,8 @@ def value(name: str, *sizes: int | str, dtype: torch.dtype = torch.float32) -> V
 
 def decomposer(sizes: dict[str, Any] | None = None) -> Decomposer:
     """One that knows no symbolic sizes but these."""
-    return Decomposer(FakeTensorMode(), sizes or {}, lambda size: int(size))
+    mode = FakeTensorMode()
+    return Decomposer(lambda: mode, sizes or {}, lambda size: int(size))
 
 
 def operators(graph: Graph | None) -> list[str]:
@@ -213,7 +214,7 @@ def test_guards_of_a_refused_decomposition_are_undone() -> None:
         sample = mode.from_tensor(X, symbolic_context=None, static_shapes=False)
     size = sample.shape[0]
     sizes = {"batch": size}
-    known = Decomposer(mode, sizes, lambda size: "batch" if isinstance(size, torch.SymInt) else size)
+    known = Decomposer(lambda: mode, sizes, lambda size: "batch" if isinstance(size, torch.SymInt) else size)
     before = str(size), len(env.guards), dict(env.replacements)
     assert known(Node("aten::mish", [value("x", "batch", 4)], [value("y", "batch", 4)])) is None
     assert (str(size), len(env.guards), dict(env.replacements)) == before

@@ -238,7 +238,7 @@ def convert(program: ExportedProgram | Recording, spec: DynamicSpec) -> Captured
         with torch_mode():
             graph, known, changed = program.result or read(program, spec)
         _functional(graph, changed)
-        return Captured(graph, Decomposer(known.mode, known.texts, known.text), program.in_spec, program.out_spec)
+        return Captured(graph, Decomposer(lambda: known.mode, known.texts, known.text), program.in_spec, program.out_spec)
     program = without_vmap(program)
     check_dynamic(program, spec)
     names = symbol_names(program, spec)
@@ -254,7 +254,7 @@ def convert(program: ExportedProgram | Recording, spec: DynamicSpec) -> Captured
     _functional(graph, written(program))
     fakes = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
     fake_mode = detect_fake_mode(fakes) or FakeTensorMode()
-    decomposer = Decomposer(fake_mode, sizes, text)
+    decomposer = Decomposer(lambda: fake_mode, sizes, text)
     assert program.call_spec.in_spec is not None and program.call_spec.out_spec is not None
     return Captured(graph, decomposer, program.call_spec.in_spec, program.call_spec.out_spec)
 

@@ -32,11 +32,12 @@ __all__ = ["Decomposer"]
 class Decomposer:
     """Decomposes nodes under the capture's fake mode; equal calls are decomposed once.
 
-    `sizes` maps the readable text of each symbolic size to the symbolic number that it stands for.
+    `fake_mode` gives the mode, which need not be made where nothing is decomposed; `sizes` maps the readable text of each
+    symbolic size to the symbolic number that it stands for.
     """
 
-    def __init__(self, fake_mode: FakeTensorMode, sizes: Mapping[str, Any], dim_text: Callable[[Any], Dim]) -> None:
-        self._fake_mode = fake_mode
+    def __init__(self, fake_mode: Callable[[], FakeTensorMode], sizes: Mapping[str, Any], dim_text: Callable[[Any], Dim]) -> None:
+        self._mode = fake_mode
         self._sizes = sizes
         self._dim_text = dim_text
         self._known: dict[str, Graph | None] = {}
@@ -71,9 +72,9 @@ class Decomposer:
             positional, keywords = _rebuild(op, node.args, iter(flat))
             return function(*positional, **keywords)
 
-        with torch_mode(), _provisional(self._fake_mode.shape_env) as baked_in:
+        with torch_mode(), _provisional(self._mode().shape_env) as baked_in:
             try:
-                with self._fake_mode, enable_python_dispatcher():  # what torch writes in Python takes symbolic sizes
+                with self._mode(), enable_python_dispatcher():  # what torch writes in Python takes symbolic sizes
                     module = make_fx(call)(*fakes)
             except Exception:  # noqa: BLE001 - a decomposition that fails on fake tensors, with whatever error, is none
                 return None
@@ -85,7 +86,7 @@ class Decomposer:
         sizes: list[Any] = [size if isinstance(size, int) else self._sizes.get(size) for size in value.type.sizes or ()]
         if None in sizes:
             return None
-        with self._fake_mode:
+        with self._mode():
             return torch.empty(sizes, dtype=value.type.dtype)
 
     def _convert(self, module: torch.fx.GraphModule, inputs: list[Value], node: Node) -> Graph | None:

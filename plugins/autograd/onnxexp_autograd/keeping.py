@@ -65,10 +65,12 @@ def release() -> None:
     vars(_local)["kept"] = []
 
 
-def _subclasses(function: Any) -> Iterator[Any]:
-    for each in function.__subclasses__():
-        yield each
-        yield from _subclasses(each)
+def _subclasses(function: Any) -> list[Any]:
+    """All of them, without a generator for each: torch has some two hundred, and every export goes through them."""
+    found: list[Any] = function.__subclasses__()
+    for each in found:  # it grows meanwhile
+        found += each.__subclasses__()
+    return found
 
 
 def _enter(wanted: Sequence[Function]) -> None:

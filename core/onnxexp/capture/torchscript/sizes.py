@@ -40,14 +40,12 @@ class Sizes:
     """What is known of each value.
 
     Attributes:
-        env: torch's record of the symbols.
-        mode: The fake mode that everything here belongs to.
+        env: torch's record of the symbols, made where the first one is: a small static model's export takes no longer than it.
+        mode: The fake mode that everything here belongs to, made where the first kernel runs.
         names: The readable name of each symbol.
     """
 
     def __init__(self) -> None:
-        self.env = ShapeEnv(specialize_zero_one=False, duck_shape=False)
-        self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
         self.names: dict[sympy.Expr, str] = {}
         self.texts: dict[str, Any] = {}
         self._fakes: dict[Value, Any] = {}
@@ -61,6 +59,14 @@ class Sizes:
         self._short_of: dict[sympy.Expr, Any] = {}
         self._long_of: dict[sympy.Symbol, sympy.Expr] = {}
         composites._library()
+
+    @functools.cached_property
+    def env(self) -> ShapeEnv:
+        return ShapeEnv(specialize_zero_one=False, duck_shape=False)
+
+    @functools.cached_property
+    def mode(self) -> FakeTensorMode:
+        return FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
 
     # Inputs
 
@@ -304,6 +310,8 @@ class Sizes:
 
     def text(self, size: Any) -> Dim:
         """A size for people."""
+        if isinstance(size, int):
+            return size
         expr = size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size)
         while not self._long_of.keys().isdisjoint(expr.free_symbols):
             expr = expr.xreplace(self._long_of)
