@@ -222,9 +222,11 @@ class Lowering:
         elif inside and isinstance(refusal, OpsetError):
             self.problems[before:] = [Problem(node, str(refusal), refusal.first_opset, opset=True)]
         elif inside and not all(problem.opset for problem in inside):
-            missing = ", ".join(sorted({problem.node.op for problem in inside}))
-            reason = f"{refusal or 'no plugin lowers it'}, nor all of what torch decomposes it to ({missing} is missing)"
-            self.problems[before:] = [Problem(node, reason, skeleton=refusal is None)]
+            unknown = "no plugin lowers it"
+            refused = {each.node.op: each.reason for each in inside if each.reason and not each.skeleton}
+            missing = sorted({f"{each.node.op}: {refused.get(each.node.op, unknown)}" for each in inside})
+            reason = f"{refusal or unknown}, nor all of what torch decomposes it to ({'; '.join(missing)})"
+            self.problems[before:] = [Problem(node, reason, skeleton=refusal is None and not refused)]
         return results
 
     def _bind_outputs(self, node: Node, results: Sequence[Any]) -> None:

@@ -108,6 +108,25 @@ def test_what_star_parameters_take() -> None:
     assert spec.input_names == ["x", "rest.0", "rest.1", "extra", "n"]
 
 
+def gathers(*tensors: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("args", "shapes"),
+    [
+        ((X,), ({0: "b"},)),
+        ((X,), (({0: "b"},),)),
+        ((X, X), ({0: "b"}, None)),
+        ((X, X), [[{0: "b"}, None]]),
+        ((X, X), {"tensors": ({0: "b"}, None)}),
+    ],
+    ids=["one", "one, nested", "two", "two, nested", "two, by name"],
+)
+def test_a_star_parameter_is_given_as_one_or_argument_by_argument(args: Any, shapes: Any) -> None:
+    spec = read_dynamic(gathers, args, {}, dynamic_shapes=shapes)
+    assert spec.shapes == {"tensors": ({0: ANY}, None)[: len(args)]}
+
+
 def test_hints_and_their_ranges_go_to_torch_as_they_are() -> None:
     bounded = Dim.DYNAMIC(min=2, max=9)
     spec = read_dynamic(forward, (X,), {}, dynamic_shapes={"x": {0: bounded, 1: Dim.AUTO}})

@@ -108,6 +108,7 @@ class _Reader:
             name: (() if kinds[name].kind is kinds[name].VAR_KEYWORD else (name,), value)
             for name, value in arguments.arguments.items()
         }
+        self.star = next((name for name in self.bound if kinds[name].kind is kinds[name].VAR_POSITIONAL), None)
         self.axes: list[dict[int, Axis]] = [{} for _ in self.leaves]
         self.scalars: dict[int, Axis] = {}
         self.said: dict[int, str] = {}
@@ -131,15 +132,28 @@ class _Reader:
                     raise self._unknown("dynamic_shapes", key, [*self.bound, *renamed])
                 self._leaf(renamed[key], said, f"dynamic_shapes[{key!r}]")
         elif isinstance(shapes, (list, tuple)):
-            if len(shapes) != len(self.bound):
-                raise OptionError(
-                    f"dynamic_shapes has {len(shapes)} entries, but the model is called with {len(self.bound)} parameters: "
-                    f"{', '.join(self.bound)}. Give one entry for each (None where nothing is dynamic), or a dict by name."
-                )
-            for position, (said, (path, value)) in enumerate(zip(shapes, self.bound.values(), strict=True)):
+            for position, (said, (path, value)) in enumerate(zip(shapes, self._positions(shapes), strict=True)):
                 self._descend(value, path, said, f"dynamic_shapes[{position}]")
         else:
             raise OptionError(f"dynamic_shapes must be a dict by parameter name, or a tuple or list by position, not {shapes!r}.")
+
+    def _positions(self, shapes: Sequence[Any]) -> list[tuple[tuple[str, ...], Any]]:
+        """What each entry is for: a parameter, as torch.export has it, or an argument, where a star parameter takes some."""
+        parameters = list(self.bound.values())
+        arguments = [
+            each
+            for name, (path, value) in self.bound.items()
+            for each in ([((name, str(i)), one) for i, one in enumerate(value)] if name == self.star else [(path, value)])
+        ]
+        said = dict(zip(self.bound, shapes, strict=False)).get(self.star or "")
+        if len(shapes) == len(arguments) and (len(shapes) != len(parameters) or isinstance(said, Mapping)):
+            return arguments
+        if len(shapes) != len(parameters):
+            raise OptionError(
+                f"dynamic_shapes has {len(shapes)} entries, but the model is called with {len(self.bound)} parameters: "
+                f"{', '.join(self.bound)}. Give one entry for each (None where nothing is dynamic), or a dict by name."
+            )
+        return parameters
 
     def _read_key(self, key: Any, said: Any) -> bool:
         """True if `key` is a parameter, an entry of ``**kwargs``, or a leaf's default name."""

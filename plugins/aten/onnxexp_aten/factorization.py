@@ -30,7 +30,9 @@ class Matrices:
         rank_of(op, x)
         assert x.shape is not None
         if any(isinstance(size, str) for size in x.shape):
-            op.decline("the sizes of matrices that are factorized must be known at export")
+            op.decline(
+                f"the sizes of factorized matrices must be known at export, these are {x.shape}; cure: no dynamic axis there"
+            )
         self._op = op
         self.dtype = x.dtype
         self.batch = [int(size) for size in x.shape[:-2]]
