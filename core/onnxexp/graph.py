@@ -150,7 +150,10 @@ def values_in(arg: Any) -> Iterator[Value]:
         yield arg
     elif isinstance(arg, (list, tuple)):
         for element in arg:
-            yield from values_in(element)
+            if isinstance(element, Value):
+                yield element
+            elif isinstance(element, (list, tuple)):  # most elements are neither: no generator is made for those
+                yield from values_in(element)
 
 
 def _replace(arg: Any, replacement: Callable[[Value], Any]) -> Any:

@@ -132,16 +132,17 @@ class State:
     def initializer(self, tensor: torch.Tensor, name: str | None) -> ir.Value:
         """The initializer with these contents; equal ones are one."""
         small = tensor.numel() * tensor.element_size() <= _SMALL
-        contents: Any = bytes(TorchTensor(tensor).tobytes()) if small else _memory(tensor)
+        wrapped = TorchTensor(tensor)
+        contents: Any = wrapped.tobytes() if small else _memory(tensor)
         key = (tensor.dtype, tuple(tensor.shape), contents)
         if key not in self.initializers:
             value = ir.Value(
                 name=self.names.unique(_ODD.sub("_", name) if name else "constant"),
                 shape=ir.Shape(tensor.shape),
-                type=ir.TensorType(to_onnx(tensor.dtype)),
-                const_value=TorchTensor(tensor),
+                type=ir.TensorType(wrapped.dtype),
+                const_value=wrapped,
             )
-            value.const_value.name = value.name  # type: ignore[union-attr]
+            wrapped.name = value.name
             self.initializers[key] = value
             self._kept.append(tensor)
         return self.initializers[key]

@@ -81,8 +81,16 @@ class TorchTensor(ir.Tensor[torch.Tensor]):
 
     def tobytes(self) -> bytes:
         """The elements in row-major order, little endian, as ONNX's `raw_data` wants them."""
+        tensor = self.raw
+        if tensor.device.type == "cpu" and tensor.nbytes <= PIECE:  # not cut up, as most are
+            return _integers(_readable(tensor, self.name)).numpy().tobytes()
         scratch = Scratch()
         return b"".join(bytes(scratch.memory(piece)) for piece in self.pieces())
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes these are."""
+        return self.raw.nbytes
 
     def tofile(self, file: BinaryWriter) -> None:
         """Write what `tobytes` returns, piece by piece."""

@@ -176,3 +176,16 @@ def test_a_terminal_that_knows_few_characters(encoding: str) -> None:
 def test_nothing_is_written_to_the_terminal() -> None:
     finished = run_python("from tests.core.test_reentrancy import digest\ndigest()")
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, b"", b"")
+
+
+def test_torch_notes_no_traces_that_nobody_asked_for() -> None:
+    """torch's handler for TORCH_TRACE leaves at its first record; held back, it would have torch take tracebacks for ever."""
+    code = (
+        "import torch\n"
+        "from torch._logging._internal import trace_log\n"
+        "from tests.core.tiny import export\n"
+        "export(torch.nn.ReLU(), (torch.ones(2, 3),), dynamic_shapes=({0: 'b'},))\n"
+        "print(trace_log.handlers)"
+    )
+    finished = run_python(code)
+    assert (finished.returncode, finished.stdout.strip(), finished.stderr) == (0, b"[]", b"")

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch._C import _functorch as functorch
+from torch._logging import _internal as _logging
 from torch.export import _trace
 from torch.onnx._internal.exporter import _flags
 
@@ -37,12 +38,9 @@ def is_exporting() -> bool:
 
 
 def _torch_handlers() -> list[logging.Handler]:
-    """Those of torch's loggers: several of them have their own."""
-    handlers: list[logging.Handler] = []
-    for name, logger in logging.root.manager.loggerDict.items():
-        if isinstance(logger, logging.Logger) and logger.handlers and name.partition(".")[0] == "torch":
-            handlers += logger.handlers
-    return handlers
+    """Those that torch has given its loggers. The one of TORCH_TRACE shows nobody anything, and leaves its logger at its first
+    record where there is nothing to trace: until then torch takes a traceback of each thing that it does."""
+    return [handler for handler in _logging.handlers if handler is not _logging.LOG_TRACE_HANDLER]
 
 
 def _quiet(record: logging.LogRecord) -> bool:

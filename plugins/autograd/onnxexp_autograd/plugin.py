@@ -70,7 +70,7 @@ class Autograd:
             symbolic = getattr(function, "symbolic", None)  # the class may have one
             return other if symbolic is None else _Decision("symbolic", symbolic)
 
-        return keeping(decide)
+        return keeping(decide, dynamo=options.capture in ("auto", "export"))  # it refuses to run under torch.jit.trace
 
     def _without_symbolic(self, options: onnxexp.Options) -> _Decision | None:
         """What becomes of a Function that nobody has a symbolic for."""

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["HANDLERS", "PYTHON", "stored"]
 
 
+_PLAIN = frozenset({bool, int, float, str})
+
+
 def _constant(interpreter: Interpreter, node: Any) -> list[Any]:
     if not list(node.attributeNames()):
         return [None]
@@ -28,6 +31,8 @@ def _constant(interpreter: Interpreter, node: Any) -> list[Any]:
 
 def _thing(interpreter: Interpreter, value: Any, path: str, *, literal: bool = False) -> Any:
     """An object of TorchScript's as the interpreter has it."""
+    if value is None or type(value) in _PLAIN:
+        return value
     if isinstance(value, torch.Tensor):
         return interpreter.literal(value) if literal else interpreter.constant(value, path)
     if isinstance(value, list):
