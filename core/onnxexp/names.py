@@ -5,7 +5,7 @@ API:
     flatten_outputs(tree) / flatten_output_spec(treespec)    leaves of a returned value, or of torch's `TreeSpec` of it
     assign_names(defaults, given, what=..., taken=...)       the user's names over the default ones, made unique
     register_dataclasses(tree)                               teaches torch's pytree the dataclasses in it
-    children(value), bind(forward, args, kwargs)
+    children(value), bind(forward, args, kwargs)              `forward` is the function, or its signature, here and above
 
 The rule:
     * an input is called after the parameter it is bound to; what lies inside a tuple, list, dict, dataclass, NamedTuple or
@@ -84,9 +84,11 @@ def children(value: Any) -> list[tuple[str, Any]] | None:
     return [(_key_text(key), child) for key, child in definition.flatten_with_keys_fn(value)[0]]
 
 
-def bind(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+def bind(
+    forward: Callable[..., Any] | inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> inspect.BoundArguments:
     """The arguments by parameter name, as Python binds them; OptionError where the call would not work."""
-    signature = inspect.signature(forward)
+    signature = forward if isinstance(forward, inspect.Signature) else inspect.signature(forward)
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -97,7 +99,9 @@ def bind(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
         ) from None
 
 
-def flatten_inputs(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Leaf]:
+def flatten_inputs(
+    forward: Callable[..., Any] | inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[Leaf]:
     """The leaves of ``(args, kwargs)`` in torch's pytree order, with their default names.
 
     Every leaf is listed: tensors, numbers, None, strings. Unknown dataclasses are registered (`register_dataclasses`).

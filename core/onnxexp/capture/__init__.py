@@ -139,8 +139,6 @@ def capture(
         reason = error
     try:
         recording = _traced(model, args, kwargs, spec, training)
-        with torch_mode():
-            recording.result = read(recording, spec)
     except CaptureError as error:
         raise CaptureError(f"{reason}\n  torch.jit.trace: {error}".rstrip()) from None
     _tell_fixed(recording, reason)
@@ -161,8 +159,12 @@ def _check_tensors(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[
 def _traced(
     model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode
 ) -> Recording:
-    with torch_mode(), model_mode(model, training):
-        return trace(model, args, kwargs, spec)
+    """The model, traced; what the trace says is read at once, in the mode that torch is in anyway."""
+    with torch_mode():
+        with model_mode(model, training):
+            recording = trace(model, args, kwargs, spec)
+        recording.result = read(recording, spec)
+    return recording
 
 
 def _tell_fixed(recording: Recording, reason: CaptureError | None = None) -> None:

@@ -24,6 +24,7 @@ An int, float or bool is dynamic by ``{"n": Dim.DYNAMIC}`` or ``{"n": "name"}``.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -100,9 +101,10 @@ class _Reader:
 
     def __init__(self, forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self.call = (forward, tuple(args), dict(kwargs))
-        self.leaves = flatten_inputs(forward, args, kwargs)
+        signature = inspect.signature(forward)
+        self.leaves = flatten_inputs(signature, args, kwargs)
         self.index = {leaf.path: index for index, leaf in enumerate(self.leaves)}
-        arguments = bind(forward, args, kwargs)
+        arguments = bind(signature, args, kwargs)
         kinds = arguments.signature.parameters
         self.bound: dict[str, tuple[tuple[str, ...], Any]] = {
             name: (() if kinds[name].kind is kinds[name].VAR_KEYWORD else (name,), value)
