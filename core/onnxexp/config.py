@@ -19,7 +19,6 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from onnxexp.errors import OptionError
@@ -119,7 +118,7 @@ def load(
         "debug": debug,
     }
     doors = [
-        *_file(Path.cwd()),
+        *_file(os.getcwd()),
         *_environment(os.environ),
         (CALL, {key: value for key, value in call.items() if value is not None}),
     ]
@@ -139,31 +138,36 @@ def load(
 # Doors
 
 
-def _file(folder: Path) -> list[tuple[str, dict[str, Any]]]:
-    for parent in map(str, (folder, *folder.parents)):
-        own, project = os.path.join(parent, "onnxexp.toml"), os.path.join(parent, "pyproject.toml")
-        if os.path.isfile(own):
-            return [(own, _toml(own))]
-        if os.path.isfile(project) and b"onnxexp" in Path(project).read_bytes():
-            section = _toml(project).get("tool", {}).get("onnxexp")
-            if section is not None:
-                if not isinstance(section, dict):
-                    raise OptionError(f"{project}: [tool.onnxexp] is {section!r}, not a table")
-                return [(f"{project} [tool.onnxexp]", section)]
-    return []
+def _file(folder: str) -> list[tuple[str, dict[str, Any]]]:
+    own, project = os.path.join(folder, "onnxexp.toml"), os.path.join(folder, "pyproject.toml")
+    if os.path.isfile(own):
+        return [(own, _toml(own, _read(own)))]
+    if os.path.isfile(project) and b"onnxexp" in (contents := _read(project)):
+        section = _toml(project, contents).get("tool", {}).get("onnxexp")
+        if section is not None:
+            if not isinstance(section, dict):
+                raise OptionError(f"{project}: [tool.onnxexp] is {section!r}, not a table")
+            return [(f"{project} [tool.onnxexp]", section)]
+    parent = os.path.dirname(folder)
+    return [] if parent == folder else _file(parent)
 
 
-def _toml(path: str) -> dict[str, Any]:
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _toml(path: str, contents: bytes) -> dict[str, Any]:
     try:
-        return _parsed(Path(path).read_text("utf-8"))
+        return _parsed(contents)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise OptionError(f"{path} is not valid TOML: {error}") from None
 
 
 @functools.lru_cache(maxsize=4)
-def _parsed(text: str) -> dict[str, Any]:
+def _parsed(contents: bytes) -> dict[str, Any]:
     """What TOML says; nobody changes it."""
-    parsed: dict[str, Any] = tomllib.loads(text)
+    parsed: dict[str, Any] = tomllib.loads(contents.decode("utf-8"))
     return parsed
 
 
@@ -180,10 +184,9 @@ def _environment(variables: Mapping[str, str]) -> list[tuple[str, dict[str, Any]
 
 
 def _key(name: str, origin: str) -> Key:
-    known = {key.name: key for key in KEYS}
-    if name not in known:
-        raise OptionError(f"{origin}: there is no setting {name!r}{nearest(name, known)}; there are {', '.join(known)}")
-    return known[name]
+    if name not in _BY_NAME:
+        raise OptionError(f"{origin}: there is no setting {name!r}{nearest(name, _BY_NAME)}; there are {', '.join(_BY_NAME)}")
+    return _BY_NAME[name]
 
 
 def _checked(key: Key, value: Any, origin: str) -> Any:
@@ -297,3 +300,4 @@ KEYS = (
     Key("debug", "true or false", False, "Check the graph after every pass.", _bool, _truth),
 )  # fmt: skip
 """Every setting, in the order in which it is shown."""
+_BY_NAME = {key.name: key for key in KEYS}

@@ -99,9 +99,7 @@ def bind(
         ) from None
 
 
-def flatten_inputs(
-    forward: Callable[..., Any] | inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> list[Leaf]:
+def flatten_inputs(forward: Callable[..., Any] | inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Leaf]:
     """The leaves of ``(args, kwargs)`` in torch's pytree order, with their default names.
 
     Every leaf is listed: tensors, numbers, None, strings. Unknown dataclasses are registered (`register_dataclasses`).

@@ -237,8 +237,10 @@ def convert(program: ExportedProgram | Recording, spec: DynamicSpec) -> Captured
     Raises CaptureError where an axis that was asked to be dynamic came out static.
     """
     if isinstance(program, Recording):
-        with torch_mode():
-            graph, known, changed = program.result or read(program, spec)
+        if program.result is None:
+            with torch_mode():
+                program.result = read(program, spec)
+        graph, known, changed = program.result
         _functional(graph, changed)
         return Captured(graph, Decomposer(lambda: known.mode, known.texts, known.text), program.in_spec, program.out_spec)
     program = without_vmap(program)

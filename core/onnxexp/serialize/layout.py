@@ -20,7 +20,7 @@ import torch
 from onnxexp.errors import SerializeError
 from onnxexp.tensors import TorchTensor
 
-__all__ = ["Chunk", "Layout", "chunks", "lay_out", "skeleton"]
+__all__ = ["Chunk", "Layout", "chunks", "described", "lay_out", "skeleton"]
 
 Chunk = bytes | bytearray | torch.Tensor
 """Bytes, or one of `onnxexp.tensors.pieces`, which `onnxexp.tensors.Scratch` turns into bytes."""
@@ -65,7 +65,7 @@ def lay_out(model: ir.Model, location: str | None = None, threshold: int = 0) ->
     external: list[Part] = []
     end = 0
     for name, tensor in _initializers(model):
-        proto = _described(name, tensor)
+        proto = described(name, tensor)
         if tensor.dtype == ir.DataType.STRING:
             records.append((_tagged(_INITIALIZER, proto.ByteSize()) + proto.SerializeToString(), None))
         elif location is not None and tensor.nbytes >= threshold:
@@ -105,7 +105,7 @@ def skeleton(model: ir.Model) -> onnx.ModelProto:
         metadata_props=model.metadata_props,
         device_configurations=model.device_configurations,
     )
-    return ir.to_proto(bare)
+    return ir.serde.serialize_model(bare)
 
 
 def chunks(layout: Layout) -> Iterator[tuple[int, Chunk]]:
@@ -159,7 +159,7 @@ def _model_file(model: ir.Model, records: list[tuple[bytes, ir.TensorProtocol | 
     return Layout(parts, end)
 
 
-def _described(name: str, tensor: ir.TensorProtocol) -> onnx.TensorProto:
+def described(name: str, tensor: ir.TensorProtocol) -> onnx.TensorProto:
     """The tensor without its contents (strings are small and have no raw form: they are in it)."""
     if tensor.dtype == ir.DataType.STRING:
         proto = ir.to_proto(tensor)
