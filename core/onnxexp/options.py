@@ -106,6 +106,7 @@ class Call:
         program: The ExportedProgram, where one was given.
         args, kwargs: The example, as the model is called.
         spec: What is dynamic, and how the inputs are called.
+        forward: The parameters of the model's forward.
     """
 
     module: torch.nn.Module
@@ -113,11 +114,7 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     spec: DynamicSpec
-
-    @property
-    def forward(self) -> inspect.Signature:
-        """The parameters of the model's forward."""
-        return inspect.signature(forward_of(self.module))
+    forward: inspect.Signature
 
     @property
     def example(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -159,9 +156,11 @@ def read_call(
         if given is not None:
             _check_example(given, (positional, named))
     module = program.module(check_guards=False) if program is not None else as_module(model)
-    _check_arguments(module, positional, named)
+    forward = forward_of(module)
+    signature = inspect.signature(forward)
+    _check_arguments(signature, positional, named)
     spec = read_dynamic(
-        forward_of(module),
+        forward,
         positional,
         named,
         dynamic_shapes=dynamic_shapes,
@@ -172,7 +171,7 @@ def read_call(
     )
     if program is not None and given is not None:
         positional, named = given
-    return Call(module, program, tuple(positional), dict(named), spec)
+    return Call(module, program, tuple(positional), dict(named), spec, signature)
 
 
 def _check_example(given: tuple[Any, Any], own: tuple[Any, Any]) -> None:
@@ -193,8 +192,7 @@ def _arguments(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, 
     return positional, dict(kwargs or {})
 
 
-def _check_arguments(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    signature = inspect.signature(forward_of(module))
+def _check_arguments(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     unknown = [name for name in kwargs if name not in signature.parameters]
     open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
     if unknown and not open_ended:
