@@ -156,7 +156,8 @@ def _routines(plugin: Any) -> tuple[Any, ...]:
     """The functions among the attributes of an object, of its classes and, where it is a class itself, of its bases."""
     holders = (plugin, *type(plugin).__mro__, *(plugin.__mro__[1:] if isinstance(plugin, type) else ()))
     kinds = (types.FunctionType, types.MethodType, staticmethod, classmethod)
-    return tuple(each for holder in holders for each in getattr(holder, "__dict__", {}).values() if type(each) in kinds)
+    attributes = [each for holder in holders for each in tuple(getattr(holder, "__dict__", {}).values())]
+    return tuple(each for each in attributes if type(each) in kinds)
 
 
 class _Manager(pluggy.PluginManager):

@@ -18,10 +18,11 @@ __all__ = ["save_plugged"]
 
 def save_plugged(program: ONNXProgram, plugins: Plugins, target: Any, options: WriteOptions) -> SavedFile | None:
     """What a plugin wrote, None where no plugin did. Raises SerializeError naming the plugin where its hook fails."""
-    if not isinstance(target, (str, os.PathLike)):
+    implementations = plugins.implementations("serialize")
+    if not implementations or not isinstance(target, (str, os.PathLike)):
         return None
     path = Path(target)
-    for implementation in plugins.implementations("serialize"):
+    for implementation in implementations:
         try:
             written = implementation(program=program, path=path, options=options)
         except Exception as error:  # anyone's code: told with whose it is
