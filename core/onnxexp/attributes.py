@@ -100,10 +100,12 @@ def key(attributes: dict[str, ir.Attr]) -> tuple[Any, ...] | None:
     """Equal for equal attributes; None where they hold a graph, a type or a large tensor, which are not compared."""
     parts = []
     for name in sorted(attributes):
-        value = attributes[name].value
-        if isinstance(value, TorchTensor) and value.torch.numel() == 1:
+        value, kind = attributes[name].value, attributes[name].type
+        if kind is ir.AttributeType.TENSOR:  # its kind tells at once; whether a number is an onnx-ir tensor takes Python long
+            if not isinstance(value, TorchTensor) or value.torch.numel() != 1:
+                return None
             value = (value.torch.dtype, tuple(value.torch.shape), value.tobytes())
-        elif isinstance(value, (ir.Graph, ir.TypeAndShape, TorchTensor)):
+        elif kind in (ir.AttributeType.GRAPH, ir.AttributeType.TYPE_PROTO):
             return None
         parts.append((name, tuple(value) if isinstance(value, (list, tuple)) else value))
     return tuple(parts)

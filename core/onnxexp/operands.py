@@ -170,7 +170,9 @@ def _asked(attributes: dict[str, ir.Attr]) -> torch.dtype | None:
     for name in ("to", "dtype", "output_dtype", "output_datatype"):
         if name in attributes:
             return from_onnx(attributes[name].value)
-    value = attributes["value"].value if "value" in attributes else None
+    if "value" not in attributes:
+        return None
+    value = attributes["value"].value
     return value.torch.dtype if isinstance(value, TorchTensor) else None
 
 
