@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import warnings
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import torch
 import onnxexp
 from onnxexp.errors import CaptureError, LoweringError, OpsetError, UnsupportedOperators
 
-__all__ = ["DYNAMIC", "EXPORTERS", "Tensors", "classify", "export"]
+__all__ = ["DYNAMIC", "EXPORTERS", "Tensors", "classify", "export", "warm"]
 
 Tensors = tuple[torch.Tensor, ...]
 Export = Callable[[torch.nn.Module, Tensors, list[str], int], onnx.ModelProto]
@@ -77,6 +78,12 @@ def export(exporter: str, model: torch.nn.Module, tensors: Tensors, opset: int) 
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         return EXPORTERS[exporter](model, given, names, opset)
+
+
+@functools.cache
+def warm(exporter: str, opset: int) -> None:
+    """The first export of a process imports what the exporter is made of; no sample shall pay for it, whoever exports it."""
+    export(exporter, torch.nn.ReLU(), (torch.ones(2),), opset)
 
 
 def classify(error: BaseException) -> str:

@@ -35,6 +35,9 @@ Made by `make conformance`; `python -m tests.conformance --out conformance.jsonl
 measured.
 """
 
+_RATIOS = """Processor time of the exports alone, ours divided by torch.onnx's, over the samples that both were given, and over
+those that both pass. Each exporter has made one tiny export in the process before: the first is a figure of the benchmarks."""
+
 _READING = """In a cell, `yes` is every sample of every dtype at every opset that was measured. Otherwise each range of opsets has
 its own word: `no`, or the share that passes, with the kind of the worst failure: `opset` (a later opset can), `unsupported` (no
 lowering), `capture` (torch's own frontend cannot take it: the reason is beside it), `wrong`, `invalid`, `crash`. A dtype in
@@ -45,7 +48,7 @@ def operator_page(results: Sequence[Result]) -> str:
     """The page, as Markdown."""
     parts = [_HEAD, "## In numbers\n", _totals(results)]
     if lines := ratios(results):
-        parts += ["\nProcessor time of the exports alone, ours divided by torch.onnx's, over the samples that both were given:\n"]
+        parts += [f"\n{_RATIOS}\n"]
         parts += [f"- {line}" for line in lines]
     parts += ["\n## By family\n", "The share of samples that pass, lowest to highest over the opsets.\n", _families(results)]
     parts += ["\n## By operator\n", _READING, "", operator_table(results)]

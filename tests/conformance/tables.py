@@ -19,7 +19,7 @@ PEERS: Mapping[str, tuple[str, float]] = MappingProxyType({"export": ("dynamo", 
 
 def rates(results: Sequence[Result]) -> str:
     """One line per exporter, opset and dtype: of what eager can run and is not random, how much passes; what fails how; the
-    processor seconds of the exports. Below them the seconds against the peers'."""
+    processor seconds of the exports, but for the first of each process (`worker`). Below them the seconds against the peers'."""
     groups: dict[tuple[str, int, str], Counter[str]] = defaultdict(Counter)
     second: dict[tuple[str, int, str], Counter[str]] = defaultdict(Counter)
     seconds: Counter[tuple[str, int, str]] = Counter()
@@ -44,23 +44,27 @@ def rates(results: Sequence[Result]) -> str:
 
 
 def ratios(results: Sequence[Result]) -> list[str]:
-    """Our processor seconds divided by the peer's, over the samples that both were given, whatever became of them."""
+    """Our processor seconds divided by the peer's, over the samples that both were given and over those that both pass: one
+    that is refused is soon done. The first export of a process is in neither (`worker`)."""
     lines = []
     for ours, (peer, goal) in PEERS.items():
-        theirs = {_sample(result): result.seconds for result in results if result.exporter == peer and result.outcome != "eager"}
-        totals: dict[tuple[int, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+        theirs = {_sample(result): result for result in results if result.exporter == peer and result.outcome != "eager"}
+        pairs: dict[tuple[int, str], list[tuple[Result, Result]]] = defaultdict(list)
         for result in results:
             if result.exporter == ours and _sample(result) in theirs:
-                total = totals[result.opset, result.dtype]
-                for place, addend in enumerate((result.seconds, theirs[_sample(result)], 1)):
-                    total[place] += addend
-        lines += [
-            f"{ours} ÷ {peer}, opset {opset}, {dtype}: {mine:.1f} s ÷ {other:.1f} s = {mine / other:.3f} "
-            f"(at most {goal:g}) over {count:.0f} samples"
-            for (opset, dtype), (mine, other, count) in sorted(totals.items())
-            if other
-        ]
+                pairs[result.opset, result.dtype].append((result, theirs[_sample(result)]))
+        for (opset, dtype), both in sorted(pairs.items()):
+            passed = [pair for pair in both if all(result.outcome == "pass" for result in pair)]
+            title = f"{ours} ÷ {peer}, opset {opset}, {dtype}"
+            lines += _ratio(f"{title}: ", both, f" (at most {goal:g}) over {len(both)} samples")
+            lines += _ratio(f"{title}, where both pass: ", passed, f" (at most {goal:g}) over {len(passed)} samples")
     return lines
+
+
+def _ratio(title: str, pairs: Sequence[tuple[Result, Result]], note: str) -> list[str]:
+    """A line, where the peer took any time at all."""
+    mine, other = (sum(pair[place].seconds for pair in pairs) for place in (0, 1))
+    return [f"{title}{mine:.2f} s ÷ {other:.2f} s = {mine / other:.3f}{note}"] if other else []
 
 
 def _sample(result: Result) -> tuple[str, str, int, int]:
