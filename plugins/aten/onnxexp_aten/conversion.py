@@ -53,6 +53,7 @@ for _name, _dtype in {
     "alias",
     "alias_copy",
     "clone",
+    "conj_physical",
     "contiguous",
     "cpu",
     "detach",

@@ -13,7 +13,7 @@ import torch
 
 from onnxexp.capture.torchscript import numbers, rewrites
 from onnxexp.capture.torchscript.containers import Items, Journal, Maybe, Module, Text
-from onnxexp.capture.torchscript.nodes import inputs_of, outputs_of
+from onnxexp.capture.torchscript.nodes import inputs_of, outputs_of, unpacked
 from onnxexp.capture.torchscript.numbers import Number
 from onnxexp.capture.torchscript.outlines import Outline
 from onnxexp.capture.torchscript.places import Places
@@ -219,18 +219,19 @@ class Interpreter:
     def emit(self, name: str, args: Sequence[Any], node: Any = None) -> Any:
         """A call of a torch operator: a node of the neutral graph. Returns its value, or the list of its values.
 
-        `node` is the TorchScript node, where its outputs are those of the call: a trace tells their types.
+        `node` is the TorchScript node, where its outputs are those of the call: a trace tells their types, of a list where it
+        is unpacked.
         """
         call = named(name)
         if call.op is None:
             raise self.refuse(f"TorchScript's {name} has no counterpart in ONNX", "write that part with operators on tensors")
         bound = self.bound(call, args)
-        if node is not None and self.traced and not call.lists and not call.depends and not self._is_dynamic(bound):
-            types = [_recorded(value) for value in outputs_of(node)]
-            if all(type_ is not None for type_ in types):
+        if node is not None and self.traced and not call.depends and not self._is_dynamic(bound):
+            types = [_recorded(value) for value in (unpacked(node) if call.lists else outputs_of(node))]
+            if all(type_ is not None for type_ in types) and (types or not call.lists):
                 outputs = [Value(self.name(name), type_) for type_ in types if type_ is not None]
                 self.append(name, bound, outputs)
-                return outputs[0] if len(outputs) == 1 else outputs
+                return outputs[0] if len(outputs) == 1 and not call.lists else outputs
         where = self.where
         fake = self.sizes.run(call.op, name, bound, where, local=self.graph is not self.root)
         if fake is UNKNOWN:
