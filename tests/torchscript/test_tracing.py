@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import onnxexp
+from onnxexp.capture.torchscript import Sizes
 from onnxexp.errors import CaptureError
 
 from .running import exported
@@ -61,6 +62,20 @@ def test_numbers_as_inputs(number, other) -> None:
     program = exported(lambda x, n: x * n + 1, (X, number), capture="trace", dynamic_shapes=(None, "n"))
     for given in (number, other):
         torch.testing.assert_close(program(X, given), X * given + 1)
+
+
+class Lists(nn.Module):
+    def forward(self, x):
+        one, *others = torch.broadcast_tensors(x, x[:1])
+        return one.chunk(2, 1)[1], x.split([1, 2], 1)[1].sum(0), x.unbind()[0], *others
+
+
+def test_lists_have_the_types_that_the_tracer_wrote(monkeypatch) -> None:
+    """No kernel is asked for what is static."""
+    monkeypatch.setattr(Sizes, "run", lambda *args, **kwargs: pytest.fail("asked"))
+    program = exported(Lists(), (X,), capture="trace")
+    for found, expected in zip(program(X), Lists()(X), strict=True):
+        torch.testing.assert_close(found, expected)
 
 
 def test_a_number_as_a_size() -> None:
