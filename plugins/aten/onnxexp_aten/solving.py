@@ -26,7 +26,8 @@ def _known_for_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
         zeros = [torch.zeros(*arg.shape, dtype=arg.dtype) if isinstance(arg, Tensor) else arg for arg in args]
         overload = getattr(torch.ops.aten, op.node.op.removeprefix("aten::")).default
         named = {given.name: arg for given, arg in zip(overload._schema.arguments, zeros, strict=True) if given.kwarg_only}
-        return tuple(op.constant(result) for result in overload(*zeros[: len(zeros) - len(named)], **named))
+        results = overload(*zeros[: len(zeros) - len(named)], **named)
+        return op.constant(results) if isinstance(results, torch.Tensor) else tuple(map(op.constant, results))
 
     return symbolic
 
@@ -98,6 +99,13 @@ def linalg_det(op: Builder, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     result = op.Mul(op.ReduceProd(diagonal, axes=[1], keepdims=0), sign)
     factors = matrices.back(found.factors, matrices.rows, matrices.columns)
     return matrices.back(result), factors, _lapack_pivots(op, matrices, found)
+
+
+@aten("linalg_det")
+@_known_for_nothing
+def det(op: Builder, A: Tensor) -> Tensor:
+    """linalg_det(Tensor A) -> Tensor"""
+    return linalg_det(op, A)[0]  # type: ignore[no-any-return]
 
 
 @aten("_linalg_slogdet")
