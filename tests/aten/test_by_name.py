@@ -91,6 +91,45 @@ def test_math(check):
     check()
 
 
+DEGREES = torch.tensor([0.0, 1, 2, 5])
+PLACES = torch.linspace(-1.5, 1.5, 7)
+OF_SCALARS = [f"chebyshev_polynomial_{kind}" for kind in "tuvw"]
+OF_SCALARS += [f"shifted_{name}" for name in OF_SCALARS]
+OF_SCALARS += ["hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p"]
+
+
+@cases(
+    *(call(name, UNIT) for name in ("i0", "special_digamma", "special_erfinv", "special_gammaln", "special_psi")),
+    *(call(name, UNIT * 4, UNIT.flip(0) * 4) for name in ("special_gammainc", "special_gammaincc")),
+    call("special_multigammaln", UNIT + 2, 2),
+    call("special_polygamma", 2, UNIT + 1),
+    call("special_zeta.self_scalar", 2.5, UNIT + 1),
+    *(call(f"special_{name}.x_scalar", 0.3, DEGREES) for name in OF_SCALARS),
+    *(call(f"special_{name}.n_scalar", PLACES, 3) for name in OF_SCALARS),
+    call("cholesky", M @ M.T + torch.eye(3)),
+    call("svd", M, after=lambda parts: parts[1]),
+    call("_pdist_forward", M, 2.0),
+    call("logspace.Scalar_Tensor", 0.0, torch.tensor(1.0), 5),
+    call("empty.memory_format", [3, 4], after=size_only),
+)
+def test_special_functions_and_factorizations(check):
+    check()
+
+
+@cases(
+    call("random", X, after=size_only),
+    call("random.from", I, 2, 9, after=size_only),
+    call("random.to", I, 9, after=size_only),
+    call("poisson", UNIT, after=size_only),
+    call("binomial", UNIT * 0 + 3, UNIT, after=size_only),
+    call("_standard_gamma", UNIT + 1, after=size_only),
+    call("_sample_dirichlet", UNIT + 1, after=size_only),
+)
+def test_draws(check):
+    """Their sizes and dtypes; test_random.py has how they are distributed."""
+    check()
+
+
 @cases(
     *(
         call(f"{name}.{kind}", M, other)

@@ -171,7 +171,7 @@ def test_sdists_install_too(make: Make, empty: Environment) -> None:
     """pip builds what is published as source."""
     archives = [empty.house.one(folder, ".tar.gz") for folder in PROJECTS]
     empty.install("--no-build-isolation", *archives)
-    assert empty.states() == {"acme-ops": "on", "aten": "on"}
+    assert empty.states() == {"acme-ops": "on", "aten": "on", "autograd": "on"}
     assert "Sin" in empty.python(script(EXAMPLE)).told[0]["ops"]
 
 

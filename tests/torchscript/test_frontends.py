@@ -12,6 +12,7 @@ BAKED = "`item()` of a tensor is a Python number while tracing, so the example's
 REFLECTED = "a size is a tensor while tracing, so `size + x` calls its own `__add__`: the operands change places"
 NO_CONTROL_FLOW = "torch.cond goes through dynamo, whose functions torch.jit.trace refuses"
 SYMBOLIC_NUMBERS = "torch.sym_ite takes symbolic numbers; the tracer's sizes are tensors"
+NO_LISTS_OF_BOOLS = "torch's tracer cannot write down a call with a list of bools, and refuses it"
 ONE_LEVEL_BELOW = "the tracer sees the operator that `pinv` calls, with an absolute tolerance of 0 that then stands in the graph"
 
 PERMITTED: dict[tuple[str, str], str] = {
@@ -25,7 +26,10 @@ PERMITTED: dict[tuple[str, str], str] = {
     ("solving", "pinv, hermitian"): ONE_LEVEL_BELOW,
     ("name", "_local_scalar_dense"): BAKED,
     **{("name", name): NO_CONTROL_FLOW for name in ("le", "ge", "eq", "and", "or", "not")},
+    **{("gradients", f"conv{name}"): NO_LISTS_OF_BOOLS for name in ("", "1d", "_transpose", "_with_everything")},
+    ("gradients", "conv_transpose_with_everything"): NO_LISTS_OF_BOOLS,
     ("name", "ite"): SYMBOLIC_NUMBERS,
+    ("name", "random.from"): "torch.export writes Python code with the argument's name, which is Python's `from`",
     ("name", "round"): "the tracer's sizes are tensors, which Python's round() refuses",
 }
 """The differences that are allowed, by the test module and the case, each with its reason."""

@@ -38,6 +38,9 @@ def im2col(op: Builder, self: Tensor, kernel_size: Any, dilation: Any, padding: 
             windows = op.Gather(windows, _places(op, windows, 4, kernel[1], steps[1], strides[1]), axis=4)
             windows = permuted(op, windows, [0, 1, 2, 4, 3, 5])
         width = channels * math.prod(kernel) if isinstance(channels, int) else op.Mul(channels, math.prod(kernel))
+        if x.shape is not None and x.shape[0] == 0:  # of nothing, Reshape cannot tell what -1 stands for
+            count = op.Mul(size_at(op, windows, 4), size_at(op, windows, 5))
+            return op.Expand(op.constant(torch.zeros((), dtype=x.dtype)), [0, width, count])  # type: ignore[no-any-return]
         return op.Reshape(windows, [0, width, -1])  # type: ignore[no-any-return]
 
     return batched(op, self, 2, unfolded)  # type: ignore[no-any-return]

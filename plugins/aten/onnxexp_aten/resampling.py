@@ -212,8 +212,8 @@ def resampled(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tenso
     by_resize = kind.resize is not None and op.opset >= kind.first_opset
     if not x.dtype.is_floating_point:
         return _rounded(op, x, axes, kind)
-    by_weights = (x.dtype == torch.float64 and not specified(op)) or not all(map(_fits, axes))
-    if by_resize and not (known and by_weights):
+    by_weights = known and ((x.dtype == torch.float64 and not specified(op)) or not all(map(_fits, axes)))
+    if by_resize and not by_weights:
         return _resize(op, x, axes, kind)
     for axis in axes:
         if axis.before != axis.after:
