@@ -107,6 +107,8 @@ OF_SCALARS += ["hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polyno
     *(call(f"special_{name}.x_scalar", 0.3, DEGREES) for name in OF_SCALARS),
     *(call(f"special_{name}.n_scalar", PLACES, 3) for name in OF_SCALARS),
     call("cholesky", M @ M.T + torch.eye(3)),
+    call("_linalg_det", M @ M.T + torch.eye(3), after=lambda parts: parts[0]),
+    call("conj_physical", M),
     call("svd", M, after=lambda parts: parts[1]),
     call("_pdist_forward", M, 2.0),
     call("logspace.Scalar_Tensor", 0.0, torch.tensor(1.0), 5),
