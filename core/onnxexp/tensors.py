@@ -81,16 +81,15 @@ class TorchTensor(ir.Tensor[torch.Tensor]):
 
     def tobytes(self) -> bytes:
         """The elements in row-major order, little endian, as ONNX's `raw_data` wants them."""
-        tensor = self.raw
-        if tensor.device.type == "cpu" and tensor.nbytes <= PIECE:  # not cut up, as most are
-            return _integers(_readable(tensor, self.name)).numpy().tobytes()
+        if self.nbytes <= PIECE:  # not cut up, as most are
+            return _integers(_readable(self.raw, self.name)).cpu().numpy().tobytes()
         scratch = Scratch()
         return b"".join(bytes(scratch.memory(piece)) for piece in self.pieces())
 
     @property
     def nbytes(self) -> int:
-        """How many bytes these are."""
-        return self.raw.nbytes
+        """How many bytes these are; a subclass that computes its elements from the tensor need not do so for this."""
+        return super().raw.nbytes
 
     def tofile(self, file: BinaryWriter) -> None:
         """Write what `tobytes` returns, piece by piece."""
