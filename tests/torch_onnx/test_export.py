@@ -194,7 +194,7 @@ def test_logging(caplog: pytest.LogCaptureFixture) -> None:
     caplog.clear()
     onnx_exporter.disable_log()
     onnx_exporter.export(MODEL, X)
-    assert not caplog.records
+    assert not [record for record in caplog.records if record.name.startswith("onnxexp")]  # torch's own go to pytest as well
 
 
 def test_modes() -> None:
