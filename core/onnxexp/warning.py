@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from types import FrameType
 
 __all__ = ["warn"]
 
@@ -11,13 +12,18 @@ _PASSED_OVER = {"onnxexp", "torch", "contextlib", "functools", "pluggy"}
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """A warning whose place is the first frame outside this project, its plugins and torch: the call that the user wrote."""
-    level, frame = 2, sys._getframe(1)  # 2 is `warnings`' number for the caller of this function
-    while frame.f_back is not None and _is_passed_over(frame.f_globals.get("__name__", "")):
+    """Warn of something in the export that runs; the place that is told is the call that the user wrote.
+
+    That is the first frame outside this project, its plugins, torch, and the package that calls this function.
+    """
+    frame = sys._getframe(1)
+    passed_over = {*_PASSED_OVER, _package(frame)}
+    level = 2  # `warnings`' number for the caller of this function
+    while frame.f_back is not None and ((package := _package(frame)) in passed_over or package.startswith("onnxexp_")):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
 
 
-def _is_passed_over(module: str) -> bool:
-    package = module.partition(".")[0]
-    return package in _PASSED_OVER or package.startswith("onnxexp_")
+def _package(frame: FrameType) -> str:
+    name: str = frame.f_globals.get("__name__", "")
+    return name.partition(".")[0]

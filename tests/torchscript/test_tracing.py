@@ -350,3 +350,13 @@ def test_a_warning_names_the_call_that_the_user_wrote() -> None:
         onnxexp.export(decides, (X,))
     (told,) = [warning for warning in caught if "was traced" in str(warning.message)]
     assert (told.filename, told.lineno) == (__file__, line)
+
+
+def test_a_packs_warning_names_the_users_line_too() -> None:
+    """A pack's own frames are passed over, whatever the package is called."""
+    scope = {"__name__": "acme_ops.symbolics", "warn": onnxexp.warn}
+    exec("def lowered():\n    inner()\ndef inner():\n    warn('from the pack')", scope)
+    line = inspect.currentframe().f_lineno + 2
+    with pytest.warns(UserWarning, match="from the pack") as caught:
+        scope["lowered"]()
+    assert (caught[0].filename, caught[0].lineno) == (__file__, line)

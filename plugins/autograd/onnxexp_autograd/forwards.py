@@ -149,7 +149,7 @@ def probe(function: Function, arguments: Arguments, varying: Sequence[Any]) -> t
     with disable_proxy_modes_tracing(), ignoring, _no_jit_tracing():
         try:
             return run(function, arguments, varying), None
-        except Exception:
+        except Exception:  # the forward is the user's: whatever it raises on fake tensors, it may run on real ones
             if mode is None:
                 raise
             seen: list[Result] = []
