@@ -17,6 +17,7 @@ from onnxexp.errors import SerializeError
 __all__ = ["NewFile", "checked_target", "explained"]
 
 _NOT_SUPPORTED = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENODEV, errno.EISDIR, errno.ENOENT}
+_WORTH_RESERVING = 1 << 20
 
 
 class NewFile:
@@ -28,11 +29,12 @@ class NewFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.replaces = os.path.exists(path)
+        old = _status(path)
+        self.replaces = old is not None
         self._temporary = ""
         self.descriptor = self._open()
-        if self.replaces:
-            self._take_over(os.stat(path))
+        if old is not None:
+            self._take_over(old)
 
     def __enter__(self) -> NewFile:
         return self
@@ -44,8 +46,11 @@ class NewFile:
                 os.unlink(self._temporary)
 
     def reserve(self, size: int) -> None:
-        """Allocate the file's blocks: a full disk shows before anything is written, and writing becomes faster."""
-        if not size or sys.platform in {"win32", "darwin"}:
+        """Allocate the file's blocks: a full disk shows before anything is written, and writing becomes faster.
+
+        A little file is written at once, which takes less than this does.
+        """
+        if size < _WORTH_RESERVING or sys.platform in {"win32", "darwin"}:
             return
         try:
             os.posix_fallocate(self.descriptor, 0, size)
@@ -58,30 +63,33 @@ class NewFile:
 
         What takes the place of another file is on the disk before it does, so that a power failure does not cost both.
         """
+        target = path or self.path
         if self.replaces:
             os.fsync(self.descriptor)
-        if not self._temporary:
-            self._name()
+        if not self._temporary and not self._linked(target):
+            self._temporary = _unused(self.path)
+            if not self._linked(self._temporary):
+                self._copy()
         self._close()
-        os.replace(self._temporary, path or self.path)
-        self._temporary = ""
+        if self._temporary:
+            os.replace(self._temporary, target)
+            self._temporary = ""
 
-    def _name(self) -> None:
-        temporary = _unused(self.path)
-        # `src_dir_fd` makes Python follow the link in /proc to the nameless file.
-        folder = os.open(os.path.dirname(self.path), os.O_RDONLY)
+    def _linked(self, name: str) -> bool:
+        """Give the nameless file a name; False where that is taken, or where a sandbox forbids it."""
         try:
-            os.link(f"/proc/self/fd/{self.descriptor}", temporary, src_dir_fd=folder)
+            # `src_dir_fd`, which means nothing beside an absolute path, makes Python follow the link in /proc to the file.
+            os.link(f"/proc/self/fd/{self.descriptor}", name, src_dir_fd=self.descriptor)
         except OSError:
-            # A sandbox that forbids it: write the file once more rather than fail.
-            with open(temporary, "xb") as named, open(self.descriptor, "rb", closefd=False) as nameless:
-                self._temporary = temporary
-                nameless.seek(0)
-                shutil.copyfileobj(nameless, named, 1 << 20)
-                os.fchmod(named.fileno(), stat.S_IMODE(os.fstat(self.descriptor).st_mode))
-        finally:
-            os.close(folder)
-        self._temporary = temporary
+            return False
+        return True
+
+    def _copy(self) -> None:
+        """Write the nameless file once more, rather than fail."""
+        with open(self._temporary, "xb") as named, open(self.descriptor, "rb", closefd=False) as nameless:
+            nameless.seek(0)
+            shutil.copyfileobj(nameless, named, 1 << 20)
+            os.fchmod(named.fileno(), stat.S_IMODE(os.fstat(self.descriptor).st_mode))
 
     def _open(self) -> int:
         if sys.platform == "linux" and os.path.exists("/proc/self/fd"):
@@ -115,15 +123,16 @@ def checked_target(path: str | os.PathLike[str]) -> str:
     given = os.fsdecode(path)
     real = os.path.realpath(given)
     folder = os.path.dirname(real)
-    if os.path.isdir(real) or not os.path.basename(given):
+    found = _status(real)
+    if (found is not None and stat.S_ISDIR(found.st_mode)) or not os.path.basename(given):
         raise SerializeError(
             _cannot(given, "it is a folder", f"Give a file's name, such as {os.path.join(given, 'model.onnx')}.")
         )
-    if not os.path.isdir(folder):
+    if found is None and not os.path.isdir(folder):
         problem = "is not a folder" if os.path.exists(folder) else "does not exist"
         raise SerializeError(_cannot(given, f"the folder {folder} {problem}", "Create it, or choose another place."))
-    if os.path.exists(real):
-        if not stat.S_ISREG(os.stat(real).st_mode):
+    if found is not None:
+        if not stat.S_ISREG(found.st_mode):
             raise SerializeError(_cannot(given, "it is not a regular file", "Open it yourself and give the file object."))
         if not os.access(real, os.W_OK):
             raise SerializeError(_cannot(given, "the file is read-only", "Change its permissions, or choose another name."))
@@ -132,6 +141,14 @@ def checked_target(path: str | os.PathLike[str]) -> str:
             _cannot(given, f"no permission to create files in {folder}", "Change its permissions, or choose another place.")
         )
     return real
+
+
+def _status(path: str) -> os.stat_result | None:
+    """What the system says of the file, None where there is none (a loop of links is none)."""
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
 
 
 @contextlib.contextmanager
