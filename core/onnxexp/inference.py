@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 import onnx
 import onnx_ir as ir
+import torch
 
 from onnxexp.dtypes import from_onnx, to_onnx
 from onnxexp.graph import Dim
 from onnxexp.schemas import operator
+from onnxexp.shapes import Shape, shape_of
 from onnxexp.tensors import TorchTensor
 
 if TYPE_CHECKING:
@@ -27,29 +28,48 @@ def infer(op: Builder, tensor: Tensor) -> None:
     """Set what can be told of `tensor` and the other outputs of its node; what cannot stays None."""
     value = tensor._value
     node = value.producer() if value is not None else None
-    if node is None or node in op.state.inferred:
-        return
-    pending = deque([node])
-    while pending:
+    pending = [] if node is None or node in op.state.inferred else [node]
+    while pending:  # no recursion: a chain of nodes may be long
         node = pending[-1]
-        before = [made for made in map(_producer, node.inputs) if made is not None and made not in op.state.inferred]
-        before = [made for made in before if any(_incomplete(op, output) for output in made.outputs)]
+        before = [made for each in node.inputs if each is not None and (made := _unfinished(op, each)) is not None]
         if before:
             pending.extend(before)
             continue
         pending.pop()
         if node not in op.state.inferred:
             op.state.inferred.add(node)
-            _infer_node(op, node)
+            if not _by_rule(op, node):
+                _infer_node(op, node)
 
 
-def _producer(value: ir.Value | None) -> ir.Node | None:
-    return None if value is None else value.producer()
-
-
-def _incomplete(op: Builder, value: ir.Value) -> bool:
+def _unfinished(op: Builder, value: ir.Value) -> ir.Node | None:
+    """The node that has to be looked at before one that takes this value."""
     tensor = op.state.tensors.get(value)
-    return tensor is not None and (tensor._dtype is None or tensor._shape is None)
+    if tensor is None or (tensor._dtype is not None and tensor._shape is not None):
+        return None
+    node = value.producer()
+    return None if node is None or node in op.state.inferred else node
+
+
+def _by_rule(op: Builder, node: ir.Node) -> bool:
+    """Is one of our own rules enough? The dtype is known already then: the schema tells it of most operators."""
+    tensor = op.state.tensors.get(node.outputs[0])
+    if len(node.outputs) != 1 or tensor is None or tensor._dtype is None:
+        return False
+    shapes: list[Shape] = []
+    constants: list[torch.Tensor | None] = []
+    for value in node.inputs:
+        constant = None if value is None else value.const_value
+        contents = constant.torch if isinstance(constant, TorchTensor) else None
+        known = None if value is None else op.state.tensors.get(value)
+        shape = () if value is None else tuple(contents.shape) if contents is not None else known._shape if known else None
+        if shape is None:
+            return False
+        shapes.append(shape)
+        constants.append(contents)
+    if tensor._shape is None:
+        tensor._shape = shape_of(node, shapes, constants)
+    return tensor._shape is not None
 
 
 def _infer_node(op: Builder, node: ir.Node) -> None:
