@@ -139,21 +139,28 @@ def load(
 
 
 def _file(folder: str) -> list[tuple[str, dict[str, Any]]]:
-    own, project = os.path.join(folder, "onnxexp.toml"), os.path.join(folder, "pyproject.toml")
-    if os.path.isfile(own):
-        return [(own, _toml(own, _read(own)))]
-    if os.path.isfile(project) and b"onnxexp" in (contents := _read(project)):
-        section = _toml(project, contents).get("tool", {}).get("onnxexp")
-        if section is not None:
-            if not isinstance(section, dict):
-                raise OptionError(f"{project}: [tool.onnxexp] is {section!r}, not a table")
-            return [(f"{project} [tool.onnxexp]", section)]
+    for own, project in _places(folder):
+        if os.path.isfile(own):
+            return [(own, _toml(own, _read(own)))]
+        if os.path.isfile(project) and b"onnxexp" in (contents := _read(project)):
+            section = _toml(project, contents).get("tool", {}).get("onnxexp")
+            if section is not None:
+                if not isinstance(section, dict):
+                    raise OptionError(f"{project}: [tool.onnxexp] is {section!r}, not a table")
+                return [(f"{project} [tool.onnxexp]", section)]
+    return []
+
+
+@functools.lru_cache(maxsize=4)
+def _places(folder: str) -> tuple[tuple[str, str], ...]:
+    """Where a file may be, from a folder upwards: our own and pyproject.toml."""
     parent = os.path.dirname(folder)
-    return [] if parent == folder else _file(parent)
+    here = os.path.join(folder, "onnxexp.toml"), os.path.join(folder, "pyproject.toml")
+    return (here, *(() if parent == folder else _places(parent)))
 
 
 def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
+    with open(path, "rb", buffering=0) as file:
         return file.read()
 
 

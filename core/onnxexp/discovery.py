@@ -156,7 +156,9 @@ def _normal(name: str) -> str:
 def _search_path() -> Iterator[tuple[str, int]]:
     """`sys.path` without the working directory, unless packages are installed there; each folder with when it changed."""
     here = _file(os.getcwd())
-    for entry in filter(None, sys.path):
+    for entry in sys.path:
+        if not entry:
+            continue
         folder = _file(entry)
         if folder is None:
             yield entry, 0

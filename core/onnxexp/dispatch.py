@@ -107,7 +107,8 @@ class Dispatcher:
 
     def operators(self) -> frozenset[str]:
         """Every operator that some table claims, as it was registered."""
-        return frozenset[str]().union(*(source.table.operators() for source in self._all))
+        claimed = [source.table.operators() for source in self._all]
+        return claimed[0] if len(claimed) == 1 else frozenset().union(*claimed)
 
     def __bool__(self) -> bool:
         return any(source.table.operators() for source in self._all)

@@ -5,7 +5,8 @@ API:
     flatten_outputs(tree) / flatten_output_spec(treespec)    leaves of a returned value, or of torch's `TreeSpec` of it
     assign_names(defaults, given, what=..., taken=...)       the user's names over the default ones, made unique
     register_dataclasses(tree)                               teaches torch's pytree the dataclasses in it
-    children(value), bind(forward, args, kwargs)              `forward` is the function, or its signature, here and above
+    children(value), bind(forward, args, kwargs)
+`forward` is the function, its signature, or the arguments as they are bound to it already.
 
 The rule:
     * an input is called after the parameter it is bound to; what lies inside a tuple, list, dict, dataclass, NamedTuple or
@@ -25,7 +26,7 @@ import inspect
 import itertools
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from torch.export import register_dataclass
 from torch.utils import _pytree as pytree
@@ -43,6 +44,8 @@ __all__ = [
     "flatten_outputs",
     "register_dataclasses",
 ]
+
+Forward: TypeAlias = Callable[..., Any] | inspect.Signature | inspect.BoundArguments
 
 _registration = threading.Lock()
 
@@ -64,19 +67,26 @@ def register_dataclasses(tree: Any) -> bool:
     """
     found = False
     for leaf in pytree.tree_leaves(tree):
-        kind = type(leaf)
-        if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
-            with _registration:
-                if kind not in pytree.SUPPORTED_NODES:
-                    register_dataclass(kind)
+        if _register(leaf):
             register_dataclasses(leaf)
             found = True
     return found
 
 
+def _register(leaf: Any) -> bool:
+    kind = type(leaf)
+    if not dataclasses.is_dataclass(kind):
+        return False
+    with _registration:
+        if kind not in pytree.SUPPORTED_NODES:
+            register_dataclass(kind)
+    return True
+
+
 def children(value: Any) -> list[tuple[str, Any]] | None:
     """The keys and values right below a pytree node, in torch's order; None for a leaf."""
-    definition = pytree.SUPPORTED_NODES.get(pytree._get_node_type(value))
+    kind = pytree._get_node_type(value) if isinstance(value, tuple) else type(value)
+    definition = pytree.SUPPORTED_NODES.get(kind)
     if definition is None:
         return None
     if definition.flatten_with_keys_fn is None:
@@ -84,10 +94,10 @@ def children(value: Any) -> list[tuple[str, Any]] | None:
     return [(_key_text(key), child) for key, child in definition.flatten_with_keys_fn(value)[0]]
 
 
-def bind(
-    forward: Callable[..., Any] | inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> inspect.BoundArguments:
+def bind(forward: Forward, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
     """The arguments by parameter name, as Python binds them; OptionError where the call would not work."""
+    if isinstance(forward, inspect.BoundArguments):
+        return forward
     signature = forward if isinstance(forward, inspect.Signature) else inspect.signature(forward)
     try:
         return signature.bind(*args, **kwargs)
@@ -99,12 +109,11 @@ def bind(
         ) from None
 
 
-def flatten_inputs(forward: Callable[..., Any] | inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Leaf]:
+def flatten_inputs(forward: Forward, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Leaf]:
     """The leaves of ``(args, kwargs)`` in torch's pytree order, with their default names.
 
-    Every leaf is listed: tensors, numbers, None, strings. Unknown dataclasses are registered (`register_dataclasses`).
+    Every leaf is listed: tensors, numbers, None, strings. Unknown dataclasses are registered, as `register_dataclasses` does.
     """
-    register_dataclasses((tuple(args), dict(kwargs)))
     parameters = list(bind(forward, args, kwargs).signature.parameters.values())
     leaves = [leaf for root, value in _roots(parameters, args, kwargs) for leaf in _walk(value, root)]
     names = _unique([".".join(path) for path, _ in leaves])
@@ -113,8 +122,7 @@ def flatten_inputs(forward: Callable[..., Any] | inspect.Signature, args: Sequen
 
 def flatten_outputs(tree: Any) -> list[Leaf]:
     """The leaves of what the model returned, with their default names; None and constants are listed too."""
-    register_dataclasses(tree)
-    top = children(tree)
+    top = _parts(tree)
     if top is None:
         return [Leaf(("output",), "output", tree)]
     numbered = all(key.isdigit() for key, _ in top)
@@ -181,8 +189,14 @@ def _roots(
         yield (key,), value
 
 
-def _walk(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _parts(value: Any) -> list[tuple[str, Any]] | None:
+    """As `children`; a dataclass that torch's pytree does not know is registered."""
     below = children(value)
+    return children(value) if below is None and _register(value) else below
+
+
+def _walk(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    below = _parts(value)
     if below is None:
         yield path, value
         return

@@ -90,6 +90,8 @@ class Options:
 
 def _training_mode(training: Any) -> TrainingMode:
     """Ours, a string, or torch.onnx's member of the same name."""
+    if isinstance(training, TrainingMode):
+        return training
     name = training if isinstance(training, str) else str(getattr(training, "name", training))
     try:
         return TrainingMode[name.upper()]
@@ -158,7 +160,7 @@ def read_call(
     module = program.module(check_guards=False) if program is not None else as_module(model)
     forward = forward_of(module)
     signature = inspect.signature(forward)
-    _check_arguments(signature, positional, named)
+    bound = _bound(signature, positional, named)
     spec = read_dynamic(
         forward,
         positional,
@@ -168,6 +170,7 @@ def read_call(
         input_names=input_names,
         output_names=output_names,
         program=program,
+        bound=bound,
     )
     if program is not None and given is not None:
         positional, named = given
@@ -192,15 +195,14 @@ def _arguments(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, 
     return positional, dict(kwargs or {})
 
 
-def _check_arguments(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def _bound(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
     unknown = [name for name in kwargs if name not in signature.parameters]
-    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
-    if unknown and not open_ended:
+    if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
         known = list(signature.parameters)
         raise OptionError(
             f"the model's forward has no parameter {unknown[0]!r}{nearest(unknown[0], known)}; it takes {signature}"
         )
     try:
-        signature.bind(*args, **kwargs)
+        return signature.bind(*args, **kwargs)
     except TypeError as error:
         raise OptionError(f"the example arguments do not fit the model's forward{signature}: {error}") from None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO, Literal
 
 import torch
@@ -150,15 +149,17 @@ def export(
 
 
 class _Clock:
-    """Wall-clock seconds by stage."""
+    """Wall-clock seconds by stage: a context manager, of one stage after the other."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self._stage, self._start = "", 0.0
 
-    @contextlib.contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[stage] = time.perf_counter() - start
+    def __call__(self, stage: str) -> _Clock:
+        self._stage, self._start = stage, time.perf_counter()
+        return self
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds[self._stage] = time.perf_counter() - self._start

@@ -104,9 +104,11 @@ class Plugins:
     @contextlib.contextmanager
     def capturing(self, options: Any) -> Any:
         """Inside, every plugin's `capture_context` is entered; its options say what the tables claim."""
-        options = dataclasses.replace(options, claims=self.dispatcher.operators())
+        implementations = self.implementations("capture_context")
+        if implementations:
+            options = dataclasses.replace(options, claims=self.dispatcher.operators())
         with LOCK, contextlib.ExitStack() as stack:  # what a context patches inside torch, other captures do not see
-            for implementation in self.implementations("capture_context"):
+            for implementation in implementations:
                 try:
                     context = implementation(options=options)
                     if context is not None:
@@ -154,7 +156,7 @@ def _asked(ordered: tuple[Plugin, ...]) -> Registered:
 
 def _routines(plugin: Any) -> tuple[Any, ...]:
     """The functions among the attributes of an object, of its classes and, where it is a class itself, of its bases."""
-    holders = (plugin, *type(plugin).__mro__, *(plugin.__mro__[1:] if isinstance(plugin, type) else ()))
+    holders = (plugin, *type(plugin).__mro__[:-1], *(plugin.__mro__[1:-1] if isinstance(plugin, type) else ()))
     kinds = (types.FunctionType, types.MethodType, staticmethod, classmethod)
     attributes = [each for holder in holders for each in tuple(getattr(holder, "__dict__", {}).values())]
     return tuple(each for each in attributes if type(each) in kinds)
@@ -216,7 +218,7 @@ def _load(found: Found) -> Plugin:
             f"{whose} does not load: {type(error).__name__}: {error}{_raised(error)}; reinstall or remove the distribution, or "
             f"switch the plugin off with `disable` (without=[{found.name!r}] in the call)"
         ) from error
-    return _described(Plugin(found.name, found.distribution, found.version, loaded), whose)
+    return Plugin(found.name, found.distribution, found.version, loaded, _tables(loaded, whose))
 
 
 def _replaced(plugin: Plugin, inline: Iterable[Plugin]) -> bool:
@@ -230,8 +232,8 @@ def _inline(objects: Sequence[Any]) -> list[Plugin]:
     plugins = []
     for number, given in enumerate(objects):
         label = given.namespace if isinstance(given, SymbolicTable) else _name(given)
-        plugin = Plugin(f"inline {label}" + (f" {number}" if number else ""), "", "", given, user=True)
-        plugins.append(_described(plugin, f"plugins: {given!r}"))
+        name = f"inline {label}" + (f" {number}" if number else "")
+        plugins.append(Plugin(name, "", "", given, _tables(given, f"plugins: {given!r}"), user=True))
     return plugins
 
 
@@ -239,17 +241,16 @@ def _name(given: Any) -> str:
     return str(given.__name__ if inspect.ismodule(given) or inspect.isclass(given) else type(given).__name__)
 
 
-def _described(plugin: Plugin, whose: str) -> Plugin:
-    """With its tables. Raises PluginLoadError where they are something else."""
-    given = plugin.object
+def _tables(given: Any, whose: str) -> tuple[SymbolicTable, ...]:
+    """A plugin's tables. Raises PluginLoadError where they are something else."""
     if isinstance(given, SymbolicTable):
-        return dataclasses.replace(plugin, tables=(given,))
+        return (given,)
     symbolics = getattr(given, "symbolics", ())
     tables = (symbolics,) if isinstance(symbolics, SymbolicTable) else tuple(symbolics)
     for table in tables:
         if not isinstance(table, SymbolicTable):
             raise PluginLoadError(f"{whose}: its `symbolics` hold {table!r}, which is no SymbolicTable")
-    return dataclasses.replace(plugin, tables=tables)
+    return tables
 
 
 def _register(manager: pluggy.PluginManager, plugin: Plugin) -> Plugin:

@@ -82,6 +82,7 @@ class SymbolicTable:
         self.namespace = namespace
         self.override = override
         self._entries: dict[str, list[Symbolic]] = {}
+        self._operators: frozenset[str] | None = None
 
     def __call__(
         self,
@@ -120,9 +121,11 @@ class SymbolicTable:
         """Every entry for an operator's overload, by `since`; those of the overload itself hide those of the whole name."""
         return self._entries.get(op) or self._entries.get(op.partition(".")[0]) or []
 
-    def operators(self) -> Collection[str]:
+    def operators(self) -> frozenset[str]:
         """What it has entries for, as they were registered."""
-        return self._entries.keys()
+        if self._operators is None:
+            self._operators = frozenset(self._entries)
+        return self._operators
 
     def __iter__(self) -> Iterator[Symbolic]:
         for op in sorted(self._entries):
@@ -135,6 +138,7 @@ class SymbolicTable:
         return name if "::" in name else f"{self.namespace}::{name}"
 
     def _add(self, entry: Symbolic) -> None:
+        self._operators = None
         versions = self._entries.setdefault(entry.op, [])
         if any(version.since == entry.since for version in versions):
             raise ValueError(f"{entry.op} has a symbolic for opset {entry.since or 'any'} in this table already")

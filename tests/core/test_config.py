@@ -51,6 +51,29 @@ def test_a_file_of_our_own_wins_over_pyproject(folder: Path) -> None:
     assert load().opset == 14
 
 
+def test_what_changes_between_two_exports_is_noticed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    below = folder / "below"
+    below.mkdir()
+    assert load().opset == 20
+    for opset in (13, 14):  # as many bytes, within one tick of the clock
+        (folder / "onnxexp.toml").write_text(f"opset = {opset}\n")
+        assert load().opset == opset
+    (folder / "pyproject.toml").write_text("[tool.onnxexp]\nopset = 15\n")
+    (folder / "onnxexp.toml").unlink()
+    assert load().opset == 15
+    monkeypatch.chdir(below)
+    assert load().opset == 15
+    (below / "onnxexp.toml").write_text("opset = 16\n")
+    assert load().opset == 16
+    monkeypatch.setenv("ONNXEXP_OPSET", "17")
+    assert load().opset == 17
+    monkeypatch.setenv("ONNXEXP_OPSET", "18")
+    assert load().opset == 18
+    monkeypatch.delenv("ONNXEXP_OPSET")
+    monkeypatch.chdir(folder)
+    assert load().opset == 15
+
+
 def test_later_doors_win(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "onnxexp.toml").write_text('opset = 13\nplugins = ["a"]\ndebug = true\n')
     assert (load().opset, load().plugins, load().debug) == (13, ("a",), True)

@@ -62,6 +62,20 @@ def test_a_plugin_is_found_by_its_entry_point(installed: Path) -> None:
     assert "good-pack" in [found.name for found in discover()]
 
 
+def test_what_is_installed_between_two_exports_is_noticed(installed: Path) -> None:
+    def there() -> bool:
+        return "late-pack" in [plugin.name for plugin in load(configured()).loaded]
+
+    os.utime(installed, (1, 1))  # the folder's time changes with what is in it, though not within one tick of the clock
+    assert not there()
+    metadata = install(installed, "late-pack", {"__init__": TABLE}, "late_pack:table")
+    assert there()
+    os.utime(installed, (2, 2))
+    assert there()
+    metadata.rename(installed / "late_pack" / "metadata")
+    assert not there()
+
+
 def test_finding_imports_nothing(installed: Path) -> None:
     install(installed, "never-pack", {"__init__": "raise RuntimeError('imported')\n"}, "never_pack:table")
     assert state("never-pack") == ("on", "")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+import onnxexp
 from onnxexp import SymbolicTable
 from tests.core.tiny import export
 
@@ -73,6 +74,25 @@ def test_direct_entries_take_the_tensors_in_order() -> None:
     assert {entry.op: entry.direct for entry in made} == {"aten::abs": "Abs", "aten::atan2": "Sub", "aten::fmod.Scalar": "Neg"}
     program = export(lambda x, y: (torch.atan2(x, y), torch.fmod(x, 3)), (X, X + 1), plugins=[made])
     torch.testing.assert_close(program(X, X + 1), (X - (X + 1), -X))
+
+
+def test_what_is_registered_between_two_exports_takes_part() -> None:
+    class Pack:
+        symbolics = SymbolicTable("aten", override=True)
+        claimed = 0
+
+        @onnxexp.hookimpl
+        def capture_context(self, options: onnxexp.Options) -> None:
+            self.claimed = len(options.claims)
+
+    pack = Pack()
+    for op, onnx_name in (("sin", "Sin"), ("relu", "Relu"), ("cos", "Cos")):
+        with pytest.raises(onnxexp.UnsupportedOperators):
+            onnxexp.export(getattr(torch, op), (X,), plugins=[pack])
+        pack.symbolics.direct({op: onnx_name})
+        program = onnxexp.export(getattr(torch, op), (X,), plugins=[pack])
+        assert [node.op_type for node in program.model.graph] == [onnx_name]
+    assert pack.claimed == 3
 
 
 def test_declared_limits() -> None:

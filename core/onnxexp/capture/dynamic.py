@@ -76,8 +76,9 @@ def read_dynamic(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     program: ExportedProgram | None = None,
+    bound: inspect.BoundArguments | None = None,
 ) -> DynamicSpec:
-    """Read the user's options against the example inputs.
+    """Read the user's options against the example inputs, which are `bound` to `forward` already or are here.
 
     Where the capture has been done already, `program` says which numbers are dynamic.
 
@@ -86,7 +87,7 @@ def read_dynamic(
     """
     if dynamic_shapes is not None and dynamic_axes is not None:
         raise OptionError("dynamic_shapes and dynamic_axes are both given. They say the same thing in two ways: give one.")
-    reader = _Reader(forward, args, kwargs)
+    reader = _Reader(forward, args, kwargs, bound or bind(forward, args, kwargs))
     if dynamic_shapes is not None:
         reader.read_shapes(dynamic_shapes, input_names)
     if program is not None:
@@ -99,12 +100,12 @@ def read_dynamic(
 class _Reader:
     """Collects what is said about each leaf."""
 
-    def __init__(self, forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def __init__(
+        self, forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], arguments: inspect.BoundArguments
+    ) -> None:
         self.call = (forward, tuple(args), dict(kwargs))
-        signature = inspect.signature(forward)
-        self.leaves = flatten_inputs(signature, args, kwargs)
+        self.leaves = flatten_inputs(arguments, args, kwargs)
         self.index = {leaf.path: index for index, leaf in enumerate(self.leaves)}
-        arguments = bind(signature, args, kwargs)
         kinds = arguments.signature.parameters
         self.bound: dict[str, tuple[tuple[str, ...], Any]] = {
             name: (() if kinds[name].kind is kinds[name].VAR_KEYWORD else (name,), value)
@@ -259,12 +260,14 @@ class _Reader:
     # the result
 
     def spec(self, names: dict[int, str], outputs: dict[str, dict[int, str | None]]) -> DynamicSpec:
-        leaves = tuple(dataclasses.replace(leaf, name=names.get(index, leaf.name)) for index, leaf in enumerate(self.leaves))
+        for index, name in names.items():
+            if name != self.leaves[index].name:
+                self.leaves[index] = dataclasses.replace(self.leaves[index], name=name)
         dynamic = bool(self.scalars) or any(self.axes)
         named = {name: (path, value) for name, (path, value) in self.bound.items() if path}
         named |= {key: ((key,), inner) for path, value in self.bound.values() if not path for key, inner in value.items()}
         shapes = {name: self._mirror(value, path) for name, (path, value) in named.items()} if dynamic else None
-        return DynamicSpec(leaves, tuple(self.axes), self.scalars, tuple(sorted(names)), shapes, outputs)
+        return DynamicSpec(tuple(self.leaves), tuple(self.axes), self.scalars, tuple(sorted(names)), shapes, outputs)
 
     def _mirror(self, value: Any, path: tuple[str, ...]) -> Any:
         """`value` with what torch.export wants in place of each leaf; a class of the user's as the list of its parts."""

@@ -20,15 +20,19 @@ def contract(subject: Graph | ir.Model) -> Contract:
     """What the outside relies on: inputs and outputs (names, dtypes, order), and the opset."""
     if isinstance(subject, Graph):
         return tuple(value.name for value in subject.inputs), len(subject.outputs)
-    graph = subject.graph
-    ends = [tuple((value.name, value.dtype) for value in values) for values in (graph.inputs, graph.outputs)]
-    return (*ends, subject.opset_imports.get(""))
+    inputs, outputs = (
+        tuple([(value.name, value.dtype) for value in ends]) for ends in (subject.graph.inputs, subject.graph.outputs)
+    )
+    return inputs, outputs, subject.opset_imports.get("")
 
 
 def changed(before: Contract, subject: Graph | ir.Model) -> str:
     """How the contract was broken, "" where it was not."""
+    after = contract(subject)
+    if after == before:
+        return ""
     names = ("inputs", "outputs", "opset")
-    for name, was, now in zip(names, before, contract(subject), strict=False):
+    for name, was, now in zip(names, before, after, strict=False):
         if was != now:
             return f"its {name} were {was}, now they are {now}"
     return ""

@@ -6,6 +6,7 @@ First the plugins' passes, by the plugins' names, then the core's own clean-up.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +20,7 @@ from onnxexp.options import Options
 from onnxexp.passes import invariants
 from onnxexp.passes.batch_norm import FoldBatchNorm
 from onnxexp.passes.concat import FlattenConcat
-from onnxexp.plugins import Plugins
+from onnxexp.plugins import Plugin, Plugins
 from onnxexp.suggest import nearest
 
 __all__ = ["CORE", "Pass", "Passes"]
@@ -30,12 +31,12 @@ Subject = TypeVar("Subject", Graph, ir.Model)
 
 @dataclasses.dataclass(frozen=True)
 class Pass(Generic[Subject]):
-    """A pass with its owner: the plugin's name, or "core"."""
+    """A pass with its owner: the plugin's name, or "core"; `whose` says it in messages."""
 
     plugin: str
     name: str
     run: Callable[[Subject], Any]
-    whose: str = "the core"
+    whose: Plugin | str = "the core"
 
     @property
     def id(self) -> str:
@@ -59,12 +60,8 @@ class Passes:
         own = {"flatten-concat": FlattenConcat(), "fold-batch-norm": FoldBatchNorm()}
         clean_up: list[Pass[ir.Model]] = [Pass(CORE, name, each) for name, each in own.items()]
         self._post: list[Pass[ir.Model]] = [*_collected(plugins, "post_pass", options), *clean_up]
-        known: list[Pass[Any]] = [*self._pre, *self._post]
-        names = {name for each in known for name in (each.name, each.id)}
-        for name in options.skip_passes:
-            if name not in names:
-                listed = ", ".join(dict.fromkeys(each.id for each in known))
-                raise OptionError(f"skip_passes: there is no pass {name!r}{nearest(name, names)}; there are {listed}")
+        if options.skip_passes:
+            _check_skipped(options.skip_passes, [*self._pre, *self._post])
         if not options.fold:
             self._post = [each for each in self._post if each.id != f"{CORE}/fold-batch-norm"]
 
@@ -98,6 +95,14 @@ class Passes:
                 self._plugins.used.add(each.plugin)
 
 
+def _check_skipped(skipped: Sequence[str], known: Sequence[Pass[Any]]) -> None:
+    names = {name for each in known for name in (each.name, each.id)}
+    for name in skipped:
+        if name not in names:
+            listed = ", ".join(dict.fromkeys(each.id for each in known))
+            raise OptionError(f"skip_passes: there is no pass {name!r}{nearest(name, names)}; there are {listed}")
+
+
 def _misused(result: Any, subject: Any) -> str:
     returned = result.model if isinstance(result, ir.passes.PassResult) else result
     if returned is None or returned is subject or isinstance(returned, bool):
@@ -120,12 +125,16 @@ def _collected(plugins: Plugins, hook: str, options: Options) -> Iterable[Pass[A
         for each in listed:
             if not callable(each):
                 raise PassError(f"{implementation} gives {each!r}; a pass is called with what it changes")
-            yield Pass(implementation.plugin.name, _name(each), each, str(implementation.plugin))
+            yield Pass(implementation.plugin.name, _name(each), each, implementation.plugin)
 
 
 def _name(each: Any) -> str:
     """Its own `name`, or its class's or function's, in kebab-case."""
     given = getattr(each, "name", None) or getattr(each, "__name__", None)
-    name = given if isinstance(given, str) else type(each).__name__
+    return _kebab(given if isinstance(given, str) else type(each).__name__)
+
+
+@functools.lru_cache(maxsize=256)
+def _kebab(name: str) -> str:
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).replace("_", "-").lower()
     return name.strip("-").removesuffix("-pass")
