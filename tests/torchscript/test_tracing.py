@@ -360,3 +360,46 @@ def test_a_packs_warning_names_the_users_line_too() -> None:
     with pytest.warns(UserWarning, match="from the pack") as caught:
         scope["lowered"]()
     assert (caught[0].filename, caught[0].lineno) == (__file__, line)
+
+
+class Written(nn.Module):
+    """Sizes that are written; counts its runs."""
+
+    runs = 0
+
+    def forward(self, x):
+        self.runs += 1
+        rows = kept = x.size(0)
+        rows += 2
+        half = x.size(0)
+        half /= 2
+        warnings.warn("told once", UserWarning, stacklevel=1)
+        return x.new_zeros(rows), x.reshape(kept, -1) * half
+
+
+def test_sizes_that_are_written_are_new_numbers() -> None:
+    model = Written()
+    before = vars(Tensor).get("__iadd__")
+    with pytest.warns(UserWarning, match="told once") as told:
+        program = onnxexp.export(model, (X,), capture="trace", dynamic_shapes=({0: "rows"},))
+    assert [str(warning.message) for warning in told].count("told once") == 1 and model.runs == 2
+    assert vars(Tensor).get("__iadd__") is before
+    zeros, scaled = program(torch.ones(5, 3))
+    torch.testing.assert_close(zeros, torch.zeros(7))
+    torch.testing.assert_close(scaled, torch.full((5, 3), 2.5))
+
+
+class Read(nn.Module):
+    runs = 0
+
+    def forward(self, x):
+        self.runs += 1
+        positions = torch.arange(x.size(1))
+        positions += x.size(0)  # a tensor, which may be written
+        return x.reshape(x.size(0) * 3) + 1, positions
+
+
+def test_other_models_are_run_once() -> None:
+    model = Read()
+    exported(model, (X,), capture="trace")
+    assert model.runs == 1

@@ -22,8 +22,9 @@ from onnxexp.capture.decompose import Decomposer
 from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.examples import capturing, enlarged
 from onnxexp.capture.exported import to_graph, without_vmap, written
-from onnxexp.capture.modes import TrainingMode, model_mode, torch_mode, transforms_left
+from onnxexp.capture.modes import TrainingMode, model_mode, torch_mode, transforms_left, unprinted
 from onnxexp.capture.opaque import kept_opaque
+from onnxexp.capture.parts import Parts
 from onnxexp.capture.sources import failed, recording
 from onnxexp.capture.symbols import check_dynamic, dim_text, symbol_names
 from onnxexp.capture.torchscript import Recording, read, script, signature_of, trace
@@ -123,12 +124,13 @@ def capture(
 
     Raises CaptureError that names what was tried and why it failed.
     """
-    _check_tensors(model, args, kwargs)
+    parts = Parts.of(model)
+    _check_tensors(parts, spec)
     if strategy == "script" or isinstance(model, torch.jit.ScriptModule) or "scripted" in vars(model):
         with torch_mode(), model_mode(model, training):
             return script(model, args, kwargs, spec)
     if strategy == "trace":
-        recording = _traced(model, args, kwargs, spec, training)
+        recording = _traced(parts, args, kwargs, spec, training)
         _tell_fixed(recording)
         return recording
     try:
@@ -138,31 +140,30 @@ def capture(
             raise
         reason = error
     try:
-        recording = _traced(model, args, kwargs, spec, training)
+        recording = _traced(parts, args, kwargs, spec, training)
     except CaptureError as error:
         raise CaptureError(f"{reason}\n  torch.jit.trace: {error}".rstrip()) from None
     _tell_fixed(recording, reason)
     return recording
 
 
-def _check_tensors(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def _check_tensors(parts: Parts, spec: DynamicSpec) -> None:
     """Raises CaptureError for tensors that ONNX has no form of."""
-    for leaf in pytree.tree_leaves((args, kwargs)):
-        if isinstance(leaf, torch.Tensor) and (leaf.is_nested or leaf.is_quantized or leaf.layout != torch.strided):
-            kind = "nested" if leaf.is_nested else "quantized" if leaf.is_quantized else str(leaf.layout)
+    for leaf in spec.leaves:
+        tensor = leaf.value
+        if isinstance(tensor, torch.Tensor) and (tensor.is_nested or tensor.is_quantized or tensor.layout != torch.strided):
+            kind = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else str(tensor.layout)
             raise CaptureError(f"an input is a {kind} tensor, which ONNX does not have; cure: give dense tensors")
-    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        if is_lazy(tensor):
+    for name, stored in (*parts.parameters.items(), *parts.buffers.items()):
+        if is_lazy(stored):
             raise CaptureError(f"{name} is not initialized yet; cure: run the model once before it is exported")
 
 
-def _traced(
-    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode
-) -> Recording:
+def _traced(parts: Parts, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode) -> Recording:
     """The model, traced; what the trace says is read at once, in the mode that torch is in anyway."""
     with torch_mode():
-        with model_mode(model, training):
-            recording = trace(model, args, kwargs, spec)
+        with model_mode(parts.model, training):
+            recording = trace(parts, args, kwargs, spec)
         recording.result = read(recording, spec)
     return recording
 
@@ -206,7 +207,7 @@ def _through_export(
 
 
 def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, strict: bool) -> ExportedProgram:
-    with transforms_left(), kept_whole(), kept_opaque(references=not strict), recording(), warnings.catch_warnings():
+    with transforms_left(), unprinted(), kept_whole(), kept_opaque(references=not strict), recording(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's remarks about its own internals
         return torch.export.export(model, args, kwargs, dynamic_shapes=spec.shapes, strict=strict)
 

@@ -21,7 +21,7 @@ from torch.nn.modules.rnn import RNNBase
 from torch.utils import _pytree as pytree
 
 from onnxexp.capture import opaque
-from onnxexp.capture.modes import is_exporting, replace
+from onnxexp.capture.modes import is_exporting, replaced
 
 __all__ = ["NAMES", "kept_whole", "torch_arguments"]
 
@@ -212,17 +212,21 @@ def kept_whole() -> Iterator[None]:
     _library()
     packing = _Packing()
     functions: Any = torch._VF
-    with contextlib.ExitStack() as stack:
-        for owner in (functions, torch):
-            for name in _LAYERS:
-                replace(stack, owner, name, packing.layer(name, getattr(functions, name)))  # one wrapper for each name
-        replace(stack, functions, "_pack_padded_sequence", packing.pack(functions._pack_padded_sequence))
-        replace(stack, functions, "_pad_packed_sequence", packing.pad(functions._pad_packed_sequence))
-        scans = importlib.import_module("torch._higher_order_ops.associative_scan")  # as an attribute it is the function
-        replace(stack, scans, "generic_associative_scan", _associative(scans.generic_associative_scan))
-        replace(stack, RNNBase, "check_forward_args", _checking(RNNBase.check_forward_args))
-        replace(stack, torch, "max_pool1d", _with_indices(torch.max_pool1d))
-        detect = transformer._detect_is_causal_mask
-        said = lambda mask, is_causal=None, size=None: bool(is_causal) if is_exporting() else detect(mask, is_causal, size)  # noqa: E731
-        replace(stack, transformer, "_detect_is_causal_mask", said)
+    scans = importlib.import_module("torch._higher_order_ops.associative_scan")  # as an attribute it is the function
+    detect = transformer._detect_is_causal_mask
+    said = lambda mask, is_causal=None, size=None: bool(is_causal) if is_exporting() else detect(mask, is_causal, size)  # noqa: E731
+    table: list[tuple[Any, str, Callable[..., Any]]] = [
+        *(
+            (owner, name, packing.layer(name, getattr(functions, name)))  # one wrapper for each name
+            for owner in (functions, torch)
+            for name in _LAYERS
+        ),
+        (functions, "_pack_padded_sequence", packing.pack(functions._pack_padded_sequence)),
+        (functions, "_pad_packed_sequence", packing.pad(functions._pad_packed_sequence)),
+        (scans, "generic_associative_scan", _associative(scans.generic_associative_scan)),
+        (RNNBase, "check_forward_args", _checking(RNNBase.check_forward_args)),
+        (torch, "max_pool1d", _with_indices(torch.max_pool1d)),
+        (transformer, "_detect_is_causal_mask", said),
+    ]
+    with replaced(table):
         yield

@@ -25,7 +25,7 @@ from torch.utils import _pytree as pytree
 from onnxexp.capture.axes import Axis
 from onnxexp.capture.dynamic import DynamicSpec
 
-__all__ = ["capturing", "derivation", "enlarge", "enlarged"]
+__all__ = ["capturing", "derivation", "enlarge", "enlarged", "enlarged_leaves"]
 
 
 @contextlib.contextmanager
@@ -73,17 +73,22 @@ def enlarge(args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -
     are inputs by it. Unchanged inputs come back as they are.
     """
     flat, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    new_args, new_kwargs = pytree.tree_unflatten(enlarged_leaves(flat, spec), structure)
+    return new_args, new_kwargs
+
+
+def enlarged_leaves(flat: Sequence[Any], spec: DynamicSpec) -> list[Any]:
+    """As `enlarge`, the leaves alone."""
     seen: set[int] = set()
-    for index, sizes in enumerate(_sizes(flat, spec)):
-        tensor = flat[index]
+    new = []
+    for tensor, sizes in zip(flat, _sizes(flat, spec), strict=True):
         for axis, size in sizes.items():
             tensor = _resized(tensor, axis, size)
         if isinstance(tensor, torch.Tensor) and id(tensor) in seen:
             tensor = tensor.detach().requires_grad_(tensor.requires_grad)
         seen.add(id(tensor))
-        flat[index] = tensor
-    new_args, new_kwargs = pytree.tree_unflatten(flat, structure)
-    return new_args, new_kwargs
+        new.append(tensor)
+    return new
 
 
 def enlarged(spec: DynamicSpec) -> list[str]:
@@ -108,6 +113,8 @@ def _sizes(flat: Sequence[Any], spec: DynamicSpec) -> list[dict[int, int]]:
     """For each leaf the sizes to capture with, by axis, where they are not those of the example."""
     groups = _groups(spec)
     sizes: list[dict[int, int]] = [{} for _ in flat]
+    if all(key[0] != "dim" and flat[index].shape[axis] >= 2 for key, members in groups.items() for index, axis, _ in members):
+        return sizes
     loose: dict[tuple[int, int], int] = {}
     for key, members in groups.items():
         present = [flat[index].shape[axis] for index, axis, _ in members]

@@ -7,7 +7,7 @@ import enum
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from torch._logging import _internal as _logging
 from torch.export import _trace
 from torch.onnx._internal.exporter import _flags
 
-__all__ = ["LOCK", "TrainingMode", "is_exporting", "model_mode", "replace", "torch_mode", "transforms_left"]
+__all__ = ["LOCK", "TrainingMode", "is_exporting", "model_mode", "replaced", "torch_mode", "transforms_left", "unprinted"]
 
 LOCK = threading.RLock()
 """Held around torch's tracers: their mode stacks and patches belong to the process."""
@@ -48,17 +48,20 @@ def _quiet(record: logging.LogRecord) -> bool:
     return "TORCH_LOGS" in os.environ or not is_exporting()
 
 
-@contextlib.contextmanager
-def _quiet_torch() -> Iterator[None]:
-    """Inside, torch's loggers say nothing of what `_quiet` holds back."""
-    handlers = _torch_handlers()
-    for handler in handlers:
+def _hush_torch() -> None:
+    """From here on torch's loggers say nothing of what `_quiet` holds back: nothing where nobody exports, so that it may stay."""
+    for handler in _torch_handlers():
         handler.addFilter(_quiet)
+
+
+@contextlib.contextmanager
+def unprinted() -> Iterator[None]:
+    """Inside, torch.export does not print the half-made graph of a failed export: what failed is told by our own error."""
+    vars(_trace)["print"] = lambda *_, **__: None
     try:
         yield
     finally:
-        for handler in handlers:
-            handler.removeFilter(_quiet)
+        vars(_trace).pop("print", None)
 
 
 def _is_frozen(module: torch.nn.Module) -> bool:
@@ -98,28 +101,33 @@ def torch_mode() -> Iterator[None]:
     Gradients are off, inference mode is left, and the fused kernels that modules take only then are off, because they
     hide the operators that they are made of.
     """
-    with LOCK, contextlib.ExitStack() as stack:
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.no_grad())
-        stack.enter_context(transforms_left())
-        stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
-        torch.backends.mha.set_fastpath_enabled(False)
-        stack.callback(setattr, _flags, "_is_onnx_exporting", _flags._is_onnx_exporting)
-        _flags._is_onnx_exporting = True
-        stack.enter_context(_quiet_torch())
-        # torch prints the half-made graph of a failed export; what failed is told by our own error
-        vars(_trace)["print"] = lambda *_, **__: None
-        stack.callback(vars(_trace).pop, "print", None)
+    with LOCK, torch.inference_mode(False), torch.no_grad(), transforms_left():
+        fast, exporting = torch.backends.mha.get_fastpath_enabled(), _flags._is_onnx_exporting
         depth = vars(_exporting).get("depth", 0)
-        stack.callback(setattr, _exporting, "depth", depth)
-        _exporting.depth = depth + 1
+        _hush_torch()
+        try:
+            torch.backends.mha.set_fastpath_enabled(False)
+            _flags._is_onnx_exporting = True
+            _exporting.depth = depth + 1
+            yield
+        finally:
+            _exporting.depth = depth
+            _flags._is_onnx_exporting = exporting
+            torch.backends.mha.set_fastpath_enabled(fast)
+
+
+@contextlib.contextmanager
+def replaced(table: Iterable[tuple[Any, str, Callable[..., Any]]]) -> Iterator[None]:
+    """Inside, these attributes (owner, name) are something else."""
+    before: list[tuple[Any, str, bool, Any]] = []
+    try:
+        for owner, name, replacement in table:
+            before.append((owner, name, name in vars(owner), vars(owner).get(name)))
+            setattr(owner, name, replacement)
         yield
-
-
-def replace(stack: contextlib.ExitStack, owner: Any, name: str, replacement: Callable[..., Any]) -> None:
-    """Set an attribute until the stack is left."""
-    if name in vars(owner):
-        stack.callback(setattr, owner, name, vars(owner)[name])
-    else:
-        stack.callback(delattr, owner, name)
-    setattr(owner, name, replacement)
+    finally:
+        for owner, name, own, value in reversed(before):
+            if own:
+                setattr(owner, name, value)
+            else:
+                delattr(owner, name)

@@ -16,7 +16,7 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from onnxexp.capture.modes import is_exporting, replace
+from onnxexp.capture.modes import is_exporting, replaced
 
 __all__ = ["NAMES", "kept_opaque", "library"]
 
@@ -140,17 +140,16 @@ def kept_opaque(*, references: bool) -> Iterator[None]:
     """
     library()
     calls: dict[Any, Callable[..., Any]] = {}
-    with contextlib.ExitStack() as stack:
-        for name, places in _CALLED.items():
-            for owner, attribute in places:
-                original = getattr(owner, attribute)  # by its name
-                calls[original] = _whole(name, original)
-                replace(stack, owner, attribute, calls[original])
-        for original, instead in _rewritten().items():
-            calls[original] = instead
-            replace(stack, functional, original.__name__, instead)
-        if references:
-            stack.enter_context(_References(calls))
+    table: list[tuple[Any, str, Callable[..., Any]]] = []
+    for name, places in _CALLED.items():
+        for owner, attribute in places:
+            original = getattr(owner, attribute)  # by its name
+            calls[original] = _whole(name, original)
+            table.append((owner, attribute, calls[original]))
+    for original, instead in _rewritten().items():
+        calls[original] = instead
+        table.append((functional, original.__name__, instead))
+    with replaced(table), _References(calls) if references else contextlib.nullcontext():
         yield
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,34 +14,31 @@ __all__ = ["numbers_kept"]
 _NUMBERS = {"int": "aten::Int", "float": "aten::Float", "bool": "aten::Bool"}
 
 
-@contextlib.contextmanager
-def numbers_kept() -> Iterator[list[Any]]:
-    """Inside, a traced number that a scripted function takes stays one: the tracer would make it what it was in the example.
+_SCRIPTED: Any = torch.jit.ScriptFunction
+_CALL = _SCRIPTED.__call__
 
-    Yields the functions that are called instead, which must live until the calls are inlined.
+
+def numbers_kept(made: list[Any]) -> tuple[Any, str, Callable[..., Any]]:
+    """What stands in the place of a scripted function's call (owner, name, function): a traced number that it takes stays one,
+    where the tracer would make it what it was in the example.
+
+    `made` gets the functions that are called instead, which must live until the calls are inlined.
     """
-    made: list[Any] = []
-    kind: Any = torch.jit.ScriptFunction
-    original = kind.__call__
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not torch._C._is_tracing() or not any(isinstance(arg, torch.Tensor) for arg in (*args, *kwargs.values())):
-            return original(self, *args, **kwargs)
+            return _CALL(self, *args, **kwargs)
         bound = signature_of(self.schema).bind(*args, **kwargs)
         bound.apply_defaults()
         kinds = {argument.name: str(argument.type) for argument in self.schema.arguments}
         tensors = [name for name, arg in bound.arguments.items() if isinstance(arg, torch.Tensor) and kinds[name] in _NUMBERS]
         if not tensors:
-            return original(self, *args, **kwargs)
+            return _CALL(self, *args, **kwargs)
         places = [index for index, name in enumerate(bound.arguments) if name in tensors]
         made.append(_of_tensors(self, places))
-        return original(made[-1], *bound.arguments.values())
+        return _CALL(made[-1], *bound.arguments.values())
 
-    kind.__call__ = call
-    try:
-        yield made
-    finally:
-        kind.__call__ = original
+    return _SCRIPTED, "__call__", call
 
 
 def _of_tensors(function: Any, places: list[int]) -> Any:

@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import inspect
 import linecache
-import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,12 +16,15 @@ from torch.nn.modules import transformer
 from torch.utils import _pytree as pytree
 
 from onnxexp.capture.dynamic import DynamicSpec
-from onnxexp.capture.examples import enlarge
+from onnxexp.capture.examples import enlarged_leaves
+from onnxexp.capture.modes import replaced
+from onnxexp.capture.parts import Parts
 from onnxexp.capture.sources import failed
 from onnxexp.capture.torchscript.fitting import fit
 from onnxexp.capture.torchscript.places import Places
 from onnxexp.capture.torchscript.scripted_calls import numbers_kept
-from onnxexp.capture.torchscript.whole import cells_kept_whole
+from onnxexp.capture.torchscript.whole import whole_cells
+from onnxexp.capture.torchscript.written_sizes import immutable_sizes, writes_sizes
 from onnxexp.errors import CaptureError
 from onnxexp.names import register_dataclasses
 
@@ -68,86 +70,122 @@ class Recording:
     result: Any = None
 
 
-class _Flat(torch.nn.Module):
-    """The model as a module from tensors to tensors; what else it takes and returns is kept beside it."""
+class _Flat:
+    """The model as a function from tensors to tensors; what else it takes and returns is kept beside it.
+
+    Attributes:
+        example, leaves, in_spec: The leaves of the example's call, which of them are given, and how the call is made of them.
+        fits: Whether the graph is made to fit the tracer, see `fit`.
+        returned: What the model returned, flattened, and how it was nested; nothing before it has returned.
+        writes_sizes: Whether it wrote into a size, see `writes_sizes`.
+    """
 
     def __init__(self, model: torch.nn.Module, example: list[Any], leaves: list[int], in_spec: pytree.TreeSpec) -> None:
-        super().__init__()
         self.model = model
-        vars(self)["call"] = (example, leaves, in_spec)
-        vars(self)["result"] = []
-        vars(self)["fits"] = False
+        self.example = example
+        self.leaves = leaves
+        self.in_spec = in_spec
+        self.fits = False
+        self.returned: tuple[list[Any], pytree.TreeSpec] | None = None
+        self.writes_sizes = False
+
+    def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        flat = list(self.example)
+        for index, tensor in zip(self.leaves, tensors, strict=False):
+            flat[index] = tensor
+        args, kwargs = pytree.tree_unflatten(flat, self.in_spec)
+        graph = torch._C._get_tracing_state().graph()
+        try:
+            result = self.model(*args, **kwargs)
+        finally:
+            self.writes_sizes = writes_sizes(graph)
+        register_dataclasses(result)
+        self.returned = pytree.tree_flatten(result)
+        if self.fits:
+            fit(graph)
+        return tuple(leaf for leaf in self.returned[0] if isinstance(leaf, torch.Tensor))
+
+
+class _Module(torch.nn.Module):
+    """The same as a module."""
+
+    def __init__(self, flat: _Flat) -> None:
+        super().__init__()
+        self.model = flat.model
+        vars(self)["flat"] = flat
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        example, leaves, in_spec = vars(self)["call"]
-        flat = list(example)
-        for index, tensor in zip(leaves, tensors, strict=False):
-            flat[index] = tensor
-        args, kwargs = pytree.tree_unflatten(flat, in_spec)
-        result = self.model(*args, **kwargs)
-        register_dataclasses(result)
-        found, spec = pytree.tree_flatten(result)
-        vars(self)["result"][:] = [[None if isinstance(leaf, torch.Tensor) else leaf for leaf in found], spec]
-        vars(self)["tensors"] = [isinstance(leaf, torch.Tensor) for leaf in found]
-        if vars(self)["fits"]:
-            fit(torch._C._get_tracing_state().graph())
-        return tuple(leaf for leaf in found if isinstance(leaf, torch.Tensor))
+        flat: _Flat = vars(self)["flat"]
+        return flat(*tensors)
 
 
-def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
-    """The model, run once on the example. Raises CaptureError where the model fails or returns no tensor."""
-    args, kwargs = enlarge(args, kwargs, spec)
+def trace(parts: Parts, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
+    """The model, run on the example. Raises CaptureError where the model fails or returns no tensor."""
     flat, in_spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    flat = enlarged_leaves(flat, spec)
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
-    flatten = _Flat(model, flat, leaves, in_spec)
-    state = _state(model)
+    function = _Flat(parts.model, flat, leaves, in_spec)
     recorded: list[Any] = []
+    functions: list[Any] = []
     try:
-        with (
-            _collected(recorded),
-            _quiet_transformer(),
-            _traced_lengths(),
-            _immutable_sizes(),
-            numbers_kept() as functions,
-            cells_kept_whole(),
-        ):
-            graph, module = _run(flatten, leaves, state)
+        with _collected(recorded) as caught, replaced((*_REPLACED, *whole_cells(), numbers_kept(functions))):
+            graph, module = _run(function, parts, caught)
     except CaptureError:
         raise
     except Exception as error:
         raise failed(error, "the model fails while it is traced") from error
     torch._C._jit_pass_inline(graph)
-    constants, out_spec = vars(flatten)["result"]
-    modules = {path: type(module).__name__ for path, module in model.named_modules() if path}
+    assert function.returned is not None
+    found, out_spec = function.returned
+    returned = [isinstance(leaf, torch.Tensor) for leaf in found]
+    constants = [None if tensor else leaf for leaf, tensor in zip(found, returned, strict=True)]
+    modules = {path: type(module).__name__ for path, module in parts.modules.items() if path}
     places = Places(modules, _ROOT if module is not None else "")
     return Recording(
-        graph, leaves, flat, {} if module is not None else state, module, constants, vars(flatten)["tensors"], in_spec, out_spec,
+        graph, leaves, flat, {} if module is not None else parts.state, module, constants, returned, in_spec, out_spec,
         places, _told(recorded), functions=functions,
     )  # fmt: skip
 
 
-def _run(flat: _Flat, leaves: list[int], state: dict[str, torch.Tensor]) -> tuple[Any, Any]:
-    """The graph of a run, and the ScriptModule that it takes where it takes one."""
+def _run(flat: _Flat, parts: Parts, caught: list[Any]) -> tuple[Any, Any]:
+    """The graph of a run, and the ScriptModule that it takes where it takes one.
+
+    A model that writes into a size is run again with sizes that cannot be written, which other models need not pay for.
+    """
     try:
-        return _run_once(flat, leaves, state)
-    except RuntimeError:
-        if not vars(flat)["result"]:
+        traced = _run_fitting(flat, parts)
+    except Exception:  # the model's own, if sizes that were not what it has computed brought it there
+        if not flat.writes_sizes:
             raise
-        vars(flat)["fits"] = True  # the model ran through: what failed is the tracer, on a call that it cannot write down
-        return _run_once(flat, leaves, state)
+    else:
+        if not flat.writes_sizes:
+            return traced
+    caught.clear()
+    with immutable_sizes():
+        return _run_fitting(flat, parts)
 
 
-def _run_once(flat: _Flat, leaves: list[int], state: dict[str, torch.Tensor]) -> tuple[Any, Any]:
-    """As `_run`. What the model writes into its buffers is undone."""
-    example = vars(flat)["call"][0]
-    inputs = [_input(example[index]) for index in leaves]
-    before = {name: tensor.clone() for name, tensor in flat.model.named_buffers()}
+def _run_fitting(flat: _Flat, parts: Parts) -> tuple[Any, Any]:
+    flat.fits, flat.returned = False, None
     try:
-        if any(isinstance(module, torch.jit.ScriptModule) for module in flat.model.modules()):
+        return _run_once(flat, parts)
+    except RuntimeError:
+        if flat.returned is None:
+            raise
+        flat.fits = True  # the model ran through: what failed is the tracer, on a call that it cannot write down
+        return _run_once(flat, parts)
+
+
+def _run_once(flat: _Flat, parts: Parts) -> tuple[Any, Any]:
+    """As `_run`. What the model writes into its buffers is undone."""
+    inputs = [_input(flat.example[index]) for index in flat.leaves]
+    before = {name: tensor.clone() for name, tensor in parts.buffers.items()}
+    try:
+        if any(isinstance(module, torch.jit.ScriptModule) for module in parts.modules.values()):
             return _by_module(flat, inputs)
-        return _by_values(flat, inputs, state), None
+        return _by_values(flat, inputs, parts), None
     finally:
-        for name, tensor in flat.model.named_buffers():
+        for name, tensor in flat.model.named_buffers() if before else ():
             if name in before and before[name].shape == tensor.shape:
                 tensor.detach().copy_(before[name])
 
@@ -159,21 +197,12 @@ def _input(leaf: Any) -> torch.Tensor:
     return torch.tensor(leaf)
 
 
-def _state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers by name, each once."""
-    found: dict[int, tuple[str, torch.Tensor]] = {}
-    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        found.setdefault(id(tensor), (name, tensor))
-    return dict(found.values())
-
-
-def _by_values(flat: _Flat, inputs: list[torch.Tensor], state: dict[str, torch.Tensor]) -> Any:
+def _by_values(flat: _Flat, inputs: list[torch.Tensor], parts: Parts) -> Any:
     """The flat graph of the values, the state being inputs: torch makes no ScriptModule of the model, which takes long."""
-    paths = {module: path for path, module in flat.model.named_modules()}
-    torch.jit._trace._trace_module_map = paths
+    torch.jit._trace._trace_module_map = {module: path for path, module in parts.modules.items()}
     try:
         graph, _ = torch._C._create_graph_by_tracing(
-            flat.forward, [*inputs, *state.values()], lambda value: "", False, False, None, []
+            flat, [*inputs, *parts.state.values()], lambda value: "", False, False, None, []
         )
     finally:
         torch.jit._trace._trace_module_map = None
@@ -182,98 +211,36 @@ def _by_values(flat: _Flat, inputs: list[torch.Tensor], state: dict[str, torch.T
 
 def _by_module(flat: _Flat, inputs: list[torch.Tensor]) -> tuple[Any, Any]:
     """The graph of a ScriptModule made of the model: what it takes to trace a model with scripted parts."""
-    for module in flat.modules():
+    whole = _Module(flat)
+    for module in whole.modules():
         if not isinstance(module, torch.jit.ScriptModule):
-            module.training = flat.model.training if module is flat else module.training
-    traced: Any = torch.jit.trace(flat, tuple(inputs), check_trace=False, strict=False)  # type: ignore[no-untyped-call]
+            module.training = flat.model.training if module is whole else module.training
+    traced: Any = torch.jit.trace(whole, tuple(inputs), check_trace=False, strict=False)  # type: ignore[no-untyped-call]
     return traced.graph.copy(), traced
 
 
-@contextlib.contextmanager
-def _quiet_transformer() -> Iterator[None]:
-    """`TransformerEncoder` looks into its mask for whether it is the causal one, only to choose a faster kernel."""
-    detect: Callable[..., Any] = transformer._detect_is_causal_mask
-    transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: bool(is_causal)
-    try:
-        yield
-    finally:
-        transformer._detect_is_causal_mask = detect
+def _length(of: Any, /) -> Any:
+    """``len(x)`` of a tensor as ``x.size(0)``: the tracer's number, which Python's own `len` cannot give."""
+    return of.size(0) if isinstance(of, torch.Tensor) and of.dim() and torch._C._is_tracing() else _len(of)
+
+
+_len = builtins.len
+_REPLACED: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+    (builtins, "len", _length),
+    # `TransformerEncoder` looks into its mask for whether it is the causal one, only to choose a faster kernel
+    (transformer, "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: bool(is_causal)),
+)
+"""What Python and torch do otherwise while a model is traced."""
 
 
 @contextlib.contextmanager
-def _traced_lengths() -> Iterator[None]:
-    """Inside, ``len(x)`` of a tensor is what ``x.size(0)`` is: the tracer's number, which Python's own `len` cannot give."""
-    original = builtins.len
+def _collected(into: list[Any]) -> Iterator[list[Any]]:
+    """Put the tracer's warnings into a list; those of torch.jit being deprecated are dropped, all others given on.
 
-    def length(of: Any, /) -> Any:
-        return of.size(0) if isinstance(of, torch.Tensor) and of.dim() and torch._C._is_tracing() else original(of)
-
-    builtins.len = length
-    try:
-        yield
-    finally:
-        builtins.len = original
-
-
-_IN_PLACE = {
-    "__iadd__": operator.add,
-    "__isub__": operator.sub,
-    "__imul__": operator.mul,
-    "__ifloordiv__": operator.floordiv,
-    "__itruediv__": operator.truediv,
-    "__imod__": operator.mod,
-}
-
-
-@contextlib.contextmanager
-def _immutable_sizes() -> Iterator[None]:
-    """Inside, ``n += 2`` of a size gives a new number, as Python's do: the tracer would change every other name of it too."""
-    before = {name: vars(torch.Tensor).get(name) for name in _IN_PLACE}
-    for name, function in _IN_PLACE.items():
-        setattr(torch.Tensor, name, _unless_number(getattr(torch.Tensor, name), function))
-    try:
-        yield
-    finally:
-        for name, own in before.items():
-            if own is None:
-                delattr(torch.Tensor, name)
-            else:
-                setattr(torch.Tensor, name, own)
-
-
-def _unless_number(original: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(self: torch.Tensor, other: Any) -> Any:
-        return function(self, other) if torch._C._is_tracing() and _is_traced_number(self) else original(self, other)
-
-    return call
-
-
-def _is_traced_number(tensor: torch.Tensor) -> bool:
-    """Whether a 0-d tensor is a size, or computed from sizes alone."""
-    if tensor.dim() or tensor.dtype not in (torch.int64, torch.float32):
-        return False
-    tracer: Any = torch._C
-    todo = [tracer._get_value_trace(tensor).node()]
-    found = False
-    for _ in range(64):
-        if not todo:
-            return found
-        node = todo.pop()
-        if node.kind() == "prim::NumToTensor":
-            found = True
-        elif node.kind() != "prim::Constant":
-            if node.kind() == "prim::Param" or not str(node.kind()).startswith("aten::"):
-                return False
-            todo += [value.node() for value in node.inputs()]
-    return False
-
-
-@contextlib.contextmanager
-def _collected(into: list[Any]) -> Iterator[None]:
-    """Put the tracer's warnings into a list; those of torch.jit being deprecated are dropped, all others given on."""
+    Yields the list of all that are caught."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        yield
+        yield caught
     for warning in caught:
         if issubclass(warning.category, torch.jit._trace.TracerWarning):
             into.append(warning)

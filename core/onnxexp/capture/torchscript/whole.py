@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from onnxexp.capture.modes import replace
-
-__all__ = ["NAMES", "cells_kept_whole"]
+__all__ = ["NAMES", "whole_cells"]
 
 _CELL = "Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None"
 _CELLS = {
@@ -31,15 +28,12 @@ def _library() -> Any:
     return library
 
 
-@contextlib.contextmanager
-def cells_kept_whole() -> Iterator[None]:
-    """Inside, what this thread traces has one node for each cell."""
+@functools.cache
+def whole_cells() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
+    """What stands in the places of the cells (owner, name, function): what is traced has one node for each."""
     _library()
     functions: Any = torch._VF
-    with contextlib.ExitStack() as stack:
-        for cell in _CELLS:
-            replace(stack, functions, cell, _traced(getattr(functions, cell), getattr(torch.ops.onnxexp, cell)))
-        yield
+    return tuple((functions, cell, _traced(getattr(functions, cell), getattr(torch.ops.onnxexp, cell))) for cell in _CELLS)
 
 
 def _traced(original: Callable[..., Any], whole: Callable[..., Any]) -> Callable[..., Any]:
