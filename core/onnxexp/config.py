@@ -64,7 +64,7 @@ class Config:
         target: "onnxruntime" or "onnx", see `Options`.
         skip_passes: Passes that do not run, as ``name`` or ``plugin/name``.
         debug: Check the graph between passes.
-        settings: Each value with where it came from.
+        origins: Where each value came from, by its name here.
     """
 
     plugins: tuple[Any, ...] | None
@@ -75,7 +75,12 @@ class Config:
     target: str
     skip_passes: tuple[str, ...]
     debug: bool
-    settings: tuple[Setting, ...]
+    origins: dict[str, str]
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """Each value with where it came from."""
+        return tuple(Setting(name, vars(self)[name], origin) for name, origin in self.origins.items())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,8 +127,8 @@ def load(
         *_environment(os.environ),
         (CALL, {key: value for key, value in call.items() if value is not None}),
     ]
-    values: dict[str, Any] = {key.name: key.default for key in KEYS}
-    origins = {key.name: "default" for key in KEYS}
+    values = dict(_DEFAULTS)
+    origins = dict.fromkeys(values, "default")
     for origin, given in doors:
         for name, value in given.items():
             key = _key(name, origin)
@@ -131,8 +136,7 @@ def load(
             joined = key.merge is not None and origins[name] != "default"
             values[name] = key.merge(values[name], checked) if joined and key.merge else checked
             origins[name] = f"{origins[name]}; {origin}" if joined else origin
-    settings = tuple(Setting(name, value, origins[name]) for name, value in values.items())
-    return Config(**values, settings=settings)
+    return Config(**values, origins=origins)
 
 
 # Doors
@@ -140,9 +144,9 @@ def load(
 
 def _file(folder: str) -> list[tuple[str, dict[str, Any]]]:
     for own, project in _places(folder):
-        if os.path.isfile(own):
+        if _is_file(own):
             return [(own, _toml(own, _read(own)))]
-        if os.path.isfile(project) and b"onnxexp" in (contents := _read(project)):
+        if _is_file(project) and b"onnxexp" in (contents := _read(project)):
             section = _toml(project, contents).get("tool", {}).get("onnxexp")
             if section is not None:
                 if not isinstance(section, dict):
@@ -157,6 +161,11 @@ def _places(folder: str) -> tuple[tuple[str, str], ...]:
     parent = os.path.dirname(folder)
     here = os.path.join(folder, "onnxexp.toml"), os.path.join(folder, "pyproject.toml")
     return (here, *(() if parent == folder else _places(parent)))
+
+
+def _is_file(path: str) -> bool:
+    """As `os.path.isfile`; of a file that is not there, as most are not, it takes half the time."""
+    return os.access(path, os.F_OK) and os.path.isfile(path)
 
 
 def _read(path: str) -> bytes:
@@ -180,7 +189,7 @@ def _parsed(contents: bytes) -> dict[str, Any]:
 
 def _environment(variables: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
     doors: list[tuple[str, dict[str, Any]]] = []
-    for variable in sorted(variable for variable in variables if variable.startswith("ONNXEXP_")):
+    for variable in sorted([variable for variable in variables if variable.startswith("ONNXEXP_")]):
         name, text = variable.removeprefix("ONNXEXP_").lower(), variables[variable]
         key = _key(name, variable)
         try:
@@ -308,3 +317,4 @@ KEYS = (
 )  # fmt: skip
 """Every setting, in the order in which it is shown."""
 _BY_NAME = {key.name: key for key in KEYS}
+_DEFAULTS: dict[str, Any] = {key.name: key.default for key in KEYS}

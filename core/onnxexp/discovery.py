@@ -76,7 +76,7 @@ def states(config: Config, found: Sequence[Found] | None = None) -> list[State]:
     for origin, wanted in (("plugins", config.plugins or ()), ("disable", config.disable)):
         for name in wanted:
             if isinstance(name, str) and name not in known:
-                raise missing(name, known, next(each.origin for each in config.settings if each.name == origin))
+                raise missing(name, known, config.origins[origin])
     return [_state(plugin, config, plugins) for plugin in plugins]
 
 
@@ -107,8 +107,7 @@ def _state(plugin: Found, config: Config, all_: Sequence[Found]) -> State:
 
 
 def _origin(config: Config, name: str) -> str:
-    origin = next(setting.origin for setting in config.settings if setting.name == name)
-    return "the call" if origin == "call" else origin
+    return "the call" if config.origins[name] == "call" else config.origins[name]
 
 
 def _allowed(plugin: Found, lock: Iterable[str]) -> bool:

@@ -25,6 +25,8 @@ import dataclasses
 import inspect
 import itertools
 import threading
+import types
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -42,12 +44,14 @@ __all__ = [
     "flatten_inputs",
     "flatten_output_spec",
     "flatten_outputs",
+    "parameters_of",
     "register_dataclasses",
 ]
 
 Forward: TypeAlias = Callable[..., Any] | inspect.Signature | inspect.BoundArguments
 
 _registration = threading.Lock()
+_signatures = weakref.WeakKeyDictionary[types.FunctionType, tuple[tuple[Any, ...], inspect.Signature]]()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -94,11 +98,23 @@ def children(value: Any) -> list[tuple[str, Any]] | None:
     return [(_key_text(key), child) for key, child in definition.flatten_with_keys_fn(value)[0]]
 
 
+def parameters_of(forward: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a function or method; that of a plain function is read again only when the function has changed."""
+    function = forward.__func__ if isinstance(forward, types.MethodType) else forward
+    if not isinstance(function, types.FunctionType) or vars(function):  # such as `__wrapped__`
+        return inspect.signature(forward)
+    state = forward is function, function.__code__, function.__defaults__, function.__kwdefaults__
+    known = _signatures.get(function)
+    if known is None or any(was is not now for was, now in zip(known[0], state, strict=True)):
+        known = _signatures[function] = state, inspect.signature(forward)
+    return known[1]
+
+
 def bind(forward: Forward, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
     """The arguments by parameter name, as Python binds them; OptionError where the call would not work."""
     if isinstance(forward, inspect.BoundArguments):
         return forward
-    signature = forward if isinstance(forward, inspect.Signature) else inspect.signature(forward)
+    signature = forward if isinstance(forward, inspect.Signature) else parameters_of(forward)
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -224,6 +240,8 @@ def _rebuild(spec: pytree.TreeSpec, positions: Iterator[int]) -> Any:
 
 
 def _unique(names: Sequence[str], taken: Collection[str] = ()) -> list[str]:
+    if not taken and len(set(names)) == len(names):
+        return list(names)
     result: list[str] = []
     used = set(taken)
     for name in names:

@@ -16,6 +16,7 @@ from onnxexp.capture.dynamic import DynamicSpec, read_dynamic
 from onnxexp.capture.modes import TrainingMode, model_mode
 from onnxexp.config import TARGETS, Config
 from onnxexp.errors import OptionError
+from onnxexp.names import parameters_of
 from onnxexp.suggest import nearest
 from onnxexp.verify import call_unharmed
 
@@ -159,7 +160,7 @@ def read_call(
             _check_example(given, (positional, named))
     module = program.module(check_guards=False) if program is not None else as_module(model)
     forward = forward_of(module)
-    signature = inspect.signature(forward)
+    signature = parameters_of(forward)
     bound = _bound(signature, positional, named)
     spec = read_dynamic(
         forward,

@@ -193,7 +193,7 @@ def load(config: Config) -> Plugins:
     known = [*(plugin.name for plugin in loaded), *(found.name for found in discover())] if config.prefer else []
     for name in config.prefer.values():
         if name not in known:
-            raise missing(name, known, next(each.origin for each in config.settings if each.name == "prefer"))
+            raise missing(name, known, config.origins["prefer"])
     return Plugins(loaded, config.prefer, off)
 
 

@@ -23,12 +23,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def origin(config: Config, name: str) -> str:
-    return next(setting.origin for setting in config.settings if setting.name == name)
+    return config.origins[name]
 
 
 def test_without_any_door_the_defaults_hold(folder: Path) -> None:
     config = load()
-    assert config == Config(None, (), {}, (), 20, "onnxruntime", (), False, config.settings)
+    assert config == Config(None, (), {}, (), 20, "onnxruntime", (), False, config.origins)
     assert {setting.origin for setting in config.settings} == {"default"}
     assert [setting.name for setting in config.settings] == [key.name for key in KEYS]
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
+import gc
+import inspect
+import weakref
 from typing import Any
 
 import pytest
@@ -11,7 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp.errors import OptionError
-from onnxexp.names import assign_names, assign_output_names, flatten_inputs, flatten_output_spec, flatten_outputs
+from onnxexp.names import assign_names, assign_output_names, flatten_inputs, flatten_output_spec, flatten_outputs, parameters_of
 
 T = torch.ones(2)
 Pair = collections.namedtuple("Pair", ["left", "right"])
@@ -59,6 +63,34 @@ def test_inputs_are_named_after_parameters_keys_and_fields(
     assert [leaf.name for leaf in leaves] == names
     torch_order = pytree.tree_leaves((args, kwargs))
     assert all(leaf.value is value for leaf, value in zip(leaves, torch_order, strict=True))
+
+
+def test_a_function_that_changes_gets_another_signature() -> None:
+    def function(x: int, scale: float = 2.0) -> None: ...
+
+    class Model:
+        def forward(self, x: int) -> None: ...
+
+    assert parameters_of(function) is parameters_of(function)
+    function.__defaults__ = (1, 2.0)
+    assert str(parameters_of(function)) == "(x: 'int' = 1, scale: 'float' = 2.0) -> 'None'"
+    function.__code__ = (lambda y, z: None).__code__
+    assert list(parameters_of(function).parameters) == ["y", "z"]
+    vars(function)["__signature__"] = inspect.Signature()
+    assert not parameters_of(function).parameters
+    assert list(parameters_of(Model().forward).parameters) == ["x"]
+    assert list(parameters_of(Model.forward).parameters) == ["self", "x"]
+    assert list(parameters_of(functools.partial(Model.forward, None)).parameters) == ["x"]
+
+
+def test_a_signature_keeps_no_function_alive() -> None:
+    def function(x: int) -> None: ...
+
+    parameters_of(function)
+    alive = weakref.ref(function)
+    del function
+    gc.collect()
+    assert alive() is None
 
 
 def test_a_call_that_does_not_fit_is_the_users_error() -> None:
