@@ -403,3 +403,15 @@ def test_other_models_are_run_once() -> None:
     model = Read()
     exported(model, (X,), capture="trace")
     assert model.runs == 1
+
+
+def test_torch_learns_of_a_symbol_only_where_it_reckons_with_it(monkeypatch) -> None:
+    """`linear` is known without; `cumsum` is asked of torch's kernel."""
+    made: list[Sizes] = []
+    original = Sizes.__init__
+    monkeypatch.setattr(Sizes, "__init__", lambda self: (made.append(self), original(self))[1])
+    for model in (nn.Linear(3, 4), lambda x: x.cumsum(0)):
+        program = exported(model, (X,), capture="trace", dynamic_shapes=({0: "batch"},))
+        assert program.model.graph.outputs[0].shape[0] == "batch"
+        torch.testing.assert_close(program(torch.ones(5, 3)), model(torch.ones(5, 3)))
+    assert ["env" in vars(sizes) for sizes in made] == [False, True]

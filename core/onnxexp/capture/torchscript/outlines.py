@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["NUMBERS", "Outline", "expr_of", "filled", "outlined", "same", "symbols_of"]
+__all__ = ["NUMBERS", "Outline", "expr_of", "filled", "key_of", "outlined", "same", "symbols_of"]
 
 NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -63,6 +63,15 @@ def expr_of(size: Any) -> Any:
 def same(one: Any, other: Any) -> bool:
     """Whether two sizes are equal whatever the inputs are."""
     return bool(expr_of(one) == expr_of(other))
+
+
+def key_of(name: str, fakes: Any) -> Any:
+    """The same for calls that give tensors of the same types."""
+    if isinstance(fakes, (list, tuple)):
+        return name, *(key_of("", fake) for fake in fakes)
+    if isinstance(fakes, Outline):
+        return fakes.dtype, tuple(map(expr_of, fakes.shape))
+    return type(fakes), expr_of(fakes)
 
 
 def symbols_of(fakes: Any, *, tensors: bool = False) -> set[Any]:

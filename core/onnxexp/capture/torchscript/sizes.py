@@ -21,7 +21,8 @@ from onnxexp.capture import composites
 from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.examples import derivation
 from onnxexp.capture.symbols import dim_text
-from onnxexp.capture.torchscript.outlines import Outline, expr_of, filled, outlined, same, symbols_of
+from onnxexp.capture.torchscript.late import Late
+from onnxexp.capture.torchscript.outlines import Outline, filled, key_of, outlined, same, symbols_of
 from onnxexp.capture.torchscript.shortcuts import shortcut
 from onnxexp.capture.torchscript.trials import UNKNOWN, Trials, harmless
 from onnxexp.errors import CaptureError
@@ -40,7 +41,7 @@ class Sizes:
     """What is known of each value.
 
     Attributes:
-        env: torch's record of the symbols, made where the first one is: a small static model's export takes no longer than it.
+        env: torch's record of the symbols, made where torch first has to reckon with one, see `late`.
         mode: The fake mode that everything here belongs to, made where the first kernel runs.
         names: The readable name of each symbol.
     """
@@ -55,6 +56,7 @@ class Sizes:
         self._inputs: dict[tuple[int, int | None], Any] = {}
         self._batches: dict[Value, Any] = {}
         self._known: dict[Any, Any] = {}
+        self._late: list[Late] = []
         self._trials = Trials(self)
         self._short_of: dict[sympy.Expr, Any] = {}
         self._long_of: dict[sympy.Symbol, sympy.Expr] = {}
@@ -62,7 +64,10 @@ class Sizes:
 
     @functools.cached_property
     def env(self) -> ShapeEnv:
-        return ShapeEnv(specialize_zero_one=False, duck_shape=False)
+        env = ShapeEnv(specialize_zero_one=False, duck_shape=False)
+        for late in self._late:
+            late.enter(env)
+        return env
 
     @functools.cached_property
     def mode(self) -> FakeTensorMode:
@@ -108,10 +113,12 @@ class Sizes:
     def _named(self, name: str, size: int) -> Any:
         key = f"{name}={size}"
         if key not in self.texts:
-            source = ConstantSource(f"__onnxexp_{len(self.texts)}")
-            symbol = self.env.create_symbol(size, source, dynamic_dim=DimDynamic.DYNAMIC, positive=None)
-            self.texts[key] = self.env.create_symintnode(symbol, hint=size, source=source)
-            self.names[symbol] = name
+            late = Late(len(self._late), size, lambda: self.env)
+            if "env" in vars(self):
+                late.enter(self.env)
+            self._late.append(late)
+            self.texts[key] = torch.SymInt(late)  # type: ignore[no-untyped-call]
+            self.names[late.expr] = name
         return self.texts[key]
 
     # What is known
@@ -168,7 +175,7 @@ class Sizes:
             return plain
         if restrides(name):
             return self._restrided(op, name, fakes, args)
-        key = _key(name, fakes)
+        key = key_of(name, fakes)
         if key not in self._known:
             result = self._shortened(self._run(op, name, fakes, args, where, local))
             if not _repeatable(result, fakes):
@@ -350,15 +357,6 @@ def restrides(name: str) -> bool:
     """Whether an operator changes the shape of a tensor in place."""
     known = facts(name)
     return bool(known.written) and name.partition(".")[0].endswith("_") and _restrides(name)
-
-
-def _key(name: str, fakes: Any) -> Any:
-    """The same for calls that give tensors of the same types."""
-    if isinstance(fakes, (list, tuple)):
-        return name, *(_key("", fake) for fake in fakes)
-    if isinstance(fakes, Outline):
-        return fakes.dtype, tuple(map(expr_of, fakes.shape))
-    return type(fakes), expr_of(fakes)
 
 
 def _is_long(size: Any) -> bool:
