@@ -146,6 +146,8 @@ def loop(
         going = op.input("cond", TensorType(torch.bool, ()))
         inside = [_carried_input(op, value, types[k] if types else None) for k, value in enumerate(start)]
         go_on, after, stacked = body(index, *inside)
+        if types is None:
+            _of_one_shape(inside, after)
         again = going if go_on is None else _boolean(op, go_on)
         graph, results = _graph(op, scope, "loop", [again, *after, *stacked])
     _check_carried(op, "Loop", start, results[1 : 1 + len(after)])
@@ -182,12 +184,14 @@ def scan(
         inside = [op.input("carried", TensorType(value.known_dtype, value.shape)) for value in start]
         slices = [op.input("slice", TensorType(x.known_dtype, None if x.shape is None else x.shape[1:])) for x in xs]
         after, stacked = body(*inside, *slices)
+        _of_one_shape(inside, after)
         graph, results = _graph(op, scope, "scan", [*after, *stacked])
     _check_carried(op, "Scan", start, results[: len(after)])
     attributes: dict[str, Any] = {"body": graph, "num_scan_inputs": len(xs)}
     if reverse:
         attributes["scan_input_directions"] = [1] * len(xs)
-        attributes["scan_output_directions"] = [1] * (len(results) - len(start))
+        if stacked:
+            attributes["scan_output_directions"] = [1] * len(stacked)
     outputs = _node(op, "Scan", [*start, *xs], attributes, results)
     length = xs[0].shape[0] if xs and xs[0].shape else None
     return _shapes(op, outputs, inside, results, length)
@@ -209,6 +213,13 @@ def _carried_input(op: Builder, value: Tensor, type_: Type | None) -> Tensor:
     elif value.value.type is not None:
         tensor.value.type = value.value.type
     return tensor
+
+
+def _of_one_shape(before: Sequence[Tensor], after: Sequence[Any]) -> None:
+    """Nobody said that a size changes from round to round: nothing has to be inferred then."""
+    for one, other in zip(before, after, strict=False):
+        if isinstance(other, Tensor) and other.known_shape is None and one.known_shape is not None:
+            other.stamp(TensorType(None, one.known_shape))
 
 
 def _check_carried(op: Builder, name: str, start: Sequence[Tensor], after: Sequence[Tensor]) -> None:

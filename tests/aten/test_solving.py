@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -65,6 +66,15 @@ def by_lu(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
     case(right, A, B, name="solve from the right"),
     case(triangles, A, B),
     case(by_lu, A, B),
+    case(lambda x: (torch.det(x), *torch.slogdet(x), torch.inverse(x)), A, name="by torch's own names"),
+    case(torch.logdet, -POSITIVE, name="logdet of a negative determinant"),
+    case(torch.logdet, torch.eye(400) * 1e3, name="logdet of a determinant that no float holds"),
+    case(lambda a, b: torch.lu_solve(b, *linalg.lu_factor(a)), A, B, name="lu_solve"),
+    case(linalg.tensorsolve, torch.randn(4, 6, 8, 3), torch.randn(4, 6), name="tensorsolve"),
+    case(
+        lambda a, b: linalg.tensorsolve(a, b, dims=(0, 2)), torch.randn(2, 6, 3, 1), torch.randn(6, 1), name="tensorsolve, dims"
+    ),
+    case(linalg.tensorinv, torch.randn(4, 6, 8, 3), name="tensorinv"),
     case(linalg.solve, torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([[1.0], [2.0]]), name="rows must be exchanged"),
 )
 def test_equations(check):
@@ -76,6 +86,11 @@ def test_equations(check):
     *(case(linalg.qr, x, name=f"qr {tuple(x.shape)}") for x in (A, TALL, WIDE)),
     case(lambda x: linalg.qr(x, mode="complete"), TALL, name="complete qr"),
     case(lambda x: linalg.qr(x, mode="r").R, TALL, name="r alone"),
+    *(case(torch.qr, x, name=f"torch.qr {tuple(x.shape)}") for x in (A, TALL)),
+    case(linalg.qr, torch.ones(3, 0), name="qr of nothing"),
+    case(lambda x: linalg.qr(x, mode="complete"), torch.ones(3, 0), name="complete qr of nothing"),
+    case(lambda x: torch.geqrf(x), WIDE, name="geqrf of a wide matrix"),
+    case(lambda x: torch.lu(x, pivot=True), A, name="torch.lu"),
     case(linalg.cholesky, POSITIVE),
     case(lambda x: linalg.cholesky(x, upper=True), POSITIVE, name="upper cholesky"),
     case(lambda x, b: torch.cholesky_solve(b, linalg.cholesky(x)), POSITIVE, B, name="cholesky_solve"),
@@ -101,14 +116,32 @@ def recomposed(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return vectors * values.unsqueeze(-2) @ vectors.mT, values, vectors.abs(), linalg.eigvalsh(x, UPLO="U")
 
 
+ORDERS = (1, -1, 2, -2, math.inf, -math.inf, "fro", "nuc")
+
+
 def norms(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    return linalg.matrix_norm(x, 2), linalg.matrix_norm(x, -2), linalg.matrix_norm(x, "nuc"), linalg.cond(x)
+    other = (linalg.matrix_norm(x, order, dim=(0, -1), keepdim=True) for order in ORDERS)
+    return *(linalg.matrix_norm(x, order) for order in ORDERS), *other, linalg.norm(x), linalg.norm(x, 3, dim=1)
+
+
+def conditions(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return linalg.cond(x), *(linalg.cond(x, order) for order in ORDERS)
+
+
+def ranks(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return linalg.matrix_rank(x), linalg.matrix_rank(x, rtol=0.3), linalg.matrix_rank(x, atol=2.0)
 
 
 @cases(
     *(case(rebuilt, x, name=f"svd {tuple(x.shape)}") for x in (A, TALL, WIDE)),
     case(recomposed, SYMMETRIC),
     case(norms, A),
+    case(conditions, A),
+    case(ranks, TALL),
+    case(linalg.matrix_rank, torch.ones(2, 0, 3), name="matrix_rank of nothing"),
+    case(lambda x: linalg.matrix_rank(x, hermitian=True), POSITIVE, name="matrix_rank, hermitian"),
+    case(lambda x: torch.pinverse(x, 0.3), TALL, name="pinverse"),
+    case(lambda x: linalg.eigvalsh(x, UPLO="U"), A, name="eigvalsh of the upper triangle"),
     case(linalg.svdvals, LOW_RANK),
     case(linalg.matrix_rank, LOW_RANK),
     *(case(linalg.pinv, x, name=f"pinv {tuple(x.shape)}") for x in (A, TALL, LOW_RANK)),

@@ -136,6 +136,21 @@ def test_scan(opset: int, reverse: bool) -> None:
     same(run(op, [total, totals, rows], x=X, w=X), expected[0 if reverse else -1], expected, X)
 
 
+def test_sizes_that_nobody_says_to_change_are_those_of_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    op = Builder(20)
+    x = vector(op)
+    monkeypatch.setattr(Builder, "infer", lambda self, tensor: pytest.fail(f"{tensor!r} was inferred"))
+
+    def turned(value: Tensor) -> Tensor:
+        return op.Einsum(value, equation="ij->ij")  # type: ignore[no-any-return]
+
+    (looped,) = op.loop(2, None, lambda i, value: (None, [turned(value)], []), [x])
+    (scanned,) = op.scan(lambda value, row: ([turned(value)], []), [looped], [x], reverse=True)
+    assert (looped.shape, scanned.shape) == ((2, 3), (2, 3))
+    monkeypatch.undo()
+    same(run(op, [looped, scanned], x=X), X, X)
+
+
 @pytest.mark.parametrize("opset", [11, 13, 20])
 def test_sequences_flow_through(opset: int) -> None:
     op = Builder(opset)

@@ -34,6 +34,7 @@ from onnxexp_aten import (
     linalg,  # noqa: F401
     normalization,  # noqa: F401
     norms,  # noqa: F401
+    orthogonal,  # noqa: F401
     packing,  # noqa: F401
     padding,  # noqa: F401
     patches,  # noqa: F401

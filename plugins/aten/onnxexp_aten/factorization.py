@@ -7,15 +7,55 @@ Computations", 3.4 (LU with partial pivoting), 4.2 (Cholesky), 5.1 and 5.2 (Hous
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import rank_of
-from onnxexp_aten.layout import swapped, unsqueezed, with_shape
+from onnxexp_aten.layout import with_shape
 
-__all__ = ["Factors", "Matrices", "cholesky", "householder", "lu", "q_of", "substitute"]
+__all__ = [
+    "Factors",
+    "Matrices",
+    "Reflected",
+    "cholesky",
+    "dims",
+    "exchanged",
+    "eye",
+    "householder",
+    "known_for_nothing",
+    "lu",
+    "q_of",
+    "reflectors",
+    "solved",
+    "substitute",
+    "triangle",
+]
+
+
+def known_for_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Of matrices without rows, or none at all, the results are known: torch says them."""
+
+    @functools.wraps(function)
+    def symbolic(op: Builder, *args: Any) -> Any:
+        if not any(isinstance(arg, Tensor) and arg.shape is not None and 0 in arg.shape for arg in args):
+            return function(op, *args)
+        zeros = [torch.zeros(*arg.shape, dtype=arg.dtype) if isinstance(arg, Tensor) else arg for arg in args]
+        name, _, variant = op.node.op.removeprefix("aten::").partition(".")
+        overload = getattr(getattr(torch.ops.aten, name), variant or "default")
+        named = {given.name: arg for given, arg in zip(overload._schema.arguments, zeros, strict=True) if given.kwarg_only}
+        results = overload(*zeros[: len(zeros) - len(named)], **named)
+        return op.constant(results) if isinstance(results, torch.Tensor) else tuple(map(op.constant, results))
+
+    return symbolic
+
+
+def eye(op: Builder, batch: int, rows: int, columns: int) -> Tensor:
+    return op.constant(torch.eye(rows, columns, dtype=torch.float64).expand(batch, rows, columns).contiguous())
 
 
 class Matrices:
@@ -39,6 +79,11 @@ class Matrices:
         self.rows, self.columns = (int(size) for size in x.shape[-2:])
         self.x = self.flat(x)
 
+    @property
+    def count(self) -> int:
+        """How many matrices there are."""
+        return math.prod(self.batch)
+
     def flat(self, x: Tensor) -> Tensor:
         """Any ``[*batch, m, n]`` as ``float64[batch, m, n]``; of batch sizes that broadcast, the full ones."""
         op, shape = self._op, [int(size) for size in x.shape or ()]
@@ -46,153 +91,191 @@ class Matrices:
         wide = op.cast(x, torch.float64)
         if batch != shape[:-2]:
             wide = op.Expand(wide, [*batch, *shape[-2:]])
-        flat = op.Reshape(wide, [torch.Size(batch).numel(), *shape[-2:]])
-        return with_shape(flat, [torch.Size(batch).numel(), *shape[-2:]])
+        sizes = [math.prod(batch), *shape[-2:]]
+        return with_shape(wide if len(batch) == 1 else op.Reshape(wide, sizes), sizes)
 
     def back(self, x: Tensor, *sizes: int) -> Tensor:
         """A result with these sizes for each matrix, in the dtype that came in (ints stay)."""
         x = self._op.cast(x, self.dtype) if x.dtype == torch.float64 else x
-        return with_shape(self._op.Reshape(x, [*self.batch, *sizes]), [*self.batch, *sizes])
+        sizes = (*self.batch, *sizes)
+        return x if x.known_shape == sizes else with_shape(self._op.Reshape(x, list(sizes)), sizes)
+
+    def info(self) -> Tensor:
+        """LAPACK's "it went well": a graph cannot raise, and has NaN or infinities where it did not."""
+        return self._op.constant(torch.zeros(self.batch, dtype=torch.int32))
 
 
-def _row(op: Builder, n: int) -> Tensor:
-    return op.constant(torch.arange(n)[None, None, :])
+def dims(x: Tensor) -> tuple[int, int, int]:
+    """Of float64[batch, m, n]."""
+    assert x.shape is not None
+    batch, m, n = (int(size) for size in x.shape)
+    return batch, m, n
 
 
 def _column(op: Builder, n: int) -> Tensor:
     return op.constant(torch.arange(n)[None, :, None])
 
 
-def _is(op: Builder, places: Tensor, k: Any) -> Tensor:
-    return op.Equal(places, k)  # type: ignore[no-any-return]
-
-
-def _above(op: Builder, places: Tensor, k: Tensor) -> Tensor:
-    return op.Greater(places, k)  # type: ignore[no-any-return]
-
-
-def _taken(op: Builder, x: Tensor, k: Tensor, axis: int) -> Tensor:
-    """One row or column, with its axis kept."""
-    return op.Gather(x, op.Reshape(k, [1]), axis=axis)  # type: ignore[no-any-return]
+def triangle(op: Builder, x: Tensor, *, upper: bool, beside: int = 0, other: Any = 0.0) -> Tensor:
+    """The part of float64[batch, m, n] on the diagonal (or so many places beside it) and on one side of it, zeros in the rest."""
+    ones = torch.ones(*dims(x)[1:], dtype=torch.bool)
+    mask = ones.triu(beside) if upper else ones.tril(-beside)
+    return op.Where(op.constant(mask), x, op.cast(other, torch.float64))  # type: ignore[no-any-return]
 
 
 @dataclasses.dataclass(frozen=True)
 class Factors:
-    """``P A = L U``: both factors in one matrix, the order of the rows, and the rows that were exchanged (counted from 0)."""
+    """``P A = L U``: both factors in one matrix, and the rows that were exchanged, int64[min(m, n), batch, 1, 1] from 0 on."""
 
     factors: Tensor
-    order: Tensor
     pivots: Tensor
 
 
-def lu(op: Builder, x: Tensor, *, pivot: bool = True) -> Factors:
-    """Of float64[batch, m, n]; `order` int64[batch, m, 1], `pivots` int64[batch, min(m, n)]."""
-    assert x.shape is not None
-    batch, m, n = (int(size) for size in x.shape)
-    rows, columns = _column(op, m), _row(op, n)
+def lu(op: Builder, x: Tensor, beside: Tensor | None = None, *, pivot: bool = True) -> tuple[Factors, Tensor | None]:
+    """Of float64[batch, m, n], and `beside`, float64[batch, m, k], with its rows exchanged alike."""
+    batch, m, n = dims(x)
+    width = 0 if beside is None else dims(beside)[2]
+    rows, columns = _column(op, m), op.constant(torch.tensor([[[*range(n), *[-1] * width]]]))
+    zero, one = op.constant(0.0, torch.float64), op.constant(1.0, torch.float64)
 
-    def body(k: Tensor, a: Tensor, order: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
-        column = _taken(op, a, k, 2)
-        chosen = op.Mul(op.Reshape(k, [1, 1, 1]), op.constant(torch.ones(batch, 1, 1, dtype=torch.int64)))
+    def body(k: Tensor, a: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
+        at, chosen = op.Reshape(k, [1]), []
         if pivot:
-            size = op.Where(op.Less(rows, k), op.constant(-1.0, torch.float64), op.Abs(column))
-            chosen = op.ArgMax(size, axis=1, keepdims=1)
-        a, order = (_exchanged(op, part, rows, k, chosen) for part in (a, order))
-        row = _taken(op, a, k, 1)
-        column, divisor = _taken(op, a, k, 2), _taken(op, row, k, 2)
-        nothing = op.Not(op.cast(divisor, torch.bool))
-        factor = op.Div(column, op.Where(nothing, op.constant(1.0, torch.float64), divisor))
-        below = _above(op, rows, k)
-        reduced = op.Where(op.And(below, _above(op, columns, k)), op.Sub(a, op.Mul(factor, row)), a)
-        reduced = op.Where(op.And(below, _is(op, columns, k)), factor, reduced)
-        return None, [reduced, order], [op.Reshape(chosen, [batch])]
+            a, line, place = _pivoted(op, a, rows, k, at)
+            chosen.append(place)
+        else:
+            line = op.Gather(a, at, axis=1)
+        divisor, below = op.Gather(line, at, axis=2), op.Greater(rows, k)
+        factor = op.Div(op.Gather(a, at, axis=2), op.Where(op.cast(divisor, torch.bool), divisor, one))
+        factor = op.Where(below, factor, zero)
+        reduced = op.Sub(a, op.Mul(factor, op.Where(op.Greater(columns, k), line, zero)))
+        return None, [op.Where(op.And(below, op.Equal(columns, k)), factor, reduced)], chosen
 
-    start = op.constant(torch.arange(m)[None, :, None].expand(batch, m, 1).contiguous())
-    factors, order, pivots = op.loop(min(m, n), None, body, [x, start])
-    return Factors(factors, order, op.Transpose(pivots, perm=[1, 0]))
+    count = min(m, n)
+    found, *pivots = op.loop(count, None, body, [x if beside is None else op.Concat(x, beside, axis=2)])
+    order = pivots[0] if pivots else op.constant(torch.arange(count)[:, None, None, None].expand(count, batch, 1, 1).contiguous())
+    if beside is None:
+        return Factors(found, order), None
+    factors, moved = op.Split(found, [n, width], axis=2, outputs=2)
+    return Factors(factors, order), moved
 
 
-def _exchanged(op: Builder, x: Tensor, rows: Tensor, k: Tensor, other: Tensor) -> Tensor:
-    """Row k and another one of each matrix exchanged; `other` int64[batch, 1, 1]."""
-    first = _taken(op, x, k, 1)
+def _pivoted(op: Builder, a: Tensor, rows: Tensor, k: Tensor, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The matrices with the largest number of column k, from row k on, in row k; this row, and where it was."""
+    size = op.Where(op.Less(rows, k), op.constant(-1.0, torch.float64), op.Abs(op.Gather(a, at, axis=2)))
+    chosen = op.ArgMax(size, axis=1, keepdims=1)
+    return *exchanged(op, a, rows, k, at, chosen), with_shape(chosen, [dims(a)[0], 1, 1])
+
+
+def exchanged(op: Builder, x: Tensor, rows: Tensor, k: Tensor, at: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Row k and another one, int64[batch, 1, 1], of each matrix exchanged, and what row k is then; `at` is k as int64[1]."""
     there = op.Equal(rows, other)
-    zero = op.constant(0, x.dtype)
-    second = op.ReduceSum(op.Where(there, x, zero), axes=[1], keepdims=1)
-    return op.Where(_is(op, rows, k), second, op.Where(there, first, x))  # type: ignore[no-any-return]
+    line = op.ReduceSum(op.Where(there, x, op.constant(0, x.dtype)), axes=[1], keepdims=1)
+    return op.Where(op.Equal(rows, k), line, op.Where(there, op.Gather(x, at, axis=1), x)), line
+
+
+def solved(op: Builder, a: Tensor, b: Tensor) -> Tensor:
+    """X with ``A X = B`` of float64[batch, n, n] and float64[batch, n, k], by Gauss' and Jordan's elimination."""
+    batch, n, width = dims(b)
+    rows = _column(op, n)
+
+    def body(k: Tensor, x: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
+        at = op.Reshape(k, [1])
+        x, line, _ = _pivoted(op, x, rows, k, at)
+        line = op.Div(line, op.Gather(line, at, axis=2))
+        reduced = op.Sub(x, op.Mul(op.Gather(x, at, axis=2), line))
+        return None, [op.Where(op.Equal(rows, k), line, reduced)], []
+
+    both = op.loop(n, None, body, [op.Concat(a, b, axis=2)])[0]
+    return with_shape(op.Slice(both, [n], [n + width], [2]), [batch, n, width])
 
 
 def substitute(op: Builder, a: Tensor, b: Tensor, *, upper: bool, unit: bool = False) -> Tensor:
     """X with ``A X = B`` for a triangular A, float64[batch, n, n], row after row; the other triangle is not read."""
-    assert a.shape is not None and b.shape is not None
-    n = int(a.shape[1])
-    rows, columns = _column(op, n), _row(op, n)
+    n = dims(a)[1]
+    rows, a = _column(op, n), triangle(op, a, upper=upper)
 
     def body(number: Tensor, x: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
         k = op.Sub(n - 1, number) if upper else number
-        line = _taken(op, a, k, 1)
-        known = op.Where(_above(op, columns, k) if upper else op.Less(columns, k), line, op.constant(0.0, torch.float64))
-        rest = op.Sub(_taken(op, b, k, 1), op.MatMul(known, x))
-        found = rest if unit else op.Div(rest, _taken(op, line, k, 2))
-        return None, [op.Where(_is(op, rows, k), found, x)], []
+        at = op.Reshape(k, [1])
+        line = op.Gather(a, at, axis=1)
+        rest = op.Sub(op.Gather(b, at, axis=1), op.MatMul(line, x))  # the rows of X that are not found yet are 0
+        found = rest if unit else op.Div(rest, op.Gather(line, at, axis=2))
+        return None, [op.Where(op.Equal(rows, k), found, x)], []
 
-    return op.loop(n, None, body, [op.constant(torch.zeros(*(int(size) for size in b.shape), dtype=torch.float64))])[0]
+    return op.loop(n, None, body, [op.constant(torch.zeros(dims(b), dtype=torch.float64))])[0]
 
 
 def cholesky(op: Builder, a: Tensor) -> Tensor:
     """The lower L with ``L L^T = A`` of float64[batch, n, n]; the upper triangle is not read. NaN where there is none."""
-    assert a.shape is not None
-    n = int(a.shape[1])
-    rows, columns = _column(op, n), _row(op, n)
+    n = dims(a)[1]
+    rows, columns = _column(op, n), op.constant(torch.arange(n))
 
     def body(k: Tensor, done: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
-        line = _taken(op, done, k, 1)
-        rest = op.Sub(_taken(op, a, k, 2), op.MatMul(done, swapped(op, line, 1, 2)))
-        root = op.Sqrt(_taken(op, rest, k, 1))
+        at = op.Reshape(k, [1])
+        line = op.Gather(done, at, axis=1)
+        rest = op.Sub(op.Gather(a, at, axis=2), op.MatMul(done, op.Transpose(line, perm=[0, 2, 1])))
+        root = op.Sqrt(op.Gather(rest, at, axis=1))
         column = op.Where(op.Less(rows, k), op.constant(0.0, torch.float64), op.Div(rest, root))
-        return None, [op.Where(_is(op, columns, k), column, done)], []
+        return None, [op.Where(op.Equal(columns, k), column, done)], []
 
-    return op.loop(n, None, body, [op.constant(torch.zeros(*(int(size) for size in a.shape), dtype=torch.float64))])[0]
+    return op.loop(n, None, body, [op.constant(torch.zeros(dims(a), dtype=torch.float64))])[0]
 
 
-def householder(op: Builder, x: Tensor) -> tuple[Tensor, Tensor]:
-    """LAPACK's geqrf of float64[batch, m, n]: R with the reflectors below it, and their factors, [batch, min(m, n)]."""
-    assert x.shape is not None
-    batch, m, n = (int(size) for size in x.shape)
-    rows, columns = _column(op, m), _row(op, n)
+@dataclasses.dataclass(frozen=True)
+class Reflected:
+    """``Q^T A`` (right on and above the diagonal, about 0 below), and Q as the product of ``I + factor vector vector^T``.
+
+    The vectors, float64[min(m, n), batch, m, 1], begin with a 1 as LAPACK's; its tau is the negated factor.
+    """
+
+    x: Tensor
+    vectors: Tensor
+    factors: Tensor
+
+
+def householder(op: Builder, x: Tensor) -> Reflected:
+    """Of float64[batch, m, n], which has rows and columns."""
+    batch, m, n = dims(x)
+    rows = _column(op, m)
     zero, one = op.constant(0.0, torch.float64), op.constant(1.0, torch.float64)
 
     def body(k: Tensor, a: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
-        column = _taken(op, a, k, 2)
-        below = op.Where(_above(op, rows, k), column, zero)
-        alpha = _taken(op, column, k, 1)
-        tail = op.ReduceSum(op.Mul(below, below), axes=[1], keepdims=1)
+        at = op.Reshape(k, [1])
+        column = op.Gather(a, at, axis=2)
+        below, alpha = op.Where(op.Greater(rows, k), column, zero), op.Gather(column, at, axis=1)
+        tail = op.ReduceSumSquare(below, axes=[1], keepdims=1)
+        some = op.cast(tail, torch.bool)  # else nothing is left to reflect
         size = op.Sqrt(op.Add(op.Mul(alpha, alpha), tail))
         beta = op.Where(op.Less(alpha, 0.0), size, op.Neg(size))
-        done = op.Not(op.cast(tail, torch.bool))  # nothing is left to reflect
-        tau = op.Where(done, zero, op.Div(op.Sub(beta, alpha), op.Where(done, one, beta)))
-        vector = op.Div(below, op.Where(done, one, op.Sub(alpha, beta)))
-        vector = op.Where(_is(op, rows, k), one, vector)
-        along = op.MatMul(swapped(op, vector, 1, 2), a)
-        right = op.Where(_above(op, columns, k), op.Sub(a, op.Mul(tau, op.Mul(vector, along))), a)
-        stored = op.Where(_is(op, rows, k), op.Where(done, alpha, beta), op.Where(_above(op, rows, k), vector, column))
-        return None, [op.Where(_is(op, columns, k), stored, right)], [op.Reshape(tau, [batch])]
+        gap = op.Sub(alpha, beta)
+        factor = op.Where(some, op.Div(gap, beta), zero)
+        vector = op.Where(op.Equal(rows, k), one, op.Div(below, op.Where(some, gap, one)))
+        return None, [_reflected(op, a, vector, factor)], [with_shape(vector, [batch, m, 1]), with_shape(factor, [batch, 1, 1])]
 
-    packed, taus = op.loop(min(m, n), None, body, [x])
-    return packed, op.Transpose(taus, perm=[1, 0])
+    return Reflected(*op.loop(min(m, n), None, body, [x]))
 
 
-def q_of(op: Builder, packed: Tensor, taus: Tensor, start: Tensor, *, transposed: bool = False) -> Tensor:
-    """``Q @ start`` (or its transpose's), where Q is the product of the reflectors below the diagonal of `packed`."""
-    assert packed.shape is not None and taus.shape is not None
-    m, count = int(packed.shape[1]), int(taus.shape[1])
-    rows = _column(op, m)
+def _reflected(op: Builder, x: Tensor, vector: Tensor, factor: Tensor) -> Tensor:
+    along = op.MatMul(op.Transpose(vector, perm=[0, 2, 1]), x)
+    return op.Add(x, op.Mul(vector, op.Mul(factor, along)))  # type: ignore[no-any-return]
 
-    def body(number: Tensor, x: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
-        k = number if transposed else op.Sub(count - 1, number)
-        column = _taken(op, packed, k, 2)
-        vector = op.Where(_above(op, rows, k), column, op.cast(_is(op, rows, k), torch.float64))
-        tau = unsqueezed(op, _taken(op, taus, k, 1), [2])
-        along = op.MatMul(swapped(op, vector, 1, 2), x)
-        return None, [op.Sub(x, op.Mul(tau, op.Mul(vector, along)))], []
 
-    return op.loop(count, None, body, [start])[0]
+def reflectors(op: Builder, packed: Tensor, taus: Tensor) -> Reflected:
+    """From LAPACK's storage: the vectors below the diagonal of float64[batch, m, n], the factors float64[batch, k]."""
+    assert taus.shape is not None
+    _, m, n = dims(packed)
+    count = int(taus.shape[1])
+    below = triangle(op, packed, upper=False, beside=1, other=op.constant(torch.eye(m, n, dtype=torch.float64)))
+    kept = below if count == n else op.Slice(below, [0], [count], [2])
+    vectors = op.Unsqueeze(op.Transpose(kept, perm=[2, 0, 1]), axes=[3])
+    return Reflected(packed, vectors, op.Unsqueeze(op.Transpose(op.Neg(taus), perm=[1, 0]), axes=[2, 3]))
+
+
+def q_of(op: Builder, found: Reflected, start: Tensor, *, transposed: bool = False) -> Tensor:
+    """``Q @ start``, or its transpose's."""
+
+    def body(x: Tensor, vector: Tensor, factor: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        return [_reflected(op, x, vector, factor)], []
+
+    return op.scan(body, [start], [found.vectors, found.factors], reverse=not transposed)[0]

@@ -1,4 +1,4 @@
-"""Vector norms."""
+"""Norms of vectors and matrices."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, dtype_of, rank_of
 from onnxexp_aten.elementwise import pow_
+from onnxexp_aten.factorization import Matrices, known_for_nothing
 from onnxexp_aten.kernels import compute
-from onnxexp_aten.layout import size_at
+from onnxexp_aten.layout import permuted, size_at, unsqueezed
 from onnxexp_aten.reduction import reduced
+from onnxexp_aten.solving import linalg_inv
+from onnxexp_aten.spectral import singular_values
 
 __all__ = ["vector_norm"]
 
@@ -45,6 +48,49 @@ def norm_dim(op: Builder, self: Tensor, p: Any, dim: Any, keepdim: bool, dtype: 
 def frobenius_norm(op: Builder, self: Tensor, dim: Any, keepdim: bool) -> Tensor:
     """frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"""
     return vector_norm(op, self, 2, dim, keepdim)
+
+
+@aten("linalg_norm", "linalg_norm.ord_str")
+@known_for_nothing
+def linalg_norm(op: Builder, self: Tensor, ord: Any, dim: Any, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
+    """linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    dims = list(range(rank_of(op, self))) if dim is None else dim if isinstance(dim, list) else [dim]
+    if ord is None or len(dims) == 1:
+        return linalg_vector_norm(op, self, 2 if ord is None else ord, dim, keepdim, dtype)
+    return linalg_matrix_norm(op, self, ord, dims, keepdim, dtype)  # type: ignore[no-any-return]
+
+
+@aten("linalg_matrix_norm", "linalg_matrix_norm.str_ord")
+@known_for_nothing
+def linalg_matrix_norm(op: Builder, self: Tensor, ord: Any, dim: list[int], keepdim: bool, dtype: torch.dtype | None) -> Tensor:
+    """linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2, -1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    x, ord = op.cast(self, dtype_of(dtype, self.dtype)), op.static(ord, "the order of a norm")
+    rows, columns = (axis % rank_of(op, x) for axis in dim)
+    if ord == "fro":
+        return vector_norm(op, x, 2, dim, keepdim)
+    chosen = "ReduceMin" if isinstance(ord, (int, float)) and ord < 0 else "ReduceMax"
+    if ord in ("nuc", 2, -2):
+        others = [axis for axis in range(rank_of(op, x)) if axis not in (rows, columns)]
+        matrices = Matrices(op, permuted(op, x, [*others, rows, columns]))
+        sizes = singular_values(op, matrices.x)
+        norms = matrices.back(op.call("", "ReduceSum" if ord == "nuc" else chosen, sizes, axes=[1, 2], keepdims=0))
+        return unsqueezed(op, norms, [rows, columns]) if keepdim else norms
+    added, left = (rows, columns) if abs(ord) == 1 else (columns, rows)
+    sums = vector_norm(op, x, 1, [added], True)
+    return reduced(op, chosen, sums, [added, left], keepdim)
+
+
+@aten("linalg_cond", "linalg_cond.p_str")
+@known_for_nothing
+def linalg_cond(op: Builder, self: Tensor, p: Any) -> Tensor:
+    """linalg_cond(Tensor self, Scalar? p=None) -> Tensor"""
+    if p not in (None, 2, -2):
+        inverse = linalg_inv(op, self)
+        return compute(op, "Mul", *(linalg_matrix_norm(op, x, p, [-2, -1], False, None) for x in (self, inverse)))
+    matrices = Matrices(op, self)
+    sizes = singular_values(op, matrices.x)
+    ends = [op.Gather(sizes, op.constant(place), axis=2) for place in ([-1, 0] if p == -2 else [0, -1])]
+    return matrices.back(op.Div(*ends))
 
 
 def vector_norm(op: Builder, x: Tensor, p: Any = 2, dims: Any = None, keepdim: bool = False) -> Tensor:

@@ -2,136 +2,131 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+import math
 from typing import Any
 
 import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten
-from onnxexp_aten.factorization import Factors, Matrices, cholesky, householder, lu, q_of, substitute
-from onnxexp_aten.layout import swapped, unsqueezed, with_shape
+from onnxexp_aten.factorization import (
+    Factors,
+    Matrices,
+    dims,
+    exchanged,
+    eye,
+    known_for_nothing,
+    lu,
+    solved,
+    substitute,
+    triangle,
+)
+from onnxexp_aten.layout import permuted, reshaped, squeezed, swapped, unsqueezed, with_shape
 
-__all__ = ["solved"]
-
-
-def _known_for_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Of matrices without rows, or none at all, the results are known: torch says them."""
-
-    @functools.wraps(function)
-    def symbolic(op: Builder, *args: Any) -> Any:
-        if not any(isinstance(arg, Tensor) and arg.shape is not None and 0 in arg.shape for arg in args):
-            return function(op, *args)
-        zeros = [torch.zeros(*arg.shape, dtype=arg.dtype) if isinstance(arg, Tensor) else arg for arg in args]
-        overload = getattr(torch.ops.aten, op.node.op.removeprefix("aten::")).default
-        named = {given.name: arg for given, arg in zip(overload._schema.arguments, zeros, strict=True) if given.kwarg_only}
-        results = overload(*zeros[: len(zeros) - len(named)], **named)
-        return op.constant(results) if isinstance(results, torch.Tensor) else tuple(map(op.constant, results))
-
-    return symbolic
-
-
-def _eye(op: Builder, batch: int, rows: int, columns: int) -> Tensor:
-    return op.constant(torch.eye(rows, columns, dtype=torch.float64).expand(batch, rows, columns).contiguous())
-
-
-def _diagonal(op: Builder, x: Tensor) -> Tensor:
-    """float64[batch, min(m, n)] of float64[batch, m, n]"""
-    assert x.shape is not None
-    m, n = (int(size) for size in x.shape[1:])
-    kept = op.Where(op.constant(torch.eye(m, n, dtype=torch.bool)), x, op.constant(0.0, torch.float64))
-    return op.ReduceSum(kept, axes=[2 if m <= n else 1], keepdims=0)  # type: ignore[no-any-return]
-
-
-def _triangle(op: Builder, x: Tensor, *, upper: bool, unit: bool = False) -> Tensor:
-    assert x.shape is not None
-    ones = torch.ones(*(int(size) for size in x.shape[1:]), dtype=torch.bool)
-    mask = torch.triu(ones, 1 if unit else 0) if upper else torch.tril(ones, -1 if unit else 0)
-    kept = op.Where(op.constant(mask), x, op.constant(0.0, torch.float64))
-    return op.Add(kept, op.constant(torch.eye(*mask.shape, dtype=torch.float64))) if unit else kept  # type: ignore[no-any-return]
-
-
-def _permuted(op: Builder, b: Tensor, order: Tensor) -> Tensor:
-    """The rows of float64[batch, n, k] in the order int64[batch, n, 1]."""
-    return op.MatMul(_rows_to(op, order), b)  # type: ignore[no-any-return]
-
-
-def _rows_to(op: Builder, order: Tensor) -> Tensor:
-    """The permutation matrix P of ``(P b)[i] = b[order[i]]``, float64[batch, n, n]."""
-    assert order.shape is not None
-    return op.cast(op.Equal(order, op.constant(torch.arange(int(order.shape[1]))[None, None])), torch.float64)
-
-
-def solved(op: Builder, found: Factors, b: Tensor) -> Tensor:
-    """X with ``A X = B`` of float64[batch, n, k]."""
-    below = substitute(op, found.factors, _permuted(op, b, found.order), upper=False, unit=True)
-    return substitute(op, found.factors, below, upper=True)
-
-
-def _info(op: Builder, matrices: Matrices) -> Tensor:
-    """LAPACK's "it went well": a graph cannot raise, and has NaN or infinities where it did not."""
-    return op.constant(torch.zeros(matrices.batch, dtype=torch.int32))
+__all__ = ["linalg_inv", "linalg_solve_triangular"]
 
 
 def _lapack_pivots(op: Builder, matrices: Matrices, found: Factors) -> Tensor:
-    count = min(matrices.rows, matrices.columns)
-    return matrices.back(op.cast(op.Add(found.pivots, 1), torch.int32), count)
+    counted = op.cast(op.Add(found.pivots, 1), torch.int32)
+    together = counted if matrices.count == 1 else op.Transpose(counted, perm=[1, 0, 2, 3])
+    return matrices.back(together, min(matrices.rows, matrices.columns))
 
 
 # Determinants
 
 
-def _determinant(op: Builder, matrices: Matrices, found: Factors) -> tuple[Tensor, Tensor]:
-    """The diagonal of U, float64[batch, n], and the permutation's sign, float64[batch]."""
-    moved = op.Not(op.Equal(found.pivots, op.constant(torch.arange(matrices.rows)[None])))
-    signs = op.Where(moved, op.constant(-1.0, torch.float64), op.constant(1.0, torch.float64))
-    return _diagonal(op, found.factors), op.ReduceProd(signs, axes=[1], keepdims=0)
+def _determinant(op: Builder, found: Factors) -> tuple[Tensor, Tensor]:
+    """U's diagonal among ones, float64[batch, n, n], and the permutation's sign, float64[batch]."""
+    n = dims(found.factors)[1]
+    diagonal = op.Where(op.constant(torch.eye(n, dtype=torch.bool)), found.factors, op.constant(1.0, torch.float64))
+    stayed = op.Equal(found.pivots, op.constant(torch.arange(n)[:, None, None, None]))
+    signs = op.Where(stayed, op.constant(1.0, torch.float64), op.constant(-1.0, torch.float64))
+    return diagonal, op.ReduceProd(signs, axes=[0, 2, 3], keepdims=0)
+
+
+def _product(op: Builder, diagonal: Tensor, sign: Tensor) -> Tensor:
+    return op.Mul(op.ReduceProd(diagonal, axes=[1, 2], keepdims=0), sign)  # type: ignore[no-any-return]
+
+
+def _sign_and_log(op: Builder, found: Factors) -> tuple[Tensor, Tensor]:
+    diagonal, sign = _determinant(op, found)
+    size = op.ReduceSum(op.Log(op.Abs(diagonal)), axes=[1, 2], keepdims=0)
+    return _product(op, op.Sign(diagonal), sign), size
 
 
 @aten("_linalg_det")
-@_known_for_nothing
+@known_for_nothing
 def linalg_det(op: Builder, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)"""
     matrices = Matrices(op, A)
-    found = lu(op, matrices.x)
-    diagonal, sign = _determinant(op, matrices, found)
-    result = op.Mul(op.ReduceProd(diagonal, axes=[1], keepdims=0), sign)
+    found = lu(op, matrices.x)[0]
     factors = matrices.back(found.factors, matrices.rows, matrices.columns)
-    return matrices.back(result), factors, _lapack_pivots(op, matrices, found)
+    return matrices.back(_product(op, *_determinant(op, found))), factors, _lapack_pivots(op, matrices, found)
 
 
-@aten("linalg_det")
-@_known_for_nothing
+@aten("linalg_det", "det")
+@known_for_nothing
 def det(op: Builder, A: Tensor) -> Tensor:
     """linalg_det(Tensor A) -> Tensor"""
-    return linalg_det(op, A)[0]  # type: ignore[no-any-return]
+    matrices = Matrices(op, A)
+    return matrices.back(_product(op, *_determinant(op, lu(op, matrices.x)[0])))
 
 
 @aten("_linalg_slogdet")
-@_known_for_nothing
+@known_for_nothing
 def linalg_slogdet(op: Builder, A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)"""
     matrices = Matrices(op, A)
-    found = lu(op, matrices.x)
-    diagonal, sign = _determinant(op, matrices, found)
-    sign = op.Mul(op.ReduceProd(op.Sign(diagonal), axes=[1], keepdims=0), sign)
-    size = op.ReduceSum(op.Log(op.Abs(diagonal)), axes=[1], keepdims=0)
+    found = lu(op, matrices.x)[0]
     factors = matrices.back(found.factors, matrices.rows, matrices.columns)
-    return matrices.back(sign), matrices.back(size), factors, _lapack_pivots(op, matrices, found)
+    sign, size = map(matrices.back, _sign_and_log(op, found))
+    return sign, size, factors, _lapack_pivots(op, matrices, found)
+
+
+@aten("linalg_slogdet", "slogdet")
+@known_for_nothing
+def slogdet(op: Builder, A: Tensor) -> tuple[Tensor, Tensor]:
+    """linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)"""
+    matrices = Matrices(op, A)
+    sign, size = map(matrices.back, _sign_and_log(op, lu(op, matrices.x)[0]))
+    return sign, size
+
+
+@aten("logdet")
+@known_for_nothing
+def logdet(op: Builder, self: Tensor) -> Tensor:
+    """logdet(Tensor self) -> Tensor"""
+    matrices = Matrices(op, self)
+    sign, size = _sign_and_log(op, lu(op, matrices.x)[0])
+    return matrices.back(op.Where(op.Less(sign, 0.0), op.constant(math.nan, torch.float64), size))
 
 
 # Equations
 
 
 @aten("linalg_inv_ex")
-@_known_for_nothing
+@known_for_nothing
 def linalg_inv_ex(op: Builder, A: Tensor, check_errors: bool) -> tuple[Tensor, Tensor]:
     """linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)"""
     matrices = Matrices(op, A)
     n = matrices.rows
-    batch = torch.Size(matrices.batch).numel()
-    return matrices.back(solved(op, lu(op, matrices.x), _eye(op, batch, n, n)), n, n), _info(op, matrices)
+    return matrices.back(solved(op, matrices.x, eye(op, matrices.count, n, n)), n, n), matrices.info()
+
+
+@aten("linalg_inv", "inverse")
+@known_for_nothing
+def linalg_inv(op: Builder, A: Tensor) -> Tensor:
+    """linalg_inv(Tensor A) -> Tensor"""
+    return linalg_inv_ex(op, A, False)[0]  # type: ignore[no-any-return]
+
+
+@aten("linalg_tensorinv")
+@known_for_nothing
+def linalg_tensorinv(op: Builder, self: Tensor, ind: int) -> Tensor:
+    """linalg_tensorinv(Tensor self, int ind=2) -> Tensor"""
+    sizes = [int(size) for size in self.shape or ()]
+    n = math.prod(sizes[ind:])
+    return reshaped(op, linalg_inv(op, reshaped(op, self, [n, n])), [*sizes[ind:], *sizes[:ind]])
 
 
 def _is_vector(A: Tensor, B: Tensor) -> bool:
@@ -141,29 +136,65 @@ def _is_vector(A: Tensor, B: Tensor) -> bool:
 
 
 @aten("_linalg_solve_ex")
-@_known_for_nothing
-def linalg_solve_ex(op: Builder, A: Tensor, B: Tensor, left: bool, check_errors: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+@known_for_nothing
+def linalg_solve_and_factors(
+    op: Builder, A: Tensor, B: Tensor, left: bool, check_errors: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False)
     -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)"""
-    vector = _is_vector(A, B)
-    right = unsqueezed(op, B, [len(B.shape or ())]) if vector else B
-    matrices = Matrices(op, A)
-    result = _solution(op, A, right, left=left)
-    found = lu(op, matrices.x)
-    factors = matrices.back(found.factors, matrices.rows, matrices.rows)
-    result = op.Squeeze(result, axes=[len(result.shape or ()) - 1]) if vector else result
-    return result, factors, _lapack_pivots(op, matrices, found), _info(op, matrices)
+    return *linalg_solve_ex(op, A, B, left, check_errors)[:1], *linalg_lu_factor_ex(op, A, True, check_errors)
+
+
+@aten("linalg_solve_ex")
+@known_for_nothing
+def linalg_solve_ex(op: Builder, A: Tensor, B: Tensor, left: bool, check_errors: bool) -> tuple[Tensor, Tensor]:
+    """linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)"""
+    assert A.shape is not None
+    info = op.constant(torch.zeros([int(size) for size in A.shape[:-2]], dtype=torch.int32))
+    return linalg_solve(op, A, B, left), info
+
+
+@aten("linalg_solve")
+@known_for_nothing
+def linalg_solve(op: Builder, A: Tensor, B: Tensor, left: bool) -> Tensor:
+    """linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor"""
+    if not _is_vector(A, B):
+        return _solution(op, A, B, left=left)
+    axis = len(B.shape or ())
+    return squeezed(op, _solution(op, A, unsqueezed(op, B, [axis]), left=left), [axis])
 
 
 def _solution(op: Builder, A: Tensor, B: Tensor, *, left: bool) -> Tensor:
     """``A^-1 B``, or ``B A^-1``; the batch sizes broadcast."""
     if not left:
         return swapped(op, _solution(op, swapped(op, A, -2, -1), swapped(op, B, -2, -1), left=True), -2, -1)
+    matrices = Matrices(op, _spread(op, A, B))
+    return matrices.back(solved(op, matrices.x, matrices.flat(B)), *_last_sizes(B))
+
+
+def _spread(op: Builder, A: Tensor, B: Tensor) -> Tensor:
+    """A with the batch sizes that both have together."""
     assert A.shape is not None and B.shape is not None
     batch = list(torch.broadcast_shapes(tuple(A.shape[:-2]), tuple(B.shape[:-2])))  # type: ignore[arg-type]
-    wide = with_shape(op.Expand(A, [*batch, 1, 1]), [*batch, *A.shape[-2:]]) if batch != list(A.shape[:-2]) else A
-    matrices = Matrices(op, wide)
-    return matrices.back(solved(op, lu(op, matrices.x), matrices.flat(B)), matrices.rows, int(B.shape[-1]))
+    return A if batch == list(A.shape[:-2]) else with_shape(op.Expand(A, [*batch, 1, 1]), [*batch, *A.shape[-2:]])
+
+
+def _last_sizes(x: Tensor) -> tuple[int, int]:
+    rows, columns = (int(size) for size in (x.shape or ())[-2:])
+    return rows, columns
+
+
+@aten("linalg_tensorsolve")
+@known_for_nothing
+def linalg_tensorsolve(op: Builder, self: Tensor, other: Tensor, dims: list[int] | None) -> Tensor:
+    """linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor"""
+    assert self.shape is not None and other.shape is not None
+    rank = len(self.shape)
+    behind = [dim % rank for dim in dims or ()]
+    turned = permuted(op, self, [*(axis for axis in range(rank) if axis not in behind), *behind])
+    sizes = [int(size) for size in (turned.shape or ())[len(other.shape) :]]
+    n = math.prod(sizes)
+    return reshaped(op, linalg_solve(op, reshaped(op, turned, [n, n]), reshaped(op, other, [n]), True), sizes)
 
 
 @aten("linalg_solve_triangular")
@@ -172,12 +203,9 @@ def linalg_solve_triangular(op: Builder, self: Tensor, B: Tensor, upper: bool, l
     if not left:
         turned = linalg_solve_triangular(op, swapped(op, self, -2, -1), swapped(op, B, -2, -1), not upper, True, unitriangular)
         return swapped(op, turned, -2, -1)
-    assert self.shape is not None and B.shape is not None
-    batch = list(torch.broadcast_shapes(tuple(self.shape[:-2]), tuple(B.shape[:-2])))  # type: ignore[arg-type]
-    wide = self if batch == list(self.shape[:-2]) else with_shape(op.Expand(self, [*batch, 1, 1]), [*batch, *self.shape[-2:]])
-    matrices = Matrices(op, wide)
+    matrices = Matrices(op, _spread(op, self, B))
     found = substitute(op, matrices.x, matrices.flat(B), upper=upper, unit=unitriangular)
-    return matrices.back(found, matrices.rows, int(B.shape[-1]))
+    return matrices.back(found, *_last_sizes(B))
 
 
 @aten("triangular_solve")
@@ -193,56 +221,57 @@ def triangular_solve(
 # LU
 
 
-@aten("linalg_lu_factor_ex")
-@_known_for_nothing
+@aten("linalg_lu_factor_ex", "_lu_with_info")
+@known_for_nothing
 def linalg_lu_factor_ex(op: Builder, A: Tensor, pivot: bool, check_errors: bool) -> tuple[Tensor, Tensor, Tensor]:
     """linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)"""
     matrices = Matrices(op, A)
-    found = lu(op, matrices.x, pivot=pivot)
+    found = lu(op, matrices.x, pivot=pivot)[0]
     factors = matrices.back(found.factors, matrices.rows, matrices.columns)
-    return factors, _lapack_pivots(op, matrices, found), _info(op, matrices)
+    return factors, _lapack_pivots(op, matrices, found), matrices.info()
+
+
+@aten("linalg_lu_factor")
+@known_for_nothing
+def linalg_lu_factor(op: Builder, A: Tensor, pivot: bool) -> tuple[Tensor, Tensor]:
+    """linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)"""
+    factors, pivots, _ = linalg_lu_factor_ex(op, A, pivot, False)
+    return factors, pivots
 
 
 @aten("linalg_lu")
 def linalg_lu(op: Builder, A: Tensor, pivot: bool) -> tuple[Tensor, Tensor, Tensor]:
     """linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)"""
     matrices = Matrices(op, A)
-    found = lu(op, matrices.x, pivot=pivot)
-    lower, upper = _lower_and_upper(op, matrices, found.factors)
     m = matrices.rows
-    permutation = swapped(op, _rows_to(op, found.order), 1, 2)
-    return matrices.back(permutation, m, m) if pivot else op.constant(torch.empty(0, dtype=A.dtype)), lower, upper
+    found, moved = lu(op, matrices.x, eye(op, matrices.count, m, m) if pivot else None, pivot=pivot)
+    lower, upper = _lower_and_upper(op, matrices, found.factors)
+    nothing = op.constant(torch.empty(0, dtype=A.dtype))
+    return nothing if moved is None else matrices.back(swapped(op, moved, 1, 2), m, m), lower, upper
 
 
 def _lower_and_upper(op: Builder, matrices: Matrices, factors: Tensor) -> tuple[Tensor, Tensor]:
     m, n = matrices.rows, matrices.columns
     k = min(m, n)
-    left = with_shape(op.Slice(factors, [0], [k], [2]), [*(factors.shape or ())[:1], m, k]) if k < n else factors
-    right = with_shape(op.Slice(factors, [0], [k], [1]), [*(factors.shape or ())[:1], k, n]) if k < m else factors
-    lower, upper = _triangle(op, left, upper=False, unit=True), _triangle(op, right, upper=True)
+    left = with_shape(op.Slice(factors, [0], [k], [2]), [matrices.count, m, k]) if k < n else factors
+    right = with_shape(op.Slice(factors, [0], [k], [1]), [matrices.count, k, n]) if k < m else factors
+    unit = op.constant(torch.eye(m, k, dtype=torch.float64))
+    lower, upper = triangle(op, left, upper=False, beside=1, other=unit), triangle(op, right, upper=True)
     return matrices.back(lower, m, k), matrices.back(upper, k, n)
 
 
-def _order_of(op: Builder, pivots: Tensor, m: int) -> Tensor:
-    """The order of the rows, int64[batch, m, 1], that LAPACK's exchanges, int32[batch, k], give."""
-    assert pivots.shape is not None
-    batch, count = (int(size) for size in pivots.shape)
-    rows = op.constant(torch.arange(m)[None, :, None])
-
-    def body(k: Tensor, order: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
-        other = op.Reshape(op.Sub(op.Gather(op.cast(pivots, torch.int64), op.Reshape(k, [1]), axis=1), 1), [batch, 1, 1])
-        first, there = op.Gather(order, op.Reshape(k, [1]), axis=1), op.Equal(rows, other)
-        second = op.ReduceSum(op.Where(there, order, 0), axes=[1], keepdims=1)
-        return None, [op.Where(op.Equal(rows, k), second, op.Where(there, first, order))], []
-
-    start = op.constant(torch.arange(m)[None, :, None].expand(batch, m, 1).contiguous())
-    return op.loop(count, None, body, [start])[0]
-
-
-def _flat_pivots(op: Builder, pivots: Tensor, matrices: Matrices) -> Tensor:
+def _exchanged(op: Builder, pivots: Tensor, matrices: Matrices, x: Tensor, *, back: bool = False) -> Tensor:
+    """The rows of float64[batch, m, n] exchanged as LAPACK's pivots say, int32[*batch, k], or exchanged back."""
     count = min(matrices.rows, matrices.columns)
-    batch = torch.Size(matrices.batch).numel()
-    return with_shape(op.Reshape(pivots, [batch, count]), [batch, count])
+    others = op.Sub(op.cast(op.Reshape(pivots, [matrices.count, count, 1]), torch.int64), 1)
+    rows = op.constant(torch.arange(matrices.rows)[None, :, None])
+
+    def body(number: Tensor, x: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
+        k = op.Sub(count - 1, number) if back else number
+        at = op.Reshape(k, [1])
+        return None, [exchanged(op, x, rows, k, at, op.Gather(others, at, axis=1))[0]], []
+
+    return op.loop(count, None, body, [x])[0]
 
 
 @aten("lu_unpack")
@@ -252,13 +281,20 @@ def lu_unpack(
     """lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True)
     -> (Tensor P, Tensor L, Tensor U)"""
     matrices = Matrices(op, LU_data)
+    m = matrices.rows
     nothing = op.constant(torch.empty(0, dtype=LU_data.dtype))
     lower, upper = _lower_and_upper(op, matrices, matrices.x) if unpack_data else (nothing, nothing)
     if not unpack_pivots:
         return nothing, lower, upper
-    order = _order_of(op, _flat_pivots(op, LU_pivots, matrices), matrices.rows)
-    permutation = swapped(op, _rows_to(op, order), 1, 2)
-    return matrices.back(permutation, matrices.rows, matrices.rows), lower, upper
+    permutation = _exchanged(op, LU_pivots, matrices, eye(op, matrices.count, m, m), back=True)
+    return matrices.back(permutation, m, m), lower, upper
+
+
+@aten("lu_solve")
+@known_for_nothing
+def lu_solve(op: Builder, self: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+    """lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor"""
+    return linalg_lu_solve(op, LU_data, LU_pivots, self, True, False)
 
 
 @aten("linalg_lu_solve")
@@ -271,103 +307,12 @@ def linalg_lu_solve(op: Builder, LU: Tensor, pivots: Tensor, B: Tensor, left: bo
     if LU.shape[:-2] != B.shape[:-2]:
         op.decline("batch sizes that broadcast")
     matrices = Matrices(op, LU)
-    order = _order_of(op, _flat_pivots(op, pivots, matrices), matrices.rows)
     right = matrices.flat(B)
     if adjoint:
         turned = swapped(op, matrices.x, 1, 2)
         result = substitute(op, turned, substitute(op, turned, right, upper=False), upper=True, unit=True)
-        result = op.MatMul(swapped(op, _rows_to(op, order), 1, 2), result)
+        result = _exchanged(op, pivots, matrices, result, back=True)
     else:
-        result = solved(op, Factors(matrices.x, order, pivots), right)
-    return matrices.back(result, matrices.rows, int(B.shape[-1]))
-
-
-# Cholesky
-
-
-@aten("cholesky")
-def cholesky_(op: Builder, self: Tensor, upper: bool) -> Tensor:
-    """cholesky(Tensor self, bool upper=False) -> Tensor"""
-    return linalg_cholesky_ex(op, self, upper, False)[0]
-
-
-@aten("linalg_cholesky_ex")
-@_known_for_nothing
-def linalg_cholesky_ex(op: Builder, self: Tensor, upper: bool, check_errors: bool) -> tuple[Tensor, Tensor]:
-    """linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)"""
-    matrices = Matrices(op, self)
-    n = matrices.rows
-    found = cholesky(op, swapped(op, matrices.x, 1, 2) if upper else matrices.x)
-    return matrices.back(swapped(op, found, 1, 2) if upper else found, n, n), _info(op, matrices)
-
-
-@aten("cholesky_solve")
-def cholesky_solve(op: Builder, self: Tensor, input2: Tensor, upper: bool) -> Tensor:
-    """cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor"""
-    factor, other = input2, swapped(op, input2, -2, -1)
-    lower, raised = (other, factor) if upper else (factor, other)
-    below = linalg_solve_triangular(op, lower, self, False, True, False)
-    return linalg_solve_triangular(op, raised, below, True, True, False)
-
-
-@aten("cholesky_inverse")
-def cholesky_inverse(op: Builder, self: Tensor, upper: bool) -> Tensor:
-    """cholesky_inverse(Tensor self, bool upper=False) -> Tensor"""
-    matrices = Matrices(op, self)
-    eye = matrices.back(_eye(op, torch.Size(matrices.batch).numel(), matrices.rows, matrices.rows), matrices.rows, matrices.rows)
-    return cholesky_solve(op, eye, self, upper)
-
-
-# QR
-
-
-@aten("linalg_qr")
-def linalg_qr(op: Builder, A: Tensor, mode: str) -> tuple[Tensor, Tensor]:
-    """linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)"""
-    matrices = Matrices(op, A)
-    m, n = matrices.rows, matrices.columns
-    packed, taus = householder(op, matrices.x)
-    rows = min(m, n) if mode in ("reduced", "r") else m
-    top = with_shape(op.Slice(packed, [0], [rows], [1]), [*(packed.shape or ())[:1], rows, n]) if rows < m else packed
-    right = matrices.back(_triangle(op, top, upper=True), rows, n)
-    if mode == "r":
-        return op.constant(torch.empty(0, dtype=A.dtype)), right
-    batch = torch.Size(matrices.batch).numel()
-    return matrices.back(q_of(op, packed, taus, _eye(op, batch, m, rows)), m, rows), right
-
-
-@aten("geqrf")
-def geqrf(op: Builder, self: Tensor) -> tuple[Tensor, Tensor]:
-    """geqrf(Tensor self) -> (Tensor a, Tensor tau)"""
-    matrices = Matrices(op, self)
-    packed, taus = householder(op, matrices.x)
-    count = min(matrices.rows, matrices.columns)
-    return matrices.back(packed, matrices.rows, matrices.columns), matrices.back(taus, count)
-
-
-def _flat_taus(op: Builder, tau: Tensor) -> Tensor:
-    assert tau.shape is not None
-    batch, count = torch.Size(tau.shape[:-1]).numel(), int(tau.shape[-1])  # type: ignore[arg-type]
-    return with_shape(op.Reshape(op.cast(tau, torch.float64), [batch, count]), [batch, count])
-
-
-@aten("linalg_householder_product")
-def linalg_householder_product(op: Builder, input: Tensor, tau: Tensor) -> Tensor:
-    """linalg_householder_product(Tensor input, Tensor tau) -> Tensor"""
-    matrices = Matrices(op, input)
-    m, n = matrices.rows, matrices.columns
-    eye = _eye(op, torch.Size(matrices.batch).numel(), m, n)
-    if tau.shape is not None and tau.shape[-1] == 0:
-        return matrices.back(eye, m, n)
-    return matrices.back(q_of(op, matrices.x, _flat_taus(op, tau), eye), m, n)
-
-
-@aten("ormqr")
-def ormqr(op: Builder, self: Tensor, input2: Tensor, input3: Tensor, left: bool, transpose: bool) -> Tensor:
-    """ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor"""
-    if not left:
-        turned = ormqr(op, self, input2, swapped(op, input3, -2, -1), True, not transpose)
-        return swapped(op, turned, -2, -1)
-    matrices, other = Matrices(op, self), Matrices(op, input3)
-    result = q_of(op, matrices.x, _flat_taus(op, input2), other.x, transposed=transpose)
-    return other.back(result, other.rows, other.columns)
+        below = substitute(op, matrices.x, _exchanged(op, pivots, matrices, right), upper=False, unit=True)
+        result = substitute(op, matrices.x, below, upper=True)
+    return matrices.back(result, *_last_sizes(B))
