@@ -7,10 +7,10 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
-from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from onnxexp import operands
 from onnxexp.builder import Builder
+from onnxexp.passes.unused import remove_unused
 from onnxexp.schemas import ir_version
 from onnxexp.state import write_type
 from onnxexp.tensors import TorchTensor
@@ -47,7 +47,7 @@ def assemble(builder: Builder, outputs: Sequence[tuple[str, Any]], *, keep_initi
         producer_version=__version__,
         functions=list(state.functions.values()),
     )
-    RemoveUnusedNodesPass()(model)
+    remove_unused(model)
     for node in model.graph:
         _describe(builder, node)
     return model

@@ -12,6 +12,7 @@ Positions and names are those of the newest version. What is refused here may be
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any, NoReturn
 
@@ -35,6 +36,27 @@ def find(domain: str, name: str, opset: int) -> Operator:
     raise LoweringError(f"ONNX has no {name} at opset {opset}")
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Plan:
+    """Where a call's arguments go: positions among all of them, first those by position, then those by name.
+
+    Attributes:
+        inputs: One for each input, `_ABSENT` or `_NOTHING` where none is given for it.
+        attributes: The attribute's name, the argument's, its position.
+        elsewhere: Names and positions of those that only another version may know.
+        missing: What has to be given and is not.
+    """
+
+    inputs: tuple[int, ...]
+    attributes: tuple[tuple[str, str, int], ...]
+    elsewhere: tuple[tuple[str, int], ...]
+    missing: tuple[str, ...]
+
+
+_ABSENT, _NOTHING = -2, -1
+"""The positions of what follows a call's own arguments: None, and the empty list that stands for what is required."""
+
+
 def bind(spec: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], opset: int) -> tuple[list[Any], dict[str, Any]]:
     """Sort a call's arguments into the inputs, in the schema's order, and the attributes, by name.
 
@@ -42,46 +64,58 @@ def bind(spec: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], opset: i
         LoweringError: this opset's operator has no place for one of them.
         TypeError: no version has, or one is given twice or missing.
     """
-    inputs: list[Any] = list(args) if spec.variadic else []
-    attributes: dict[str, Any] = {}
-    for name, value in _named(spec, args, kwargs):
-        if value is None:
+    values = (*args, *kwargs.values(), None, [])
+    plan = _plan(spec, len(args), tuple(kwargs), tuple([value is not None for value in values]))
+    attributes = {name: _attribute_value(spec, said, values[place], opset) for name, said, place in plan.attributes}
+    for name, place in plan.elsewhere:
+        _elsewhere(spec, name, values[place], opset)
+    if plan.missing:
+        raise TypeError(f"{spec.name} at opset {opset} also needs {', '.join(plan.missing)}; it takes {_signature(spec)}")
+    return [values[place] for place in plan.inputs], attributes
+
+
+@functools.lru_cache(maxsize=4096)
+def _plan(spec: Operator, count: int, names: tuple[str, ...], given: tuple[bool, ...]) -> _Plan:
+    """The plan of every call with as many arguments by position, these by name, and the same ones given."""
+    inputs = list(range(count)) if spec.variadic else []
+    attributes: list[tuple[str, str, int]] = []
+    elsewhere: list[tuple[str, int]] = []
+    for name, place in _named(spec, count, names, given):
+        if not given[place]:
             continue
         index, attribute = spec.input_index(name), spec.attribute(name)
         if index is not None:
-            inputs.extend([None] * (index + 1 - len(inputs)))
-            inputs[index] = value
+            inputs.extend([_ABSENT] * (index + 1 - len(inputs)))
+            inputs[index] = place
         elif attribute is not None:
-            attributes[attribute.name] = _attribute_value(spec, name, value, opset)
+            attributes.append((attribute.name, name, place))
         else:
-            _elsewhere(spec, name, value, opset)
-    while inputs and inputs[-1] is None:
+            elsewhere.append((name, place))
+    while inputs and not given[inputs[-1]]:
         inputs.pop()
     for index, formal in enumerate(spec.inputs[: len(inputs)]):
-        if inputs[index] is None and (spec.name, formal.name) in _EMPTY and not formal.optional:
-            inputs[index] = []
-    absent = [
-        formal for index, formal in enumerate(spec.inputs[: spec.min_inputs]) if index >= len(inputs) or inputs[index] is None
-    ]
-    missing = [formal.name for formal in absent if not (formal.optional or formal.variadic)]
-    missing += [name for name, attribute in spec.attributes.items() if attribute.required and name not in attributes]
-    if missing:
-        raise TypeError(f"{spec.name} at opset {opset} also needs {', '.join(missing)}; it takes {_signature(spec)}")
-    return inputs, attributes
+        if not given[inputs[index]] and (spec.name, formal.name) in _EMPTY and not formal.optional:
+            inputs[index] = _NOTHING
+    required = [formal for formal in spec.inputs[: spec.min_inputs] if not (formal.optional or formal.variadic)]
+    there = {formal.name for formal, place in zip(spec.inputs, inputs, strict=False) if given[place]}
+    missing = [formal.name for formal in required if formal.name not in there]
+    said = {name for name, _, _ in attributes}
+    missing += [name for name, attribute in spec.attributes.items() if attribute.required and name not in said]
+    return _Plan(tuple(inputs), tuple(attributes), tuple(elsewhere), tuple(missing))
 
 
-def _named(spec: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Every argument that is not variadic, by name."""
+def _named(spec: Operator, count: int, names: tuple[str, ...], given: tuple[bool, ...]) -> list[tuple[str, int]]:
+    """Every argument that is not variadic: its name and its position."""
     if spec.variadic:
-        return list(kwargs.items())
+        return [(name, count + number) for number, name in enumerate(names)]
     positions = _positions(spec)
-    if len(args) > len(positions):
-        raise TypeError(f"{spec.name} takes {_signature(spec)}; {len(args)} positional arguments were given")
-    named = list(zip(positions, args, strict=False))
-    for name, value in kwargs.items():
-        if name in positions[: len(args)] and args[positions.index(name)] is not None and value is not None:
+    if count > len(positions):
+        raise TypeError(f"{spec.name} takes {_signature(spec)}; {count} positional arguments were given")
+    named = [(name, place) for place, name in enumerate(positions[:count])]
+    for place, name in enumerate(names, count):
+        if name in positions[:count] and given[positions.index(name)] and given[place]:
             raise TypeError(f"{spec.name} got {name} twice")
-        named.append((name, value))
+        named.append((name, place))
     return named
 
 

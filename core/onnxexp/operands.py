@@ -30,54 +30,67 @@ def dtypes(spec: Operator, given: Sequence[Any], opset: int) -> dict[str, torch.
     beside a Tensor of unknown dtype.
     """
     bound: dict[str, torch.dtype] = {}
-    known = [_dtype_of(arg) for arg in given]
-    for formal, arg, dtype in zip(_formals(spec, given), given, known, strict=True):
+    unknown: dict[str, Tensor] = {}
+    numbers: list[tuple[Formal, Any]] = []
+    for formal, arg in zip(spec.formals(len(given)), given, strict=True):
+        dtype = _dtype_of(arg)
         type_ = type_of(arg) if dtype is None else type_string(dtype)
-        if type_ is not None and type_ not in formal.types:
+        if type_ is None:
+            if isinstance(arg, Tensor):
+                unknown.update({formal.variable: arg} if formal.homogeneous else {})
+            elif arg is not None and formal.homogeneous:
+                numbers.append((formal, arg))
+            continue
+        if type_ not in formal.types:
             raise LoweringError(f"ONNX's {spec.name} does not take {dtype or type_} as {formal.name} at opset {opset}")
         if dtype is not None and formal.homogeneous and bound.setdefault(formal.variable, dtype) != dtype:
             raise LoweringError(
                 f"ONNX's {spec.name} takes one dtype for all of {formal.variable} at opset {opset}: {formal.name} is {dtype}, "
                 f"another input is {bound[formal.variable]}; op.cast brings them together"
             )
-    unknown = {
-        formal.variable: arg
-        for formal, arg, dtype in zip(_formals(spec, given), given, known, strict=True)
-        if isinstance(arg, Tensor) and dtype is None and type_of(arg) is None and formal.homogeneous
-    }
-    for formal, arg, dtype in zip(_formals(spec, given), given, known, strict=True):
-        if dtype is None and arg is not None and not isinstance(arg, Tensor) and formal.homogeneous:
-            if formal.variable in unknown and formal.variable not in bound and not isinstance(arg, torch.Tensor):
-                raise LoweringError(
-                    f"ONNX's {spec.name} takes one dtype for all of {formal.variable}, and nothing tells that of "
-                    f"{unknown[formal.variable]!r}, so {arg!r} cannot become a constant; {UNTOLD}"
-                )
-            default = _default(formal, arg)
-            if default is not None:
-                bound.setdefault(formal.variable, default)
+    for formal, arg in numbers:
+        if formal.variable in unknown and formal.variable not in bound:
+            raise LoweringError(
+                f"ONNX's {spec.name} takes one dtype for all of {formal.variable}, and nothing tells that of "
+                f"{unknown[formal.variable]!r}, so {arg!r} cannot become a constant; {UNTOLD}"
+            )
+        default = None if formal.variable in bound else _default(formal, arg)
+        if default is not None:
+            bound[formal.variable] = default
     return bound
 
 
 def tensors(op: Builder, spec: Operator, given: Sequence[Any], bound: dict[str, torch.dtype]) -> list[Tensor | None]:
     """The inputs as Tensors: Python values become constants of the dtype that their type variable is bound to."""
-    return [
-        arg if arg is None or isinstance(arg, Tensor) else constant(op, arg, bound.get(formal.variable) or _default(formal, arg))
-        for formal, arg in zip(_formals(spec, given), given, strict=True)
-    ]
+    made: list[Tensor | None] = []
+    for formal, arg in zip(spec.formals(len(given)), given, strict=True):
+        if arg is not None and not isinstance(arg, Tensor):
+            dtype = bound.get(formal.variable) or _default(formal, arg)
+            arg = _shared(op, arg, dtype) if _plain(arg) else constant(op, arg, dtype)
+        made.append(arg)
+    return made
 
 
-def _formals(spec: Operator, given: Sequence[Any]) -> list[Formal]:
-    return [spec.inputs[min(index, len(spec.inputs) - 1)] for index in range(len(given))]
+def _plain(arg: Any) -> bool:
+    """Is it a number or a list of ints, as nearly all are that are no Tensors?"""
+    return type(arg) in (bool, int, float) or (type(arg) is list and {*map(type, arg)} <= {int})
+
+
+def _shared(op: Builder, value: Any, dtype: torch.dtype | None) -> Tensor:
+    """The constant that a plain value becomes as an operand: made once, since no one but the operator's node sees it."""
+    key = (repr(value), dtype)  # 0.0 equals -0.0, and no nan equals itself
+    found = op.state.literals.get(key)
+    if found is None:
+        found = op.state.literals[key] = constant(op, value, dtype)
+    return found
 
 
 def _dtype_of(arg: Any) -> torch.dtype | None:
-    if isinstance(arg, torch.Tensor):
-        return arg.dtype
-    if not isinstance(arg, Tensor):
-        return None
-    if arg.known_dtype is None:
-        arg._builder.infer(arg)
-    return arg.known_dtype
+    if isinstance(arg, Tensor):
+        if arg._dtype is None:
+            arg._builder.infer(arg)
+        return arg._dtype
+    return arg.dtype if isinstance(arg, torch.Tensor) else None
 
 
 def type_of(arg: Any) -> str | None:

@@ -83,6 +83,11 @@ class Operator:
         """The attribute of this name, under the name that any version gave it."""
         return next((self.attributes[known] for known in self._names(name) if known in self.attributes), None)
 
+    @functools.cache  # noqa: B019
+    def formals(self, count: int) -> tuple[Formal, ...]:
+        """The formal input of each of so many given ones; the last one is repeated."""
+        return tuple(self.inputs[min(index, len(self.inputs) - 1)] for index in range(count))
+
     def _names(self, name: str) -> tuple[str, ...]:
         key = (self.name, name)
         return (name, *(table[key] for table in (_RENAMED, _FORMER) if key in table))

@@ -79,6 +79,7 @@ class State:
         self.scope = Scope(None)
         self.tensors: dict[ir.Value, Tensor] = {}
         self.inferred: set[ir.Node] = set()
+        self.literals: dict[tuple[str, torch.dtype | None], Tensor] = {}
         self._kept: list[torch.Tensor] = []
         self._prefix, self._base, self._metadata = "", "", dict[str, str]()
 
@@ -135,7 +136,8 @@ class State:
         wrapped = TorchTensor(tensor)
         contents: Any = wrapped.tobytes() if small else _memory(tensor)
         key = (tensor.dtype, tuple(tensor.shape), contents)
-        if key not in self.initializers:
+        value = self.initializers.get(key)
+        if value is None:
             value = ir.Value(
                 name=self.names.unique(_ODD.sub("_", name) if name else "constant"),
                 shape=ir.Shape(tensor.shape),
@@ -145,7 +147,7 @@ class State:
             wrapped.name = value.name
             self.initializers[key] = value
             self._kept.append(tensor)
-        return self.initializers[key]
+        return value
 
     def deferred(self, builder: Builder, compute: Callable[[], torch.Tensor], like: torch.Tensor, name: str | None) -> Tensor:
         """An initializer, of the dtype and shape of `like`, whose contents are computed whenever they are written."""

@@ -33,6 +33,17 @@ def test_a_fraction_does_not_fit_an_integer() -> None:
     assert op.Mul(vector(op, torch.int64, "z"), 2.0).dtype == torch.int64
 
 
+def test_equal_operands_are_one_constant_and_unequal_ones_are_not() -> None:
+    op = Builder(20)
+    x = vector(op)
+    for factor in (0.0, -0.0, float("nan"), float("nan"), 0.0, 1, 1.0):
+        op.Mul(x, factor)
+    op.Reshape(x, [1, 6])
+    op.Reshape(op.Neg(x), [1, 6])
+    values = [str(value.const_value.torch.tolist()) for value in op.state.initializers.values()]
+    assert sorted(values) == ["-0.0", "0.0", "1.0", "[1, 6]", "nan"]
+
+
 def test_two_dtypes_under_one_variable_are_refused_by_name() -> None:
     op = Builder(20)
     with pytest.raises(
