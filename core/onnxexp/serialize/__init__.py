@@ -147,7 +147,7 @@ def _save_one(path: str, given: Path, layout: Layout) -> SavedFile:
 
 
 def _save_two(model: ir.Model, path: str, given: Path, threshold: int) -> SavedFile:
-    if os.path.dirname(path) != os.path.realpath(given.parent):
+    if os.path.realpath(os.path.dirname(path)) != os.path.realpath(given.parent):
         raise SerializeError(
             f"cannot write {given}: it is a link into another folder ({path}), and a model looks for its data file beside the "
             "name by which it is opened. Give the path that the link leads to."

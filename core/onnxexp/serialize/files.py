@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import secrets
 import shutil
@@ -92,7 +93,7 @@ class NewFile:
             os.fchmod(named.fileno(), stat.S_IMODE(os.fstat(self.descriptor).st_mode))
 
     def _open(self) -> int:
-        if sys.platform == "linux" and os.path.exists("/proc/self/fd"):
+        if _nameless():
             try:
                 return os.open(os.path.dirname(self.path), os.O_TMPFILE | os.O_RDWR, 0o666)
             except OSError as error:
@@ -119,9 +120,9 @@ class NewFile:
 
 
 def checked_target(path: str | os.PathLike[str]) -> str:
-    """The absolute path of the file to write: what links lead to. Raises `SerializeError` where no file can be."""
+    """The absolute path of the file to write: what a link leads to. Raises `SerializeError` where no file can be."""
     given = os.fsdecode(path)
-    real = os.path.realpath(given)
+    real = os.path.realpath(given) if os.path.islink(given) or os.pardir in given else os.path.abspath(given)
     folder = os.path.dirname(real)
     found = _status(real)
     if (found is not None and stat.S_ISDIR(found.st_mode)) or not os.path.basename(given):
@@ -141,6 +142,12 @@ def checked_target(path: str | os.PathLike[str]) -> str:
             _cannot(given, f"no permission to create files in {folder}", "Change its permissions, or choose another place.")
         )
     return real
+
+
+@functools.cache
+def _nameless() -> bool:
+    """Does the system know files without a name, and a way to give them one?"""
+    return sys.platform == "linux" and os.path.exists("/proc/self/fd")
 
 
 def _status(path: str) -> os.stat_result | None:
