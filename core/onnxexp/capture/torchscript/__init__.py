@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.torchscript.containers import Items, Maybe, Module
 from onnxexp.capture.torchscript.interpreter import Interpreter
+from onnxexp.capture.torchscript.nodes import given_by, given_to
 from onnxexp.capture.torchscript.numbers import Number, as_tensor, dress, is_number
 from onnxexp.capture.torchscript.schemas import signature_of
 from onnxexp.capture.torchscript.scripting import script
@@ -41,9 +42,10 @@ def read(recording: Recording, spec: DynamicSpec) -> tuple[Graph, Sizes, list[st
         sizes.bind(value, index, leaf, spec)
         graph.inputs.append(value)
     things = _arguments(reader, recording, spec)
-    for value, thing in zip(recording.graph.inputs(), things, strict=True):
+    block = recording.graph.block()
+    for value, thing in zip(given_to(block), things, strict=True):
         reader.env[value.unique()] = thing
-    results = reader.block(recording.graph)
+    results = reader.block(block)
     if reader.unraised:
         lines = "".join(f"\n  {line}" for line in reader.unraised)
         warn(f"ONNX has no exceptions: what the program raises for some inputs, the exported model does not:{lines}")
@@ -82,7 +84,7 @@ def _thing(reader: Interpreter, argument: Any) -> Any:
 
 
 def _outputs(reader: Interpreter, results: list[Any], recording: Recording) -> list[Any]:
-    returned = recording.graph.outputs()
+    returned = given_by(recording.graph.block())
     found = [leaf for value, result in zip(returned, results, strict=True) for leaf in _leaves(reader.at(value.node()), result)]
     if recording.signature is None:
         outputs = iter(leaf.value if isinstance(leaf, Number) else leaf for leaf in found)

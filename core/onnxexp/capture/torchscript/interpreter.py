@@ -13,7 +13,7 @@ import torch
 
 from onnxexp.capture.torchscript import numbers, rewrites
 from onnxexp.capture.torchscript.containers import Items, Journal, Maybe, Module, Text
-from onnxexp.capture.torchscript.nodes import inputs_of, outputs_of, unpacked
+from onnxexp.capture.torchscript.nodes import given_by, inputs_of, nodes_of, outputs_of, unpacked
 from onnxexp.capture.torchscript.numbers import Number
 from onnxexp.capture.torchscript.outlines import Outline
 from onnxexp.capture.torchscript.places import Places
@@ -69,10 +69,10 @@ class Interpreter:
     # The graph
 
     def block(self, block: Any) -> list[Any]:
-        """Read the nodes of a graph or block whose inputs are in `env`; returns what it returns."""
-        for node in block.nodes():
+        """Read the nodes of a block whose inputs are in `env`; returns what it returns."""
+        for node in nodes_of(block):
             self.step(node)
-        return [self.env[value.unique()] for value in block.outputs()]
+        return [self.env[value.unique()] for value in given_by(block)]
 
     def step(self, node: Any) -> None:
         """Read one node and note what its outputs are."""

@@ -1,10 +1,30 @@
-"""The values of a TorchScript node, in order: torch's own iterators take ten times as long to make."""
+"""The nodes of a TorchScript block and their values, in order: torch's own iterators take ten times as long to make."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["inputs_of", "outputs_of", "unpacked"]
+__all__ = ["given_by", "given_to", "inputs_of", "nodes_of", "outputs_of", "unpacked"]
+
+
+def nodes_of(block: Any) -> list[Any]:
+    """The nodes of a block."""
+    found = []
+    node = block.returnNode().prev()
+    while node.kind() != "prim::Param":
+        found.append(node)
+        node = node.prev()
+    return found[::-1]
+
+
+def given_to(block: Any) -> list[Any]:
+    """What a block takes."""
+    return outputs_of(block.paramNode())
+
+
+def given_by(block: Any) -> list[Any]:
+    """What a block gives."""
+    return inputs_of(block.returnNode())
 
 
 def inputs_of(node: Any) -> list[Any]:

@@ -10,7 +10,7 @@ import torch
 from onnxexp.capture.torchscript import branches, loops, numbers, objects, sequences
 from onnxexp.capture.torchscript.containers import UNINITIALIZED, Items, Maybe, Module
 from onnxexp.capture.torchscript.lists import OPERATORS
-from onnxexp.capture.torchscript.nodes import outputs_of
+from onnxexp.capture.torchscript.nodes import given_to, outputs_of
 from onnxexp.capture.torchscript.numbers import Number
 from onnxexp.graph import ScalarType, TensorType, Value
 
@@ -157,9 +157,10 @@ def _numbers_of(interpreter: Interpreter, tensor: Any) -> Any:
 def _fork(interpreter: Interpreter, node: Any) -> list[Any]:
     """What may run at the same time is run here; the future is what it gives."""
     graph, outer = node.g("Subgraph"), interpreter.env
-    interpreter.env = {value.unique(): given for value, given in zip(graph.inputs(), interpreter.args(node), strict=True)}
+    pairs = zip(given_to(graph.block()), interpreter.args(node), strict=True)
+    interpreter.env = {value.unique(): given for value, given in pairs}
     try:
-        results = interpreter.block(graph)
+        results = interpreter.block(graph.block())
     finally:
         interpreter.env = outer
     return [results[0] if len(results) == 1 else tuple(results)]

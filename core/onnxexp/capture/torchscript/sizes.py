@@ -320,7 +320,7 @@ class Sizes:
         if isinstance(size, int):
             return size
         expr = size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size)
-        while not self._long_of.keys().isdisjoint(expr.free_symbols):
+        while self._long_of and not self._long_of.keys().isdisjoint(expr.free_symbols):
             expr = expr.xreplace(self._long_of)
         readable = dim_text(expr, self.names)
         if isinstance(readable, str):
