@@ -14,7 +14,7 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, rank_of, to_float
 from onnxexp_aten.layout import unsqueezed
-from onnxexp_aten.wide import choose, in_float64, polynomial, same, sin_pi
+from onnxexp_aten.wide import choose, in_float64, polynomial, same, sin_pi, summed
 
 __all__ = ["log_gamma"]
 
@@ -54,9 +54,8 @@ def log_gamma(op: Builder, x: Tensor) -> Tensor:
 
 def _lanczos(op: Builder, x: Tensor) -> Tensor:
     """log(gamma(x + 1)) for x >= -0.5."""
-    series: Any = 0.99999999999980993
-    for number, coefficient in enumerate(_LANCZOS, 1):
-        series = op.Add(op.Div(coefficient, op.Add(x, float(number))), series)
+    series = summed(op, x, range(1, len(_LANCZOS) + 1), op.Reciprocal, _LANCZOS)
+    series = op.Add(series, 0.99999999999980993)
     base = op.Add(x, 7.5)
     grown = op.Sub(op.Mul(op.Add(x, 0.5), op.Log(base)), base)
     return op.Add(op.Add(grown, 0.5 * math.log(2 * math.pi)), op.Log(series))  # type: ignore[no-any-return]
@@ -70,8 +69,7 @@ def digamma(op: Builder, x: Tensor) -> Tensor:
     far = op.Add(right, float(_SHIFT))
     inverse = op.Div(1.0, op.Mul(far, far))
     result = op.Add(op.Sub(op.Log(far), op.Div(0.5, far)), op.Mul(polynomial(op, inverse, _DIGAMMA), inverse))
-    for number in range(_SHIFT):
-        result = op.Sub(result, op.Div(1.0, op.Add(right, float(number))))
+    result = op.Sub(result, summed(op, right, range(_SHIFT), op.Reciprocal))
     part = op.Mul(op.Sub(x, op.Floor(x)), math.pi)
     cotangent = op.Div(op.Cos(part), op.Sin(part))
     result = choose(op, left, op.Sub(result, op.Mul(cotangent, math.pi)), result)
@@ -89,18 +87,32 @@ def digamma(op: Builder, x: Tensor) -> Tensor:
 def zeta(op: Builder, s: Tensor, q: Tensor) -> Tensor:
     """The sum of 1 / (q + k)^s over k = 0, 1, ...; `s` > 1, else NaN (infinite for 1)."""
     rank = max(rank_of(op, s), rank_of(op, q))
+    exponent = op.Neg(s)
     terms = op.Add(unsqueezed(op, q, [rank_of(op, q)]), op.constant(torch.arange(_TERMS, dtype=torch.float64)))
-    powers = op.Pow(terms, op.Neg(unsqueezed(op, s, [rank_of(op, s)])))
-    result = op.ReduceSum(powers, axes=[rank], keepdims=0)
+    result = op.ReduceSum(op.Pow(terms, unsqueezed(op, exponent, [rank_of(op, s)])), axes=[rank], keepdims=0)
     end = op.Add(q, float(_TERMS))
-    last = op.Pow(end, op.Neg(s))
+    last = op.Pow(end, exponent)
     result = op.Add(result, op.Add(op.Div(op.Mul(last, end), op.Sub(s, 1.0)), op.Mul(last, 0.5)))
-    factor = op.Div(op.Mul(last, s), end)
-    for number, coefficient in enumerate(_ZETA):
-        result = op.Add(result, op.Mul(factor, coefficient))
-        step = op.Mul(op.Add(s, 2.0 * number + 1), op.Add(s, 2.0 * number + 2))
-        factor = op.Div(op.Mul(factor, step), op.Mul(end, end))
+    inverse = op.Reciprocal(op.Mul(end, end))
+    square, tail = op.Mul(s, s), op.constant(_ZETA[-1], torch.float64)
+    for number in range(len(_ZETA) - 2, -1, -1):  # (s + n)(s + n + 1) is s² + (2n + 1)s + n(n + 1)
+        n = 2 * number + 1
+        step = op.Add(op.Add(square, op.Mul(s, 2.0 * n + 1)), float(n * (n + 1)))
+        tail = op.Add(op.Mul(op.Mul(tail, step), inverse), _ZETA[number])
+    result = op.Add(result, op.Mul(op.Div(op.Mul(last, s), end), tail))
     return _outside(op, s, q, result)
+
+
+def _zeta_of_whole(op: Builder, s: int, q: Tensor) -> Tensor:
+    """The same for a number above 1 that is known."""
+    result = summed(op, q, range(_TERMS), lambda terms: op.Pow(terms, op.constant(-s, torch.float64)))
+    end = op.Add(q, float(_TERMS))
+    last, inverse = op.Pow(end, op.constant(-s, torch.float64)), op.Reciprocal(end)
+    coefficients = [coefficient * math.prod(range(s, s + 2 * number + 1)) for number, coefficient in enumerate(_ZETA)]
+    tail = op.Mul(polynomial(op, op.Mul(inverse, inverse), coefficients[::-1]), inverse)
+    around = op.Add(op.Add(op.Div(end, s - 1.0), 0.5), tail)
+    pole = op.And(op.Not(op.Greater(q, 0.0)), same(op, op.Floor(q), q))
+    return choose(op, pole, math.inf, op.Add(result, op.Mul(last, around)))
 
 
 def _outside(op: Builder, s: Tensor, q: Tensor, result: Tensor) -> Tensor:
@@ -122,12 +134,12 @@ def polygamma(op: Builder, n: int, self: Tensor) -> Tensor:
     if n == 1:
         return op.cast(_trigamma(op, wide), x.dtype)
     scale = math.factorial(n) * (1.0 if n % 2 else -1.0)
-    return op.cast(op.Mul(zeta(op, op.constant(float(n + 1), torch.float64), wide), scale), x.dtype)
+    return op.cast(op.Mul(_zeta_of_whole(op, n + 1, wide), scale), x.dtype)
 
 
 def _trigamma(op: Builder, x: Tensor) -> Tensor:
     left = op.Less(x, 0.5)
-    series = zeta(op, op.constant(2.0, torch.float64), choose(op, left, op.Sub(1.0, x), x))
+    series = _zeta_of_whole(op, 2, choose(op, left, op.Sub(1.0, x), x))
     ratio = op.Div(math.pi, sin_pi(op, x))
     return choose(op, left, op.Sub(op.Mul(ratio, ratio), series), series)
 
@@ -166,7 +178,6 @@ def mvlgamma(op: Builder, self: Tensor, p: int) -> Tensor:
     """mvlgamma(Tensor self, int p) -> Tensor"""
     x = to_float(op, self)
     wide = op.cast(x, torch.float64)
-    result: Any = p * (p - 1) / 4 * math.log(math.pi)
-    for number in range(p):
-        result = op.Add(log_gamma(op, op.Sub(wide, number / 2)), result)
-    return op.cast(result, x.dtype)
+    places = [-number / 2 for number in range(p)]
+    total = log_gamma(op, wide) if p == 1 else summed(op, wide, places, lambda x: log_gamma(op, x))
+    return op.cast(op.Add(total, p * (p - 1) / 4 * math.log(math.pi)), x.dtype)

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.wide import choose, in_float64, polynomial, same
+from onnxexp_aten.common import aten, promoted_dtype
+from onnxexp_aten.wide import choose, in_float64, polynomials
 
 __all__: list[str] = []
 
@@ -43,46 +44,49 @@ def _legendre(op: Builder, x: Tensor, k: Tensor, now: Tensor, before: Tensor) ->
     return op.Div(op.Sub(grown, op.Mul(k, before)), op.Add(k, 1.0))  # type: ignore[no-any-return]
 
 
-_FAMILIES: Mapping[str, tuple[float, float, Step]] = MappingProxyType(
+_FAMILIES: Mapping[str, tuple[int, int, Step]] = MappingProxyType(
     {
         "chebyshev_polynomial_t": (1, 0, _chebyshev),
-        "chebyshev_polynomial_u": (2, 0, _chebyshev),
-        "chebyshev_polynomial_v": (2, -1, _chebyshev),
-        "chebyshev_polynomial_w": (2, 1, _chebyshev),
-        "hermite_polynomial_h": (2, 0, _hermite_h),
-        "hermite_polynomial_he": (1, 0, _hermite_he),
-        "laguerre_polynomial_l": (-1, 1, _laguerre),
-        "legendre_polynomial_p": (1, 0, _legendre),
+        "chebyshev_polynomial_u": (0, 0, _chebyshev),
+        "chebyshev_polynomial_v": (0, 1, _chebyshev),
+        "chebyshev_polynomial_w": (0, -1, _chebyshev),
+        "hermite_polynomial_h": (0, 0, _hermite_h),
+        "hermite_polynomial_he": (0, 0, _hermite_he),
+        "laguerre_polynomial_l": (0, 0, _laguerre),
+        "legendre_polynomial_p": (0, 0, _legendre),
     }
 )
-"""The polynomial of degree 1 (its slope and its value at 0), and the recurrence."""
+"""What stands for the polynomial of degree -1 (its slope and its value at 0), and the recurrence."""
 
 
-def _orthogonal(op: Builder, x: Tensor, degree: Tensor, slope: float, offset: float, step: Step) -> Tensor:
-    """Of degree 0 it is 1, of a negative one 0."""
-    n = op.cast(op.cast(degree, torch.int64), torch.float64)
-    x = op.Add(x, op.Sub(n, n))
-    one = op.Add(op.Sub(n, n), op.Sub(1.0, op.Mul(x, 0.0)))
-    first = op.Add(op.Mul(x, slope), offset)
+def _orthogonal(op: Builder, x: Tensor, n: Tensor, slope: int, offset: int, step: Step) -> Tensor:
+    """Of degree 0 it is 1, of a negative one 0; `n` is int64."""
+    if n.rank != 0:
+        x = op.Add(x, op.cast(op.Sub(n, n), torch.float64))  # of the shape that both have together
+    zero = op.Expand(op.constant(0.0, torch.float64), op.Shape(x))
+    one = op.Add(zero, 1.0)
+    before = x if slope else op.Add(zero, float(offset)) if offset else zero
 
     def body(index: Tensor, before: Tensor, now: Tensor, found: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
-        k = op.Add(op.cast(index, torch.float64), 1.0)
-        then = step(op, x, k, now, before)
-        return None, [now, then, choose(op, same(op, n, op.Add(k, 1.0)), then, found)], []
+        then = step(op, x, op.cast(index, torch.float64), now, before)
+        return None, [now, then, op.Where(op.Equal(n, op.Add(index, 1)), then, found)], []
 
-    start = choose(op, same(op, n, 0.0), one, choose(op, same(op, n, 1.0), first, op.Mul(x, 0.0)))
-    highest = op.ReduceMax(op.Reshape(n, [-1]), keepdims=0)
-    rounds = op.cast(op.Max(op.Sub(highest, 1.0), 0.0), torch.int64)
-    return op.loop(rounds, None, body, [one, first, start])[2]
+    start = op.Where(op.Equal(n, 0), one, zero)
+    rounds = op.cast(op.Max(op.ReduceMax(op.Reshape(op.cast(n, torch.float64), [-1]), keepdims=0), 0.0), torch.int64)
+    return op.loop(rounds, None, body, [before, one, start])[2]
 
 
-def _register(name: str, slope: float, offset: float, step: Step, *, shifted: bool) -> None:
-    def symbolic(op: Builder, x: Tensor, n: Tensor) -> Tensor:
-        x = op.Sub(op.Mul(x, 2.0), 1.0) if shifted else x
-        return _orthogonal(op, x, n, slope, offset, step)
+def _register(name: str, slope: int, offset: int, step: Step, *, shifted: bool) -> None:
+    def symbolic(op: Builder, x: Any, n: Any) -> Tensor:
+        dtype = promoted_dtype(x, n, floating=True)
+        wide = op.cast(x, torch.float64)
+        wide = op.Sub(op.Mul(wide, 2.0), 1.0) if shifted else wide
+        return op.cast(_orthogonal(op, wide, op.cast(n, torch.int64), slope, offset, step), dtype)
 
     full = f"special_{'shifted_' if shifted else ''}{name}"
-    in_float64(full, f"{full}.x_scalar", f"{full}.n_scalar", schema=f"{full}(Tensor x, Tensor n) -> Tensor")(symbolic)
+    symbolic.__doc__ = f"{full}(Tensor x, Tensor n) -> Tensor, computed in float64"
+    symbolic.__name__ = full
+    aten(full, f"{full}.x_scalar", f"{full}.n_scalar")(symbolic)
 
 
 for _name, (_slope, _offset, _step) in _FAMILIES.items():
@@ -123,19 +127,24 @@ def airy(op: Builder, x: Tensor) -> Tensor:
     near = op.Max(op.Min(x, _AIRY_FAR), -_AIRY_FAR)
     part = op.Div(near, _AIRY_FAR)
     cube = op.Mul(op.Mul(part, part), part)
-    even, odd = polynomial(op, cube, _series(0, 30)), op.Mul(polynomial(op, cube, _series(1, 30)), near)
-    middle = op.Sub(op.Mul(even, _AIRY_AT_0), op.Mul(odd, _AIRY_SLOPE))
+    even, odd = _series(0, 26), [-_AIRY_SLOPE * number for number in _series(1, 26)]
+    even = [_AIRY_AT_0 * number for number in even]
+    one, other, first, second = polynomials(op, op.Mul(cube, cube), (even[1::2], even[::2], odd[1::2], odd[::2]))
+    middle = op.Add(one, op.Mul(op.Add(op.Mul(second, cube), first), near))
+    middle = op.Add(middle, op.Mul(other, cube))
     size = op.Max(op.Abs(x), _AIRY_FAR)
     root = op.Sqrt(size)
     zeta = op.Mul(op.Mul(size, root), 2 / 3)
     scale = op.Div(1 / math.sqrt(math.pi), op.Sqrt(root))
     numbers = _expansion(10)  # an even count: the last is of an odd index
-    decaying = polynomial(op, op.Div(-1.0, zeta), numbers[::-1])
-    right = op.Mul(op.Mul(op.Mul(decaying, op.Exp(op.Neg(zeta))), scale), 0.5)
-    square = op.Div(-1.0, op.Mul(zeta, zeta))
+    signs = [(-1) ** (k // 2) for k in range(10)]
+    waved = [number * sign for number, sign in zip(numbers, signs, strict=True)]
+    rows = (numbers[-2::-2], numbers[::-2], waved[-2::-2], waved[::-2])
+    whole, less, cosine, sine = polynomials(op, op.Reciprocal(op.Mul(zeta, zeta)), rows)
+    decaying = op.Mul(op.Sub(whole, op.Div(less, zeta)), op.Exp(op.Neg(zeta)))
+    right = op.Mul(op.Mul(decaying, scale), 0.5)
     angle = op.Sub(zeta, math.pi / 4)
-    along = op.Mul(op.Cos(angle), polynomial(op, square, numbers[-2::-2]))
-    across = op.Mul(op.Sin(angle), op.Div(polynomial(op, square, numbers[::-2]), zeta))
-    left = op.Mul(op.Add(along, across), scale)
+    across = op.Mul(op.Sin(angle), op.Div(sine, zeta))
+    left = op.Mul(op.Add(op.Mul(op.Cos(angle), cosine), across), scale)
     result = choose(op, op.Greater(x, _AIRY_FAR), right, middle)
     return choose(op, op.Less(x, -_AIRY_FAR), left, result)

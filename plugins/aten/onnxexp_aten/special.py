@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.wide import choose, in_float64, polynomial, same
+from onnxexp_aten.wide import choose, in_float64, polynomial, polynomials, same
 
 __all__ = ["scaled_erfc"]
 
@@ -55,8 +55,8 @@ _ERFC = (
 def _erfinv(op: Builder, x: Tensor, product: Tensor) -> Tensor:
     """The inverse of erf; `product` is (1 - x) * (1 + x)."""
     w = op.Neg(op.Log(product))
-    middle = polynomial(op, op.Sub(w, 2.5), _ERFINV_MIDDLE)
-    tail = polynomial(op, op.Sub(op.Sqrt(op.Max(w, 0.0)), 3.0), _ERFINV_TAIL)
+    arguments = op.Sub(w, 2.5), op.Sub(op.Sqrt(op.Max(w, 0.0)), 3.0)
+    middle, tail = polynomials(op, arguments, (_ERFINV_MIDDLE, _ERFINV_TAIL))
     return op.Mul(choose(op, op.Less(w, 5.0), middle, tail), x)  # type: ignore[no-any-return]
 
 
@@ -92,7 +92,12 @@ def erfcx(op: Builder, x: Tensor) -> Tensor:
 @in_float64("erfc", "special_erfc", schema="erfc(Tensor self) -> Tensor")
 def erfc(op: Builder, x: Tensor) -> Tensor:
     """1 - erf(x), whose tail keeps its digits."""
-    right = op.Mul(scaled_erfc(op, op.Abs(x)), op.Exp(op.Neg(op.Mul(x, x))))
+    return _erfc(op, x, scaled_erfc(op, op.Abs(x)))
+
+
+def _erfc(op: Builder, x: Tensor, scaled: Tensor) -> Tensor:
+    """erfc(x), where exp(x²) * erfc(|x|) is known."""
+    right = op.Mul(scaled, op.Exp(op.Neg(op.Mul(x, x))))
     right = choose(op, op.Greater(op.Abs(x), 1e3), 0.0, right)
     return choose(op, op.Less(x, 0.0), op.Sub(2.0, right), right)
 
@@ -106,10 +111,11 @@ def ndtr(op: Builder, x: Tensor) -> Tensor:
 @in_float64("special_log_ndtr", schema="special_log_ndtr(Tensor self) -> Tensor")
 def log_ndtr(op: Builder, x: Tensor) -> Tensor:
     """log(ndtr(x)), whose lower tail keeps its digits."""
-    scaled = op.Mul(x, -math.sqrt(0.5))
-    lower = op.Log(op.Mul(scaled_erfc(op, op.Max(scaled, 0.0)), 0.5))
-    lower = op.Sub(lower, op.Mul(op.Mul(x, x), 0.5))
-    return choose(op, op.Less(x, -1.0), lower, op.Log(ndtr(op, x)))
+    z = op.Mul(x, -math.sqrt(0.5))
+    scaled = scaled_erfc(op, op.Abs(z))
+    below = op.Less(x, -1.0)
+    logarithm = op.Log(op.Mul(choose(op, below, scaled, _erfc(op, z, scaled)), 0.5))
+    return choose(op, below, op.Sub(logarithm, op.Mul(op.Mul(x, x), 0.5)), logarithm)
 
 
 # Modified Bessel functions
@@ -124,15 +130,31 @@ _K1_NEAR = (-0.00004686, -0.00110404, -0.01919402, -0.18156897, -0.67278579, 0.1
 _K1_FAR = (-0.00068245, 0.00325614, -0.00780353, 0.01504268, -0.0365562, 0.23498619, 1.25331414)
 
 
+_I_NEAR = 3.75
+"""Within, I0 and I1(x) / x are polynomials in (x / 3.75)²."""
+
+
+def _parts_of_i(op: Builder, size: Tensor, order: int) -> tuple[Tensor, Tensor]:
+    """I0(size) or I1(size) where it is at most 3.75, and exp(-size) times it beyond."""
+    t = op.Div(op.Min(size, _I_NEAR), _I_NEAR)
+    beyond = op.Max(size, _I_NEAR)
+    rows = (_I1_NEAR, _I1_FAR) if order else (_I0_NEAR, _I0_FAR)
+    near, far = polynomials(op, (op.Mul(t, t), op.Div(_I_NEAR, beyond)), rows)
+    return op.Mul(near, size) if order else near, op.Div(far, op.Sqrt(beyond))
+
+
 def _scaled_i(op: Builder, x: Tensor, order: int) -> Tensor:
     """exp(-|x|) * I0(x), or exp(-|x|) * I1(|x|)."""
     size = op.Abs(x)
-    t = op.Div(op.Min(size, 3.75), 3.75)
-    near = polynomial(op, op.Mul(t, t), (_I0_NEAR, _I1_NEAR)[order])
-    near = op.Mul(op.Mul(near, size) if order else near, op.Exp(op.Neg(size)))
-    beyond = op.Max(size, 3.75)
-    far = op.Div(polynomial(op, op.Div(3.75, beyond), (_I0_FAR, _I1_FAR)[order]), op.Sqrt(beyond))
-    return choose(op, op.Less(size, 3.75), near, far)
+    near, far = _parts_of_i(op, size, order)
+    return choose(op, op.Less(size, _I_NEAR), op.Mul(near, op.Exp(op.Neg(size))), far)
+
+
+def _i(op: Builder, x: Tensor, order: int) -> Tensor:
+    """I0(x), or I1(|x|)."""
+    size = op.Abs(x)
+    near, far = _parts_of_i(op, size, order)
+    return choose(op, op.Less(size, _I_NEAR), near, op.Mul(far, op.Exp(size)))
 
 
 @in_float64("special_i0e", schema="special_i0e(Tensor self) -> Tensor")
@@ -144,7 +166,7 @@ def i0e(op: Builder, x: Tensor) -> Tensor:
 @in_float64("i0", "special_i0", "special_modified_bessel_i0", schema="i0(Tensor self) -> Tensor")
 def i0(op: Builder, x: Tensor) -> Tensor:
     """The modified Bessel function of the first kind of order 0."""
-    return op.Mul(_scaled_i(op, x, 0), op.Exp(op.Abs(x)))  # type: ignore[no-any-return]
+    return _i(op, x, 0)
 
 
 @in_float64("special_i1e", schema="special_i1e(Tensor self) -> Tensor")
@@ -156,22 +178,32 @@ def i1e(op: Builder, x: Tensor) -> Tensor:
 @in_float64("special_i1", "special_modified_bessel_i1", schema="special_i1(Tensor self) -> Tensor")
 def i1(op: Builder, x: Tensor) -> Tensor:
     """The modified Bessel function of the first kind of order 1."""
-    return op.Mul(i1e(op, x), op.Exp(op.Abs(x)))  # type: ignore[no-any-return]
+    return op.Mul(_i(op, x, 1), op.Sign(x))  # type: ignore[no-any-return]
+
+
+def _stretched(coefficients: Sequence[float], factor: float) -> list[float]:
+    """Of the polynomial whose argument is multiplied by the factor first."""
+    highest = len(coefficients) - 1
+    return [coefficient * factor ** (highest - index) for index, coefficient in enumerate(coefficients)]
 
 
 def _scaled_k(op: Builder, x: Tensor, order: int) -> Tensor:
     """exp(x) * K0(x) or exp(x) * K1(x); infinite at 0, NaN below."""
-    half = op.Mul(op.Min(x, 2.0), 0.5)
-    near = polynomial(op, op.Mul(half, half), (_K0_NEAR, _K1_NEAR)[order])
-    if order:
-        near = op.Add(op.Div(near, op.Min(x, 2.0)), op.Mul(op.Log(half), i1(op, x)))
-    else:
-        near = op.Sub(near, op.Mul(op.Log(half), i0(op, x)))
-    beyond = op.Max(x, 2.0)
-    far = op.Div(polynomial(op, op.Div(2.0, beyond), (_K0_FAR, _K1_FAR)[order]), op.Sqrt(beyond))
-    result = choose(op, op.Greater(x, 2.0), far, op.Mul(near, op.Exp(x)))
-    result = choose(op, same(op, x, 0.0), math.inf, result)
-    return choose(op, op.Less(x, 0.0), math.nan, result)
+    low, beyond = op.Min(x, 2.0), op.Max(x, 2.0)
+    half = op.Mul(low, 0.5)
+    of_k, of_i, of_far = ((_K0_NEAR, _I0_NEAR, _K0_FAR), (_K1_NEAR, _I1_NEAR, _K1_FAR))[order]
+    square = op.Mul(half, half)
+    rows = of_k, _stretched(of_i, (2 / _I_NEAR) ** 2), of_far
+    near, i, far = polynomials(op, (square, square, op.Div(2.0, beyond)), rows)
+    along = op.Mul(op.Log(half), i)
+    near = op.Add(op.Div(near, low), op.Mul(along, low)) if order else op.Sub(near, along)
+    result = choose(op, op.Greater(x, 2.0), op.Div(far, op.Sqrt(beyond)), op.Mul(near, op.Exp(x)))
+    return _on_the_right(op, x, math.inf, result)
+
+
+def _on_the_right(op: Builder, x: Tensor, at_0: float, result: Tensor) -> Tensor:
+    """Infinite at 0, NaN below."""
+    return choose(op, op.Less(x, 0.0), math.nan, choose(op, same(op, x, 0.0), at_0, result))
 
 
 @in_float64("special_scaled_modified_bessel_k0", schema="special_scaled_modified_bessel_k0(Tensor x) -> Tensor")
@@ -210,54 +242,44 @@ _SIZE_1 = (-0.00020033, 0.00113653, -0.00249511, 0.00017105, 0.01659667, 0.00000
 _ANGLE_1 = (-0.00029166, 0.00079824, 0.00074348, -0.00637879, 0.0000565, 0.12499612, -2.35619449)
 
 
-def _far(op: Builder, x: Tensor, name: str, size: Sequence[float], angle: Sequence[float]) -> Tensor:
-    """Beyond 3: a wave whose size and phase are polynomials in 3/x."""
-    beyond = op.Max(x, 3.0)
-    t = op.Div(3.0, beyond)
-    wave = op.call("", name, op.Add(polynomial(op, t, angle), beyond))
-    return op.Div(op.Mul(polynomial(op, t, size), wave), op.Sqrt(beyond))  # type: ignore[no-any-return]
-
-
-def _near(op: Builder, x: Tensor, coefficients: Sequence[float]) -> Tensor:
-    t = op.Div(x, 3.0)
-    return polynomial(op, op.Mul(t, t), coefficients)
+def _parts(op: Builder, x: Tensor, wave: str, near: Sequence[Sequence[float]], far: Sequence[Sequence[float]]) -> list[Tensor]:
+    """Polynomials in (x / 3)² for where x is at most 3, and last, for beyond, a wave: its size and phase are some in 3 / x."""
+    beyond, low = op.Max(x, 3.0), op.Div(op.Min(x, 3.0), 3.0)
+    t, square = op.Div(3.0, beyond), op.Mul(low, low)
+    *within, size, angle = polynomials(op, [*[square] * len(near), t, t], [*near, *far])
+    return [*within, op.Div(op.Mul(size, op.call("", wave, op.Add(angle, beyond))), op.Sqrt(beyond))]
 
 
 @in_float64("special_bessel_j0", schema="special_bessel_j0(Tensor self) -> Tensor")
 def j0(op: Builder, x: Tensor) -> Tensor:
     """The Bessel function of the first kind of order 0."""
     size = op.Abs(x)
-    far = _far(op, size, "Cos", _SIZE_0, _ANGLE_0)
-    return choose(op, op.Less(size, 3.0), _near(op, op.Min(size, 3.0), _J0_NEAR), far)
+    near, far = _parts(op, size, "Cos", [_J0_NEAR], [_SIZE_0, _ANGLE_0])
+    return choose(op, op.Less(size, 3.0), near, far)
 
 
 @in_float64("special_bessel_j1", schema="special_bessel_j1(Tensor self) -> Tensor")
 def j1(op: Builder, x: Tensor) -> Tensor:
     """The Bessel function of the first kind of order 1."""
     size = op.Abs(x)
-    near = op.Mul(_near(op, op.Min(size, 3.0), _J1_NEAR), x)
-    far = op.Mul(_far(op, size, "Cos", _SIZE_1, _ANGLE_1), op.Sign(x))
-    return choose(op, op.Less(size, 3.0), near, far)
+    near, far = _parts(op, size, "Cos", [_J1_NEAR], [_SIZE_1, _ANGLE_1])
+    return choose(op, op.Less(size, 3.0), op.Mul(near, x), op.Mul(far, op.Sign(x)))
 
 
 @in_float64("special_bessel_y0", schema="special_bessel_y0(Tensor self) -> Tensor")
 def y0(op: Builder, x: Tensor) -> Tensor:
     """The Bessel function of the second kind of order 0; infinite at 0, NaN below."""
-    logarithm = op.Mul(op.Mul(op.Log(op.Mul(x, 0.5)), j0(op, x)), 2 / math.pi)
-    near = op.Add(_near(op, op.Min(x, 3.0), _Y0_NEAR), logarithm)
-    result = choose(op, op.Less(x, 3.0), near, _far(op, x, "Sin", _SIZE_0, _ANGLE_0))
-    result = choose(op, same(op, x, 0.0), -math.inf, result)
-    return choose(op, op.Less(x, 0.0), math.nan, result)
+    j, near, far = _parts(op, x, "Sin", [_J0_NEAR, _Y0_NEAR], [_SIZE_0, _ANGLE_0])
+    near = op.Add(near, op.Mul(op.Mul(op.Log(op.Mul(x, 0.5)), j), 2 / math.pi))
+    return _on_the_right(op, x, -math.inf, choose(op, op.Less(x, 3.0), near, far))
 
 
 @in_float64("special_bessel_y1", schema="special_bessel_y1(Tensor self) -> Tensor")
 def y1(op: Builder, x: Tensor) -> Tensor:
     """The Bessel function of the second kind of order 1; infinite at 0, NaN below."""
-    logarithm = op.Mul(op.Mul(op.Log(op.Mul(x, 0.5)), j1(op, x)), 2 / math.pi)
-    near = op.Add(op.Div(_near(op, op.Min(x, 3.0), _Y1_NEAR), x), logarithm)
-    result = choose(op, op.Less(x, 3.0), near, _far(op, x, "Sin", _SIZE_1, _ANGLE_1))
-    result = choose(op, same(op, x, 0.0), -math.inf, result)
-    return choose(op, op.Less(x, 0.0), math.nan, result)
+    j, near, far = _parts(op, x, "Sin", [_J1_NEAR, _Y1_NEAR], [_SIZE_1, _ANGLE_1])
+    near = op.Add(op.Div(near, x), op.Mul(op.Mul(op.Log(op.Mul(x, 0.5)), op.Mul(j, x)), 2 / math.pi))
+    return _on_the_right(op, x, -math.inf, choose(op, op.Less(x, 3.0), near, far))
 
 
 @in_float64("special_spherical_bessel_j0", schema="special_spherical_bessel_j0(Tensor x) -> Tensor")

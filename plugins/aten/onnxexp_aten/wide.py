@@ -9,18 +9,44 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.common import aten, promoted_dtype
+from onnxexp_aten.common import aten, promoted_dtype, rank_of
 from onnxexp_aten.comparison import equal
 
-__all__ = ["choose", "in_float64", "polynomial", "same", "sin_pi"]
+__all__ = ["choose", "in_float64", "polynomial", "polynomials", "same", "sin_pi", "summed"]
 
 
-def polynomial(op: Builder, x: Tensor, coefficients: Sequence[float]) -> Tensor:
+def polynomial(op: Builder, x: Tensor, coefficients: Sequence[Any]) -> Tensor:
     """By Horner's rule; the coefficient of the highest power comes first."""
     result: Any = coefficients[0]
     for coefficient in coefficients[1:]:
         result = op.Add(op.Mul(x, result), coefficient)
     return result  # type: ignore[no-any-return]
+
+
+def polynomials(op: Builder, x: Tensor | Sequence[Tensor], rows: Sequence[Sequence[float]]) -> list[Tensor]:
+    """Several in one go, of one argument or each of its own (all of one shape): a new first axis holds them."""
+    first = x if isinstance(x, Tensor) else x[0]
+    if first.rank is None:
+        arguments = [x] * len(rows) if isinstance(x, Tensor) else x
+        return [polynomial(op, argument, row) for argument, row in zip(arguments, rows, strict=True)]
+    width = max(map(len, rows))
+    table = torch.tensor([[0.0] * (width - len(row)) + list(row) for row in rows], dtype=torch.float64)
+    columns = [op.constant(column.reshape(-1, *[1] * first.rank)) for column in table.T]
+    together = x if isinstance(x, Tensor) else op.Concat(*(op.Unsqueeze(each, axes=[0]) for each in x), axis=0)
+    found = polynomial(op, together, columns)
+    return [op.Gather(found, op.constant(index), axis=0) for index in range(len(rows))]
+
+
+def summed(
+    op: Builder, x: Tensor, numbers: Sequence[float], term: Callable[[Tensor], Tensor], weights: Sequence[float] = ()
+) -> Tensor:
+    """The sum of a function of x and each of these numbers, with weights, for which a new first axis is there meanwhile."""
+    column = [-1, *[1] * rank_of(op, x)]
+    places = op.Add(op.Unsqueeze(x, axes=[0]), op.constant(torch.tensor(numbers, dtype=torch.float64).reshape(column)))
+    terms = term(places)
+    if weights:
+        terms = op.Mul(terms, op.constant(torch.tensor(weights, dtype=torch.float64).reshape(column)))
+    return op.ReduceSum(terms, axes=[0], keepdims=0)  # type: ignore[no-any-return]
 
 
 def choose(op: Builder, condition: Tensor, one: Any, other: Any) -> Tensor:
