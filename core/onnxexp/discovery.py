@@ -154,11 +154,11 @@ def _normal(name: str) -> str:
 
 def _search_path() -> Iterator[tuple[str, int]]:
     """`sys.path` without the working directory, unless packages are installed there; each folder with when it changed."""
-    here = _file(os.getcwd())
+    here = _file(os.curdir)
     for entry in sys.path:
         if not entry:
             continue
-        folder = _file(entry)
+        folder = None if entry in _standard_library() else _file(entry)
         if folder is None:
             yield entry, 0
         elif here is None or not os.path.samestat(folder, here) or _holds_packages(folder):
@@ -170,6 +170,13 @@ def _file(path: str) -> os.stat_result | None:
         return os.stat(path)
     except OSError:
         return None
+
+
+@functools.cache
+def _standard_library() -> frozenset[str]:
+    """Where Python's own modules are, into which nothing is installed."""
+    own, archive = sysconfig.get_path("stdlib"), f"python{sys.version_info.major}{sys.version_info.minor}.zip"
+    return frozenset({own, os.path.join(own, "lib-dynload"), os.path.join(os.path.dirname(own), archive)})
 
 
 @functools.cache

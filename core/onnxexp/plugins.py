@@ -90,12 +90,18 @@ class Plugins:
     """
 
     def __init__(self, loaded: Iterable[Plugin], prefer: Mapping[str, str] | None = None, off: Sequence[State] = ()) -> None:
-        self.loaded, self._implementations = _registered(tuple(sorted(loaded, key=lambda plugin: (not plugin.user, plugin.name))))
+        self.loaded, self._implementations = _asked(sorted(loaded, key=lambda plugin: (not plugin.user, plugin.name)))
         self.dispatcher = Dispatcher(
             (Source(plugin.name, table, plugin.origin, plugin.user) for plugin in self.loaded for table in plugin.tables), prefer
         )
         self.used: set[str] = set()
         self.off = tuple(off)
+
+    def anew(self) -> Plugins:
+        """The same plugins for another export, in which none has taken part yet."""
+        other = object.__new__(Plugins)
+        vars(other).update(vars(self), used=set())
+        return other
 
     def implementations(self, hook: str) -> tuple[Implementation, ...]:
         """Who implements a hook, in the order in which they are asked."""
@@ -121,28 +127,14 @@ class Plugins:
         return tuple(plugin for plugin in self.loaded if plugin.name in self.used)
 
 
-Registered = tuple[tuple[Plugin, ...], Mapping[str, tuple[Implementation, ...]]]
-"""Plugins with their hooks, and who implements each hook."""
+_ROUTINES = frozenset({types.FunctionType, types.MethodType, staticmethod, classmethod})
 
-_last: list[tuple[tuple[Any, ...], Registered]] = []
-"""What the last export's installed plugins were, and what they came to."""
-
-
-def _registered(ordered: tuple[Plugin, ...]) -> Registered:
-    """The plugins, checked, with their hooks. What pluggy reads out of signatures takes longer than a small model's export: it is
-    read again only when there are other plugins than last time, or one has got other functions (a reloaded module has)."""
-    if any(plugin.user for plugin in ordered):  # the user's objects are not held any longer than their export
-        return _asked(ordered)
-    key = tuple((each.name, each.origin, id(each.object), each.tables, _routines(each.object)) for each in ordered)
-    for known, registered in _last[:]:
-        if known == key:
-            return registered
-    registered = _asked(ordered)
-    _last[:] = [(key, registered)]
-    return registered
+_last: list[tuple[Any, Plugins]] = []
+"""What the installed plugins of the last export were, and what they came to."""
 
 
-def _asked(ordered: tuple[Plugin, ...]) -> Registered:
+def _asked(ordered: Sequence[Plugin]) -> tuple[tuple[Plugin, ...], Mapping[str, tuple[Implementation, ...]]]:
+    """The plugins, checked, with their hooks, and who implements each hook."""
     manager = _Manager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     registered = tuple(_register(manager, plugin) for plugin in reversed(ordered))[::-1]  # pluggy asks the last one first
@@ -154,12 +146,17 @@ def _asked(ordered: tuple[Plugin, ...]) -> Registered:
     }
 
 
+def _contents(plugin: Plugin) -> tuple[Any, ...]:
+    """What is read out of a plugin: where that is the same, it comes to the same."""
+    tables = [(table, table.revision, table.override) for table in plugin.tables]
+    return plugin.name, plugin.distribution, plugin.version, id(plugin.object), tables, _routines(plugin.object)
+
+
 def _routines(plugin: Any) -> tuple[Any, ...]:
     """The functions among the attributes of an object, of its classes and, where it is a class itself, of its bases."""
     holders = (plugin, *type(plugin).__mro__[:-1], *(plugin.__mro__[1:-1] if isinstance(plugin, type) else ()))
-    kinds = (types.FunctionType, types.MethodType, staticmethod, classmethod)
     attributes = [each for holder in holders for each in tuple(getattr(holder, "__dict__", {}).values())]
-    return tuple(each for each in attributes if type(each) in kinds)
+    return tuple([each for each in attributes if type(each) in _ROUTINES])
 
 
 class _Manager(pluggy.PluginManager):
@@ -175,6 +172,9 @@ class _Manager(pluggy.PluginManager):
 def load(config: Config) -> Plugins:
     """The plugins that the configuration selects, loaded.
 
+    What pluggy reads out of signatures takes longer than a small model's export: it is read again only when there are other
+    plugins than last time, or one has got other functions (a reloaded module has) or symbolics.
+
     Raises:
         PluginLoadError: one is missing, refused (a lock, a doubled name) or does not load.
         PluginConflict: two claim one operator.
@@ -189,7 +189,19 @@ def load(config: Config) -> Plugins:
                               + "\nlift the lock, or switch them off with `disable` (without=[...] in the call)")  # fmt: skip
     objects = [item for item in config.plugins or () if not isinstance(item, str) and item is not ...]
     inline = _inline(objects)
-    loaded = [*inline, *(plugin for plugin in map(_load, (state.found for state in selected)) if not _replaced(plugin, inline))]
+    loaded = [_load(state.found) for state in selected]
+    if inline:  # the user's objects are not held any longer than their export
+        return _preferring(config, [*inline, *(plugin for plugin in loaded if not _replaced(plugin, inline))], off)
+    key = [*map(_contents, loaded)], config.prefer, off
+    for known, plugins in _last[:]:
+        if known == key:
+            return plugins.anew()
+    plugins = _preferring(config, loaded, off)
+    _last[:] = [(key, plugins)]
+    return plugins.anew()
+
+
+def _preferring(config: Config, loaded: Sequence[Plugin], off: Sequence[State]) -> Plugins:
     known = [*(plugin.name for plugin in loaded), *(found.name for found in discover())] if config.prefer else []
     for name in config.prefer.values():
         if name not in known:

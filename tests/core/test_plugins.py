@@ -241,6 +241,25 @@ def test_an_object_takes_the_place_of_an_installed_plugin_of_its_class(installed
         assert plugin.object is given and plugin.user
 
 
+def test_what_is_registered_with_an_installed_plugin_takes_part(installed: Path) -> None:
+    install(installed, "grown-pack", {"__init__": TABLE}, "grown_pack:table")
+    config = configured(plugins=["grown-pack"])
+    assert not load(config).dispatcher.candidates("mine::tanh", 20)
+    table: SymbolicTable = sys.modules["grown_pack"].table
+    table.direct({"tanh": "Tanh"})
+    assert [each.symbolic.direct for each in load(config).dispatcher.candidates("mine::tanh", 20)] == ["Tanh"]
+    table.direct({"tanh": "Sin"}, since=15)
+    assert [each.symbolic.direct for each in load(config).dispatcher.candidates("mine::tanh", 20)] == ["Sin", "Tanh"]
+
+
+def test_an_export_knows_only_the_plugins_that_took_part_in_it(installed: Path) -> None:
+    install(installed, "taking-pack", {"__init__": TABLE}, "taking_pack:table")
+    first, second = (load(configured(plugins=["taking-pack"])) for _ in range(2))
+    first.used.add("taking-pack")
+    assert [plugin.name for plugin in first.used_plugins()] == ["taking-pack"] and not second.used_plugins()
+    assert not load(configured(plugins=["taking-pack"])).used_plugins()
+
+
 def test_hooks_are_read_again_where_a_plugin_has_got_other_functions(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = "import onnxexp\n@onnxexp.hookimpl\ndef pre_pass(options): ...\n"
     install(installed, "reloaded-pack", {"__init__": source}, "reloaded_pack")
