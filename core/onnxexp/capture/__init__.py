@@ -22,7 +22,7 @@ from onnxexp.capture.decompose import Decomposer
 from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.examples import capturing, enlarged
 from onnxexp.capture.exported import to_graph, without_vmap, written
-from onnxexp.capture.modes import TrainingMode, model_mode, torch_mode, transforms_left, unprinted
+from onnxexp.capture.modes import TrainingMode, model_mode, quiet_export, torch_mode, transforms_left
 from onnxexp.capture.opaque import kept_opaque
 from onnxexp.capture.parts import Parts
 from onnxexp.capture.sources import failed, recording
@@ -207,7 +207,14 @@ def _through_export(
 
 
 def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, strict: bool) -> ExportedProgram:
-    with transforms_left(), unprinted(), kept_whole(), kept_opaque(references=not strict), recording(), warnings.catch_warnings():
+    with (
+        transforms_left(),
+        quiet_export(),
+        kept_whole(),
+        kept_opaque(references=not strict),
+        recording(),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")  # torch's remarks about its own internals
         return torch.export.export(model, args, kwargs, dynamic_shapes=spec.shapes, strict=strict)
 

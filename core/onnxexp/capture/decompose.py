@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from onnxexp.capture.exported import Converter
-from onnxexp.capture.modes import torch_mode
+from onnxexp.capture.modes import hush_torch, torch_mode
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node, ScalarType, TensorType, Value
 from onnxexp.passes.dead import drop_dead
@@ -72,6 +72,7 @@ class Decomposer:
             positional, keywords = _rebuild(op, node.args, iter(flat))
             return function(*positional, **keywords)
 
+        hush_torch()
         with torch_mode(), _provisional(self._mode().shape_env) as baked_in:
             try:
                 with self._mode(), enable_python_dispatcher():  # what torch writes in Python takes symbolic sizes

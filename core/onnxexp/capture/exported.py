@@ -16,7 +16,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from onnxexp.capture import composites, higher_order
-from onnxexp.capture.modes import torch_mode, unprinted
+from onnxexp.capture.modes import quiet_export, torch_mode
 from onnxexp.capture.sources import place
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node, ScalarType, TensorType, Type, Value, values_in
@@ -123,7 +123,7 @@ def without_vmap(program: ExportedProgram) -> ExportedProgram:
     targets = {node.target for graph in graphs for node in graph.nodes if node.op == "call_function"}
     if targets.isdisjoint((predispatch._add_batch_dim, predispatch._remove_batch_dim)):
         return program
-    with torch_mode(), unprinted(), warnings.catch_warnings():
+    with torch_mode(), quiet_export(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's remarks about its own internals
         functional: ExportedProgram = program.run_decompositions({})
         return functional

@@ -7,7 +7,7 @@ import enum
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -16,7 +16,17 @@ from torch._logging import _internal as _logging
 from torch.export import _trace
 from torch.onnx._internal.exporter import _flags
 
-__all__ = ["LOCK", "TrainingMode", "is_exporting", "model_mode", "replaced", "torch_mode", "transforms_left", "unprinted"]
+__all__ = [
+    "LOCK",
+    "TrainingMode",
+    "hush_torch",
+    "is_exporting",
+    "model_mode",
+    "quiet_export",
+    "replaced",
+    "torch_mode",
+    "transforms_left",
+]
 
 LOCK = threading.RLock()
 """Held around torch's tracers: their mode stacks and patches belong to the process."""
@@ -48,15 +58,16 @@ def _quiet(record: logging.LogRecord) -> bool:
     return "TORCH_LOGS" in os.environ or not is_exporting()
 
 
-def _hush_torch() -> None:
+def hush_torch() -> None:
     """From here on torch's loggers say nothing of what `_quiet` holds back: nothing where nobody exports, so that it may stay."""
     for handler in _torch_handlers():
         handler.addFilter(_quiet)
 
 
 @contextlib.contextmanager
-def unprinted() -> Iterator[None]:
-    """Inside, torch.export does not print the half-made graph of a failed export: what failed is told by our own error."""
+def quiet_export() -> Iterator[None]:
+    """Inside, torch.export neither logs why it fails nor prints its half-made graph: what failed is told by our own error."""
+    hush_torch()
     vars(_trace)["print"] = lambda *_, **__: None
     try:
         yield
@@ -74,12 +85,16 @@ def model_mode(model: torch.nn.Module, mode: TrainingMode) -> Iterator[None]:
     """Put every submodule into a mode; each gets its own mode back."""
     before = {module: module.training for module in model.modules() if not _is_frozen(module)}
     if mode is not TrainingMode.PRESERVE:
-        for module in before:
-            module.training = mode is TrainingMode.TRAINING
+        _set_modes(dict.fromkeys(before, mode is TrainingMode.TRAINING))
     try:
         yield
     finally:
-        for module, training in before.items():
+        _set_modes(before)
+
+
+def _set_modes(modes: Mapping[torch.nn.Module, bool]) -> None:
+    for module, training in modes.items():
+        if module.training is not training:  # to set an attribute of a module takes long
             module.training = training
 
 
@@ -104,7 +119,6 @@ def torch_mode() -> Iterator[None]:
     with LOCK, torch.inference_mode(False), torch.no_grad(), transforms_left():
         fast, exporting = torch.backends.mha.get_fastpath_enabled(), _flags._is_onnx_exporting
         depth = vars(_exporting).get("depth", 0)
-        _hush_torch()
         try:
             torch.backends.mha.set_fastpath_enabled(False)
             _flags._is_onnx_exporting = True

@@ -20,9 +20,10 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_unb
 from onnxexp.capture import composites
 from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.examples import derivation
+from onnxexp.capture.modes import hush_torch
 from onnxexp.capture.symbols import dim_text
 from onnxexp.capture.torchscript.late import Late
-from onnxexp.capture.torchscript.outlines import Outline, filled, key_of, outlined, same, symbols_of
+from onnxexp.capture.torchscript.outlines import Outline, brief, filled, key_of, outlined, same, symbols_of
 from onnxexp.capture.torchscript.shortcuts import shortcut
 from onnxexp.capture.torchscript.trials import UNKNOWN, Trials, harmless
 from onnxexp.errors import CaptureError
@@ -71,6 +72,7 @@ class Sizes:
 
     @functools.cached_property
     def mode(self) -> FakeTensorMode:
+        hush_torch()
         return FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
 
     # Inputs
@@ -313,7 +315,7 @@ class Sizes:
         return ScalarType(int) if isinstance(fake, (int, torch.SymInt)) else TensorType(None, None)
 
     def _provisional(self, dtype: torch.dtype, sizes: Sequence[Any]) -> TensorType:
-        return TensorType(dtype, tuple(size if isinstance(size, int) else str(size) for size in sizes))
+        return TensorType(dtype, tuple(size if isinstance(size, int) else brief(size) for size in sizes))
 
     def text(self, size: Any) -> Dim:
         """A size for people."""
