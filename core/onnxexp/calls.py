@@ -5,9 +5,8 @@ The same call is tried at the operator's other versions, so what an `OpsetError`
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx_ir as ir
 import torch
@@ -22,8 +21,7 @@ from onnxexp.version import MAX_OPSET, MIN_OPSET
 __all__ = ["Call", "check_graph_types", "read"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """A call that fits its operator.
 
     Attributes:
@@ -107,8 +105,7 @@ def _fits(domain: str, name: str, opset: int, args: tuple[Any, ...], kwargs: dic
 def _at(domain: str, name: str, opset: int, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: int | None) -> Call:
     spec = binding.find(domain, name, opset)
     inputs, named = binding.bind(spec, args, kwargs, opset)
-    required = sum(not (formal.optional or formal.variadic) for formal in spec.outputs)
-    count = outputs if outputs is not None else max(1, required)
+    count = spec.results if outputs is None else outputs
     if count > len(spec.outputs) and not spec.outputs[-1].variadic:
         raise LoweringError(f"{name} has {len(spec.outputs)} outputs at opset {opset}, not {count}")
     if outputs is not None and "num_outputs" in spec.attributes and len(inputs) == 1:

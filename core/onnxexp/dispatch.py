@@ -13,7 +13,7 @@ from onnxexp.symbolics import Symbolic, SymbolicTable
 __all__ = ["Candidate", "Claim", "Dispatcher", "Source"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Source:
     """A table, the plugin that brings it, that plugin's distribution and version, and whether the user gave it in the call."""
 
@@ -117,7 +117,9 @@ class Dispatcher:
         """Who claims an operator's overload, best first."""
         whole = op.partition(".")[0]
         claiming = [source for name in (op, whole) for source in self._all if name in source.table.operators()]
-        return sorted(dict.fromkeys(claiming), key=lambda source: (self._rank(op, source), source.plugin))
+        if len(claiming) > 1:
+            claiming = sorted(dict.fromkeys(claiming), key=lambda source: (self._rank(op, source), source.plugin))
+        return claiming
 
     @functools.cached_property
     def _claims(self) -> dict[str, list[Source]]:

@@ -56,20 +56,20 @@ def _by_rule(op: Builder, node: ir.Node) -> bool:
     tensor = op.state.tensors.get(node.outputs[0])
     if len(node.outputs) != 1 or tensor is None or tensor._dtype is None:
         return False
-    shapes: list[Shape] = []
-    constants: list[torch.Tensor | None] = []
-    for value in node.inputs:
-        constant = None if value is None else value.const_value
-        contents = constant.torch if isinstance(constant, TorchTensor) else None
-        known = None if value is None else op.state.tensors.get(value)
-        shape = () if value is None else tuple(contents.shape) if contents is not None else known._shape if known else None
-        if shape is None:
-            return False
-        shapes.append(shape)
-        constants.append(contents)
-    if tensor._shape is None:
-        tensor._shape = shape_of(node, shapes, constants)
+    known = [((), None) if value is None else _known(op, value) for value in node.inputs]
+    shapes = [shape for shape, _ in known if shape is not None]
+    if len(shapes) == len(known) and tensor._shape is None:
+        tensor._shape = shape_of(node, shapes, [contents for _, contents in known])
     return tensor._shape is not None
+
+
+def _known(op: Builder, value: ir.Value) -> tuple[Shape | None, torch.Tensor | None]:
+    """The shape of a value, and its contents where it is a constant."""
+    constant = value.const_value
+    if constant is not None and isinstance(constant, TorchTensor):  # that None is no instance takes Python long to find out
+        return tuple(constant.torch.shape), constant.torch
+    tensor = op.state.tensors.get(value)
+    return (None if tensor is None else tensor._shape), None
 
 
 def _infer_node(op: Builder, node: ir.Node) -> None:

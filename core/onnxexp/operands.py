@@ -170,7 +170,7 @@ def result_dtypes(
             dtype = bound[formal.variable]
         elif len(formal.types) == 1:
             dtype = _ONLY.get(next(iter(formal.types)))
-        if index == 0 and not formal.is_sequence:
+        if index == 0 and attributes and not formal.is_sequence:
             dtype = _asked(attributes) or dtype
         if dtype is not None and type_string(dtype) not in formal.types:
             raise LoweringError(f"ONNX's {spec.name} does not give {dtype} at opset {opset}")

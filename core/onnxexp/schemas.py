@@ -92,9 +92,14 @@ class Operator:
         key = (self.name, name)
         return (name, *(table[key] for table in (_RENAMED, _FORMER) if key in table))
 
-    @property
+    @functools.cached_property
     def variadic(self) -> bool:
         return bool(self.inputs) and self.inputs[-1].variadic
+
+    @functools.cached_property
+    def results(self) -> int:
+        """How many outputs a call has that does not say it."""
+        return max(1, sum(not (formal.optional or formal.variadic) for formal in self.outputs))
 
 
 def _formal(formal: Any) -> Formal:

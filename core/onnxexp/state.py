@@ -140,7 +140,7 @@ class State:
         if value is None:
             value = ir.Value(
                 name=self.names.unique(_ODD.sub("_", name) if name else "constant"),
-                shape=ir.Shape(tensor.shape),
+                shape=wrapped.shape,
                 type=ir.TensorType(wrapped.dtype),
                 const_value=wrapped,
             )
@@ -189,7 +189,7 @@ def write_type(tensor: Tensor) -> None:
     if value.type is None and tensor._dtype is not None:
         value.type = ir.TensorType(to_onnx(tensor._dtype))
     if tensor._shape is not None and value.shape is None:
-        value.shape = ir.Shape(None if isinstance(size, str) and size.startswith(UNKNOWN_DIM) else size for size in tensor._shape)
+        value.shape = ir.Shape([None if type(size) is str and size.startswith(UNKNOWN_DIM) else size for size in tensor._shape])
 
 
 def type_of(tensor: torch.Tensor) -> TensorType:

@@ -28,6 +28,9 @@ _DIRECT = 16 << 20
 _ROW = 1 << 16
 _LINE = 64
 
+_NUMPY = frozenset(
+    {torch.float64, torch.float32, torch.float16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool}
+)
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -66,7 +69,7 @@ class TorchTensor(ir.Tensor[torch.Tensor]):
 
     def numpy(self) -> npt.NDArray[Any]:
         """The elements as an array of ONNX's dtype (`ml_dtypes` has what numpy lacks); shares the memory where it can."""
-        return _integers(_readable(self.raw, self.name)).cpu().numpy().view(self.dtype.numpy())
+        return _array(self.raw, self.name).view(self.dtype.numpy())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         array = self.numpy()
@@ -82,7 +85,7 @@ class TorchTensor(ir.Tensor[torch.Tensor]):
     def tobytes(self) -> bytes:
         """The elements in row-major order, little endian, as ONNX's `raw_data` wants them."""
         if self.nbytes <= PIECE:  # not cut up, as most are
-            return _integers(_readable(self.raw, self.name)).cpu().numpy().tobytes()
+            return _array(self.raw, self.name).tobytes()
         scratch = Scratch()
         return b"".join(bytes(scratch.memory(piece)) for piece in self.pieces())
 
@@ -167,6 +170,13 @@ def _readable(tensor: torch.Tensor, name: str | None) -> torch.Tensor:
             "Load the weights before the export, or export with export_params=False."
         )
     return tensor.detach()
+
+
+def _array(tensor: torch.Tensor, name: str | None) -> npt.NDArray[Any]:
+    """The elements in numpy's own dtype, or as integers where numpy lacks it; shares the memory where it can."""
+    tensor = _readable(tensor, name)
+    array: npt.NDArray[Any] = (tensor if tensor.dtype in _NUMPY else _integers(tensor)).numpy(force=True)
+    return array
 
 
 def _integers(tensor: torch.Tensor) -> torch.Tensor:
