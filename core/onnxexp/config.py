@@ -17,7 +17,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import stat
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -36,6 +38,10 @@ DEFAULT_OPSET = 20
 TARGETS = ("onnxruntime", "onnx")
 """Whose operators an export keeps to: those that ONNX Runtime has kernels for, or all of ONNX's."""
 CALL = "call"
+_TICK = 2 * 10**9
+"""Nanoseconds of the coarsest clock by which a file system dates its files."""
+_last: list[tuple[tuple[str | int, ...], bytes]] = []
+"""The file that was read last."""
 _ARGUMENTS = {"opset": "opset_version", "disable": "without"}
 """What the keys are called among the arguments of `export`, where that is something else."""
 
@@ -144,9 +150,9 @@ def load(
 
 def _file(folder: str) -> list[tuple[str, dict[str, Any]]]:
     for own, project in _places(folder):
-        if _is_file(own):
-            return [(own, _toml(own, _read(own)))]
-        if _is_file(project) and b"onnxexp" in (contents := _read(project)):
+        if (contents := _read(own)) is not None:
+            return [(own, _toml(own, contents))]
+        if (contents := _read(project)) is not None and b"onnxexp" in contents:
             section = _toml(project, contents).get("tool", {}).get("onnxexp")
             if section is not None:
                 if not isinstance(section, dict):
@@ -163,14 +169,22 @@ def _places(folder: str) -> tuple[tuple[str, str], ...]:
     return (here, *(() if parent == folder else _places(parent)))
 
 
-def _is_file(path: str) -> bool:
-    """As `os.path.isfile`; of a file that is not there, as most are not, it takes half the time."""
-    return os.access(path, os.F_OK) and os.path.isfile(path)
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:
-        return file.read()
+def _read(path: str) -> bytes | None:
+    """The contents of a file, None where there is none. They are read again only where the file is not as it was."""
+    if not os.access(path, os.F_OK):  # most are not there, and to catch an error takes longer
+        return None
+    found = os.stat(path)
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    state = path, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    for known, contents in _last[:]:
+        if known == state:
+            return contents
+    with open(path, "rb") as file:
+        contents = file.read()
+    settled = time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) > _TICK  # else a change may show no other time
+    _last[:] = [(state, contents)] if settled else []
+    return contents
 
 
 def _toml(path: str, contents: bytes) -> dict[str, Any]:

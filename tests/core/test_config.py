@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import unittest.mock
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,22 @@ def test_what_changes_between_two_exports_is_noticed(folder: Path, monkeypatch: 
     assert load().opset == 18
     monkeypatch.delenv("ONNXEXP_OPSET")
     monkeypatch.chdir(folder)
+    assert load().opset == 15
+
+
+def test_a_file_that_was_read_is_read_again_where_it_is_another(folder: Path) -> None:
+    file = folder / "onnxexp.toml"
+    file.write_text("opset = 13\n")
+    os.utime(file, (1, 1))
+    with unittest.mock.patch("onnxexp.config._TICK", -1):  # as if it had been written long ago
+        assert [load().opset, load().opset] == [13, 13]
+    with unittest.mock.patch("builtins.open", side_effect=AssertionError("it is read again")):
+        assert load().opset == 13
+    os.utime(file, (1, 1))  # written anew within one tick of the clock by which it is dated, the second time is another
+    file.write_text("opset = 14\n")
+    assert load().opset == 14
+    (folder / "other").write_text("opset = 15\n")
+    os.replace(folder / "other", file)
     assert load().opset == 15
 
 
