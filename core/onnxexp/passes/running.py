@@ -38,9 +38,15 @@ class Pass(Generic[Subject]):
     run: Callable[[Subject], Any]
     whose: Plugin | str = "the core"
 
-    @property
+    @functools.cached_property
     def id(self) -> str:
         return f"{self.plugin}/{self.name}"
+
+
+_CLEAN_UP: tuple[Pass[ir.Model], ...] = (
+    Pass(CORE, "flatten-concat", FlattenConcat()),
+    Pass(CORE, "fold-batch-norm", FoldBatchNorm()),
+)
 
 
 class Passes:
@@ -57,9 +63,7 @@ class Passes:
         self._plugins = plugins
         self._options = options
         self._pre: list[Pass[Graph]] = list(_collected(plugins, "pre_pass", options))
-        own = {"flatten-concat": FlattenConcat(), "fold-batch-norm": FoldBatchNorm()}
-        clean_up: list[Pass[ir.Model]] = [Pass(CORE, name, each) for name, each in own.items()]
-        self._post: list[Pass[ir.Model]] = [*_collected(plugins, "post_pass", options), *clean_up]
+        self._post: list[Pass[ir.Model]] = [*_collected(plugins, "post_pass", options), *_CLEAN_UP]
         if options.skip_passes:
             _check_skipped(options.skip_passes, [*self._pre, *self._post])
         if not options.fold:
