@@ -13,13 +13,14 @@ import torch
 
 from onnxexp.errors import OnnxExporterError
 from onnxexp.report.text import ascii_text, render, type_text
+from onnxexp.serialize import SavedFile, WriteOptions, save, to_proto
+from onnxexp.serialize.plugged import save_plugged
 from onnxexp.signature import InputSlot, OutputSlot, Signature
 
 if TYPE_CHECKING:
     from onnxexp.graph import Node
     from onnxexp.plugins import Plugin, Plugins
     from onnxexp.runtime import Session
-    from onnxexp.serialize import SavedFile
     from onnxexp.verify import VerificationReport
 
 __all__ = ["InputSlot", "ONNXProgram", "OutputSlot", "Signature"]
@@ -84,8 +85,6 @@ class ONNXProgram:
     @property
     def model_proto(self) -> onnx.ModelProto:
         """The model as a protobuf message, made at each access. It holds a copy of the weights."""
-        from onnxexp.serialize import to_proto
-
         return to_proto(self._model)
 
     def save(self, target: str | os.PathLike[str] | BinaryIO, *, external_data: bool | None = None) -> SavedFile:
@@ -101,9 +100,6 @@ class ONNXProgram:
         Raises:
             SerializeError: it could not be written; what was there before is unharmed.
         """
-        from onnxexp.serialize import WriteOptions, save
-        from onnxexp.serialize.plugged import save_plugged
-
         options = WriteOptions(external_data=external_data)
         written = save_plugged(self, self._plugins, target, options) if self._plugins is not None else None
         return written or save(self._model, target, options)

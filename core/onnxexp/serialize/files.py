@@ -129,15 +129,15 @@ def checked_target(path: str | os.PathLike[str]) -> str:
         raise SerializeError(
             _cannot(given, "it is a folder", f"Give a file's name, such as {os.path.join(given, 'model.onnx')}.")
         )
-    if found is None and not os.path.isdir(folder):
-        problem = "is not a folder" if os.path.exists(folder) else "does not exist"
-        raise SerializeError(_cannot(given, f"the folder {folder} {problem}", "Create it, or choose another place."))
     if found is not None:
         if not stat.S_ISREG(found.st_mode):
             raise SerializeError(_cannot(given, "it is not a regular file", "Open it yourself and give the file object."))
         if not os.access(real, os.W_OK):
             raise SerializeError(_cannot(given, "the file is read-only", "Change its permissions, or choose another name."))
-    if not os.access(folder, os.W_OK | os.X_OK):
+    if not os.access(os.path.join(folder, ""), os.W_OK | os.X_OK):  # the separator at the end has it be a folder
+        if not os.path.isdir(folder):
+            problem = "is not a folder" if os.path.exists(folder) else "does not exist"
+            raise SerializeError(_cannot(given, f"the folder {folder} {problem}", "Create it, or choose another place."))
         raise SerializeError(
             _cannot(given, f"no permission to create files in {folder}", "Change its permissions, or choose another place.")
         )

@@ -28,13 +28,13 @@ def write_file(descriptor: int, layout: Layout) -> None:
         with open(descriptor, "wb", buffering=0, closefd=False) as file:
             write_stream(file, layout)
         return
-    feed = _Feed(chunks(layout))
     if layout.size < _WORTH_A_THREAD:
-        _drain(feed, descriptor)
+        _drain(chunks(layout), descriptor)
         return
+    feed = _Feed(chunks(layout))
     with ThreadPoolExecutor(1, thread_name_prefix="onnxexp-write") as pool:
-        helper = pool.submit(_drain, feed, descriptor)
-        _drain(feed, descriptor)
+        helper = pool.submit(_share, feed, descriptor)
+        _share(feed, descriptor)
     helper.result()
 
 
@@ -69,16 +69,20 @@ class _Feed:
             self._items = iter(())
 
 
-def _drain(feed: _Feed, descriptor: int) -> None:
-    scratch = Scratch()
+def _share(feed: _Feed, descriptor: int) -> None:
     try:
-        for offset, chunk in feed:
-            memory = _memory(chunk, scratch)
-            while memory:
-                written = os.pwrite(descriptor, memory, offset)
-                memory, offset = memory[written:], offset + written
+        _drain(feed, descriptor)
     finally:
         feed.close()  # an error here, Ctrl-C too, ends the other thread after the chunk it is at
+
+
+def _drain(items: Iterable[tuple[int, Chunk]], descriptor: int) -> None:
+    scratch = Scratch()
+    for offset, chunk in items:
+        memory = _memory(chunk, scratch)
+        while memory:
+            written = os.pwrite(descriptor, memory, offset)
+            memory, offset = memory[written:], offset + written
 
 
 def _memory(chunk: Chunk, scratch: Scratch) -> memoryview:
