@@ -8,9 +8,8 @@ ordinary protobuf message; only the order of its fields differs from that of `Se
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 import google.protobuf.message  # type: ignore[import-untyped]
 import onnx
@@ -37,8 +36,7 @@ _LARGE_PAGE = 1 << 16
 _LARGE = 1 << 20
 
 
-@dataclasses.dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """A range of a file: bytes, or the contents of a tensor (`name` for messages)."""
 
     offset: int
@@ -47,8 +45,7 @@ class Part:
     name: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """A file: its parts by offset, with gaps that read as zeros, and its size."""
 
     parts: Sequence[Part] = ()
@@ -128,11 +125,10 @@ def chunks(layout: Layout) -> Iterator[tuple[int, Chunk]]:
 
 
 def _initializers(model: ir.Model) -> Iterator[tuple[str, ir.TensorProtocol]]:
-    inputs = {value.name for value in model.graph.inputs}
     for name, value in model.graph.initializers.items():
         if value.const_value is not None:
             yield name, value.const_value
-        elif name not in inputs:
+        elif all(name != given.name for given in model.graph.inputs):
             raise SerializeError(f"initializer {name!r} has no value: set its const_value, or make it an input of the graph")
 
 
