@@ -11,17 +11,20 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import sympy  # type: ignore[import-untyped]
 import torch
 from torch._decomp import global_decomposition_table
 from torch._dispatch.python import enable_python_dispatcher
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
+from torch.utils._sympy.functions import Mod, PythonMod
 
-from onnxexp.capture.exported import Converter
+from onnxexp.capture.exported import flat
 from onnxexp.capture.modes import hush_torch, torch_mode
+from onnxexp.capture.recorder import META, Recorder
 from onnxexp.errors import CaptureError
-from onnxexp.graph import Dim, Graph, Node, ScalarType, TensorType, Value
+from onnxexp.graph import Dim, Graph, Node, ScalarType, TensorType, Type, Value
 from onnxexp.passes.dead import drop_dead
 from onnxexp.passes.functionalize import functionalize
 from onnxexp.torch_schemas import overload
@@ -51,73 +54,94 @@ class Decomposer:
 
     def _decompose(self, node: Node) -> Graph | None:
         op = overload(node.op)
-        inputs = list(node.inputs())
-        if op is None or any(
-            isinstance(value.type, TensorType) and None in (value.type.sizes, value.type.dtype) for value in inputs
-        ):
+        types = [value.type for value in node.inputs()]
+        if op is None or any(isinstance(each, TensorType) and None in (each.sizes, each.dtype) for each in types):
             return None
-        fakes = [self._fake(value) for value in inputs]
-        if any(fake is None for fake in fakes):
-            return None
-        traced = (self._trace(op, function, node, fakes) for function in _decompositions(op))
-        graphs = (self._convert(module, inputs, node) for module in traced if module is not None)
-        return next((graph for graph in graphs if graph is not None), None)
+        ways = [self._on_meta, self._on_fakes] if all(map(_is_static, types)) else [self._for_any_size]
+        attempts = (way(op, function, node) for function in _decompositions(op) for way in ways)
+        return next((graph for graph in attempts if graph is not None), None)
 
-    def _trace(
-        self, op: torch._ops.OpOverload, function: Callable[..., Any], node: Node, fakes: list[Any]
-    ) -> torch.fx.GraphModule | None:
-        """What the function does with these inputs; None where it fails, or does what holds for the example's sizes only."""
+    def _on_meta(self, op: OpOverload, function: Callable[..., Any], node: Node) -> Graph | None:
+        """With sizes that are all known: without torch's fake mode, whose bookkeeping takes several times as long."""
+        tensors = [_meta(value.type) for value in node.inputs()]
+        return _recorded(Recorder(self._dim_text, fakes=False), op, function, node, tensors)
 
-        def call(*flat: Any) -> Any:
-            positional, keywords = _rebuild(op, node.args, iter(flat))
-            return function(*positional, **keywords)
-
+    def _on_fakes(self, op: OpOverload, function: Callable[..., Any], node: Node) -> Graph | None:
+        """What the meta device has no kernel for, or what depends on data."""
         hush_torch()
-        with torch_mode(), _provisional(self._mode().shape_env) as baked_in:
-            try:
-                with self._mode(), enable_python_dispatcher():  # what torch writes in Python takes symbolic sizes
-                    module = make_fx(call)(*fakes)
-            except Exception:  # noqa: BLE001 - a decomposition that fails on fake tensors, with whatever error, is none
+        with torch_mode(), self._mode():
+            fakes = [self._fake(value) for value in node.inputs()]
+            return _recorded(Recorder(self._dim_text, fakes=True), op, function, node, fakes)
+
+    def _for_any_size(self, op: OpOverload, function: Callable[..., Any], node: Node) -> Graph | None:
+        """None also for what holds for the example's sizes only."""
+        untold = any(free_unbacked_symbols(self._sizes.get(size, 0)) for size in _symbolic_sizes(node.outputs))
+        hush_torch()
+        with torch_mode(), _provisional(self._mode().shape_env, suspect=untold) as baked_in, self._mode():
+            fakes = [self._fake(value) for value in node.inputs()]
+            if any(fake is None for fake in fakes):
                 return None
-            return None if baked_in() else module
+            graph = _recorded(Recorder(self._dim_text, fakes=True), op, function, node, fakes)
+            return None if graph is None or baked_in() or not _keeps_sizes(node, graph) else graph
 
     def _fake(self, value: Value) -> Any:
         if isinstance(value.type, ScalarType):
             return self._sizes.get(value.type.expr or "")
         sizes: list[Any] = [size if isinstance(size, int) else self._sizes.get(size) for size in value.type.sizes or ()]
-        if None in sizes:
-            return None
-        with self._mode():
-            return torch.empty(sizes, dtype=value.type.dtype)
+        return None if None in sizes else torch.empty(sizes, dtype=value.type.dtype)
 
-    def _convert(self, module: torch.fx.GraphModule, inputs: list[Value], node: Node) -> Graph | None:
-        graph = Graph()
-        converter = Converter(module, graph, self._dim_text)
-        for placeholder, value in zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True):
-            converter.env[placeholder] = Value(value.name, value.type)
-            graph.inputs.append(converter.env[placeholder])
-        try:
-            converter.run()
-            if any(_key(inner) == _key(node) for inner in graph.walk()):
-                return None  # it would never end
-            if not _keeps_sizes(node, graph):
-                return None
-            functionalize(graph)
-            drop_dead(graph)
-        except CaptureError:
-            return None
-        return graph
+
+def _recorded(recorder: Recorder, op: OpOverload, function: Callable[..., Any], node: Node, tensors: list[Any]) -> Graph | None:
+    """What the function does with these inputs, as a functional graph; None where it fails."""
+    graph = recorder.graph
+    for tensor, value in zip(tensors, node.inputs(), strict=True):
+        graph.inputs.append(Value(value.name, value.type))
+        recorder.know(tensor, graph.inputs[-1])
+    positional, keywords = _rebuild(op, node.args, iter(tensors))
+    try:
+        with torch.inference_mode(False), torch.no_grad(), recorder, enable_python_dispatcher():
+            result = function(*positional, **keywords)  # what torch writes in Python takes symbolic sizes
+        graph.outputs = list(flat(recorder.value(result)))
+    except Exception:  # noqa: BLE001 - a decomposition that fails on tensors without data, with whatever error, is none
+        return None
+    if any(inner.op == node.op and _key(inner) == _key(node) for inner in graph.nodes):
+        return None  # it would never end
+    try:
+        functionalize(graph)
+    except CaptureError:
+        return None
+    drop_dead(graph)
+    return graph
+
+
+def _sizes(type_: Type | None) -> tuple[Dim, ...]:
+    return type_.sizes or () if isinstance(type_, TensorType) else ()
+
+
+def _meta(type_: Any) -> torch.Tensor:
+    return torch.empty(type_.sizes, dtype=type_.dtype, device=META)
+
+
+def _is_static(type_: Type) -> bool:
+    return isinstance(type_, TensorType) and all(isinstance(size, int) for size in _sizes(type_))
 
 
 @contextlib.contextmanager
-def _provisional(env: ShapeEnv | None) -> Iterator[Callable[[], bool]]:
-    """Yields whether a size of the model's inputs has been fixed, or tied to another, since; if so that is undone at the end."""
+def _provisional(env: ShapeEnv | None, *, suspect: bool) -> Iterator[Callable[[], bool]]:
+    """Yields whether a size of the model's inputs has been fixed, or tied to another, since; if so that is undone at the end.
+
+    `suspect`: the capture could not tell all sizes that come out. Then what is decided for the example is no more than that.
+    """
     if env is None:
         yield lambda: False
         return
     before = {name: copy.copy(value) for name, value in vars(env).items() if isinstance(value, (dict, list, set))}
+    if suspect:
+        ShapeEnv._inner_evaluate_expr.cache_clear()  # what torch remembers to have decided it decides again, with a guard
 
     def baked_in() -> bool:
+        if suspect and any(_is_of_example(guard.expr) for guard in env.guards):
+            return True
         return any(symbol not in before["replacements"] and symbol in env.backed_var_to_val for symbol in env.replacements)
 
     try:
@@ -129,17 +153,24 @@ def _provisional(env: ShapeEnv | None) -> Iterator[Callable[[], bool]]:
             env._update_version_counter()
 
 
+def _is_of_example(guard: sympy.Basic) -> bool:
+    """Whether a condition says what a size is, or what remains of it when it is divided."""
+    return (isinstance(guard, sympy.Eq) and any(side.is_number for side in guard.args)) or guard.has(Mod, PythonMod)
+
+
 def _keeps_sizes(node: Node, graph: Graph) -> bool:
     """False for a decomposition that gives a dynamic size as a number."""
-    made = [output.type for output in graph.outputs if isinstance(output, Value)]
-    pairs = zip(made, (value.type for value in node.outputs), strict=False)
-    sizes = [
-        (one.sizes or (), two.sizes or ()) for one, two in pairs if isinstance(one, TensorType) and isinstance(two, TensorType)
-    ]
-    return all(isinstance(one, str) or isinstance(two, int) for new, old in sizes for one, two in zip(new, old, strict=False))
+    outputs = (output.type if isinstance(output, Value) else None for output in graph.outputs)
+    pairs = zip(outputs, (value.type for value in node.outputs), strict=False)
+    sizes = [pair for new, old in pairs for pair in zip(_sizes(new), _sizes(old), strict=False)]
+    return all(isinstance(one, str) or isinstance(two, int) for one, two in sizes)
 
 
-def _decompositions(op: torch._ops.OpOverload) -> Iterator[Callable[..., Any]]:
+def _symbolic_sizes(values: list[Value]) -> list[str]:
+    return [size for value in values for size in _sizes(value.type) if isinstance(size, str)]
+
+
+def _decompositions(op: OpOverload) -> Iterator[Callable[..., Any]]:
     """What torch itself runs for a composite operator, then the entry of its table of decompositions."""
     if not torch._C._dispatch_has_kernel(op.name()):  # type: ignore[no-untyped-call] # TorchScript's own, such as aten::mul.int
         return
@@ -150,7 +181,7 @@ def _decompositions(op: torch._ops.OpOverload) -> Iterator[Callable[..., Any]]:
         yield listed
 
 
-def _rebuild(op: torch._ops.OpOverload, args: list[Any], remaining: Any) -> tuple[list[Any], dict[str, Any]]:
+def _rebuild(op: OpOverload, args: list[Any], remaining: Any) -> tuple[list[Any], dict[str, Any]]:
     """The arguments of the call with the traced inputs in the values' places."""
 
     def fill(arg: Any) -> Any:

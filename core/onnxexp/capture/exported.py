@@ -22,7 +22,7 @@ from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node, ScalarType, TensorType, Type, Value, values_in
 from onnxexp.torch_schemas import bind, full_name
 
-__all__ = ["Converter", "to_graph", "without_vmap", "written"]
+__all__ = ["DROPPED", "Converter", "flat", "made", "scalar_op", "to_graph", "type_of", "without_vmap", "written"]
 
 _SCALAR_OPS: dict[Any, str] = {
     operator.add: "aten::add",
@@ -56,7 +56,7 @@ _SCALAR_OPS: dict[Any, str] = {
 }
 """Python's arithmetic on sizes, under the names that TorchScript gives the same operations."""
 
-_DROPPED = {
+DROPPED = {
     "aten::_assert_scalar",
     "aten::_assert_async.msg",
     "aten::_assert_async",
@@ -140,12 +140,41 @@ def _dtype(arg: Any) -> torch.dtype | None:
     return arg.type.dtype if isinstance(arg, Value) and isinstance(arg.type, TensorType) else None
 
 
-def _flat(value: Any) -> Iterator[Any]:
+def flat(value: Any) -> Iterator[Any]:
+    """The elements of nested lists."""
     if isinstance(value, (list, tuple)):
         for element in value:
-            yield from _flat(element)
+            yield from flat(element)
     else:
         yield value
+
+
+def type_of(meta: Any, dim_text: Callable[[Any], Dim]) -> Type:
+    """The type of a fake tensor or symbolic number."""
+    if isinstance(meta, torch.Tensor):
+        sizes: Sequence[Any] = meta.shape
+        return TensorType(meta.dtype, tuple(size if isinstance(size, int) else dim_text(size) for size in sizes))
+    if isinstance(meta, (bool, torch.SymBool)):
+        return ScalarType(bool)
+    if isinstance(meta, (int, torch.SymInt)):
+        return ScalarType(int, str(dim_text(meta)))
+    if isinstance(meta, (float, torch.SymFloat)):
+        return ScalarType(float)
+    return TensorType(None, None)
+
+
+def made(name: str, meta: Any, dim_text: Callable[[Any], Dim]) -> Any:
+    """A value typed by its meta, or for a list (of lists) of results such a list; the node has them all in a row."""
+    if isinstance(meta, (list, tuple)):
+        return [made(f"{name}_{index}", one, dim_text) for index, one in enumerate(meta)]
+    return Value(name, type_of(meta, dim_text))
+
+
+def scalar_op(name: str, args: Sequence[Any]) -> str:
+    """The overload of an operator of Python's that takes these numbers."""
+    kinds = [arg.type.kind if isinstance(arg, Value) and isinstance(arg.type, ScalarType) else type(arg) for arg in args]
+    overload = "float" if float in kinds else "bool" if kinds and all(kind is bool for kind in kinds) else "int"
+    return f"{name}.{overload}"
 
 
 class Converter:
@@ -173,22 +202,11 @@ class Converter:
             elif node.op == "get_attr":
                 self.env[node] = self._attribute(node)
             elif node.op == "output":
-                self.graph.outputs = list(_flat(self.look_up(node.args[0])))
+                self.graph.outputs = list(flat(self.look_up(node.args[0])))
 
     def new(self, name: str, meta: Any) -> Value:
         """A value typed by the fake tensor or symbolic number that torch recorded."""
-        return Value(name, self.type_of(meta))
-
-    def type_of(self, meta: Any) -> Type:
-        if isinstance(meta, torch.Tensor):
-            return TensorType(meta.dtype, tuple(self.dim_text(size) for size in meta.shape))
-        if isinstance(meta, (bool, torch.SymBool)):
-            return ScalarType(bool)
-        if isinstance(meta, (int, torch.SymInt)):
-            return ScalarType(int, str(self.dim_text(meta)))
-        if isinstance(meta, (float, torch.SymFloat)):
-            return ScalarType(float)
-        return TensorType(None, None)
+        return Value(name, type_of(meta, self.dim_text))
 
     def look_up(self, arg: Any) -> Any:
         """An fx argument with nodes replaced by values."""
@@ -214,7 +232,7 @@ class Converter:
         target = node.target
         if isinstance(target, torch._ops.OpOverload):
             name = full_name(target)
-            if name in _DROPPED:
+            if name in DROPPED:
                 return None
             args = bind(target._schema, self.look_up(node.args), {key: self.look_up(arg) for key, arg in node.kwargs.items()})
             args = composites.torch_arguments(name, self._cast(args, node) if self.autocast else args)
@@ -280,21 +298,13 @@ class Converter:
         args = self.look_up(node.args)
         if node.target is round and args[1:] == [None]:  # Python's ndigits, which the operator does not have
             del args[1:]
-        kinds = [arg.type.kind if isinstance(arg, Value) and isinstance(arg.type, ScalarType) else type(arg) for arg in args]
-        overload = "float" if float in kinds else "bool" if kinds and all(kind is bool for kind in kinds) else "int"
-        return self.append(f"{name}.{overload}", args, node)
+        return self.append(scalar_op(name, args), args, node)
 
     def append(self, op: str, args: Sequence[Any], node: torch.fx.Node) -> Any:
         """A node of the neutral graph; returns its value, or the list of its values."""
         meta = node.meta.get("val")
         if isinstance(meta, (bool, int, float)) and op.startswith("aten::sym_"):
             return meta
-        made = None if meta is None else self._made(node.name, meta)
-        self.graph.nodes.append(Node(op, list(args), list(_flat(made)) if meta is not None else [], where=place(node)))
-        return made
-
-    def _made(self, name: str, meta: Any) -> Any:
-        """A value, or for a list (of lists) of results such a list; the node has them all in a row."""
-        if isinstance(meta, (list, tuple)):
-            return [self._made(f"{name}_{index}", one) for index, one in enumerate(meta)]
-        return self.new(name, meta)
+        results = None if meta is None else made(node.name, meta, self.dim_text)
+        self.graph.nodes.append(Node(op, list(args), list(flat(results)) if meta is not None else [], where=place(node)))
+        return results

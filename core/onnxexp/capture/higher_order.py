@@ -80,7 +80,8 @@ def _over_first_axis(
 
 
 def _like(converter: Converter, arg: Any, index: int) -> Value:
-    type_ = arg.type if isinstance(arg, Value) else converter.type_of(arg)
+    value = arg if isinstance(arg, Value) else converter.new("", arg)
+    type_ = value.type
     return Value(f"carried_{index}", ScalarType(type_.kind) if isinstance(type_, ScalarType) else type_)
 
 
