@@ -63,8 +63,9 @@ class Decomposer:
 
     def _on_meta(self, op: OpOverload, function: Callable[..., Any], node: Node) -> Graph | None:
         """With sizes that are all known: without torch's fake mode, whose bookkeeping takes several times as long."""
-        tensors = [_meta(value.type) for value in node.inputs()]
-        return _recorded(Recorder(self._dim_text, fakes=False), op, function, node, tensors)
+        with torch.inference_mode(False), torch.no_grad():
+            tensors = [_meta(value.type) for value in node.inputs()]
+            return _recorded(Recorder(self._dim_text, fakes=False), op, function, node, tensors)
 
     def _on_fakes(self, op: OpOverload, function: Callable[..., Any], node: Node) -> Graph | None:
         """What the meta device has no kernel for, or what depends on data."""
@@ -99,7 +100,7 @@ def _recorded(recorder: Recorder, op: OpOverload, function: Callable[..., Any], 
         recorder.know(tensor, graph.inputs[-1])
     positional, keywords = _rebuild(op, node.args, iter(tensors))
     try:
-        with torch.inference_mode(False), torch.no_grad(), recorder, enable_python_dispatcher():
+        with recorder, enable_python_dispatcher():
             result = function(*positional, **keywords)  # what torch writes in Python takes symbolic sizes
         graph.outputs = list(flat(recorder.value(result)))
     except Exception:  # noqa: BLE001 - a decomposition that fails on tensors without data, with whatever error, is none
