@@ -415,3 +415,14 @@ def test_torch_learns_of_a_symbol_only_where_it_reckons_with_it(monkeypatch) -> 
         assert program.model.graph.outputs[0].shape[0] == "batch"
         torch.testing.assert_close(program(torch.ones(5, 3)), model(torch.ones(5, 3)))
     assert ["env" in vars(sizes) for sizes in made] == [False, True]
+
+
+def test_of_axes_that_are_found_equal_the_first_gives_the_name() -> None:
+    program = exported(
+        lambda left, right: torch.bmm(left, right),
+        (torch.ones(2, 3, 4), torch.ones(2, 4, 5)),
+        capture="trace",
+        dynamic_shapes=({0: "zeta", 1: "rows", 2: "inner"}, {0: "alpha", 1: "depth", 2: "columns"}),
+    )
+    shapes = [[str(size) for size in value.shape] for value in (*program.model.graph.inputs, *program.model.graph.outputs)]
+    assert shapes == [["zeta", "rows", "inner"], ["zeta", "inner", "columns"], ["zeta", "rows", "columns"]]
