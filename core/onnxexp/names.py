@@ -51,6 +51,7 @@ __all__ = [
 Forward: TypeAlias = Callable[..., Any] | inspect.Signature | inspect.BoundArguments
 
 _registration = threading.Lock()
+_PLAIN = frozenset({type(None), bool, int, float, str})
 _signatures = weakref.WeakKeyDictionary[types.FunctionType, tuple[tuple[Any, ...], inspect.Signature]]()
 
 
@@ -99,11 +100,16 @@ def children(value: Any) -> list[tuple[str, Any]] | None:
 
 
 def parameters_of(forward: Callable[..., Any]) -> inspect.Signature:
-    """The signature of a function or method; that of a plain function is read again only when the function has changed."""
+    """The signature of a function or method; that of a plain function is read again only when the function has changed.
+
+    Plain is one without attributes (such as `__wrapped__`) whose defaults refer to nothing: what is known keeps nothing alive.
+    """
     function = forward.__func__ if isinstance(forward, types.MethodType) else forward
-    if not isinstance(function, types.FunctionType) or vars(function):  # such as `__wrapped__`
+    if not isinstance(function, types.FunctionType) or vars(function) or function.__kwdefaults__:
         return inspect.signature(forward)
-    state = forward is function, function.__code__, function.__defaults__, function.__kwdefaults__
+    if function.__defaults__ and not _PLAIN.issuperset(map(type, function.__defaults__)):
+        return inspect.signature(forward)
+    state = forward is function, function.__code__, function.__defaults__
     known = _signatures.get(function)
     if known is None or any(was is not now for was, now in zip(known[0], state, strict=True)):
         known = _signatures[function] = state, inspect.signature(forward)

@@ -86,11 +86,17 @@ def test_a_function_that_changes_gets_another_signature() -> None:
 def test_a_signature_keeps_no_function_alive() -> None:
     def function(x: int) -> None: ...
 
-    parameters_of(function)
-    alive = weakref.ref(function)
-    del function
+    holder: list[Any] = []
+
+    def holding(x: int, model: list[Any] = holder) -> None: ...
+
+    holder.append(holding)
+    alive = [weakref.ref(function), weakref.ref(holding)]
+    assert list(parameters_of(function).parameters) == ["x"]
+    assert list(parameters_of(holding).parameters) == ["x", "model"]
+    del function, holding, holder
     gc.collect()
-    assert alive() is None
+    assert [reference() for reference in alive] == [None, None]
 
 
 def test_a_call_that_does_not_fit_is_the_users_error() -> None:
