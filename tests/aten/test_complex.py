@@ -79,6 +79,19 @@ def transforms(x: torch.Tensor) -> Results:
     return (*forth, fft.ifft(x), fft.hfft(x), fft.irfft(x, n=7), fft.irfft2(x), fft.fftshift(x), fft.fftn(x, norm="forward"))
 
 
+def by_name(x: torch.Tensor) -> Results:
+    """Every name with sizes, dimensions and a norm of its own."""
+    z = torch.complex(x, x.flip(0))
+    one = [transform(z, n=n, dim=1, norm=norm) for n, norm in ((None, "ortho"), (9, "forward")) for transform in ONE]
+    more = [transform(z, s=s, dim=d) for s, d in (((4,), None), ((-1, 7), (0, 2))) for transform in MORE]
+    real = [transform(x, norm="forward") for transform in (fft.rfft, fft.ihfft, fft.ihfft2, fft.rfftn, fft.ihfftn, fft.ifftn)]
+    return (*one, *more, *real)
+
+
+ONE = (fft.fft, fft.ifft, fft.hfft, fft.irfft)
+MORE = (fft.fftn, fft.ifftn, fft.hfftn, fft.irfftn)
+
+
 def there_and_back(x: torch.Tensor) -> Results:
     return fft.irfft(fft.rfft(x), n=x.shape[-1]), fft.ifftn(fft.fftn(x)).real
 
@@ -90,6 +103,7 @@ def spectrogram(x: torch.Tensor) -> torch.Tensor:
 @cases(
     case(transforms, X),
     case(transforms, X.double(), name="transforms of float64"),
+    case(by_name, X),
     case(fft.fft, torch.arange(6), name="fft of ints"),
     case(fft.ifft2, Z),
     case(there_and_back, X),

@@ -52,6 +52,9 @@ def test_linear(check):
     Case(lambda a, b, c: torch.linalg.multi_dot([a, b, c]), r(3, 2), r(2, 5), r(5, 4), name="multi_dot"),
     Case(torch.linalg.vecdot, r(3, 2), r(3, 2)),
     Case(torch.linalg.cross, r(2, 3), r(2, 3)),
+    Case(torch.linalg.cross, r(2, 3), r(1, 3), dynamic={0: [0]}, name="cross_broadcast"),
+    Case(torch.cross, r(4, 3, 3), r(4, 3, 3), name="cross_of_the_first_axis_of_3"),
+    Case(lambda x, y: torch.cross(x, y, dim=0), r(3, 4), r(3, 4), name="cross_along"),
 )
 def test_products(check):
     check()

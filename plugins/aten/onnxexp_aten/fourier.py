@@ -7,6 +7,7 @@ two. Source of the two steps: Cooley and Tukey, "An Algorithm for the Machine Ca
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -154,8 +155,14 @@ def fft_c2r(op: Builder, self: Tensor, dim: list[int], normalization: int, last_
     z = z if isinstance(kept, int) and size_at(op, z.real, last) == kept else _cut(op, z, last, kept)
     if isinstance(length, int) and _in_steps(op, length):
         return _along(op, _both_halves(op, z, last, length), last, forward=False, mode=normalization).real
-    waves = _waves(op, z.real.dtype, (kept, length), length, _scale(op, normalization, length), forward=False)
-    cosine, sine = (op.Mul(wave, _weights(op, kept, length, z.real.dtype)) for wave in waves)
+    scale = _scale(op, normalization, length)
+    if isinstance(length, int):
+        twice = [0 < 2 * place < length for place in range(kept)]
+        scale = torch.tensor(twice, dtype=torch.float64)[:, None].add(1) * scale
+        cosine, sine = _waves(op, z.real.dtype, (kept, length), length, scale, forward=False)
+    else:
+        waves = _waves(op, z.real.dtype, (kept, length), length, scale, forward=False)
+        cosine, sine = (op.Mul(wave, _weights(op, kept, length, z.real.dtype)) for wave in waves)
     return op.Sub(along(op, z.real, cosine, last), along(op, z.imag, sine, last))  # type: ignore[no-any-return]
 
 
@@ -172,11 +179,13 @@ def _weights(op: Builder, kept: Any, length: Any, dtype: torch.dtype) -> Tensor:
 
 
 def _cut(op: Builder, z: ComplexTensor, axis: int, kept: Any) -> ComplexTensor:
-    parts = [sliced(op, part, axis, 0, kept) for part in (z.real, z.imag)]
-    if isinstance(kept, int):
-        sizes = [kept if place == axis else size for place, size in enumerate(z.shape or ())]
-        parts = [with_shape(part, sizes) for part in parts]
-    return ComplexTensor(*parts)
+    return ComplexTensor(*(_shortened(op, part, axis, kept) for part in (z.real, z.imag)))
+
+
+def _shortened(op: Builder, x: Tensor, axis: int, kept: Any) -> Tensor:
+    part = sliced(op, x, axis, 0, kept)
+    sizes = [kept if place == axis else size for place, size in enumerate(x.shape or ())]
+    return with_shape(part, sizes) if isinstance(kept, int) else part
 
 
 def _both_halves(op: Builder, z: ComplexTensor, axis: int, length: int) -> ComplexTensor:
@@ -192,3 +201,80 @@ def _both_halves(op: Builder, z: ComplexTensor, axis: int, length: int) -> Compl
     sizes = list(z.shape or ())
     sizes[axis] = length
     return ComplexTensor(with_shape(real, sizes), with_shape(imag, sizes))
+
+
+# By torch's own names
+
+
+def _mode(norm: str | None, *, forward: bool) -> int:
+    return 1 if norm == "ortho" else 2 if (norm == "forward") == forward else 0
+
+
+def _fitted(op: Builder, x: Tensor, axis: int, wanted: int | None) -> Tensor:
+    """Cut, or filled up with zeros, to this size."""
+    size = size_at(op, x, axis)
+    if wanted is None or size == wanted:
+        return x
+    if not isinstance(size, int) or not isinstance(wanted, int):
+        op.decline("sizes that only the run time knows")
+    if wanted < size:
+        return _shortened(op, x, axis, wanted)
+    pads = [0, 0] * (rank_of(op, x) - 1 - axis) + [0, wanted - size]
+    return op.torch_op("aten::constant_pad_nd", x, pads, 0.0)[0]  # type: ignore[no-any-return]
+
+
+def _parted(op: Builder, x: Tensor, axes: Sequence[int], sizes: Sequence[int | None]) -> Tensor:
+    """A real tensor in the dtype of the transform, or a complex one, of these sizes."""
+    if isinstance(x, ComplexTensor) or x.dtype.is_complex:
+        z = paired(op, x)
+        parts = [z.real, z.imag]
+    else:
+        parts = [op.cast(x, real_of(op))]
+    for axis, wanted in zip(axes, sizes, strict=True):
+        parts = [_fitted(op, part, axis, wanted) for part in parts]
+    return parts[0] if len(parts) == 1 else ComplexTensor(*parts)
+
+
+def _sized(op: Builder, x: Tensor, s: Any, dim: Any) -> tuple[list[int], list[int | None]]:
+    """The axes and their new sizes (None: as it is) from either sort of arguments: of one axis, or of several."""
+    s, dim = (value if value is None or isinstance(value, list) else [value] for value in (s, dim))
+    rank = rank_of(op, x)
+    axes = _axes(op, x, dim if dim is not None else range(rank - len(s), rank) if s is not None else range(rank))
+    return axes, [None] * len(axes) if s is None else [None if size == -1 else size for size in s]
+
+
+def _conjugate(op: Builder, z: ComplexTensor) -> ComplexTensor:
+    return ComplexTensor(z.real, op.Neg(z.imag))
+
+
+def _transform(op: Builder, self: Tensor, s: Any, dim: Any, norm: str | None, *, forward: bool, onesided: bool) -> ComplexTensor:
+    axes, sizes = _sized(op, self, s, dim)
+    x, mode = _parted(op, self, axes, sizes), _mode(norm, forward=forward)
+    if isinstance(x, ComplexTensor):
+        return fft_c2c(op, x, axes, mode, forward)  # type: ignore[no-any-return]
+    z = fft_r2c(op, x, axes, mode, onesided)
+    return z if forward else _conjugate(op, z)
+
+
+def _real(op: Builder, self: Tensor, s: Any, dim: Any, norm: str | None, *, forward: bool) -> Tensor:
+    """What half of a spectrum that is its own conjugate mirrored gives."""
+    axes, sizes = _sized(op, self, s, dim)
+    before = size_at(op, self, axes[-1])
+    if isinstance(before, Tensor):
+        op.decline("sizes that only the run time knows")
+    length = 2 * (before - 1) if sizes[-1] is None else sizes[-1]
+    if not isinstance(length, int):
+        op.decline("sizes that only the run time knows")
+    z = _parted(op, paired(op, self), axes, [*sizes[:-1], _half(op, length)])
+    assert isinstance(z, ComplexTensor)
+    z = _conjugate(op, z) if forward else z
+    return fft_c2r(op, z, axes, _mode(norm, forward=forward), length)  # type: ignore[no-any-return]
+
+
+for _ending in ("", "2", "n"):
+    complex_op(f"fft_fft{_ending}")(functools.partial(_transform, forward=True, onesided=False))
+    complex_op(f"fft_ifft{_ending}")(functools.partial(_transform, forward=False, onesided=False))
+    complex_op(f"fft_rfft{_ending}")(functools.partial(_transform, forward=True, onesided=True))
+    complex_op(f"fft_ihfft{_ending}")(functools.partial(_transform, forward=False, onesided=True))
+    complex_op(f"fft_irfft{_ending}")(functools.partial(_real, forward=False))
+    complex_op(f"fft_hfft{_ending}")(functools.partial(_real, forward=True))

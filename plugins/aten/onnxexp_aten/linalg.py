@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.common import aten, promote, rank_of
+from onnxexp_aten.common import aten, axis_of, promote, rank_of
 from onnxexp_aten.kernels import compute
 from onnxexp_aten.layout import made_by, permuted, reshaped, sizes_of, swapped, unsqueezed, unused, with_shape
 from onnxexp_aten.reduction import reduced
@@ -104,6 +104,27 @@ def linalg_vecdot(op: Builder, x: Tensor, y: Tensor, dim: int) -> Tensor:
     if x.dtype.is_complex:
         op.decline("complex numbers")
     return reduced(op, "ReduceSum", compute(op, "Mul", x, y), [dim])
+
+
+@aten("linalg_cross")
+def linalg_cross(op: Builder, self: Tensor, other: Tensor, dim: int) -> Tensor:
+    """linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor"""
+    if self.dtype.is_complex or other.dtype.is_complex:
+        op.decline("complex numbers")
+    axis = axis_of(op, self, dim)
+    turned = [[op.Gather(x, places, axis=axis) for places in ([1, 2, 0], [2, 0, 1])] for x in promote(op, self, other)]
+    (left_next, left_last), (right_next, right_last) = turned
+    return compute(op, "Sub", compute(op, "Mul", left_next, right_last), compute(op, "Mul", left_last, right_next))
+
+
+@aten("cross")
+def cross(op: Builder, self: Tensor, other: Tensor, dim: int | None) -> Tensor:
+    """cross(Tensor self, Tensor other, int? dim=None) -> Tensor; without a dimension the first of size 3"""
+    if dim is not None:
+        return linalg_cross(op, self, other, dim)  # type: ignore[no-any-return]
+    if self.shape is None or 3 not in self.shape:
+        op.decline("sizes that only the run time knows")
+    return linalg_cross(op, self, other, self.shape.index(3))  # type: ignore[no-any-return]
 
 
 @aten("inner")

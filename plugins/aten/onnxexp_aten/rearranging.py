@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axis_of, rank_of
 from onnxexp_aten.creation import arange_of
+from onnxexp_aten.elementwise import select
 from onnxexp_aten.layout import (
     END,
     permuted,
@@ -25,7 +27,7 @@ from onnxexp_aten.layout import (
 __all__ = ["diagonal_places", "strided_places"]
 
 _TABLE = 4096
-"""Indices up to which a table of them is the cheapest way to repeat elements."""
+"""Indices up to which a table of them is the cheapest way to repeat or to pick elements."""
 
 
 @aten("flip")
@@ -180,6 +182,38 @@ def diagonal(op: Builder, self: Tensor, offset: int, dim1: int, dim2: int) -> Te
     return op.Gather(flat, diagonal_places(op, rows, columns, offset), axis=rank - 2)
 
 
+@aten("diag_embed")
+def diag_embed(op: Builder, self: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
+    """diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor"""
+    rank = rank_of(op, self)
+    size = size_at(op, self, rank - 1)
+    if isinstance(size, Tensor) or self.dtype.is_complex:
+        op.decline("a size that only the run time knows, or complex numbers")
+    pads = [0, offset] if offset > 0 else [-offset, 0]
+    rows = op.torch_op("aten::constant_pad_nd", self, pads, 0)[0] if offset else self
+    mask = torch.ones(size + abs(offset), size + abs(offset), dtype=torch.bool)
+    kept = op.constant(mask.triu(offset).tril(offset))
+    made = select(op, kept, unsqueezed(op, rows, [rank]), op.constant(0, self.dtype))
+    one, other = dim1 % (rank + 1), dim2 % (rank + 1)
+    places = dict(zip([axis for axis in range(rank + 1) if axis not in (one, other)], range(rank - 1), strict=True))
+    return permuted(op, made, [{**places, one: rank - 1, other: rank}[axis] for axis in range(rank + 1)])
+
+
+@aten("diag")
+def diag(op: Builder, self: Tensor, diagonal: int) -> Tensor:
+    """diag(Tensor self, int diagonal=0) -> Tensor"""
+    if rank_of(op, self) == 1:
+        return diag_embed(op, self, diagonal, 0, 1)  # type: ignore[no-any-return]
+    return op.torch_op("aten::diagonal", self, diagonal, 0, 1)[0]  # type: ignore[no-any-return]
+
+
+@aten("diagflat")
+def diagflat(op: Builder, self: Tensor, offset: int) -> Tensor:
+    """diagflat(Tensor self, int offset=0) -> Tensor"""
+    flat = self if self.rank == 1 else op.Reshape(self, [-1])
+    return diag_embed(op, flat, offset, 0, 1)  # type: ignore[no-any-return]
+
+
 @aten("as_strided", "as_strided_copy")
 def as_strided(op: Builder, self: Tensor, size: list[Any], stride: list[Any], storage_offset: Any) -> Tensor:
     """as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)"""
@@ -201,6 +235,11 @@ def as_strided(op: Builder, self: Tensor, size: list[Any], stride: list[Any], st
 
 def strided_places(op: Builder, size: list[Any], stride: list[Any], offset: Any) -> Tensor:
     """int64[*size]: where in memory the elements of a strided view are."""
+    if all(isinstance(each, int) for each in (*size, *stride, offset)) and math.prod(size) <= _TABLE:
+        known = torch.tensor(offset)
+        for count, step in zip(size, stride, strict=True):
+            known = known.unsqueeze(-1) + torch.arange(count) * step
+        return op.constant(known)
     places = op.constant(offset, torch.int64)
     for axis, (count, step) in enumerate(zip(size, stride, strict=True)):
         steps = op.Mul(arange_of(op, 0, count, 1, torch.int64), step)
