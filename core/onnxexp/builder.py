@@ -78,6 +78,14 @@ class Builder:
         """The arguments of the node that is being lowered, as its symbolic gets them: Tensors and Python constants."""
         return [self.resolve(arg) for arg in self.node.args]
 
+    def close(self) -> None:
+        """Let go of everything once the model is finished.
+
+        The Tensors hold the builder and it holds them: left as they are they would wait for Python's garbage collector, which
+        would look at each of them before.
+        """
+        self.__dict__.clear()
+
     # Operators
 
     def __getattr__(self, name: str) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -128,7 +129,7 @@ def export(
         lowering = Lowering(builder, packs, captured.decompose, export_type)
         interface.bind_inputs(lowering, export_params=export_params)
         results = lowering.run(captured.graph)
-    with clock("assemble"):
+    with clock("assemble"), contextlib.closing(builder):
         onnx_model = assemble(builder, interface.outputs(results), keep_initializers_as_inputs=keep_initializers_as_inputs)
     with clock("post passes"):
         passes.post(onnx_model)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import io
 import os
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 import torch
 from torch import nn
 
-from onnxexp import CaptureError, UnsupportedOperators
+from onnxexp import Builder, CaptureError, SymbolicTable, Tensor, UnsupportedOperators
 from tests.core.tiny import export
 
 ROOT = Path(__file__).parents[2]
@@ -189,3 +191,27 @@ def test_torch_notes_no_traces_that_nobody_asked_for() -> None:
     )
     finished = run_python(code)
     assert (finished.returncode, finished.stdout.strip(), finished.stderr) == (0, b"[]", b"")
+
+
+@pytest.mark.parametrize("capture", ["trace", "export"])
+def test_what_an_export_built_with_is_gone_when_it_is_done(capture: str) -> None:
+    built: list[weakref.ref[Builder]] = []
+
+    def hold(op: Builder, self: Tensor) -> Tensor:
+        built.append(weakref.ref(op))
+        op.notes["last"] = self
+        return op.Erf(self)  # type: ignore[no-any-return]
+
+    class Erf(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.erf(super().forward(x))
+
+    table = SymbolicTable("aten")
+    table("erf")(hold)
+    gc.disable()
+    try:
+        program = export(Erf(4, 4), (torch.randn(2, 4),), plugins=[table], capture=capture)
+        assert [ref() for ref in built] == [None]
+    finally:
+        gc.enable()
+    program.verify()
