@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
+import onnxexp
 from onnxexp.testing import Case, cases
 
 torch.manual_seed(0)
@@ -80,3 +81,11 @@ PIXELS = torch.arange(2 * 3 * 4 * 6).view(2, 3, 4, 6)
 )
 def test_channels_of_run_time(check):
     check()
+
+
+def test_combinations() -> None:
+    """Traced: torch.export takes their number for one that depends on data."""
+    for count in (0, 1, 3):
+        for again in (False, True):
+            model = onnxexp.export(lambda x: torch.combinations(x, count, again), (X[0],), capture="trace")  # noqa: B023
+            torch.testing.assert_close(model(X[0]), torch.combinations(X[0], count, again))

@@ -214,6 +214,16 @@ def diagflat(op: Builder, self: Tensor, offset: int) -> Tensor:
     return diag_embed(op, flat, offset, 0, 1)  # type: ignore[no-any-return]
 
 
+@aten("combinations")
+def combinations(op: Builder, self: Tensor, r: int, with_replacement: bool) -> Tensor:
+    """combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor"""
+    size = size_at(op, self, 0)
+    if isinstance(size, Tensor):
+        op.decline("a size that only the run time knows")
+    places = torch.combinations(torch.arange(size), r, with_replacement)
+    return op.Gather(self, op.constant(places), axis=0)  # type: ignore[no-any-return]
+
+
 @aten("as_strided", "as_strided_copy")
 def as_strided(op: Builder, self: Tensor, size: list[Any], stride: list[Any], storage_offset: Any) -> Tensor:
     """as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)"""
