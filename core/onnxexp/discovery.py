@@ -13,7 +13,7 @@ import os
 import sys
 import sysconfig
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from importlib_metadata import EntryPoint, distributions
@@ -54,7 +54,7 @@ class State:
 
 def discover() -> list[Found]:
     """Every installed plugin, by name; two distributions that use one name are both there."""
-    return list(_discovered(tuple(_search_path())))
+    return list(_discovered(_search_path()))
 
 
 @functools.lru_cache(maxsize=4)
@@ -152,17 +152,18 @@ def _normal(name: str) -> str:
     return "-".join(part for part in name.lower().replace("_", "-").replace(".", "-").split("-") if part)
 
 
-def _search_path() -> Iterator[tuple[str, int]]:
+def _search_path() -> tuple[tuple[str, int], ...]:
     """`sys.path` without the working directory, unless packages are installed there; each folder with when it changed."""
-    here = _file(os.curdir)
+    here, own = _file(os.curdir), _standard_library()
+    place = here and (here.st_dev, here.st_ino)
+    folders = []
     for entry in sys.path:
-        if not entry:
-            continue
-        folder = None if entry in _standard_library() else _file(entry)
+        folder = None if entry in own or not entry else _file(entry)
         if folder is None:
-            yield entry, 0
-        elif here is None or not os.path.samestat(folder, here) or _holds_packages(folder):
-            yield entry, folder.st_mtime_ns
+            folders += [(entry, 0)] if entry else []
+        elif (folder.st_dev, folder.st_ino) != place or _holds_packages(folder):
+            folders.append((entry, folder.st_mtime_ns))
+    return tuple(folders)
 
 
 def _file(path: str) -> os.stat_result | None:

@@ -30,6 +30,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import torch
 from torch.export import register_dataclass
 from torch.utils import _pytree as pytree
 
@@ -200,13 +201,11 @@ def assign_output_names(
 def _roots(
     parameters: Sequence[inspect.Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
+    kind = inspect.Parameter.VAR_POSITIONAL
+    star = next((index for index, parameter in enumerate(parameters) if parameter.kind is kind), len(parameters))
     for position, value in enumerate(args):
-        parameter = next(
-            (p for index, p in enumerate(parameters) if index == position or p.kind is inspect.Parameter.VAR_POSITIONAL), None
-        )
-        assert parameter is not None, "bind has accepted the arguments"
-        rest = parameter.kind is inspect.Parameter.VAR_POSITIONAL
-        yield ((parameter.name, str(position - parameters.index(parameter))) if rest else (parameter.name,)), value
+        name = parameters[min(position, star)].name
+        yield ((name,) if position < star else (name, str(position - star))), value
     for key, value in kwargs.items():
         yield (key,), value
 
@@ -218,7 +217,7 @@ def _parts(value: Any) -> list[tuple[str, Any]] | None:
 
 
 def _walk(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    below = _parts(value)
+    below = None if type(value) is torch.Tensor else _parts(value)
     if below is None:
         yield path, value
         return

@@ -197,7 +197,7 @@ def _arguments(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, 
 
 
 def _bound(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
-    unknown = [name for name in kwargs if name not in signature.parameters]
+    unknown = [name for name in kwargs if name not in signature.parameters] if kwargs else []
     if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
         known = list(signature.parameters)
         raise OptionError(

@@ -222,15 +222,18 @@ def _loaded_or_error(found: Found) -> Plugin | PluginError:
 
 
 def _load(found: Found) -> Plugin:
-    whose = f"the plugin {found.name!r} ({found.origin}, entry point {found.value})"
     try:
         loaded = import_object(found)
     except (Exception, SystemExit) as error:  # whatever a plugin's import raises is the plugin's failure, told with its origin
         raise PluginLoadError(
-            f"{whose} does not load: {type(error).__name__}: {error}{_raised(error)}; reinstall or remove the distribution, or "
-            f"switch the plugin off with `disable` (without=[{found.name!r}] in the call)"
+            f"{_entry(found)} does not load: {type(error).__name__}: {error}{_raised(error)}; reinstall or remove the "
+            f"distribution, or switch the plugin off with `disable` (without=[{found.name!r}] in the call)"
         ) from error
-    return Plugin(found.name, found.distribution, found.version, loaded, _tables(loaded, whose))
+    return Plugin(found.name, found.distribution, found.version, loaded, _tables(loaded, found))
+
+
+def _entry(found: Found) -> str:
+    return f"the plugin {found.name!r} ({found.origin}, entry point {found.value})"
 
 
 def _replaced(plugin: Plugin, inline: Iterable[Plugin]) -> bool:
@@ -245,7 +248,7 @@ def _inline(objects: Sequence[Any]) -> list[Plugin]:
     for number, given in enumerate(objects):
         label = given.namespace if isinstance(given, SymbolicTable) else _name(given)
         name = f"inline {label}" + (f" {number}" if number else "")
-        plugins.append(Plugin(name, "", "", given, _tables(given, f"plugins: {given!r}"), user=True))
+        plugins.append(Plugin(name, "", "", given, _tables(given), user=True))
     return plugins
 
 
@@ -253,14 +256,15 @@ def _name(given: Any) -> str:
     return str(given.__name__ if inspect.ismodule(given) or inspect.isclass(given) else type(given).__name__)
 
 
-def _tables(given: Any, whose: str) -> tuple[SymbolicTable, ...]:
-    """A plugin's tables. Raises PluginLoadError where they are something else."""
+def _tables(given: Any, found: Found | None = None) -> tuple[SymbolicTable, ...]:
+    """The tables of an installed plugin, or of the call's own. Raises PluginLoadError where they are something else."""
     if isinstance(given, SymbolicTable):
         return (given,)
     symbolics = getattr(given, "symbolics", ())
     tables = (symbolics,) if isinstance(symbolics, SymbolicTable) else tuple(symbolics)
     for table in tables:
         if not isinstance(table, SymbolicTable):
+            whose = _entry(found) if found is not None else f"plugins: {given!r}"
             raise PluginLoadError(f"{whose}: its `symbolics` hold {table!r}, which is no SymbolicTable")
     return tables
 

@@ -22,8 +22,9 @@ def contract(subject: Graph | ir.Model) -> Contract:
         return tuple(value.name for value in subject.inputs), len(subject.outputs)
     graph = subject.graph
     # a slice is a list; to iterate the container itself takes twice as long, and this runs after every pass
-    inputs, outputs = (tuple([(value.name, value.dtype) for value in ends[:]]) for ends in (graph.inputs, graph.outputs))
-    return inputs, outputs, subject.opset_imports.get("")
+    inputs = tuple([(value.name, value.dtype) for value in graph.inputs[:]])
+    outputs = tuple([(value.name, value.dtype) for value in graph.outputs[:]])
+    return inputs, outputs, graph.opset_imports.get("")
 
 
 def changed(before: Contract, subject: Graph | ir.Model) -> str:

@@ -32,7 +32,7 @@ import onnx_ir as ir
 
 from onnxexp.errors import OptionError, SerializeError
 from onnxexp.serialize.files import NewFile, checked_target, explained
-from onnxexp.serialize.layout import Layout, described, lay_out, skeleton
+from onnxexp.serialize.layout import Layout, describe, lay_out, skeleton
 from onnxexp.serialize.writing import write_file, write_stream
 
 __all__ = ["SavedFile", "WriteOptions", "save", "to_proto"]
@@ -109,7 +109,7 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     for name, value in model.graph.initializers.items():
         if value.const_value is not None:
             tensor = proto.graph.initializer.add()
-            tensor.CopyFrom(described(name, value.const_value))
+            describe(tensor, name, value.const_value)
             if value.const_value.dtype != ir.DataType.STRING:
                 tensor.raw_data = value.const_value.tobytes()
     return proto

@@ -19,7 +19,7 @@ import torch
 from onnxexp.errors import SerializeError
 from onnxexp.tensors import TorchTensor
 
-__all__ = ["Chunk", "Layout", "chunks", "described", "lay_out", "skeleton"]
+__all__ = ["Chunk", "Layout", "chunks", "describe", "lay_out", "skeleton"]
 
 Chunk = bytes | bytearray | torch.Tensor
 """Bytes, or one of `onnxexp.tensors.pieces`, which `onnxexp.tensors.Scratch` turns into bytes."""
@@ -62,7 +62,8 @@ def lay_out(model: ir.Model, location: str | None = None, threshold: int = 0) ->
     external: list[Part] = []
     end = 0
     for name, tensor in _initializers(model):
-        proto = described(name, tensor)
+        proto = onnx.TensorProto()
+        describe(proto, name, tensor)
         if tensor.dtype == ir.DataType.STRING:
             records.append((_tagged(_INITIALIZER, proto.ByteSize()) + proto.SerializeToString(), None))
         elif location is not None and tensor.nbytes >= threshold:
@@ -155,18 +156,18 @@ def _model_file(model: ir.Model, records: list[tuple[bytes, ir.TensorProtocol | 
     return Layout(parts, end)
 
 
-def described(name: str, tensor: ir.TensorProtocol) -> onnx.TensorProto:
-    """The tensor without its contents (strings are small and have no raw form: they are in it)."""
+def describe(proto: onnx.TensorProto, name: str, tensor: ir.TensorProtocol) -> None:
+    """Write the tensor into an empty message, without its contents (strings are small and have no raw form: they are in it)."""
     if tensor.dtype == ir.DataType.STRING:
-        proto = ir.to_proto(tensor)
+        ir.serde.serialize_tensor_into(proto, tensor)
         proto.name = name
-        return proto
-    proto = onnx.TensorProto(
-        name=name, data_type=int(tensor.dtype), dims=tensor.shape.numpy(), doc_string=tensor.doc_string or None
-    )
+        return
+    proto.name, proto.data_type = name, int(tensor.dtype)
+    proto.dims.extend(tensor.shape.numpy())
+    if tensor.doc_string:
+        proto.doc_string = tensor.doc_string
     for key, value in sorted(tensor.metadata_props.items()):
         proto.metadata_props.add(key=key, value=value)
-    return proto
 
 
 def _refer(proto: onnx.TensorProto, location: str, part: Part) -> None:
