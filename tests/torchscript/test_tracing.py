@@ -252,6 +252,15 @@ def test_the_tracers_warnings_name_the_users_line() -> None:
     assert "test_tracing.py" in message and "if x.sum() > 0:" in message
 
 
+def test_what_a_model_warns_of_before_it_fails_is_told() -> None:
+    def model(x):
+        warnings.warn("the input is odd", stacklevel=1)
+        raise ValueError("and this is too much")
+
+    with pytest.warns(UserWarning, match="the input is odd"), pytest.raises(CaptureError, match="too much"):
+        onnxexp.export(model, (X,), capture="trace")
+
+
 def test_what_cannot_be_exported_is_traced_with_a_warning() -> None:
     def decides(x):
         return x + 1 if x.sum() > 0 else x - 1
@@ -414,7 +423,7 @@ def test_torch_learns_of_a_symbol_only_where_it_reckons_with_it(monkeypatch) -> 
         program = exported(model, (X,), capture="trace", dynamic_shapes=({0: "batch"},))
         assert program.model.graph.outputs[0].shape[0] == "batch"
         torch.testing.assert_close(program(torch.ones(5, 3)), model(torch.ones(5, 3)))
-    assert ["env" in vars(sizes) for sizes in made] == [False, True]
+    assert ["env" in vars(sizes.record) for sizes in made] == [False, True]
 
 
 def test_of_axes_that_are_found_equal_the_first_gives_the_name() -> None:

@@ -226,6 +226,8 @@ class Interpreter:
         if call.op is None:
             raise self.refuse(f"TorchScript's {name} has no counterpart in ONNX", "write that part with operators on tensors")
         bound = self.bound(call, args)
+        if call.writes:
+            self.sizes.counts.forget()
         if node is not None and self.traced and not call.depends and not self._is_dynamic(bound):
             types = [_recorded(value) for value in (unpacked(node) if call.lists else outputs_of(node))]
             if all(type_ is not None for type_ in types) and (types or not call.lists):

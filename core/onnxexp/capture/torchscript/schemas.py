@@ -38,6 +38,7 @@ class Call:
         lists: Whether the operator returns a list of tensors.
         pointwise: Whether torch tags it so.
         depends: Whether the size of the result depends on the contents of the arguments.
+        writes: Whether it writes into an argument.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Call:
     lists: bool = False
     pointwise: bool = False
     depends: bool = False
+    writes: bool = False
 
     @property
     def packet(self) -> str:
@@ -91,6 +93,7 @@ def named(name: str) -> Call:
         any(str(result.type) == "List[Tensor]" for result in op._schema.returns),
         torch.Tag.pointwise in tags,
         (depends or name.partition(".")[0] in _DEPENDING) and name != "aten::where.self",
+        op._schema.is_mutable,
     )
 
 

@@ -15,7 +15,7 @@ import torch
 
 from onnxexp.capture.torchscript.outlines import Outline, expr_of, same
 
-__all__ = ["shortcut"]
+__all__ = ["broadcast", "goes_into", "shortcut"]
 
 _KEEPING = frozenset(
     f"aten::{name}"
@@ -65,7 +65,7 @@ def _elementwise(name: str, fakes: Sequence[Any]) -> Outline | None:
     if isinstance(other, Outline):
         if other.dtype != first.dtype:
             return None
-        sizes = _broadcast(first, other)
+        sizes = broadcast(first.shape, other.shape)
     else:
         sizes = list(first.shape) if isinstance(other, (bool, int, float)) else None
     keeps = first.dtype.is_floating_point or (
@@ -76,8 +76,9 @@ def _elementwise(name: str, fakes: Sequence[Any]) -> Outline | None:
     return Outline(first.dtype if name in _ARITHMETIC else torch.bool, sizes)
 
 
-def _broadcast(first: Outline, other: Outline) -> list[Any] | None:
-    longer, shorter = (first.shape, other.shape) if first.dim() >= other.dim() else (other.shape, first.shape)
+def broadcast(first: Sequence[Any], other: Sequence[Any]) -> list[Any] | None:
+    """The sizes that two shapes broadcast to, None where that is not plain to see."""
+    longer, shorter = (first, other) if len(first) >= len(other) else (other, first)
     sizes: list[Any] = list(longer)
     for index in range(1, len(shorter) + 1):
         one, two = longer[-index], shorter[-index]
@@ -114,11 +115,11 @@ def _attention(fakes: Sequence[Any]) -> list[Any] | None:
     query, key, value = fakes[:3]
     alike = _all_same(query.shape[:-2], key.shape[:-2]) and _all_same(key.shape[:-1], value.shape[:-1])
     scores = [*query.shape[:-1], key.shape[-2]]
-    fits = fakes[3] is None or _fits(fakes[3].shape, scores)
+    fits = fakes[3] is None or goes_into(fakes[3].shape, scores)
     return [*query.shape[:-1], value.shape[-1]] if alike and fits else None
 
 
-def _fits(shape: Sequence[Any], to: Sequence[Any]) -> bool:
+def goes_into(shape: Sequence[Any], to: Sequence[Any]) -> bool:
     """Whether a tensor of this shape broadcasts to those sizes."""
     pairs = zip(reversed(shape), reversed(to), strict=False)
     return len(shape) <= len(to) and all(_is_one(size) or same(size, other) for size, other in pairs)

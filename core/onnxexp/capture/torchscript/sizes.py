@@ -22,7 +22,8 @@ from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.examples import derivation
 from onnxexp.capture.modes import hush_torch
 from onnxexp.capture.symbols import dim_text
-from onnxexp.capture.torchscript.late import Late
+from onnxexp.capture.torchscript.counts import Counts
+from onnxexp.capture.torchscript.late import Record
 from onnxexp.capture.torchscript.outlines import Outline, brief, filled, key_of, outlined, same, symbols_of
 from onnxexp.capture.torchscript.shortcuts import shortcut
 from onnxexp.capture.torchscript.trials import UNKNOWN, Trials, harmless
@@ -42,9 +43,10 @@ class Sizes:
     """What is known of each value.
 
     Attributes:
-        env: torch's record of the symbols, made where torch first has to reckon with one, see `late`.
+        record: The symbols, and torch's own record of them, made where torch first has to reckon with one, see `late`.
         mode: The fake mode that everything here belongs to, made where the first kernel runs.
         names: The readable name of each symbol.
+        counts: What is known of the contents of tensors.
     """
 
     def __init__(self) -> None:
@@ -57,18 +59,16 @@ class Sizes:
         self._inputs: dict[tuple[int, int | None], Any] = {}
         self._batches: dict[Value, Any] = {}
         self._known: dict[Any, Any] = {}
-        self._late: list[Late] = []
+        self.record = Record()
+        self.counts = Counts(self.record)
         self._trials = Trials(self)
         self._short_of: dict[sympy.Expr, Any] = {}
         self._long_of: dict[sympy.Symbol, sympy.Expr] = {}
         composites._library()
 
-    @functools.cached_property
+    @property
     def env(self) -> ShapeEnv:
-        env = ShapeEnv(specialize_zero_one=False, duck_shape=False)
-        for late in self._late:
-            late.enter(env)
-        return env
+        return self.record.env
 
     @functools.cached_property
     def mode(self) -> FakeTensorMode:
@@ -115,12 +115,8 @@ class Sizes:
     def _named(self, name: str, size: int) -> Any:
         key = f"{name}={size}"
         if key not in self.texts:
-            late = Late(len(self._late), size, lambda: self.env)
-            if "env" in vars(self):
-                late.enter(self.env)
-            self._late.append(late)
-            self.texts[key] = torch.SymInt(late)  # type: ignore[no-untyped-call]
-            self.names[late.expr] = name
+            self.texts[key] = self.record.of_input(size)
+            self.names[self.texts[key].node.expr] = name
         return self.texts[key]
 
     # What is known
@@ -151,16 +147,11 @@ class Sizes:
         """A number of which nothing but the kind is known."""
         if kind is bool:
             return self.env.create_unbacked_symbool()
-        return self.env.create_unbacked_symfloat() if kind is float else self.env.create_unbacked_symint()
+        return self.env.create_unbacked_symfloat() if kind is float else self.record.number()
 
     def tensor(self, dtype: torch.dtype, sizes: Sequence[Any]) -> Outline:
         """An outline; a size of None is one of which nothing is known."""
-        return Outline(dtype, [self._size() if size is None else size for size in sizes])
-
-    def _size(self) -> Any:
-        made = self.env.create_unbacked_symint()
-        self.env._constrain_range_for_size(made.node.expr)
-        return made
+        return Outline(dtype, [self.record.size() if size is None else size for size in sizes])
 
     # Running
 
@@ -172,7 +163,9 @@ class Sizes:
         fakes = [self._fake(arg) for arg in args]
         if _has_unknown(fakes):
             return UNKNOWN
-        plain = shortcut(name, fakes)
+        plain = self.counts.result(name, fakes, args)
+        if plain is None:
+            plain = shortcut(name, fakes)
         if plain is not None:
             return plain
         if restrides(name):
@@ -247,7 +240,7 @@ class Sizes:
 
     def _called(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
         if name == "aten::_pad_packed_sequence":
-            return torch.ops.onnxexp.pad(*fakes, self._batches.get(args[1]) or self._size())
+            return torch.ops.onnxexp.pad(*fakes, self._batches.get(args[1]) or self.record.size())
         if name in _WHOLE:
             packet, _, overload = _WHOLE[name].partition("::")[2].partition(".")
             op = getattr(getattr(torch.ops.onnxexp, packet), overload or "default")

@@ -235,17 +235,21 @@ _REPLACED: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
 
 @contextlib.contextmanager
 def _collected(into: list[Any]) -> Iterator[list[Any]]:
-    """Put the tracer's warnings into a list; those of torch.jit being deprecated are dropped, all others given on.
+    """Put the tracer's warnings into a list; those of torch.jit being deprecated are dropped, all others given on, also where
+    the model fails.
 
     Yields the list of all that are caught."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield caught
-    for warning in caught:
-        if issubclass(warning.category, torch.jit._trace.TracerWarning):
-            into.append(warning)
-        elif not issubclass(warning.category, (DeprecationWarning, FutureWarning)):
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    caught: list[Any] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield caught
+    finally:
+        for warning in caught:
+            if issubclass(warning.category, torch.jit._trace.TracerWarning):
+                into.append(warning)
+            elif not issubclass(warning.category, (DeprecationWarning, FutureWarning)):
+                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def _told(recorded: Sequence[Any]) -> list[str]:

@@ -1,0 +1,142 @@
+"""Sizes that only the run time knows: what is said of them without asking torch, and which of them are the same number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from onnxexp.capture.torchscript.counts import Counts
+from onnxexp.capture.torchscript.late import Record, is_open
+from onnxexp.capture.torchscript.outlines import Outline
+from onnxexp.capture.torchscript.schemas import named
+from onnxexp.graph import TensorType, Value
+
+from .running import exported
+
+X, INTS = torch.arange(24.0).reshape(4, 6) % 5, torch.arange(24).reshape(4, 6) % 3
+MASK, ROWS, COLUMNS = X > 2, X[:, 2] > 1, X[1] > 1
+AT = torch.tensor([[0, 3, 1]])
+CALLS: list[tuple[str, tuple[Any, ...]]] = [
+    *((f"aten::{name}", (x,)) for name in ("nonzero", "argwhere", "nonzero_numpy", "where") for x in (X, MASK, X[:0])),
+    *((f"aten::{name}", (torch.tensor(3),)) for name in ("nonzero", "argwhere", "nonzero_numpy")),
+    *(("aten::masked_select", (x, mask)) for x, mask in ((X, MASK), (X, COLUMNS), (X[0], MASK), (X[:, :1], COLUMNS))),
+    ("aten::index.Tensor", (X, [MASK])),
+    ("aten::index.Tensor", (X, [ROWS])),
+    ("aten::index.Tensor", (X, [None, COLUMNS])),
+    ("aten::index.Tensor", (X, [ROWS, torch.tensor(1)])),
+    ("aten::index.Tensor", (X, [AT])),
+    ("aten::index.Tensor", (X, [AT, AT[:, :1]])),
+    ("aten::index.Tensor", (X[..., None], [AT, None, torch.tensor([0])])),
+    ("aten::index.Tensor", (X[None], [None, MASK])),
+    *(("aten::_unique2", (INTS, True, inverse, counts)) for inverse in (False, True) for counts in (False, True)),
+    *(("aten::unique_consecutive", (INTS, inverse, inverse, None)) for inverse in (False, True)),
+    ("aten::unique_consecutive", (INTS, True, True, 1)),
+    *(("aten::unique_dim", (INTS, dim, True, False, False)) for dim in (0, -1)),
+]
+
+
+def asked(record: Record, name: str, args: tuple[Any, ...]) -> Any:
+    """What is said of a call."""
+    outlines = pytree.tree_map_only(torch.Tensor, lambda tensor: Outline(tensor.dtype, tensor.shape), list(args))
+    values = pytree.tree_map_only(torch.Tensor, lambda tensor: Value("x", TensorType(tensor.dtype, tensor.shape)), list(args))
+    return Counts(record).result(name, outlines, values)
+
+
+@pytest.mark.parametrize(("name", "args"), CALLS, ids=[f"{number}-{name}" for number, (name, _) in enumerate(CALLS)])
+def test_what_is_said_is_what_torch_gives(name: str, args: tuple[Any, ...]) -> None:
+    operator = named(name).op
+    assert operator is not None
+    given, record = operator(*args), Record()
+    found = asked(record, name, args)
+    expected, said = (list(given), found) if isinstance(given, (tuple, list)) else ([given], [found])
+    assert "env" not in vars(record)
+    for tensor, outline in zip(expected, said, strict=True):
+        assert (outline.dtype, outline.dim()) == (tensor.dtype, tensor.dim())
+        for size, known in zip(tensor.shape, outline.shape, strict=True):
+            if isinstance(known, torch.SymInt):
+                assert record.env.var_to_range[known.node.expr].lower <= size <= record.env.var_to_range[known.node.expr].upper
+            else:
+                assert size == known
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("aten::item", (torch.tensor(1.5),)),
+        ("aten::index.Tensor", (X, [MASK.to(torch.uint8)])),
+        ("aten::index.Tensor", (X, [COLUMNS])),
+        ("aten::slice.Tensor", (X, 0, 1, 3, 1)),
+        ("aten::unique_dim", (torch.tensor(1), 0, True, False, False)),
+    ],
+)
+def test_torch_is_asked(name: str, args: tuple[Any, ...]) -> None:
+    assert asked(Record(), name, args) is None
+
+
+def test_torchs_record_has_the_symbols_by_the_same_names() -> None:
+    record = Record()
+    number, batch, size = record.number(), record.of_input(4), record.size(6)
+    names = [str(symbol.node.expr) for symbol in (number, batch, size)]
+    assert is_open(number) and not is_open(3)
+    ranges = {str(symbol): (known.lower, known.upper) for symbol, known in record.env.var_to_range.items()}
+    assert not is_open(number)
+    assert names == ["u0", "s1000", "u1"] and ranges["u1"] == (0, 6) and ranges["u0"][0] < 0
+    assert [str(symbol.node.expr) for symbol in (number, batch, size, record.size())] == [*names, "u2"]
+    assert batch.node.hint == 4 and bool(batch + 1 == 5)
+
+
+class Of(nn.Module):
+    def __init__(self, function: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Any:
+        return self.function(x)
+
+
+def written_between(x: Tensor) -> tuple[Tensor, Tensor]:
+    x = x.clone()
+    before = x.nonzero()
+    x[0] = 1.0
+    return before, x.nonzero()
+
+
+def by_one_mask(x: Tensor) -> tuple[Tensor, ...]:
+    mask = x > 2
+    return mask.nonzero(), x[mask], x.masked_select(mask), torch.where(mask)[0], x[:1].masked_select(mask)
+
+
+@pytest.mark.parametrize("dynamic", [None, {"x": {0: "batch"}}])
+@pytest.mark.parametrize(
+    ("function", "numbers"),
+    [
+        pytest.param(by_one_mask, [0, 0, 0, 0, 0], id="one mask"),
+        pytest.param(lambda x: (x.nonzero(), x.relu().nonzero(), x.isnan().nonzero()), [0, 1, 2], id="other tensors"),
+        pytest.param(lambda x: ((x + 1).isnan().nonzero(), x.isnan().nonzero()), [0, 1], id="the same operator"),
+        pytest.param(written_between, [0, 1], id="written between"),
+    ],
+)
+def test_the_same_question_has_the_same_number(function: Any, numbers: list[int], dynamic: Any) -> None:
+    program = exported(Of(function), (X,), capture="trace", dynamic_axes=dynamic, input_names=["x"])
+    sizes = [str(output.shape[0]) for output in program.model.graph.outputs]
+    first = {size: sizes.index(size) for size in sizes}
+    assert [list(first).index(size) for size in sizes] == numbers
+    results = program(X)
+    for result, expected in zip(results, function(X), strict=True):
+        torch.testing.assert_close(result, expected)
+
+
+def test_pieces_between_unknown_places() -> None:
+    class Pieces(nn.Module):
+        def forward(self, x: Tensor, places: Tensor) -> Any:
+            return torch.tensor_split(x, places)
+
+    program = exported(Pieces(), (X, torch.tensor([1, 3])), capture="trace")
+    for places in (torch.tensor([1, 3]), torch.tensor([0, 9]), torch.tensor([-3, -1]), torch.tensor([3, 2])):
+        for result, expected in zip(program(X, places), torch.tensor_split(X, places), strict=True):
+            torch.testing.assert_close(result, expected)
