@@ -72,7 +72,7 @@ def register_dataclasses(tree: Any) -> bool:
     never changed: the same as the user calling `torch.export.register_dataclass`.
     """
     found = False
-    for leaf in pytree.tree_leaves(tree):
+    for leaf in () if type(tree) is torch.Tensor else pytree.tree_leaves(tree):
         if _register(leaf):
             register_dataclasses(leaf)
             found = True

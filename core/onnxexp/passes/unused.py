@@ -35,7 +35,7 @@ def _clean(graph: ir.Graph | ir.Function, opset: int) -> None:
             _drop(node, unused, opset)
         if node.inputs and node.inputs[-1] is None:
             node.resize_inputs(max((index for index, value in enumerate(node.inputs, 1) if value is not None), default=0))
-        for attribute in node.attributes.values():
+        for attribute in node.attributes.data.values():  # the view of the container itself looks each up in Python
             if attribute.type is ir.AttributeType.GRAPH:
                 _clean(attribute.as_graph(), opset)
 
