@@ -228,6 +228,11 @@ def rename_output(model: ir.Model) -> None:
     model.graph.outputs[0].name = "renamed"
 
 
+def rename_input_untold(model: ir.Model) -> bool:
+    model.graph.inputs[0].name = "renamed"
+    return False  # which says that nothing was changed
+
+
 def raise_opset(model: ir.Model) -> None:
     model.graph.opset_imports[""] = 21
 
@@ -260,6 +265,7 @@ def forget_input(graph: Graph) -> None:
             False,
             "rename-output .* its outputs were .*'output'.*, now they are .*'renamed'",
         ),
+        ("post_pass", rename_input_untold, False, "rename-input-untold .* its inputs were .*, now they are .*'renamed'"),
         ("post_pass", raise_opset, False, "raise-opset .* its opset were 20, now they are 21"),
         ("post_pass", unknown_operator, True, r"(?s)unknown-operator .* broke the graph: .*Rely.*skip_passes="),
         ("pre_pass", forget_nodes, True, "forget-nodes .* the graph returns %relu, which nothing makes"),
