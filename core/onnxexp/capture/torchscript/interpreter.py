@@ -194,18 +194,19 @@ class Interpreter:
                 f"TorchScript's {node.kind()} has no counterpart in ONNX", "write that part with operators on tensors"
             )
         call = call_of(schema)
-        if call.packet.startswith(_IGNORED_NAMESPACES):
+        packet = call.packet
+        if packet.startswith(_IGNORED_NAMESPACES):
             return None
-        args = [arg.value if isinstance(arg, Maybe) and "__is" not in call.packet else arg for arg in self.args(node)]
-        if call.packet in _IGNORED:
+        args = [arg.value if isinstance(arg, Maybe) and "__is" not in packet else arg for arg in self.args(node)]
+        if packet in _IGNORED:
             return None
-        if any(type(arg) is Text for arg in args) and call.packet not in _OF_TEXT:
+        if any(type(arg) is Text for arg in args) and packet not in _OF_TEXT:
             raise self.refuse(
-                f"{call.packet} reads a text that is known only at run time", "decide by numbers; text can be printed or raised"
+                f"{packet} reads a text that is known only at run time", "decide by numbers; text can be printed or raised"
             )
-        if numbers.computes(call.packet, args):
-            return numbers.compute(self, call.packet, args)
-        python = self._prims.PYTHON.get(call.name) or self._prims.PYTHON.get(call.packet)
+        if numbers.computes(packet, args):
+            return numbers.compute(self, packet, args)
+        python = self._prims.PYTHON.get(call.name) or self._prims.PYTHON.get(packet)
         if python is not None:
             result = python(self, *args)
             if result is not NotImplemented:
@@ -269,7 +270,7 @@ class Interpreter:
 
     def bound(self, call: Call, args: Sequence[Any]) -> list[Any]:
         """The arguments as the neutral graph has them."""
-        tensors = any(index in call.tensors and isinstance(arg, Value) for index, arg in enumerate(args)) and call.pointwise
+        tensors = call.pointwise and any(index in call.tensors and isinstance(arg, Value) for index, arg in enumerate(args))
         bound = []
         for index, arg in enumerate(args):
             if isinstance(arg, Number) and index in call.tensors and not tensors:

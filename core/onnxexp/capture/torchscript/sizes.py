@@ -325,7 +325,7 @@ class Sizes:
     def finish(self) -> None:
         """Give every value the type that it was made with, now that all is known of the symbols."""
         for value, fake in {**self._fakes, **self._made}.items():
-            if isinstance(fake, Outline):
+            if isinstance(fake, Outline) and value in self._dynamic:  # others have the type that was recorded
                 value.type = TensorType(fake.dtype, tuple(self.text(size) for size in fake.shape))
             elif isinstance(fake, torch.SymInt):
                 value.type = ScalarType(int, str(self.text(fake)))
