@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
+import pytest
 import torch
 
+import onnxexp
 from onnxexp.testing import Case, cases
 
 torch.manual_seed(0)
@@ -20,6 +25,7 @@ X = torch.randn(4, 5)
     Case(lambda x: x.chunk(2), X, dynamic={0: [0]}, opsets=(10, 13, 20), name="chunk_dynamic"),
     Case(lambda x: x.tensor_split(3, 1), X, dynamic={0: [0]}, emits={"Split"}, name="tensor_split"),
     Case(lambda x: x.tensor_split((1, 3), 1), X, dynamic={0: [0]}, emits={"Split"}, name="tensor_split_at"),
+    Case(lambda x: x.tensor_split((-1, -3), 1), X, dynamic={0: [0]}, opsets=(9, 20), name="tensor_split_at_falling_places"),
     Case(lambda x: torch.hsplit(x, [2]), X, name="hsplit"),
     Case(lambda x: torch.vsplit(x, 2), X, name="vsplit"),
     Case(lambda x: torch.dsplit(x, 2), torch.randn(1, 2, 4), name="dsplit"),
@@ -28,3 +34,40 @@ X = torch.randn(4, 5)
 )
 def test_split(check):
     check()
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("opset", [9, 20])
+@pytest.mark.parametrize("places", [(3,), (4, -2), ([2, 5],), ((1, -2),), ((5, 2),), ((-9, 20),)], ids=str)
+def test_tensor_split_at_any_remainder(places: tuple[Any, ...], opset: int, capture: str) -> None:
+    """The parts' sizes, and what is computed with them, are those of the axis that is given, not of the example's."""
+
+    class Parts(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+            return [part.reshape(-1) * 2 for part in x.tensor_split(*places)]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program = onnxexp.export(Parts(), (torch.randn(8, 4),), capture=capture, opset_version=opset, dynamic_shapes=({0: "n"},))
+    for size in range(2, 14):
+        x = torch.randn(size, 4)
+        torch.testing.assert_close(program(x), Parts()(x))
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_writes_into_the_parts_of_a_dynamic_axis(capture: str) -> None:
+    def numbered(x: torch.Tensor) -> torch.Tensor:
+        result = x * 1
+        for number, part in enumerate(result.tensor_split(3)):
+            part.add_(number)
+        return result
+
+    program = onnxexp.export(numbered, (torch.randn(8, 4),), capture=capture, dynamic_shapes=({0: "n"},))
+    for size in range(2, 9):
+        x = torch.randn(size, 4)
+        torch.testing.assert_close(program(x), numbered(x))
+
+
+def test_a_number_of_parts_that_torch_refuses() -> None:
+    with pytest.raises(onnxexp.CaptureError, match="number of sections must be larger than 0"):
+        onnxexp.export(lambda x: x.tensor_split(0), (X,), capture="export", dynamic_shapes=({0: "n"},))

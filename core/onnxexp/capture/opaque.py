@@ -1,4 +1,5 @@
-"""Operators that look at values while they run, which fake tensors do not have: kept whole, with their output shapes told.
+"""Operators that look at values while they run, which fake tensors do not have, or whose shapes torch tells for the example's
+sizes only: kept whole, with their output shapes told.
 
 While a model is captured each is an operator of our own, with the schema of torch's, under whose name the neutral graph has it.
 """
@@ -7,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
@@ -67,6 +70,40 @@ def _lstsq(
     )
 
 
+def _tensor_split_sections(self: torch.Tensor, sections: int, dim: int = 0) -> list[torch.Tensor]:
+    """Sizes that are right whatever the remainder is; torch decides by that of the example."""
+    torch._check(sections > 0, lambda: f"number of sections must be larger than 0, got {sections}")  # type: ignore[no-untyped-call]
+    size = self.shape[dim]
+    return _pieces(self, dim, [(size + sections - 1 - index) // sections for index in range(sections)])
+
+
+def _tensor_split_indices(self: torch.Tensor, indices: Sequence[Any], dim: int = 0) -> list[torch.Tensor]:
+    """Each index as Python's slices take it: no further than the axis goes, and from its end where it is negative."""
+    size = self.shape[dim]
+    places = [0, *(_place(index, size) for index in indices), size]
+    return _pieces(self, dim, [_between(start, end) for start, end in itertools.pairwise(places)])
+
+
+def _place(index: Any, size: Any) -> Any:
+    """Where an index of a slice is on an axis of that size, None where only the run time knows its sign."""
+    if statically_known_true(index >= 0):
+        return torch.sym_min(index, size)  # type: ignore[no-untyped-call]
+    if statically_known_true(index < 0):
+        return torch.sym_max(size + index, 0)  # type: ignore[no-untyped-call]
+    return None
+
+
+def _between(start: Any, end: Any) -> Any:
+    if start is None or end is None:
+        return torch.library.get_ctx().new_dynamic_size()
+    return torch.sym_max(end - start, 0)  # type: ignore[no-untyped-call]
+
+
+def _pieces(self: torch.Tensor, dim: int, lengths: Sequence[Any]) -> list[torch.Tensor]:
+    before, after = self.shape[:dim], self.shape[dim % self.dim() + 1 :]
+    return [self.new_empty((*before, length, *after)) for length in lengths]
+
+
 _SHAPES: dict[str, Callable[..., Any]] = {
     "cov": _cov,
     "corrcoef": _corrcoef,
@@ -75,6 +112,8 @@ _SHAPES: dict[str, Callable[..., Any]] = {
     "linalg_lstsq": _lstsq,
     "narrow.Tensor": _narrow,
     "one_hot": _one_hot,
+    "tensor_split.indices": _tensor_split_indices,
+    "tensor_split.sections": _tensor_split_sections,
 }
 NAMES = {f"onnxexp::{name}": f"aten::{name}" for name in _SHAPES}
 """Our operators, and torch's that stand for them in the neutral graph."""
@@ -87,6 +126,7 @@ _CALLED = MappingProxyType(
         "linalg_lstsq": ((torch.linalg, "lstsq"),),
         "narrow": ((torch, "narrow"), (torch.Tensor, "narrow")),
         "one_hot": ((functional, "one_hot"),),
+        "tensor_split": ((torch, "tensor_split"), (torch.Tensor, "tensor_split")),
     }
 )
 """The names under which models call them."""
@@ -99,7 +139,9 @@ def library() -> Any:
     for name, shapes in _SHAPES.items():
         packet, _, overload = name.partition(".")
         schema = str(getattr(getattr(torch.ops.aten, packet), overload or "default")._schema)  # by the operator's name
-        made.define(schema.removeprefix("aten::").replace("(a)", ""))  # while it is captured, nothing is written through it
+        made.define(
+            schema.removeprefix("aten::").replace("(a)", "").replace("(a -> *)", "")
+        )  # while it is captured, nothing is written through it
         torch.library.register_fake(f"onnxexp::{name}", shapes, lib=made)
     return made
 
@@ -118,7 +160,16 @@ def _seen(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> bool:
     """Calls of which torch.export knows the shape itself."""
     if name == "one_hot":
         return bool((*args[1:], *options.values(), -1)[0] != -1)
+    if name == "tensor_split":
+        return _splits_alike(*args, **options)
     return name == "narrow" and not isinstance(options.get("start", args[2] if len(args) > 2 else None), torch.Tensor)
+
+
+def _splits_alike(
+    input: torch.Tensor, indices_or_sections: Any = None, dim: int = 0, *, sections: Any = None, indices: Any = None
+) -> bool:
+    """Whether the axis has one size only, or a tensor says where it is split."""
+    return isinstance(indices_or_sections, torch.Tensor) or isinstance(input.shape[dim], int)
 
 
 class _References(TorchFunctionMode):

@@ -20,18 +20,27 @@ def _parts(op: Builder, x: Tensor, axis: int, given: list[Any] | None = None) ->
     count = len(op.node.outputs)
     if count == 1:
         return [x]
-    lengths: list[Any] = [(sizes_of(op, index) or (None,) * (axis + 1))[axis] for index in range(count)]
+    lengths = _lengths(op, axis)
     if all(isinstance(length, int) for length in lengths) and isinstance(size_at(op, x, axis), int):
         return list(op.Split(x, lengths, axis=axis, outputs=count))
     if all(isinstance(length, int) for length in lengths[:-1]):
-        bounds = [*itertools.accumulate(lengths[:-1], initial=0), END]
-        return [sliced(op, x, axis, start, end) for start, end in itertools.pairwise(bounds)]
+        return _cut(op, x, axis, list(itertools.accumulate(lengths[:-1])))
     if given is None:
         op.decline("parts whose sizes are computed at run time")
     return list(op.Split(x, op.constant(given, torch.int64), axis=axis, outputs=count))
 
 
-@aten("split.Tensor", "unsafe_split.Tensor", "split_copy.Tensor", "tensor_split.sections", "tensor_split.indices")
+def _lengths(op: Builder, axis: int) -> list[Any]:
+    """What the captured program knows of the parts' sizes."""
+    return [(sizes_of(op, index) or (None,) * (axis + 1))[axis] for index in range(len(op.node.outputs))]
+
+
+def _cut(op: Builder, x: Tensor, axis: int, places: list[Any]) -> list[Tensor]:
+    """What lies before, between and after the places, as Python's slices take them."""
+    return [sliced(op, x, axis, start, end) for start, end in itertools.pairwise([0, *places, END])]
+
+
+@aten("split.Tensor", "unsafe_split.Tensor", "split_copy.Tensor")
 def split(op: Builder, self: Tensor, split_size: Any, dim: int) -> list[Tensor]:
     """split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]"""
     return _parts(op, self, axis_of(op, self, dim))
@@ -51,15 +60,28 @@ def chunk(op: Builder, self: Tensor, chunks: int, dim: int) -> list[Tensor]:
     if isinstance(size, int) or count == 1:
         return _parts(op, self, axis)
     step = op.Div(op.Add(size, chunks - 1), chunks)
-    bounds = [0, *(step if factor == 1 else op.Mul(step, factor) for factor in range(1, count)), END]
-    return [sliced(op, self, axis, start, end) for start, end in itertools.pairwise(bounds)]
+    return _cut(op, self, axis, [step if factor == 1 else op.Mul(step, factor) for factor in range(1, count)])
+
+
+@aten("tensor_split.sections", "tensor_split.indices")
+def tensor_split(op: Builder, self: Tensor, places: Any, dim: int) -> list[Tensor]:
+    """tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]"""
+    axis = axis_of(op, self, dim)
+    size, lengths = size_at(op, self, axis), _lengths(op, axis)
+    static = isinstance(size, int) and all(isinstance(length, int) for length in lengths)
+    if len(lengths) == 1 or (static and sum(lengths) == size):  # those of places that go back are parts of more than all
+        return _parts(op, self, axis)
+    if isinstance(places, list):
+        return _cut(op, self, axis, places)
+    lengths = [op.Div(op.Add(size, places - 1 - index), places) for index in range(places - 1)]
+    return _cut(op, self, axis, list(itertools.accumulate(lengths, op.Add)))
 
 
 @aten("hsplit", "vsplit", "dsplit")
-def hsplit(op: Builder, self: Tensor, sections: Any) -> list[Tensor]:
+def hsplit(op: Builder, self: Tensor, places: Any) -> list[Tensor]:
     """hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]"""
     axis = {"v": 0, "h": min(1, rank_of(op, self) - 1), "d": 2}[op.node.op.removeprefix("aten::")[0]]
-    return _parts(op, self, axis)
+    return tensor_split(op, self, places, axis)
 
 
 @aten("unbind.int", "unbind_copy.int")
