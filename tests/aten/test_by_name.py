@@ -73,6 +73,7 @@ def test_unary(check):
     call("arctan2", M, UNIT),
     call("frobenius_norm.dim", M, [1]),
     call("norm.Scalar", M, 2),
+    call("norm.ScalarOpt_dim", M, 2, [1]),
     call("norm.ScalarOpt_dtype", M, 2, dtype=torch.float64),
     call("norm.ScalarOpt_dim_dtype", M, 1, [0], True, dtype=torch.float64),
     call("std_mean", M),

@@ -48,6 +48,24 @@ def test_middles(check):
     check()
 
 
+def sums_of_what_is_there(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return x.nansum(), x.nansum(1), x.nansum((0, -1), keepdim=True), x.nansum(0, dtype=torch.float64)
+
+
+def means_of_what_is_there(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return x.nanmean(), x.nanmean(1), x.nanmean((0, -1), keepdim=True), x.nanmean(0, dtype=torch.float64)
+
+
+@cases(
+    *(case(fn, GAPS, dynamic={0: [0, 1]}) for fn in (sums_of_what_is_there, means_of_what_is_there)),
+    *(case(fn, NAN_ROW, name=f"{fn.__name__}, nothing too") for fn in (sums_of_what_is_there, means_of_what_is_there)),
+    *(case(fn, GAPS[0, 0, 0], name=f"{fn.__name__}, of a number") for fn in (torch.nansum, torch.nanmean)),
+    case(lambda x: (x.nansum(), x.nansum(1), (x > 1).nansum(0)), I, name="nansum of ints"),
+)
+def test_without_nan(check):
+    check()
+
+
 def histograms(x: torch.Tensor, edges: torch.Tensor) -> tuple[torch.Tensor, ...]:
     counted = *torch.histogram(x, 6), *torch.histogram(x, 4, range=(-1.0, 1.0)), *torch.histogram(x, edges)
     return (*counted, *torch.histogram(x, edges, density=True), torch.histc(x, 7), torch.histc(x, 5, -1, 2))

@@ -10,6 +10,7 @@ from onnxexp_aten import (
     adaptive,  # noqa: F401
     assignment,  # noqa: F401
     attention,  # noqa: F401
+    classification,  # noqa: F401
     comparison,  # noqa: F401
     conversion,  # noqa: F401
     convolution,  # noqa: F401
@@ -22,6 +23,7 @@ from onnxexp_aten import (
     einsum,  # noqa: F401
     elementwise,  # noqa: F401
     embedding,  # noqa: F401
+    entropy,  # noqa: F401
     floats,  # noqa: F401
     fourier,  # noqa: F401
     fractional,  # noqa: F401
@@ -32,6 +34,7 @@ from onnxexp_aten import (
     integers,  # noqa: F401
     joining,  # noqa: F401
     linalg,  # noqa: F401
+    losses,  # noqa: F401
     normalization,  # noqa: F401
     norms,  # noqa: F401
     orthogonal,  # noqa: F401

@@ -1,4 +1,4 @@
-"""What is most frequent or in the middle, and counts: mode, medians without NaN, histograms, sums over segments."""
+"""What is most frequent or in the middle, and counts: mode, medians and means without NaN, histograms, sums over segments."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from onnxexp_aten.cumulative import running_sum
 from onnxexp_aten.elementwise import extreme, select
 from onnxexp_aten.kernels import compare, compute
 from onnxexp_aten.layout import size_at, unsqueezed
-from onnxexp_aten.reduction import reduced
+from onnxexp_aten.reduction import reduced, summable
 from onnxexp_aten.scatter import scattered
 from onnxexp_aten.sorting import top
+from onnxexp_aten.unary import is_nan
 
 __all__: list[str] = []
 
@@ -83,6 +84,21 @@ def nanmedian(op: Builder, self: Tensor) -> Tensor:
 
 
 # Counts
+
+
+@aten("nansum")
+def nansum(op: Builder, self: Tensor, dim: Any, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
+    """nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    known = select(op, is_nan(op, self), op.constant(0.0, self.dtype), self) if self.dtype.is_floating_point else self
+    return reduced(op, "ReduceSum", summable(op, known, dtype), dim, keepdim)
+
+
+@aten("nanmean")
+def nanmean(op: Builder, self: Tensor, dim: Any, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
+    """nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    total = nansum(op, self, dim, keepdim, dtype)
+    known = op.cast(op.Not(is_nan(op, self)), total.dtype)
+    return compute(op, "Div", total, reduced(op, "ReduceSum", known, dim, keepdim))
 
 
 @aten("bincount")
