@@ -23,6 +23,7 @@ INDEX = torch.tensor([1, 0, 2])
 IMAGE = torch.randn(1, 2, 5, 6)
 VOLUME = torch.randn(1, 2, 3, 4, 5)
 B = I > 0
+DEFINITE = M @ M.T + torch.eye(3)
 
 
 def halves(*sizes: int) -> torch.Tensor:
@@ -107,8 +108,14 @@ OF_SCALARS += ["hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polyno
     call("special_zeta.self_scalar", 2.5, UNIT + 1),
     *(call(f"special_{name}.x_scalar", 0.3, DEGREES) for name in OF_SCALARS),
     *(call(f"special_{name}.n_scalar", PLACES, 3) for name in OF_SCALARS),
-    call("cholesky", M @ M.T + torch.eye(3)),
-    call("_linalg_det", M @ M.T + torch.eye(3), after=lambda parts: parts[0]),
+    call("cholesky", DEFINITE),
+    *(call(name, DEFINITE) for name in ("linalg_cholesky_ex", "linalg_lu_factor_ex", "_linalg_slogdet")),
+    *(call(name, DEFINITE, M) for name in ("linalg_solve_ex", "_linalg_solve_ex")),
+    call("_linalg_svd", DEFINITE, after=lambda result: result[1]),
+    call("_linalg_eigh", DEFINITE, after=lambda result: result[0]),
+    call("linalg_norm.ord_str", M, "fro"),
+    call("diagflat", M),
+    call("_linalg_det", DEFINITE, after=lambda parts: parts[0]),
     call("conj_physical", M),
     call("svd", M, after=lambda parts: parts[1]),
     call("_pdist_forward", M, 2.0),

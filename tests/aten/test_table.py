@@ -38,7 +38,7 @@ WITHOUT_CASE = {
     **because(
         "torch.export cannot trace it",
         *("lift_fresh", "allclose", "equal", "_grid_sampler_2d_cpu_fallback", "randint_like.Tensor_generator"),
-        "_batch_norm_with_update_functional",
+        *("_batch_norm_with_update_functional", "combinations"),
     ),
 }
 
