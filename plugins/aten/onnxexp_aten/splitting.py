@@ -64,24 +64,27 @@ def chunk(op: Builder, self: Tensor, chunks: int, dim: int) -> list[Tensor]:
 
 
 @aten("tensor_split.sections", "tensor_split.indices")
-def tensor_split(op: Builder, self: Tensor, places: Any, dim: int) -> list[Tensor]:
-    """tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]"""
+def tensor_split(op: Builder, self: Tensor, sections: Any, dim: int) -> list[Tensor]:
+    """tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]
+
+    The other overloads call it `indices`: a list of the places to cut at.
+    """
     axis = axis_of(op, self, dim)
     size, lengths = size_at(op, self, axis), _lengths(op, axis)
     static = isinstance(size, int) and all(isinstance(length, int) for length in lengths)
     if len(lengths) == 1 or (static and sum(lengths) == size):  # those of places that go back are parts of more than all
         return _parts(op, self, axis)
-    if isinstance(places, list):
-        return _cut(op, self, axis, places)
-    lengths = [op.Div(op.Add(size, places - 1 - index), places) for index in range(places - 1)]
+    if isinstance(sections, list):
+        return _cut(op, self, axis, sections)
+    lengths = [op.Div(op.Add(size, sections - 1 - index), sections) for index in range(sections - 1)]
     return _cut(op, self, axis, list(itertools.accumulate(lengths, op.Add)))
 
 
 @aten("hsplit", "vsplit", "dsplit")
-def hsplit(op: Builder, self: Tensor, places: Any) -> list[Tensor]:
+def hsplit(op: Builder, self: Tensor, sections: Any) -> list[Tensor]:
     """hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]"""
     axis = {"v": 0, "h": min(1, rank_of(op, self) - 1), "d": 2}[op.node.op.removeprefix("aten::")[0]]
-    return tensor_split(op, self, places, axis)
+    return tensor_split(op, self, sections, axis)
 
 
 @aten("unbind.int", "unbind_copy.int")
