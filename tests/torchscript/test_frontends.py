@@ -14,6 +14,7 @@ NO_CONTROL_FLOW = "torch.cond goes through dynamo, whose functions torch.jit.tra
 SYMBOLIC_NUMBERS = "torch.sym_ite takes symbolic numbers; the tracer's sizes are tensors"
 NO_LISTS_OF_BOOLS = "torch's tracer cannot write down a call with a list of bools, and refuses it"
 ONE_LEVEL_BELOW = "the tracer sees the operator that `pinv` calls, with an absolute tolerance of 0 that then stands in the graph"
+BYTES = "torch.export's kernels without data gather with int32 and int64 only, and so refuse labels in bytes, which eager takes"
 
 PERMITTED: dict[tuple[str, str], str] = {
     ("scalar", "taken_out"): BAKED,
@@ -28,6 +29,11 @@ PERMITTED: dict[tuple[str, str], str] = {
     **{("name", name): NO_CONTROL_FLOW for name in ("le", "ge", "eq", "and", "or", "not")},
     **{("gradients", f"conv{name}"): NO_LISTS_OF_BOOLS for name in ("", "1d", "_transpose", "_with_everything")},
     ("gradients", "conv_transpose_with_everything"): NO_LISTS_OF_BOOLS,
+    **{
+        ("classification", f"{loss}_reduction_{reduction}_bytes"): BYTES
+        for loss in ("cross_entropy", "nll_loss")
+        for reduction in ("none", "mean", "sum")
+    },
     ("name", "ite"): SYMBOLIC_NUMBERS,
     ("name", "random.from"): "torch.export writes Python code with the argument's name, which is Python's `from`",
     ("name", "round"): "the tracer's sizes are tensors, which Python's round() refuses",
