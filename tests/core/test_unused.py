@@ -74,6 +74,23 @@ def foreign(op: Builder) -> Tensor:
     return result
 
 
+def test_what_only_an_unused_loop_reads_goes_with_it() -> None:
+    """The pass of onnx-ir leaves it."""
+    op = Builder(20)
+    x = vector(op)
+    outer, factor = op.Exp(x), op.constant(torch.full((3,), 7.0))
+
+    def nested(carried: Tensor) -> list[Tensor]:
+        return [
+            op.if_(op.Greater(op.ReduceSum(carried, keepdims=0), 0.0), lambda: [op.Add(carried, outer)], lambda: [carried])[0]
+        ]
+
+    op.loop(3, None, lambda number, carried: (None, nested(op.Mul(carried, factor)), []), [x])
+    model = assembly.assemble(op, [("y", op.Neg(x))])
+    assert [node.op_type for node in model.graph] == ["Neg"]
+    assert not model.graph.initializers
+
+
 @pytest.mark.parametrize("build", [chain, indices, only_the_state, inside, normalized, called, foreign])
 def test_it_leaves_what_the_pass_of_onnx_ir_leaves(build: Callable[[Builder], Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
     def model() -> ir.Model:

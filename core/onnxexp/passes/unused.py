@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import onnx_ir as ir
 
 from onnxexp.schemas import operator
@@ -29,15 +31,29 @@ def _clean(graph: ir.Graph | ir.Function, opset: int) -> None:
     for node in reversed(graph):  # the last first: what only an unused node uses is unused
         unused = [output for output in node.outputs if output not in results and not output.uses()]
         if len(unused) == len(node.outputs):
+            _let_go(node)
             graph.remove(node, safe=True)
             continue
         if unused:
             _drop(node, unused, opset)
         if node.inputs and node.inputs[-1] is None:
             node.resize_inputs(max((index for index, value in enumerate(node.inputs, 1) if value is not None), default=0))
-        for attribute in node.attributes.data.values():  # the view of the container itself looks each up in Python
-            if attribute.type is ir.AttributeType.GRAPH:
-                _clean(attribute.as_graph(), opset)
+        for body in _bodies(node):
+            _clean(body, opset)
+
+
+def _bodies(node: ir.Node) -> Iterator[ir.Graph]:
+    for attribute in node.attributes.data.values():  # the view of the container itself looks each up in Python
+        if attribute.type is ir.AttributeType.GRAPH:
+            yield attribute.as_graph()
+
+
+def _let_go(node: ir.Node) -> None:
+    """End what the bodies of a node that is removed use outside of them: else that would stay in the model for nobody."""
+    for body in _bodies(node):
+        for inner in body:
+            _let_go(inner)
+            inner.resize_inputs(0)
 
 
 def _drop(node: ir.Node, unused: list[ir.Value], opset: int) -> None:
