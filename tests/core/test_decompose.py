@@ -220,6 +220,21 @@ def test_guards_of_a_refused_decomposition_are_undone() -> None:
     assert (str(size), len(env.guards), dict(env.replacements)) == before
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_what_remains_of_the_examples_size_decides_nothing(told: bool) -> None:
+    """Where the capture could not tell the sizes of the parts, torch's parts have those of the example's remainder."""
+    env = ShapeEnv()
+    mode = FakeTensorMode(shape_env=env)
+    with mode:
+        batch = mode.from_tensor(X, symbolic_context=None, static_shapes=False).shape[0]
+        unknown = env.create_unbacked_symint()
+    sizes = {"batch": batch, "unknown": unknown}
+    known = Decomposer(lambda: mode, sizes, lambda size: str(size) if isinstance(size, torch.SymInt) else size)
+    parts = [value(name, "batch" if told else "unknown", 4) for name in ("first", "second")]
+    found = known(Node("aten::tensor_split.sections", [value("x", "batch", 4), 2, 0], parts))
+    assert (found is not None) == told
+
+
 def test_a_decomposition_takes_symbolic_sizes() -> None:
     """Its steps are torch's Python kernels, where the C++ ones take numbers only: here the padding of the signal."""
     captured = dynamic(lambda x: torch.fft.fft(x, n=9, dim=0), X)
