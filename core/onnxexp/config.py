@@ -40,8 +40,8 @@ TARGETS = ("onnxruntime", "onnx")
 CALL = "call"
 _TICK = 2 * 10**9
 """Nanoseconds of the coarsest clock by which a file system dates its files."""
-_last: list[tuple[tuple[str | int, ...], bytes]] = []
-"""The file that was read last."""
+_last: dict[tuple[str | int, ...], bytes] = {}
+"""The file that was read last: what the file system said of it, and its contents."""
 _ARGUMENTS = {"opset": "opset_version", "disable": "without"}
 """What the keys are called among the arguments of `export`, where that is something else."""
 
@@ -177,13 +177,14 @@ def _read(path: str) -> bytes | None:
     if not stat.S_ISREG(found.st_mode):
         return None
     state = path, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-    for known, contents in _last[:]:
-        if known == state:
-            return contents
+    if (known := _last.get(state)) is not None:
+        return known
     with open(path, "rb") as file:
         contents = file.read()
     settled = time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) > _TICK  # else a change may show no other time
-    _last[:] = [(state, contents)] if settled else []
+    _last.clear()
+    if settled:
+        _last[state] = contents
     return contents
 
 

@@ -139,9 +139,8 @@ def library() -> Any:
     for name, shapes in _SHAPES.items():
         packet, _, overload = name.partition(".")
         schema = str(getattr(getattr(torch.ops.aten, packet), overload or "default")._schema)  # by the operator's name
-        made.define(
-            schema.removeprefix("aten::").replace("(a)", "").replace("(a -> *)", "")
-        )  # while it is captured, nothing is written through it
+        # while it is captured, nothing is written through it
+        made.define(schema.removeprefix("aten::").replace("(a)", "").replace("(a -> *)", ""))
         torch.library.register_fake(f"onnxexp::{name}", shapes, lib=made)
     return made
 
