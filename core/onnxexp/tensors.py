@@ -106,7 +106,7 @@ class TorchTensor(ir.Tensor[torch.Tensor]):
 
 def has_data(tensor: torch.Tensor) -> bool:
     """Whether there are elements behind it: not so for fake tensors and those on the meta device."""
-    return tensor.device.type != "meta" and not isinstance(tensor, torch._subclasses.fake_tensor.FakeTensor)
+    return not tensor.is_meta and not isinstance(tensor, torch._subclasses.fake_tensor.FakeTensor)
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:
@@ -163,19 +163,23 @@ class Scratch:
 
 
 def _readable(tensor: torch.Tensor, name: str | None) -> torch.Tensor:
+    _check_data(tensor, name)
+    return tensor.detach()
+
+
+def _check_data(tensor: torch.Tensor, name: str | None) -> None:
     if not has_data(tensor):
         subject = f"initializer {name!r}" if name else "a tensor"
         raise SerializeError(
             f"{subject} ({tensor.dtype}, {list(tensor.shape)}) has no data: it is a fake or meta tensor. "
             "Load the weights before the export, or export with export_params=False."
         )
-    return tensor.detach()
 
 
 def _array(tensor: torch.Tensor, name: str | None) -> npt.NDArray[Any]:
     """The elements in numpy's own dtype, or as integers where numpy lacks it; shares the memory where it can."""
-    tensor = _readable(tensor, name)
-    array: npt.NDArray[Any] = (tensor if tensor.dtype in _NUMPY else _integers(tensor)).numpy(force=True)
+    _check_data(tensor, name)
+    array: npt.NDArray[Any] = (tensor if tensor.dtype in _NUMPY else _integers(tensor.detach())).numpy(force=True)
     return array
 
 

@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxexp.graph import Graph, Value, values_in
-from onnxexp.serialize.layout import skeleton
+from onnxexp.serialize.messages import skeleton
 
 __all__ = ["changed", "check_graph", "check_model", "contract"]
 

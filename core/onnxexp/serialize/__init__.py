@@ -32,7 +32,8 @@ import onnx_ir as ir
 
 from onnxexp.errors import OptionError, SerializeError
 from onnxexp.serialize.files import NewFile, checked_target, explained
-from onnxexp.serialize.layout import Layout, describe, lay_out, skeleton
+from onnxexp.serialize.layout import Layout, describe, lay_out
+from onnxexp.serialize.messages import skeleton
 from onnxexp.serialize.writing import write_file, write_stream
 
 __all__ = ["SavedFile", "WriteOptions", "save", "to_proto"]

@@ -17,9 +17,10 @@ import onnx_ir as ir
 import torch
 
 from onnxexp.errors import SerializeError
+from onnxexp.serialize.messages import skeleton
 from onnxexp.tensors import TorchTensor
 
-__all__ = ["Chunk", "Layout", "chunks", "describe", "lay_out", "skeleton"]
+__all__ = ["Chunk", "Layout", "chunks", "describe", "lay_out"]
 
 Chunk = bytes | bytearray | torch.Tensor
 """Bytes, or one of `onnxexp.tensors.pieces`, which `onnxexp.tensors.Scratch` turns into bytes."""
@@ -76,34 +77,6 @@ def lay_out(model: ir.Model, location: str | None = None, threshold: int = 0) ->
             raw = proto.SerializeToString() + _tagged(_RAW_DATA, tensor.nbytes)
             records.append((_tagged(_INITIALIZER, len(raw) + tensor.nbytes) + raw, tensor))
     return _model_file(model, records), Layout(external, end)
-
-
-def skeleton(model: ir.Model) -> onnx.ModelProto:
-    """Everything but the initializers of the main graph."""
-    graph = model.graph
-    view = ir.GraphView(
-        graph.inputs,
-        graph.outputs,
-        nodes=graph,
-        name=graph.name,
-        doc_string=graph.doc_string,
-        opset_imports=graph.opset_imports,
-        metadata_props=graph.metadata_props,
-    )
-    # onnx_ir documents a model over a view; its annotation asks for a Graph.
-    bare = ir.Model(
-        cast(ir.Graph, view),
-        ir_version=model.ir_version,
-        producer_name=model.producer_name,
-        producer_version=model.producer_version,
-        domain=model.domain,
-        model_version=model.model_version,
-        doc_string=model.doc_string,
-        functions=list(model.functions.values()),
-        metadata_props=model.metadata_props,
-        device_configurations=model.device_configurations,
-    )
-    return ir.serde.serialize_model(bare)
 
 
 def chunks(layout: Layout) -> Iterator[tuple[int, Chunk]]:

@@ -1,0 +1,158 @@
+"""A model as a protobuf message, without the initializers of its main graph.
+
+What nearly every node and value has is written here, in few calls: onnx-ir's own writer takes half as long again. What is rare is
+left to it, and so is a model that does not go into a message: it tells what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import onnx
+import onnx_ir as ir
+
+__all__ = ["skeleton"]
+
+_FIELDS = {
+    ir.AttributeType.INT: "i",
+    ir.AttributeType.INTS: "ints",
+    ir.AttributeType.FLOAT: "f",
+    ir.AttributeType.FLOATS: "floats",
+}
+"""The attributes whose values are written as they are."""
+_QUANTIZATION = "quant_parameter_tensor_names"
+"""The key under which onnx-ir keeps the annotation of a quantized value."""
+
+
+def skeleton(model: ir.Model) -> onnx.ModelProto:
+    """Everything but the initializers of the main graph. Raises onnx-ir's SerdeError for what does not go into a message."""
+    if model.functions or model.device_configurations:
+        return _by_onnx_ir(model)
+    facts: dict[str, Any] = {
+        "producer_name": model.producer_name,
+        "producer_version": model.producer_version,
+        "domain": model.domain,
+        "model_version": model.model_version,
+        "doc_string": model.doc_string,
+    }
+    proto = onnx.ModelProto(ir_version=model.ir_version, **{key: value for key, value in facts.items() if value})
+    for domain, version in model.opset_imports.items():
+        proto.opset_import.add(domain=domain, version=version)
+    _write_pairs(proto.metadata_props, model.metadata_props)
+    try:
+        _write_graph(proto.graph, model.graph, model.ir_version)
+    except (TypeError, ValueError):
+        return _by_onnx_ir(model)
+    return proto
+
+
+def _by_onnx_ir(model: ir.Model) -> onnx.ModelProto:
+    graph = model.graph
+    view = ir.GraphView(
+        graph.inputs,
+        graph.outputs,
+        nodes=graph,
+        name=graph.name,
+        doc_string=graph.doc_string,
+        opset_imports=graph.opset_imports,
+        metadata_props=graph.metadata_props,
+    )
+    # onnx_ir documents a model over a view; its annotation asks for a Graph.
+    bare = ir.Model(
+        cast(ir.Graph, view),
+        ir_version=model.ir_version,
+        producer_name=model.producer_name,
+        producer_version=model.producer_version,
+        domain=model.domain,
+        model_version=model.model_version,
+        doc_string=model.doc_string,
+        functions=list(model.functions.values()),
+        metadata_props=model.metadata_props,
+        device_configurations=model.device_configurations,
+    )
+    return ir.serde.serialize_model(bare)
+
+
+def _write_graph(proto: onnx.GraphProto, graph: ir.Graph, ir_version: int) -> None:
+    if graph.name:
+        proto.name = graph.name
+    if graph.doc_string:
+        proto.doc_string = graph.doc_string
+    for value in graph.inputs[:]:
+        _write_value(proto.input.add(), value)
+        _annotate(proto, value)
+    metadata: Mapping[str, str] = {}
+    said = onnx.NodeProto()
+    for node in graph:
+        if node.metadata_props != metadata:  # as the node before has it, mostly: one copy takes the place of many calls
+            metadata, said = node.metadata_props, onnx.NodeProto()
+            _write_pairs(said.metadata_props, metadata)
+        _write_node(proto.node.add(), node, said, ir_version)
+        for value in node.outputs:
+            if not value.is_graph_output():
+                _annotate(proto, value)
+                if value.name and (value.type is not None or value.shape is not None or value.metadata_props or value.doc_string):
+                    _write_value(proto.value_info.add(), value)
+    for value in graph.outputs[:]:
+        _write_value(proto.output.add(), value)
+        _annotate(proto, value)
+    _write_pairs(proto.metadata_props, graph.metadata_props)
+
+
+def _write_node(proto: onnx.NodeProto, node: ir.Node, said: onnx.NodeProto, ir_version: int) -> None:
+    """`said` has the node's metadata, and nothing else."""
+    if node.overload or node.doc_string or node.device_configurations:
+        ir.serde.serialize_node_into(proto, node, model_ir_version=ir_version)
+        return
+    proto.CopyFrom(said)
+    proto.op_type = node.op_type
+    if node.domain:
+        proto.domain = node.domain
+    if node.name:
+        proto.name = node.name
+    proto.input.extend(["" if value is None else value.name for value in node.inputs])
+    outputs = [value.name or "" for value in node.outputs]
+    while outputs and not outputs[-1]:
+        outputs.pop()
+    proto.output.extend(outputs)
+    for attribute in node.attributes.data.values():  # the view of the container itself looks each up in Python
+        if attribute.is_ref():
+            ir.serde.serialize_reference_attribute_into(proto.attribute.add(), attribute)
+        elif attribute.type not in _FIELDS or attribute.doc_string:
+            ir.serde.serialize_attribute_into(proto.attribute.add(), attribute)
+        else:
+            content: dict[str, Any] = {_FIELDS[attribute.type]: attribute.value}
+            proto.attribute.add(name=attribute.name, type=attribute.type.value, **content)
+
+
+def _write_value(proto: onnx.ValueInfoProto, value: ir.Value) -> None:
+    type_, shape = value.type, value.shape
+    denoted = shape is not None and any(map(shape.get_denotation, range(len(shape))))
+    if type(type_) is not ir.TensorType or type_.denotation or denoted or value.metadata_props or value.doc_string:
+        ir.serde.serialize_value_into(proto, value)
+        return
+    proto.name = cast(str, value.name)
+    tensor = proto.type.tensor_type
+    tensor.elem_type = type_.dtype.value
+    if shape is not None:
+        tensor.shape.SetInParent()  # that of a number too, which has no dimensions
+        add = tensor.shape.dim.add
+        for dim in shape:
+            if isinstance(dim, int):
+                add(dim_value=dim)
+            elif dim.value is None:
+                add()
+            else:
+                add(dim_param=dim.value)
+
+
+def _annotate(proto: onnx.GraphProto, value: ir.Value) -> None:
+    names = value.meta.get(_QUANTIZATION) if value.meta else None
+    if names:
+        _write_pairs(proto.quantization_annotation.add(tensor_name=value.name).quant_parameter_tensor_names, names)
+
+
+def _write_pairs(field: Any, pairs: Mapping[str, str]) -> None:
+    for key in sorted(pairs):
+        field.add(key=key, value=pairs[key])
