@@ -18,7 +18,7 @@ from onnxexp_aten.elementwise import atan2, hypot
 from onnxexp_aten.kernels import compute
 from onnxexp_aten.linalg import product
 
-__all__ = ["complex_op", "lower_complex", "paired", "real_of"]
+__all__ = ["complex_op", "lower_complex", "mul", "paired", "real_of"]
 
 _REAL = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
 
@@ -26,13 +26,13 @@ _HANDLERS: dict[str, Callable[..., Any]] = {}
 
 _BY_PARTS = frozenset(
     """
-    _reshape_alias _unsafe_view alias atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors broadcast_to cat chunk clone
-    column_stack concat concatenate constant_pad_nd contiguous cumsum detach diag diag_embed diagonal diagonal_scatter dsplit
-    dstack expand expand_as flatten flip fliplr flipud gather hsplit hstack index index_select lift_fresh lift_fresh_copy
-    mT masked_select mean meshgrid movedim moveaxis narrow neg negative nansum numpy_T pad permute ravel repeat repeat_interleave
-    reshape reshape_as roll rot90 select slice split split_with_sizes squeeze stack sum swapaxes swapdims t take take_along_dim
-    tensor_split tile trace transpose tril triu unbind unflatten unfold unsafe_chunk unsafe_split unsqueeze view view_as vsplit
-    vstack
+    _reshape_alias _unsafe_view alias atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors broadcast_to cat chunk
+    clone column_stack concat concatenate constant_pad_nd contiguous cumsum detach diag diag_embed diagonal diagonal_scatter
+    dsplit dstack expand expand_as fft_fftshift fft_ifftshift flatten flip fliplr flipud gather hsplit hstack index
+    index_select lift_fresh lift_fresh_copy mT masked_select mean meshgrid movedim moveaxis narrow neg negative nansum numpy_T
+    pad permute ravel repeat repeat_interleave reshape reshape_as roll rot90 select slice split split_with_sizes squeeze stack
+    sum swapaxes swapdims t take take_along_dim tensor_split tile trace transpose tril triu unbind unflatten unfold
+    unsafe_chunk unsafe_split unsqueeze view view_as vsplit vstack
     """.split()  # noqa: SIM905
 )
 """What is linear and real: of a complex tensor it is that of both parts."""

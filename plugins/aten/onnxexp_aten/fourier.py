@@ -10,20 +10,24 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from onnxexp import Builder, ComplexTensor, Tensor
 from onnxexp_aten.axiswise import along
-from onnxexp_aten.common import rank_of
-from onnxexp_aten.complexes import complex_op, paired, real_of
+from onnxexp_aten.common import aten, rank_of
+from onnxexp_aten.complexes import complex_op, mul, paired, real_of
 from onnxexp_aten.creation import arange_of
 from onnxexp_aten.elementwise import floor_remainder
 from onnxexp_aten.kernels import compute, specified
 from onnxexp_aten.layout import reshaped, size_at, sliced, swapped, with_shape
+from onnxexp_aten.rearranging import roll, window_starts
 
 __all__: list[str] = []
+
+Parts: TypeAlias = list[Tensor]
+"""A real tensor alone, or the real and the imaginary part of a complex one."""
 
 _SHORT = 64
 """Up to this length one product does; beyond, two smaller ones are less work and need smaller constants."""
@@ -61,55 +65,69 @@ def _in_steps(op: Builder, length: Any) -> bool:
 
 
 def _waves(
-    op: Builder, dtype: torch.dtype, sizes: Sequence[Any], period: Any, scale: Any, *, forward: bool
-) -> tuple[Tensor, Tensor]:
-    """The cosines and sines of exp(-i angle), or of exp(i angle) on the way back, of this size; constants where it is known."""
-    sign = -1.0 if forward else 1.0
+    op: Builder, dtype: torch.dtype, sizes: Sequence[Any], period: Any, scale: Any, parts: tuple[int, int], *, forward: bool
+) -> Tensor:
+    """The matrix of exp(-i angle), or of exp(i angle) on the way back, of this size; a constant where that is known.
+
+    `parts` says how many a row has that it multiplies, and the product: the imaginary one stands behind the real one.
+    """
+    multiply: Callable[..., Any]
+    join: Callable[..., Any]
     if isinstance(period, int):
         angles = _angles(sizes[0], sizes[1], period)
-        return op.constant((angles.cos() * scale).to(dtype)), op.constant((angles.sin() * (sign * scale)).to(dtype))
-    turned = _angles_of(op, *sizes, period)
-    cosine, sine = op.Mul(compute(op, "Cos", turned), scale), op.Mul(op.Mul(compute(op, "Sin", turned), sign), scale)
-    return op.cast(cosine, dtype), op.cast(sine, dtype)
+        cosine, sine, multiply, join = angles.cos(), angles.sin(), torch.mul, torch.cat
+    else:
+        turned = _angles_of(op, *sizes, period)
+        cosine, sine, multiply = compute(op, "Cos", turned), compute(op, "Sin", turned), op.Mul
+        join = functools.partial(_joined, op)
+    cosine, sine = multiply(cosine, scale), multiply(sine, scale)
+    against = multiply(sine, -1.0)
+    sine, against = (against, sine) if forward else (sine, against)
+    rows = [join(row[: parts[1]], 1) for row in ((cosine, sine), (against, cosine))[: parts[0]]]
+    return op.cast(join(rows, 0), dtype)
 
 
-def _times(
-    op: Builder, z: ComplexTensor, cosine: Tensor, sine: Tensor, multiply: Callable[[Tensor, Tensor], Tensor]
-) -> ComplexTensor:
-    real = op.Sub(multiply(z.real, cosine), multiply(z.imag, sine))
-    return ComplexTensor(real, op.Add(multiply(z.real, sine), multiply(z.imag, cosine)))
+def _joined(op: Builder, pieces: Sequence[Tensor], axis: int) -> Tensor:
+    return pieces[0] if len(pieces) == 1 else op.Concat(*pieces, axis=axis)  # type: ignore[no-any-return]
 
 
-def _along(op: Builder, z: ComplexTensor, axis: int, *, forward: bool, mode: int) -> ComplexTensor:
+def _times(op: Builder, z: Parts, waves: Tensor, axis: int, count: Any) -> Parts:
+    """One axis multiplied by a matrix of waves, which gives both parts, of this size along it."""
+    sizes = list(z[0].shape or ())
+    both = along(op, _joined(op, z, axis), waves, axis)
+    halves = op.Split(both, axis=axis, outputs=2)
+    if isinstance(count, int):
+        sizes[axis] = count
+        halves = [with_shape(half, sizes) for half in halves]
+    return list(halves)
+
+
+def _along(op: Builder, z: Parts, axis: int, *, forward: bool, mode: int) -> Parts:
     """The transform along one axis; a long one whose length is a product is done in two steps (Cooley and Tukey)."""
-    length, dtype = size_at(op, z.real, axis), z.real.dtype
+    length, dtype = size_at(op, z[0], axis), z[0].dtype
     scale = _scale(op, mode, length)
     if specified(op, since=17):
-        whole = op.DFT(z.joined(), axis=axis, inverse=0 if forward else 1)
+        whole = op.DFT(_complex(op, z).joined(), axis=axis, inverse=0 if forward else 1)
         factor = op.cast(scale if forward else op.Mul(op.constant(length, torch.float64), scale), dtype)
-        return ComplexTensor.parted(op.Mul(whole, factor))
+        return _parts(op, ComplexTensor.parted(op.Mul(whole, factor)))
     if not _in_steps(op, length):
-        waves = _waves(op, dtype, (length, length), length, scale, forward=forward)
-        return _times(op, z, *waves, lambda part, wave: along(op, part, wave, axis))
+        waves = _waves(op, dtype, (length, length), length, scale, (len(z), 2), forward=forward)
+        return _times(op, z, waves, axis, length)
     assert isinstance(length, int)
     rows = _factor(length)
     columns = length // rows
-    split = _reshaped(op, z, axis, 1, [rows, columns])
-    split = _along(op, split, axis, forward=forward, mode=0)
-    behind = [1] * (rank_of(op, z.real) - axis - 1)
-    waves = _waves(op, dtype, (rows, columns), length, scale, forward=forward)
-    cosine, sine = (op.Reshape(wave, [rows, columns, *behind]) for wave in waves)
-    split = _times(op, split, cosine, sine, lambda part, wave: op.Mul(part, wave))
-    split = _along(op, split, axis + 1, forward=forward, mode=0)
-    turned = ComplexTensor(*(swapped(op, part, axis, axis + 1) for part in (split.real, split.imag)))
-    return _reshaped(op, turned, axis, 2, [length])
+    split = _along(op, _reshaped(op, z, axis, 1, [rows, columns]), axis, forward=forward, mode=0)
+    angles = _angles(rows, columns, length).reshape([rows, columns, *[1] * (rank_of(op, z[0]) - axis - 1)])
+    twiddles = torch.polar(torch.full_like(angles, scale), -angles if forward else angles)
+    wave = ComplexTensor(op.cast(twiddles.real, dtype), op.cast(twiddles.imag, dtype))
+    turned = _along(op, _parts(op, mul(op, ComplexTensor(*split), wave)), axis + 1, forward=forward, mode=0)
+    return _reshaped(op, [swapped(op, part, axis, axis + 1) for part in turned], axis, 2, [length])
 
 
-def _reshaped(op: Builder, z: ComplexTensor, axis: int, count: int, sizes: list[int]) -> ComplexTensor:
+def _reshaped(op: Builder, z: Parts, axis: int, count: int, sizes: list[int]) -> Parts:
     """`count` axes from one on replaced by axes of these sizes."""
-    assert z.shape is not None
-    wanted = [*z.shape[:axis], *sizes, *z.shape[axis + count :]]
-    return ComplexTensor(*(reshaped(op, part, wanted) for part in (z.real, z.imag)))
+    shape = z[0].shape or ()
+    return [reshaped(op, part, [*shape[:axis], *sizes, *shape[axis + count :]]) for part in z]
 
 
 def _axes(op: Builder, x: Tensor, dims: Sequence[int]) -> list[int]:
@@ -117,53 +135,69 @@ def _axes(op: Builder, x: Tensor, dims: Sequence[int]) -> list[int]:
     return [dim % rank for dim in dims]
 
 
+def _parts(op: Builder, x: Tensor) -> Parts:
+    if not isinstance(x, ComplexTensor) and not x.dtype.is_complex:
+        return [op.cast(x, real_of(op))]
+    z = paired(op, x, real_of(op))
+    return [z.real, z.imag]
+
+
+def _complex(op: Builder, z: Parts) -> ComplexTensor:
+    return ComplexTensor(*z) if len(z) == 2 else paired(op, z[0], z[0].dtype)
+
+
 @complex_op("_fft_c2c")
 def fft_c2c(op: Builder, self: Tensor, dim: list[int], normalization: int, forward: bool) -> ComplexTensor:
     """_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor"""
-    z = paired(op, self, real_of(op))
-    for axis in _axes(op, self, dim):
-        z = _along(op, z, axis, forward=forward, mode=normalization)
+    return _complex(op, _each(op, _parts(op, self), _axes(op, self, dim), normalization, forward=forward))
+
+
+def _each(op: Builder, z: Parts, axes: Sequence[int], mode: int, *, forward: bool) -> Parts:
+    for axis in axes:
+        z = _along(op, z, axis, forward=forward, mode=mode)
     return z
 
 
 @complex_op("_fft_r2c")
 def fft_r2c(op: Builder, self: Tensor, dim: list[int], normalization: int, onesided: bool) -> ComplexTensor:
     """_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor"""
-    *others, last = _axes(op, self, dim)
-    length = size_at(op, self, last)
-    kept = _half(op, length) if onesided else length
+    transform = _onesided if onesided else _each
+    return _complex(op, transform(op, [self], _axes(op, self, dim), normalization, forward=True))
+
+
+def _onesided(op: Builder, x: Parts, axes: Sequence[int], mode: int, *, forward: bool) -> Parts:
+    *others, last = axes
+    length = size_at(op, x[0], last)
+    kept = _half(op, length)
     if _in_steps(op, length):
-        z = _along(op, paired(op, self, self.dtype), last, forward=True, mode=normalization)
-        z = _cut(op, z, last, kept) if onesided else z
+        z = [_shortened(op, part, last, kept) for part in _along(op, x, last, forward=forward, mode=mode)]
     else:
-        waves = _waves(op, self.dtype, (length, kept), length, _scale(op, normalization, length), forward=True)
-        z = ComplexTensor(*(along(op, self, wave, last) for wave in waves))
-    for axis in others:
-        z = _along(op, z, axis, forward=True, mode=normalization)
-    return z
+        waves = _waves(op, x[0].dtype, (length, kept), length, _scale(op, mode, length), (1, 2), forward=forward)
+        z = _times(op, x, waves, last, kept)
+    return _each(op, z, others, mode, forward=forward)
 
 
 @complex_op("_fft_c2r")
 def fft_c2r(op: Builder, self: Tensor, dim: list[int], normalization: int, last_dim_size: Any) -> Tensor:
     """_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor"""
-    z = paired(op, self)
-    *others, last = _axes(op, self, dim)
-    for axis in others:
-        z = _along(op, z, axis, forward=False, mode=normalization)
-    length = last_dim_size
+    return _to_real(op, _parts(op, self), _axes(op, self, dim), normalization, last_dim_size, forward=False)
+
+
+def _to_real(op: Builder, z: Parts, axes: Sequence[int], mode: int, length: Any, *, forward: bool) -> Tensor:
+    *others, last = axes
+    z = _each(op, z, others, mode, forward=forward)
     kept = _half(op, length)
-    z = z if isinstance(kept, int) and size_at(op, z.real, last) == kept else _cut(op, z, last, kept)
+    if not isinstance(kept, int) or size_at(op, z[0], last) != kept:
+        z = [_shortened(op, part, last, kept) for part in z]
     if isinstance(length, int) and _in_steps(op, length):
-        return _along(op, _both_halves(op, z, last, length), last, forward=False, mode=normalization).real
-    scale = _scale(op, normalization, length)
+        return _along(op, _both_halves(op, z, last, length), last, forward=forward, mode=mode)[0]
+    scale = _scale(op, mode, length)
     if isinstance(length, int):
-        twice = [0 < 2 * place < length for place in range(kept)]
-        scale = torch.tensor(twice, dtype=torch.float64)[:, None].add(1) * scale
-        cosine, sine = _waves(op, z.real.dtype, (kept, length), length, scale, forward=False)
+        scale *= torch.tensor([[1.0 + (0 < 2 * place < length)] for place in range(kept)], dtype=torch.float64)
     else:
-        waves = _waves(op, z.real.dtype, (kept, length), length, scale, forward=False)
-        cosine, sine = (op.Mul(wave, _weights(op, kept, length, z.real.dtype)) for wave in waves)
-    return op.Sub(along(op, z.real, cosine, last), along(op, z.imag, sine, last))  # type: ignore[no-any-return]
+        scale = op.Mul(_weights(op, kept, length), scale)
+    waves = _waves(op, z[0].dtype, (kept, length), length, scale, (len(z), 1), forward=forward)
+    return along(op, _joined(op, z, last), waves, last)
 
 
 def _half(op: Builder, length: Any) -> Any:
@@ -171,15 +205,11 @@ def _half(op: Builder, length: Any) -> Any:
     return op.Add(op.Div(length, 2), 1) if isinstance(length, Tensor) else length // 2 + 1
 
 
-def _weights(op: Builder, kept: Any, length: Any, dtype: torch.dtype) -> Tensor:
-    """``[kept, 1]``: 2 where a coefficient stands for its conjugate, too, 1 where it is its own."""
+def _weights(op: Builder, kept: Any, length: Any) -> Tensor:
+    """``float64[kept, 1]``: 2 where a coefficient stands for its conjugate, too, 1 where it is its own."""
     places = op.Unsqueeze(arange_of(op, 0, kept, 1, torch.int64), [1])
     twice = op.And(op.Greater(places, 0), op.Less(op.Mul(places, 2), length))
-    return op.Where(twice, op.constant(2.0, dtype), op.constant(1.0, dtype))  # type: ignore[no-any-return]
-
-
-def _cut(op: Builder, z: ComplexTensor, axis: int, kept: Any) -> ComplexTensor:
-    return ComplexTensor(*(_shortened(op, part, axis, kept) for part in (z.real, z.imag)))
+    return op.Where(twice, *(op.constant(weight, torch.float64) for weight in (2.0, 1.0)))  # type: ignore[no-any-return]
 
 
 def _shortened(op: Builder, x: Tensor, axis: int, kept: Any) -> Tensor:
@@ -188,19 +218,20 @@ def _shortened(op: Builder, x: Tensor, axis: int, kept: Any) -> Tensor:
     return with_shape(part, sizes) if isinstance(kept, int) else part
 
 
-def _both_halves(op: Builder, z: ComplexTensor, axis: int, length: int) -> ComplexTensor:
+def _both_halves(op: Builder, z: Parts, axis: int, length: int) -> Parts:
     """The whole spectrum of a real signal: what was left out are conjugates. Those of their own conjugates are real."""
     mirrored = op.constant(torch.arange(length - length // 2 - 1, 0, -1))
-    real = op.Concat(z.real, op.Gather(z.real, mirrored, axis=axis), axis=axis)
     signs = torch.ones(length // 2 + 1)
     signs[0] = 0
     if length % 2 == 0:
         signs[-1] = 0
-    own = op.constant(signs.to(z.imag.dtype).reshape([-1 if place == axis else 1 for place in range(rank_of(op, z.imag))]))
-    imag = op.Concat(op.Mul(z.imag, own), op.Neg(op.Gather(z.imag, mirrored, axis=axis)), axis=axis)
-    sizes = list(z.shape or ())
+    own = op.constant(signs.to(z[0].dtype).reshape([-1 if place == axis else 1 for place in range(rank_of(op, z[0]))]))
+    halves = [[part, op.Gather(part, mirrored, axis=axis)] for part in z]
+    for imag in halves[1:]:
+        imag[:] = op.Mul(imag[0], own), op.Neg(imag[1])
+    sizes = list(z[0].shape or ())
     sizes[axis] = length
-    return ComplexTensor(with_shape(real, sizes), with_shape(imag, sizes))
+    return [with_shape(op.Concat(*pair, axis=axis), sizes) for pair in halves]
 
 
 # By torch's own names
@@ -223,16 +254,12 @@ def _fitted(op: Builder, x: Tensor, axis: int, wanted: int | None) -> Tensor:
     return op.torch_op("aten::constant_pad_nd", x, pads, 0.0)[0]  # type: ignore[no-any-return]
 
 
-def _parted(op: Builder, x: Tensor, axes: Sequence[int], sizes: Sequence[int | None]) -> Tensor:
-    """A real tensor in the dtype of the transform, or a complex one, of these sizes."""
-    if isinstance(x, ComplexTensor) or x.dtype.is_complex:
-        z = paired(op, x)
-        parts = [z.real, z.imag]
-    else:
-        parts = [op.cast(x, real_of(op))]
+def _fitted_parts(op: Builder, x: Tensor, axes: Sequence[int], sizes: Sequence[int | None]) -> Parts:
+    """A tensor's parts in the dtype of the transform, of these sizes."""
+    z = _parts(op, x)
     for axis, wanted in zip(axes, sizes, strict=True):
-        parts = [_fitted(op, part, axis, wanted) for part in parts]
-    return parts[0] if len(parts) == 1 else ComplexTensor(*parts)
+        z = [_fitted(op, part, axis, wanted) for part in z]
+    return z
 
 
 def _sized(op: Builder, x: Tensor, s: Any, dim: Any) -> tuple[list[int], list[int | None]]:
@@ -243,17 +270,10 @@ def _sized(op: Builder, x: Tensor, s: Any, dim: Any) -> tuple[list[int], list[in
     return axes, [None] * len(axes) if s is None else [None if size == -1 else size for size in s]
 
 
-def _conjugate(op: Builder, z: ComplexTensor) -> ComplexTensor:
-    return ComplexTensor(z.real, op.Neg(z.imag))
-
-
 def _transform(op: Builder, self: Tensor, s: Any, dim: Any, norm: str | None, *, forward: bool, onesided: bool) -> ComplexTensor:
     axes, sizes = _sized(op, self, s, dim)
-    x, mode = _parted(op, self, axes, sizes), _mode(norm, forward=forward)
-    if isinstance(x, ComplexTensor):
-        return fft_c2c(op, x, axes, mode, forward)  # type: ignore[no-any-return]
-    z = fft_r2c(op, x, axes, mode, onesided)
-    return z if forward else _conjugate(op, z)
+    z, transform = _fitted_parts(op, self, axes, sizes), _onesided if onesided else _each
+    return _complex(op, transform(op, z, axes, _mode(norm, forward=forward), forward=forward))
 
 
 def _real(op: Builder, self: Tensor, s: Any, dim: Any, norm: str | None, *, forward: bool) -> Tensor:
@@ -265,10 +285,8 @@ def _real(op: Builder, self: Tensor, s: Any, dim: Any, norm: str | None, *, forw
     length = 2 * (before - 1) if sizes[-1] is None else sizes[-1]
     if not isinstance(length, int):
         op.decline("sizes that only the run time knows")
-    z = _parted(op, paired(op, self), axes, [*sizes[:-1], _half(op, length)])
-    assert isinstance(z, ComplexTensor)
-    z = _conjugate(op, z) if forward else z
-    return fft_c2r(op, z, axes, _mode(norm, forward=forward), length)  # type: ignore[no-any-return]
+    z = _fitted_parts(op, self, axes, [*sizes[:-1], _half(op, length)])
+    return _to_real(op, z, axes, _mode(norm, forward=forward), length, forward=forward)
 
 
 for _ending in ("", "2", "n"):
@@ -276,5 +294,105 @@ for _ending in ("", "2", "n"):
     complex_op(f"fft_ifft{_ending}")(functools.partial(_transform, forward=False, onesided=False))
     complex_op(f"fft_rfft{_ending}")(functools.partial(_transform, forward=True, onesided=True))
     complex_op(f"fft_ihfft{_ending}")(functools.partial(_transform, forward=False, onesided=True))
-    complex_op(f"fft_irfft{_ending}")(functools.partial(_real, forward=False))
-    complex_op(f"fft_hfft{_ending}")(functools.partial(_real, forward=True))
+
+
+@complex_op("fft_irfft")
+@aten("fft_irfft")
+def fft_irfft(op: Builder, self: Tensor, n: Any, dim: int, norm: str | None) -> Tensor:
+    """fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor"""
+    return _real(op, self, n, dim, norm, forward=False)
+
+
+@complex_op("fft_irfft2", "fft_irfftn")
+@aten("fft_irfft2", "fft_irfftn")
+def fft_irfftn(op: Builder, self: Tensor, s: Any, dim: Any, norm: str | None) -> Tensor:
+    """fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor"""
+    return _real(op, self, s, dim, norm, forward=False)
+
+
+@complex_op("fft_hfft")
+@aten("fft_hfft")
+def fft_hfft(op: Builder, self: Tensor, n: Any, dim: int, norm: str | None) -> Tensor:
+    """fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor"""
+    return _real(op, self, n, dim, norm, forward=True)
+
+
+@complex_op("fft_hfft2", "fft_hfftn")
+@aten("fft_hfft2", "fft_hfftn")
+def fft_hfftn(op: Builder, self: Tensor, s: Any, dim: Any, norm: str | None) -> Tensor:
+    """fft_hfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor"""
+    return _real(op, self, s, dim, norm, forward=True)
+
+
+@aten("fft_fftshift")
+def fft_fftshift(op: Builder, self: Tensor, dim: Any) -> Tensor:
+    """fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor"""
+    return _shifted(op, self, dim, forward=True)
+
+
+@aten("fft_ifftshift")
+def fft_ifftshift(op: Builder, self: Tensor, dim: Any) -> Tensor:
+    """fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor"""
+    return _shifted(op, self, dim, forward=False)
+
+
+def _shifted(op: Builder, x: Tensor, dim: Any, *, forward: bool) -> Tensor:
+    """Rolled by half of each size, there or back."""
+    axes, _ = _sized(op, x, None, dim)
+    halves: list[Any] = []
+    for size in (size_at(op, x, axis) for axis in axes):
+        half = size // 2 if isinstance(size, int) else op.Div(size, 2)
+        halves.append(half if forward else op.Neg(half) if isinstance(half, Tensor) else -half)
+    return roll(op, x, halves, axes)
+
+
+@complex_op("stft")
+@aten("stft")
+def stft(
+    op: Builder,
+    self: Tensor,
+    n_fft: int,
+    hop_length: int | None,
+    win_length: int | None,
+    window: Tensor | None,
+    normalized: bool,
+    onesided: bool | None,
+    return_complex: bool | None,
+    align_to_window: bool | None,
+) -> Tensor:
+    """stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False,
+    bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor"""
+    if align_to_window or (window is not None and window.dtype.is_complex):
+        op.decline("frames that are aligned to the window, or a complex window")
+    x, axis = _parts(op, self), rank_of(op, self) - 1
+    starts = window_starts(op, x[0], axis, n_fft, hop_length or n_fft // 4)
+    places = op.Add(op.Unsqueeze(starts, axes=[0]), op.constant(torch.arange(n_fft)[:, None]))
+    z = [op.Gather(part, places, axis=axis) for part in x]
+    shape = _window(op, window, n_fft, win_length or n_fft, x[0].dtype)
+    z = z if shape is None else [op.Mul(part, shape) for part in z]
+    transform = _onesided if (len(x) == 1 if onesided is None else onesided) else _each
+    whole = _complex(op, transform(op, z, [axis], int(normalized), forward=True))
+    return whole if return_complex else whole.joined()
+
+
+@complex_op("stft.center")
+@aten("stft.center")
+def centered_stft(
+    op: Builder, self: Tensor, n_fft: int, hop_length: Any, win_length: Any, window: Any, center: bool, *rest: Any
+) -> Tensor:
+    """stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True,
+    str pad_mode="reflect", ...) -> Tensor"""
+    if center:
+        op.decline("padding, which torch.stft does before the call")
+    return stft(op, self, n_fft, hop_length, win_length, window, *rest[1:])
+
+
+def _window(op: Builder, window: Tensor | None, size: int, length: int, dtype: torch.dtype) -> Tensor | None:
+    """A column of this size with the window in the middle and zeros around it; None where it is ones alone."""
+    if window is None and length == size:
+        return None
+    column = op.constant(torch.ones(length, dtype=dtype)) if window is None else op.cast(window, dtype)
+    if length < size:
+        left = (size - length) // 2
+        column = op.torch_op("aten::constant_pad_nd", column, [left, size - length - left], 0.0)[0]
+    return op.Unsqueeze(column, axes=[1])  # type: ignore[no-any-return]

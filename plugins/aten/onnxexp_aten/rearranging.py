@@ -24,7 +24,7 @@ from onnxexp_aten.layout import (
     vector,
 )
 
-__all__ = ["diagonal_places", "strided_places"]
+__all__ = ["diagonal_places", "roll", "strided_places", "window_starts"]
 
 _TABLE = 4096
 """Indices up to which a table of them is the cheapest way to repeat or to pick elements."""
@@ -92,12 +92,17 @@ def unfold(op: Builder, self: Tensor, dimension: int, size: int, step: int) -> T
     if self.rank == 0:
         return op.Reshape(self, [1])
     axis = axis_of(op, self, dimension)
-    length = size_at(op, self, axis)
-    end = length - size + 1 if isinstance(length, int) else op.Sub(length, size - 1)
-    starts = unsqueezed(op, arange_of(op, 0, end, step, torch.int64), [1])
+    starts = unsqueezed(op, window_starts(op, self, axis, size, step), [1])
     windows = op.Gather(self, op.Add(starts, list(range(size))), axis=axis)
     rank = rank_of(op, self)
     return permuted(op, windows, [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])
+
+
+def window_starts(op: Builder, x: Tensor, axis: int, size: int, step: int) -> Tensor:
+    """Where the windows of this size begin that fit into an axis."""
+    length = size_at(op, x, axis)
+    end = length - size + 1 if isinstance(length, int) else op.Sub(length, size - 1)
+    return arange_of(op, 0, end, step, torch.int64)
 
 
 # Pixels
