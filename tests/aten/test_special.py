@@ -16,6 +16,8 @@ OPSETS = (9, 13, 20)
 FLOATS = (torch.float32, torch.float64, torch.float16)
 X = torch.cat([torch.linspace(-9, 9, 37) + 0.013, torch.tensor([0.0, 0.5, 1.0, 2.0, 30.0, math.inf, math.nan])])
 POSITIVE = torch.cat([torch.linspace(0.01, 20, 30), torch.tensor([0.0])])
+LEFT = torch.tensor([-30.0, -8, -1, -0.0, -1e-20, -5e3 - 0.5, -2.999, 1e30, -math.inf])
+EDGES = torch.tensor([-1.0, 0.0, 1e-30, 0.3, 3.0, 90.0, math.nan])
 WITHIN_1 = torch.cat([torch.linspace(-1, 1, 21), torch.tensor([0.9999, -0.99999, 1.5])])
 SHARE = torch.cat([torch.linspace(0, 1, 21), torch.tensor([1e-3, 1e-6])])
 DEGREES = torch.tensor([-1.0, 0, 1, 2, 3, 4.7, 7, 12])
@@ -40,11 +42,20 @@ def polygamma(order: int) -> Callable[[torch.Tensor], torch.Tensor]:
     *(case(torch.digamma, X.to(dtype)) for dtype in (torch.float32, torch.float64)),
     case(torch.lgamma, torch.arange(-3, 9), name="lgamma of ints"),
     case(torch.lgamma, X, dynamic={0: [0]}),
+    *(case(fn, LEFT) for fn in (torch.lgamma, torch.digamma)),
+    *(case(polygamma(order), LEFT[:5], name=f"polygamma-{order} at whole numbers") for order in (0, 2, 3)),
     *(case(polygamma(order), POSITIVE, name=f"polygamma-{order}") for order in range(5)),
     case(polygamma(2), X, name="polygamma-2 to the left"),
     case(polygamma(1), X[:-2].double(), name="polygamma-1 to the left"),
     case(special.zeta, POSITIVE[:, None] / 4 + 0.5, POSITIVE[None]),
     case(lambda x: special.zeta(x, 2.5), POSITIVE, name="zeta of a number"),
+    case(
+        special.zeta,
+        torch.tensor([2.0, 3, 4, 2.5, 1, 0.5, math.nan])[:, None],
+        torch.tensor([-0.3, -7.5, -3, 0, 2, 40, math.nan]),
+    ),
+    case(torch.igamma, EDGES[:, None], EDGES, name="igamma at its borders"),
+    case(torch.igammac, EDGES[:, None], EDGES, name="igammac at its borders"),
     case(torch.igamma, POSITIVE[:, None], POSITIVE[None]),
     case(torch.igammac, POSITIVE[:, None], POSITIVE[None]),
     case(lambda x: torch.mvlgamma(x, 3), POSITIVE + 1.5, name="mvlgamma"),

@@ -1,7 +1,6 @@
 """The gamma function's family: its logarithm, that one's derivatives, and Hurwitz' zeta function.
 
-Sources: Lanczos' approximation with g = 7 and nine terms; DLMF 5.5.3 and 5.15.6 (reflection), 5.11.2 (asymptotic series),
-25.11.5 (Euler-Maclaurin).
+Sources: Lanczos' approximation with g = 7 and nine terms; DLMF 5.5.3 and 5.15.6 (reflection), 25.11.5 (Euler-Maclaurin).
 """
 
 from __future__ import annotations
@@ -13,8 +12,10 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, rank_of, to_float
+from onnxexp_aten.comparison import relate
+from onnxexp_aten.elementwise import fmod
 from onnxexp_aten.layout import unsqueezed
-from onnxexp_aten.wide import choose, in_float64, polynomial, same, sin_pi, summed
+from onnxexp_aten.wide import choose, in_float64, polynomial, same, summed
 
 __all__ = ["log_gamma"]
 
@@ -28,54 +29,58 @@ _LANCZOS = (
     9.9843695780195716e-6,
     1.5056327351493116e-7,
 )
-_DIGAMMA = (-1 / 12, 691 / 32760, -1 / 132, 1 / 240, -1 / 252, 1 / 120, -1 / 12)
-"""Of the asymptotic series in 1/x², highest power first, after log(x) - 1/2x."""
-
-_ZETA = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000)
-"""Bernoulli's numbers B2k over (2k)!."""
+_LANCZOS_FIRST = 0.99999999999980993
+_ZETA = (1 / 12, -1 / 720, 1 / 30240)
+"""Bernoulli's numbers B2k over (2k)!: enough for 1e-12 where the terms are summed first."""
 
 _TERMS = 20
 """So many terms of zeta's series are summed before the asymptotic expansion takes over; left of -10 it is less exact."""
-
-_SHIFT = 8
-"""Digamma is computed so far to the right, where its asymptotic series is exact to 1e-13."""
 
 
 @in_float64("lgamma", "special_gammaln", schema="lgamma(Tensor self) -> Tensor")
 def log_gamma(op: Builder, x: Tensor) -> Tensor:
     """log|gamma(x)| of a float64 tensor; infinite at 0, -1, -2, ..."""
-    left = op.Less(x, 0.5)
-    right = choose(op, left, op.Sub(1.0, x), x)
-    result = _lanczos(op, op.Sub(right, 1.0))
-    reflected = op.Sub(op.Sub(math.log(math.pi), op.Log(op.Abs(sin_pi(op, x)))), result)
-    result = choose(op, left, reflected, result)
-    return choose(op, op.Greater(op.Abs(x), 1e300), math.inf, result)
+    x = op.Max(x, -1e300)  # minus infinity has no part behind the point
+    mirrored = _lanczos(op, op.Abs(op.Sub(x, 0.5)))
+    sine = op.Abs(op.Sin(_turn(op, x)))
+    reflected = op.Sub(math.log(math.pi), op.Add(op.Log(sine), mirrored))
+    return choose(op, op.Less(x, 0.5), reflected, mirrored)
+
+
+def _turn(op: Builder, x: Tensor) -> Tensor:
+    """An angle whose sine and cosine are those of pi * x, or both their negatives; exactly 0 where x is whole."""
+    return op.Mul(fmod(op, x, 1.0), math.pi)  # type: ignore[no-any-return]
 
 
 def _lanczos(op: Builder, x: Tensor) -> Tensor:
-    """log(gamma(x + 1)) for x >= -0.5."""
-    series = summed(op, x, range(1, len(_LANCZOS) + 1), op.Reciprocal, _LANCZOS)
-    series = op.Add(series, 0.99999999999980993)
-    base = op.Add(x, 7.5)
-    grown = op.Sub(op.Mul(op.Add(x, 0.5), op.Log(base)), base)
-    return op.Add(op.Add(grown, 0.5 * math.log(2 * math.pi)), op.Log(series))  # type: ignore[no-any-return]
+    """log(gamma(x + 1/2)) for x >= 0; its numbers that are added at the end are factors within the logarithm."""
+    factor = math.sqrt(2 * math.pi) * math.exp(-7)
+    places = [k + 0.5 for k in range(len(_LANCZOS))]
+    series = summed(op, x, places, op.Reciprocal, [number * factor for number in _LANCZOS])
+    grown = op.Mul(x, op.Sub(op.Log(op.Add(x, 7.0)), 1.0))
+    return op.Add(grown, op.Log(op.Add(series, _LANCZOS_FIRST * factor)))  # type: ignore[no-any-return]
 
 
 @in_float64("digamma", "special_digamma", "special_psi", schema="digamma(Tensor self) -> Tensor")
 def digamma(op: Builder, x: Tensor) -> Tensor:
     """The derivative of log gamma; NaN at -1, -2, ..., infinite at 0."""
-    left = op.Less(x, 0.5)
-    right = choose(op, left, op.Sub(1.0, x), x)
-    far = op.Add(right, float(_SHIFT))
-    inverse = op.Div(1.0, op.Mul(far, far))
-    result = op.Add(op.Sub(op.Log(far), op.Div(0.5, far)), op.Mul(polynomial(op, inverse, _DIGAMMA), inverse))
-    result = op.Sub(result, summed(op, right, range(_SHIFT), op.Reciprocal))
-    part = op.Mul(op.Sub(x, op.Floor(x)), math.pi)
-    cotangent = op.Div(op.Cos(part), op.Sin(part))
-    result = choose(op, left, op.Sub(result, op.Mul(cotangent, math.pi)), result)
-    whole = same(op, op.Floor(x), x)
-    result = choose(op, op.And(whole, op.Less(x, 0.0)), math.nan, result)
-    return choose(op, same(op, x, 0.0), -math.inf, result)
+    result = _lanczos_slope(op, op.Abs(op.Sub(x, 0.5)))
+    turn = _turn(op, x)
+    cotangent = op.Div(op.Cos(turn), op.Sin(turn))
+    result = choose(op, op.Less(x, 0.5), op.Sub(result, op.Mul(cotangent, math.pi)), result)
+    return choose(op, op.And(same(op, turn, 0.0), op.Less(x, 0.0)), math.nan, result)
+
+
+def _lanczos_slope(op: Builder, x: Tensor) -> Tensor:
+    """The derivative of `_lanczos`."""
+    column = [-1, *[1] * rank_of(op, x)]
+    places = torch.arange(len(_LANCZOS), dtype=torch.float64).add(0.5).reshape(column)
+    inverses = op.Reciprocal(op.Add(op.Unsqueeze(x, axes=[0]), op.constant(places)))
+    parts = op.Mul(inverses, op.constant(torch.tensor(_LANCZOS, dtype=torch.float64).reshape(column)))
+    series = op.Add(op.ReduceSum(parts, axes=[0], keepdims=0), _LANCZOS_FIRST)
+    slope = op.Div(op.ReduceSum(op.Mul(parts, inverses), axes=[0], keepdims=0), series)
+    base = op.Add(x, 7.0)
+    return op.Sub(op.Sub(op.Log(base), op.Div(7.0, base)), slope)  # type: ignore[no-any-return]
 
 
 @in_float64(
@@ -91,36 +96,42 @@ def zeta(op: Builder, s: Tensor, q: Tensor) -> Tensor:
     terms = op.Add(unsqueezed(op, q, [rank_of(op, q)]), op.constant(torch.arange(_TERMS, dtype=torch.float64)))
     result = op.ReduceSum(op.Pow(terms, unsqueezed(op, exponent, [rank_of(op, s)])), axes=[rank], keepdims=0)
     end = op.Add(q, float(_TERMS))
-    last = op.Pow(end, exponent)
-    result = op.Add(result, op.Add(op.Div(op.Mul(last, end), op.Sub(s, 1.0)), op.Mul(last, 0.5)))
     inverse = op.Reciprocal(op.Mul(end, end))
-    square, tail = op.Mul(s, s), op.constant(_ZETA[-1], torch.float64)
-    for number in range(len(_ZETA) - 2, -1, -1):  # (s + n)(s + n + 1) is s² + (2n + 1)s + n(n + 1)
+    tail = op.constant(_ZETA[-1], torch.float64)
+    for number in range(len(_ZETA) - 2, -1, -1):  # (s + n)(s + n + 1) is s(s + 2n + 1) + n(n + 1)
         n = 2 * number + 1
-        step = op.Add(op.Add(square, op.Mul(s, 2.0 * n + 1)), float(n * (n + 1)))
+        step = op.Add(op.Mul(op.Add(s, 2.0 * n + 1), s), float(n * (n + 1)))
         tail = op.Add(op.Mul(op.Mul(tail, step), inverse), _ZETA[number])
-    result = op.Add(result, op.Mul(op.Div(op.Mul(last, s), end), tail))
-    return _outside(op, s, q, result)
+    around = op.Add(op.Add(op.Div(end, op.Sub(s, 1.0)), 0.5), op.Mul(op.Div(s, end), tail))
+    return _outside(op, s, q, op.Add(result, op.Mul(op.Pow(end, exponent), around)))
 
 
 def _zeta_of_whole(op: Builder, s: int, q: Tensor) -> Tensor:
-    """The same for a number above 1 that is known."""
-    result = summed(op, q, range(_TERMS), lambda terms: op.Pow(terms, op.constant(-s, torch.float64)))
+    """The same for a number above 1 that is known, but at 0, -1, -2, ..."""
+    exponent = op.constant(-s, torch.float64)
+    result = summed(op, q, range(_TERMS), lambda terms: op.Pow(terms, exponent))
     end = op.Add(q, float(_TERMS))
-    last, inverse = op.Pow(end, op.constant(-s, torch.float64)), op.Reciprocal(end)
+    inverse = op.Reciprocal(end)
     coefficients = [coefficient * math.prod(range(s, s + 2 * number + 1)) for number, coefficient in enumerate(_ZETA)]
     tail = op.Mul(polynomial(op, op.Mul(inverse, inverse), coefficients[::-1]), inverse)
     around = op.Add(op.Add(op.Div(end, s - 1.0), 0.5), tail)
-    pole = op.And(op.Not(op.Greater(q, 0.0)), same(op, op.Floor(q), q))
-    return choose(op, pole, math.inf, op.Add(result, op.Mul(last, around)))
+    return op.Add(result, op.Mul(op.Pow(end, exponent), around))  # type: ignore[no-any-return]
+
+
+def _not_positive(op: Builder, q: Tensor) -> Tensor:
+    return relate(op, "LessOrEqual", q, op.constant(0.0, torch.float64))
+
+
+def _infinite(op: Builder, q: Tensor, below: Tensor, result: Tensor) -> Tensor:
+    """At 0, -1, -2, ..."""
+    return choose(op, op.And(below, same(op, op.Floor(q), q)), math.inf, result)
 
 
 def _outside(op: Builder, s: Tensor, q: Tensor, result: Tensor) -> Tensor:
     """Where the series has no value."""
-    below = op.Not(op.Greater(q, 0.0))
-    result = choose(op, op.And(below, op.Not(same(op, op.Floor(s), s))), math.nan, result)
-    result = choose(op, op.And(below, same(op, op.Floor(q), q)), math.inf, result)
-    result = choose(op, op.Less(s, 1.0), math.nan, result)
+    below = _not_positive(op, q)
+    result = choose(op, op.And(below, op.Less(op.Floor(s), s)), math.nan, result)
+    result = choose(op, op.Less(s, 1.0), math.nan, _infinite(op, q, below, result))
     return choose(op, same(op, s, 1.0), math.inf, result)
 
 
@@ -134,14 +145,14 @@ def polygamma(op: Builder, n: int, self: Tensor) -> Tensor:
     if n == 1:
         return op.cast(_trigamma(op, wide), x.dtype)
     scale = math.factorial(n) * (1.0 if n % 2 else -1.0)
-    return op.cast(op.Mul(_zeta_of_whole(op, n + 1, wide), scale), x.dtype)
+    series = _infinite(op, wide, _not_positive(op, wide), _zeta_of_whole(op, n + 1, wide))
+    return op.cast(op.Mul(series, scale), x.dtype)
 
 
 def _trigamma(op: Builder, x: Tensor) -> Tensor:
-    left = op.Less(x, 0.5)
-    series = _zeta_of_whole(op, 2, choose(op, left, op.Sub(1.0, x), x))
-    ratio = op.Div(math.pi, sin_pi(op, x))
-    return choose(op, left, op.Sub(op.Mul(ratio, ratio), series), series)
+    series = _zeta_of_whole(op, 2, op.Max(x, op.Sub(1.0, x)))
+    ratio = op.Div(math.pi, op.Sin(_turn(op, x)))
+    return choose(op, op.Less(x, 0.5), op.Sub(op.Mul(ratio, ratio), series), series)
 
 
 @in_float64("special_gammaincc", "igammac", schema="igammac(Tensor self, Tensor other) -> Tensor")
@@ -158,19 +169,16 @@ _ROUNDS = 200
 def gamma_lower(op: Builder, a: Tensor, x: Tensor) -> Tensor:
     """The regularized lower incomplete gamma function, by its power series (DLMF 8.11.4)."""
 
-    def body(number: Tensor, term: Tensor, total: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
-        step = op.Add(op.Add(op.cast(number, torch.float64), 1.0), a)
+    def body(_: Tensor, step: Tensor, term: Tensor, total: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
+        step = op.Add(step, 1.0)
         term = op.Mul(term, op.Div(x, step))
-        return None, [term, op.Add(total, term)], []
+        return None, [step, term, op.Add(total, term)], []
 
-    first = op.Div(op.Add(op.Mul(x, 0.0), 1.0), a)
-    total = op.loop(_ROUNDS, None, body, [first, first])[1]
-    scale = op.Exp(op.Sub(op.Sub(op.Mul(a, op.Log(x)), x), log_gamma(op, a)))
-    result = op.Mul(scale, total)
-    result = choose(op, same(op, x, 0.0), 0.0, op.Min(result, op.constant(1.0, torch.float64)))
-    result = choose(op, op.And(same(op, a, 0.0), op.Greater(x, 0.0)), 1.0, result)
-    invalid = op.Or(op.Or(op.Less(a, 0.0), op.Less(x, 0.0)), op.And(same(op, a, 0.0), same(op, x, 0.0)))
-    return choose(op, invalid, math.nan, result)
+    first = op.Exp(op.Sub(op.Sub(op.Mul(a, op.Log(x)), x), _lanczos(op, op.Add(a, 0.5))))
+    total = op.loop(_ROUNDS, None, body, [a, first, first])[2]
+    result = choose(op, same(op, x, 0.0), 0.0, op.Min(total, 1.0))
+    result = choose(op, same(op, a, 0.0), choose(op, op.Greater(x, 0.0), 1.0, math.nan), result)
+    return choose(op, op.Less(a, 0.0), math.nan, result)
 
 
 @aten("mvlgamma", "special_multigammaln")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, promoted_dtype, rank_of
 from onnxexp_aten.comparison import equal
 
-__all__ = ["choose", "in_float64", "polynomial", "polynomials", "same", "sin_pi", "summed"]
+__all__ = ["choose", "in_float64", "polynomial", "polynomials", "same", "summed"]
 
 
 def polynomial(op: Builder, x: Tensor, coefficients: Sequence[Any]) -> Tensor:
@@ -58,14 +57,6 @@ def choose(op: Builder, condition: Tensor, one: Any, other: Any) -> Tensor:
 def same(op: Builder, x: Tensor, other: Any) -> Tensor:
     """Where a float64 tensor equals another, or a number."""
     return equal(op, x, op.cast(other, torch.float64))
-
-
-def sin_pi(op: Builder, x: Tensor) -> Tensor:
-    """sin(pi * x), which is exactly 0 where x is whole."""
-    whole = op.Floor(x)
-    odd = op.Sub(whole, op.Mul(op.Floor(op.Mul(whole, 0.5)), 2.0))
-    sign = op.Sub(op.Mul(odd, -2.0), -1.0)
-    return op.Mul(op.Sin(op.Mul(op.Sub(x, whole), math.pi)), sign)  # type: ignore[no-any-return]
 
 
 def in_float64(*names: str, schema: str) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
