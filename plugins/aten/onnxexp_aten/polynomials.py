@@ -19,7 +19,7 @@ from onnxexp_aten.wide import choose, in_float64, polynomials
 __all__: list[str] = []
 
 Step = Callable[[Builder, Tensor, Tensor, Tensor, Tensor], Tensor]
-"""(op, x, k, the polynomial of degree k, that of degree k - 1) -> that of degree k + 1."""
+"""(op, x, k as an int64, the polynomial of degree k, that of degree k - 1) -> that of degree k + 1."""
 
 
 def _chebyshev(op: Builder, x: Tensor, k: Tensor, now: Tensor, before: Tensor) -> Tensor:
@@ -27,19 +27,23 @@ def _chebyshev(op: Builder, x: Tensor, k: Tensor, now: Tensor, before: Tensor) -
 
 
 def _hermite_h(op: Builder, x: Tensor, k: Tensor, now: Tensor, before: Tensor) -> Tensor:
+    k = op.cast(k, torch.float64)
     return op.Mul(op.Sub(op.Mul(x, now), op.Mul(k, before)), 2.0)  # type: ignore[no-any-return]
 
 
 def _hermite_he(op: Builder, x: Tensor, k: Tensor, now: Tensor, before: Tensor) -> Tensor:
+    k = op.cast(k, torch.float64)
     return op.Sub(op.Mul(x, now), op.Mul(k, before))  # type: ignore[no-any-return]
 
 
 def _laguerre(op: Builder, x: Tensor, k: Tensor, now: Tensor, before: Tensor) -> Tensor:
+    k = op.cast(k, torch.float64)
     grown = op.Mul(op.Sub(op.Add(op.Mul(k, 2.0), 1.0), x), now)
     return op.Div(op.Sub(grown, op.Mul(k, before)), op.Add(k, 1.0))  # type: ignore[no-any-return]
 
 
 def _legendre(op: Builder, x: Tensor, k: Tensor, now: Tensor, before: Tensor) -> Tensor:
+    k = op.cast(k, torch.float64)
     grown = op.Mul(op.Mul(op.Add(op.Mul(k, 2.0), 1.0), x), now)
     return op.Div(op.Sub(grown, op.Mul(k, before)), op.Add(k, 1.0))  # type: ignore[no-any-return]
 
@@ -61,18 +65,15 @@ _FAMILIES: Mapping[str, tuple[int, int, Step]] = MappingProxyType(
 
 def _orthogonal(op: Builder, x: Tensor, n: Tensor, slope: int, offset: int, step: Step) -> Tensor:
     """Of degree 0 it is 1, of a negative one 0; `n` is int64."""
-    if n.rank != 0:
-        x = op.Add(x, op.cast(op.Sub(n, n), torch.float64))  # of the shape that both have together
-    zero = op.Expand(op.constant(0.0, torch.float64), op.Shape(x))
-    one = op.Add(zero, 1.0)
-    before = x if slope else op.Add(zero, float(offset)) if offset else zero
+    one = op.Expand(op.constant(1.0, torch.float64), op.Shape(x))
+    before = x if slope else op.Mul(one, float(offset)) if offset != 1 else one
 
     def body(index: Tensor, before: Tensor, now: Tensor, found: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
-        then = step(op, x, op.cast(index, torch.float64), now, before)
+        then = step(op, x, index, now, before)
         return None, [now, then, op.Where(op.Equal(n, op.Add(index, 1)), then, found)], []
 
-    start = op.Where(op.Equal(n, 0), one, zero)
-    rounds = op.cast(op.Max(op.ReduceMax(op.Reshape(op.cast(n, torch.float64), [-1]), keepdims=0), 0.0), torch.int64)
+    start = choose(op, op.Equal(n, 0), one, 0.0)
+    rounds = op.ReduceMax(n, keepdims=0) if n.rank != 0 else n
     return op.loop(rounds, None, body, [before, one, start])[2]
 
 
