@@ -262,6 +262,14 @@ def test_indices_and_products(check):
     call("replication_pad2d", IMAGE, [1, 2, 0, 1]),
     call("replication_pad3d", VOLUME, [1, 2, 0, 1, 1, 1]),
     call("native_dropout", M, 0.5, False),
+    call("native_dropout_backward", M, UNIT > 0.5, 2.0),
+    call("native_dropout_backward", M.half(), UNIT > 0.5, 2.0),
+    *(
+        call(f"_{name}_backward_data", X, torch.softmax(Y, 1), dim, X.dtype)
+        for name in ("softmax", "log_softmax")
+        for dim in (1, -1)
+    ),
+    call("_softmax_backward_data", X[0, 0, 0], Y[0, 0, 0], 0, X.dtype),
     call(
         "_native_batch_norm_legit", IMAGE, None, None, torch.zeros(2), torch.ones(2), False, 0.1, 1e-5, after=lambda outs: outs[0]
     ),

@@ -45,7 +45,14 @@ def products(a: torch.Tensor, m: torch.Tensor) -> Results:
 
 
 def made(x: torch.Tensor, y: torch.Tensor) -> Results:
-    return torch.complex(x, y), torch.polar(x.abs(), y), torch.view_as_complex(torch.stack([x, y], -1)), x.to(torch.complex64)
+    return (
+        x.real,
+        torch.real(y),
+        torch.complex(x, y),
+        torch.polar(x.abs(), y),
+        torch.view_as_complex(torch.stack([x, y], -1)),
+        x.to(torch.complex64),
+    )
 
 
 def rotary(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:

@@ -159,7 +159,7 @@ def imag_(op: Builder, self: Tensor) -> Tensor:
     return paired(op, self).imag
 
 
-@complex_op("to.dtype", "_to_copy", "to.dtype_layout", "to.other", "to.device", "type_as", "cfloat", "cdouble")
+@complex_op("to.dtype", "_to_copy", "to.dtype_layout", "to.other", "to.device", "type_as", "chalf", "cfloat", "cdouble")
 def to(op: Builder, self: Tensor, *_: Any) -> Tensor:
     """to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, ...) -> Tensor(a)"""
     dtype: torch.dtype = op.node.outputs[0].type.dtype

@@ -62,6 +62,7 @@ for _name, _dtype in {
     "lift_fresh",
     "lift_fresh_copy",
     "positive",
+    "real",
     "resolve_conj",
     "resolve_neg",
 )

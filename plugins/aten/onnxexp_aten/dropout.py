@@ -31,6 +31,12 @@ def native_dropout(op: Builder, input: Tensor, p: Any, train: bool | None) -> tu
     return dropped(op, input, p)
 
 
+@aten("native_dropout_backward")
+def native_dropout_backward(op: Builder, grad_output: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor"""
+    return compute(op, "Mul", grad_output, compute(op, "Mul", op.cast(mask, grad_output.dtype), scale))
+
+
 @aten("feature_dropout")
 def feature_dropout(op: Builder, input: Tensor, p: Any, train: bool) -> Tensor:
     """feature_dropout(Tensor input, float p, bool train) -> Tensor; whole channels are dropped"""

@@ -240,6 +240,12 @@ def float_power(op: Builder, self: Any, exponent: Any) -> Tensor:
     return pow_(op, op.cast(self, torch.float64), op.cast(exponent, torch.float64))
 
 
+@aten("ldexp.Tensor")
+def ldexp(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """ldexp.Tensor(Tensor self, Tensor other) -> Tensor"""
+    return compute(op, "Mul", *promote(op, self, pow_(op, 2.0, other)))
+
+
 # Bounds
 
 

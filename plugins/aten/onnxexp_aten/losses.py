@@ -130,15 +130,15 @@ def cosine_embedding_loss(op: Builder, input1: Tensor, input2: Tensor, target: T
     """cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor"""
     floats_only(op, input1, input2)
     axis = rank_of(op, target)
-    products = [reduced(op, "ReduceSum", compute(op, "Mul", *pair), [axis]) for pair in
-                ((input1, input2), (input1, input1), (input2, input2))]  # fmt: skip
-    lengths = compute(op, "Mul", *(compute(op, "Add", product, 1e-12) for product in products[1:]))  # torch's epsilon
-    cosine = compute(op, "Div", products[0], compute(op, "Sqrt", lengths))
+    product = reduced(op, "ReduceSum", compute(op, "Mul", input1, input2), [axis])
+    squares = (reduced(op, "ReduceSumSquare", x, [axis]) for x in (input1, input2))
+    lengths = compute(op, "Mul", *(compute(op, "Add", square, 1e-12) for square in squares))  # torch's epsilon
+    cosine = compute(op, "Div", product, compute(op, "Sqrt", lengths))
     one, zero = op.constant(1.0, cosine.dtype), op.constant(0.0, cosine.dtype)
-    alike = select(op, equal(op, target, op.constant(1, target.dtype)), compute(op, "Sub", one, cosine), zero)
     apart = clamp_min(op, compute(op, "Sub", cosine, margin), 0)
     apart = select(op, equal(op, target, op.constant(-1, target.dtype)), apart, zero)
-    return reduced_loss(op, compute(op, "Add", alike, apart), reduction)
+    alike = equal(op, target, op.constant(1, target.dtype))
+    return reduced_loss(op, select(op, alike, compute(op, "Sub", one, cosine), apart), reduction)
 
 
 # Which of two

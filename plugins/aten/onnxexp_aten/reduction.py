@@ -14,10 +14,13 @@ from onnxexp_aten.layout import size_at
 __all__ = ["count", "reduced", "summable"]
 
 
+_OF_ONE_ITSELF = frozenset(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"))
+
+
 def reduced(op: Builder, name: str, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
     """One of ONNX's Reduce operators; `dims` None or empty means all, a 0-d tensor counts as one element."""
     if x.rank == 0:
-        return compute(op, name, op.Reshape(x, [1]), keepdims=0)
+        return x if name in _OF_ONE_ITSELF else compute(op, name, op.Reshape(x, [1]), keepdims=0)
     if name == "ReduceMean" and x.shape is not None and any(x.shape[axis] == 0 for axis in axes_of(op, x, dims)):
         return compute(op, "Div", reduced(op, "ReduceSum", x, dims, keepdim), 0)  # of nothing: NaN, as in torch
     axes = None if dims is None or dims == [] else axes_of(op, x, dims)

@@ -1,4 +1,4 @@
-"""Softmax and its logarithm. Before opset 13 ONNX's flatten everything from the axis on, so the axis must be the last."""
+"""Softmax, its logarithm, their gradients. ONNX's flatten everything from the axis on before opset 13: it must be the last."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axis_of, rank_of, to_float
 from onnxexp_aten.kernels import compute
+from onnxexp_aten.reduction import reduced
 
 __all__ = ["softmax_over"]
 
@@ -49,3 +50,20 @@ def softmax_over(op: Builder, name: str, x: Tensor, axis: int) -> Tensor:
     order = list(range(rank))
     order[axis], order[-1] = order[-1], order[axis]
     return op.Transpose(compute(op, name, op.Transpose(x, perm=order), axis=rank - 1), perm=order)
+
+
+@aten("_softmax_backward_data")
+def softmax_backward(op: Builder, grad_output: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype) -> Tensor:
+    """_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"""
+    parts = compute(op, "Mul", grad_output, output)
+    return op.cast(_less_its_sum(op, parts, output, dim), input_dtype)
+
+
+@aten("_log_softmax_backward_data")
+def log_softmax_backward(op: Builder, grad_output: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype) -> Tensor:
+    """_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"""
+    return op.cast(_less_its_sum(op, grad_output, compute(op, "Exp", output), dim), input_dtype)
+
+
+def _less_its_sum(op: Builder, x: Tensor, shares: Tensor, dim: int) -> Tensor:
+    return compute(op, "Sub", x, compute(op, "Mul", shares, reduced(op, "ReduceSum", x, [dim], True)))
