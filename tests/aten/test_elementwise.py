@@ -90,11 +90,11 @@ def test_promotion(check):
 
 
 def powers(a: torch.Tensor, b: torch.Tensor) -> Results:
-    return a**2, a**0.5, a**-1, a**-0.5, a**1, a**3, a**b, 2**a, a**2.5, a**0, torch.float_power(a, 2)
+    return a**2, a**0.5, a**-1, a**-0.5, a**1, a**3, a**b, 2**a, a**2.5, a**0, torch.float_power(a, 2), torch.ldexp(a, b)
 
 
 def whole_powers(a: torch.Tensor, b: torch.Tensor) -> Results:
-    return a**2, a**3, a**b, 2**b, a**1, a**0.5, torch.float_power(a, b)
+    return a**2, a**3, a**b, 2**b, a**1, a**0.5, torch.float_power(a, b), torch.ldexp(a, b)
 
 
 @cases(

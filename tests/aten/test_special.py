@@ -68,6 +68,8 @@ def test_gamma(check):
     *(case(torch.erfinv, WITHIN_1.to(dtype)) for dtype in FLOATS),
     case(special.ndtri, SHARE),
     *(case(fn, X) for fn in (torch.erfc, special.erfcx, special.ndtr, special.log_ndtr)),
+    *(case(fn, -X, name=f"{fn.__name__} of the other sign") for fn in (torch.erfc, special.ndtr, special.log_ndtr)),
+    *(case(fn, torch.tensor([1e3, -1e30, 1e200]).double(), name=f"{fn.__name__} far away") for fn in (torch.erfc, special.ndtr)),
     case(torch.erfc, torch.tensor([True, False]), name="erfc of bools"),
 )
 def test_error_functions(check):
@@ -86,12 +88,14 @@ EVEN_AND_ODD = (
     "spherical_bessel_j0",
 )
 OF_POSITIVE = ("bessel_y0", "bessel_y1", "modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0")
+OF_POSITIVE += ("scaled_modified_bessel_k1",)
+OUTSIDE = torch.tensor([-5.0, -1.0, -1e-30, 0.0, 1e-30, 700.0, math.nan])
 
 
 @cases(
     *(case(getattr(special, name), X[:-2], name=name) for name in EVEN_AND_ODD),
-    *(case(getattr(special, name), POSITIVE, name=name) for name in (*OF_POSITIVE, "scaled_modified_bessel_k1")),
-    case(special.bessel_y0, torch.tensor([-1.0, 0.0]), name="bessel_y0 outside"),
+    *(case(getattr(special, name), POSITIVE, name=name) for name in OF_POSITIVE),
+    *(case(getattr(special, name), OUTSIDE, name=f"{name} outside") for name in OF_POSITIVE),
     case(special.i0, torch.arange(-3, 4), name="i0 of ints"),
 )
 def test_bessel_functions(check):

@@ -53,9 +53,9 @@ _ERFC = (
 
 
 def _erfinv(op: Builder, x: Tensor, product: Tensor) -> Tensor:
-    """The inverse of erf; `product` is (1 - x) * (1 + x)."""
-    w = op.Neg(op.Log(product))
-    arguments = op.Sub(w, 2.5), op.Sub(op.Sqrt(op.Max(w, 0.0)), 3.0)
+    """The inverse of erf; `product` is (1 - x) * (1 + x), whose logarithm is never above 0."""
+    w = op.Abs(op.Log(product))
+    arguments = op.Sub(w, 2.5), op.Sub(op.Sqrt(w), 3.0)
     middle, tail = polynomials(op, arguments, (_ERFINV_MIDDLE, _ERFINV_TAIL))
     return op.Mul(choose(op, op.Less(w, 5.0), middle, tail), x)  # type: ignore[no-any-return]
 
@@ -98,7 +98,6 @@ def erfc(op: Builder, x: Tensor) -> Tensor:
 def _erfc(op: Builder, x: Tensor, scaled: Tensor) -> Tensor:
     """erfc(x), where exp(x²) * erfc(|x|) is known."""
     right = op.Mul(scaled, op.Exp(op.Neg(op.Mul(x, x))))
-    right = choose(op, op.Greater(op.Abs(x), 1e3), 0.0, right)
     return choose(op, op.Less(x, 0.0), op.Sub(2.0, right), right)
 
 
@@ -134,12 +133,18 @@ _I_NEAR = 3.75
 """Within, I0 and I1(x) / x are polynomials in (x / 3.75)²."""
 
 
+def _stretched(coefficients: Sequence[float], factor: float) -> list[float]:
+    """Of the polynomial whose argument is multiplied by the factor first."""
+    highest = len(coefficients) - 1
+    return [coefficient * factor ** (highest - index) for index, coefficient in enumerate(coefficients)]
+
+
 def _parts_of_i(op: Builder, size: Tensor, order: int) -> tuple[Tensor, Tensor]:
     """I0(size) or I1(size) where it is at most 3.75, and exp(-size) times it beyond."""
-    t = op.Div(op.Min(size, _I_NEAR), _I_NEAR)
-    beyond = op.Max(size, _I_NEAR)
-    rows = (_I1_NEAR, _I1_FAR) if order else (_I0_NEAR, _I0_FAR)
-    near, far = polynomials(op, (op.Mul(t, t), op.Div(_I_NEAR, beyond)), rows)
+    low, beyond = op.Min(size, _I_NEAR), op.Max(size, _I_NEAR)
+    of_near, of_far = (_I1_NEAR, _I1_FAR) if order else (_I0_NEAR, _I0_FAR)
+    rows = _stretched(of_near, _I_NEAR**-2), of_far
+    near, far = polynomials(op, (op.Mul(low, low), op.Div(_I_NEAR, beyond)), rows)
     return op.Mul(near, size) if order else near, op.Div(far, op.Sqrt(beyond))
 
 
@@ -181,14 +186,8 @@ def i1(op: Builder, x: Tensor) -> Tensor:
     return op.Mul(_i(op, x, 1), op.Sign(x))  # type: ignore[no-any-return]
 
 
-def _stretched(coefficients: Sequence[float], factor: float) -> list[float]:
-    """Of the polynomial whose argument is multiplied by the factor first."""
-    highest = len(coefficients) - 1
-    return [coefficient * factor ** (highest - index) for index, coefficient in enumerate(coefficients)]
-
-
-def _scaled_k(op: Builder, x: Tensor, order: int) -> Tensor:
-    """exp(x) * K0(x) or exp(x) * K1(x); infinite at 0, NaN below."""
+def _k(op: Builder, x: Tensor, order: int, *, scaled: bool) -> Tensor:
+    """K0(x) or K1(x), or exp(x) times it; infinite at 0, NaN below, where the logarithm is."""
     low, beyond = op.Min(x, 2.0), op.Max(x, 2.0)
     half = op.Mul(low, 0.5)
     of_k, of_i, of_far = ((_K0_NEAR, _I0_NEAR, _K0_FAR), (_K1_NEAR, _I1_NEAR, _K1_FAR))[order]
@@ -196,38 +195,45 @@ def _scaled_k(op: Builder, x: Tensor, order: int) -> Tensor:
     rows = of_k, _stretched(of_i, (2 / _I_NEAR) ** 2), of_far
     near, i, far = polynomials(op, (square, square, op.Div(2.0, beyond)), rows)
     along = op.Mul(op.Log(half), i)
-    near = op.Add(op.Div(near, low), op.Mul(along, low)) if order else op.Sub(near, along)
-    result = choose(op, op.Greater(x, 2.0), op.Div(far, op.Sqrt(beyond)), op.Mul(near, op.Exp(x)))
-    return _on_the_right(op, x, math.inf, result)
+    if order:
+        near = _from(op, x, math.inf, op.Add(op.Div(near, low), op.Mul(along, low)))
+    else:
+        near = op.Sub(near, along)
+    far = op.Div(far, op.Sqrt(beyond))
+    if scaled:
+        near = op.Mul(near, op.Exp(x))
+    else:
+        far = op.Mul(far, op.Exp(op.Neg(x)))
+    return choose(op, op.Greater(x, 2.0), far, near)
 
 
-def _on_the_right(op: Builder, x: Tensor, at_0: float, result: Tensor) -> Tensor:
-    """Infinite at 0, NaN below."""
-    return choose(op, op.Less(x, 0.0), math.nan, choose(op, same(op, x, 0.0), at_0, result))
+def _from(op: Builder, x: Tensor, at_0: float, result: Tensor) -> Tensor:
+    """With this value at 0."""
+    return choose(op, same(op, x, 0.0), at_0, result)
 
 
 @in_float64("special_scaled_modified_bessel_k0", schema="special_scaled_modified_bessel_k0(Tensor x) -> Tensor")
 def scaled_k0(op: Builder, x: Tensor) -> Tensor:
     """exp(x) * K0(x)"""
-    return _scaled_k(op, x, 0)
+    return _k(op, x, 0, scaled=True)
 
 
 @in_float64("special_scaled_modified_bessel_k1", schema="special_scaled_modified_bessel_k1(Tensor x) -> Tensor")
 def scaled_k1(op: Builder, x: Tensor) -> Tensor:
     """exp(x) * K1(x)"""
-    return _scaled_k(op, x, 1)
+    return _k(op, x, 1, scaled=True)
 
 
 @in_float64("special_modified_bessel_k0", schema="special_modified_bessel_k0(Tensor self) -> Tensor")
 def k0(op: Builder, x: Tensor) -> Tensor:
     """The modified Bessel function of the second kind of order 0."""
-    return op.Mul(_scaled_k(op, x, 0), op.Exp(op.Neg(x)))  # type: ignore[no-any-return]
+    return _k(op, x, 0, scaled=False)
 
 
 @in_float64("special_modified_bessel_k1", schema="special_modified_bessel_k1(Tensor self) -> Tensor")
 def k1(op: Builder, x: Tensor) -> Tensor:
     """The modified Bessel function of the second kind of order 1."""
-    return op.Mul(_scaled_k(op, x, 1), op.Exp(op.Neg(x)))  # type: ignore[no-any-return]
+    return _k(op, x, 1, scaled=False)
 
 
 # Bessel functions
@@ -244,9 +250,10 @@ _ANGLE_1 = (-0.00029166, 0.00079824, 0.00074348, -0.00637879, 0.0000565, 0.12499
 
 def _parts(op: Builder, x: Tensor, wave: str, near: Sequence[Sequence[float]], far: Sequence[Sequence[float]]) -> list[Tensor]:
     """Polynomials in (x / 3)² for where x is at most 3, and last, for beyond, a wave: its size and phase are some in 3 / x."""
-    beyond, low = op.Max(x, 3.0), op.Div(op.Min(x, 3.0), 3.0)
+    beyond, low = op.Max(x, 3.0), op.Min(x, 3.0)
     t, square = op.Div(3.0, beyond), op.Mul(low, low)
-    *within, size, angle = polynomials(op, [*[square] * len(near), t, t], [*near, *far])
+    rows = [*(_stretched(row, 1 / 9) for row in near), *far]
+    *within, size, angle = polynomials(op, [*[square] * len(near), t, t], rows)
     return [*within, op.Div(op.Mul(size, op.call("", wave, op.Add(angle, beyond))), op.Sqrt(beyond))]
 
 
@@ -271,7 +278,7 @@ def y0(op: Builder, x: Tensor) -> Tensor:
     """The Bessel function of the second kind of order 0; infinite at 0, NaN below."""
     j, near, far = _parts(op, x, "Sin", [_J0_NEAR, _Y0_NEAR], [_SIZE_0, _ANGLE_0])
     near = op.Add(near, op.Mul(op.Mul(op.Log(op.Mul(x, 0.5)), j), 2 / math.pi))
-    return _on_the_right(op, x, -math.inf, choose(op, op.Less(x, 3.0), near, far))
+    return choose(op, op.Less(x, 3.0), near, far)
 
 
 @in_float64("special_bessel_y1", schema="special_bessel_y1(Tensor self) -> Tensor")
@@ -279,7 +286,7 @@ def y1(op: Builder, x: Tensor) -> Tensor:
     """The Bessel function of the second kind of order 1; infinite at 0, NaN below."""
     j, near, far = _parts(op, x, "Sin", [_J1_NEAR, _Y1_NEAR], [_SIZE_1, _ANGLE_1])
     near = op.Add(op.Div(near, x), op.Mul(op.Mul(op.Log(op.Mul(x, 0.5)), op.Mul(j, x)), 2 / math.pi))
-    return _on_the_right(op, x, -math.inf, choose(op, op.Less(x, 3.0), near, far))
+    return choose(op, op.Less(x, 3.0), _from(op, x, -math.inf, near), far)
 
 
 @in_float64("special_spherical_bessel_j0", schema="special_spherical_bessel_j0(Tensor x) -> Tensor")
