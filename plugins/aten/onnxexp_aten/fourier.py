@@ -348,22 +348,12 @@ def _shifted(op: Builder, x: Tensor, dim: Any, *, forward: bool) -> Tensor:
 
 @complex_op("stft")
 @aten("stft")
-def stft(
-    op: Builder,
-    self: Tensor,
-    n_fft: int,
-    hop_length: int | None,
-    win_length: int | None,
-    window: Tensor | None,
-    normalized: bool,
-    onesided: bool | None,
-    return_complex: bool | None,
-    align_to_window: bool | None,
-) -> Tensor:
+def stft(op: Builder, self: Tensor, n_fft: int, hop_length: Any, win_length: Any, window: Tensor | None, *rest: Any) -> Tensor:
     """stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False,
     bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor"""
-    if align_to_window or (window is not None and window.dtype.is_complex):
-        op.decline("frames that are aligned to the window, or a complex window")
+    *center, normalized, onesided, return_complex, align_to_window = rest
+    if align_to_window or any(center[:1]) or (window is not None and window.dtype.is_complex):
+        op.decline("frames that are aligned or padded, which torch.stft does before the call, or a complex window")
     x, axis = _parts(op, self), rank_of(op, self) - 1
     starts = window_starts(op, x[0], axis, n_fft, hop_length or n_fft // 4)
     places = op.Add(op.Unsqueeze(starts, axes=[0]), op.constant(torch.arange(n_fft)[:, None]))
@@ -373,18 +363,6 @@ def stft(
     transform = _onesided if (len(x) == 1 if onesided is None else onesided) else _each
     whole = _complex(op, transform(op, z, [axis], int(normalized), forward=True))
     return whole if return_complex else whole.joined()
-
-
-@complex_op("stft.center")
-@aten("stft.center")
-def centered_stft(
-    op: Builder, self: Tensor, n_fft: int, hop_length: Any, win_length: Any, window: Any, center: bool, *rest: Any
-) -> Tensor:
-    """stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True,
-    str pad_mode="reflect", ...) -> Tensor"""
-    if center:
-        op.decline("padding, which torch.stft does before the call")
-    return stft(op, self, n_fft, hop_length, win_length, window, *rest[1:])
 
 
 def _window(op: Builder, window: Tensor | None, size: int, length: int, dtype: torch.dtype) -> Tensor | None:
