@@ -11,7 +11,7 @@ import torch
 from onnxexp.dtypes import from_onnx, to_onnx
 from onnxexp.graph import Dim
 from onnxexp.schemas import operator
-from onnxexp.shapes import Shape, shape_of
+from onnxexp.shapes import SEVERAL, Shape, shape_of
 from onnxexp.tensors import TorchTensor
 
 if TYPE_CHECKING:
@@ -52,15 +52,19 @@ def _unfinished(op: Builder, value: ir.Value) -> ir.Node | None:
 
 
 def _by_rule(op: Builder, node: ir.Node) -> bool:
-    """Is one of our own rules enough? The dtype is known already then: the schema tells it of most operators."""
-    tensor = op.state.tensors.get(node.outputs[0])
-    if len(node.outputs) != 1 or tensor is None or tensor._dtype is None:
+    """Is one of our own rules enough? The dtypes are known already then: the schema tells them of most operators."""
+    made = [op.state.tensors.get(output) for output in node.outputs]
+    unknown = [tensor for tensor in made if tensor is not None and tensor._shape is None]
+    if any(tensor is None or tensor._dtype is None for tensor in made) or (len(made) > 1 and node.op_type not in SEVERAL):
         return False
-    known = [((), None) if value is None else _known(op, value) for value in node.inputs]
-    shapes = [shape for shape, _ in known if shape is not None]
-    if len(shapes) == len(known) and tensor._shape is None:
-        tensor._shape = shape_of(node, shapes, [contents for _, contents in known])
-    return tensor._shape is not None
+    if unknown:
+        known = [((), None) if value is None else _known(op, value) for value in node.inputs]
+        shapes = [shape for shape, _ in known if shape is not None]
+        shape = shape_of(node, op.opset, shapes, [contents for _, contents in known]) if len(shapes) == len(known) else None
+        for tensor in unknown:
+            tensor._shape = shape
+        return shape is not None
+    return True
 
 
 def _known(op: Builder, value: ir.Value) -> tuple[Shape | None, torch.Tensor | None]:

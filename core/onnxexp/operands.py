@@ -170,8 +170,8 @@ def result_dtypes(
             dtype = bound[formal.variable]
         elif len(formal.types) == 1:
             dtype = _ONLY.get(next(iter(formal.types)))
-        if index == 0 and attributes and not formal.is_sequence:
-            dtype = _asked(attributes) or dtype
+        if index == 0 and not formal.is_sequence:
+            dtype = _asked(attributes) or dtype or _unasked(spec)
         if dtype is not None and type_string(dtype) not in formal.types:
             raise LoweringError(f"ONNX's {spec.name} does not give {dtype} at opset {opset}")
         dtypes.append(dtype)
@@ -180,6 +180,8 @@ def result_dtypes(
 
 def _asked(attributes: dict[str, ir.Attr]) -> torch.dtype | None:
     """The dtype of the first output where an attribute says it: a dtype, or the contents."""
+    if not attributes:
+        return None
     for name in ("to", "dtype", "output_dtype", "output_datatype"):
         if name in attributes:
             return from_onnx(attributes[name].value)
@@ -187,6 +189,12 @@ def _asked(attributes: dict[str, ir.Attr]) -> torch.dtype | None:
         return None
     value = attributes["value"].value
     return value.torch.dtype if isinstance(value, TorchTensor) else None
+
+
+def _unasked(spec: Operator) -> torch.dtype | None:
+    """The dtype that the first output has where no attribute and no input says another."""
+    attribute = spec.attributes.get("dtype")
+    return from_onnx(attribute.default) if attribute is not None and attribute.default else None
 
 
 _ONLY = {"tensor(int64)": torch.int64, "tensor(bool)": torch.bool, "tensor(float)": torch.float32, "tensor(uint8)": torch.uint8}

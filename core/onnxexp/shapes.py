@@ -15,18 +15,27 @@ import torch
 
 from onnxexp.graph import Dim
 
-__all__ = ["RULES", "Shape", "shape_of"]
+__all__ = ["RULES", "SEVERAL", "Shape", "shape_of"]
 
 Shape: TypeAlias = tuple[Dim, ...]
 Shapes: TypeAlias = Sequence[Shape]
 Constants: TypeAlias = Sequence[torch.Tensor | None]
 Rule: TypeAlias = Callable[[ir.Node, Shapes, Constants], Shape | None]
 
+_FROM_BEHIND = 11
+"""The first opset at which all operators take axes that are counted from behind."""
 
-def shape_of(node: ir.Node, shapes: Shapes, constants: Constants) -> Shape | None:
-    """The shape of a node's only output; None where only onnx can tell. What is left out among the inputs has the shape ()."""
+
+def shape_of(node: ir.Node, opset: int, shapes: Shapes, constants: Constants) -> Shape | None:
+    """The shape of each output of a node; None where only onnx can tell. What is left out among the inputs has the shape ()."""
     rule = None if node.domain else RULES.get(node.op_type)
-    return None if rule is None else rule(node, shapes, constants)
+    if rule is None or (opset < _FROM_BEHIND and _counts_from_behind(node)):
+        return None
+    return rule(node, shapes, constants)
+
+
+def _counts_from_behind(node: ir.Node) -> bool:
+    return _attribute(node, "axis", 0) < 0 or min(_attribute(node, "axes", ()), default=0) < 0
 
 
 def _attribute(node: ir.Node, name: str, default: Any) -> Any:
@@ -35,9 +44,11 @@ def _attribute(node: ir.Node, name: str, default: Any) -> Any:
 
 
 def _plain(axes: Sequence[int] | None, rank: int) -> list[int] | None:
-    """Axes that are known, all counted from the front, in range and different; else None."""
-    right = axes is not None and len(set(axes)) == len(axes) and all(0 <= axis < rank for axis in axes)
-    return list(axes or ()) if right else None
+    """Axes that are known, in range and different, counted from the front; else None."""
+    if axes is None or not all(-rank <= axis < rank for axis in axes):
+        return None
+    plain = [axis % rank for axis in axes]
+    return plain if len(set(plain)) == len(plain) else None
 
 
 def _ints(node: ir.Node, constants: Constants, name: str, position: int) -> list[int] | None:
@@ -69,20 +80,23 @@ def _expand(node: ir.Node, shapes: Shapes, constants: Constants) -> Shape | None
 
 def _reshape(node: ir.Node, shapes: Shapes, constants: Constants) -> Shape | None:
     target = _ints(node, constants, "shape", 1)
-    if target is None or 0 in target or target.count(-1) > 1 or min(target, default=1) < -1:
+    if target is None or target.count(-1) > 1 or min(target, default=1) < -1:
         return None
-    if -1 not in target:
-        return tuple(target)
-    if not all(isinstance(size, int) for size in shapes[0]):
+    if 0 in target and (_attribute(node, "allowzero", 0) or len(target) > len(shapes[0])):
         return None
-    rest, odd = divmod(math.prod(map(int, shapes[0])), -math.prod(target))
-    return None if odd else tuple(rest if size == -1 else size for size in target)
+    sizes = [size or shapes[0][axis] for axis, size in enumerate(target)]
+    if -1 not in sizes:
+        return tuple(sizes)
+    if 0 in sizes or any(isinstance(size, str) for size in (*sizes, *shapes[0])):
+        return None
+    rest, odd = divmod(math.prod(map(int, shapes[0])), -math.prod(map(int, sizes)))
+    return None if odd else tuple(rest if size == -1 else size for size in sizes)
 
 
 def _transpose(node: ir.Node, shapes: Shapes, constants: Constants) -> Shape | None:
-    rank = len(shapes[0])
-    perm = _plain(_attribute(node, "perm", range(rank)[::-1]), rank)
-    return None if not perm or len(perm) != rank else tuple(shapes[0][axis] for axis in perm)
+    axes = list(range(len(shapes[0])))
+    perm = _attribute(node, "perm", axes[::-1])
+    return None if not axes or sorted(perm) != axes else tuple(shapes[0][axis] for axis in perm)
 
 
 def _unsqueeze(node: ir.Node, shapes: Shapes, constants: Constants) -> Shape | None:
@@ -125,7 +139,7 @@ def _slice(node: ir.Node, shapes: Shapes, constants: Constants) -> Shape | None:
     result = list(shapes[0])
     for axis, start, end, step in zip(plain, starts, ends, steps or [1] * len(starts), strict=True):
         size = result[axis]
-        if isinstance(size, str) or step < 1 or not 0 <= start <= min(size, end):
+        if isinstance(size, str) or step == 0 or ("starts" in node.attributes and not 0 <= start <= min(size, end)):
             return None
         result[axis] = len(range(size)[start:end:step])
     return tuple(result)
@@ -133,10 +147,41 @@ def _slice(node: ir.Node, shapes: Shapes, constants: Constants) -> Shape | None:
 
 def _matmul(node: ir.Node, shapes: Shapes, constants: Constants) -> Shape | None:
     one, other = shapes
-    if min(len(one), len(other)) < 2 or one[-1] != other[-2]:
+    if not one or not other or one[-1] != other[-2:][0]:
         return None
     batch = _broadcast((one[:-2], other[:-2]))
-    return None if batch is None else (*batch, one[-2], other[-1])
+    return None if batch is None else (*batch, *one[-2:-1], *other[1:][-1:])
+
+
+def _pad(node: ir.Node, shapes: Shapes, constants: Constants) -> Shape | None:
+    pads = _ints(node, constants, "pads", 1)
+    rank = len(shapes[0])
+    if pads is None or len(pads) != 2 * rank or len(constants) > 3:
+        return None
+    more = [before + after for before, after in zip(pads[:rank], pads[rank:], strict=True)]
+    if any(isinstance(size, str) or size + each < 0 for size, each in zip(shapes[0], more, strict=True)):
+        return None
+    return tuple(int(size) + each for size, each in zip(shapes[0], more, strict=True))
+
+
+def _top(node: ir.Node, shapes: Shapes, constants: Constants) -> Shape | None:
+    axes = _plain([_attribute(node, "axis", -1)], len(shapes[0]))
+    count = [node.attributes["k"].value] if "k" in node.attributes else _ints(node, constants, "K", 1)
+    if axes is None or count is None or len(count) != 1 or count[0] < 1:
+        return None
+    size = shapes[0][axes[0]]
+    if isinstance(size, str) or size < count[0]:
+        return None
+    return (*shapes[0][: axes[0]], count[0], *shapes[0][axes[0] + 1 :])
+
+
+def _shape(node: ir.Node, shapes: Shapes, constants: Constants) -> Shape | None:
+    return (len(shapes[0][_attribute(node, "start", 0) : _attribute(node, "end", None)]),)
+
+
+def _along(node: ir.Node, shapes: Shapes, constants: Constants) -> Shape | None:
+    axis = _attribute(node, "axis", None)
+    return None if axis is None or _plain([axis], len(shapes[0])) is None else shapes[0]
 
 
 def _reduce(node: ir.Node, shapes: Shapes, constants: Constants) -> Shape | None:
@@ -161,8 +206,9 @@ def _without(node: ir.Node, shape: Shape, axes: list[int]) -> Shape | None:
 
 
 _AS_FIRST = """
-    Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Cast Ceil Clip Cos Cosh Erf Exp Floor Identity IsInf IsNaN Log Neg Not
-    Reciprocal Relu Round ScatterElements ScatterND Sigmoid Sign Sin Sinh Sqrt Tan Tanh
+    Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Cast Ceil Clip Cos Cosh CumSum Erf Exp Floor Identity IsInf IsNaN Log Neg Not
+    RandomNormalLike RandomUniformLike Reciprocal Relu Round ScatterElements ScatterND Sigmoid Sign Sin Sinh Softplus Sqrt Tan
+    Tanh
 """
 _BROADCASTING = """
     Add And BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less LessOrEqual Max Min Mod Mul Or Pow Sub Where Xor
@@ -174,15 +220,22 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(_BROADCASTING.split(), lambda node, shapes, constants: _broadcast(shapes)),
     **dict.fromkeys(_REDUCTIONS.split(), _reduce),
     **dict.fromkeys(("ArgMax", "ArgMin"), _arg),
+    **dict.fromkeys(("LogSoftmax", "Softmax"), _along),
+    **dict.fromkeys(("RandomNormal", "RandomUniform"), lambda node, shapes, constants: tuple(node.attributes["shape"].value)),
     "Concat": _concat,
     "Expand": _expand,
     "Gather": _gather,
     "GatherElements": lambda node, shapes, constants: shapes[1],
     "MatMul": _matmul,
+    "Pad": _pad,
     "Reshape": _reshape,
+    "Shape": _shape,
     "Slice": _slice,
     "Squeeze": _squeeze,
+    "TopK": _top,
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
 }
 """By operator; at every opset, whatever is an input or an attribute there."""
+SEVERAL = frozenset({"TopK"})
+"""Those that have several outputs, all of one shape."""
