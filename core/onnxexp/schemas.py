@@ -1,6 +1,6 @@
 """ONNX operator schemas in the form in which the builder asks for them: looked up once per operator and opset.
 
-Source: `onnx.defs`.
+Source: `onnx.defs`. What an operator is asked for is read out of its schema then: of most versions that is nothing.
 """
 
 from __future__ import annotations
@@ -41,12 +41,23 @@ class Formal:
         return all(type_.startswith("seq(") for type_ in self.types)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Attribute:
     name: str
     type: ir.AttributeType
     required: bool
-    default: Any
+    schema: Any = dataclasses.field(repr=False)
+
+    @functools.cached_property
+    def default(self) -> Any:
+        """None where there is none."""
+        default = self.schema.default_value
+        if default.type == onnx.AttributeProto.UNDEFINED:
+            return None
+        value = onnx.helper.get_attribute_value(default)
+        if self.type in (ir.AttributeType.INTS, ir.AttributeType.FLOATS, ir.AttributeType.STRINGS):
+            return [each.decode() if isinstance(each, bytes) else each for each in value]
+        return value.decode() if isinstance(value, bytes) else value
 
     def is_default(self, value: Any) -> bool:
         """Whether a value is the default, which schemas hold as float32: their 0.01 is 0.009999999776."""
@@ -64,13 +75,32 @@ class Operator:
     name: str
     domain: str
     since: int
-    inputs: tuple[Formal, ...]
-    outputs: tuple[Formal, ...]
-    attributes: dict[str, Attribute]
-    min_inputs: int
-    deterministic: bool
-    deprecated: bool
     schema: onnx.defs.OpSchema = dataclasses.field(repr=False)
+
+    @functools.cached_property
+    def inputs(self) -> tuple[Formal, ...]:
+        return tuple(map(_formal, self.schema.inputs))
+
+    @functools.cached_property
+    def outputs(self) -> tuple[Formal, ...]:
+        return tuple(map(_formal, self.schema.outputs))
+
+    @functools.cached_property
+    def attributes(self) -> dict[str, Attribute]:
+        return {name: _attribute(attribute) for name, attribute in self.schema.attributes.items()}
+
+    @functools.cached_property
+    def min_inputs(self) -> int:
+        return self.schema.min_input
+
+    @functools.cached_property
+    def deterministic(self) -> bool:
+        determinism = self.schema.node_determinism  # type: ignore[attr-defined] # onnx's stubs lack it
+        return bool(determinism != onnx.defs.OpSchema.NodeDeterminism.NonDeterministic)
+
+    @property
+    def deprecated(self) -> bool:
+        return self.schema.deprecated
 
     @functools.cache  # noqa: B019 - the operators live as long as the process
     def input_index(self, name: str) -> int | None:
@@ -115,31 +145,7 @@ def _formal(formal: Any) -> Formal:
 
 
 def _attribute(attribute: Any) -> Attribute:
-    kind = ir.AttributeType(int(attribute.type))
-    has_default = attribute.default_value.type != onnx.AttributeProto.UNDEFINED
-    default = onnx.helper.get_attribute_value(attribute.default_value) if has_default else None
-    if isinstance(default, bytes):
-        default = default.decode()
-    elif default is not None and kind in (ir.AttributeType.INTS, ir.AttributeType.FLOATS, ir.AttributeType.STRINGS):
-        default = [value.decode() if isinstance(value, bytes) else value for value in default]
-    return Attribute(attribute.name, kind, attribute.required, default)
-
-
-@functools.lru_cache(maxsize=None)
-def _from_schema(schema: onnx.defs.OpSchema) -> Operator:
-    return Operator(
-        name=schema.name,
-        domain=schema.domain,
-        since=schema.since_version,
-        inputs=tuple(_formal(formal) for formal in schema.inputs),
-        outputs=tuple(_formal(formal) for formal in schema.outputs),
-        attributes={name: _attribute(attribute) for name, attribute in schema.attributes.items()},
-        min_inputs=schema.min_input,
-        deterministic=schema.node_determinism  # type: ignore[attr-defined] # onnx's stubs lack it
-        != onnx.defs.OpSchema.NodeDeterminism.NonDeterministic,
-        deprecated=schema.deprecated,
-        schema=schema,
-    )
+    return Attribute(attribute.name, ir.AttributeType(int(attribute.type)), attribute.required, attribute)
 
 
 @functools.lru_cache(maxsize=None)
@@ -153,7 +159,8 @@ def _all() -> dict[tuple[str, str], tuple[onnx.defs.OpSchema, ...]]:
 @functools.lru_cache(maxsize=None)
 def history(domain: str, name: str) -> tuple[Operator, ...]:
     """Every version of an operator, the oldest first; empty where onnx knows none of that name."""
-    return tuple(map(_from_schema, _all().get((domain, name), ())))
+    schemas = _all().get((domain, name), ())
+    return tuple(Operator(schema.name, schema.domain, schema.since_version, schema) for schema in schemas)
 
 
 @functools.lru_cache(maxsize=None)
