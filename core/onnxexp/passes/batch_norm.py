@@ -10,21 +10,19 @@ import torch
 
 from onnxexp.tensors import PIECE, TorchTensor
 
-__all__ = ["FoldBatchNorm"]
+__all__ = ["fold_batch_norm"]
 
 _CHANNEL = {"Conv": 0, "ConvTranspose": 1}
 """The axis of the weight that is the output channels."""
 
 
-class FoldBatchNorm(ir.passes.InPlacePass):
-    """``BatchNormalization(Conv(x, w, b))`` as one Conv with scaled weights.
+def fold_batch_norm(model: ir.Model) -> bool:
+    """``BatchNormalization(Conv(x, w, b))`` as one Conv with scaled weights. Returns whether there was one.
 
     The scaled weights are computed when they are written, one at a time, so that the model takes no second copy of them.
     """
-
-    def call(self, model: ir.Model) -> ir.passes.PassResult:
-        folded = [_fold(model.graph, node) for node in list(model.graph) if node.op_type == "BatchNormalization"]
-        return ir.passes.PassResult(model, any(folded))
+    folded = [_fold(model.graph, node) for node in list(model.graph) if node.op_type == "BatchNormalization"]
+    return any(folded)
 
 
 def _fold(graph: ir.Graph, norm: ir.Node) -> bool:

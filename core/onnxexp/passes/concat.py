@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-__all__ = ["FlattenConcat"]
+__all__ = ["flatten_concat"]
 
 
-class FlattenConcat(ir.passes.InPlacePass):
-    """``Concat(Concat(a, b), c)`` along one axis as ``Concat(a, b, c)``, where nothing else reads the inner one."""
+def flatten_concat(model: ir.Model) -> bool:
+    """``Concat(Concat(a, b), c)`` along one axis as ``Concat(a, b, c)``, where nothing else reads the inner one.
 
-    def call(self, model: ir.Model) -> ir.passes.PassResult:
-        flattened = [_flatten(model.graph, node) for node in list(model.graph) if node.op_type == "Concat" and not node.domain]
-        return ir.passes.PassResult(model, any(flattened))
+    Returns whether there was one.
+    """
+    flattened = [_flatten(model.graph, node) for node in list(model.graph) if node.op_type == "Concat" and not node.domain]
+    return any(flattened)
 
 
 def _flatten(graph: ir.Graph, node: ir.Node) -> bool:

@@ -18,8 +18,8 @@ from onnxexp.errors import OptionError, PassError
 from onnxexp.graph import Graph
 from onnxexp.options import Options
 from onnxexp.passes import invariants
-from onnxexp.passes.batch_norm import FoldBatchNorm
-from onnxexp.passes.concat import FlattenConcat
+from onnxexp.passes.batch_norm import fold_batch_norm
+from onnxexp.passes.concat import flatten_concat
 from onnxexp.plugins import Plugin, Plugins
 from onnxexp.suggest import nearest
 
@@ -44,8 +44,8 @@ class Pass(Generic[Subject]):
 
 
 _CLEAN_UP: tuple[Pass[ir.Model], ...] = (
-    Pass(CORE, "flatten-concat", FlattenConcat()),
-    Pass(CORE, "fold-batch-norm", FoldBatchNorm()),
+    Pass(CORE, "flatten-concat", flatten_concat),
+    Pass(CORE, "fold-batch-norm", fold_batch_norm),
 )
 
 
