@@ -58,7 +58,7 @@ def _describe(builder: Builder, node: ir.Node) -> None:
     for output in node.outputs:
         tensor = builder.state.tensors.get(output)
         if tensor is not None:
-            if tensor.known_dtype is None or tensor.known_shape is None:
+            if tensor._dtype is None or tensor._shape is None:
                 builder.infer(tensor)
             write_type(tensor)
 

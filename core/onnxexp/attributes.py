@@ -98,6 +98,8 @@ def guess(name: str, value: Any) -> ir.Attr:
 
 def key(attributes: dict[str, ir.Attr]) -> tuple[Any, ...] | None:
     """Equal for equal attributes; None where they hold a graph, a type or a large tensor, which are not compared."""
+    if not attributes:
+        return ()
     parts = []
     for name in sorted(attributes):
         value, kind = attributes[name].value, attributes[name].type

@@ -120,8 +120,11 @@ class Builder:
         return chosen is not None and type_string(dtype) in chosen.types
 
     def _folded(self, call: calls.Call, inputs: Sequence[Tensor | None]) -> tuple[Tensor, ...] | None:
-        if not self.fold or any(tensor is not None and tensor.const is None for tensor in inputs):
+        if not self.fold:
             return None
+        for tensor in inputs:
+            if tensor is not None and tensor.const is None:
+                return None
         known = [None if tensor is None else tensor.const for tensor in inputs]
         folded = folding.fold(call.spec, call.opset, known, call.attributes, call.results)
         if folded is None:

@@ -53,18 +53,25 @@ def _unfinished(op: Builder, value: ir.Value) -> ir.Node | None:
 
 def _by_rule(op: Builder, node: ir.Node) -> bool:
     """Is one of our own rules enough? The dtypes are known already then: the schema tells them of most operators."""
-    made = [op.state.tensors.get(output) for output in node.outputs]
-    unknown = [tensor for tensor in made if tensor is not None and tensor._shape is None]
-    if any(tensor is None or tensor._dtype is None for tensor in made) or (len(made) > 1 and node.op_type not in SEVERAL):
+    unknown = []
+    for output in node.outputs:
+        tensor = op.state.tensors.get(output)
+        if tensor is None or tensor._dtype is None:
+            return False
+        if tensor._shape is None:
+            unknown.append(tensor)
+    if not unknown:
+        return True
+    if len(node.outputs) > 1 and node.op_type not in SEVERAL:
         return False
-    if unknown:
-        known = [((), None) if value is None else _known(op, value) for value in node.inputs]
-        shapes = [shape for shape, _ in known if shape is not None]
-        shape = shape_of(node, op.opset, shapes, [contents for _, contents in known]) if len(shapes) == len(known) else None
-        for tensor in unknown:
-            tensor._shape = shape
-        return shape is not None
-    return True
+    known = [((), None) if value is None else _known(op, value) for value in node.inputs]
+    shapes = [shape for shape, _ in known if shape is not None]
+    if len(shapes) < len(known):
+        return False
+    shape = shape_of(node, op.opset, shapes, [contents for _, contents in known])
+    for tensor in unknown:
+        tensor._shape = shape
+    return shape is not None
 
 
 def _known(op: Builder, value: ir.Value) -> tuple[Shape | None, torch.Tensor | None]:

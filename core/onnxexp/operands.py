@@ -33,12 +33,14 @@ def dtypes(spec: Operator, given: Sequence[Any], opset: int) -> dict[str, torch.
     unknown: dict[str, Tensor] = {}
     numbers: list[tuple[Formal, Any]] = []
     for formal, arg in zip(spec.formals(len(given)), given, strict=True):
+        if arg is None:
+            continue
         dtype = _dtype_of(arg)
         type_ = type_of(arg) if dtype is None else type_string(dtype)
         if type_ is None:
             if isinstance(arg, Tensor):
                 unknown.update({formal.variable: arg} if formal.homogeneous else {})
-            elif arg is not None and formal.homogeneous:
+            elif formal.homogeneous:
                 numbers.append((formal, arg))
             continue
         if type_ not in formal.types:

@@ -35,12 +35,15 @@ class Names:
 
     def unique(self, base: str) -> str:
         """`base`, or `base_1`, `base_2`, … where it is taken."""
-        name, count = base, self._taken.get(base, 0)
-        while name in self._taken:
+        taken = self._taken
+        if base not in taken:
+            taken[base] = 0
+            return base
+        name, count = base, taken[base]
+        while name in taken:
             count += 1
             name = f"{base}_{count}"
-        self._taken[base] = count
-        self._taken[name] = self._taken.get(name, 0)
+        taken[base], taken[name] = count, 0
         return name
 
     def reserve(self, names: Iterable[str]) -> None:
@@ -113,7 +116,8 @@ class State:
         shared = self.scope.find(key) if key is not None else None
         if shared is not None:
             return shared
-        outputs = [ir.Value(name=self.names.unique(f"{self._base}_{name}" if self._base else name)) for _ in dtypes]
+        base = f"{self._base}_{name}" if self._base else name
+        outputs = [ir.Value(name=self.names.unique(base)) for _ in dtypes]
         node = ir.Node(
             domain,
             name,
@@ -124,8 +128,9 @@ class State:
             metadata_props=dict(self._metadata),
         )
         self.scope.nodes.append(node)
-        results = tuple(Tensor(builder, output, dtype) for output, dtype in zip(outputs, dtypes, strict=True))
-        self.tensors.update(zip(outputs, results, strict=True))
+        results = tuple([Tensor(builder, output, dtype) for output, dtype in zip(outputs, dtypes, strict=True)])
+        for output, result in zip(outputs, results, strict=True):
+            self.tensors[output] = result
         if key is not None:
             self.scope.seen[key] = results
         return results
