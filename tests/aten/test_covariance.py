@@ -22,6 +22,8 @@ SHARES = torch.rand(6)
     Case(lambda x, a: torch.cov(x, aweights=a), X, SHARES, opsets=(9, 20), name="shares"),
     Case(lambda x, a: torch.cov(x, aweights=a), X, SHARES.double(), opsets=(20,), name="shares_of_another_dtype"),
     Case(lambda x, f, a: torch.cov(x, correction=2, fweights=f, aweights=a), X, COUNTS, SHARES, opsets=(9, 20), name="both"),
+    Case(lambda x, a: torch.cov(x, aweights=a), X[0], SHARES, opsets=(9, 20), name="shares_of_a_vector"),
+    Case(torch.cov, X[0], emits={"ReduceMean", "Sub", "ReduceSumSquare", "Div"}, opsets=(20,), name="variance"),
     *(Case(torch.cov, x, opsets=(9, 20), name=name) for name, x in (("vector", X[0]), ("one_row", X[:1]), ("scalar", X[0, 0]))),
     Case(torch.cov, torch.tensor([[1, 2, 4], [3, 1, -2]]), opsets=(9, 20), name="ints"),
     Case(torch.corrcoef, X, dynamic={0: [0, 1]}),

@@ -74,3 +74,32 @@ def test_masks(check):
 )
 def test_gather(check):
     check()
+
+
+DTYPES = (torch.float64, torch.float16, torch.int64, torch.int32)
+
+
+def where_masked(x: torch.Tensor, mask: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """What is not masked may be anywhere."""
+    found = (
+        torch.ops.aten._unsafe_masked_index(x, mask, [rows, columns], -3),
+        torch.ops.aten._unsafe_masked_index(x, mask[0], [None, columns[0]], 0),
+    )
+    added = torch.ops.aten._unsafe_masked_index_put_accumulate(x, mask, [rows, columns], mask.to(x.dtype) + 1)
+    return (*found, added)
+
+
+ROWS, COLUMNS = torch.tensor([[-1], [2], [99], [0]]), torch.tensor([[4, -5, 3, -99, 0]])
+MASK = (ROWS < 3) & (COLUMNS > -6) & (torch.arange(20).view(4, 5) % 7 != 5)
+
+
+@cases(
+    Case(where_masked, torch.randn(3, 5), MASK, ROWS, COLUMNS, dynamic={0: [0, 1]}, opsets=(16, 18, 23)),
+    Case(where_masked, torch.randn(3, 5), MASK, ROWS, COLUMNS, opsets=(9, 11, 13), name="masked at first opsets"),
+    *(
+        Case(where_masked, torch.randint(9, (3, 5)).to(d), MASK, ROWS, COLUMNS, opsets=(16, 20), name=f"masked {d}")
+        for d in DTYPES
+    ),
+)
+def test_masked_index(check):
+    check()

@@ -22,6 +22,8 @@ X, Y, V, W = torch.randn(2, 3), torch.randn(2, 4), torch.randn(3), torch.randn(3
     Case(lambda x, y: torch.dstack([x, y]), V, W, name="dstack"),
     Case(lambda x, y: torch.column_stack([x, y]), V, torch.randn(3, 2), name="column_stack"),
     Case(lambda x, y: torch.block_diag(x, y), X, Y, name="block_diag"),
+    Case(lambda x, y: torch.block_diag(x, y, x), X, Y, dynamic={0: [0]}, emits={"Pad", "Concat"}, name="block_diag_of_rows"),
+    Case(lambda x, y: torch.block_diag(y[0], x, x[0, 0], torch.zeros(0), x[:, :0]), X, Y > 0, name="block_diag_of_others"),
     Case(lambda x, y: torch.cartesian_prod(x, y), V, torch.randn(2), dynamic={0: [0], 1: [0]}, name="cartesian_prod"),
     *(
         Case(

@@ -32,6 +32,22 @@ def test_linear(check):
     check()
 
 
+def powers(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    row = x[0]
+    plain = torch.vander(row), torch.vander(row, 1), torch.vander(row, 3, increasing=True), torch.vander(row, 0)
+    return (*plain, torch.linalg.vander(x), torch.linalg.vander(x, N=2), torch.linalg.vander(x[0, 0], N=3))
+
+
+@cases(
+    Case(powers, torch.tensor([[0.0, -1.5, torch.inf, torch.nan], [3.0, -torch.inf, -0.0, 1.0]]), dynamic={0: [0]}),
+    Case(powers, r(2, 3).double(), name="powers of doubles", opsets=(9, 20)),
+    Case(powers, torch.tensor([[2, -3], [0, 12345678]]), name="powers of ints", opsets=(26,)),
+    Case(lambda x: torch.linalg.vander(x, N=4), r(3), emits={"Unsqueeze": 1, "Pow": 1}, name="vander"),
+)
+def test_powers(check):
+    check()
+
+
 @cases(
     Case(torch.matmul, r(2, 3, 4), r(2, 4, 5), dynamic={0: [0, 1], 1: [0]}, emits={"MatMul"}, name="batch"),
     Case(torch.matmul, r(3), r(2, 3, 2), dynamic={1: [0]}, emits={"MatMul"}, name="vector_batch"),

@@ -26,7 +26,14 @@ def of_one(x):
     return x.norm(), x.norm(1, 0), x.norm(0), x.norm(INF)
 
 
+def renormed(x):
+    return x.renorm(2, 0, 5.0), x.renorm(1, -1, 20.0), x.renorm(1.5, 1, 0.0), x.renorm(INF, 1, 7.0)
+
+
 @cases(
+    Case(renormed, X, dynamic={0: [0, 1]}),
+    Case(renormed, torch.where(X > 7, torch.nan, X).double(), name="renormed with NaN", opsets=(9, 20)),
+    Case(renormed, X.half(), rtol=4e-3, atol=4e-3, name="renormed halves", opsets=(9, 20)),
     Case(norms, X, dynamic={0: [0, 1]}),
     Case(other_spellings, X, dynamic={0: [0]}),
     *(Case(fn, X.double(), name=f"{fn.__name__} double", opsets=(9, 20)) for fn in (norms, other_spellings)),

@@ -123,6 +123,24 @@ def buckets(values: torch.Tensor, bounds: torch.Tensor) -> Any:
     return *one, *many, torch.searchsorted(bounds, values), torch.bucketize(3.0, bounds), torch.searchsorted(bounds, 3.0)
 
 
+def members(x: torch.Tensor, tests: torch.Tensor) -> Any:
+    one = torch.isin(x, 2), torch.isin(x, 2, invert=True), torch.isin(2, tests), torch.isin(7, tests, invert=True)
+    return (*one, torch.isin(x, tests), torch.isin(x, tests, invert=True), torch.isin(x, tests[:0]), torch.isin(x[0, 0], tests))
+
+
+SOME = torch.tensor([[0.0, 2.0, float("nan")], [4.0, 1.0, 9.0]])
+
+
+@cases(
+    Case(members, ORDERS[0], torch.tensor([[2, 3]]), dynamic={0: [0], 1: [1]}, name="ints"),
+    Case(members, ORDERS[0].to(torch.uint8), torch.tensor([2, 9], dtype=torch.uint8), name="bytes", opsets=(9, 20)),
+    Case(members, SOME, SOME.flatten()[1:4], name="floats"),
+    Case(lambda x, y: torch.isin(x, y), X[0], X[0, :2], emits={"Unsqueeze", "Reshape", "Equal", "ReduceMax"}, name="isin"),
+)
+def test_members(check):
+    check()
+
+
 @cases(Case(buckets, torch.tensor([[0.0, 1.0, 2.0], [3.0, 5.0, 9.0]]), BOUNDS))
 def test_buckets(check):
     check()

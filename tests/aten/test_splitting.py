@@ -26,6 +26,15 @@ X = torch.randn(4, 5)
     Case(lambda x: x.tensor_split(3, 1), X, dynamic={0: [0]}, emits={"Split"}, name="tensor_split"),
     Case(lambda x: x.tensor_split((1, 3), 1), X, dynamic={0: [0]}, emits={"Split"}, name="tensor_split_at"),
     Case(lambda x: x.tensor_split((-1, -3), 1), X, dynamic={0: [0]}, opsets=(9, 20), name="tensor_split_at_falling_places"),
+    Case(lambda x: [part.sum(1) for part in x.tensor_split(torch.tensor([1, -2]), 1)], X, name="tensor_split_at_known_places"),
+    Case(
+        lambda x, at: [part.sum(1) for part in x.tensor_split(at, 1)],
+        X,
+        torch.tensor([4, -2]),
+        opsets=(9, 20),
+        name="split_anywhere",
+    ),
+    Case(lambda x: x.tensor_split(torch.tensor(2), 1), X, name="tensor_split_into_a_known_number"),
     Case(lambda x: torch.hsplit(x, [2]), X, name="hsplit"),
     Case(lambda x: torch.vsplit(x, 2), X, name="vsplit"),
     Case(lambda x: torch.dsplit(x, 2), torch.randn(1, 2, 4), name="dsplit"),
@@ -71,3 +80,8 @@ def test_writes_into_the_parts_of_a_dynamic_axis(capture: str) -> None:
 def test_a_number_of_parts_that_torch_refuses() -> None:
     with pytest.raises(onnxexp.CaptureError, match="number of sections must be larger than 0"):
         onnxexp.export(lambda x: x.tensor_split(0), (X,), capture="export", dynamic_shapes=({0: "n"},))
+
+
+def test_a_number_of_parts_that_is_an_input() -> None:
+    with pytest.raises(onnxexp.LoweringError, match="how many parts there are must be known at export"):
+        onnxexp.export(lambda x, count: x.tensor_split(count, 1), (X, torch.tensor(2)), capture="trace")

@@ -13,6 +13,7 @@ REFLECTED = "a size is a tensor while tracing, so `size + x` calls its own `__ad
 NO_CONTROL_FLOW = "torch.cond goes through dynamo, whose functions torch.jit.trace refuses"
 SYMBOLIC_NUMBERS = "torch.sym_ite takes symbolic numbers; the tracer's sizes are tensors"
 NO_LISTS_OF_BOOLS = "torch's tracer cannot write down a call with a list of bools, and refuses it"
+NO_LISTS_OF_NUMBERS = "torch's tracer cannot write down a call with a list of Python numbers, and refuses it"
 ONE_LEVEL_BELOW = "the tracer sees the operator that `pinv` calls, with an absolute tolerance of 0 that then stands in the graph"
 BYTES = "torch.export's kernels without data gather with int32 and int64 only, and so refuse labels in bytes, which eager takes"
 
@@ -29,6 +30,7 @@ PERMITTED: dict[tuple[str, str], str] = {
     **{("name", name): NO_CONTROL_FLOW for name in ("le", "ge", "eq", "and", "or", "not")},
     **{("gradients", f"conv{name}"): NO_LISTS_OF_BOOLS for name in ("", "1d", "_transpose", "_with_everything")},
     ("gradients", "conv_transpose_with_everything"): NO_LISTS_OF_BOOLS,
+    ("differences", "slopes_of_own_gaps"): NO_LISTS_OF_NUMBERS,
     **{
         ("classification", f"{loss}_reduction_{reduction}_bytes"): BYTES
         for loss in ("cross_entropy", "nll_loss")

@@ -18,6 +18,7 @@ from onnxexp_aten import (
     creation,  # noqa: F401
     ctc,  # noqa: F401
     cumulative,  # noqa: F401
+    differences,  # noqa: F401
     draws,  # noqa: F401
     dropout,  # noqa: F401
     einsum,  # noqa: F401
@@ -43,6 +44,7 @@ from onnxexp_aten import (
     patches,  # noqa: F401
     polynomials,  # noqa: F401
     pooling,  # noqa: F401
+    quantiles,  # noqa: F401
     random,  # noqa: F401
     rearranging,  # noqa: F401
     recurrent,  # noqa: F401

@@ -18,6 +18,7 @@ from onnxexp_aten.indexing import (
     flattened,
     indices_and_axes,
     stacked_indices,
+    within,
 )
 from onnxexp_aten.kernels import compute
 from onnxexp_aten.layout import END, expanded, permuted, reshaped, size_at, sizes_of, sliced, unsqueezed, vector
@@ -59,6 +60,12 @@ def index_put(op: Builder, self: Tensor, indices: list[Tensor | None], values: T
         updates = _values(op, self, values, places, axes, rest, len(common))
         result = op.ScatterND(front, places, updates, reduction="add" if accumulate else "none")
     return permuted(op, result, [order.index(axis) for axis in range(len(order))])
+
+
+@aten("_unsafe_masked_index_put_accumulate")
+def unsafe_masked_add(op: Builder, self: Tensor, mask: Tensor, indices: list[Tensor | None], values: Tensor) -> Tensor:
+    """_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor"""
+    return index_put(op, self, within(op, self, indices), select(op, mask, values, op.constant(0, values.dtype)), True)
 
 
 def _is_one(values: Tensor) -> bool:

@@ -10,7 +10,7 @@ from onnxexp_aten.elementwise import extreme
 from onnxexp_aten.kernels import compute
 from onnxexp_aten.layout import size_at, swapped, unsqueezed
 from onnxexp_aten.rearranging import diagonal
-from onnxexp_aten.reduction import reduced
+from onnxexp_aten.reduction import reduced, var
 
 __all__: list[str] = []
 
@@ -19,8 +19,10 @@ __all__: list[str] = []
 def cov(op: Builder, self: Tensor, correction: int, fweights: Tensor | None, aweights: Tensor | None) -> Tensor:
     """cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor"""
     rank = rank_of(op, self)
-    rows = op.Reshape(self, [1, -1]) if rank < 2 else self
-    x = op.cast(rows, promoted_dtype(self, *(w for w in (aweights,) if w is not None), floating=True))
+    dtype = promoted_dtype(self, *(w for w in (aweights,) if w is not None), floating=True)
+    if fweights is None and aweights is None and (rank < 2 or size_at(op, self, 0) == 1):
+        return var(op, op.cast(self, dtype), None, correction, False)
+    x = op.cast(op.Reshape(self, [1, -1]) if rank < 2 else self, dtype)
     result = _covariance(op, x, correction, fweights, aweights)
     return op.Reshape(result, []) if rank < 2 or size_at(op, self, 0) == 1 else result  # type: ignore[no-any-return]
 

@@ -10,9 +10,20 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axis_of, rank_of
 from onnxexp_aten.creation import arange_of
+from onnxexp_aten.elementwise import clamp, select
 from onnxexp_aten.layout import expanded, given_ints, permuted, size_at, squeezed, unsqueezed, vector
 
-__all__ = ["common_sizes", "counted_from_front", "flat_places", "flattened", "indices_and_axes", "stacked_indices", "strides_of"]
+__all__ = [
+    "common_sizes",
+    "counted_from_front",
+    "flat_places",
+    "flattened",
+    "gather",
+    "indices_and_axes",
+    "stacked_indices",
+    "strides_of",
+    "within",
+]
 
 
 def counted_from_front(op: Builder, index: Tensor, size: Any) -> Tensor:
@@ -130,6 +141,23 @@ def _allowed(op: Builder, self: Tensor, axis: int, index: Tensor) -> Tensor:
     """Gather takes negative indices from opset 11 on."""
     index = index if index.dtype in (torch.int32, torch.int64) else op.cast(index, torch.int64)
     return index if op.opset >= 11 else counted_from_front(op, index, size_at(op, self, axis))
+
+
+@aten("_unsafe_masked_index")
+def unsafe_masked_index(op: Builder, self: Tensor, mask: Tensor, indices: list[Tensor | None], fill: Any) -> Tensor:
+    """_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor"""
+    return select(op, mask, index(op, self, within(op, self, indices)), op.cast(fill, self.dtype))
+
+
+def within(op: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """The indices of places that there are; what others become does not matter."""
+    if x.dtype.is_complex or 0 in (x.shape or ()):
+        op.decline("complex numbers, or nothing to index")
+    sizes = (None if each is None else op.constant(size_at(op, x, axis), torch.int64) for axis, each in enumerate(indices))
+    return [
+        None if each is None or size is None else clamp(op, each, op.Neg(size), op.Sub(size, 1))
+        for each, size in zip(indices, sizes, strict=True)
+    ]
 
 
 def masked(op: Builder, self: Tensor, mask: Tensor, axis: int) -> Tensor:

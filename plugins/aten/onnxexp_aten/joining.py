@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, promote, rank_of
-from onnxexp_aten.layout import expanded, reshaped, sizes_of, unsqueezed
+from onnxexp_aten.layout import expanded, reshaped, size_at, sizes_of, unsqueezed
+from onnxexp_aten.padding import padded
 
 __all__: list[str] = []
 
@@ -63,6 +65,18 @@ def dstack(op: Builder, tensors: list[Tensor]) -> Tensor:
 def column_stack(op: Builder, tensors: list[Tensor]) -> Tensor:
     """column_stack(Tensor[] tensors) -> Tensor"""
     return joined(op, [unsqueezed(op, one, [1]) if one.rank == 1 else one for one in _raised(op, tensors, 1)], 1)
+
+
+@aten("block_diag")
+def block_diag(op: Builder, tensors: list[Tensor]) -> Tensor:
+    """block_diag(Tensor[] tensors) -> Tensor"""
+    blocks = _raised(op, promote(op, *tensors), 2)
+    widths = [size_at(op, block, 1) for block in blocks]
+    if any(isinstance(width, Tensor) for width in widths):
+        op.decline("a width that only the run time knows")
+    ends = list(itertools.accumulate(widths))
+    rows = [padded(op, block, [end - width, ends[-1] - end]) for block, width, end in zip(blocks, widths, ends, strict=True)]
+    return joined(op, rows, 0)
 
 
 @aten("meshgrid")

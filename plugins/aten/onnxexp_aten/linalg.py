@@ -8,8 +8,9 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axis_of, promote, rank_of
+from onnxexp_aten.creation import arange_of
 from onnxexp_aten.kernels import compute
-from onnxexp_aten.layout import made_by, permuted, reshaped, sizes_of, swapped, unsqueezed, unused, with_shape
+from onnxexp_aten.layout import made_by, permuted, reshaped, size_at, sizes_of, swapped, unsqueezed, unused, with_shape
 from onnxexp_aten.reduction import reduced
 from onnxexp_aten.sizes import partition
 
@@ -220,6 +221,28 @@ def kron(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     right = unsqueezed(op, right, range(rank - rank_of(op, right)))
     spread = compute(op, "Mul", unsqueezed(op, left, range(1, 2 * rank, 2)), unsqueezed(op, right, range(0, 2 * rank, 2)))
     return reshaped(op, spread, sizes_of(op) or ())
+
+
+@aten("linalg_vander")
+def linalg_vander(op: Builder, x: Tensor, N: Any) -> Tensor:
+    """linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor"""
+    rows = x if x.rank else unsqueezed(op, x, [0])
+    return _powers(op, rows, arange_of(op, 0, size_at(op, rows, -1) if N is None else N, 1, x.dtype))
+
+
+@aten("vander")
+def vander(op: Builder, x: Tensor, N: int | None, increasing: bool) -> Tensor:
+    """vander(Tensor x, int? N=None, bool increasing=False) -> Tensor"""
+    count = size_at(op, x, 0) if N is None else N
+    last = op.Sub(count, 1) if isinstance(count, Tensor) else count - 1
+    return _powers(op, x, arange_of(op, 0, count, 1, x.dtype) if increasing else arange_of(op, last, -1, -1, x.dtype))
+
+
+def _powers(op: Builder, x: Tensor, exponents: Tensor) -> Tensor:
+    """In as many columns; ints, which are to be exact, are multiplied one by one, as torch's decomposition does."""
+    if not x.dtype.is_floating_point:
+        op.decline("it is lowered for floats")
+    return compute(op, "Pow", unsqueezed(op, x, [rank_of(op, x)]), exponents)
 
 
 @aten("tensordot")

@@ -25,9 +25,8 @@ def uniform_of(op: Builder, sizes: Any, dtype: torch.dtype, low: float = 0.0, hi
     if runs(op, "RandomUniform", inner):
         return op.cast(_generated(op, "RandomUniform", sizes, inner, low=low, high=high), dtype)
     digits = _digits(op, sizes, inner)
-    if (low, high) != (0.0, 1.0):
-        digits = op.Add(op.Mul(digits, high - low), low)
-    return op.cast(digits, dtype)
+    stretched = digits if high - low == 1 else op.Mul(digits, high - low)
+    return op.cast(stretched if low == 0 else op.Add(stretched, low), dtype)
 
 
 def gaussian(op: Builder, sizes: Any, dtype: torch.dtype, mean: float = 0.0, std: float = 1.0) -> Tensor:

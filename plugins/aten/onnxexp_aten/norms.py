@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.common import aten, dtype_of, rank_of
-from onnxexp_aten.elementwise import pow_
+from onnxexp_aten.common import aten, axis_of, dtype_of, rank_of
+from onnxexp_aten.comparison import relate
+from onnxexp_aten.elementwise import pow_, select
 from onnxexp_aten.factorization import Matrices, known_for_nothing
 from onnxexp_aten.kernels import compute
 from onnxexp_aten.layout import permuted, size_at, unsqueezed
@@ -104,6 +105,19 @@ def vector_norm(op: Builder, x: Tensor, p: Any = 2, dims: Any = None, keepdim: b
     if math.isinf(order):
         return reduced(op, "ReduceMax" if order > 0 else "ReduceMin", size, dims, keepdim)
     return pow_(op, reduced(op, "ReduceSum", pow_(op, size, order), dims, keepdim), 1 / order)
+
+
+@aten("renorm")
+def renorm(op: Builder, self: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
+    """renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor: no slice's norm is larger, halves' computed in float32"""
+    if self.dtype.is_complex:
+        op.decline("complex numbers")
+    own, inner = axis_of(op, self, dim), torch.float64 if self.dtype == torch.float64 else torch.float32
+    others = [axis for axis in range(rank_of(op, self)) if axis != own]
+    norms, most = vector_norm(op, op.cast(self, inner), p, others, True), op.cast(maxnorm, inner)
+    factors = compute(op, "Div", most, compute(op, "Add", norms, 1e-7))
+    factors = select(op, relate(op, "Greater", norms, most), factors, op.constant(1.0, inner))
+    return compute(op, "Mul", self, op.cast(factors, self.dtype))
 
 
 @aten("dist")

@@ -10,7 +10,8 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten
 from onnxexp_aten.creation import out_dtype, sizes_like
-from onnxexp_aten.kernels import specified
+from onnxexp_aten.elementwise import is_number, scaled
+from onnxexp_aten.kernels import compute, specified
 from onnxexp_aten.noise import gaussian, uniform_of
 
 __all__: list[str] = []
@@ -68,15 +69,39 @@ def normal(op: Builder, mean: Any, std: Any, generator: Any) -> Tensor:
     return op.Add(op.Mul(noise, op.cast(std, dtype)), op.cast(mean, dtype))
 
 
+@aten("log_normal")
+def log_normal(op: Builder, self: Tensor, mean: float, std: float, generator: Any) -> Tensor:
+    """log_normal(Tensor self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor"""
+    return op.cast(compute(op, "Exp", gaussian(op, sizes_like(op, self), _inner(self), mean, std)), self.dtype)
+
+
+@aten("cauchy")
+def cauchy(op: Builder, self: Tensor, median: float, sigma: float, generator: Any) -> Tensor:
+    """cauchy(Tensor self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor"""
+    drawn = compute(op, "Tan", uniform_of(op, sizes_like(op, self), _inner(self), -math.pi / 2, math.pi / 2))
+    drawn = scaled(op, drawn, sigma)
+    return op.cast(drawn if median == 0 else compute(op, "Add", drawn, median), self.dtype)
+
+
 @aten("exponential")
 def exponential(op: Builder, self: Tensor, lambd: float, generator: Any) -> Tensor:
     """exponential(Tensor self, float lambd=1., *, Generator? generator=None) -> Tensor"""
-    return op.cast(op.Div(_logarithm(op, sizes_like(op, self)), -lambd), self.dtype)
+    return op.cast(op.Div(_logarithm(op, self), -lambd), self.dtype)
 
 
-def _logarithm(op: Builder, sizes: Any) -> Tensor:
-    """Logarithms of float32 numbers that are uniform in (0, 1]."""
-    return op.Log(op.Sub(1.0, uniform_of(op, sizes, torch.float32)))  # type: ignore[no-any-return]
+@aten("geometric")
+def geometric(op: Builder, self: Tensor, p: float, generator: Any) -> Tensor:
+    """geometric(Tensor self, float p, *, Generator? generator=None) -> Tensor"""
+    return op.cast(op.Add(op.Floor(op.Div(_logarithm(op, self), math.log1p(-p))), 1.0), self.dtype)
+
+
+def _logarithm(op: Builder, x: Tensor) -> Tensor:
+    """Logarithms of float32 numbers that are uniform in (0, 1], as many as `x` has elements."""
+    return op.Log(uniform_of(op, sizes_like(op, x), torch.float32, 2.0**-25))  # type: ignore[no-any-return]
+
+
+def _inner(x: Tensor) -> torch.dtype:
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
 # Whole numbers
@@ -84,9 +109,16 @@ def _logarithm(op: Builder, sizes: Any) -> Tensor:
 
 def integers(op: Builder, sizes: Any, low: Any, high: Any, dtype: torch.dtype) -> Tensor:
     """Each of low … high - 1 equally often."""
+    if op.is_static([low, high]) and 0 < op.static(high) - op.static(low) <= _EXACT:
+        drawn = op.cast(uniform_of(op, sizes, torch.float64, 0.0, float(op.static(high) - op.static(low))), torch.int64)
+        return op.cast(drawn if is_number(low, 0) else op.Add(drawn, op.cast(low, torch.int64)), dtype)
     width = op.Sub(op.cast(high, torch.float64), op.cast(low, torch.float64))
     drawn = op.Floor(op.Mul(uniform_of(op, sizes, torch.float64), width))
     return op.cast(op.Add(drawn, op.cast(low, torch.float64)), dtype)
+
+
+_EXACT = 2**24
+"""Up to which whole numbers are exact as attributes, which are float32."""
 
 
 @aten("randint", "randint.generator")

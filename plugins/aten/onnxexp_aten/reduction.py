@@ -11,7 +11,7 @@ from onnxexp_aten.common import aten, axes_of, axis_of, dtype_of, rank_of, to_fl
 from onnxexp_aten.kernels import compare, compute, runs, specified
 from onnxexp_aten.layout import size_at
 
-__all__ = ["count", "reduced", "summable"]
+__all__ = ["any_", "count", "reduced", "summable", "var"]
 
 
 _OF_ONE_ITSELF = frozenset(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"))

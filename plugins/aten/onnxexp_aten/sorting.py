@@ -12,8 +12,9 @@ from onnxexp_aten.comparison import equal, relate
 from onnxexp_aten.creation import sizes_like
 from onnxexp_aten.elementwise import extreme
 from onnxexp_aten.kernels import compare, compute, running_dtype, runs
-from onnxexp_aten.layout import size_at
+from onnxexp_aten.layout import size_at, unsqueezed
 from onnxexp_aten.noise import uniform_of
+from onnxexp_aten.reduction import any_
 
 __all__ = ["positions", "top"]
 
@@ -188,6 +189,18 @@ def nonzero_static(op: Builder, self: Tensor, size: Any, fill_value: int) -> Ten
     size = int(op.static(size, "the number of rows"))
     filling = op.constant(torch.full((size, width), fill_value))
     return op.Slice(op.Concat(nonzero(op, self), filling, axis=0), [0], [size], [0])
+
+
+@aten("isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor")
+def isin(op: Builder, elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Tensor:
+    """isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor"""
+    one, other = promote(op, elements, test_elements)
+    if other.rank == 0:
+        found = equal(op, one, other)
+    else:
+        rank, tests = rank_of(op, one), other if other.rank == 1 else op.Reshape(other, [-1])
+        found = any_(op, equal(op, unsqueezed(op, one, [rank]) if rank else one, tests), [rank])
+    return op.Not(found) if invert else found
 
 
 def positions(op: Builder, x: Tensor) -> Tensor:

@@ -80,6 +80,16 @@ def tensor_split(op: Builder, self: Tensor, sections: Any, dim: int) -> list[Ten
     return _cut(op, self, axis, list(itertools.accumulate(lengths, op.Add)))
 
 
+@aten("tensor_split.tensor_indices_or_sections")
+def tensor_split_by(op: Builder, self: Tensor, tensor_indices_or_sections: Tensor, dim: int) -> list[Tensor]:
+    """tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor[]"""
+    given = tensor_indices_or_sections
+    if given.rank == 0 or op.is_static(given):
+        return tensor_split(op, self, op.static(given, "how many parts there are"), dim)  # type: ignore[no-any-return]
+    places = [op.Gather(op.cast(given, torch.int64), index, axis=0) for index in range(len(op.node.outputs) - 1)]
+    return _cut(op, self, axis_of(op, self, dim), places)
+
+
 @aten("hsplit", "vsplit", "dsplit")
 def hsplit(op: Builder, self: Tensor, sections: Any) -> list[Tensor]:
     """hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]"""

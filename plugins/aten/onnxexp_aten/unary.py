@@ -14,7 +14,7 @@ from onnxexp_aten.common import aten, to_float
 from onnxexp_aten.elementwise import clamp, nonzero, scaled, select, truncated
 from onnxexp_aten.kernels import compare, compute, runs
 
-__all__ = ["expm1", "is_inf", "is_nan"]
+__all__ = ["ceil", "expm1", "floor", "is_inf", "is_nan", "round_"]
 
 _FLOATING: Mapping[str, str] = MappingProxyType(
     {
