@@ -10,9 +10,11 @@ import onnx_ir as ir
 import torch
 
 from onnxexp import operands
+from onnxexp.attributes import encode
 from onnxexp.calls import check_graph_types
 from onnxexp.dtypes import from_onnx
 from onnxexp.graph import ScalarType, TensorType, Type
+from onnxexp.schemas import operator
 from onnxexp.state import Scope, write_type
 from onnxexp.values import Tensor
 
@@ -77,10 +79,9 @@ def _node(
     op: Builder, name: str, inputs: Sequence[Tensor | None], attributes: dict[str, Any], results: Sequence[Tensor]
 ) -> list[Tensor]:
     check_graph_types(name, op.opset, [tensor for tensor in (*inputs, *results) if tensor is not None])
-    encoded = {}
-    for key, value in attributes.items():
-        kind = ir.AttributeType.GRAPH if isinstance(value, ir.Graph) else None
-        encoded[key] = ir.Attr(key, kind, value) if kind else ir.convenience.convert_attribute(key, value)
+    spec = operator("", name, op.opset)
+    assert spec is not None
+    encoded = encode(spec, attributes)  # the schema tells the types; onnx-ir would look at each value for it, which takes long
     values = [None if tensor is None else tensor.value for tensor in inputs]
     outputs = op.state.append(op, "", name, values, encoded, [result.known_dtype for result in results], None)
     return list(outputs)

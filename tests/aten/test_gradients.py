@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from onnxexp.testing import Case, cases
 
@@ -31,6 +32,17 @@ def average(kernel: Any, *options: Any, name: str) -> Case:
     )
 
 
+def maximum(x: torch.Tensor, *options: Any, name: str, dynamic: Any = None) -> Case:
+    pool, backward = (F.max_pool2d, aten.max_pool2d_with_indices_backward)
+    if len(options[0]) == 3:
+        pool, backward = (F.max_pool3d, aten.max_pool3d_with_indices_backward)
+    y, places = pool(x, *options, return_indices=True)
+    return Case(
+        lambda grad, x, places: backward(grad, x, *options, places),
+        torch.randn_like(y), x, places, dynamic=dynamic, opsets=OPSETS, name=name,
+    )  # fmt: skip
+
+
 def adaptive(*sizes: int) -> Case:
     name = f"adaptive_{sizes[0]}_{sizes[1]}"
     return Case(aten._adaptive_avg_pool2d_backward, torch.randn(2, 4, *sizes), X, opsets=OPSETS, name=name)
@@ -49,6 +61,12 @@ def adaptive(*sizes: int) -> Case:
     adaptive(1, 1),
     adaptive(3, 4),
     adaptive(7, 2),
+    maximum(X, [2, 3], [2, 3], [0, 0], [1, 1], False, name="maximum"),
+    maximum(X, [3, 3], [1, 2], [1, 1], [2, 1], True, name="maximum_of_windows_that_overlap"),
+    maximum(X[0], [3, 2], [2, 2], [1, 0], [1, 1], False, name="maximum_without_a_batch"),
+    maximum(X[None].contiguous(), [2, 3, 2], [1, 3, 2], [0, 1, 0], [1, 1, 1], False, name="maximum_of_volumes"),
+    maximum(X.half(), [2, 3], [1, 3], [0, 0], [1, 1], False, name="maximum_of_halves"),
+    maximum(X, [2, 3], [1, 3], [0, 0], [1, 1], False, name="maximum_of_any_batch", dynamic={0: [0], 1: [0], 2: [0]}),
 )
 def test_gradients(check):
     check()

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 import transformers.integrations.moe  # noqa: F401  the table has an operator that this registers
-from torch.nn import functional
 
 import onnxexp
 import onnxexp_aten
@@ -63,8 +62,7 @@ WITHOUT_ENTRY = {
     **because("a complex tensor goes in or comes out: `complexes` lowers it", "_fft_c2r", "_fft_r2c"),
     **because(
         "torch decomposes it",
-        *("embedding_dense_backward", "max_pool2d_with_indices_backward"),
-        *("native_group_norm_backward", "native_layer_norm_backward"),
+        *("embedding_dense_backward", "native_group_norm_backward", "native_layer_norm_backward"),
     ),
     **because(
         "it asks how a tensor lies in memory, which ONNX's do not say",
@@ -76,7 +74,7 @@ WITHOUT_ENTRY = {
 }
 
 
-PLANES, PLANE_GRAD = torch.randn(2, 4, 6, 6), torch.randn(2, 4, 3, 3)
+PLANES = torch.randn(2, 4, 6, 6)
 STATS, WEIGHT = torch.rand(2, 2) + 0.5, torch.randn(4)
 backward = torch.ops.aten
 
@@ -84,10 +82,6 @@ DECOMPOSED: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "embedding_dense_backward": (
         lambda grad, index: backward.embedding_dense_backward(grad, index, 7, 2, True),
         (torch.randn(3, 4), torch.tensor([1, 5, 5])),
-    ),
-    "max_pool2d_with_indices_backward": (
-        lambda grad, x, places: backward.max_pool2d_with_indices_backward(grad, x, [2, 2], [2, 2], [0, 0], [1, 1], False, places),
-        (PLANE_GRAD, PLANES, functional.max_pool2d(PLANES, 2, return_indices=True)[1]),
     ),
     "native_group_norm_backward": (
         lambda grad, x, mean, rstd, weight: backward.native_group_norm_backward(

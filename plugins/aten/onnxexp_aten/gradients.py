@@ -1,7 +1,8 @@
-"""The gradients among the core ATen operators that torch does not decompose: of convolutions and of averages over windows."""
+"""Gradients among the core ATen operators: of convolutions, and of averages and maxima over windows."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +12,9 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, rank_of, spread
 from onnxexp_aten.convolution import convolve
 from onnxexp_aten.kernels import compute
-from onnxexp_aten.layout import sliced, swapped
+from onnxexp_aten.layout import filled, reshaped, size_at, sliced, swapped, with_shape
 from onnxexp_aten.reduction import reduced
+from onnxexp_aten.scatter import scattered
 
 __all__: list[str] = []
 
@@ -132,3 +134,26 @@ def _spread_out(op: Builder, grad: Tensor, shares: Sequence[torch.Tensor]) -> Te
     """[..., windows, windows] as [..., elements, elements]."""
     rows, columns = (op.constant(each.to(grad.dtype)) for each in shares)
     return op.MatMul(op.MatMul(swapped(op, rows, 0, 1), grad), columns)  # type: ignore[no-any-return]
+
+
+@aten("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
+def max_pool_backward(
+    op: Builder,
+    grad_output: Tensor,
+    self: Tensor,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    indices: Tensor,
+) -> Tensor:
+    """max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding,
+    int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
+    dims = len(kernel_size)
+    plane, windows = (math.prod(_sizes(op, each, dims)) for each in (self, grad_output))
+    shape = self.shape or ()
+    lead = shape[:-dims]
+    zeros = filled(op, [*(size_at(op, self, axis) for axis in range(len(lead))), plane], 0, self.dtype)
+    places, added = (reshaped(op, each, [*lead, windows]) for each in (indices, grad_output))
+    return reshaped(op, scattered(op, with_shape(zeros, [*lead, plane]), len(lead), places, added, "add"), shape)
