@@ -31,6 +31,7 @@ __all__ = [
     "lu",
     "q_of",
     "reflectors",
+    "rounds",
     "solved",
     "substitute",
     "triangle",
@@ -116,6 +117,22 @@ def _column(op: Builder, n: int) -> Tensor:
     return op.constant(torch.arange(n)[None, :, None])
 
 
+def rounds(
+    op: Builder, count: int, body: Callable[[Tensor, Tensor], tuple[Tensor, list[Tensor]]], x: Tensor, *, reverse: bool = False
+) -> list[Tensor]:
+    """A loop over the numbers up to `count`: `body(k, x)` gives the next x, and what is stacked. Returns the last x, and those.
+
+    It is a Scan: that gives k as int64[1], which Gather takes, needs no condition to go on, and can count down.
+    """
+    numbers = op.constant(torch.arange(count)[:, None])
+
+    def step(x: Tensor, k: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        after, stacked = body(k, x)
+        return [after], stacked
+
+    return op.scan(step, [x], [numbers], reverse=reverse)
+
+
 def triangle(op: Builder, x: Tensor, *, upper: bool, beside: int = 0, other: Any = 0.0) -> Tensor:
     """The part of float64[batch, m, n] on the diagonal (or so many places beside it) and on one side of it, zeros in the rest."""
     ones = torch.ones(*dims(x)[1:], dtype=torch.bool)
@@ -138,21 +155,21 @@ def lu(op: Builder, x: Tensor, beside: Tensor | None = None, *, pivot: bool = Tr
     rows, columns = _column(op, m), op.constant(torch.tensor([[[*range(n), *[-1] * width]]]))
     zero, one = op.constant(0.0, torch.float64), op.constant(1.0, torch.float64)
 
-    def body(k: Tensor, a: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
-        at, chosen = op.Reshape(k, [1]), []
+    def body(k: Tensor, a: Tensor) -> tuple[Tensor, list[Tensor]]:
+        chosen = []
         if pivot:
-            a, line, place = _pivoted(op, a, rows, k, at)
+            a, line, place = _pivoted(op, a, rows, k)
             chosen.append(place)
         else:
-            line = op.Gather(a, at, axis=1)
-        divisor, below = op.Gather(line, at, axis=2), op.Greater(rows, k)
-        factor = op.Div(op.Gather(a, at, axis=2), op.Where(op.cast(divisor, torch.bool), divisor, one))
+            line = op.Gather(a, k, axis=1)
+        divisor, below = op.Gather(line, k, axis=2), op.Greater(rows, k)
+        factor = op.Div(op.Gather(a, k, axis=2), op.Where(op.cast(divisor, torch.bool), divisor, one))
         factor = op.Where(below, factor, zero)
         reduced = op.Sub(a, op.Mul(factor, op.Where(op.Greater(columns, k), line, zero)))
-        return None, [op.Where(op.And(below, op.Equal(columns, k)), factor, reduced)], chosen
+        return op.Where(op.And(below, op.Equal(columns, k)), factor, reduced), chosen
 
     count = min(m, n)
-    found, *pivots = op.loop(count, None, body, [x if beside is None else op.Concat(x, beside, axis=2)])
+    found, *pivots = rounds(op, count, body, x if beside is None else op.Concat(x, beside, axis=2))
     order = pivots[0] if pivots else op.constant(torch.arange(count)[:, None, None, None].expand(count, batch, 1, 1).contiguous())
     if beside is None:
         return Factors(found, order), None
@@ -160,18 +177,18 @@ def lu(op: Builder, x: Tensor, beside: Tensor | None = None, *, pivot: bool = Tr
     return Factors(factors, order), moved
 
 
-def _pivoted(op: Builder, a: Tensor, rows: Tensor, k: Tensor, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _pivoted(op: Builder, a: Tensor, rows: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The matrices with the largest number of column k, from row k on, in row k; this row, and where it was."""
-    size = op.Where(op.Less(rows, k), op.constant(-1.0, torch.float64), op.Abs(op.Gather(a, at, axis=2)))
+    size = op.Where(op.Less(rows, k), op.constant(-1.0, torch.float64), op.Abs(op.Gather(a, k, axis=2)))
     chosen = op.ArgMax(size, axis=1, keepdims=1)
-    return *exchanged(op, a, rows, k, at, chosen), with_shape(chosen, [dims(a)[0], 1, 1])
+    return *exchanged(op, a, rows, k, chosen), with_shape(chosen, [dims(a)[0], 1, 1])
 
 
-def exchanged(op: Builder, x: Tensor, rows: Tensor, k: Tensor, at: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """Row k and another one, int64[batch, 1, 1], of each matrix exchanged, and what row k is then; `at` is k as int64[1]."""
+def exchanged(op: Builder, x: Tensor, rows: Tensor, k: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Row k, int64[1], and another one, int64[batch, 1, 1], of each matrix exchanged, and what row k is then."""
     there = op.Equal(rows, other)
     line = op.ReduceSum(op.Where(there, x, op.constant(0, x.dtype)), axes=[1], keepdims=1)
-    return op.Where(op.Equal(rows, k), line, op.Where(there, op.Gather(x, at, axis=1), x)), line
+    return op.Where(op.Equal(rows, k), line, op.Where(there, op.Gather(x, k, axis=1), x)), line
 
 
 def solved(op: Builder, a: Tensor, b: Tensor) -> Tensor:
@@ -179,14 +196,13 @@ def solved(op: Builder, a: Tensor, b: Tensor) -> Tensor:
     batch, n, width = dims(b)
     rows = _column(op, n)
 
-    def body(k: Tensor, x: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
-        at = op.Reshape(k, [1])
-        x, line, _ = _pivoted(op, x, rows, k, at)
-        line = op.Div(line, op.Gather(line, at, axis=2))
-        reduced = op.Sub(x, op.Mul(op.Gather(x, at, axis=2), line))
-        return None, [op.Where(op.Equal(rows, k), line, reduced)], []
+    def body(k: Tensor, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        x, line, _ = _pivoted(op, x, rows, k)
+        line = op.Div(line, op.Gather(line, k, axis=2))
+        reduced = op.Sub(x, op.Mul(op.Gather(x, k, axis=2), line))
+        return op.Where(op.Equal(rows, k), line, reduced), []
 
-    both = op.loop(n, None, body, [op.Concat(a, b, axis=2)])[0]
+    both = rounds(op, n, body, op.Concat(a, b, axis=2))[0]
     return with_shape(op.Slice(both, [n], [n + width], [2]), [batch, n, width])
 
 
@@ -195,15 +211,13 @@ def substitute(op: Builder, a: Tensor, b: Tensor, *, upper: bool, unit: bool = F
     n = dims(a)[1]
     rows, a = _column(op, n), triangle(op, a, upper=upper)
 
-    def body(number: Tensor, x: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
-        k = op.Sub(n - 1, number) if upper else number
-        at = op.Reshape(k, [1])
-        line = op.Gather(a, at, axis=1)
-        rest = op.Sub(op.Gather(b, at, axis=1), op.MatMul(line, x))  # the rows of X that are not found yet are 0
-        found = rest if unit else op.Div(rest, op.Gather(line, at, axis=2))
-        return None, [op.Where(op.Equal(rows, k), found, x)], []
+    def body(k: Tensor, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        line = op.Gather(a, k, axis=1)
+        rest = op.Sub(op.Gather(b, k, axis=1), op.MatMul(line, x))  # the rows of X that are not found yet are 0
+        found = rest if unit else op.Div(rest, op.Gather(line, k, axis=2))
+        return op.Where(op.Equal(rows, k), found, x), []
 
-    return op.loop(n, None, body, [op.constant(torch.zeros(dims(b), dtype=torch.float64))])[0]
+    return rounds(op, n, body, op.constant(torch.zeros(dims(b), dtype=torch.float64)), reverse=upper)[0]
 
 
 def cholesky(op: Builder, a: Tensor) -> Tensor:
@@ -211,15 +225,14 @@ def cholesky(op: Builder, a: Tensor) -> Tensor:
     n = dims(a)[1]
     rows, columns = _column(op, n), op.constant(torch.arange(n))
 
-    def body(k: Tensor, done: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
-        at = op.Reshape(k, [1])
-        line = op.Gather(done, at, axis=1)
-        rest = op.Sub(op.Gather(a, at, axis=2), op.MatMul(done, op.Transpose(line, perm=[0, 2, 1])))
-        root = op.Sqrt(op.Gather(rest, at, axis=1))
+    def body(k: Tensor, done: Tensor) -> tuple[Tensor, list[Tensor]]:
+        line = op.Gather(done, k, axis=1)
+        rest = op.Sub(op.Gather(a, k, axis=2), op.MatMul(done, op.Transpose(line, perm=[0, 2, 1])))
+        root = op.Sqrt(op.Gather(rest, k, axis=1))
         column = op.Where(op.Less(rows, k), op.constant(0.0, torch.float64), op.Div(rest, root))
-        return None, [op.Where(op.Equal(columns, k), column, done)], []
+        return op.Where(op.Equal(columns, k), column, done), []
 
-    return op.loop(n, None, body, [op.constant(torch.zeros(dims(a), dtype=torch.float64))])[0]
+    return rounds(op, n, body, op.constant(torch.zeros(dims(a), dtype=torch.float64)))[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,10 +253,9 @@ def householder(op: Builder, x: Tensor) -> Reflected:
     rows = _column(op, m)
     zero, one = op.constant(0.0, torch.float64), op.constant(1.0, torch.float64)
 
-    def body(k: Tensor, a: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
-        at = op.Reshape(k, [1])
-        column = op.Gather(a, at, axis=2)
-        below, alpha = op.Where(op.Greater(rows, k), column, zero), op.Gather(column, at, axis=1)
+    def body(k: Tensor, a: Tensor) -> tuple[Tensor, list[Tensor]]:
+        column = op.Gather(a, k, axis=2)
+        below, alpha = op.Where(op.Greater(rows, k), column, zero), op.Gather(column, k, axis=1)
         tail = op.ReduceSumSquare(below, axes=[1], keepdims=1)
         some = op.cast(tail, torch.bool)  # else nothing is left to reflect
         size = op.Sqrt(op.Add(op.Mul(alpha, alpha), tail))
@@ -251,9 +263,9 @@ def householder(op: Builder, x: Tensor) -> Reflected:
         gap = op.Sub(alpha, beta)
         factor = op.Where(some, op.Div(gap, beta), zero)
         vector = op.Where(op.Equal(rows, k), one, op.Div(below, op.Where(some, gap, one)))
-        return None, [_reflected(op, a, vector, factor)], [with_shape(vector, [batch, m, 1]), with_shape(factor, [batch, 1, 1])]
+        return _reflected(op, a, vector, factor), [with_shape(vector, [batch, m, 1]), with_shape(factor, [batch, 1, 1])]
 
-    return Reflected(*op.loop(min(m, n), None, body, [x]))
+    return Reflected(*rounds(op, min(m, n), body, x))
 
 
 def _reflected(op: Builder, x: Tensor, vector: Tensor, factor: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 
@@ -17,6 +16,7 @@ from onnxexp_aten.factorization import (
     eye,
     known_for_nothing,
     lu,
+    rounds,
     solved,
     substitute,
     triangle,
@@ -266,12 +266,10 @@ def _exchanged(op: Builder, pivots: Tensor, matrices: Matrices, x: Tensor, *, ba
     others = op.Sub(op.cast(op.Reshape(pivots, [matrices.count, count, 1]), torch.int64), 1)
     rows = op.constant(torch.arange(matrices.rows)[None, :, None])
 
-    def body(number: Tensor, x: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
-        k = op.Sub(count - 1, number) if back else number
-        at = op.Reshape(k, [1])
-        return None, [exchanged(op, x, rows, k, at, op.Gather(others, at, axis=1))[0]], []
+    def body(k: Tensor, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        return exchanged(op, x, rows, k, op.Gather(others, k, axis=1))[0], []
 
-    return op.loop(count, None, body, [x])[0]
+    return rounds(op, count, body, x, reverse=back)[0]
 
 
 @aten("lu_unpack")

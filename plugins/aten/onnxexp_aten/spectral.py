@@ -44,14 +44,18 @@ class _Rotated:
     turned: Tensor
 
 
+def _with_turns(op: Builder, a: Tensor) -> Tensor:
+    """One-sided Jacobi of float64[batch, m, n]: ``A V`` above V, in any order, and a column of zeros where n is odd."""
+    batch, m, n = dims(a)
+    return _turned(op, op.Concat(_even(op, a), eye(op, batch, n, n + n % 2), axis=1), m)
+
+
 def _rotated(op: Builder, a: Tensor) -> _Rotated:
     """One-sided Jacobi of float64[batch, m, n]."""
     batch, m, n = dims(a)
-    even = n + n % 2
-    unit = torch.eye(n, even, dtype=torch.float64).expand(batch, n, even).contiguous()
-    both = _turned(op, op.Concat(_even(op, a), op.constant(unit), axis=1), m)
+    both = _with_turns(op, a)
     sizes, order = op.TopK(_lengths(op, op.Slice(both, [0], [m], [1])), [n], axis=2, outputs=2)
-    chosen = op.cast(op.Equal(op.constant(torch.arange(even)[None, :, None]), order), torch.float64)
+    chosen = op.cast(op.Equal(op.constant(torch.arange(n + n % 2)[None, :, None]), order), torch.float64)
     columns, turned = op.Split(op.MatMul(both, chosen), [m, n], axis=1, outputs=2)
     return _Rotated(with_shape(columns, [batch, m, n]), with_shape(sizes, [batch, 1, n]), with_shape(turned, [batch, n, n]))
 
@@ -246,15 +250,18 @@ def _number(op: Builder, value: float | None) -> Tensor | None:
 def _pseudo_inverse(
     op: Builder, matrices: Matrices, atol: Tensor | None, rtol: Tensor | None, *, hermitian: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """float64[batch, n, m] of singular values that are not counted as zero, which these are, and all of them, [batch, 1, k]."""
+    """float64[batch, n, m] of singular values that are not counted as zero, which these are, and all of them, in any order."""
     if hermitian:
         values, vectors = _eigen(op, matrices, upper=False)
         left, right, divisor, sizes = vectors, vectors, values, op.Abs(values)
     else:
         tall = matrices.rows >= matrices.columns
-        found = _rotated(op, matrices.x if tall else swapped(op, matrices.x, 1, 2))
-        left, right = (found.turned, found.columns) if tall else (found.columns, found.turned)
-        divisor, sizes = op.Mul(found.sizes, found.sizes), found.sizes
+        both = _with_turns(op, matrices.x if tall else swapped(op, matrices.x, 1, 2))
+        heights = sorted((matrices.rows, matrices.columns), reverse=True)
+        columns, turned = op.Split(both, heights, axis=1, outputs=2)
+        left, right = (turned, columns) if tall else (columns, turned)
+        divisor = op.ReduceSumSquare(columns, axes=[1], keepdims=1)
+        sizes = op.Sqrt(divisor)
     kept = op.Greater(sizes, _tolerance(op, matrices, sizes, atol, rtol))
     inverses = op.Where(kept, op.Div(1.0, divisor), op.constant(0.0, torch.float64))
     return op.MatMul(op.Mul(left, inverses), swapped(op, right, 1, 2)), kept, sizes
@@ -304,7 +311,7 @@ def linalg_lstsq(op: Builder, self: Tensor, b: Tensor, rcond: float | None, driv
         missed = op.Sub(op.MatMul(matrices.x, solution), wanted)
         residuals = matrices.back(op.ReduceSumSquare(missed, axes=[1], keepdims=0), width)
     if driver in ("gelsd", "gelss"):
-        singular = matrices.back(sizes, min(m, n))
+        singular = matrices.back(op.TopK(sizes, [min(m, n)], axis=2, outputs=2)[0], min(m, n))
     vector = right is not b
     return (
         matrices.back(solution, *([n] if vector else [n, width])),
