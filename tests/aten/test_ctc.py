@@ -33,6 +33,7 @@ def loss(x, targets, steps, sizes, **options):
     Case(
         lambda *args: loss(*args, reduction="none"), X, TARGETS, LENGTHS, torch.tensor([3, 0, 1, 3]), opsets=OPSETS, name="empty"
     ),
+    Case(loss, X, TARGETS.clamp(min=0) % 3, LENGTHS, SIZES, opsets=OPSETS, name="labels_that_are_blanks"),
     Case(lambda *args: loss(*args, blank=4), X, TARGETS % 4, LENGTHS, SIZES, opsets=OPSETS, name="blank"),
     Case(
         lambda *args: loss(*args, reduction="none"),

@@ -6,7 +6,6 @@ al. 2006, section 4.1.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -17,6 +16,7 @@ from onnxexp_aten.common import aten, rank_of
 from onnxexp_aten.creation import arange_of
 from onnxexp_aten.cumulative import running_sum
 from onnxexp_aten.elementwise import extreme
+from onnxexp_aten.kernels import compute
 from onnxexp_aten.layout import size_at, squeezed, unsqueezed
 from onnxexp_aten.packing import within
 from onnxexp_aten.reduction import reduced
@@ -28,21 +28,6 @@ _NEVER = -math.inf
 
 _NONE, _MEAN = 0, 1
 """torch's numbers of reductions; 2 is the sum."""
-
-
-@dataclasses.dataclass(frozen=True)
-class _Labels:
-    """Of each sequence the labels, a blank before, between and after them.
-
-    Attributes:
-        extended: int64[batch, 2 * longest + 1]
-        skips: bool, like `extended`: may the blank in front be left out?
-        lengths: int64[batch, 1], how many labels there are
-    """
-
-    extended: Tensor
-    skips: Tensor
-    lengths: Tensor
 
 
 @aten("ctc_loss.IntList", "ctc_loss.Tensor")
@@ -61,8 +46,10 @@ def ctc_loss(
     alone = rank_of(op, log_probs) == 2
     x = unsqueezed(op, log_probs, [1]) if alone else log_probs
     steps, lengths = (op.Reshape(op.constant(each, torch.int64), [-1]) for each in (input_lengths, target_lengths))
-    labels = _labels(op, op.cast(targets, torch.int64), lengths, blank)
-    loss = _losses(op, x, within(op, x, steps), labels)
+    targets, size = op.cast(targets, torch.int64), unsqueezed(op, lengths, [1])
+    places = _places(op, targets, lengths)
+    states = _states(op, targets, size, places, blank)
+    loss = _losses(op, x, within(op, x, steps), states, size, places)
     if zero_infinity:
         loss = op.Where(op.Equal(loss, math.inf), op.constant(0, loss.dtype), loss)
     if reduction == _NONE:
@@ -72,65 +59,57 @@ def ctc_loss(
     return reduced(op, "ReduceSum", loss)
 
 
-def _labels(op: Builder, targets: Tensor, lengths: Tensor, blank: int) -> _Labels:
-    """`targets` is padded, [batch, longest], or holds one sequence after the other."""
-    size = unsqueezed(op, lengths, [1])
+def _places(op: Builder, targets: Tensor, lengths: Tensor) -> Tensor:
+    """int64[states]: the numbers of the labels, and of a blank before, between and after them."""
     if rank_of(op, targets) == 2:
-        places = arange_of(op, 0, size_at(op, targets, 1), 1, torch.int64)
+        longest = size_at(op, targets, 1)
     else:
         longest = reduced(op, "ReduceMax", lengths)
-        places = arange_of(op, 0, op.static(longest) if op.is_static(longest) else longest, 1, torch.int64)
-        first = op.Sub(running_sum(op, lengths, 0), lengths)
-        last = op.Sub(reduced(op, "ReduceSum", lengths), 1)
-        where = extreme(op, "Min", op.Add(unsqueezed(op, first, [1]), places), extreme(op, "Max", last, op.constant(0)))
-        targets = op.Gather(op.Concat(targets, op.constant([blank], torch.int64), axis=0), where)
-    nothing = op.constant(blank, torch.int64)
-    known = op.Where(op.Less(places, size), targets, nothing)
-    front = op.Mul(size, 0)
-    end = op.Add(front, nothing)
-    pairs = op.Concat(unsqueezed(op, op.Add(op.Mul(known, 0), nothing), [2]), unsqueezed(op, known, [2]), axis=2)
-    extended = op.Concat(_joined(op, pairs), end, axis=1)
-    two_before = op.Slice(op.Concat(end, end, extended, axis=1), [0], [-2], [1])
-    skips = op.Not(op.Or(op.Equal(extended, nothing), op.Equal(extended, two_before)))
-    return _Labels(extended, skips, size)
+        longest = op.static(longest) if op.is_static(longest) else longest
+    count = 2 * longest + 1 if isinstance(longest, int) else op.Add(op.Mul(longest, 2), 1)
+    return arange_of(op, 0, count, 1, torch.int64)
 
 
-def _joined(op: Builder, pairs: Tensor) -> Tensor:
-    """[batch, n, 2] as [batch, 2 * n], of which n may be 0."""
-    size = size_at(op, pairs, 1)
-    width = op.constant([2 * size], torch.int64) if isinstance(size, int) else op.Reshape(op.Mul(size, 2), [1])
-    batch = op.Reshape(op.constant(size_at(op, pairs, 0), torch.int64), [1])
-    return op.Reshape(pairs, op.Concat(batch, width, axis=0), allowzero=1 if op.opset >= 14 else None)  # type: ignore[no-any-return]
+def _states(op: Builder, targets: Tensor, size: Tensor, places: Tensor, blank: int) -> Tensor:
+    """int64[batch, states]: the labels of each sequence, of which there are `size`, int64[batch, 1], and the blanks.
+
+    `targets` is padded, [batch, longest], or holds one sequence after the other. A blank is put in front of them.
+    """
+    number = op.Mul(op.Mod(places, 2), op.Div(op.Add(places, 1), 2))  # 0, 1, 0, 2, 0, …: of the label, 0 for a blank
+    number = op.Where(op.Less(size, number), op.constant(0), number)
+    if rank_of(op, targets) == 2:
+        front = op.Add(op.Mul(size, 0), op.constant(blank, torch.int64))
+        return op.GatherElements(op.Concat(front, targets, axis=1), number, axis=1)  # type: ignore[no-any-return]
+    before = op.Sub(running_sum(op, size, 0), size)
+    number = op.Where(op.cast(number, torch.bool), op.Add(before, number), op.constant(0))
+    return op.Gather(op.Concat(op.constant([blank], torch.int64), targets, axis=0), number, axis=0)  # type: ignore[no-any-return]
 
 
-def _losses(op: Builder, x: Tensor, inside: Tensor, labels: _Labels) -> Tensor:
-    """[batch], from log-probabilities [time, batch, classes] and bool[time, batch], whether a step counts."""
+def _losses(op: Builder, x: Tensor, inside: Tensor, states: Tensor, size: Tensor, places: Tensor) -> Tensor:
+    """[batch], from log-probabilities [time, batch, classes] and bool[time, batch], whether a step counts.
+
+    A state is reached from itself, the one before, and the one before that unless both are the same label, or blanks.
+    """
     zero, never = op.constant(0, x.dtype), op.constant(_NEVER, x.dtype)
-    beginning = op.cast(op.Mul(labels.lengths, 0), x.dtype)
-    gap = op.Add(beginning, never)
+    nothing = op.cast(op.Mul(size, 0), x.dtype)
+    gap = op.Add(nothing, op.constant([_NEVER, _NEVER], x.dtype))
+    closed = op.Equal(states, op.Gather(states, extreme(op, "Max", op.Sub(places, 2), op.constant(0)), axis=1))
 
-    def shifted(alpha: Tensor, by: int) -> Tensor:
-        return op.Slice(op.Concat(*[gap] * by, alpha, axis=1), [0], [-by], [1])  # type: ignore[no-any-return]
+    def step(alpha: Tensor, now: Tensor, *counts: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        before = op.Concat(gap, alpha, axis=1)
+        one, two = op.Slice(before, [1], [-1], [1]), op.Slice(before, [0], [-2], [1])
+        after = op.Add(_log_sum(op, alpha, one, op.Where(closed, never, two)), op.GatherElements(now, states, axis=1))
+        return [op.Where(counts[0], after, alpha) if counts else after], []
 
-    def step(alpha: Tensor, now: Tensor, counts: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        ways = [alpha, shifted(alpha, 1), op.Where(labels.skips, shifted(alpha, 2), never)]
-        after = op.Add(_log_sum(op, ways), op.GatherElements(now, labels.extended, axis=1))
-        return [op.Where(unsqueezed(op, counts, [1]), after, alpha)], []
-
-    others = op.Add(op.cast(op.Mul(op.Slice(labels.extended, [1], [2**63 - 1], [1]), 0), x.dtype), never)
-    alpha = op.scan(step, [op.Concat(beginning, others, axis=1)], [x, inside])[0]
-    end = op.Mul(labels.lengths, 2)
-    before = extreme(op, "Max", op.Sub(end, 1), op.constant(0))
-    last, blank_last = op.GatherElements(alpha, before, axis=1), op.GatherElements(alpha, end, axis=1)
-    ways = [blank_last, op.Where(op.Equal(end, 0), never, last)]
-    return op.Sub(zero, squeezed(op, _log_sum(op, ways), [1]))  # type: ignore[no-any-return]
+    start = op.Add(nothing, op.Where(op.Equal(places, 0), zero, never))
+    whole = inside.const is not None and bool(inside.const.all())
+    alpha = op.scan(step, [start], [x] if whole else [x, unsqueezed(op, inside, [2])])[0]
+    before, end = op.Concat(gap, alpha, axis=1), op.Mul(size, 2)  # where there is no label, the gap is in front of the last blank
+    ends = (op.GatherElements(before, op.Add(end, place), axis=1) for place in (1, 2))
+    return op.Sub(zero, squeezed(op, _log_sum(op, *ends), [1]))  # type: ignore[no-any-return]
 
 
-def _log_sum(op: Builder, terms: list[Tensor]) -> Tensor:
+def _log_sum(op: Builder, *terms: Tensor) -> Tensor:
     """log(exp(a) + exp(b) + ...), of nothing but impossible ones too."""
-    largest = op.Max(*terms)
-    base = op.Where(op.Equal(largest, _NEVER), op.constant(0, largest.dtype), largest)
-    total = op.Exp(op.Sub(terms[0], base))
-    for term in terms[1:]:
-        total = op.Add(total, op.Exp(op.Sub(term, base)))
-    return op.Add(op.Log(total), base)  # type: ignore[no-any-return]
+    base = compute(op, "Max", *terms, torch.finfo(terms[0].dtype).min)
+    return op.Add(op.Log(op.Sum(*(op.Exp(op.Sub(term, base)) for term in terms))), base)  # type: ignore[no-any-return]
