@@ -115,6 +115,8 @@ INF = float("inf")
     case("empty", of_none, torch.randn(0, 3)),
     case("ties", of_equal, torch.tensor([[1.0, 2.0, 2.0, 1.0], [3.0, 3.0, 0.0, 0.0]])),
     case("infinite", lambda x: x.logsumexp(1), torch.tensor([[-INF, -INF], [1.0, -INF], [INF, 1.0]])),
+    case("small beside nothing", lambda x: (x.logsumexp(1), x.logsumexp(0)), torch.tensor([[-INF, -200.0], [-100.0, -101.0]])),
+    case("halves beside nothing", lambda x: x.logsumexp(1), torch.tensor([[-INF, -200.0], [-INF, -INF]]).half()),
 )
 def test_odd_inputs(check):
     check()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axes_of, axis_of, dtype_of, rank_of, to_float
+from onnxexp_aten.elementwise import select
 from onnxexp_aten.kernels import compare, compute, runs, specified
 from onnxexp_aten.layout import size_at
 
@@ -82,7 +84,12 @@ def count_nonzero(op: Builder, self: Tensor, dim: Any) -> Tensor:
 @aten("logsumexp", "special_logsumexp")
 def logsumexp(op: Builder, self: Tensor, dim: Any, keepdim: bool) -> Tensor:
     """logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"""
-    return reduced(op, "ReduceLogSumExp", to_float(op, self), dim, keepdim)
+    x = to_float(op, self)
+    if specified(op):
+        return reduced(op, "ReduceLogSumExp", x, dim, keepdim)
+    floor = torch.finfo(x.dtype).min  # where an axis begins with -inf, ONNX Runtime takes 0 for the largest element
+    result = reduced(op, "ReduceLogSumExp", compute(op, "Max", x, floor), dim, keepdim)
+    return select(op, compare(op, "Less", result, op.constant(floor / 2, x.dtype)), op.constant(-math.inf, x.dtype), result)
 
 
 # Truth
