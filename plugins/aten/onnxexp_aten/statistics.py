@@ -62,19 +62,17 @@ def nanmedian_dim(op: Builder, self: Tensor, dim: int, keepdim: bool) -> tuple[T
     if self.rank == 0:
         return self, op.constant(0)
     axis = axis_of(op, self, dim)
+    size = size_at(op, self, axis)
+    last: Any = op.Sub(size, 1) if isinstance(size, Tensor) else size - 1
     if not self.dtype.is_floating_point:
-        count: Any = size_at(op, self, axis)
-        values, places = top(op, self, count, axis, largest=False)
-        middle = op.Add(reduced(op, "ReduceSum", op.Mul(places, 0), [axis], True), op.Div(op.Sub(count, 1), 2))
+        values, places = top(op, self, size, axis, largest=False)
+        middle = op.Add(reduced(op, "ReduceSum", op.Mul(places, 0), [axis], True), op.Div(last, 2))
         return _without(op, tuple(_chosen(op, part, middle, axis) for part in (values, places)), axis, keepdim)
     missing = compare(op, "IsNaN", self)
-    count = op.ReduceSum(op.cast(op.Not(missing), torch.int64), axes=[axis], keepdims=1)
-    filled = select(op, missing, op.constant(math.inf, self.dtype), self)
-    values, places = top(op, filled, size_at(op, self, axis), axis, largest=False)
-    middle = extreme(op, "Max", op.Div(op.Sub(count, 1), 2), op.constant(0))
-    found = _chosen(op, values, middle, axis)
-    found = select(op, op.cast(count, torch.bool), found, op.constant(math.nan, self.dtype))
-    return _without(op, (found, _chosen(op, places, middle, axis)), axis, keepdim)
+    _, places = top(op, select(op, missing, op.constant(math.inf, self.dtype), self), size, axis, largest=False)
+    middle = op.Div(op.Sub(last, op.ReduceSum(op.cast(missing, torch.int64), axes=[axis], keepdims=1)), 2)
+    place = _chosen(op, places, middle, axis)
+    return _without(op, (_chosen(op, self, place, axis), place), axis, keepdim)  # where all are NaN, any of them
 
 
 @aten("nanmedian")
