@@ -14,6 +14,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, promoted_dtype
+from onnxexp_aten.creation import full_of, sizes_like
 from onnxexp_aten.wide import choose, in_float64, polynomials
 
 __all__: list[str] = []
@@ -65,7 +66,7 @@ _FAMILIES: Mapping[str, tuple[int, int, Step]] = MappingProxyType(
 
 def _orthogonal(op: Builder, x: Tensor, n: Tensor, slope: int, offset: int, step: Step) -> Tensor:
     """Of degree 0 it is 1, of a negative one 0; `n` is int64."""
-    one = op.Expand(op.constant(1.0, torch.float64), op.Shape(x))
+    one = full_of(op, sizes_like(op, x), 1.0, torch.float64)
     before = x if slope else op.Mul(one, float(offset)) if offset != 1 else one
 
     def body(index: Tensor, before: Tensor, now: Tensor, found: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:

@@ -30,9 +30,9 @@ def polynomials(op: Builder, x: Tensor | Sequence[Tensor], rows: Sequence[Sequen
         return [polynomial(op, argument, row) for argument, row in zip(arguments, rows, strict=True)]
     width = max(map(len, rows))
     table = torch.tensor([[0.0] * (width - len(row)) + list(row) for row in rows], dtype=torch.float64)
-    columns = [op.constant(column.reshape(-1, *[1] * first.rank)) for column in table.T]
+    columns = map(op.constant, table.T.reshape(width, len(rows), *[1] * first.rank).unbind())
     together = x if isinstance(x, Tensor) else op.Concat(*(op.Unsqueeze(each, axes=[0]) for each in x), axis=0)
-    found = polynomial(op, together, columns)
+    found = polynomial(op, together, list(columns))
     return [op.Gather(found, op.constant(index), axis=0) for index in range(len(rows))]
 
 
