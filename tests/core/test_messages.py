@@ -98,7 +98,22 @@ def _reference(model: ir.Model) -> None:
     model.graph[3].attributes.add(ir.RefAttr("alpha", "beta", ir.AttributeType.FLOAT))
 
 
-CHANGES = [_on_model, _on_graph, _on_node, _on_value, _untyped, _denoted, _quantized, _function, _reference]
+def _inside(model: ir.Model) -> None:
+    body = model.graph[1].attributes["g"].as_graph()
+    body.doc_string = "text"
+    body[0].attributes.add(ir.AttrGraph("g", ir.Graph([], [], nodes=[], name="innermost")))
+
+
+def _weight_inside(model: ir.Model) -> None:
+    weight = TorchTensor(torch.ones(3), "weight")
+    value = ir.Value(name="weight", type=ir.TensorType(weight.dtype), shape=weight.shape, const_value=weight)
+    model.graph[1].attributes["g"].as_graph().register_initializer(value)
+
+
+CHANGES = [
+    *(_on_model, _on_graph, _on_node, _on_value, _untyped, _denoted, _quantized, _function, _reference),
+    *(_inside, _weight_inside),
+]
 
 
 @pytest.mark.parametrize("change", [lambda _: None, *CHANGES])

@@ -119,6 +119,8 @@ def _write_node(proto: onnx.NodeProto, node: ir.Node, said: onnx.NodeProto, ir_v
     for attribute in node.attributes.data.values():  # the view of the container itself looks each up in Python
         if attribute.is_ref():
             ir.serde.serialize_reference_attribute_into(proto.attribute.add(), attribute)
+        elif attribute.type is ir.AttributeType.GRAPH and not attribute.doc_string and not attribute.value.initializers:
+            _write_graph(proto.attribute.add(name=attribute.name, type=attribute.type.value).g, attribute.value, ir_version)
         elif attribute.type not in _FIELDS or attribute.doc_string:
             ir.serde.serialize_attribute_into(proto.attribute.add(), attribute)
         else:
