@@ -38,6 +38,7 @@ DEFAULT_OPSET = 20
 TARGETS = ("onnxruntime", "onnx")
 """Whose operators an export keeps to: those that ONNX Runtime has kernels for, or all of ONNX's."""
 CALL = "call"
+_OWN = "onnxexp.toml"
 _TICK = 2 * 10**9
 """Nanoseconds of the coarsest clock by which a file system dates its files."""
 _last: dict[tuple[str | int, ...], bytes] = {}
@@ -149,30 +150,31 @@ def load(
 
 
 def _file(folder: str) -> list[tuple[str, dict[str, Any]]]:
-    for own, project in _places(folder):
-        if (contents := _read(own)) is not None:
-            return [(own, _toml(own, contents))]
-        if (contents := _read(project)) is not None and b"onnxexp" in contents:
-            section = _toml(project, contents).get("tool", {}).get("onnxexp")
+    there = [path for path in _places(folder) if os.access(path, os.F_OK)]  # most are not, and to catch an error takes longer
+    for path in there:
+        if (contents := _read(path)) is None:
+            continue
+        if os.path.basename(path) == _OWN:
+            return [(path, _toml(path, contents))]
+        if b"onnxexp" in contents:
+            section = _toml(path, contents).get("tool", {}).get("onnxexp")
             if section is not None:
                 if not isinstance(section, dict):
-                    raise OptionError(f"{project}: [tool.onnxexp] is {section!r}, not a table")
-                return [(f"{project} [tool.onnxexp]", section)]
+                    raise OptionError(f"{path}: [tool.onnxexp] is {section!r}, not a table")
+                return [(f"{path} [tool.onnxexp]", section)]
     return []
 
 
 @functools.lru_cache(maxsize=4)
-def _places(folder: str) -> tuple[tuple[str, str], ...]:
-    """Where a file may be, from a folder upwards: our own and pyproject.toml."""
+def _places(folder: str) -> tuple[str, ...]:
+    """Where a file may be, from a folder upwards: in each our own, then pyproject.toml."""
     parent = os.path.dirname(folder)
-    here = os.path.join(folder, "onnxexp.toml"), os.path.join(folder, "pyproject.toml")
-    return (here, *(() if parent == folder else _places(parent)))
+    here = os.path.join(folder, _OWN), os.path.join(folder, "pyproject.toml")
+    return (*here, *(() if parent == folder else _places(parent)))
 
 
 def _read(path: str) -> bytes | None:
-    """The contents of a file, None where there is none. They are read again only where the file is not as it was."""
-    if not os.access(path, os.F_OK):  # most are not there, and to catch an error takes longer
-        return None
+    """The contents of a file, None where it is none. They are read again only where the file is not as it was."""
     found = os.stat(path)
     if not stat.S_ISREG(found.st_mode):
         return None

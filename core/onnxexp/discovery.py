@@ -42,6 +42,11 @@ class Found:
     def origin(self) -> str:
         return f"{self.distribution} {self.version}"
 
+    @functools.cached_property
+    def target(self) -> tuple[str, str]:
+        """The module and what in it the entry point names, which takes a regular expression each time."""
+        return self.point.module, self.point.attr
+
 
 @dataclasses.dataclass(frozen=True)
 class State:

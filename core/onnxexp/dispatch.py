@@ -105,6 +105,7 @@ class Dispatcher:
                     claims.append(Claim(source.plugin, entry, False, f"serves {limit}"))
         return claims
 
+    @functools.cached_property
     def operators(self) -> frozenset[str]:
         """Every operator that some table claims, as it was registered."""
         claimed = [source.table.operators() for source in self._all]

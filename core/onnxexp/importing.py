@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import operator
 import os
 import sys
 from typing import Any
@@ -15,9 +16,11 @@ __all__ = ["import_object"]
 
 def import_object(found: Found) -> Any:
     """What the entry point names. Raises whatever the import raises; nothing half imported stays."""
-    if found.point.module in sys.modules:
-        return found.point.load()
-    package = found.point.module.partition(".")[0]
+    module, names = found.target
+    if module in sys.modules:
+        there = importlib.import_module(module)  # waits where another thread is still importing it
+        return operator.attrgetter(names)(there) if names else there
+    package = module.partition(".")[0]
     if package not in sys.modules:
         _refuse_working_directory(found, package)
     before = set(sys.modules)

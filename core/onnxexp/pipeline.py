@@ -105,11 +105,11 @@ def export(
     config = configuration.load(
         plugins=plugins, disable=without, prefer=prefer, skip_passes=skip_passes, opset=opset_version, target=target, debug=debug
     )
+    packs = plugin_loading.load(config)
     options = Options.read(
-        config, capture, training, custom_opsets, export_params, keep_initializers_as_inputs, do_constant_folding
+        config, packs.claims, capture, training, custom_opsets, export_params, keep_initializers_as_inputs, do_constant_folding
     )
     export_type = read_export_type(operator_export_type)
-    packs = plugin_loading.load(config)
     passes = Passes(packs, options)
     call = read_call(model, args, kwargs, dynamic_shapes, dynamic_axes, input_names, output_names)
     clock = _Clock()

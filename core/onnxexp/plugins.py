@@ -103,18 +103,20 @@ class Plugins:
         vars(other).update(vars(self), used=set())
         return other
 
+    @property
+    def claims(self) -> frozenset[str]:
+        """The operators that their tables have symbolics for, as they were registered."""
+        return self.dispatcher.operators
+
     def implementations(self, hook: str) -> tuple[Implementation, ...]:
         """Who implements a hook, in the order in which they are asked."""
         return self._implementations[hook]
 
     @contextlib.contextmanager
     def capturing(self, options: Any) -> Any:
-        """Inside, every plugin's `capture_context` is entered; its options say what the tables claim."""
-        implementations = self.implementations("capture_context")
-        if implementations:
-            options = dataclasses.replace(options, claims=self.dispatcher.operators())
+        """Inside, every plugin's `capture_context` is entered."""
         with LOCK, contextlib.ExitStack() as stack:  # what a context patches inside torch, other captures do not see
-            for implementation in implementations:
+            for implementation in self.implementations("capture_context"):
                 try:
                     context = implementation(options=options)
                     if context is not None:

@@ -116,7 +116,8 @@ def torch_mode() -> Iterator[None]:
     Gradients are off, inference mode is left, and the fused kernels that modules take only then are off, because they
     hide the operators that they are made of.
     """
-    with LOCK, torch.inference_mode(False), torch.no_grad(), transforms_left():
+    inference = torch.inference_mode(False) if torch.is_inference_mode_enabled() else contextlib.nullcontext()
+    with LOCK, inference, torch.no_grad(), transforms_left():
         fast, exporting = torch.backends.mha.get_fastpath_enabled(), _flags._is_onnx_exporting
         depth = vars(_exporting).get("depth", 0)
         try:
@@ -136,12 +137,13 @@ def replaced(table: Iterable[tuple[Any, str, Callable[..., Any]]]) -> Iterator[N
     before: list[tuple[Any, str, bool, Any]] = []
     try:
         for owner, name, replacement in table:
-            before.append((owner, name, name in vars(owner), vars(owner).get(name)))
+            own = vars(owner)
+            before.append((owner, name, name in own, own.get(name)))
             setattr(owner, name, replacement)
         yield
     finally:
-        for owner, name, own, value in reversed(before):
-            if own:
+        for owner, name, had, value in reversed(before):
+            if had:
                 setattr(owner, name, value)
             else:
                 delattr(owner, name)

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         config = load(options)
         dispatcher = load_plugins(config).dispatcher
     listed: list[dict[str, Any]] = []
-    for op in (op for op in sorted(dispatcher.operators()) if _fits(op, options.pattern)):
+    for op in (op for op in sorted(dispatcher.operators) if _fits(op, options.pattern)):
         listed += [
             {
                 "op": op, "plugin": each.source.plugin, "since": each.symbolic.since, "until": each.symbolic.until,

@@ -121,7 +121,7 @@ def _why(options: argparse.Namespace, output: Output) -> int:
     hooks = [each.plugin.name for each in plugins.implementations("lower_node")]
     chosen = any(claim.chosen for claim in claims)
     if not claims:
-        output.line(f"no plugin has a symbolic for {options.op}{nearest(options.op, sorted(plugins.dispatcher.operators()))}")
+        output.line(f"no plugin has a symbolic for {options.op}{nearest(options.op, sorted(plugins.dispatcher.operators))}")
     elif not chosen:
         output.line(f"nobody lowers {options.op} at opset {config.opset}")
     described = [_claim(claim) for claim in claims]

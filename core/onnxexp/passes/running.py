@@ -78,9 +78,9 @@ class Passes:
         self._run(self._post, model, invariants.check_model)
 
     def _run(self, passes: Sequence[Pass[Subject]], subject: Subject, check: Callable[[Subject], str]) -> None:
-        before = invariants.contract(subject)
+        before, skipped = invariants.contract(subject), self._options.skip_passes
         for each in passes:
-            if each.name in self._options.skip_passes or each.id in self._options.skip_passes:
+            if skipped and (each.name in skipped or each.id in skipped):
                 continue
             start = time.perf_counter()
             try:

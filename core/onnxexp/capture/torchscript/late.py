@@ -23,6 +23,12 @@ _ANY = sys.maxsize - 1
 """torch's upper limit of a size of which nothing is known."""
 
 
+@functools.lru_cache(maxsize=256)
+def _symbol(name: str) -> sympy.Symbol:
+    """sympy goes through the assumptions first, each time."""
+    return sympy.Symbol(name, integer=True)
+
+
 class _Late(SymNode):
     """A symbol of ours that may be in no record yet.
 
@@ -97,7 +103,7 @@ class Record:
         return self._waiting(f"u{len(self._late) - self._inputs}", made)
 
     def _waiting(self, name: str, made: Callable[[ShapeEnv, sympy.Symbol], Any]) -> Any:
-        late = _Late(sympy.Symbol(name, integer=True), lambda: self.env, made)
+        late = _Late(_symbol(name), lambda: self.env, made)
         if "env" in vars(self):
             late.enter(self.env)
         self._late.append(late)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import dataclasses
+import functools
 import inspect
 import linecache
 import warnings
@@ -93,7 +94,7 @@ class _Flat:
         flat = list(self.example)
         for index, tensor in zip(self.leaves, tensors, strict=False):
             flat[index] = tensor
-        args, kwargs = pytree.tree_unflatten(flat, self.in_spec)
+        args, kwargs = (flat, {}) if self.in_spec is _positional(len(flat)) else pytree.tree_unflatten(flat, self.in_spec)
         graph = torch._C._get_tracing_state().graph()
         try:
             result = self.model(*args, **kwargs)
@@ -121,7 +122,7 @@ class _Module(torch.nn.Module):
 
 def trace(parts: Parts, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
     """The model, run on the example. Raises CaptureError where the model fails or returns no tensor."""
-    flat, in_spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    flat, in_spec = _flattened(args, kwargs)
     flat = enlarged_leaves(flat, spec)
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
     function = _Flat(parts.model, flat, leaves, in_spec)
@@ -145,6 +146,19 @@ def trace(parts: Parts, args: Sequence[Any], kwargs: Mapping[str, Any], spec: Dy
         graph, leaves, flat, {} if module is not None else parts.state, module, constants, returned, in_spec, out_spec,
         places, _told(recorded), functions=functions,
     )  # fmt: skip
+
+
+def _flattened(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], pytree.TreeSpec]:
+    """The leaves and the structure of ``(args, kwargs)``."""
+    if not kwargs and all(type(arg) is torch.Tensor for arg in args):
+        return list(args), _positional(len(args))
+    return pytree.tree_flatten((tuple(args), dict(kwargs)))
+
+
+@functools.cache
+def _positional(count: int) -> pytree.TreeSpec:
+    """The structure of most calls: so many tensors, by position."""
+    return pytree.tree_structure(((0,) * count, {}))
 
 
 def _run(flat: _Flat, parts: Parts, caught: list[Any]) -> tuple[Any, Any]:
@@ -193,7 +207,7 @@ def _run_once(flat: _Flat, parts: Parts) -> tuple[Any, Any]:
 def _input(leaf: Any) -> torch.Tensor:
     """A tensor of its own for each input; numbers that are dynamic become 0-d tensors."""
     if isinstance(leaf, torch.Tensor):
-        return leaf.detach().clone()  # the forward may write into it
+        return leaf.clone()  # the forward may write into it; without gradients, as `torch_mode` has it
     return torch.tensor(leaf)
 
 

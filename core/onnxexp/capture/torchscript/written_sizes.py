@@ -23,10 +23,14 @@ _METHODS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "__imod__": (operator.mod, "aten::remainder_"),
 }
 """Python's assignments, what they are of numbers, and how a trace writes them."""
+_SIZE = "prim::NumToTensor"
+"""What a trace makes of every size."""
 
 
 def writes_sizes(graph: Any) -> bool:
     """Whether a trace has such assignments to sizes."""
+    if not graph.findNode(_SIZE, recurse=False):
+        return False
     return any(_is_number(node.inputsAt(0)) for _, kind in _METHODS.values() for node in graph.findAllNodes(kind, recurse=False))
 
 
@@ -58,7 +62,7 @@ def _is_number(value: Any) -> bool:
         if not todo:
             return found
         node = todo.pop()
-        if node.kind() == "prim::NumToTensor":
+        if node.kind() == _SIZE:
             found = True
         elif node.kind() != "prim::Constant":
             if node.kind() == "prim::Param" or not str(node.kind()).startswith("aten::"):
