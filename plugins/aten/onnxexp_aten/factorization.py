@@ -237,14 +237,15 @@ def cholesky(op: Builder, a: Tensor) -> Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Reflected:
-    """``Q^T A`` (right on and above the diagonal, about 0 below), and Q as the product of ``I + factor vector vector^T``.
+    """``Q^T A`` (right on and above the diagonal, about 0 below), and Q as the product of ``I + vector row``.
 
-    The vectors, float64[min(m, n), batch, m, 1], begin with a 1 as LAPACK's; its tau is the negated factor.
+    The vectors, float64[min(m, n), batch, m, 1], begin with a 1 as LAPACK's. The rows, float64[min(m, n), batch, 1, m], are
+    they times a factor; LAPACK's tau is that negated.
     """
 
     x: Tensor
     vectors: Tensor
-    factors: Tensor
+    rows: Tensor
 
 
 def householder(op: Builder, x: Tensor) -> Reflected:
@@ -263,14 +264,14 @@ def householder(op: Builder, x: Tensor) -> Reflected:
         gap = op.Sub(alpha, beta)
         factor = op.Where(some, op.Div(gap, beta), zero)
         vector = op.Where(op.Equal(rows, k), one, op.Div(below, op.Where(some, gap, one)))
-        return _reflected(op, a, vector, factor), [with_shape(vector, [batch, m, 1]), with_shape(factor, [batch, 1, 1])]
+        row = op.Mul(factor, op.Transpose(vector, perm=[0, 2, 1]))
+        return _reflected(op, a, vector, row), [with_shape(vector, [batch, m, 1]), with_shape(row, [batch, 1, m])]
 
     return Reflected(*rounds(op, min(m, n), body, x))
 
 
-def _reflected(op: Builder, x: Tensor, vector: Tensor, factor: Tensor) -> Tensor:
-    along = op.MatMul(op.Transpose(vector, perm=[0, 2, 1]), x)
-    return op.Add(x, op.Mul(vector, op.Mul(factor, along)))  # type: ignore[no-any-return]
+def _reflected(op: Builder, x: Tensor, vector: Tensor, row: Tensor) -> Tensor:
+    return op.Add(x, op.Mul(vector, op.MatMul(row, x)))  # type: ignore[no-any-return]
 
 
 def reflectors(op: Builder, packed: Tensor, taus: Tensor) -> Reflected:
@@ -280,14 +281,15 @@ def reflectors(op: Builder, packed: Tensor, taus: Tensor) -> Reflected:
     count = int(taus.shape[1])
     below = triangle(op, packed, upper=False, beside=1, other=op.constant(torch.eye(m, n, dtype=torch.float64)))
     kept = below if count == n else op.Slice(below, [0], [count], [2])
-    vectors = op.Unsqueeze(op.Transpose(kept, perm=[2, 0, 1]), axes=[3])
-    return Reflected(packed, vectors, op.Unsqueeze(op.Transpose(op.Neg(taus), perm=[1, 0]), axes=[2, 3]))
+    vectors = op.Transpose(kept, perm=[2, 0, 1])
+    rows = op.Mul(vectors, op.Unsqueeze(op.Transpose(op.Neg(taus), perm=[1, 0]), axes=[2]))
+    return Reflected(packed, op.Unsqueeze(vectors, axes=[3]), op.Unsqueeze(rows, axes=[2]))
 
 
 def q_of(op: Builder, found: Reflected, start: Tensor, *, transposed: bool = False) -> Tensor:
     """``Q @ start``, or its transpose's."""
 
-    def body(x: Tensor, vector: Tensor, factor: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        return [_reflected(op, x, vector, factor)], []
+    def body(x: Tensor, vector: Tensor, row: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        return [_reflected(op, x, vector, row)], []
 
-    return op.scan(body, [start], [found.vectors, found.factors], reverse=not transposed)[0]
+    return op.scan(body, [start], [found.vectors, found.rows], reverse=not transposed)[0]
