@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from torch import linalg
 
+import onnxexp
 from onnxexp.testing import Case, cases
 
 torch.manual_seed(0)
@@ -156,3 +158,17 @@ def ranks(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
 )
 def test_spectra(check):
     check()
+
+
+@pytest.mark.parametrize(
+    ("function", "tensors"),
+    [
+        (lambda x: linalg.inv(x), [torch.eye(4)[None].repeat(2, 1, 1)]),
+        (lambda x: linalg.tensorinv(x, 2), [torch.randn(2, 3, 6)]),
+        (lambda a, b: linalg.tensorsolve(a, b), [torch.randn(2, 3, 6), torch.randn(2, 3)]),
+    ],
+)
+def test_dynamic_sizes_are_declined(function: Callable[..., Any], tensors: list[torch.Tensor]) -> None:
+    names = [dict(enumerate("abc"[: x.dim()])) for x in tensors]
+    with pytest.raises(onnxexp.UnsupportedOperators, match="sizes of factorized matrices must be known at export"):
+        onnxexp.export(function, tuple(tensors), capture="export", dynamic_shapes=tuple(names))

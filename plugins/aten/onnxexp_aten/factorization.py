@@ -32,6 +32,7 @@ __all__ = [
     "q_of",
     "reflectors",
     "rounds",
+    "sizes_known",
     "solved",
     "substitute",
     "triangle",
@@ -59,6 +60,15 @@ def eye(op: Builder, batch: int, rows: int, columns: int) -> Tensor:
     return op.constant(torch.eye(rows, columns, dtype=torch.float64).expand(batch, rows, columns).contiguous())
 
 
+def sizes_known(op: Builder, x: Tensor) -> list[int]:
+    """The sizes of what is factorized, which must be known at export."""
+    rank_of(op, x)
+    sizes = [size for size in x.shape or () if isinstance(size, int)]
+    if x.shape is None or len(sizes) < len(x.shape):
+        op.decline(f"the sizes of factorized matrices must be known at export, these are {x.shape}; cure: no dynamic axis there")
+    return sizes
+
+
 class Matrices:
     """``[*batch, rows, columns]`` as ``float64[batch, rows, columns]``, and the way back.
 
@@ -68,16 +78,9 @@ class Matrices:
     """
 
     def __init__(self, op: Builder, x: Tensor) -> None:
-        rank_of(op, x)
-        assert x.shape is not None
-        if any(isinstance(size, str) for size in x.shape):
-            op.decline(
-                f"the sizes of factorized matrices must be known at export, these are {x.shape}; cure: no dynamic axis there"
-            )
         self._op = op
         self.dtype = x.dtype
-        self.batch = [int(size) for size in x.shape[:-2]]
-        self.rows, self.columns = (int(size) for size in x.shape[-2:])
+        *self.batch, self.rows, self.columns = sizes_known(op, x)
         self.x = self.flat(x)
 
     @property

@@ -17,6 +17,7 @@ from onnxexp_aten.factorization import (
     known_for_nothing,
     lu,
     rounds,
+    sizes_known,
     solved,
     substitute,
     triangle,
@@ -124,7 +125,7 @@ def linalg_inv(op: Builder, A: Tensor) -> Tensor:
 @known_for_nothing
 def linalg_tensorinv(op: Builder, self: Tensor, ind: int) -> Tensor:
     """linalg_tensorinv(Tensor self, int ind=2) -> Tensor"""
-    sizes = [int(size) for size in self.shape or ()]
+    sizes = sizes_known(op, self)
     n = math.prod(sizes[ind:])
     return reshaped(op, linalg_inv(op, reshaped(op, self, [n, n])), [*sizes[ind:], *sizes[:ind]])
 
@@ -192,7 +193,7 @@ def linalg_tensorsolve(op: Builder, self: Tensor, other: Tensor, dims: list[int]
     rank = len(self.shape)
     behind = [dim % rank for dim in dims or ()]
     turned = permuted(op, self, [*(axis for axis in range(rank) if axis not in behind), *behind])
-    sizes = [int(size) for size in (turned.shape or ())[len(other.shape) :]]
+    sizes = sizes_known(op, turned)[len(other.shape) :]
     n = math.prod(sizes)
     return reshaped(op, linalg_solve(op, reshaped(op, turned, [n, n]), reshaped(op, other, [n]), True), sizes)
 
