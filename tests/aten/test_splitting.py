@@ -10,6 +10,7 @@ import torch
 
 import onnxexp
 from onnxexp.testing import Case, cases
+from tests.conformance.sizes import misdeclared
 
 torch.manual_seed(0)
 
@@ -64,10 +65,58 @@ def test_tensor_split_at_any_remainder(places: tuple[Any, ...], opset: int, capt
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize(
+    ("cut", "shape"),
+    [
+        (lambda x: torch.hsplit(x, [3, 5]), (2, 8)),
+        (lambda x: x.hsplit((-3, 5)), (8,)),
+        (lambda x: torch.vsplit(input=x, indices=[3, 5]), (8, 2)),
+        (lambda x: x.vsplit([x.shape[0] // 2]), (8, 2)),
+        (lambda x: torch.dsplit(x, (2, -2)), (2, 3, 8)),
+    ],
+)
+def test_places_along_an_axis_at_any_size(cut: Any, shape: tuple[int, ...], capture: str) -> None:
+    """Also what the file says of the sizes is right, and no warning says that it were not."""
+    axis = shape.index(8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program = onnxexp.export(cut, (torch.randn(shape),), capture=capture, dynamic_shapes=({axis: "n"},))
+    for size in range(1, 14):
+        x = torch.randn(*shape[:axis], size, *shape[axis + 1 :])
+        expected = cut(x)
+        torch.testing.assert_close(tuple(program(x)), expected)
+        assert misdeclared(program.model_proto, {"n": size}, expected) == ""
+
+
+def test_a_number_of_parts_along_an_axis_divides_its_size() -> None:
+    program = onnxexp.export(lambda x: x.hsplit(2), (torch.randn(2, 8),), capture="export", dynamic_shapes=({1: "n"},))
+    x = torch.randn(2, 6)
+    torch.testing.assert_close(tuple(program(x)), x.hsplit(2))
+
+
+@pytest.mark.filterwarnings("ignore:the exported model is right only where")
+@pytest.mark.parametrize("opset", [9, 13, 20])
+def test_parts_of_a_length_that_follows_from_the_size(opset: int) -> None:
+    def halves(x: torch.Tensor) -> torch.Tensor:
+        first, second = x.split(x.shape[0] // 2)
+        return second * 2 - first
+
+    program = onnxexp.export(halves, (torch.randn(8, 4),), capture="export", opset_version=opset, dynamic_shapes=({0: "n"},))
+    for size in (4, 6, 12):
+        x = torch.randn(size, 4)
+        torch.testing.assert_close(program(x), halves(x))
+
+
+def test_places_along_an_axis_that_is_not_there() -> None:
+    with pytest.raises(onnxexp.CaptureError, match="at least 2 dimension"):
+        onnxexp.export(lambda x: torch.vsplit(x, [1]), (torch.randn(8),), capture="export", dynamic_shapes=({0: "n"},))
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
 def test_writes_into_the_parts_of_a_dynamic_axis(capture: str) -> None:
     def numbered(x: torch.Tensor) -> torch.Tensor:
         result = x * 1
-        for number, part in enumerate(result.tensor_split(3)):
+        for number, part in enumerate((*result.tensor_split(3), *result.vsplit([2, 5]))):
             part.add_(number)
         return result
 

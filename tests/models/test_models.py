@@ -23,6 +23,7 @@ def runs() -> Iterator[Any]:
             yield pytest.param(case, opset, id=f"{case.name}-{opset}", marks=marks)
 
 
+@pytest.mark.filterwarnings("error:the exported model is right only where")
 @pytest.mark.parametrize(("case", "opset"), list(runs()))
 def test_agrees_with_eager(case: ModelCase, opset: int) -> None:
     check_case(case, opset)

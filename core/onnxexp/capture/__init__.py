@@ -25,6 +25,8 @@ from onnxexp.capture.exported import to_graph, without_vmap, written
 from onnxexp.capture.modes import TrainingMode, model_mode, quiet_export, torch_mode, transforms_left
 from onnxexp.capture.opaque import kept_opaque
 from onnxexp.capture.parts import Parts
+from onnxexp.capture.reshaping import reshapes_as_called
+from onnxexp.capture.restrictions import deciding, tell_restrictions
 from onnxexp.capture.sources import failed, recording
 from onnxexp.capture.symbols import check_dynamic, dim_text, symbol_names
 from onnxexp.capture.torchscript import Recording, read, script, signature_of, trace
@@ -213,6 +215,8 @@ def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, s
         kept_whole(),
         kept_opaque(references=not strict),
         recording(),
+        deciding(),
+        reshapes_as_called(),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")  # torch's remarks about its own internals
@@ -254,6 +258,9 @@ def convert(program: ExportedProgram | Recording, spec: DynamicSpec) -> Captured
     program = without_vmap(program)
     check_dynamic(program, spec)
     names = symbol_names(program, spec)
+    fakes = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
+    fake_mode = detect_fake_mode(fakes) or FakeTensorMode()
+    tell_restrictions(fake_mode.shape_env, program, spec, names)
     sizes: dict[str, Any] = {}
 
     def text(size: Any) -> Dim:
@@ -264,8 +271,6 @@ def convert(program: ExportedProgram | Recording, spec: DynamicSpec) -> Captured
 
     graph = to_graph(program, text)
     _functional(graph, written(program))
-    fakes = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
-    fake_mode = detect_fake_mode(fakes) or FakeTensorMode()
     decomposer = Decomposer(lambda: fake_mode, sizes, text)
     assert program.call_spec.in_spec is not None and program.call_spec.out_spec is not None
     return Captured(graph, decomposer, program.call_spec.in_spec, program.call_spec.out_spec)

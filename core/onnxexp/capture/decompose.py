@@ -7,7 +7,6 @@ node that no plugin claims comes here, and only until claimed operators are left
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -23,6 +22,8 @@ from torch.utils._sympy.functions import Mod, PythonMod
 from onnxexp.capture.exported import flat
 from onnxexp.capture.modes import hush_torch, torch_mode
 from onnxexp.capture.recorder import META, Recorder
+from onnxexp.capture.reshaping import reshapes_as_called
+from onnxexp.capture.undoing import forget, restore, saved
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node, ScalarType, TensorType, Type, Value
 from onnxexp.passes.dead import drop_dead
@@ -70,7 +71,7 @@ class Decomposer:
     def _on_fakes(self, op: OpOverload, function: Callable[..., Any], node: Node) -> Graph | None:
         """What the meta device has no kernel for, or what depends on data."""
         hush_torch()
-        with torch_mode(), self._mode():
+        with torch_mode(), self._mode(), reshapes_as_called():
             fakes = [self._fake(value) for value in node.inputs()]
             return _recorded(Recorder(self._dim_text, fakes=True), op, function, node, fakes)
 
@@ -78,7 +79,7 @@ class Decomposer:
         """None also for what holds for the example's sizes only."""
         untold = any(free_unbacked_symbols(self._sizes.get(size, 0)) for size in _symbolic_sizes(node.outputs))
         hush_torch()
-        with torch_mode(), _provisional(self._mode().shape_env, suspect=untold) as baked_in, self._mode():
+        with torch_mode(), _provisional(self._mode().shape_env, suspect=untold) as baked_in, self._mode(), reshapes_as_called():
             fakes = [self._fake(value) for value in node.inputs()]
             if any(fake is None for fake in fakes):
                 return None
@@ -136,9 +137,9 @@ def _provisional(env: ShapeEnv | None, *, suspect: bool) -> Iterator[Callable[[]
     if env is None:
         yield lambda: False
         return
-    before = {name: copy.copy(value) for name, value in vars(env).items() if isinstance(value, (dict, list, set))}
+    before = saved(env)
     if suspect:
-        ShapeEnv._inner_evaluate_expr.cache_clear()  # what torch remembers to have decided it decides again, with a guard
+        forget()
 
     def baked_in() -> bool:
         if suspect and any(_is_of_example(guard.expr) for guard in env.guards):
@@ -149,9 +150,7 @@ def _provisional(env: ShapeEnv | None, *, suspect: bool) -> Iterator[Callable[[]
         yield baked_in
     finally:
         if baked_in():
-            vars(env).update(before)
-            env._replacements_version_counter += 1
-            env._update_version_counter()
+            restore(env, before)
 
 
 def _is_of_example(guard: sympy.Basic) -> bool:

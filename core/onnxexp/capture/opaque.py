@@ -109,11 +109,14 @@ _SHAPES: dict[str, Callable[..., Any]] = {
     "corrcoef": _corrcoef,
     "ctc_loss.IntList": _ctc_loss,
     "ctc_loss.Tensor": _ctc_loss,
+    "dsplit.array": lambda self, indices: _tensor_split_indices(self, indices, 2),
+    "hsplit.array": lambda self, indices: _tensor_split_indices(self, indices, min(1, self.dim() - 1)),
     "linalg_lstsq": _lstsq,
     "narrow.Tensor": _narrow,
     "one_hot": _one_hot,
     "tensor_split.indices": _tensor_split_indices,
     "tensor_split.sections": _tensor_split_sections,
+    "vsplit.array": lambda self, indices: _tensor_split_indices(self, indices),
 }
 NAMES = {f"onnxexp::{name}": f"aten::{name}" for name in _SHAPES}
 """Our operators, and torch's that stand for them in the neutral graph."""
@@ -123,13 +126,17 @@ _CALLED = MappingProxyType(
         "cov": ((torch, "cov"), (torch.Tensor, "cov")),
         "corrcoef": ((torch, "corrcoef"), (torch.Tensor, "corrcoef")),
         "ctc_loss": ((torch, "ctc_loss"),),
+        "dsplit": ((torch, "dsplit"), (torch.Tensor, "dsplit")),
+        "hsplit": ((torch, "hsplit"), (torch.Tensor, "hsplit")),
         "linalg_lstsq": ((torch.linalg, "lstsq"),),
         "narrow": ((torch, "narrow"), (torch.Tensor, "narrow")),
         "one_hot": ((functional, "one_hot"),),
         "tensor_split": ((torch, "tensor_split"), (torch.Tensor, "tensor_split")),
+        "vsplit": ((torch, "vsplit"), (torch.Tensor, "vsplit")),
     }
 )
 """The names under which models call them."""
+_LEAST_RANKS = {"hsplit": 1, "vsplit": 2, "dsplit": 3}
 
 
 @functools.cache
@@ -140,7 +147,7 @@ def library() -> Any:
         packet, _, overload = name.partition(".")
         schema = str(getattr(getattr(torch.ops.aten, packet), overload or "default")._schema)  # by the operator's name
         # while it is captured, nothing is written through it
-        made.define(schema.removeprefix("aten::").replace("(a)", "").replace("(a -> *)", ""))
+        made.define(schema.removeprefix("aten::").replace("(a)", "").replace("(a -> *)", "").replace("int[]", "SymInt[]"))
         torch.library.register_fake(f"onnxexp::{name}", shapes, lib=made)
     return made
 
@@ -149,8 +156,11 @@ def _whole(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **options: Any) -> Any:
         if not is_exporting() or _seen(name, args, options):
             return original(*args, **options)
+        options = {"self" if key == "input" else key: value for key, value in options.items()}
         result = getattr(torch.ops.onnxexp, name)(*args, **options)  # by the operator's name
-        return torch.return_types.linalg_lstsq(result) if name == "linalg_lstsq" else result  # type: ignore[attr-defined] # made in C++
+        if name == "linalg_lstsq":
+            return torch.return_types.linalg_lstsq(result)  # type: ignore[attr-defined] # made in C++
+        return tuple(result) if isinstance(result, list) else result
 
     return call
 
@@ -161,6 +171,8 @@ def _seen(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> bool:
         return bool((*args[1:], *options.values(), -1)[0] != -1)
     if name == "tensor_split":
         return _splits_alike(*args, **options)
+    if name in _LEAST_RANKS:
+        return _is_cut_alike(name, *args, **options)
     return name == "narrow" and not isinstance(options.get("start", args[2] if len(args) > 2 else None), torch.Tensor)
 
 
@@ -169,6 +181,15 @@ def _splits_alike(
 ) -> bool:
     """Whether the axis has one size only, or a tensor says where it is split."""
     return isinstance(indices_or_sections, torch.Tensor) or isinstance(input.shape[dim], int)
+
+
+def _is_cut_alike(name: str, input: torch.Tensor, *args: Any, **options: Any) -> bool:
+    """Whether the axis has one size only, or is cut into so many parts as divide it, or not at all."""
+    places, rank = (*args, *options.values()), input.dim()
+    if len(places) != 1 or not isinstance(places[0], (list, tuple)) or rank < _LEAST_RANKS[name]:
+        return True
+    axis = {"hsplit": min(1, rank - 1), "vsplit": 0, "dsplit": 2}[name]
+    return isinstance(input.shape[axis], int)
 
 
 class _References(TorchFunctionMode):

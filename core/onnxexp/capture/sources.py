@@ -23,7 +23,7 @@ from onnxexp.capture.modes import is_exporting
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Where
 
-__all__ = ["failed", "place", "recording", "where"]
+__all__ = ["failed", "is_modules", "is_users", "place", "recording", "where"]
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n?(?P<code>[^\n]*)')
 _TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -42,16 +42,22 @@ _PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_users(file: str) -> bool:
+def is_users(file: str) -> bool:
+    """Whether the code of that file is neither torch's nor ours nor Python's own."""
     if file.startswith(_NOT_THE_USERS):
         return file.startswith(_TYPED_IN)
     return not _PLUGINS.search(file) and (not file.startswith(_STDLIB) or bool(_PACKAGES.search(file)))
 
 
+def is_modules(file: str) -> bool:
+    """Whether it is a file of torch.nn, but for the one in which every module is called."""
+    return file.startswith(_MODULES) and file != _CALLING
+
+
 def _innermost(frames: list[Any], files: list[str]) -> list[Any]:
     """The innermost frame of the user's, else of one of torch's modules; none where there is neither."""
-    own = [frame for frame, file in zip(frames, files, strict=True) if _is_users(file)]
-    modules = (frame for frame, file in zip(frames, files, strict=True) if file.startswith(_MODULES) and file != _CALLING)
+    own = [frame for frame, file in zip(frames, files, strict=True) if is_users(file)]
+    modules = (frame for frame, file in zip(frames, files, strict=True) if is_modules(file))
     return (own or list(modules))[-1:]
 
 

@@ -33,7 +33,7 @@ from onnxexp.graph import Dim, TensorType, Value
 from onnxexp.names import Leaf
 from onnxexp.suggest import nearest
 
-__all__ = ["check_dynamic", "dim_text", "name_outputs", "symbol_names"]
+__all__ = ["check_dynamic", "condition_text", "dim_text", "input_sizes", "name_outputs", "symbol_names"]
 
 
 def symbol_names(program: ExportedProgram, spec: DynamicSpec) -> dict[sympy.Expr, str]:
@@ -45,7 +45,7 @@ def symbol_names(program: ExportedProgram, spec: DynamicSpec) -> dict[sympy.Expr
     The result is a table for one export: `dim_text` adds to it what it meets.
     """
     names: dict[sympy.Expr, str] = {}
-    found = list(_input_sizes(program, spec))
+    found = [(leaf, axis, _expr(size), wanted) for leaf, axis, size, wanted in input_sizes(program, spec)]
     sizes: dict[str, int] = {}
     for leaf, axis, expr, wanted in found:
         if wanted is not None and wanted.name is not None:
@@ -72,21 +72,38 @@ def dim_text(size: Any, names: dict[sympy.Expr, str]) -> Dim:
     if expr.is_number:
         return int(expr)
     if expr not in names:
-        for symbol in sorted(expr.free_symbols, key=_order):
-            if symbol not in names:
-                used = set(names.values())
-                names[symbol] = next(name for name in (f"dim_{n}" for n in itertools.count()) if name not in used)
+        _name_new(names, expr)
         if expr not in names:
-            readable = {symbol: sympy.Symbol(names[symbol], integer=True, nonnegative=True) for symbol in expr.free_symbols}
-            names[expr] = _Printer().doprint(expr.xreplace(readable))
+            names[expr] = _text(expr, names, nonnegative=True)
     return names[expr]
+
+
+def condition_text(condition: sympy.Basic, names: dict[sympy.Expr, str]) -> str:
+    """A condition on sizes, and on numbers that may be negative, for people."""
+    _name_new(names, condition)
+    return _text(condition, names)
+
+
+def _name_new(names: dict[sympy.Expr, str], expr: sympy.Basic) -> None:
+    """Name the symbols that have no name yet."""
+    for symbol in sorted(expr.free_symbols, key=_order):
+        if symbol not in names:
+            used = set(names.values())
+            names[symbol] = next(name for name in (f"dim_{n}" for n in itertools.count()) if name not in used)
+
+
+def _text(expr: sympy.Basic, names: Mapping[sympy.Expr, str], **assumptions: bool) -> str:
+    readable = {symbol: sympy.Symbol(names[symbol], integer=True, **assumptions) for symbol in expr.free_symbols}
+    text: str = _Printer().doprint(expr.xreplace(readable))
+    return text
 
 
 def check_dynamic(program: ExportedProgram, spec: DynamicSpec) -> None:
     """Raise CaptureError where what was asked to be dynamic came out as a constant."""
-    for leaf, axis, expr, wanted in _input_sizes(program, spec):
+    for leaf, axis, size, wanted in input_sizes(program, spec):
         if wanted is None or not wanted.asked:
             continue
+        expr = _expr(size)
         what = f"axis {axis} of input {leaf.name}" if axis is not None else f"input {leaf.name}"
         name = f" ({wanted.name})" if wanted.name else ""
         if expr.is_number:
@@ -123,8 +140,8 @@ def name_outputs(outputs: Mapping[str, Value], spec: DynamicSpec) -> None:
         value.type = TensorType(value.type.dtype, tuple(sizes))
 
 
-def _input_sizes(program: ExportedProgram, spec: DynamicSpec) -> Iterator[tuple[Leaf, int | None, sympy.Expr, Axis | None]]:
-    """Each axis (None: a number) of each input with its size and what was wanted of it."""
+def input_sizes(program: ExportedProgram, spec: DynamicSpec) -> Iterator[tuple[Leaf, int | None, Any, Axis | None]]:
+    """Each axis (None: a number) of each input with its size, as torch has it, and what was wanted of it."""
     values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
     inputs = [s.arg.name for s in program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
     for index, (leaf, name) in enumerate(zip(spec.leaves, inputs, strict=True)):
@@ -133,9 +150,9 @@ def _input_sizes(program: ExportedProgram, spec: DynamicSpec) -> Iterator[tuple[
             for axis, size in enumerate(value.shape):
                 wanted = spec.axes[index].get(axis)
                 if wanted is not None or isinstance(size, torch.SymInt):
-                    yield leaf, axis, _expr(size), wanted
+                    yield leaf, axis, size, wanted
         elif index in spec.scalars and value is not None:
-            yield leaf, None, _expr(value), spec.scalars[index]
+            yield leaf, None, value, spec.scalars[index]
 
 
 def _expr(size: Any) -> sympy.Expr:
@@ -182,6 +199,24 @@ class _Printer(StrPrinter):  # type: ignore[misc]
 
     def _print_Mod(self, expr: sympy.Expr) -> str:
         return self._infix(expr, " % ")
+
+    def _print_IntTrueDiv(self, expr: sympy.Expr) -> str:
+        return self._infix(expr, "/")
+
+    def _print_ToFloat(self, expr: sympy.Expr) -> str:
+        text: str = self.doprint(expr.args[0])
+        return text
+
+    def _print_Relational(self, expr: sympy.Expr) -> str:
+        if expr.lhs.could_extract_minus_sign() and expr.rhs.could_extract_minus_sign():
+            expr = expr.reversedsign
+        return f"{self.doprint(expr.lhs)} {expr.rel_op} {self.doprint(expr.rhs)}"
+
+    def _print_And(self, expr: sympy.Expr) -> str:
+        return str(self.stringify(expr.args, " and ", PRECEDENCE["And"]))
+
+    def _print_Or(self, expr: sympy.Expr) -> str:
+        return str(self.stringify(expr.args, " or ", PRECEDENCE["Or"]))
 
     def _print_function(self, expr: sympy.Expr) -> str:
         return f"{_FUNCTIONS[type(expr).__name__]}({', '.join(sorted(map(self.doprint, expr.args)))})"

@@ -40,10 +40,18 @@ def _cut(op: Builder, x: Tensor, axis: int, places: list[Any]) -> list[Tensor]:
     return [sliced(op, x, axis, start, end) for start, end in itertools.pairwise([0, *places, END])]
 
 
+def _cut_each(op: Builder, x: Tensor, axis: int, step: Tensor) -> list[Tensor]:
+    """Parts of that length, and what remains."""
+    return _cut(op, x, axis, [step if factor == 1 else op.Mul(step, factor) for factor in range(1, len(op.node.outputs))])
+
+
 @aten("split.Tensor", "unsafe_split.Tensor", "split_copy.Tensor")
 def split(op: Builder, self: Tensor, split_size: Any, dim: int) -> list[Tensor]:
     """split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]"""
-    return _parts(op, self, axis_of(op, self, dim))
+    axis = axis_of(op, self, dim)
+    if isinstance(split_size, Tensor):
+        return _cut_each(op, self, axis, split_size)
+    return _parts(op, self, axis)
 
 
 @aten("split.sizes", "split_with_sizes", "unsafe_split_with_sizes", "split_with_sizes_copy", "split")
@@ -59,8 +67,7 @@ def chunk(op: Builder, self: Tensor, chunks: int, dim: int) -> list[Tensor]:
     size = size_at(op, self, axis)
     if isinstance(size, int) or count == 1:
         return _parts(op, self, axis)
-    step = op.Div(op.Add(size, chunks - 1), chunks)
-    return _cut(op, self, axis, [step if factor == 1 else op.Mul(step, factor) for factor in range(1, count)])
+    return _cut_each(op, self, axis, op.Div(op.Add(size, chunks - 1), chunks))
 
 
 @aten("tensor_split.sections", "tensor_split.indices")

@@ -49,6 +49,7 @@ def read(recording: Recording, spec: DynamicSpec) -> tuple[Graph, Sizes, list[st
     if reader.unraised:
         lines = "".join(f"\n  {line}" for line in reader.unraised)
         warn(f"ONNX has no exceptions: what the program raises for some inputs, the exported model does not:{lines}")
+    recording.warnings += reader.kept
     graph.outputs = _outputs(reader, results, recording)
     sizes.check(spec)
     sizes.finish()

@@ -13,9 +13,10 @@ import torch
 
 from onnxexp.capture.torchscript import numbers, rewrites
 from onnxexp.capture.torchscript.containers import Items, Journal, Maybe, Module, Text
-from onnxexp.capture.torchscript.nodes import given_by, inputs_of, nodes_of, outputs_of, unpacked
+from onnxexp.capture.torchscript.nodes import given_by, inputs_of, nodes_of, outputs_of, recorded, unpacked
 from onnxexp.capture.torchscript.numbers import Number
 from onnxexp.capture.torchscript.outlines import Outline
+from onnxexp.capture.torchscript.pieces import kept_pieces
 from onnxexp.capture.torchscript.places import Places
 from onnxexp.capture.torchscript.schemas import Call, call_of, dtype_of, named, number_of
 from onnxexp.capture.torchscript.sizes import UNKNOWN, Sizes
@@ -44,6 +45,7 @@ class Interpreter:
         sizes: The types of values.
         traced: Whether the graph tells the types that its values had in a run.
         changed: The attributes that the program sets.
+        kept: What is as it was for the example though it depends on a size, and where.
         unraised: What the program raises for some inputs, and where: ONNX has no place for it.
     """
 
@@ -58,6 +60,7 @@ class Interpreter:
         self.attributes: dict[tuple[str, str], Any] = {}
         self.modules: dict[str, Module] = {}
         self.changed: dict[str, None] = {}
+        self.kept: dict[str, None] = {}
         self.unraised: dict[str, None] = {}
         self._places = places
         self._prims: Any = prims
@@ -230,7 +233,7 @@ class Interpreter:
         if call.writes:
             self.sizes.counts.forget()
         if node is not None and self.traced and not call.depends and not self._is_dynamic(bound):
-            types = [_recorded(value) for value in (unpacked(node) if call.lists else outputs_of(node))]
+            types = [recorded(value) for value in (unpacked(node) if call.lists else outputs_of(node))]
             if all(type_ is not None for type_ in types) and (types or not call.lists):
                 outputs = [Value(self.name(name), type_) for type_ in types if type_ is not None]
                 self.append(name, bound, outputs)
@@ -299,13 +302,13 @@ class Interpreter:
     def _guessed(self, call: Call, node: Any, args: list[Any]) -> Any:
         """What a call gives where torch's fake kernels cannot tell: dtype and rank of the trace."""
         outputs = outputs_of(node) if node is not None else []
-        recorded = [_recorded(value) if self.traced else None for value in outputs]
+        types = [recorded(value) if self.traced else None for value in outputs]
         fakes = [
             UNKNOWN if type_ is None or type_.dtype is None else self.sizes.tensor(type_.dtype, [None] * len(type_.sizes or ()))
-            for type_ in recorded
+            for type_ in types
         ]
         if call.lists:
-            raise self.refuse(f"{call.name} gives a list of unknown length", "say how many pieces there are")
+            return kept_pieces(self, call, node, args)
         returns = len(call.op._schema.returns) if call.op is not None else 1
         if not self.traced and call.op is not None and returns == 1:
             return self.sizes.of_any_rank(call.op, call.name, args)
@@ -388,12 +391,3 @@ class Interpreter:
 
 def _only_fills(node: Any) -> bool:
     return node is not None and all(use.user.kind() == "aten::fill_" for use in node.output().uses())
-
-
-def _recorded(value: Any) -> TensorType | None:
-    """The type that a trace recorded, None where it is not complete."""
-    type_ = value.type()
-    if not isinstance(type_, torch._C.TensorType):
-        return None
-    sizes, dtype = type_.sizes(), type_.dtype()
-    return TensorType(dtype, tuple(sizes)) if sizes is not None and dtype is not None else None

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["given_by", "given_to", "inputs_of", "nodes_of", "outputs_of", "unpacked"]
+import torch
+
+from onnxexp.graph import TensorType
+
+__all__ = ["given_by", "given_to", "inputs_of", "nodes_of", "outputs_of", "recorded", "unpacked"]
 
 
 def nodes_of(block: Any) -> list[Any]:
@@ -42,3 +46,12 @@ def unpacked(node: Any) -> list[Any]:
     outputs = outputs_of(node)
     users = (use.user for use in outputs[0].uses()) if len(outputs) == 1 else ()
     return next((outputs_of(user) for user in users if user.kind() == "prim::ListUnpack"), [])
+
+
+def recorded(value: Any) -> TensorType | None:
+    """The type that a trace recorded, None where it is not complete."""
+    type_ = value.type()
+    if not isinstance(type_, torch._C.TensorType):
+        return None
+    sizes, dtype = type_.sizes(), type_.dtype()
+    return TensorType(dtype, tuple(sizes)) if sizes is not None and dtype is not None else None

@@ -6,7 +6,6 @@ A value that depends on no dynamic size keeps the type that the trace recorded; 
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -21,12 +20,14 @@ from onnxexp.capture import composites
 from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.examples import derivation
 from onnxexp.capture.modes import hush_torch
+from onnxexp.capture.reshaping import reshapes_as_called
 from onnxexp.capture.symbols import dim_text
 from onnxexp.capture.torchscript.counts import Counts
 from onnxexp.capture.torchscript.late import Record
 from onnxexp.capture.torchscript.outlines import Outline, brief, filled, key_of, outlined, same, symbols_of
 from onnxexp.capture.torchscript.shortcuts import shortcut
 from onnxexp.capture.torchscript.trials import UNKNOWN, Trials, harmless
+from onnxexp.capture.undoing import restore, saved
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, ScalarType, TensorType, Type, Value, Where
 from onnxexp.passes.functionalize.facts import facts
@@ -172,7 +173,7 @@ class Sizes:
             return self._restrided(op, name, fakes, args)
         key = key_of(name, fakes)
         if key not in self._known:
-            result = self._shortened(self._run(op, name, fakes, args, where, local))
+            result = self.shortened(self._run(op, name, fakes, args, where, local))
             if not _repeatable(result, fakes):
                 return result
             self._known[key] = result
@@ -182,10 +183,10 @@ class Sizes:
         """What an operator gives for tensors of unknown rank: a fake, a type of unknown rank, or UNKNOWN."""
         return self._trials.of_any_rank(op, name, args)
 
-    def _shortened(self, result: Any) -> Any:
+    def shortened(self, result: Any) -> Any:
         """A result with a symbol of its own for each long size, since torch compares long sizes very slowly."""
         if isinstance(result, (list, tuple)):
-            return [self._shortened(part) for part in result]
+            return [self.shortened(part) for part in result]
         if not isinstance(result, Outline) or not any(map(_is_long, result.shape)):
             return result
         return self.tensor(result.dtype, [self._short(size) if _is_long(size) else size for size in result.shape])
@@ -201,30 +202,25 @@ class Sizes:
         return self._short_of[expr]
 
     def _run(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], where: Where, local: bool) -> Any:
-        saved, guards = _saved(self.env), len(self.env.guards)
+        before, guards = saved(self.env), len(self.env.guards)
         try:
             result = self.call(op, name, fakes, args)
         except Exception:  # noqa: BLE001 - torch's fake kernels raise anything where a size is not known
             result = UNKNOWN
-        fixed = [symbol for symbol, to in self.env.replacements.items() if symbol not in saved["replacements"] and to.is_number]
+        fixed = [symbol for symbol, to in self.env.replacements.items() if symbol not in before["replacements"] and to.is_number]
         doubtful = any(not harmless(guard.expr) for guard in self.env.guards[guards:])
         if doubtful and result is not UNKNOWN:
             doubtful = not self._trials.hold(op, name, fakes, args, result)
         if result is not UNKNOWN and not doubtful and not fixed:
             return result
-        after = _saved(self.env)
-        self._restore(saved)
+        after = saved(self.env)
+        restore(self.env, before)
         tried = self._trials.result(op, name, fakes, args)
         if tried is UNKNOWN and fixed and not doubtful and not local:  # the call is allowed at this size only
-            self._restore(after)
+            restore(self.env, after)
             self._fixed += [(symbol, where) for symbol in fixed]
             return result
         return tried
-
-    def _restore(self, saved: dict[str, Any]) -> None:
-        vars(self.env).update(saved)
-        self.env._replacements_version_counter += 1
-        self.env._update_version_counter()
 
     def _restrided(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
         """``t_`` and the like change the tensor itself: it gets a fake of its own first."""
@@ -235,7 +231,7 @@ class Sizes:
 
     def call(self, op: torch._ops.OpOverload, name: str, outlines: list[Any], args: Sequence[Any]) -> Any:
         """What torch's kernel gives, as outlines and numbers; raises whatever it raises."""
-        with self.mode:
+        with self.mode, reshapes_as_called():
             return outlined(self._called(op, name, filled(outlines), args))
 
     def _called(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
@@ -368,11 +364,6 @@ def _repeatable(result: Any, fakes: list[Any]) -> bool:
     return all(isinstance(one, Outline) for one in results) and not free_unbacked_symbols(
         list(symbols_of(results) - symbols_of(fakes))
     )
-
-
-def _saved(env: ShapeEnv) -> dict[str, Any]:
-    """What a call may change of torch's record."""
-    return {name: copy.copy(value) for name, value in vars(env).items() if isinstance(value, (dict, list, set))}
 
 
 def _has_unknown(fakes: Any) -> bool:

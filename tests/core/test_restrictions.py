@@ -1,0 +1,263 @@
+"""An axis that was asked to be dynamic is dynamic, or the export says which line restricts it: capture/restrictions.py."""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.export import Dim
+from torch.nn import functional
+
+import onnxexp
+from onnxexp.capture.restrictions import deciding
+
+X = torch.ones(8, 4)
+TABLE = torch.ones(1024, 4)
+
+
+def told(model: Callable[..., Any], *args: Any, shapes: Any = ({0: "n"},)) -> list[str]:
+    """What the export warns of, each condition with the code that made it."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        onnxexp.export(model, args or (X,), capture="export", dynamic_shapes=shapes)
+    assert {Path(warning.filename) for warning in caught} <= {Path(__file__)}
+    texts = [str(warning.message) for warning in caught]
+    assert all(text.startswith("the exported model is right only where ") and "Dim.DYNAMIC(min=" in text for text in texts)
+    assert len(texts) <= 1
+    return [found for text in texts for found in re.findall(r'(?:where|\);) (.*?) \(File "[^"]*", line \d+: ', text)]
+
+
+def more_than(size: int) -> Callable[..., torch.Tensor]:
+    return lambda x: x * 2 if x.shape[0] > size else x * 3
+
+
+def even(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if x.shape[0] % 2 == 0 else x * 3
+
+
+def both(x: torch.Tensor) -> torch.Tensor:
+    return even(more_than(5)(x))
+
+
+def looser_first(x: torch.Tensor) -> torch.Tensor:
+    return more_than(5)(more_than(3)(x))
+
+
+def tighter_first(x: torch.Tensor) -> torch.Tensor:
+    return more_than(3)(more_than(5)(x))
+
+
+def of_each(x: torch.Tensor) -> torch.Tensor:
+    total = x.sum()
+    for part in x.split(4):
+        total = total * part.max()
+    return total
+
+
+def in_a_module(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.Sequential(Doubling(), torch.nn.ReLU())(x)
+
+
+class Doubling(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return more_than(5)(x)
+
+
+@pytest.mark.parametrize(
+    ("model", "conditions"),
+    [
+        (more_than(5), ["n > 5"]),
+        (lambda x: x * 2 if x.numel() > 20 else x, ["4*n > 20"]),
+        (even, ["n % 2 == 0"]),
+        (both, ["n > 5", "n % 2 == 0"]),
+        (looser_first, ["n > 3", "n > 5"]),
+        (tighter_first, ["n > 5"]),
+        (in_a_module, ["n > 5"]),
+        (lambda x: x * 2 if x.shape[0] < 2000 else x, ["n < 2000"]),
+        (lambda x: x * 2 if x.shape[0] / 2 > 3 else x, ["n/2 > 3.0"]),
+        (lambda x: x * 2 if max(x.shape[0], x.shape[1]) > 7 else x, ["max(4, n) > 7"]),
+        (lambda x: x * 2 if 3 < x.shape[0] < 9 else x, ["n > 3", "n < 9"]),
+        (lambda x: x[:5], ["n >= 5"]),
+        (lambda x: x[:-5], ["n >= 5"]),
+        (lambda x: x[:512], ["n < 512"]),
+        (lambda x: x[-512:], ["n < 512"]),
+        (of_each, ["(n + 3)//4 == 2"]),
+        (lambda x: torch.cat(x.chunk(3)[::-1]), ["(n + ((n + 2)//3) - 1)//((n + 2)//3) == 3"]),
+    ],
+)
+def test_what_the_example_decided_is_told(model: Callable[..., Any], conditions: list[str]) -> None:
+    assert told(model) == conditions
+
+
+@pytest.mark.parametrize(
+    ("decides", "condition"),
+    [
+        (lambda n: n**2 > 30, "n**2 > 30"),
+        (lambda n: 2**n > 100, "PowByNatural(2, n) > 100"),
+        (lambda n: n**0.5 > 2, "FloatPow(n, 0.5) > 2.0"),
+        (lambda n: n**-1 > 0.1, "FloatPow(n, -1.0) > 0.1"),
+        (lambda n: n & 8, "BitwiseFn_bitwise_and(n, 8) != 0"),
+        (lambda n: n >> 1 > 3, "n//2 > 3"),
+        (lambda n: n // (n - 4) > 1, "n//(n - 4) > 1"),
+        (lambda n: (n - 5) % 3 == 0, "(n - 5) % 3 == 0"),
+        (lambda n: round(n * 0.35, 1) > 2, "RoundDecimal(0.35*n, 1) > 2.0"),
+        (lambda n: math.floor(n * 0.3) == 2, "FloorToInt(0.3*n) == 2"),
+        (lambda n: n in (8, 16), None),
+        (lambda n: math.sqrt(n - 5) > 1.5, None),
+        (lambda n: math.log2(n) >= 3, None),
+        (lambda n: n * n >= n, None),
+    ],
+)
+def test_no_condition_fails_the_export(decides: Callable[[Any], Any], condition: str | None) -> None:
+    """Also those that cannot be computed at every size. None: it always holds, or strict mode made it: torch writes that line."""
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if decides(x.shape[0]) else x
+
+    assert told(model) == ([condition] if condition else [])
+
+
+@pytest.mark.parametrize(("bound", "conditions"), [(1, ["k > 1"]), (-5, ["k > -5"]), (-1000, [])])
+def test_numbers_may_be_negative(bound: int, conditions: list[str]) -> None:
+    """Far from zero they are not tried."""
+
+    def model(x: torch.Tensor, k: int) -> torch.Tensor:
+        return x * k if k > bound else x
+
+    assert told(model, X, 5, shapes=(None, "k")) == conditions
+
+
+def test_parts_of_conditions_read_as_python_writes_them() -> None:
+    with pytest.warns(UserWarning, match="right only where k >= 0 and k <= n "):
+        onnxexp.export(lambda x, k: x[:k], (X, 5), capture="export", dynamic_shapes=({0: "n"}, "k"))
+
+
+def test_a_static_export_keeps_nothing_to_tell() -> None:
+    assert told(more_than(5), shapes=None) == []
+
+
+def test_a_condition_on_a_float() -> None:
+    """torch.export makes it in strict mode, and keeps the line in its own words."""
+
+    def rooted(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if math.sqrt(x.shape[0]) > 2.5 else x
+
+    with pytest.warns(UserWarning, match=r"right only where .*n.* > 2\.5 \(return x \* 2 if math\.sqrt"):
+        onnxexp.export(rooted, (X,), capture="export", dynamic_shapes=({0: "n"},))
+
+
+def test_the_line_is_the_users() -> None:
+    with pytest.warns(UserWarning, match="right only where n % 2 == 0") as caught:
+        onnxexp.export(even, (X,), capture="export", dynamic_shapes=({0: "n"},))
+    line = even.__code__.co_firstlineno + 1
+    assert f'(File "{__file__}", line {line}: return x * 2 if x.shape[0] % 2 == 0 else x * 3)' in str(caught[0].message)
+
+
+def test_the_line_of_a_slice_is_the_users() -> None:
+    def first(x: torch.Tensor) -> torch.Tensor:
+        return x[:5] * 2
+
+    with pytest.warns(UserWarning, match="right only where n >= 5") as caught:
+        onnxexp.export(first, (X,), capture="export", dynamic_shapes=({0: "n"},))
+    assert f'"{__file__}", line {first.__code__.co_firstlineno + 1}: return x[:5] * 2)' in str(caught[0].message)
+
+
+def same_size(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x + 1 if x.shape[0] == y.shape[0] else y
+
+
+def longer(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x + 1 if x.shape[0] > y.shape[0] else y
+
+
+def no_longer(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x + 1 if x.shape[0] <= y.shape[0] else y
+
+
+@pytest.mark.parametrize(
+    ("model", "size", "shapes", "conditions"),
+    [
+        (same_size, 8, ({0: "n"}, {0: "m"}), ["n == m"]),
+        (same_size, 8, ({0: "n"}, {0: Dim.DYNAMIC}), ["n == y_dim_0"]),
+        (same_size, 8, ({0: "n"}, {0: "n"}), []),
+        (longer, 6, ({0: "n"}, {0: "m"}), ["n > m"]),
+        (no_longer, 9, ({0: "n"}, {0: "m"}), ["n <= m"]),
+        (no_longer, 8, ({0: "n"}, {0: "m"}), []),  # made to fit, as a mask for the tokens
+        (torch.add, 8, ({0: "n"}, {0: "m"}), []),
+    ],
+)
+def test_two_axes(model: Callable[..., Any], size: int, shapes: Any, conditions: list[str]) -> None:
+    assert told(model, X, torch.ones(size, 4), shapes=shapes) == conditions
+
+
+def checked(x: torch.Tensor) -> torch.Tensor:
+    torch._check(x.shape[0] > 5)  # type: ignore[no-untyped-call]
+    return x * 2
+
+
+def asserted(x: torch.Tensor) -> torch.Tensor:
+    assert x.shape[0] > 5
+    return x * 2
+
+
+def refusing(x: torch.Tensor) -> torch.Tensor:
+    if x.shape[0] <= 5:
+        raise ValueError("too short")
+    return x * 2
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        torch.nn.Linear(4, 3),
+        torch.nn.Sequential(torch.nn.Unflatten(1, (1, 2, 2)), torch.nn.Conv2d(1, 3, 2), torch.nn.BatchNorm2d(3)),
+        torch.nn.LSTM(4, 3),
+        torch.nn.TransformerEncoderLayer(4, 2, 8),
+        more_than(1),
+        checked,
+        asserted,
+        refusing,
+        lambda x: x.reshape(2, -1),
+        lambda x: x.chunk(2),
+        lambda x: x.tensor_split(3),
+        lambda x: x.tensor_split((2, 5)),
+        lambda x: x[1:] - x[:-1],
+        lambda x: x + TABLE[: x.shape[0]],
+        lambda x: x[: min(x.shape[0], 5)],
+        lambda x: functional.pad(x, (0, 0, 3, 3), "constant"),
+        lambda x: functional.interpolate(x[None], scale_factor=2.0),
+        lambda x: functional.scaled_dot_product_attention(x[None], x[None], x[None], is_causal=True),
+        lambda x: torch.cat([x, x]) + torch.ones(2 * x.shape[0], 1),
+        lambda x: functional.max_unpool1d(x.t()[None], torch.arange(8).expand(1, 4, 8)[..., : x.shape[0]], 2, output_size=(17,)),
+    ],
+)
+def test_what_holds_at_every_size_or_is_stated_is_not_told(model: Callable[..., Any]) -> None:
+    assert told(model) == []
+
+
+@pytest.mark.parametrize(
+    ("dim", "conditions"),
+    [
+        (Dim.DYNAMIC(min=6), []),
+        (Dim("n", min=6), []),
+        (Dim.DYNAMIC(max=40), ["x_dim_0 > 5"]),
+        (Dim.AUTO, []),
+        (None, []),
+    ],
+)
+def test_the_range_is_the_users(dim: Any, conditions: list[str]) -> None:
+    assert told(more_than(5), shapes=({0: dim},)) == conditions
+
+
+def test_torch_is_as_it_was_after_a_capture() -> None:
+    shapes = torch.fx.experimental.symbolic_shapes.ShapeEnv
+    before = shapes._get_stack_summary
+    with deciding():
+        assert shapes._get_stack_summary is not before
+    assert shapes._get_stack_summary is before

@@ -1,0 +1,83 @@
+"""What the example's sizes decide in a trace: sizes of results, and how many pieces a list has."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import sympy
+import torch
+
+import onnxexp
+from onnxexp.capture.torchscript.trials import harmless
+from tests.conformance.sizes import misdeclared
+
+Model = Callable[[torch.Tensor], Any]
+
+
+def traced(model: Model) -> tuple[onnxexp.ONNXProgram, list[str]]:
+    """The program of a trace with a dynamic axis that the example has 8 of, and what it warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        program = onnxexp.export(model, (torch.randn(8, 4),), capture="trace", dynamic_shapes=({0: "n"},))
+    return program, [line.strip() for warning in caught for line in str(warning.message).splitlines()[1:]]
+
+
+def assert_right(program: onnxexp.ONNXProgram, model: Model, sizes: Sequence[int]) -> None:
+    for size in sizes:
+        x = torch.randn(size, 4)
+        expected = model(x)
+        results = expected if isinstance(expected, (tuple, list)) else [expected]
+        given = program(x)
+        torch.testing.assert_close(list(given) if isinstance(given, (tuple, list)) else [given], list(results))
+        assert misdeclared(program.model_proto, {"n": size}, results) == ""
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda x: (x[:5], x.long()[:5], x.t()[:, :5]),
+        lambda x: (x[-6:], x.double()[-6:]),
+        lambda x: (x[2:7], x.double()[2:7], x.tril()[2:7]),
+        lambda x: (x[:5].sum(0) / x[:5].shape[0], x.double()[:5].sum(0) / x.double()[:5].shape[0]),
+    ],
+)
+def test_a_condition_is_decided_for_each_call(model: Model) -> None:
+    """Also one that another call has asked already."""
+    program, told = traced(model)
+    assert told == []
+    assert_right(program, model, (1, 3, 4, 5, 7, 8, 13))
+
+
+@pytest.mark.parametrize(
+    ("model", "op", "count", "sizes"),
+    [
+        (lambda x: x.split(4), "split.Tensor", 2, (5, 7, 8)),
+        (lambda x: torch.cat(x.split(3)[::-1]), "split.Tensor", 3, (7, 8, 9)),
+        (lambda x: x.t().split(4, -1), "split.Tensor", 2, (5, 8)),
+        (lambda x: torch.unsafe_split(x, 4), "unsafe_split.Tensor", 2, (5, 7, 8)),
+        (lambda x: x.chunk(3), "chunk", 3, (3, 5, 7, 8, 20)),
+        (lambda x: torch.stack([part.sum() for part in x.chunk(3)]), "chunk", 3, (5, 8, 13)),
+        (lambda x: x.split(20)[0], "split.Tensor", 1, (1, 8, 20)),
+    ],
+)
+def test_pieces_are_as_many_as_in_the_example(model: Model, op: str, count: int, sizes: Sequence[int]) -> None:
+    program, told = traced(model)
+    assert len(told) == 1
+    assert told[0].startswith(f'aten::{op} gives as many pieces as for the example, {count}, at File "{__file__}", line ')
+    assert_right(program, model, sizes)
+
+
+@pytest.mark.parametrize("model", [lambda x: x.split(2, 1), lambda x: x.split([3, x.shape[0] - 3]), lambda x: x.chunk(2)])
+def test_pieces_that_no_size_decides_are_not_told(model: Model) -> None:
+    program, told = traced(model)
+    assert told == []
+    assert_right(program, model, (4, 8, 13))
+
+
+def test_what_is_harmless() -> None:
+    n, m = sympy.symbols("n m", integer=True, positive=True)
+    assert all(map(harmless, [sympy.Eq(n, m), sympy.Eq(n, 8), sympy.Ne(n, m), sympy.Ge(n, 2), sympy.Ne(2 * n, 1), sympy.true]))
+    assert not any(map(harmless, [sympy.Eq((n + 3) // 4, 2), sympy.Eq(n * m, 15), sympy.Ne(n % 2, 0), sympy.Gt(n, 5)]))
