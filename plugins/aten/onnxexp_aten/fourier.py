@@ -355,22 +355,25 @@ def stft(op: Builder, self: Tensor, n_fft: int, hop_length: Any, win_length: Any
     if align_to_window or any(center[:1]) or (window is not None and window.dtype.is_complex):
         op.decline("frames that are aligned or padded, which torch.stft does before the call, or a complex window")
     x, axis = _parts(op, self), rank_of(op, self) - 1
-    starts = window_starts(op, x[0], axis, n_fft, hop_length or n_fft // 4)
-    places = op.Add(op.Unsqueeze(starts, axes=[0]), op.constant(torch.arange(n_fft)[:, None]))
-    z = [op.Gather(part, places, axis=axis) for part in x]
+    rows = _in_steps(op, n_fft)  # several products are fastest along the last axis; one may as well give frequencies first
+    starts = op.Unsqueeze(window_starts(op, x[0], axis, n_fft, hop_length or n_fft // 4), axes=[int(rows)])
+    frame = torch.arange(n_fft) if rows else torch.arange(n_fft)[:, None]
+    z = [op.Gather(part, op.Add(starts, op.constant(frame)), axis=axis) for part in x]
     shape = _window(op, window, n_fft, win_length or n_fft, x[0].dtype)
-    z = z if shape is None else [op.Mul(part, shape) for part in z]
+    if shape is not None:
+        z = [op.Mul(part, shape if rows else op.Unsqueeze(shape, axes=[1])) for part in z]
     transform = _onesided if (len(x) == 1 if onesided is None else onesided) else _each
-    whole = _complex(op, transform(op, z, [axis], int(normalized), forward=True))
+    z = transform(op, z, [axis + rows], int(normalized), forward=True)
+    whole = _complex(op, [swapped(op, part, axis, axis + 1) for part in z] if rows else z)
     return whole if return_complex else whole.joined()
 
 
 def _window(op: Builder, window: Tensor | None, size: int, length: int, dtype: torch.dtype) -> Tensor | None:
-    """A column of this size with the window in the middle and zeros around it; None where it is ones alone."""
+    """The window in the middle of so many numbers and zeros around it; None where it is ones alone."""
     if window is None and length == size:
         return None
     column = op.constant(torch.ones(length, dtype=dtype)) if window is None else op.cast(window, dtype)
     if length < size:
         left = (size - length) // 2
         column = op.torch_op("aten::constant_pad_nd", column, [left, size - length - left], 0.0)[0]
-    return op.Unsqueeze(column, axes=[1])  # type: ignore[no-any-return]
+    return column

@@ -1,6 +1,7 @@
 """The gamma function's family: its logarithm, that one's derivatives, and Hurwitz' zeta function.
 
-Sources: Lanczos' approximation with g = 7 and nine terms; DLMF 5.5.3 and 5.15.6 (reflection), 25.11.5 (Euler-Maclaurin).
+Sources: Lanczos' approximation with g = 7 and nine terms; DLMF 5.5.3 and 5.15.6 (reflection), 25.11.5 (Euler-Maclaurin),
+5.11.2 (asymptotic series).
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ _LANCZOS = (
     1.5056327351493116e-7,
 )
 _LANCZOS_FIRST = 0.99999999999980993
+_DIGAMMA = (-1 / 240, 1 / 252, -1 / 120, 1 / 12)
+"""Of the asymptotic series in 1/x², highest power first, less than log(x) - 1/2x."""
+
+_SHIFT = 8
+"""Digamma is computed so far to the right, where its asymptotic series is exact to 1e-11."""
+
 _ZETA = (1 / 12, -1 / 720, 1 / 30240)
 """Bernoulli's numbers B2k over (2k)!: enough for 1e-12 where the terms are summed first."""
 
@@ -64,23 +71,15 @@ def _lanczos(op: Builder, x: Tensor) -> Tensor:
 @in_float64("digamma", "special_digamma", "special_psi", schema="digamma(Tensor self) -> Tensor")
 def digamma(op: Builder, x: Tensor) -> Tensor:
     """The derivative of log gamma; NaN at -1, -2, ..., infinite at 0."""
-    result = _lanczos_slope(op, op.Abs(op.Sub(x, 0.5)))
+    offset = op.Abs(op.Sub(x, 0.5))
+    inverse = op.Reciprocal(op.Add(offset, _SHIFT + 0.5))
+    series = op.Mul(polynomial(op, op.Mul(inverse, inverse), _DIGAMMA), inverse)
+    result = op.Add(op.Log(inverse), op.Mul(op.Add(series, 0.5), inverse))
+    result = op.Neg(op.Add(result, summed(op, offset, [number + 0.5 for number in range(_SHIFT)], op.Reciprocal)))
     turn = _turn(op, x)
     cotangent = op.Div(op.Cos(turn), op.Sin(turn))
     result = choose(op, op.Less(x, 0.5), op.Sub(result, op.Mul(cotangent, math.pi)), result)
     return choose(op, op.And(same(op, turn, 0.0), op.Less(x, 0.0)), math.nan, result)
-
-
-def _lanczos_slope(op: Builder, x: Tensor) -> Tensor:
-    """The derivative of `_lanczos`."""
-    column = [-1, *[1] * rank_of(op, x)]
-    places = torch.arange(len(_LANCZOS), dtype=torch.float64).add(0.5).reshape(column)
-    inverses = op.Reciprocal(op.Add(op.Unsqueeze(x, axes=[0]), op.constant(places)))
-    parts = op.Mul(inverses, op.constant(torch.tensor(_LANCZOS, dtype=torch.float64).reshape(column)))
-    series = op.Add(op.ReduceSum(parts, axes=[0], keepdims=0), _LANCZOS_FIRST)
-    slope = op.Div(op.ReduceSum(op.Mul(parts, inverses), axes=[0], keepdims=0), series)
-    base = op.Add(x, 7.0)
-    return op.Sub(op.Sub(op.Log(base), op.Div(7.0, base)), slope)  # type: ignore[no-any-return]
 
 
 @in_float64(
