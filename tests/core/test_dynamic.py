@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.export import Dim, ExportedProgram
 
+import onnxexp
 from onnxexp.capture.dynamic import DynamicSpec, read_dynamic
 from onnxexp.capture.examples import capturing, enlarge, enlarged
 from onnxexp.capture.symbols import check_dynamic, dim_text, name_outputs, symbol_names
@@ -372,3 +373,14 @@ def test_an_axis_that_came_out_static_is_an_error() -> None:
     program = torch.export.export(module(lambda x: x + 1), (X,))
     with pytest.raises(CaptureError, match=r"axis 0 of input x \(b\) was asked to be dynamic, but the model fixes it to 3"):
         check_dynamic(program, spec)
+
+
+def test_a_failed_export_leaves_nothing_on_the_tensors() -> None:
+    def fixed(x: torch.Tensor) -> torch.Tensor:
+        return x.view(4, 3)
+
+    x = torch.ones(4, 3)
+    with pytest.raises(CaptureError, match="asked to be dynamic"):
+        onnxexp.export(fixed, (x,), dynamic_shapes=({0: "n"},), capture="export")
+    assert not vars(x)
+    assert onnxexp.export(fixed, (x,), capture="export").model.graph.outputs[0].shape == (4, 3)

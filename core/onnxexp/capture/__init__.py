@@ -20,7 +20,7 @@ from onnxexp.capture.blame import explain
 from onnxexp.capture.composites import kept_whole
 from onnxexp.capture.decompose import Decomposer
 from onnxexp.capture.dynamic import DynamicSpec
-from onnxexp.capture.examples import capturing, enlarged
+from onnxexp.capture.examples import capturing, enlarged, unmarked
 from onnxexp.capture.exported import to_graph, without_vmap, written
 from onnxexp.capture.modes import TrainingMode, model_mode, quiet_export, torch_mode, transforms_left
 from onnxexp.capture.opaque import kept_opaque
@@ -189,7 +189,12 @@ def _through_export(
 ) -> ExportedProgram:
     """The model through torch.export: non-strict, then strict."""
     failures: dict[str, list[str]] = {}
-    with torch_mode(), model_mode(model, training), capturing(model, args, kwargs, spec) as (example, example_kwargs):
+    with (
+        torch_mode(),
+        model_mode(model, training),
+        unmarked(spec),
+        capturing(model, args, kwargs, spec) as (example, example_kwargs),
+    ):
         for strict in (False, True):
             run = functools.partial(_export, model, example, example_kwargs, spec, strict)
             try:

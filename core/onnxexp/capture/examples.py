@@ -13,6 +13,7 @@ comes out with a static result). So what is asked to be dynamic is captured at s
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +26,10 @@ from torch.utils import _pytree as pytree
 from onnxexp.capture.axes import Axis
 from onnxexp.capture.dynamic import DynamicSpec
 
-__all__ = ["capturing", "derivation", "enlarge", "enlarged", "enlarged_leaves"]
+__all__ = ["capturing", "derivation", "enlarge", "enlarged", "enlarged_leaves", "unmarked"]
+
+_NOTES = ("_dynamo_", "_has_dynamo", "_specialize_on")
+"""What the attributes begin with by which torch knows what is dynamic."""
 
 
 @contextlib.contextmanager
@@ -61,6 +65,24 @@ def capturing(
         del vars(model)["forward"]
         if own is not None:
             vars(model)["forward"] = own
+
+
+@contextlib.contextmanager
+def unmarked(spec: DynamicSpec) -> Iterator[None]:
+    """torch.export notes on the tensors themselves what is dynamic, and leaves that there where it fails: the next export of the
+    same tensors would go by it. Afterwards they have the notes that they had."""
+    notes = [(leaf.value, _notes(leaf.value)) for leaf in spec.leaves if isinstance(leaf.value, torch.Tensor)]
+    try:
+        yield
+    finally:
+        for tensor, before in notes:
+            for name in _notes(tensor):
+                delattr(tensor, name)
+            vars(tensor).update(before)
+
+
+def _notes(tensor: torch.Tensor) -> dict[str, Any]:
+    return {name: copy.copy(value) for name, value in vars(tensor).items() if name.startswith(_NOTES)}
 
 
 def enlarge(args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> tuple[tuple[Any, ...], dict[str, Any]]:
