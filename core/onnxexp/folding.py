@@ -62,11 +62,17 @@ def fold(
         return None
     if sum(tensor.numel() for tensor in tensors) > SMALL or _size_after(spec.name, tensors, values) > SMALL:
         return None
+    if spec.name in _EXACT and tensors[0].dtype != torch.bool:
+        return [_EXACT[spec.name](*tensors)]
     if spec.name == "ConstantOfShape":  # onnx's takes a multiple of the time
         return _full(tensors[0], values)
     results = _reference(spec, opset, inputs, attributes, len(dtypes))
     right = results is not None and all(dtype in (None, result.dtype) for dtype, result in zip(dtypes, results, strict=True))
     return results if right else None
+
+
+_EXACT: dict[str, Callable[..., torch.Tensor]] = {"Add": torch.add, "Mul": torch.mul, "Neg": torch.neg, "Sub": torch.sub}
+"""What torch computes as ONNX has it, in a fraction of the time that onnx's implementation takes to be called."""
 
 
 def _in_numpy(dtype: torch.dtype) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,10 @@ def full_name(op: torch._ops.OpOverload) -> str:
 
 def overload(name: str) -> torch._ops.OpOverload | None:
     """The torch operator of a full name, None where there is none (``prim::If``, Python's scalar arithmetic)."""
+    return _torchs_own(name) if name.partition("::")[0] == "aten" else _overload(name)
+
+
+def _overload(name: str) -> torch._ops.OpOverload | None:
     packet, _, suffix = name.partition(".")
     namespace, _, base = packet.partition("::")
     found = getattr(getattr(torch.ops, namespace), base, None)  # torch.ops resolves names on access
@@ -34,6 +39,10 @@ def overload(name: str) -> torch._ops.OpOverload | None:
         return None
     resolved: torch._ops.OpOverload = getattr(found, suffix or "default")
     return resolved
+
+
+_torchs_own = functools.lru_cache(maxsize=None)(_overload)
+"""Those stay what they are; operators of other namespaces come and go with their libraries."""
 
 
 def bind(schema: torch.FunctionSchema, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:

@@ -26,6 +26,7 @@ from .running import Runner, read_results, tasks_of
 from .samples import DTYPES, Sample, dtypes_of, operators, samples
 from .sizes import misdeclared, other_sizes
 from .tables import failures, rates
+from .worker import in_turn
 
 QUICK = ("float32", "int64", "bool")
 OPSET = 20
@@ -44,6 +45,14 @@ def first_samples(op: str, exporter: str, opsets: Sequence[int]) -> list[Result]
 
 def listed(results: Sequence[Result]) -> list[str]:
     return [f"{each.dtype} at {each.opset}: {each.outcome}: {each.detail}" for each in results]
+
+
+def test_no_exporter_comes_first_more_often_than_another() -> None:
+    names = ["export", "trace", "script"]
+    turns = [in_turn(op, names) for op in operators()]
+    assert all(sorted(turn) == sorted(names) for turn in turns)
+    firsts = [sum(turn[0] == name for turn in turns) for name in names]
+    assert min(firsts) > 0.28 * len(turns), firsts
 
 
 @pytest.mark.filterwarnings("ignore")

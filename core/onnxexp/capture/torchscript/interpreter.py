@@ -273,16 +273,23 @@ class Interpreter:
 
     def bound(self, call: Call, args: Sequence[Any]) -> list[Any]:
         """The arguments as the neutral graph has them."""
-        tensors = call.pointwise and any(index in call.tensors and isinstance(arg, Value) for index, arg in enumerate(args))
-        bound = []
-        for index, arg in enumerate(args):
-            if isinstance(arg, Number) and index in call.tensors and not tensors:
-                arg = numbers.as_tensor(self, arg)
-            bound.append(self.neutral(arg))
-        for index, table in call.counted:
-            if index < len(bound) and type(bound[index]) is int:
-                bound[index] = table[bound[index]]
-        return [*bound, *call.defaults[len(bound) :]]
+        if any(isinstance(arg, Number) for arg in args):
+            args = self._numbers_as_tensors(call, args)
+        bound = [self.neutral(arg) for arg in args]
+        if any(type(arg) is int for arg in bound):
+            for index, table in call.counted:
+                if index < len(bound) and type(bound[index]) is int:
+                    bound[index] = table[bound[index]]
+        return [*bound, *call.defaults(len(bound))]
+
+    def _numbers_as_tensors(self, call: Call, args: Sequence[Any]) -> list[Any]:
+        """Numbers where the operator takes tensors; they stay what they are beside a tensor, where torch promotes them so."""
+        if call.pointwise and any(index in call.tensors and isinstance(arg, Value) for index, arg in enumerate(args)):
+            return list(args)
+        return [
+            numbers.as_tensor(self, arg) if isinstance(arg, Number) and index in call.tensors else arg
+            for index, arg in enumerate(args)
+        ]
 
     def neutral(self, arg: Any) -> Any:
         """One argument: lists of Python's, numbers out of their clothes."""

@@ -25,76 +25,82 @@ _FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last,
 _COUNTED: dict[str, tuple[Any, ...]] = {"ScalarType": _DTYPES, "Layout": _LAYOUTS, "MemoryFormat": _FORMATS}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+_DEPENDING = frozenset({"aten::where", "aten::nonzero_numpy", "aten::argwhere", "aten::bincount", "aten::_pack_padded_sequence"})
+"""Composites whose result's size depends on contents; torch's tags tell the others."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Call:
-    """An operator as TorchScript calls it.
+    """An operator as TorchScript calls it; of its schema is read what is asked for, since that takes long and most is not.
 
     Attributes:
         name: The full name, ``aten::add.Tensor``.
         op: torch's operator, None where only TorchScript has it (``aten::append.t``).
-        tensors: Indices of the arguments that are tensors (lists of them not counted).
-        counted: For each index of an argument that is a dtype, a layout or a memory format: what its numbers stand for.
-        defaults: The defaults of the arguments that the node may leave out.
-        lists: Whether the operator returns a list of tensors.
-        pointwise: Whether torch tags it so.
-        depends: Whether the size of the result depends on the contents of the arguments.
-        writes: Whether it writes into an argument.
     """
 
     name: str
     op: torch._ops.OpOverload | None
-    tensors: frozenset[int] = frozenset()
-    counted: tuple[tuple[int, tuple[Any, ...]], ...] = ()
-    defaults: tuple[Any, ...] = ()
-    lists: bool = False
-    pointwise: bool = False
-    depends: bool = False
-    writes: bool = False
 
-    @property
+    @functools.cached_property
     def packet(self) -> str:
         """``aten::add``."""
         return self.name.partition(".")[0]
 
+    @functools.cached_property
+    def _arguments(self) -> list[Any]:
+        return list(self.op._schema.arguments) if self.op is not None else []
 
-_DEPENDING = frozenset({"aten::where", "aten::nonzero_numpy", "aten::argwhere", "aten::bincount", "aten::_pack_padded_sequence"})
-"""Composites whose result's size depends on contents; torch's tags tell the others."""
+    @functools.cached_property
+    def _kinds(self) -> list[str]:
+        return [str(argument.real_type).removeprefix("Optional[").removesuffix("]") for argument in self._arguments]
+
+    @functools.cached_property
+    def tensors(self) -> frozenset[int]:
+        """Indices of the arguments that are tensors (lists of them not counted)."""
+        return frozenset(index for index, kind in enumerate(self._kinds) if kind == "Tensor")
+
+    @functools.cached_property
+    def counted(self) -> tuple[tuple[int, tuple[Any, ...]], ...]:
+        """For each index of an argument that is a dtype, a layout or a memory format: what its numbers stand for."""
+        return tuple((index, _COUNTED[kind]) for index, kind in enumerate(self._kinds) if kind in _COUNTED)
+
+    def defaults(self, given: int) -> list[Any]:
+        """Those of the arguments that the node leaves out, which gives so many."""
+        return [argument.default_value for argument in self._arguments[given:]]
+
+    @functools.cached_property
+    def lists(self) -> bool:
+        """Whether the operator returns a list of tensors."""
+        return self.op is not None and any(str(result.type) == "List[Tensor]" for result in self.op._schema.returns)
+
+    @functools.cached_property
+    def pointwise(self) -> bool:
+        """Whether torch tags it so."""
+        return self.op is not None and torch.Tag.pointwise in self.op.tags
+
+    @functools.cached_property
+    def depends(self) -> bool:
+        """Whether the size of the result depends on the contents of the arguments."""
+        tags = self.op.tags if self.op is not None else []
+        told = torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags
+        return (told or self.packet in _DEPENDING) and self.name != "aten::where.self"
+
+    @functools.cached_property
+    def writes(self) -> bool:
+        """Whether it writes into an argument."""
+        return self.op is not None and bool(self.op._schema.is_mutable)
 
 
 @functools.lru_cache(maxsize=None)
 def call_of(schema: str) -> Call:
     """The call that a node's schema (its text) describes."""
-    name = schema.partition("(")[0]
-    return named(name)
+    return named(schema.partition("(")[0])
 
 
 @functools.lru_cache(maxsize=None)
 def named(name: str) -> Call:
     """The call of an operator by its full name."""
-    op = overload(name) if name.partition("::")[0] != "prim" else None
-    if op is None:
-        return Call(name, None)
-    arguments = op._schema.arguments
-    kinds = [str(argument.real_type) for argument in arguments]
-    counted = tuple(
-        (index, table)
-        for index, kind in enumerate(kinds)
-        for part, table in _COUNTED.items()
-        if kind.endswith((part, f"{part}]"))
-    )
-    tags = op.tags
-    depends = torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags
-    return Call(
-        name,
-        op,
-        frozenset(index for index, kind in enumerate(kinds) if kind in ("Tensor", "Optional[Tensor]")),
-        counted,
-        tuple(argument.default_value for argument in arguments),
-        any(str(result.type) == "List[Tensor]" for result in op._schema.returns),
-        torch.Tag.pointwise in tags,
-        (depends or name.partition(".")[0] in _DEPENDING) and name != "aten::where.self",
-        op._schema.is_mutable,
-    )
+    return Call(name, overload(name) if not name.startswith("prim::") else None)
 
 
 def dtype_of(number: Any) -> torch.dtype | None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import dataclasses
 
 from onnxexp.graph import Graph
-from onnxexp.passes.functionalize.facts import facts
+from onnxexp.passes.functionalize.facts import facts, is_mutable
 from onnxexp.passes.functionalize.rewrite import Rewriter
 
 __all__ = ["Report", "functionalize"]
@@ -49,7 +49,7 @@ def functionalize(graph: Graph) -> Report:
     Types of the new values are those of the tensors that are written; the new nodes say the writing node's `where`.
     Raises CaptureError, with the operator, its place and the cure, where the memory that is written cannot be followed.
     """
-    if not any(facts(node.op).written for node in graph.walk()):
+    if not any(is_mutable(node.op) and facts(node.op).written for node in graph.walk()):
         return Report()
     rewriter = Rewriter(graph)
     rewriter.run(graph)

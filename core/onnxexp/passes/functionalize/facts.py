@@ -16,7 +16,7 @@ import torch
 from onnxexp.graph import Node, TensorType, Value
 from onnxexp.torch_schemas import overload
 
-__all__ = ["Facts", "facts", "is_out", "is_tensor", "packet", "restrides", "results", "twin"]
+__all__ = ["Facts", "facts", "is_mutable", "is_out", "is_tensor", "packet", "restrides", "results", "twin"]
 
 UNDECLARED = frozenset(
     f"aten::{name}"
@@ -60,12 +60,24 @@ def packet(op: str) -> str:
 
 
 @functools.lru_cache(maxsize=None)
+def is_mutable(op: str) -> bool:
+    """Whether an operator may write to an argument: all that has to be known of most."""
+    found = overload(op)
+    return found is not None and bool(found._schema.is_mutable)
+
+
+@functools.lru_cache(maxsize=None)
 def facts(op: str) -> Facts:
     """The facts about an operator, by its full name."""
     found = overload(op)
     if found is None:
         return Facts(None)
     schema = found._schema
+    pointwise = torch.Tag.pointwise in found.tags
+    formats = [index for index, argument in enumerate(schema.arguments) if argument.name == "memory_format"]
+    memory_format = formats[0] if formats else None
+    if not any(each.alias_info for each in (*schema.arguments, *schema.returns)) and packet(op) not in UNDECLARED:
+        return Facts(schema, returned=(None,) * len(schema.returns), memory_format=memory_format, pointwise=pointwise)
     text = str(schema)
     written = tuple(index for index, argument in enumerate(schema.arguments) if _is_written(argument, text))
     sets = {name: index for index in written for name in _alias_set(schema.arguments[index])}
@@ -77,8 +89,7 @@ def facts(op: str) -> Facts:
         returned.append(next((sets[name] for name in written_sets if name in sets), None))
         if info is not None and not info.is_write and not schema.is_mutable and "Tensor" in str(result.type):
             viewed = _annotated(schema)
-    formats = [index for index, argument in enumerate(schema.arguments) if argument.name == "memory_format"]
-    return Facts(schema, written, viewed, tuple(returned), formats[0] if formats else None, torch.Tag.pointwise in found.tags)
+    return Facts(schema, written, viewed, tuple(returned), memory_format, pointwise)
 
 
 def _alias_set(argument: Any) -> list[str]:
