@@ -172,7 +172,7 @@ def _search_path() -> tuple[tuple[str, int], ...]:
         folder = None if entry in own or not entry else _file(entry)
         if folder is None:
             folders += [(entry, 0)] if entry else []
-        elif (folder.st_dev, folder.st_ino) != place or _holds_packages(folder):
+        elif (folder.st_dev, folder.st_ino) != place or _holds_packages(folder.st_dev, folder.st_ino):
             folders.append((entry, folder.st_mtime_ns))
     return tuple(folders)
 
@@ -191,15 +191,11 @@ def _standard_library() -> frozenset[str]:
     return frozenset({own, os.path.join(own, "lib-dynload"), os.path.join(os.path.dirname(own), archive)})
 
 
-@functools.cache
-def _package_folders() -> frozenset[str]:
-    return frozenset({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
-
-
-def _holds_packages(folder: os.stat_result) -> bool:
-    """Is it the folder into which this environment installs?"""
-    installed = map(_file, _package_folders())
-    return any(place is not None and os.path.samestat(folder, place) for place in installed)
+@functools.lru_cache(maxsize=8)
+def _holds_packages(device: int, inode: int) -> bool:
+    """Is it a folder into which this environment installs? There is one, or two, as long as the process runs."""
+    places = (_file(sysconfig.get_path(kind)) for kind in ("purelib", "platlib"))
+    return any(place is not None and (place.st_dev, place.st_ino) == (device, inode) for place in places)
 
 
 def _once(found: Iterable[Found]) -> list[Found]:
