@@ -147,7 +147,9 @@ def library() -> Any:
         packet, _, overload = name.partition(".")
         schema = str(getattr(getattr(torch.ops.aten, packet), overload or "default")._schema)  # by the operator's name
         # while it is captured, nothing is written through it
-        made.define(schema.removeprefix("aten::").replace("(a)", "").replace("(a -> *)", "").replace("int[]", "SymInt[]"))
+        made.define(
+            schema.removeprefix("aten::").replace("(a)", "").replace("(a -> *)", "").replace("int[] indices", "SymInt[] indices")
+        )
         torch.library.register_fake(f"onnxexp::{name}", shapes, lib=made)
     return made
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.common import aten, rank_of
+from onnxexp_aten.common import aten, rank_of, to_float
 from onnxexp_aten.creation import sizes_like
 from onnxexp_aten.elementwise import select
 from onnxexp_aten.kernels import compare, compute, runs
@@ -34,7 +34,8 @@ def native_dropout(op: Builder, input: Tensor, p: Any, train: bool | None) -> tu
 @aten("native_dropout_backward")
 def native_dropout_backward(op: Builder, grad_output: Tensor, mask: Tensor, scale: float) -> Tensor:
     """native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor"""
-    return compute(op, "Mul", grad_output, compute(op, "Mul", op.cast(mask, grad_output.dtype), scale))
+    grad = to_float(op, grad_output)
+    return compute(op, "Mul", grad, compute(op, "Mul", op.cast(mask, grad.dtype), scale))
 
 
 @aten("feature_dropout")
