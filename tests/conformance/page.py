@@ -36,7 +36,8 @@ measured.
 """
 
 _RATIOS = """Processor time of the exports alone, ours divided by torch.onnx's, over the samples that both were given, and over
-those that both pass. Each exporter has made one tiny export in the process before: the first is a figure of the benchmarks."""
+those that both pass. Each exporter has made one tiny export in the process before: the first is a figure of the benchmarks. Which
+of them is the first to meet an operator, for which torch then loads what it has of it, changes from one operator to the next."""
 
 _READING = """In a cell, `yes` is every sample of every dtype at every opset that was measured. Otherwise each range of opsets has
 its own word: `no`, or the share that passes, with the kind of the worst failure: `opset` (a later opset can), `unsupported` (no
