@@ -157,7 +157,7 @@ def flatten_outputs(tree: Any) -> list[Leaf]:
 
 def flatten_output_spec(spec: pytree.TreeSpec) -> list[Leaf]:
     """As `flatten_outputs`, from the structure alone: the value of each leaf is its position."""
-    return flatten_outputs(_rebuild(spec, itertools.count())) if not spec.is_leaf() else [Leaf(("output",), "output", 0)]
+    return flatten_outputs(_rebuild(spec, itertools.count()))
 
 
 def assign_names(defaults: Sequence[str], given: Sequence[str] | None, *, what: str, taken: Collection[str] = ()) -> list[str]:

@@ -101,16 +101,12 @@ def _set_modes(modes: Mapping[torch.nn.Module, bool]) -> None:
 @contextlib.contextmanager
 def transforms_left() -> Iterator[None]:
     """Leave torch.func's transforms that a failed capture has entered: eager would go on inside of them, to wrong values."""
-    level = functorch.maybe_current_level()
+    level = functorch.maybe_current_level() or 0
     try:
         yield
     finally:
-        _leave_transforms(level)
-
-
-def _leave_transforms(level: int | None) -> None:
-    while (functorch.maybe_current_level() or 0) > (level or 0):
-        functorch.pop_dynamic_layer_stack()
+        while (functorch.maybe_current_level() or 0) > level:
+            functorch.pop_dynamic_layer_stack()
 
 
 @contextlib.contextmanager
@@ -121,8 +117,7 @@ def torch_mode() -> Iterator[None]:
     hide the operators that they are made of.
     """
     inference = torch.inference_mode(False) if torch.is_inference_mode_enabled() else contextlib.nullcontext()
-    with LOCK, inference, torch.no_grad():
-        level = functorch.maybe_current_level()
+    with LOCK, inference, torch.no_grad(), transforms_left():
         fast, exporting = torch.backends.mha.get_fastpath_enabled(), _flags._is_onnx_exporting
         depth = vars(_exporting).get("depth", 0)
         try:
@@ -131,7 +126,6 @@ def torch_mode() -> Iterator[None]:
             _exporting.depth = depth + 1
             yield
         finally:
-            _leave_transforms(level)
             _exporting.depth = depth
             _flags._is_onnx_exporting = exporting
             torch.backends.mha.set_fastpath_enabled(fast)
