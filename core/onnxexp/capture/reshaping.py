@@ -14,7 +14,7 @@ import torch
 from torch import _refs
 from torch._prims_common import is_contiguous_or_false, make_contiguous_strides_for
 
-from onnxexp.capture.modes import is_exporting
+from onnxexp.capture.modes import is_exporting, replaced
 
 __all__ = ["reshapes_as_called"]
 
@@ -32,8 +32,5 @@ def reshapes_as_called() -> Iterator[None]:
         result = original(a, shape, allow_copy)
         return torch.as_strided(result, shape, result.stride())
 
-    vars(_refs)["_reshape_view_helper_core_alg"] = reshaped
-    try:
+    with replaced(((_refs, "_reshape_view_helper_core_alg", reshaped),)):
         yield
-    finally:
-        vars(_refs)["_reshape_view_helper_core_alg"] = original

@@ -27,7 +27,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, uninteresting_files
 
 from onnxexp.capture.axes import Axis
 from onnxexp.capture.dynamic import DynamicSpec
-from onnxexp.capture.modes import is_exporting
+from onnxexp.capture.modes import is_exporting, replaced
 from onnxexp.capture.sources import is_modules, is_users
 from onnxexp.capture.symbols import condition_text, input_sizes
 from onnxexp.graph import Where
@@ -68,11 +68,8 @@ def deciding() -> Iterator[None]:
         found: Any = framework_loc or _decision(sys._getframe(1))  # torch's annotation knows no frames
         return original(env, is_debug, found)
 
-    ShapeEnv._get_stack_summary = summary  # type: ignore[method-assign, assignment]
-    try:
+    with replaced(((ShapeEnv, "_get_stack_summary", summary),)):
         yield
-    finally:
-        ShapeEnv._get_stack_summary = original  # type: ignore[method-assign]
 
 
 def _decision(frame: FrameType | None) -> _Decision | None:
