@@ -164,6 +164,18 @@ def of_three(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> Results:
 INFINITIES = torch.tensor([float("inf"), float("-inf"), float("-inf"), 1.0, float("nan")])
 
 
+def along(a: torch.Tensor, b: torch.Tensor) -> Results:
+    return tuple(torch.lerp(a, b, weight) for weight in (0.0, 0.25, 0.5, 0.75, 1.0, -1.0))
+
+
+FAR = torch.tensor([1e8, 1.0, 1.0, float("inf"), 2.0]), torch.tensor([1.0, 1e8, float("inf"), 2.0, float("-inf")])
+
+
+@cases(case(along, *FAR), case(along, *(x.half() for x in FAR)))
+def test_interpolation_begins_at_the_nearer_end(check):
+    check()
+
+
 @cases(case(torch.logaddexp, INFINITIES, torch.tensor([float("inf"), float("-inf"), float("inf"), float("-inf"), 1.0])))
 def test_infinities(check):
     check()

@@ -124,8 +124,15 @@ def addcdiv(op: Builder, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: 
 
 @aten("lerp.Scalar", "lerp.Tensor")
 def lerp(op: Builder, self: Tensor, end: Tensor, weight: Any) -> Tensor:
-    """lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor"""
-    return compute(op, "Add", self, scaled(op, compute(op, "Sub", end, self), weight))
+    """lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor
+
+    As torch has it, from the nearer end on, where the weight is one known number: all of the way gives `end` to the last digit.
+    """
+    way = compute(op, "Sub", end, self)
+    known = op.static(weight) if op.is_static(weight) else None
+    if isinstance(known, (int, float)) and abs(known) >= 0.5:
+        return compute(op, "Sub", end, scaled(op, way, 1 - known))
+    return compute(op, "Add", self, scaled(op, way, weight))
 
 
 # Division
