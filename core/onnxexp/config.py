@@ -17,11 +17,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-import stat
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from onnxexp.errors import OptionError
 from onnxexp.suggest import nearest
@@ -41,8 +40,7 @@ CALL = "call"
 _OWN = "onnxexp.toml"
 _TICK = 2 * 10**9
 """Nanoseconds of the coarsest clock by which a file system dates its files."""
-_last: dict[tuple[str | int, ...], bytes] = {}
-"""The file that was read last: what the file system said of it, and its contents."""
+_Dated: TypeAlias = tuple[str, int, int, int, int]
 _ARGUMENTS = {"opset": "opset_version", "disable": "without"}
 """What the keys are called among the arguments of `export`, where that is something else."""
 
@@ -119,6 +117,12 @@ def load(
     debug: bool | None = None,
 ) -> Config:
     """The configuration of a call with these arguments. Raises OptionError naming the file or variable, the key and the cure."""
+    standing = _standing()
+    plain = plugins is None and allow is None and not (disable or prefer or skip_passes)
+    said = (standing, type(opset), opset, target, type(debug), debug) if plain else None  # 20.0 is 20 to Python, but no opset
+    for known, config in _last_call[:]:
+        if known == said:
+            return config
     call = {
         "plugins": None if plugins is None else list(plugins) if isinstance(plugins, (list, tuple)) else plugins,
         "disable": list(disable) if isinstance(disable, (list, tuple)) and disable else disable or None,
@@ -129,13 +133,15 @@ def load(
         "target": target,
         "debug": debug,
     }
-    doors = [
-        *_file(os.getcwd()),
-        *_environment(os.environ),
-        (CALL, {key: value for key, value in call.items() if value is not None}),
-    ]
-    values = dict(_DEFAULTS)
-    origins = dict.fromkeys(values, "default")
+    config = _through(standing, [(CALL, {key: value for key, value in call.items() if value is not None})])
+    if said:
+        _last_call[:] = [(said, config)]
+    return config
+
+
+def _through(config: Config, doors: Iterable[tuple[str, dict[str, Any]]]) -> Config:
+    """The configuration after these doors."""
+    values, origins = dict(vars(config)), dict(config.origins)
     for origin, given in doors:
         for name, value in given.items():
             key = _key(name, origin)
@@ -143,17 +149,45 @@ def load(
             joined = key.merge is not None and origins[name] != "default"
             values[name] = key.merge(values[name], checked) if joined and key.merge else checked
             origins[name] = f"{origins[name]}; {origin}" if joined else origin
-    return Config(**values, origins=origins)
+    return Config(**{**values, "origins": origins})
 
 
 # Doors
 
 
-def _file(folder: str) -> list[tuple[str, dict[str, Any]]]:
-    there = [path for path in _places(folder) if os.access(path, os.F_OK)]  # most are not, and to catch an error takes longer
-    for path in there:
-        if (contents := _read(path)) is None:
+def _standing() -> Config:
+    """What files and variables say; they are read again only where the folder, a file or the environment is another."""
+    folder, variables = os.getcwd(), getattr(os.environ, "_data", os.environ)  # going through it decodes each variable
+    files = [_dated(path) for path in _places(folder) if os.access(path, os.F_OK)]  # most are not, and to catch an error is slow
+    for known, config in _last_standing[:]:
+        if known == (folder, files, variables):
+            return config
+    config = _through(_DEFAULT, [*_file(files), *_environment(os.environ)])
+    settled = all(time.time_ns() - max(times) > _TICK for _, _, _, *times in files)  # else a change may show no other time
+    _last_standing[:] = [((folder, files, dict(variables)), config)] if settled else []
+    return config
+
+
+@functools.lru_cache(maxsize=4)
+def _places(folder: str) -> tuple[str, ...]:
+    """Where a file may be, from a folder upwards: in each our own, then pyproject.toml."""
+    parent = os.path.dirname(folder)
+    here = os.path.join(folder, _OWN), os.path.join(folder, "pyproject.toml")
+    return (*here, *(() if parent == folder else _places(parent)))
+
+
+def _dated(path: str) -> _Dated:
+    """A file, its number and size, and when it was changed."""
+    found = os.stat(path)
+    return path, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _file(there: Iterable[_Dated]) -> list[tuple[str, dict[str, Any]]]:
+    for path, *_ in there:
+        if not os.path.isfile(path):
             continue
+        with open(path, "rb") as file:
+            contents = file.read()
         if os.path.basename(path) == _OWN:
             return [(path, _toml(path, contents))]
         if b"onnxexp" in contents:
@@ -165,42 +199,11 @@ def _file(folder: str) -> list[tuple[str, dict[str, Any]]]:
     return []
 
 
-@functools.lru_cache(maxsize=4)
-def _places(folder: str) -> tuple[str, ...]:
-    """Where a file may be, from a folder upwards: in each our own, then pyproject.toml."""
-    parent = os.path.dirname(folder)
-    here = os.path.join(folder, _OWN), os.path.join(folder, "pyproject.toml")
-    return (*here, *(() if parent == folder else _places(parent)))
-
-
-def _read(path: str) -> bytes | None:
-    """The contents of a file, None where it is none. They are read again only where the file is not as it was."""
-    found = os.stat(path)
-    if not stat.S_ISREG(found.st_mode):
-        return None
-    state = path, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-    if (known := _last.get(state)) is not None:
-        return known
-    with open(path, "rb") as file:
-        contents = file.read()
-    settled = time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) > _TICK  # else a change may show no other time
-    _last.clear()
-    if settled:
-        _last[state] = contents
-    return contents
-
-
 def _toml(path: str, contents: bytes) -> dict[str, Any]:
     try:
-        return _parsed(contents)
+        parsed: dict[str, Any] = tomllib.loads(contents.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise OptionError(f"{path} is not valid TOML: {error}") from None
-
-
-@functools.lru_cache(maxsize=4)
-def _parsed(contents: bytes) -> dict[str, Any]:
-    """What TOML says; nobody changes it."""
-    parsed: dict[str, Any] = tomllib.loads(contents.decode("utf-8"))
     return parsed
 
 
@@ -334,4 +337,9 @@ KEYS = (
 )  # fmt: skip
 """Every setting, in the order in which it is shown."""
 _BY_NAME = {key.name: key for key in KEYS}
-_DEFAULTS: dict[str, Any] = {key.name: key.default for key in KEYS}
+_DEFAULT = Config(**{key.name: key.default for key in KEYS}, origins={key.name: "default" for key in KEYS})
+
+_last_standing: list[tuple[Any, Config]] = []
+"""What the files and variables were that were read last, and what they say."""
+_last_call: list[tuple[Any, Config]] = []
+"""The last call that gave nothing but numbers and words, and its configuration."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import operator
 import os
 import sys
 import sysconfig
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from importlib_metadata import EntryPoint, distributions
 
@@ -43,9 +45,9 @@ class Found:
         return f"{self.distribution} {self.version}"
 
     @functools.cached_property
-    def target(self) -> tuple[str, str]:
-        """The module and what in it the entry point names, which takes a regular expression each time."""
-        return self.point.module, self.point.attr
+    def target(self) -> tuple[str, Callable[[Any], Any] | None]:
+        """The module that the entry point names, and what takes the plugin out of it (None: it is the plugin itself)."""
+        return self.point.module, operator.attrgetter(self.point.attr) if self.point.attr else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,9 +59,9 @@ class State:
     reason: str = ""
 
 
-def discover() -> list[Found]:
+def discover() -> tuple[Found, ...]:
     """Every installed plugin, by name; two distributions that use one name are both there."""
-    return list(_discovered(_search_path()))
+    return _discovered(_search_path())
 
 
 @functools.lru_cache(maxsize=4)
@@ -82,7 +84,7 @@ def _inside(folder: str, _changed: int) -> tuple[Found, ...]:
 
 def states(config: Config, found: Sequence[Found] | None = None) -> list[State]:
     """What the configuration makes of each installed plugin. Raises PluginLoadError where it names one that is not installed."""
-    plugins = discover() if found is None else list(found)
+    plugins = discover() if found is None else found
     known = [plugin.name for plugin in plugins]
     for origin, wanted in (("plugins", config.plugins or ()), ("disable", config.disable)):
         for name in wanted:
@@ -166,13 +168,17 @@ def _normal(name: str) -> str:
 def _search_path() -> tuple[tuple[str, int], ...]:
     """`sys.path` without the working directory, unless packages are installed there; each folder with when it changed."""
     here, own = _file(os.curdir), _standard_library()
-    place = here and (here.st_dev, here.st_ino)
+    device, inode = (here.st_dev, here.st_ino) if here is not None else (-1, -1)
     folders = []
     for entry in sys.path:
-        folder = None if entry in own or not entry else _file(entry)
-        if folder is None:
-            folders += [(entry, 0)] if entry else []
-        elif (folder.st_dev, folder.st_ino) != place or _holds_packages(folder.st_dev, folder.st_ino):
+        if not entry or entry in own:
+            continue
+        try:
+            folder = os.stat(entry)
+        except OSError:
+            folders.append((entry, 0))
+            continue
+        if folder.st_ino != inode or folder.st_dev != device or _holds_packages(device, inode):
             folders.append((entry, folder.st_mtime_ns))
     return tuple(folders)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import operator
 import os
 import sys
 from typing import Any
@@ -16,10 +15,11 @@ __all__ = ["import_object"]
 
 def import_object(found: Found) -> Any:
     """What the entry point names. Raises whatever the import raises; nothing half imported stays."""
-    module, names = found.target
+    module, taken = found.target
     if module in sys.modules:
-        there = importlib.import_module(module)  # waits where another thread is still importing it
-        return operator.attrgetter(names)(there) if names else there
+        __import__(module)  # waits where another thread is still importing it
+        there = sys.modules[module]
+        return taken(there) if taken else there
     package = module.partition(".")[0]
     if package not in sys.modules:
         _refuse_working_directory(found, package)

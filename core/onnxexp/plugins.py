@@ -100,7 +100,8 @@ class Plugins:
     def anew(self) -> Plugins:
         """The same plugins for another export, in which none has taken part yet."""
         other = object.__new__(Plugins)
-        vars(other).update(vars(self), used=set())
+        other.loaded, other._implementations, other.dispatcher = self.loaded, self._implementations, self.dispatcher
+        other.used, other.off = set(), self.off
         return other
 
     @property
@@ -131,8 +132,8 @@ class Plugins:
 
 _ROUTINES = frozenset({types.FunctionType, types.MethodType, staticmethod, classmethod})
 
-_last: list[tuple[Any, Plugins]] = []
-"""What the installed plugins of the last export were, and what they came to."""
+_last: list[tuple[tuple[Any, ...], list[Found], list[tuple[Any, ...]], Plugins]] = []
+"""What was installed and selected at the last export, which plugins that gave, what was in them, and what they came to."""
 
 
 def _asked(ordered: Sequence[Plugin]) -> tuple[tuple[Plugin, ...], Mapping[str, tuple[Implementation, ...]]]:
@@ -148,17 +149,16 @@ def _asked(ordered: Sequence[Plugin]) -> tuple[tuple[Plugin, ...], Mapping[str, 
     }
 
 
-def _contents(plugin: Plugin) -> tuple[Any, ...]:
+def _contents(found: Found) -> tuple[Any, ...]:
     """What is read out of a plugin: where that is the same, it comes to the same."""
-    tables = [(table, table.revision, table.override) for table in plugin.tables]
-    return plugin.name, plugin.distribution, plugin.version, id(plugin.object), tables, _routines(plugin.object)
+    plugin = _imported(found)
+    return id(plugin), [(table, table.revision, table.override) for table in _tables(plugin, found)], _routines(plugin)
 
 
-def _routines(plugin: Any) -> tuple[Any, ...]:
+def _routines(plugin: Any) -> list[Any]:
     """The functions among the attributes of an object, of its classes and, where it is a class itself, of its bases."""
     holders = (plugin, *type(plugin).__mro__[:-1], *(plugin.__mro__[1:-1] if isinstance(plugin, type) else ()))
-    attributes = [each for holder in holders for each in tuple(getattr(holder, "__dict__", {}).values())]
-    return tuple([each for each in attributes if type(each) in _ROUTINES])
+    return [each for holder in holders for each in tuple(getattr(holder, "__dict__", {}).values()) if type(each) in _ROUTINES]
 
 
 class _Manager(pluggy.PluginManager):
@@ -182,24 +182,25 @@ def load(config: Config) -> Plugins:
         PluginConflict: two claim one operator.
         OptionError: `prefer` names a plugin that cannot lower the operator.
     """
-    all_states = states(config)
+    found = discover()
+    selection = found, config.plugins, config.disable, config.prefer, config.origins["plugins"], config.origins["disable"]
+    for known, selected, contents, plugins in () if config.allow else _last[:]:  # a lock looks into the files, each time
+        if known == selection and contents == [_contents(each) for each in selected]:
+            return plugins.anew()
+    all_states = states(config, found)
     off = [state for state in all_states if state.state == "off"]
-    selected = [state for state in all_states if state.state != "off"]
-    refused = [f"{state.found.name}: {state.reason}" for state in selected if state.state == "refused"]
+    selected = [state.found for state in all_states if state.state != "off"]
+    refused = [f"{state.found.name}: {state.reason}" for state in all_states if state.state == "refused"]
     if refused:
         raise PluginLoadError("installed plugins are refused, and nothing is exported without them:\n  " + "\n  ".join(refused)
                               + "\nlift the lock, or switch them off with `disable` (without=[...] in the call)")  # fmt: skip
-    objects = [item for item in config.plugins or () if not isinstance(item, str) and item is not ...]
-    inline = _inline(objects)
-    loaded = [_load(state.found) for state in selected]
+    inline = _inline([item for item in config.plugins or () if not isinstance(item, str) and item is not ...])
+    loaded = [_load(each) for each in selected]
     if inline:  # the user's objects are not held any longer than their export
         return _preferring(config, [*inline, *(plugin for plugin in loaded if not _replaced(plugin, inline))], off)
-    key = [*map(_contents, loaded)], config.prefer, off
-    for known, plugins in _last[:]:
-        if known == key:
-            return plugins.anew()
+    contents = [_contents(each) for each in selected]
     plugins = _preferring(config, loaded, off)
-    _last[:] = [(key, plugins)]
+    _last[:] = [(selection, selected, contents, plugins)]
     return plugins.anew()
 
 
@@ -224,14 +225,18 @@ def _loaded_or_error(found: Found) -> Plugin | PluginError:
 
 
 def _load(found: Found) -> Plugin:
+    loaded = _imported(found)
+    return Plugin(found.name, found.distribution, found.version, loaded, _tables(loaded, found))
+
+
+def _imported(found: Found) -> Any:
     try:
-        loaded = import_object(found)
+        return import_object(found)
     except (Exception, SystemExit) as error:  # whatever a plugin's import raises is the plugin's failure, told with its origin
         raise PluginLoadError(
             f"{_entry(found)} does not load: {type(error).__name__}: {error}{_raised(error)}; reinstall or remove the "
             f"distribution, or switch the plugin off with `disable` (without=[{found.name!r}] in the call)"
         ) from error
-    return Plugin(found.name, found.distribution, found.version, loaded, _tables(loaded, found))
 
 
 def _entry(found: Found) -> str:
