@@ -5,7 +5,7 @@ API:
     flatten_outputs(tree) / flatten_output_spec(treespec)    leaves of a returned value, or of torch's `TreeSpec` of it
     assign_names(defaults, given, what=..., taken=...)       the user's names over the default ones, made unique
     register_dataclasses(tree)                               teaches torch's pytree the dataclasses in it
-    children(value), bind(forward, args, kwargs)
+    children(value), bind(forward, args, kwargs), bound_plainly(signature, args, kwargs)
 `forward` is the function, its signature, or the arguments as they are bound to it already.
 
 The rule:
@@ -41,6 +41,7 @@ __all__ = [
     "assign_names",
     "assign_output_names",
     "bind",
+    "bound_plainly",
     "children",
     "flatten_inputs",
     "flatten_output_spec",
@@ -53,7 +54,8 @@ Forward: TypeAlias = Callable[..., Any] | inspect.Signature | inspect.BoundArgum
 
 _registration = threading.Lock()
 _PLAIN = frozenset({type(None), bool, int, float, str})
-_signatures = weakref.WeakKeyDictionary[types.FunctionType, tuple[tuple[Any, ...], inspect.Signature]]()
+_TENSOR = frozenset({torch.Tensor})
+_signatures = weakref.WeakKeyDictionary[types.FunctionType, tuple[bool, types.CodeType, Any, inspect.Signature]]()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -110,11 +112,22 @@ def parameters_of(forward: Callable[..., Any]) -> inspect.Signature:
         return inspect.signature(forward)
     if function.__defaults__ and not _PLAIN.issuperset(map(type, function.__defaults__)):
         return inspect.signature(forward)
-    state = forward is function, function.__code__, function.__defaults__
+    method, code, defaults = forward is not function, function.__code__, function.__defaults__
     known = _signatures.get(function)
-    if known is None or any(was is not now for was, now in zip(known[0], state, strict=True)):
-        known = _signatures[function] = state, inspect.signature(forward)
-    return known[1]
+    if known is None or known[0] is not method or known[1] is not code or known[2] is not defaults:
+        known = _signatures[function] = method, code, defaults, inspect.signature(forward)
+    return known[3]
+
+
+def bound_plainly(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments | None:
+    """The arguments where there is one, by position, for each parameter: `Signature.bind` takes ten times as long."""
+    parameters = signature.parameters
+    if kwargs or len(args) != len(parameters):
+        return None
+    for parameter in parameters.values():
+        if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD:
+            return None
+    return inspect.BoundArguments(signature, dict(zip(parameters, args, strict=True)))
 
 
 def bind(forward: Forward, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
@@ -122,6 +135,8 @@ def bind(forward: Forward, args: Sequence[Any], kwargs: Mapping[str, Any]) -> in
     if isinstance(forward, inspect.BoundArguments):
         return forward
     signature = forward if isinstance(forward, inspect.Signature) else parameters_of(forward)
+    if (bound := bound_plainly(signature, args, kwargs)) is not None:
+        return bound
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -137,7 +152,10 @@ def flatten_inputs(forward: Forward, args: Sequence[Any], kwargs: Mapping[str, A
 
     Every leaf is listed: tensors, numbers, None, strings. Unknown dataclasses are registered, as `register_dataclasses` does.
     """
-    parameters = list(bind(forward, args, kwargs).signature.parameters.values())
+    bound = bind(forward, args, kwargs)
+    if not kwargs and _TENSOR.issuperset(map(type, bound.arguments.values())):
+        return [Leaf((name,), name, value) for name, value in bound.arguments.items()]
+    parameters = list(bound.signature.parameters.values())
     leaves = [leaf for root, value in _roots(parameters, args, kwargs) for leaf in _walk(value, root)]
     names = _unique([".".join(path) for path, _ in leaves])
     return [Leaf(path, name, value) for (path, value), name in zip(leaves, names, strict=True)]
@@ -173,8 +191,7 @@ def assign_names(defaults: Sequence[str], given: Sequence[str] | None, *, what: 
         OptionError: too many names, one twice, an empty one, one that is taken, or something that is no name.
     """
     given = [] if given is None else _checked(given, defaults, what, taken)
-    rest = _unique(list(defaults[len(given) :]), {*given, *taken})
-    return [*given, *rest]
+    return given if len(given) == len(defaults) else [*given, *_unique(defaults[len(given) :], {*given, *taken})]
 
 
 def assign_output_names(
@@ -188,11 +205,13 @@ def assign_output_names(
         inputs: The names of the graph's inputs.
         passed: For an output (by position) that is an input passed straight through, that input's name: it keeps it.
     """
+    defaults = [f"{leaf.name}_out" if leaf.name in inputs else leaf.name for leaf in leaves]
+    if not passed:
+        return assign_names(defaults, given, what="output", taken=inputs)
     kept: dict[int, str] = {}
-    for position, name in (passed or {}).items():
+    for position, name in passed.items():
         if name not in kept.values() and position >= len(given or ()):
             kept[position] = name
-    defaults = [f"{leaf.name}_out" if leaf.name in inputs else leaf.name for leaf in leaves]
     free = [position for position in range(len(leaves)) if position not in kept]
     names = assign_names([defaults[position] for position in free], given, what="output", taken=inputs)
     return [name for _, name in sorted([*zip(free, names, strict=True), *kept.items()])]
@@ -259,16 +278,27 @@ def _unique(names: Sequence[str], taken: Collection[str] = ()) -> list[str]:
 
 
 def _checked(given: Sequence[str], defaults: Sequence[str], what: str, taken: Collection[str]) -> list[str]:
-    option = f"{what}_names"
-    real = f"the model has {len(defaults)} {what}{'s' if len(defaults) != 1 else ''}: {', '.join(defaults) or 'none'}"
     names: object = given
-    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) and name for name in names):
-        raise OptionError(f"{option} must be a list of names (non-empty strings), not {given!r}; {real}.")
+    if not isinstance(names, (list, tuple)) or [name for name in names if not isinstance(name, str) or not name]:
+        raise OptionError(
+            f"{what}_names must be a list of names (non-empty strings), not {given!r}; {_there_are(defaults, what)}."
+        )
     if len(given) > len(defaults):
-        raise OptionError(f"{option} gives {len(given)} names ({', '.join(given)}), but {real}. Give at most that many.")
-    for name in given:
-        if list(given).count(name) > 1:
-            raise OptionError(f"{option} gives {name!r} more than once. Every {what} needs a name of its own; {real}.")
+        raise OptionError(
+            f"{what}_names gives {len(given)} names ({', '.join(given)}), but {_there_are(defaults, what)}. "
+            "Give at most that many."
+        )
+    for index, name in enumerate(given):
+        if name in given[:index]:
+            raise OptionError(
+                f"{what}_names gives {name!r} more than once. Every {what} needs a name of its own; {_there_are(defaults, what)}."
+            )
         if name in taken:
-            raise OptionError(f"{option}: {name!r} is already the name of an input. Choose another; {real}.")
+            raise OptionError(
+                f"{what}_names: {name!r} is already the name of an input. Choose another; {_there_are(defaults, what)}."
+            )
     return list(given)
+
+
+def _there_are(defaults: Sequence[str], what: str) -> str:
+    return f"the model has {len(defaults)} {what}{'s' if len(defaults) != 1 else ''}: {', '.join(defaults) or 'none'}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from onnxexp.capture.dynamic import DynamicSpec, read_dynamic
 from onnxexp.capture.modes import TrainingMode, model_mode
 from onnxexp.config import TARGETS, Config
 from onnxexp.errors import OptionError
-from onnxexp.names import parameters_of
+from onnxexp.names import bound_plainly, parameters_of
 from onnxexp.suggest import nearest
 from onnxexp.verify import call_unharmed
 
@@ -199,15 +198,14 @@ def _arguments(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, 
 
 
 def _bound(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
-    unknown = [name for name in kwargs if name not in signature.parameters] if kwargs else []
+    if (bound := bound_plainly(signature, args, kwargs)) is not None:
+        return bound
+    unknown = [name for name in kwargs if name not in signature.parameters]
     if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
         known = list(signature.parameters)
         raise OptionError(
             f"the model's forward has no parameter {unknown[0]!r}{nearest(unknown[0], known)}; it takes {signature}"
         )
-    plain = all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in signature.parameters.values())
-    if plain and not kwargs and len(args) == len(signature.parameters):  # `bind` takes ten times as long
-        return inspect.BoundArguments(signature, OrderedDict(zip(signature.parameters, args, strict=True)))
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as error:

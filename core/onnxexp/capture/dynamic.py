@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -87,7 +87,10 @@ def read_dynamic(
     """
     if dynamic_shapes is not None and dynamic_axes is not None:
         raise OptionError("dynamic_shapes and dynamic_axes are both given. They say the same thing in two ways: give one.")
-    reader = _Reader(forward, args, kwargs, bound or bind(forward, args, kwargs))
+    bound = bound or bind(forward, args, kwargs)
+    if dynamic_shapes is None and dynamic_axes is None and program is None:
+        return _static(flatten_inputs(bound, args, kwargs), input_names)
+    reader = _Reader(forward, args, kwargs, bound)
     if dynamic_shapes is not None:
         reader.read_shapes(dynamic_shapes, input_names)
     if program is not None:
@@ -95,6 +98,21 @@ def read_dynamic(
     names = reader.name_inputs(input_names)
     outputs = reader.read_axes(dynamic_axes, names, output_names or ()) if dynamic_axes is not None else {}
     return reader.spec(names, outputs)
+
+
+def _static(leaves: list[Leaf], input_names: Sequence[str] | None) -> DynamicSpec:
+    """Nothing is dynamic: the inputs of the graph are the tensors."""
+    inputs = tuple([index for index, leaf in enumerate(leaves) if isinstance(leaf.value, torch.Tensor)])
+    names = assign_names([leaves[index].name for index in inputs], input_names, what="input")
+    _rename(leaves, zip(inputs, names, strict=True))
+    return DynamicSpec(tuple(leaves), tuple([{} for _ in leaves]), {}, inputs, None, {})
+
+
+def _rename(leaves: list[Leaf], names: Iterable[tuple[int, str]]) -> None:
+    for index, name in names:
+        leaf = leaves[index]
+        if name != leaf.name:
+            leaves[index] = Leaf(leaf.path, name, leaf.value)
 
 
 class _Reader:
@@ -260,9 +278,7 @@ class _Reader:
     # the result
 
     def spec(self, names: dict[int, str], outputs: dict[str, dict[int, str | None]]) -> DynamicSpec:
-        for index, name in names.items():
-            if name != self.leaves[index].name:
-                self.leaves[index] = dataclasses.replace(self.leaves[index], name=name)
+        _rename(self.leaves, names.items())
         dynamic = bool(self.scalars) or any(self.axes)
         named = {name: (path, value) for name, (path, value) in self.bound.items() if path}
         named |= {key: ((key,), inner) for path, value in self.bound.values() if not path for key, inner in value.items()}
