@@ -35,20 +35,16 @@ class Interface:
         self._captured = captured
         self._spec = spec
         graph = captured.graph
-        names = {index: spec.leaves[index].name for index in spec.inputs}
-        by_value = {value: index for index, value in enumerate(graph.inputs)}
-        self._inputs = [(names[index], index, graph.inputs[index]) for index in spec.inputs]
+        self._inputs = [(spec.leaves[index].name, index, graph.inputs[index]) for index in spec.inputs]
+        names = {value: name for name, _, value in self._inputs}
         leaves = flatten_output_spec(captured.out_spec)
         positions = [index for index, output in enumerate(graph.outputs) if isinstance(output, (Value, torch.Tensor))]
-        passed = {
-            place: names[by_value[graph.outputs[index]]]
-            for place, index in enumerate(positions)
-            if graph.outputs[index] in by_value and by_value[graph.outputs[index]] in names
-        }
-        assigned = assign_output_names([leaves[index] for index in positions], output_names, list(names.values()), passed)
+        returned = [graph.outputs[index] for index in positions]
+        passed = {place: names[output] for place, output in enumerate(returned) if output in names}
+        assigned = assign_output_names([leaves[index] for index in positions], output_names, names.values(), passed)
         self._outputs = dict(zip(positions, assigned, strict=True))
-        self._input_leaf = by_value
-        name_outputs({name: graph.outputs[index] for index, name in self._outputs.items()}, spec)
+        if spec.outputs:
+            name_outputs(dict(zip(assigned, returned, strict=True)), spec)
 
     def bind_inputs(self, lowering: Lowering, *, export_params: bool) -> None:
         """Make the graph's inputs, and bind every captured input."""
@@ -90,7 +86,7 @@ class Interface:
             paired = isinstance(output.type, TensorType) and output.type.dtype is not None and output.type.dtype.is_complex
             return OutputSlot(output=list(self._outputs).index(index), scalar=scalar, paired=paired)
         if isinstance(output, Value):
-            return OutputSlot(leaf=self._input_leaf[output])
+            return OutputSlot(leaf=self._captured.graph.inputs.index(output))
         return OutputSlot(constant=output)
 
 

@@ -55,6 +55,7 @@ Forward: TypeAlias = Callable[..., Any] | inspect.Signature | inspect.BoundArgum
 _registration = threading.Lock()
 _PLAIN = frozenset({type(None), bool, int, float, str})
 _TENSOR = frozenset({torch.Tensor})
+_LONE = ("output",), "output"
 _signatures = weakref.WeakKeyDictionary[types.FunctionType, tuple[bool, types.CodeType, Any, inspect.Signature]]()
 
 
@@ -165,7 +166,7 @@ def flatten_outputs(tree: Any) -> list[Leaf]:
     """The leaves of what the model returned, with their default names; None and constants are listed too."""
     top = _parts(tree)
     if top is None:
-        return [Leaf(("output",), "output", tree)]
+        return [Leaf(*_LONE, tree)]
     numbered = all(key.isdigit() for key, _ in top)
     roots = [(f"output_{key}" if numbered else key, value) for key, value in top]
     leaves = [leaf for root, value in roots for leaf in _walk(value, (root,))]
@@ -175,7 +176,7 @@ def flatten_outputs(tree: Any) -> list[Leaf]:
 
 def flatten_output_spec(spec: pytree.TreeSpec) -> list[Leaf]:
     """As `flatten_outputs`, from the structure alone: the value of each leaf is its position."""
-    return flatten_outputs(_rebuild(spec, itertools.count()))
+    return [Leaf(*_LONE, 0)] if spec.is_leaf() else flatten_outputs(_rebuild(spec, itertools.count()))
 
 
 def assign_names(defaults: Sequence[str], given: Sequence[str] | None, *, what: str, taken: Collection[str] = ()) -> list[str]:

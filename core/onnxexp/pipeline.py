@@ -15,7 +15,7 @@ from onnxexp import config as configuration
 from onnxexp import plugins as plugin_loading
 from onnxexp.assembly import assemble
 from onnxexp.builder import Builder
-from onnxexp.capture.modes import TrainingMode
+from onnxexp.capture.modes import LOCK, TrainingMode
 from onnxexp.fallthrough import read_export_type
 from onnxexp.interface import Interface
 from onnxexp.lowering import Lowering
@@ -113,7 +113,7 @@ def export(
     passes = Passes(packs, options)
     call = read_call(model, args, kwargs, dynamic_shapes, dynamic_axes, input_names, output_names)
     clock = _Clock()
-    with clock("capture"), packs.capturing(options):
+    with clock("capture"), LOCK, packs.capturing(options):  # what a plugin patches inside torch, other captures do not see
         program = call.program or capturing.capture(
             call.module, call.args, call.kwargs, call.spec, options.training, options.capture
         )

@@ -13,14 +13,14 @@ import importlib
 import inspect
 import traceback
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import importlib_metadata
 import pluggy
 
 from onnxexp import hookspecs, importing
-from onnxexp.capture.modes import LOCK
 from onnxexp.config import Config
 from onnxexp.discovery import Found, State, discover, missing, states
 from onnxexp.dispatch import Dispatcher, Source
@@ -113,21 +113,40 @@ class Plugins:
         """Who implements a hook, in the order in which they are asked."""
         return self._implementations[hook]
 
-    @contextlib.contextmanager
-    def capturing(self, options: Any) -> Any:
+    def capturing(self, options: Any) -> AbstractContextManager[Any]:
         """Inside, every plugin's `capture_context` is entered."""
-        with LOCK, contextlib.ExitStack() as stack:  # what a context patches inside torch, other captures do not see
-            for implementation in self.implementations("capture_context"):
-                try:
-                    context = implementation(options=options)
-                    if context is not None:
-                        stack.enter_context(context)
-                except Exception as error:  # anyone's code: told with whose it is
-                    raise PluginError(f"{implementation} failed: {type(error).__name__}: {error}") from error
-            yield
+        contexts = [_CaptureContext(implementation, options) for implementation in self.implementations("capture_context")]
+        return contexts[0] if len(contexts) == 1 else _all_of(contexts)
 
     def used_plugins(self) -> tuple[Plugin, ...]:
         return tuple(plugin for plugin in self.loaded if plugin.name in self.used)
+
+
+class _CaptureContext:
+    """One plugin's `capture_context`: what fails before the capture is told with whose it is."""
+
+    def __init__(self, implementation: Implementation, options: Any) -> None:
+        self._implementation, self._options = implementation, options
+
+    def __enter__(self) -> None:
+        try:
+            context = self._implementation(options=self._options)
+            context = contextlib.nullcontext() if context is None else context
+            self._leave = context.__exit__
+            context.__enter__()
+        except Exception as error:  # anyone's code: told with whose it is
+            raise PluginError(f"{self._implementation} failed: {type(error).__name__}: {error}") from error
+
+    def __exit__(self, *raised: Any) -> Any:
+        return self._leave(*raised)
+
+
+@contextlib.contextmanager
+def _all_of(contexts: Iterable[AbstractContextManager[Any]]) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for context in contexts:
+            stack.enter_context(context)
+        yield
 
 
 _ROUTINES = frozenset({types.FunctionType, types.MethodType, staticmethod, classmethod})

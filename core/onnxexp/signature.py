@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
@@ -15,16 +15,14 @@ from onnxexp.errors import OnnxExporterError
 __all__ = ["InputSlot", "OutputSlot", "Signature"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class InputSlot:
+class InputSlot(NamedTuple):
     """The graph's input `name` is fed with leaf number `leaf` of the flattened ``(args, kwargs)``."""
 
     name: str
     leaf: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OutputSlot:
+class OutputSlot(NamedTuple):
     """Where one leaf of what the original returns comes from.
 
     Attributes:

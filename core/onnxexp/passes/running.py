@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import onnx_ir as ir
@@ -29,7 +29,7 @@ CORE = "core"
 Subject = TypeVar("Subject", Graph, ir.Model)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(eq=False)
 class Pass(Generic[Subject]):
     """A pass with its owner: the plugin's name, or "core"; `whose` says it in messages."""
 
@@ -62,7 +62,7 @@ class Passes:
         self.seconds: dict[str, float] = {}
         self._plugins = plugins
         self._options = options
-        self._pre: list[Pass[Graph]] = list(_collected(plugins, "pre_pass", options))
+        self._pre: list[Pass[Graph]] = _collected(plugins, "pre_pass", options)
         self._post: list[Pass[ir.Model]] = [*_collected(plugins, "post_pass", options), *_CLEAN_UP]
         if options.skip_passes:
             _check_skipped(options.skip_passes, [*self._pre, *self._post])
@@ -121,17 +121,18 @@ def _modified(result: Any) -> bool:
     return bool(result.modified) if isinstance(result, ir.passes.PassResult) else result is not False
 
 
-def _collected(plugins: Plugins, hook: str, options: Options) -> Iterable[Pass[Any]]:
+def _collected(plugins: Plugins, hook: str, options: Options) -> list[Pass[Any]]:
+    found: list[Pass[Any]] = []
     for implementation in plugins.implementations(hook):
         try:
             given = implementation(options=options)
         except Exception as error:  # anyone's code: told with whose it is
             raise PassError(f"{implementation} failed: {type(error).__name__}: {error}") from error
-        listed = given if isinstance(given, (list, tuple)) else [] if given is None else [given]
-        for each in listed:
+        for each in given if isinstance(given, (list, tuple)) else () if given is None else (given,):
             if not callable(each):
                 raise PassError(f"{implementation} gives {each!r}; a pass is called with what it changes")
-            yield Pass(implementation.plugin.name, _name(each), each, implementation.plugin)
+            found.append(Pass(implementation.plugin.name, _name(each), each, implementation.plugin))
+    return found
 
 
 def _name(each: Any) -> str:

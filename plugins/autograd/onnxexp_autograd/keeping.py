@@ -36,36 +36,41 @@ _users = 0
 _allowed: dict[int, int] = {}
 
 
+class keeping:
+    """Inside, in this thread, the Functions for which `decide` does not say None are kept whole.
+
+    `dynamo` says whether Dynamo may run inside. Only it needs to know the Functions before they are called, and to go through all
+    that there are takes a tenth of a small model's export."""
+
+    def __init__(self, decide: Decide, *, dynamo: bool) -> None:
+        every = _subclasses(torch.autograd.Function) if dynamo else []
+        self._decide, self._wanted = decide, [function for function in every if decide(function) is not None]
+
+    def __enter__(self) -> None:
+        deciding = _stack()
+        if not deciding:
+            release()
+            _local.told = {}
+        _enter(self._wanted)
+        deciding.append(self._decide)
+
+    def __exit__(self, error: object, *_: object) -> None:
+        deciding = _stack()
+        deciding.pop()
+        _leave(self._wanted)
+        if not deciding and error is None:
+            for message in _local.told:  # a capture silences warnings, torch's remarks about itself
+                warn(message)
+
+
 def _stack() -> list[Decide]:
     found: list[Decide] = vars(_local).setdefault("deciding", [])
     return found
 
 
-@contextlib.contextmanager
-def keeping(decide: Decide, *, dynamo: bool) -> Iterator[None]:
-    """Inside, in this thread, the Functions for which `decide` does not say None are kept whole.
-
-    `dynamo` says whether Dynamo may run inside. Only it needs to know the Functions before they are called, and to go through all
-    that there are takes a tenth of a small model's export."""
-    wanted = [function for function in _subclasses(torch.autograd.Function) if decide(function) is not None] if dynamo else []
-    if not _stack():
-        release()
-        vars(_local)["told"] = {}
-    _enter(wanted)
-    _stack().append(decide)
-    try:
-        yield
-    finally:
-        _stack().pop()
-        _leave(wanted)
-    if not _stack():
-        for message in vars(_local)["told"]:  # a capture silences warnings, torch's remarks about itself
-            warn(message)
-
-
 def release() -> None:
     """Hold the classes no longer that this thread's last capture kept."""
-    vars(_local)["kept"] = []
+    _local.kept = []
 
 
 def _subclasses(function: Any) -> list[Any]:
