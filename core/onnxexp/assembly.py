@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import onnx_ir as ir
 import torch
@@ -25,32 +25,38 @@ def assemble(builder: Builder, outputs: Sequence[tuple[str, Any]], *, keep_initi
 
     The names are reserved (`Names.reserve`). An output that is an input keeps the input's own value where the names agree; an
     output that repeats another gets an Identity, since ONNX has no two names for one value.
+
+    The model's graph is a view of the nodes, until somebody has it owned (`onnxexp.ownership`).
     """
     state = builder.state
     finished: list[ir.Value] = []
     for output_name, output in outputs:
         finished.append(_output(builder, output_name, operands.tensor(builder, output), finished))
     _untie(builder)
+    nodes = state.scope.nodes
+    remove_unused(nodes, finished, builder.opset)
+    for function in state.functions.values():
+        remove_unused(function, function.outputs, function.opset_imports.get("", builder.opset))
+    for node in nodes:
+        _describe(builder, node)
     initializers = list(state.initializers.values())
-    graph = ir.Graph(
-        [*state.scope.inputs, *(initializers if keep_initializers_as_inputs else ())],
+    if not keep_initializers_as_inputs:
+        initializers = [value for value in initializers if value.uses() or value in finished]
+    view = ir.GraphView(
+        [*state.scope.inputs, *initializers] if keep_initializers_as_inputs else state.scope.inputs,
         finished,
-        nodes=state.scope.nodes,
+        nodes=nodes,
         initializers=initializers,
         opset_imports=state.opset_imports,
         name="main",
     )
-    model = ir.Model(
-        graph,
+    return ir.Model(
+        cast(ir.Graph, view),  # onnx_ir documents a model over a view; its annotation asks for a Graph
         ir_version=ir_version(builder.opset),
         producer_name="onnxexp",
         producer_version=__version__,
         functions=list(state.functions.values()),
     )
-    remove_unused(model)
-    for node in model.graph:
-        _describe(builder, node)
-    return model
 
 
 def _describe(builder: Builder, node: ir.Node) -> None:

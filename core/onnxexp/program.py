@@ -12,6 +12,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp.errors import OnnxExporterError
+from onnxexp.ownership import owned
 from onnxexp.report.text import ascii_text, render, type_text
 from onnxexp.serialize import SavedFile, WriteOptions, save, to_proto
 from onnxexp.serialize.plugged import save_plugged
@@ -69,7 +70,8 @@ class ONNXProgram:
     @property
     def model(self) -> ir.Model:
         """The model. Assign it after a change, also one in place: the next call then loads it anew."""
-        return self._model
+        with self._lock:
+            return owned(self._model)
 
     @model.setter
     def model(self, model: ir.Model) -> None:
@@ -159,11 +161,11 @@ class ONNXProgram:
 
         with self._lock:
             if self._session is None:
-                self._session = Session(self._model)
+                self._session = Session(owned(self._model))
             return self._session
 
     def __str__(self) -> str:
-        return render(self._model)
+        return render(self.model)
 
     def __repr__(self) -> str:
         graph = self._model.graph

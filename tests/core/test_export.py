@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import re
 from typing import Any
 
+import onnx_ir as ir
 import pytest
 import torch
 from torch import nn
@@ -25,6 +27,18 @@ def test_a_module() -> None:
     same(program(X), model(X))
     assert names(program) == (["x"], ["output"])
     assert [tensor.name for tensor in program.model_proto.graph.initializer] == ["weight", "shift"]
+
+
+def test_the_file_is_the_same_whether_the_model_was_looked_at_or_not() -> None:
+    program = export(Affine(), (X,))
+    before, first = program.model_proto, io.BytesIO()
+    program.save(first)
+    graph = program.model.graph
+    assert isinstance(graph, ir.Graph) and {node.graph for node in graph} == {graph} and program.model.graph is graph
+    assert [value.is_graph_output() for value in graph.outputs] == [True]
+    second = io.BytesIO()
+    program.save(second)
+    assert before == program.model_proto and first.getvalue() == second.getvalue()
 
 
 def test_a_function_a_lambda_and_a_bound_method() -> None:

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Generic, TypeVar
 
 import onnx_ir as ir
@@ -17,6 +17,7 @@ import onnx_ir as ir
 from onnxexp.errors import OptionError, PassError
 from onnxexp.graph import Graph
 from onnxexp.options import Options
+from onnxexp.ownership import owned
 from onnxexp.passes import invariants
 from onnxexp.passes.batch_norm import fold_batch_norm
 from onnxexp.passes.concat import flatten_concat
@@ -31,12 +32,16 @@ Subject = TypeVar("Subject", Graph, ir.Model)
 
 @dataclasses.dataclass(eq=False)
 class Pass(Generic[Subject]):
-    """A pass with its owner: the plugin's name, or "core"; `whose` says it in messages."""
+    """A pass with its owner: the plugin's name, or "core"; `whose` says it in messages.
+
+    `needed` says of a finished model's operators whether the pass may have something to do there.
+    """
 
     plugin: str
     name: str
     run: Callable[[Subject], Any]
     whose: Plugin | str = "the core"
+    needed: Callable[[Collection[str]], bool] = lambda _: True
 
     @functools.cached_property
     def id(self) -> str:
@@ -44,8 +49,8 @@ class Pass(Generic[Subject]):
 
 
 _CLEAN_UP: tuple[Pass[ir.Model], ...] = (
-    Pass(CORE, "flatten-concat", flatten_concat),
-    Pass(CORE, "fold-batch-norm", fold_batch_norm),
+    Pass(CORE, "flatten-concat", flatten_concat, needed=lambda operators: "Concat" in operators),
+    Pass(CORE, "fold-batch-norm", fold_batch_norm, needed=lambda operators: "BatchNormalization" in operators),
 )
 
 
@@ -74,8 +79,10 @@ class Passes:
         self._run(self._pre, graph, invariants.check_graph)
 
     def post(self, model: ir.Model) -> None:
-        """Run all passes on the finished model. Raises PassError."""
-        self._run(self._post, model, invariants.check_model)
+        """Run all passes on the finished model, unless none of them has anything to do there. Raises PassError."""
+        operators = {node.op_type for node in model.graph}
+        if self._options.debug or any(each.needed(operators) for each in self._post):
+            self._run(self._post, owned(model), invariants.check_model)
 
     def _run(self, passes: Sequence[Pass[Subject]], subject: Subject, check: Callable[[Subject], str]) -> None:
         before, skipped = invariants.contract(subject), self._options.skip_passes
@@ -131,7 +138,8 @@ def _collected(plugins: Plugins, hook: str, options: Options) -> list[Pass[Any]]
         for each in given if isinstance(given, (list, tuple)) else () if given is None else (given,):
             if not callable(each):
                 raise PassError(f"{implementation} gives {each!r}; a pass is called with what it changes")
-            found.append(Pass(implementation.plugin.name, _name(each), each, implementation.plugin))
+            needed = getattr(each, "needed", None) or Pass.needed
+            found.append(Pass(implementation.plugin.name, _name(each), each, implementation.plugin, needed))
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import onnx_ir as ir
 
@@ -11,35 +11,30 @@ from onnxexp.schemas import operator
 __all__ = ["remove_unused"]
 
 
-def remove_unused(model: ir.Model) -> None:
-    """Remove, in place, nodes and initializers that nobody uses, optional outputs likewise, and inputs at the end that are none.
+def remove_unused(graph: list[ir.Node] | ir.Graph | ir.Function, outputs: Collection[ir.Value], opset: int) -> None:
+    """Remove, in place, nodes of a graph with these outputs that nobody uses, optional outputs likewise, and inputs at the end
+    that are none.
 
     onnx-ir has a pass for it, which looks up the schema of every node.
     """
-    opset = model.graph.opset_imports[""]
-    _clean(model.graph, opset)
-    for function in model.functions.values():
-        _clean(function, function.opset_imports.get("", opset))
-    graph = model.graph
-    kept = {*graph.inputs, *graph.outputs}
-    for name in [name for name, value in graph.initializers.items() if value not in kept and not value.uses()]:
-        del graph.initializers[name]
-
-
-def _clean(graph: ir.Graph | ir.Function, opset: int) -> None:
-    results = set(graph.outputs)
+    unused: list[ir.Node] = []
     for node in reversed(graph):  # the last first: what only an unused node uses is unused
-        unused = [output for output in node.outputs if output not in results and not output.uses()]
-        if len(unused) == len(node.outputs):
+        idle = [output for output in node.outputs if not output.uses() and output not in outputs]
+        if len(idle) == len(node.outputs):
             _let_go(node)
-            graph.remove(node, safe=True)
+            unused.append(node)
             continue
-        if unused:
-            _drop(node, unused, opset)
+        if idle:
+            _drop(node, idle, opset)
         if node.inputs and node.inputs[-1] is None:
             node.resize_inputs(max((index for index, value in enumerate(node.inputs, 1) if value is not None), default=0))
         for body in _bodies(node):
-            _clean(body, opset)
+            remove_unused(body, body.outputs, opset)
+    if not isinstance(graph, list):
+        graph.remove(unused)
+    elif unused:
+        gone = set(unused)
+        graph[:] = [node for node in graph if node not in gone]
 
 
 def _bodies(node: ir.Node) -> Iterator[ir.Graph]:
@@ -49,11 +44,11 @@ def _bodies(node: ir.Node) -> Iterator[ir.Graph]:
 
 
 def _let_go(node: ir.Node) -> None:
-    """End what the bodies of a node that is removed use outside of them: else that would stay in the model for nobody."""
+    """End what a node that is removed uses, its bodies too: else that would stay in the model for nobody."""
+    node.resize_inputs(0)
     for body in _bodies(node):
         for inner in body:
             _let_go(inner)
-            inner.resize_inputs(0)
 
 
 def _drop(node: ir.Node, unused: list[ir.Value], opset: int) -> None:

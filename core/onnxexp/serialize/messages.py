@@ -12,6 +12,8 @@ from typing import Any, cast
 import onnx
 import onnx_ir as ir
 
+from onnxexp.ownership import owned
+
 __all__ = ["skeleton"]
 
 _FIELDS = {
@@ -48,7 +50,7 @@ def skeleton(model: ir.Model) -> onnx.ModelProto:
 
 
 def _by_onnx_ir(model: ir.Model) -> onnx.ModelProto:
-    graph = model.graph
+    graph = owned(model).graph  # it asks the values what they are there
     view = ir.GraphView(
         graph.inputs,
         graph.outputs,
@@ -82,6 +84,7 @@ def _write_graph(proto: onnx.GraphProto, graph: ir.Graph, ir_version: int) -> No
     for value in graph.inputs[:]:
         _write_value(proto.input.add(), value)
         _annotate(proto, value)
+    outputs = set(graph.outputs[:])
     metadata: Mapping[str, str] = {}
     said = onnx.NodeProto()
     for node in graph:
@@ -90,7 +93,7 @@ def _write_graph(proto: onnx.GraphProto, graph: ir.Graph, ir_version: int) -> No
             _write_pairs(said.metadata_props, metadata)
         _write_node(proto.node.add(), node, said, ir_version)
         for value in node.outputs:
-            if not value.is_graph_output():
+            if value not in outputs:
                 _annotate(proto, value)
                 if value.name and (value.type is not None or value.shape is not None or value.metadata_props or value.doc_string):
                     _write_value(proto.value_info.add(), value)

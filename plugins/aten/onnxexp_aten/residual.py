@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import onnx_ir as ir
 
 __all__ = ["ResidualSum"]
@@ -14,6 +16,9 @@ class ResidualSum(ir.passes.InPlacePass):
     it replaces: 5 % of BERT-base. Sum computes the same and is not fused. Skip this pass (``aten/residual-sum``) for a model that
     goes to a GPU or to ONNX Runtime's optimizer for transformers, which look for the Add.
     """
+
+    def needed(self, operators: Collection[str]) -> bool:
+        return "LayerNormalization" in operators
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         found = [node for node in model.graph if node.op_type == "Add" and not node.domain and _is_residual(node)]

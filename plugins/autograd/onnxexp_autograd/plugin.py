@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 import onnxexp
 from onnxexp import torch_onnx
 from onnxexp_autograd.functions import calls_as_functions, marks_as_scopes
-from onnxexp_autograd.keeping import keeping, release
+from onnxexp_autograd.keeping import holds, keeping, release
 from onnxexp_autograd.operators import Function, kept, known_as
 
 __all__ = ["Autograd"]
@@ -104,14 +104,7 @@ class Autograd:
     @onnxexp.hookimpl
     def post_pass(self, options: onnxexp.Options) -> Callable[[Any], bool]:
         """Where `functions` is asked for: the forwards of Functions as functions of the model."""
-
-        def functions_of_the_model(model: Any) -> bool:
-            release()
-            if self._functions:
-                calls_as_functions(model, self._scopes.names, self._domain)
-            return self._functions
-
-        return functions_of_the_model
+        return _FunctionsOfTheModel(self)
 
     @onnxexp.hookimpl
     def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:
@@ -143,6 +136,22 @@ class Autograd:
             if value is not None and not isinstance(value, onnxexp.Tensor)
         }
         return list(op.domain(self._domain).call(name, *inputs, outputs=len(node.outputs), **known))
+
+
+class _FunctionsOfTheModel:
+    """The plugin's pass over the finished model: then nobody asks any more for the classes that the capture kept."""
+
+    def __init__(self, plugin: Autograd) -> None:
+        self._plugin = plugin
+
+    def needed(self, operators: Collection[str]) -> bool:
+        return self._plugin._functions or holds()
+
+    def __call__(self, model: Any) -> bool:
+        release()
+        if self._plugin._functions:
+            calls_as_functions(model, self._plugin._scopes.names, self._plugin._domain)
+        return self._plugin._functions
 
 
 def _is_attribute(value: Any) -> bool:
