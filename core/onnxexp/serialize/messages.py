@@ -16,13 +16,14 @@ from onnxexp.ownership import owned
 
 __all__ = ["skeleton"]
 
-_FIELDS = {
-    ir.AttributeType.INT: "i",
-    ir.AttributeType.INTS: "ints",
-    ir.AttributeType.FLOAT: "f",
-    ir.AttributeType.FLOATS: "floats",
+_PLAIN = {
+    ir.AttributeType.INT,
+    ir.AttributeType.INTS,
+    ir.AttributeType.FLOAT,
+    ir.AttributeType.FLOATS,
+    ir.AttributeType.GRAPH,
 }
-"""The attributes whose values are written as they are."""
+"""The attributes that are written here."""
 _QUANTIZATION = "quant_parameter_tensor_names"
 """The key under which onnx-ir keeps the annotation of a quantized value."""
 
@@ -31,16 +32,15 @@ def skeleton(model: ir.Model) -> onnx.ModelProto:
     """Everything but the initializers of the main graph. Raises onnx-ir's SerdeError for what does not go into a message."""
     if model.functions or model.device_configurations:
         return _by_onnx_ir(model)
-    facts: dict[str, Any] = {
-        "producer_name": model.producer_name,
-        "producer_version": model.producer_version,
-        "domain": model.domain,
-        "model_version": model.model_version,
-        "doc_string": model.doc_string,
-    }
-    proto = onnx.ModelProto(ir_version=model.ir_version, **{key: value for key, value in facts.items() if value})
+    proto = onnx.ModelProto()
+    proto.ir_version = model.ir_version
+    for fact in ("producer_name", "producer_version", "domain", "model_version", "doc_string"):
+        value = getattr(model, fact)
+        if value:
+            setattr(proto, fact, value)
     for domain, version in model.opset_imports.items():
-        proto.opset_import.add(domain=domain, version=version)
+        imported = proto.opset_import.add()
+        imported.domain, imported.version = domain, version
     _write_pairs(proto.metadata_props, model.metadata_props)
     try:
         _write_graph(proto.graph, model.graph, model.ir_version)
@@ -120,36 +120,50 @@ def _write_node(proto: onnx.NodeProto, node: ir.Node, said: onnx.NodeProto, ir_v
         outputs.pop()
     proto.output.extend(outputs)
     for attribute in node.attributes.data.values():  # the view of the container itself looks each up in Python
-        if attribute.is_ref():
-            ir.serde.serialize_reference_attribute_into(proto.attribute.add(), attribute)
-        elif attribute.type is ir.AttributeType.GRAPH and not attribute.doc_string and not attribute.value.initializers:
-            _write_graph(proto.attribute.add(name=attribute.name, type=attribute.type.value).g, attribute.value, ir_version)
-        elif attribute.type not in _FIELDS or attribute.doc_string:
-            ir.serde.serialize_attribute_into(proto.attribute.add(), attribute)
-        else:
-            content: dict[str, Any] = {_FIELDS[attribute.type]: attribute.value}
-            proto.attribute.add(name=attribute.name, type=attribute.type.value, **content)
+        _write_attribute(proto.attribute.add(), attribute, ir_version)
+
+
+def _write_attribute(proto: onnx.AttributeProto, attribute: ir.Attr, ir_version: int) -> None:
+    kind = attribute.type
+    if attribute.is_ref():
+        ir.serde.serialize_reference_attribute_into(proto, attribute)
+        return
+    if attribute.doc_string or kind not in _PLAIN or (kind is ir.AttributeType.GRAPH and attribute.value.initializers):
+        ir.serde.serialize_attribute_into(proto, attribute)
+        return
+    proto.name, proto.type = attribute.name, kind  # type: ignore[assignment] # the numbers are the same
+    if kind is ir.AttributeType.INT:
+        proto.i = attribute.value
+    elif kind is ir.AttributeType.INTS:
+        proto.ints.extend(attribute.value)
+    elif kind is ir.AttributeType.FLOAT:
+        proto.f = attribute.value
+    elif kind is ir.AttributeType.FLOATS:
+        proto.floats.extend(attribute.value)
+    else:
+        _write_graph(proto.g, attribute.value, ir_version)
 
 
 def _write_value(proto: onnx.ValueInfoProto, value: ir.Value) -> None:
     type_, shape = value.type, value.shape
-    denoted = shape is not None and any(map(shape.get_denotation, range(len(shape))))
-    if type(type_) is not ir.TensorType or type_.denotation or denoted or value.metadata_props or value.doc_string:
+    if type(type_) is not ir.TensorType or type_.denotation or value.metadata_props or value.doc_string:
         ir.serde.serialize_value_into(proto, value)
         return
     proto.name = cast(str, value.name)
     tensor = proto.type.tensor_type
-    tensor.elem_type = type_.dtype.value
+    tensor.elem_type = type_.dtype
     if shape is not None:
-        tensor.shape.SetInParent()  # that of a number too, which has no dimensions
-        add = tensor.shape.dim.add
-        for dim in shape:
-            if isinstance(dim, int):
-                add(dim_value=dim)
-            elif dim.value is None:
-                add()
-            else:
-                add(dim_param=dim.value)
+        sizes = tensor.shape
+        sizes.SetInParent()  # that of a number too, which has no dimensions
+        for axis, size in enumerate(shape):
+            dim = sizes.dim.add()
+            if isinstance(size, int):
+                dim.dim_value = size
+            elif size.value is not None:
+                dim.dim_param = size.value
+            denotation = shape.get_denotation(axis)
+            if denotation:
+                dim.denotation = denotation
 
 
 def _annotate(proto: onnx.GraphProto, value: ir.Value) -> None:
@@ -160,4 +174,5 @@ def _annotate(proto: onnx.GraphProto, value: ir.Value) -> None:
 
 def _write_pairs(field: Any, pairs: Mapping[str, str]) -> None:
     for key in sorted(pairs):
-        field.add(key=key, value=pairs[key])
+        pair = field.add()
+        pair.key, pair.value = key, pairs[key]
