@@ -121,14 +121,21 @@ def parameters_of(forward: Callable[..., Any]) -> inspect.Signature:
 
 
 def bound_plainly(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments | None:
-    """The arguments where there is one, by position, for each parameter: `Signature.bind` takes ten times as long."""
-    parameters = signature.parameters
-    if kwargs or len(args) != len(parameters):
+    """The arguments where they come by position, one for each parameter: `Signature.bind` takes ten times as long."""
+    if kwargs:
         return None
-    for parameter in parameters.values():
-        if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD:
+    arguments: dict[str, Any] = {}
+    taken = 0
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and taken < len(args):
+            arguments[name] = args[taken]
+            taken += 1
+        elif parameter.kind is parameter.VAR_POSITIONAL and taken < len(args):
+            arguments[name] = tuple(args[taken:])
+            taken = len(args)
+        else:
             return None
-    return inspect.BoundArguments(signature, dict(zip(parameters, args, strict=True)))
+    return inspect.BoundArguments(signature, arguments) if taken == len(args) else None
 
 
 def bind(forward: Forward, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
@@ -154,12 +161,23 @@ def flatten_inputs(forward: Forward, args: Sequence[Any], kwargs: Mapping[str, A
     Every leaf is listed: tensors, numbers, None, strings. Unknown dataclasses are registered, as `register_dataclasses` does.
     """
     bound = bind(forward, args, kwargs)
-    if not kwargs and _TENSOR.issuperset(map(type, bound.arguments.values())):
-        return [Leaf((name,), name, value) for name, value in bound.arguments.items()]
+    if not kwargs and _TENSOR.issuperset(map(type, args)):
+        return _tensors(bound.arguments)
     parameters = list(bound.signature.parameters.values())
     leaves = [leaf for root, value in _roots(parameters, args, kwargs) for leaf in _walk(value, root)]
     names = _unique([".".join(path) for path, _ in leaves])
     return [Leaf(path, name, value) for (path, value), name in zip(leaves, names, strict=True)]
+
+
+def _tensors(arguments: Mapping[str, Any]) -> list[Leaf]:
+    """The leaves where every argument is a tensor: those of a star parameter are a tuple."""
+    leaves = []
+    for name, value in arguments.items():
+        if type(value) is torch.Tensor:
+            leaves.append(Leaf((name,), name, value))
+        else:
+            leaves += [Leaf((name, str(index)), f"{name}.{index}", each) for index, each in enumerate(value)]
+    return leaves
 
 
 def flatten_outputs(tree: Any) -> list[Leaf]:

@@ -15,7 +15,15 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp.errors import OptionError
-from onnxexp.names import assign_names, assign_output_names, flatten_inputs, flatten_output_spec, flatten_outputs, parameters_of
+from onnxexp.names import (
+    assign_names,
+    assign_output_names,
+    bound_plainly,
+    flatten_inputs,
+    flatten_output_spec,
+    flatten_outputs,
+    parameters_of,
+)
 
 T = torch.ones(2)
 Pair = collections.namedtuple("Pair", ["left", "right"])
@@ -44,6 +52,8 @@ def forward(x: Any, past: Any = None, *rest: Any, mask: Any = None, **options: A
     ("args", "kwargs", "names"),
     [
         ((T,), {}, ["x"]),
+        ((T, T), {}, ["x", "past"]),
+        ((T, T, T, T), {}, ["x", "past", "rest.0", "rest.1"]),
         ((T, [{"key": T, "value": T}]), {}, ["x", "past.0.key", "past.0.value"]),
         ((T, Box(T, (T, None))), {}, ["x", "past.data", "past.parts.0", "past.parts.1"]),
         ((T, Box(T)), {}, ["x", "past.data"]),
@@ -63,6 +73,34 @@ def test_inputs_are_named_after_parameters_keys_and_fields(
     assert [leaf.name for leaf in leaves] == names
     torch_order = pytree.tree_leaves((args, kwargs))
     assert all(leaf.value is value for leaf, value in zip(leaves, torch_order, strict=True))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x,
+        lambda x, y=1: x,
+        lambda *xs: xs,
+        lambda x, *xs: x,
+        lambda x, /: x,
+        lambda x, *, y=1: x,
+        lambda x, *xs, y=1: x,
+        lambda x, **rest: x,
+        lambda: None,
+    ],
+)
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_a_plain_call_is_bound_as_python_binds_it(function: Any, count: int) -> None:
+    signature, args = inspect.signature(function), tuple(range(count))
+    bound = bound_plainly(signature, args, {})
+    if bound is not None:
+        assert bound == signature.bind(*args)
+    assert bound_plainly(signature, args, {"x": 1}) is None
+
+
+def test_plain_calls_are_known() -> None:
+    calls = [(lambda x: x, 1), (lambda x, y=1: x, 2), (lambda *xs: xs, 2), (lambda x, *xs: x, 3)]
+    assert all(bound_plainly(inspect.signature(function), range(count), {}) is not None for function, count in calls)
 
 
 def test_a_function_that_changes_gets_another_signature() -> None:
