@@ -59,7 +59,7 @@ _LONE = ("output",), "output"
 _signatures = weakref.WeakKeyDictionary[types.FunctionType, tuple[bool, types.CodeType, Any, inspect.Signature]]()
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(slots=True, eq=False)
 class Leaf:
     """A leaf of what the model takes or returns: where it is, its default name, and its value."""
 

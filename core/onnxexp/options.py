@@ -101,7 +101,7 @@ def _training_mode(training: Any) -> TrainingMode:
         raise OptionError(f"training is {training!r}; it may be {', '.join(map(str, TrainingMode))}") from None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(eq=False)
 class Call:
     """The model and the example call that it is captured with.
 

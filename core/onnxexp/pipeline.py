@@ -133,7 +133,7 @@ def export(
         onnx_model = assemble(builder, interface.outputs(results), keep_initializers_as_inputs=keep_initializers_as_inputs)
     with clock("post passes"):
         passes.post(onnx_model)
-        onnx_model.metadata_props["onnxexp.plugins"] = "; ".join(pack.origin or pack.name for pack in packs.used_plugins())
+        onnx_model.metadata_props["onnxexp.plugins"] = "; ".join([pack.origin or pack.name for pack in packs.used_plugins()])
     signature, eager = interface.signature(call.forward), call.eager(options.training)
     exported = ONNXProgram(
         onnx_model, signature, eager, call.example, interface.weights, packs, clock.seconds, passes.seconds, lowering.lowered

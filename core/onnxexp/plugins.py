@@ -119,7 +119,7 @@ class Plugins:
         return contexts[0] if len(contexts) == 1 else _all_of(contexts)
 
     def used_plugins(self) -> tuple[Plugin, ...]:
-        return tuple(plugin for plugin in self.loaded if plugin.name in self.used)
+        return tuple([plugin for plugin in self.loaded if plugin.name in self.used])
 
 
 class _CaptureContext:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -41,7 +41,7 @@ from onnxexp.suggest import nearest
 __all__ = ["Axis", "DynamicSpec", "read_dynamic"]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(eq=False)
 class DynamicSpec:
     """What is dynamic, by leaf of the flattened ``(args, kwargs)``; the module's docstring lists the attributes."""
 
@@ -104,15 +104,9 @@ def _static(leaves: list[Leaf], input_names: Sequence[str] | None) -> DynamicSpe
     """Nothing is dynamic: the inputs of the graph are the tensors."""
     inputs = tuple([index for index, leaf in enumerate(leaves) if isinstance(leaf.value, torch.Tensor)])
     names = assign_names([leaves[index].name for index in inputs], input_names, what="input")
-    _rename(leaves, zip(inputs, names, strict=True))
+    for index, name in zip(inputs, names, strict=True):
+        leaves[index].name = name
     return DynamicSpec(tuple(leaves), tuple([{} for _ in leaves]), {}, inputs, None, {})
-
-
-def _rename(leaves: list[Leaf], names: Iterable[tuple[int, str]]) -> None:
-    for index, name in names:
-        leaf = leaves[index]
-        if name != leaf.name:
-            leaves[index] = Leaf(leaf.path, name, leaf.value)
 
 
 class _Reader:
@@ -278,7 +272,8 @@ class _Reader:
     # the result
 
     def spec(self, names: dict[int, str], outputs: dict[str, dict[int, str | None]]) -> DynamicSpec:
-        _rename(self.leaves, names.items())
+        for index, name in names.items():
+            self.leaves[index].name = name
         dynamic = bool(self.scalars) or any(self.axes)
         named = {name: (path, value) for name, (path, value) in self.bound.items() if path}
         named |= {key: ((key,), inner) for path, value in self.bound.values() if not path for key, inner in value.items()}
