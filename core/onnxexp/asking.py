@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from onnxexp.builder import Builder, Declined
 from onnxexp.errors import LoweringError, OpsetError
@@ -19,8 +18,7 @@ Who: TypeAlias = Any
 """A Candidate or an Implementation: its `str` says whose code it is and where."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What a node lowers to (None: nobody lowers it), who says so, and why those asked before did not."""
 
     results: list[Any] | None
@@ -94,14 +92,14 @@ class Asking:
     def _answer(self, results: Any, plugin: str, who: Who, node: Node) -> Answer:
         listed = list(results) if isinstance(results, (list, tuple)) else [results]
         wanted = len(node.outputs)
-        nothing = bool(node.outputs) and all(result is None for result in listed)
-        if nothing or len(listed) < wanted:
+        if len(listed) < wanted or (wanted and listed[0] is None and all(result is None for result in listed)):
             raise LoweringError(f"{who} returned {results!r}; {wanted} Tensors were expected")
         for result in listed[:wanted]:
-            if not isinstance(result, (Tensor, bool, int, float, type(None))):
+            if isinstance(result, Tensor):
+                if result._builder is not self._builder:
+                    raise LoweringError(f"{who} returned {result!r}, a value of another export; keep no Tensor between calls")
+            elif not isinstance(result, (bool, int, float, type(None))):
                 raise LoweringError(f"{who} returned {results!r}; {wanted} Tensors were expected")
-            if isinstance(result, Tensor) and result._builder is not self._builder:
-                raise LoweringError(f"{who} returned {result!r}, a value of another export; keep no Tensor between calls")
         self._used.add(plugin)
         return Answer(listed[:wanted], plugin, who)
 

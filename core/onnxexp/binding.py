@@ -77,54 +77,46 @@ def bind(spec: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], opset: i
 @functools.lru_cache(maxsize=4096)
 def _plan(spec: Operator, count: int, names: tuple[str, ...], given: tuple[bool, ...]) -> _Plan:
     """The plan of every call with as many arguments by position, these by name, and the same ones given."""
+    positions = () if spec.variadic else spec.positions[:count]
+    if len(positions) < count and not spec.variadic:
+        raise TypeError(f"{spec.name} takes {_signature(spec)}; {count} positional arguments were given")
     inputs = list(range(count)) if spec.variadic else []
     attributes: list[tuple[str, str, int]] = []
     elsewhere: list[tuple[str, int]] = []
-    for name, place in _named(spec, count, names, given):
+    for place, name in (*enumerate(positions), *enumerate(names, count)):
         if not given[place]:
             continue
-        index, attribute = spec.input_index(name), spec.attribute(name)
+        if place >= count and name in positions and given[positions.index(name)]:
+            raise TypeError(f"{spec.name} got {name} twice")
+        index = spec.input_index(name)
         if index is not None:
             inputs.extend([_ABSENT] * (index + 1 - len(inputs)))
             inputs[index] = place
-        elif attribute is not None:
+        elif (attribute := spec.attribute(name)) is not None:
             attributes.append((attribute.name, name, place))
         else:
             elsewhere.append((name, place))
     while inputs and not given[inputs[-1]]:
         inputs.pop()
-    for index, formal in enumerate(spec.inputs[: len(inputs)]):
-        if not given[inputs[index]] and (spec.name, formal.name) in _EMPTY and not formal.optional:
-            inputs[index] = _NOTHING
-    required = [formal for formal in spec.inputs[: spec.min_inputs] if not (formal.optional or formal.variadic)]
-    there = {formal.name for formal, place in zip(spec.inputs, inputs, strict=False) if given[place]}
-    missing = [formal.name for formal in required if formal.name not in there]
-    said = {name for name, _, _ in attributes}
-    missing += [name for name, attribute in spec.attributes.items() if attribute.required and name not in said]
+    missing = _missing(spec, inputs, given)
+    if spec.attributes:
+        said = [name for name, _, _ in attributes]
+        missing += [name for name, attribute in spec.attributes.items() if attribute.required and name not in said]
     return _Plan(tuple(inputs), tuple(attributes), tuple(elsewhere), tuple(missing))
 
 
-def _named(spec: Operator, count: int, names: tuple[str, ...], given: tuple[bool, ...]) -> list[tuple[str, int]]:
-    """Every argument that is not variadic: its name and its position."""
-    if spec.variadic:
-        return [(name, count + number) for number, name in enumerate(names)]
-    positions = _positions(spec)
-    if count > len(positions):
-        raise TypeError(f"{spec.name} takes {_signature(spec)}; {count} positional arguments were given")
-    named = [(name, place) for place, name in enumerate(positions[:count])]
-    for place, name in enumerate(names, count):
-        if name in positions[:count] and given[positions.index(name)] and given[place]:
-            raise TypeError(f"{spec.name} got {name} twice")
-        named.append((name, place))
-    return named
-
-
-@functools.lru_cache(maxsize=None)
-def _positions(spec: Operator) -> tuple[str, ...]:
-    """Names by position: those of the newest version, then what only this one has."""
-    newest = history(spec.domain, spec.name)[-1]
-    only_here = [formal.name for formal in spec.inputs if newest.input_index(formal.name) is None]
-    return (*(formal.name for formal in newest.inputs), *only_here)
+def _missing(spec: Operator, inputs: list[int], given: tuple[bool, ...]) -> list[str]:
+    """The inputs that have to be given and are not; those that may be empty instead are noted as such."""
+    missing = []
+    for index, formal in enumerate(spec.inputs):
+        among = index < len(inputs)
+        if formal.optional or formal.variadic or (among and given[inputs[index]]):
+            continue
+        if among and (spec.name, formal.name) in _EMPTY:
+            inputs[index] = _NOTHING
+        elif index < spec.min_inputs:
+            missing.append(formal.name)
+    return missing
 
 
 def _attribute_value(spec: Operator, name: str, value: Any, opset: int) -> Any:

@@ -117,9 +117,9 @@ class Dispatcher:
     def _sources(self, op: str) -> list[Source]:
         """Who claims an operator's overload, best first."""
         whole = op.partition(".")[0]
-        claiming = [source for name in (op, whole) for source in self._all if name in source.table.operators()]
+        claiming = [source for source in self._all if op in source.table.operators() or whole in source.table.operators()]
         if len(claiming) > 1:
-            claiming = sorted(dict.fromkeys(claiming), key=lambda source: (self._rank(op, source), source.plugin))
+            claiming.sort(key=lambda source: (self._rank(op, source), source.plugin, op not in source.table.operators()))
         return claiming
 
     @functools.cached_property

@@ -32,7 +32,7 @@ def dtypes(spec: Operator, given: Sequence[Any], opset: int) -> dict[str, torch.
     bound: dict[str, torch.dtype] = {}
     unknown: dict[str, Tensor] = {}
     numbers: list[tuple[Formal, Any]] = []
-    for formal, arg in zip(spec.formals(len(given)), given, strict=True):
+    for formal, arg in zip(spec.formals(len(given)), given, strict=False):
         if arg is None:
             continue
         dtype = _dtype_of(arg)
@@ -65,7 +65,7 @@ def dtypes(spec: Operator, given: Sequence[Any], opset: int) -> dict[str, torch.
 def tensors(op: Builder, spec: Operator, given: Sequence[Any], bound: dict[str, torch.dtype]) -> list[Tensor | None]:
     """The inputs as Tensors: Python values become constants of the dtype that their type variable is bound to."""
     made: list[Tensor | None] = []
-    for formal, arg in zip(spec.formals(len(given)), given, strict=True):
+    for formal, arg in zip(spec.formals(len(given)), given, strict=False):
         if arg is not None and not isinstance(arg, Tensor):
             dtype = bound.get(formal.variable) or _default(formal, arg)
             arg = _shared(op, arg, dtype) if _plain(arg) else constant(op, arg, dtype)
@@ -172,7 +172,7 @@ def result_dtypes(
             dtype = bound[formal.variable]
         elif len(formal.types) == 1:
             dtype = _ONLY.get(next(iter(formal.types)))
-        if index == 0 and not formal.is_sequence:
+        if index == 0 and spec.attributes and not formal.is_sequence:
             dtype = _asked(attributes) or dtype or _unasked(spec)
         if dtype is not None and type_string(dtype) not in formal.types:
             raise LoweringError(f"ONNX's {spec.name} does not give {dtype} at opset {opset}")

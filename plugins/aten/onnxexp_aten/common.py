@@ -6,8 +6,6 @@ import functools
 from typing import Any
 
 import torch
-from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
-from torch._prims_common import elementwise_dtypes
 
 from onnxexp import Builder, SymbolicTable, Tensor
 
@@ -17,10 +15,13 @@ aten = SymbolicTable("aten")
 """The symbolics of torch's own operators; the modules of this package fill it."""
 
 
+_KINDS = (bool, int, float, complex)
+
+
 def promoted_dtype(*args: Any, floating: bool = False) -> torch.dtype:
     """The dtype in which torch computes with these Tensors and Python numbers; `floating`: ints become float32."""
-    keys = tuple(_key(arg) for arg in args if arg is not None)
-    return _promoted(keys, floating)
+    keys = tuple([_key(arg) for arg in args if arg is not None])
+    return _promoted(keys, floating, torch.get_default_dtype())
 
 
 def _key(arg: Any) -> tuple[Any, bool]:
@@ -31,13 +32,24 @@ def _key(arg: Any) -> tuple[Any, bool]:
 
 
 @functools.lru_cache(maxsize=None)
-def _promoted(keys: tuple[tuple[Any, bool], ...], floating: bool) -> torch.dtype:
-    samples = [
-        kind(1) if isinstance(kind, type) else torch.empty(() if flat else (1,), dtype=kind, device="meta") for kind, flat in keys
-    ]
-    kind = KIND.INT_TO_FLOAT if floating else KIND.DEFAULT
-    _, result = elementwise_dtypes(*samples, type_promotion_kind=kind)
-    return result
+def _promoted(keys: tuple[tuple[Any, bool], ...], floating: bool, default: torch.dtype) -> torch.dtype:
+    """Of the highest of the kinds bool, int, float, complex; 0-d tensors have a say where no others are of that kind."""
+    kinds = [_kind(own) for own, _ in keys]
+    highest = max(kinds)
+    lowest = min(highest, 2)  # floats tell how precise a complex result is
+    tensors = [key for key, kind in zip(keys, kinds, strict=True) if kind >= lowest and not isinstance(key[0], type)]
+    dtypes = [dtype for dtype, flat in tensors if not flat] or [dtype for dtype, _ in tensors]
+    if highest < 2 and (floating or not dtypes):
+        return default if floating else torch.int64 if highest else torch.bool
+    dtype = functools.reduce(torch.promote_types, dtypes) if dtypes else default
+    return dtype.to_complex() if highest == 3 else dtype
+
+
+def _kind(own: Any) -> int:
+    """Which of Python's types a dtype, or a number's type, is like."""
+    if isinstance(own, type):
+        return next(index for index, kind in enumerate(_KINDS) if issubclass(own, kind))
+    return 3 if own.is_complex else 2 if own.is_floating_point else 0 if own is torch.bool else 1
 
 
 def promote(op: Builder, *args: Any, dtype: torch.dtype | None = None, floating: bool = False) -> list[Tensor]:

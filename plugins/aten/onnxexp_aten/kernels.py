@@ -23,11 +23,10 @@ _ALL_BUT_BOOL = f"{_FLOATS} {_INTS}"
 _WIDE = f"{_FLOATS} int32 int64"
 
 
-def _listed(**versions: str) -> Mapping[int, frozenset[torch.dtype]]:
-    """``v9="float32"``: the dtypes that are added at an opset."""
-    return MappingProxyType(
-        {int(key[1:]): frozenset(getattr(torch, name) for name in names.split()) for key, names in versions.items()}
-    )
+def _listed(**versions: str) -> Mapping[torch.dtype, int]:
+    """``v9="float32"``: the dtypes that are added at an opset; by dtype, the first opset that has it."""
+    newest_first = reversed(versions.items())
+    return MappingProxyType({getattr(torch, name): int(key[1:]) for key, names in newest_first for name in names.split()})
 
 
 _MATH = _listed(v0=_FLOATS, v13="bfloat16")
@@ -42,7 +41,7 @@ _ORDER = _listed(v0=_ALL_BUT_BOOL, v13="bfloat16")
 _ORDER_12 = _listed(v12=_ALL_BUT_BOOL, v16="bfloat16")
 _BITS = _listed(v18=_INTS)
 
-_RUNS: Mapping[str, Mapping[int, frozenset[torch.dtype]]] = MappingProxyType(
+_RUNS: Mapping[str, Mapping[torch.dtype, int]] = MappingProxyType(
     {
         **dict.fromkeys(("Ceil", "Exp", "Floor", "Log", "Reciprocal", "Sigmoid", "Sqrt", "Tanh", "Softmax", "LogSoftmax"), _MATH),
         **dict.fromkeys(("Cos", "Sin"), _MATH_22),
@@ -120,16 +119,17 @@ def specified(op: Builder, since: int = 0) -> bool:
 
 def runs(op: Builder, name: str, dtype: torch.dtype) -> bool:
     """Does this ONNX operator run with this dtype at the target opset? Not where ONNX has it only later."""
-    if specified(op):
+    opset = op.opset
+    if op.target == "onnx":
         return op.takes(name, dtype)
-    return op.opset <= _LAST.get(name, op.opset) and any(
-        dtype in dtypes for since, dtypes in _RUNS[name].items() if since <= op.opset
-    )
+    return _RUNS[name].get(dtype, opset + 1) <= opset <= _LAST.get(name, opset)
 
 
 def running_dtype(op: Builder, name: str, dtype: torch.dtype) -> torch.dtype:
     """The dtype itself where the operator runs with it, else the nearest that it does run with, else itself."""
-    return next((near for near in (dtype, *_WIDER.get(dtype, ())) if runs(op, name, near)), dtype)
+    if runs(op, name, dtype):
+        return dtype
+    return next((near for near in _WIDER.get(dtype, ()) if runs(op, name, near)), dtype)
 
 
 def compute(op: Builder, name: str, *args: Any, **attributes: Any) -> Tensor:
@@ -139,11 +139,11 @@ def compute(op: Builder, name: str, *args: Any, **attributes: Any) -> Tensor:
     """
     dtype = args[0].dtype
     inner = running_dtype(op, name, dtype)
-    result: Tensor = op.call("", name, *(None if arg is None else op.cast(arg, inner) for arg in args), **attributes)
+    result: Tensor = op.call("", name, *[None if arg is None else op.cast(arg, inner) for arg in args], **attributes)
     return op.cast(result, dtype)
 
 
 def compare(op: Builder, name: str, *args: Any, **attributes: Any) -> Any:
     """As `compute` for an operator whose outputs have dtypes of their own (bool, indices)."""
     inner = running_dtype(op, name, args[0].dtype)
-    return op.call("", name, *(op.cast(arg, inner) for arg in args), **attributes)
+    return op.call("", name, *[op.cast(arg, inner) for arg in args], **attributes)

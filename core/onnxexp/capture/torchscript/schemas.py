@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 from typing import Any
@@ -29,26 +28,33 @@ _DEPENDING = frozenset({"aten::where", "aten::nonzero_numpy", "aten::argwhere", 
 """Composites whose result's size depends on contents; torch's tags tell the others."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+_CONTENTS = frozenset({torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output})
+
+
 class Call:
-    """An operator as TorchScript calls it; of its schema is read what is asked for, since that takes long and most is not.
+    """An operator as TorchScript calls it; what few calls need of its schema is read when it is asked for.
 
     Attributes:
         name: The full name, ``aten::add.Tensor``.
+        packet: ``aten::add``.
         op: torch's operator, None where only TorchScript has it (``aten::append.t``).
+        lists: Whether the operator returns a list of tensors.
+        depends: Whether the size of the result depends on the contents of the arguments.
+        writes: Whether it writes into an argument.
     """
 
-    name: str
-    op: torch._ops.OpOverload | None
-
-    @functools.cached_property
-    def packet(self) -> str:
-        """``aten::add``."""
-        return self.name.partition(".")[0]
-
-    @functools.cached_property
-    def _arguments(self) -> list[Any]:
-        return list(self.op._schema.arguments) if self.op is not None else []
+    def __init__(self, name: str, op: torch._ops.OpOverload | None) -> None:
+        self.name, self.op = name, op
+        self.packet = packet = name.partition(".")[0]
+        self.lists = self.depends = self.writes = False
+        self._arguments: list[Any] = []
+        if op is not None:
+            schema: Any = op._schema
+            self.lists = any(str(result.type) == "List[Tensor]" for result in schema.returns)
+            told = packet in _DEPENDING or not _CONTENTS.isdisjoint(op.tags)
+            self.depends = told and name != "aten::where.self"
+            self.writes = bool(schema.is_mutable)
+            self._arguments = schema.arguments
 
     @functools.cached_property
     def _kinds(self) -> list[str]:
@@ -64,31 +70,14 @@ class Call:
         """For each index of an argument that is a dtype, a layout or a memory format: what its numbers stand for."""
         return tuple((index, _COUNTED[kind]) for index, kind in enumerate(self._kinds) if kind in _COUNTED)
 
-    def defaults(self, given: int) -> list[Any]:
-        """Those of the arguments that the node leaves out, which gives so many."""
-        return [argument.default_value for argument in self._arguments[given:]]
-
-    @functools.cached_property
-    def lists(self) -> bool:
-        """Whether the operator returns a list of tensors."""
-        return self.op is not None and any(str(result.type) == "List[Tensor]" for result in self.op._schema.returns)
-
     @functools.cached_property
     def pointwise(self) -> bool:
         """Whether torch tags it so."""
         return self.op is not None and torch.Tag.pointwise in self.op.tags
 
-    @functools.cached_property
-    def depends(self) -> bool:
-        """Whether the size of the result depends on the contents of the arguments."""
-        tags = self.op.tags if self.op is not None else []
-        told = torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags
-        return (told or self.packet in _DEPENDING) and self.name != "aten::where.self"
-
-    @functools.cached_property
-    def writes(self) -> bool:
-        """Whether it writes into an argument."""
-        return self.op is not None and bool(self.op._schema.is_mutable)
+    def defaults(self, given: int) -> list[Any]:
+        """Those of the arguments that the node leaves out, which gives so many."""
+        return [argument.default_value for argument in self._arguments[given:]]
 
 
 @functools.lru_cache(maxsize=None)
