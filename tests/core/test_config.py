@@ -92,6 +92,22 @@ def test_a_file_that_was_read_is_read_again_where_it_is_another(folder: Path) ->
     assert load().opset == 15
 
 
+def test_a_call_like_the_last_one_is_checked_like_the_first(folder: Path) -> None:
+    assert load(opset=20, debug=True).debug and load(opset=20, debug=True).debug
+    for like in ({"opset": 20.0, "debug": True}, {"opset": 20, "debug": 1}):
+        with pytest.raises(OptionError, match="is (20.0|1); expected"):
+            load(**like)  # type: ignore[arg-type]
+    assert load(opset=21).opset == 21 and load(opset=20).origins["debug"] == "default"
+
+
+def test_another_environment_is_noticed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load().opset == 20
+    monkeypatch.setattr(os, "environ", {"ONNXEXP_OPSET": "17"})
+    assert load().opset == 17
+    os.environ["ONNXEXP_OPSET"] = "18"
+    assert load().opset == 18
+
+
 def test_later_doors_win(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "onnxexp.toml").write_text('opset = 13\nplugins = ["a"]\ndebug = true\n')
     assert (load().opset, load().plugins, load().debug) == (13, ("a",), True)

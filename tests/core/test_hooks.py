@@ -97,6 +97,31 @@ def test_capture_context_surrounds_the_capture() -> None:
     assert said == ["opset 20", "in", "captured", "out"]
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_capture_contexts_of_several_plugins(fails: bool) -> None:
+    said: list[str] = []
+
+    @contextlib.contextmanager
+    def surrounding(name: str) -> Iterator[None]:
+        if fails and name == "second":
+            raise KeyError(name)
+        said.append(f"in {name}")
+        yield
+        said.append(f"out {name}")
+
+    packs = [Pack(capture_context=lambda options, name=name: surrounding(name)) for name in ("first", "second")]
+    outcome = pytest.raises(PluginError, match="failed: KeyError") if fails else contextlib.nullcontext()
+    with outcome:
+        export(torch.nn.ReLU(), (X,), plugins=packs)
+    assert said == (["in first"] if fails else ["in first", "in second", "out second", "out first"])
+
+
+def test_what_a_capture_context_gives_is_none_or_a_context() -> None:
+    assert run(capture_context=lambda options: None).model
+    with pytest.raises(PluginError, match="the hook capture_context of the plugin .* failed: AttributeError.*__exit__"):
+        run(capture_context=lambda options: 3)
+
+
 def test_a_capture_context_that_fails() -> None:
     def capture_context(options: Options) -> Any:
         raise KeyError("accelerator")

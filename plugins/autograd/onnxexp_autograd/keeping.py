@@ -47,18 +47,17 @@ class keeping:
         self._decide, self._wanted = decide, [function for function in every if decide(function) is not None]
 
     def __enter__(self) -> None:
-        deciding = _stack()
-        if not deciding:
+        self._deciding = _stack()
+        if not self._deciding:
             release()
             _local.told = {}
         _enter(self._wanted)
-        deciding.append(self._decide)
+        self._deciding.append(self._decide)
 
     def __exit__(self, error: object, *_: object) -> None:
-        deciding = _stack()
-        deciding.pop()
+        self._deciding.pop()
         _leave(self._wanted)
-        if not deciding and error is None:
+        if not self._deciding and error is None:
             for message in _local.told:  # a capture silences warnings, torch's remarks about itself
                 warn(message)
 

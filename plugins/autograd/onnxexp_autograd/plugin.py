@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -27,6 +28,20 @@ class _Decision:
 
     how: str
     symbolic: Callable[..., Any] | None = None
+
+
+class _Deciding:
+    """What becomes of the Functions that one export meets."""
+
+    def __init__(self, plugin: Autograd, options: onnxexp.Options) -> None:
+        self._plugin, self._options = plugin, options
+
+    def __call__(self, function: Function) -> _Decision | None:
+        return self._plugin._decision(function, self._options.claims) or self._other
+
+    @functools.cached_property
+    def _other(self) -> _Decision | None:
+        return self._plugin._without_symbolic(self._options)
 
 
 class Autograd:
@@ -60,17 +75,16 @@ class Autograd:
     @onnxexp.hookimpl
     def capture_context(self, options: onnxexp.Options) -> AbstractContextManager[Any]:
         """Calls of Functions are kept whole where one of these decisions is for them."""
-        other = self._without_symbolic(options)
+        return keeping(_Deciding(self, options), dynamo=options.capture in ("auto", "export"))  # not under torch.jit.trace
 
-        def decide(function: Function) -> _Decision | None:
-            if function in self._symbolics:
-                return _Decision("symbolic", self._symbolics[function])
-            if f"autograd::{function.__name__}" in options.claims:
-                return _Decision("table")
-            symbolic = getattr(function, "symbolic", None)  # the class may have one
-            return other if symbolic is None else _Decision("symbolic", symbolic)
-
-        return keeping(decide, dynamo=options.capture in ("auto", "export"))  # it refuses to run under torch.jit.trace
+    def _decision(self, function: Function, claims: frozenset[str]) -> _Decision | None:
+        """What somebody's symbolic makes of a Function."""
+        if function in self._symbolics:
+            return _Decision("symbolic", self._symbolics[function])
+        if f"autograd::{function.__name__}" in claims:
+            return _Decision("table")
+        symbolic = getattr(function, "symbolic", None)  # the class may have one
+        return None if symbolic is None else _Decision("symbolic", symbolic)
 
     def _without_symbolic(self, options: onnxexp.Options) -> _Decision | None:
         """What becomes of a Function that nobody has a symbolic for."""
