@@ -19,7 +19,7 @@ def _sweep(graph: Graph, used: set[Value]) -> None:
     used.update(values_in(graph.outputs))
     kept = []
     for node in reversed(graph.nodes):
-        if any(output in used for output in node.outputs):
+        if not used.isdisjoint(node.outputs):
             for block in node.blocks:
                 _sweep(block, used)
             used.update(node.inputs())

@@ -43,6 +43,9 @@ class Report:
     params: tuple[str, ...] = ()
 
 
+_NOTHING = Report()
+
+
 def functionalize(graph: Graph) -> Report:
     """Rewrite a graph in place so that no node writes to its arguments; a graph without such nodes is left as it is.
 
@@ -50,7 +53,7 @@ def functionalize(graph: Graph) -> Report:
     Raises CaptureError, with the operator, its place and the cure, where the memory that is written cannot be followed.
     """
     if not any(is_mutable(node.op) and facts(node.op).written for node in graph.walk()):
-        return Report()
+        return _NOTHING
     rewriter = Rewriter(graph)
     rewriter.run(graph)
     changed = {root.origin for root in rewriter.memory.changed}
