@@ -31,15 +31,15 @@ def infer(op: Builder, tensor: Tensor) -> None:
     pending = [] if node is None or node in op.state.inferred else [node]
     while pending:  # no recursion: a chain of nodes may be long
         node = pending[-1]
-        before = [made for each in node.inputs if each is not None and (made := _unfinished(op, each)) is not None]
+        ruled = node in op.state.inferred or _by_rule(op, node)
+        before = [] if ruled else [made for each in node.inputs if each is not None and (made := _unfinished(op, each))]
         if before:
             pending.extend(before)
             continue
         pending.pop()
-        if node not in op.state.inferred:
-            op.state.inferred.add(node)
-            if not _by_rule(op, node):
-                _infer_node(op, node)
+        op.state.inferred.add(node)
+        if not ruled:
+            _infer_node(op, node)
 
 
 def _unfinished(op: Builder, value: ir.Value) -> ir.Node | None:
@@ -64,11 +64,15 @@ def _by_rule(op: Builder, node: ir.Node) -> bool:
         return True
     if len(node.outputs) > 1 and node.op_type not in SEVERAL:
         return False
-    known = [((), None) if value is None else _known(op, value) for value in node.inputs]
-    shapes = [shape for shape, _ in known if shape is not None]
-    if len(shapes) < len(known):
-        return False
-    shape = shape_of(node, op.opset, shapes, [contents for _, contents in known])
+    shapes: list[Shape] = []
+    constants: list[torch.Tensor | None] = []
+    for value in node.inputs:
+        shape, contents = ((), None) if value is None else _known(op, value)
+        if shape is None:
+            return False
+        shapes.append(shape)
+        constants.append(contents)
+    shape = shape_of(node, op.opset, shapes, constants)
     for tensor in unknown:
         tensor._shape = shape
     return shape is not None

@@ -83,7 +83,6 @@ class State:
         self.tensors: dict[ir.Value, Tensor] = {}
         self.inferred: set[ir.Node] = set()
         self.literals: dict[tuple[str, torch.dtype | None], Tensor] = {}
-        self._kept: list[torch.Tensor] = []
         self._prefix, self._base, self._metadata = "", "", dict[str, str]()
 
     def provenance(self, node: Node | None) -> None:
@@ -151,7 +150,6 @@ class State:
             )
             wrapped.name = value.name
             self.initializers[key] = value
-            self._kept.append(tensor)
         return value
 
     def deferred(self, builder: Builder, compute: Callable[[], torch.Tensor], like: torch.Tensor, name: str | None) -> Tensor:

@@ -82,6 +82,10 @@ class TorchTensor(ir.Tensor[torch.Tensor]):
     def __dlpack_device__(self) -> Any:
         return self.raw.__dlpack_device__()
 
+    def memory(self) -> memoryview:
+        """What `tobytes` returns, without a copy where it lies in memory like that."""
+        return _memory(_array(self.raw, self.name))
+
     def tobytes(self) -> bytes:
         """The elements in row-major order, little endian, as ONNX's `raw_data` wants them."""
         if self.nbytes <= PIECE:  # not cut up, as most are

@@ -67,7 +67,8 @@ class NewFile:
         target = path or self.path
         if self.replaces:
             os.fsync(self.descriptor)
-        if not self._temporary and not self._linked(target):
+        taken = self.replaces and target == self.path
+        if not self._temporary and (taken or not self._linked(target)):
             self._temporary = _unused(self.path)
             if not self._linked(self._temporary):
                 self._copy()

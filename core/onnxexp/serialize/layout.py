@@ -88,7 +88,7 @@ def chunks(layout: Layout) -> Iterator[tuple[int, Chunk]]:
             gathered = bytearray()
         if isinstance(part.content, bytes) or part.size <= _SMALL:
             start = start if gathered else part.offset
-            gathered += part.content if isinstance(part.content, bytes) else _bytes(part, part.content)
+            gathered += part.content if isinstance(part.content, bytes) else _contents(part, part.content)
             continue
         if gathered:
             yield start, gathered
@@ -135,8 +135,8 @@ def describe(proto: onnx.TensorProto, name: str, tensor: ir.TensorProtocol) -> N
         ir.serde.serialize_tensor_into(proto, tensor)
         proto.name = name
         return
-    proto.name, proto.data_type = name, int(tensor.dtype)
-    proto.dims.extend(tensor.shape.numpy())
+    proto.name, proto.data_type = name, tensor.dtype
+    proto.dims.extend(tensor.shape.dims)
     if tensor.doc_string:
         proto.doc_string = tensor.doc_string
     for key, value in sorted(tensor.metadata_props.items()):
@@ -159,7 +159,7 @@ def _large(part: Part, tensor: ir.TensorProtocol) -> Iterator[tuple[int, Chunk]]
     if isinstance(tensor, ir.LazyTensor):
         tensor = tensor.raw()  # made here, once, and written from where it is
     if not isinstance(tensor, TorchTensor) or tensor.nbytes != part.size:
-        yield part.offset, _bytes(part, tensor)
+        yield part.offset, bytes(_contents(part, tensor))
         return
     offset = part.offset
     for piece in tensor.pieces():
@@ -167,8 +167,8 @@ def _large(part: Part, tensor: ir.TensorProtocol) -> Iterator[tuple[int, Chunk]]
         offset += piece.nbytes
 
 
-def _bytes(part: Part, tensor: ir.TensorProtocol) -> bytes:
-    contents = tensor.tobytes()
+def _contents(part: Part, tensor: ir.TensorProtocol) -> bytes | memoryview:
+    contents = tensor.memory() if isinstance(tensor, TorchTensor) else tensor.tobytes()
     if len(contents) != part.size:
         raise SerializeError(f"initializer {part.name!r} says that it has {part.size:,} bytes and gives {len(contents):,}")
     return contents
