@@ -130,7 +130,7 @@ class Call:
         def run(*args: Any, **kwargs: Any) -> Any:
             if self.program is not None:
                 return call_unharmed(self.module, args, kwargs)
-            with model_mode(self.module, training):
+            with model_mode(self.module.modules(), training):
                 return call_unharmed(self.module, args, kwargs)
 
         return run

@@ -386,12 +386,14 @@ class Written(nn.Module):
         return x.new_zeros(rows), x.reshape(kept, -1) * half
 
 
-def test_sizes_that_are_written_are_new_numbers() -> None:
-    model = Written()
+@pytest.mark.parametrize("inside", [False, True], ids=["model", "submodule"])
+def test_sizes_that_are_written_are_new_numbers(inside: bool) -> None:
+    written = Written()
+    model = nn.Sequential(written) if inside else written
     before = vars(Tensor).get("__iadd__")
     with pytest.warns(UserWarning, match="told once") as told:
         program = onnxexp.export(model, (X,), capture="trace", dynamic_shapes=({0: "rows"},))
-    assert [str(warning.message) for warning in told].count("told once") == 1 and model.runs == 2
+    assert [str(warning.message) for warning in told].count("told once") == 1 and written.runs == 2
     assert vars(Tensor).get("__iadd__") is before
     zeros, scaled = program(torch.ones(5, 3))
     torch.testing.assert_close(zeros, torch.zeros(7))

@@ -129,14 +129,14 @@ def capture(
     parts = Parts.of(model)
     _check_tensors(parts, spec)
     if strategy == "script" or isinstance(model, torch.jit.ScriptModule) or "scripted" in vars(model):
-        with torch_mode(), model_mode(model, training):
+        with torch_mode(), model_mode(parts.modules.values(), training):
             return script(model, args, kwargs, spec)
     if strategy == "trace":
         recording = _traced(parts, args, kwargs, spec, training)
         _tell_fixed(recording)
         return recording
     try:
-        return _through_export(model, args, kwargs, spec, training)
+        return _through_export(parts, args, kwargs, spec, training)
     except CaptureError as error:
         if strategy != "auto":
             raise
@@ -156,16 +156,15 @@ def _check_tensors(parts: Parts, spec: DynamicSpec) -> None:
         if isinstance(tensor, torch.Tensor) and (tensor.is_nested or tensor.is_quantized or tensor.layout != torch.strided):
             kind = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else str(tensor.layout)
             raise CaptureError(f"an input is a {kind} tensor, which ONNX does not have; cure: give dense tensors")
-    for name, stored in (*parts.parameters.items(), *parts.buffers.items()):
+    for name, stored in parts.state.items():
         if is_lazy(stored):
             raise CaptureError(f"{name} is not initialized yet; cure: run the model once before it is exported")
 
 
 def _traced(parts: Parts, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode) -> Recording:
     """The model, traced; what the trace says is read at once, in the mode that torch is in anyway."""
-    with torch_mode():
-        with model_mode(parts.model, training):
-            recording = trace(parts, args, kwargs, spec)
+    with torch_mode(), model_mode(parts.modules.values(), training):
+        recording = trace(parts, args, kwargs, spec)
         recording.result = read(recording, spec)
     return recording
 
@@ -185,13 +184,14 @@ def _tell_fixed(recording: Recording, reason: CaptureError | None = None) -> Non
 
 
 def _through_export(
-    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode
+    parts: Parts, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode
 ) -> ExportedProgram:
     """The model through torch.export: non-strict, then strict."""
+    model = parts.model
     failures: dict[str, list[str]] = {}
     with (
         torch_mode(),
-        model_mode(model, training),
+        model_mode(parts.modules.values(), training),
         unmarked(spec),
         capturing(model, args, kwargs, spec) as (example, example_kwargs),
     ):

@@ -7,12 +7,13 @@ import enum
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch._C import _functorch as functorch
 from torch._logging import _internal as _logging
+from torch.backends import mha
 from torch.export import _trace
 from torch.onnx._internal.exporter import _flags
 
@@ -80,69 +81,91 @@ def _is_frozen(module: torch.nn.Module) -> bool:
     return isinstance(module, torch.jit.ScriptModule) and not module._c.hasattr("training")
 
 
-@contextlib.contextmanager
-def model_mode(model: torch.nn.Module, mode: TrainingMode) -> Iterator[None]:
-    """Put every submodule into a mode; each gets its own mode back."""
-    before = {module: module.training for module in model.modules() if not _is_frozen(module)}
-    if mode is not TrainingMode.PRESERVE:
-        _set_modes(dict.fromkeys(before, mode is TrainingMode.TRAINING))
-    try:
-        yield
-    finally:
-        _set_modes(before)
+class model_mode:
+    """Inside, all these modules are in a mode; each gets its own mode back."""
+
+    def __init__(self, modules: Iterable[torch.nn.Module], mode: TrainingMode) -> None:
+        self._modules = modules
+        self._mode = mode
+
+    def __enter__(self) -> None:
+        self._before = [(module, module.training) for module in self._modules if not _is_frozen(module)]
+        if self._mode is not TrainingMode.PRESERVE:
+            for module, _ in self._before:
+                _set_mode(module, self._mode is TrainingMode.TRAINING)
+
+    def __exit__(self, *_: object) -> None:
+        for module, training in self._before:
+            _set_mode(module, training)
 
 
-def _set_modes(modes: Mapping[torch.nn.Module, bool]) -> None:
-    for module, training in modes.items():
-        if module.training is not training:  # to set an attribute of a module takes long
-            module.training = training
+def _set_mode(module: torch.nn.Module, training: bool) -> None:
+    if module.training is training:
+        return
+    own = vars(module)
+    if "training" in own:
+        own["training"] = training  # a module asks first for all else that an attribute may be, which takes long
+    else:
+        module.training = training
 
 
-@contextlib.contextmanager
-def transforms_left() -> Iterator[None]:
+class transforms_left:
     """Leave torch.func's transforms that a failed capture has entered: eager would go on inside of them, to wrong values."""
-    level = functorch.maybe_current_level() or 0
-    try:
-        yield
-    finally:
-        while (functorch.maybe_current_level() or 0) > level:
+
+    def __enter__(self) -> None:
+        self._level = functorch.maybe_current_level() or 0
+
+    def __exit__(self, *_: object) -> None:
+        while (functorch.maybe_current_level() or 0) > self._level:
             functorch.pop_dynamic_layer_stack()
 
 
-@contextlib.contextmanager
-def torch_mode() -> Iterator[None]:
+class torch_mode(transforms_left):
     """One state of torch for every capture, whatever the caller's is, so that the same model gives the same file.
 
     Gradients are off, inference mode is left, and the fused kernels that modules take only then are off, because they
     hide the operators that they are made of.
     """
-    inference = torch.inference_mode(False) if torch.is_inference_mode_enabled() else contextlib.nullcontext()
-    with LOCK, inference, torch.no_grad(), transforms_left():
-        fast, exporting = torch.backends.mha.get_fastpath_enabled(), _flags._is_onnx_exporting
+
+    def __enter__(self) -> None:
+        LOCK.acquire()
+        self._inference = torch.inference_mode(False) if torch.is_inference_mode_enabled() else None
+        if self._inference is not None:
+            self._inference.__enter__()
+        super().__enter__()
         depth = vars(_exporting).get("depth", 0)
-        try:
-            torch.backends.mha.set_fastpath_enabled(False)
-            _flags._is_onnx_exporting = True
-            _exporting.depth = depth + 1
-            yield
-        finally:
-            _exporting.depth = depth
-            _flags._is_onnx_exporting = exporting
-            torch.backends.mha.set_fastpath_enabled(fast)
+        self._before = torch.is_grad_enabled(), mha._is_fastpath_enabled, _flags._is_onnx_exporting, depth
+        self._set(False, False, True, depth + 1)
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__()
+        self._set(*self._before)
+        if self._inference is not None:
+            self._inference.__exit__(*error)
+        LOCK.release()
+
+    def _set(self, gradients: bool, fast: bool, exporting: bool, depth: int) -> None:
+        torch._C._set_grad_enabled(gradients)
+        mha._is_fastpath_enabled = fast
+        _flags._is_onnx_exporting = exporting
+        _exporting.depth = depth
 
 
-@contextlib.contextmanager
-def replaced(table: Iterable[tuple[Any, str, Callable[..., Any]]]) -> Iterator[None]:
+class replaced(contextlib.AbstractContextManager[None]):
     """Inside, these attributes (owner, name) are something else."""
-    before: list[tuple[Any, str, bool, Any]] = []
-    try:
-        for owner, name, replacement in table:
+
+    def __init__(self, table: Iterable[tuple[Any, str, Callable[..., Any]]]) -> None:
+        self._table = table
+        self._before: list[tuple[Any, str, bool, Any]] = []
+
+    def __enter__(self) -> None:
+        for owner, name, replacement in self._table:
             own = vars(owner)
-            before.append((owner, name, name in own, own.get(name)))
+            self._before.append((owner, name, name in own, own.get(name)))
             setattr(owner, name, replacement)
-        yield
-    finally:
-        for owner, name, had, value in reversed(before):
+
+    def __exit__(self, *_: object) -> None:
+        for owner, name, had, value in reversed(self._before):
             if had:
                 setattr(owner, name, value)
             else:

@@ -11,7 +11,7 @@ def drop_dead(graph: Graph) -> None:
     """Remove, in place, the nodes of a functional graph whose values nobody uses, and the parameters likewise."""
     used: set[Value] = set()
     _sweep(graph, used)
-    for value in [value for value in graph.params if value not in used]:
+    for value in graph.params.keys() - used:
         del graph.params[value]
 
 
@@ -22,6 +22,6 @@ def _sweep(graph: Graph, used: set[Value]) -> None:
         if not used.isdisjoint(node.outputs):
             for block in node.blocks:
                 _sweep(block, used)
-            used.update(node.inputs())
+            used.update(values_in(node.args))
             kept.append(node)
     graph.nodes[:] = reversed(kept)

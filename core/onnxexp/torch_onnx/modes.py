@@ -29,7 +29,7 @@ def training_mode(mode: Any) -> TrainingMode:
 @contextlib.contextmanager
 def select_model_mode_for_export(model: torch.nn.Module, mode: Any) -> Iterator[None]:
     """Inside, every module of the model is in the mode; afterwards each is in its own again."""
-    with model_mode(model, training_mode(mode)):
+    with model_mode(model.modules(), training_mode(mode)):
         yield
 
 
@@ -37,7 +37,7 @@ def select_model_mode_for_export(model: torch.nn.Module, mode: Any) -> Iterator[
 def set_training(model: torch.nn.Module, mode: bool | None) -> Iterator[None]:
     """Inside, the model is in training mode (True) or not (False); None changes nothing."""
     chosen = TrainingMode.PRESERVE if mode is None else training_mode(mode)
-    with model_mode(model, chosen):
+    with model_mode(model.modules(), chosen):
         yield
 
 

@@ -15,7 +15,7 @@ from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.torchscript.containers import Items, Maybe, Module
 from onnxexp.capture.torchscript.interpreter import Interpreter
 from onnxexp.capture.torchscript.nodes import given_by, given_to
-from onnxexp.capture.torchscript.numbers import Number, as_tensor, dress, is_number
+from onnxexp.capture.torchscript.numbers import Number, as_tensor, dress, is_number, plain
 from onnxexp.capture.torchscript.schemas import signature_of
 from onnxexp.capture.torchscript.scripting import script
 from onnxexp.capture.torchscript.sizes import Sizes
@@ -37,10 +37,7 @@ def read(recording: Recording, spec: DynamicSpec) -> tuple[Graph, Sizes, list[st
     reader = Interpreter(sizes, recording.places, traced=recording.traced)
     graph = reader.root
     for index, leaf in enumerate(recording.example):
-        name = spec.leaves[index].name
-        value = Value(name, sizes.input(index, leaf, name, spec))
-        sizes.bind(value, index, leaf, spec)
-        graph.inputs.append(value)
+        graph.inputs.append(sizes.input(index, leaf, spec))
     things = _arguments(reader, recording, spec)
     block = recording.graph.block()
     for value, thing in zip(given_to(block), things, strict=True):
@@ -85,10 +82,13 @@ def _thing(reader: Interpreter, argument: Any) -> Any:
 
 
 def _outputs(reader: Interpreter, results: list[Any], recording: Recording) -> list[Any]:
-    returned = given_by(recording.graph.block())
-    found = [leaf for value, result in zip(returned, results, strict=True) for leaf in _leaves(reader.at(value.node()), result)]
+    found = results
+    if not all(type(result) is Value for result in results):
+        returned = given_by(recording.graph.block())
+        pairs = zip(returned, results, strict=True)
+        found = [leaf for value, result in pairs for leaf in _leaves(reader.at(value.node()), result)]
     if recording.signature is None:
-        outputs = iter(leaf.value if isinstance(leaf, Number) else leaf for leaf in found)
+        outputs = map(plain, found)
         return [
             next(outputs) if returned else constant
             for returned, constant in zip(recording.returned, recording.constants, strict=True)
@@ -103,7 +103,7 @@ def _like(reader: Interpreter, leaf: Any, example: Any) -> Any:
     """An output as the program returns it: a number that came out of a tensor is one where the program says so."""
     if is_number(leaf) and not isinstance(example, (bool, int, float)):
         return as_tensor(reader, leaf if isinstance(leaf, Number) else dress(leaf))
-    return leaf.value if isinstance(leaf, Number) else leaf
+    return plain(leaf)
 
 
 def _leaves(reader: Interpreter, result: Any) -> list[Any]:

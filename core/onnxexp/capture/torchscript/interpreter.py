@@ -11,14 +11,14 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.torchscript import numbers, rewrites
+from onnxexp.capture.torchscript import numbers, prims, rewrites
 from onnxexp.capture.torchscript.containers import Items, Journal, Maybe, Module, Text
 from onnxexp.capture.torchscript.nodes import given_by, inputs_of, nodes_of, outputs_of, recorded, unpacked
 from onnxexp.capture.torchscript.numbers import Number
 from onnxexp.capture.torchscript.outlines import Outline
 from onnxexp.capture.torchscript.pieces import kept_pieces
 from onnxexp.capture.torchscript.places import Places
-from onnxexp.capture.torchscript.schemas import Call, call_of, dtype_of, named, number_of
+from onnxexp.capture.torchscript.schemas import Call, dtype_of, named, number_of
 from onnxexp.capture.torchscript.sizes import UNKNOWN, Sizes
 from onnxexp.capture.torchscript.trials import static_truth
 from onnxexp.errors import CaptureError, OnnxExporterError
@@ -26,11 +26,9 @@ from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value, Where, val
 
 __all__ = ["Interpreter"]
 
-_ASSERTIONS = {"aten::_assert_async", "aten::_assert_scalar", "aten::_assert_tensor_metadata"}
-_IGNORED = {*_ASSERTIONS, "aten::warn", "aten::manual_seed", "aten::set_grad_enabled"}
-_IGNORED_NAMESPACES = ("profiler::", "rpc::_record")
-_OF_TEXT = {"aten::format", "aten::percentFormat", "aten::add", "aten::str"}
-"""What may be done with a text that is known only at run time."""
+_NO_SCHEMA = "(no schema)"
+_NEUTRAL = {Value, bool, int, float, str, type(None)}
+"""The types of arguments that are in the neutral graph what they are here."""
 _WRAPPED = {torch.int64, torch.float64, torch.bool, torch.complex128}
 """The dtypes of the 0-d constants that stand for Python's numbers."""
 
@@ -50,8 +48,6 @@ class Interpreter:
     """
 
     def __init__(self, sizes: Sizes, places: Places, *, traced: bool) -> None:
-        from onnxexp.capture.torchscript import prims
-
         self.sizes = sizes
         self.traced = traced
         self.root = self.graph = Graph()
@@ -63,7 +59,6 @@ class Interpreter:
         self.kept: dict[str, None] = {}
         self.unraised: dict[str, None] = {}
         self._places = places
-        self._prims: Any = prims
         self._node: Any = None
         self._counts: dict[str, int] = {}
         self._params: dict[Any, Value] = {}
@@ -80,7 +75,7 @@ class Interpreter:
     def step(self, node: Any) -> None:
         """Read one node and note what its outputs are."""
         outer, self._node = self._node, node
-        handler = self._prims.HANDLERS.get(node.kind())
+        handler = prims.HANDLERS.get(node.kind())
         try:
             results = handler(self, node) if handler is not None else [self._call(node)]
         except OnnxExporterError:
@@ -174,7 +169,7 @@ class Interpreter:
 
     def operators(self, name: str) -> Callable[..., Any]:
         """An operator that Python does."""
-        return self._prims.PYTHON[name]  # type: ignore[no-any-return]
+        return prims.PYTHON[name]
 
     def dtype(self, number: Any) -> torch.dtype | None:
         """The dtype that a number of TorchScript's stands for."""
@@ -186,38 +181,33 @@ class Interpreter:
 
     def stored(self, path: str, name: str) -> Any:
         """What an attribute of a module holds, which may have been set."""
-        return self._prims.stored(self, path, name)
+        return prims.stored(self, path, name)
 
     # Calls
 
     def _call(self, node: Any) -> Any:
         schema = node.schema()
-        if schema == "(no schema)":
+        if schema == _NO_SCHEMA:
             raise self.refuse(
                 f"TorchScript's {node.kind()} has no counterpart in ONNX", "write that part with operators on tensors"
             )
-        call = call_of(schema)
-        packet = call.packet
-        if packet.startswith(_IGNORED_NAMESPACES):
-            return None
-        args = [arg.value if isinstance(arg, Maybe) and "__is" not in packet else arg for arg in self.args(node)]
-        if packet in _IGNORED:
-            return None
-        if any(type(arg) is Text for arg in args) and packet not in _OF_TEXT:
+        name, packet, python = prims.callee(schema)
+        args = self.args(node)
+        kinds = set(map(type, args))
+        if Maybe in kinds and "__is" not in packet:
+            args = [arg.value if type(arg) is Maybe else arg for arg in args]
+        if Text in kinds and packet not in prims.OF_TEXT:
             raise self.refuse(
                 f"{packet} reads a text that is known only at run time", "decide by numbers; text can be printed or raised"
             )
         if numbers.computes(packet, args):
             return numbers.compute(self, packet, args)
-        python = self._prims.PYTHON.get(call.name) or self._prims.PYTHON.get(packet)
         if python is not None:
             result = python(self, *args)
             if result is not NotImplemented:
                 return result
-        name, args = rewrites.rewrite(self, call.name, args)
-        batch = self.sizes.batch_of(args[0]) if name == "aten::select.int" and args[1:] == [0, 0] else None
-        if isinstance(batch, int):
-            return Number(batch, torch.int64)  # the first of a packed sequence's batch sizes is their number
+        if name in rewrites.REWRITTEN:
+            name, args = rewrites.rewrite(self, name, args)
         return self.emit(name, args, node)
 
     def emit(self, name: str, args: Sequence[Any], node: Any = None) -> Any:
@@ -234,7 +224,7 @@ class Interpreter:
             self.sizes.counts.forget()
         if node is not None and self.traced and not call.depends and not self._is_dynamic(bound):
             types = [recorded(value) for value in (unpacked(node) if call.lists else outputs_of(node))]
-            if all(type_ is not None for type_ in types) and (types or not call.lists):
+            if all(types) and (types or not call.lists):
                 outputs = [Value(self.name(name), type_) for type_ in types if type_ is not None]
                 self.append(name, bound, outputs)
                 return outputs[0] if len(outputs) == 1 and not call.lists else outputs
@@ -273,14 +263,15 @@ class Interpreter:
 
     def bound(self, call: Call, args: Sequence[Any]) -> list[Any]:
         """The arguments as the neutral graph has them."""
-        if any(isinstance(arg, Number) for arg in args):
+        kinds = set(map(type, args))
+        if Number in kinds:
             args = self._numbers_as_tensors(call, args)
-        bound = [self.neutral(arg) for arg in args]
-        if any(type(arg) is int for arg in bound):
+        bound = list(args) if kinds <= _NEUTRAL else [self.neutral(arg) for arg in args]
+        if int in kinds or Number in kinds:
             for index, table in call.counted:
                 if index < len(bound) and type(bound[index]) is int:
                     bound[index] = table[bound[index]]
-        return [*bound, *call.defaults(len(bound))]
+        return bound + call.defaults(len(bound))
 
     def _numbers_as_tensors(self, call: Call, args: Sequence[Any]) -> list[Any]:
         """Numbers where the operator takes tensors; they stay what they are beside a tensor, where torch promotes them so."""
@@ -303,8 +294,12 @@ class Interpreter:
             ]
         return numbers.plain(arg)
 
-    def _is_dynamic(self, args: list[Any]) -> bool:
-        return any(self.sizes.dynamic(value) or isinstance(value.type, ScalarType) for value in values_in(args))
+    def _is_dynamic(self, args: Sequence[Any]) -> bool:
+        return any(
+            self._is_dynamic(arg) if isinstance(arg, (list, tuple)) else self.sizes.dynamic(arg) or type(arg.type) is ScalarType
+            for arg in args
+            if type(arg) is Value or isinstance(arg, (list, tuple))
+        )
 
     def _guessed(self, call: Call, node: Any, args: list[Any]) -> Any:
         """What a call gives where torch's fake kernels cannot tell: dtype and rank of the trace."""

@@ -136,6 +136,8 @@ _SAME = {"aten::item", "aten::ScalarImplicit", "aten::_local_scalar_dense", "pri
 
 def computes(packet: str, args: Sequence[Any]) -> bool:
     """Whether a call is arithmetic on numbers."""
+    if not args or (type(args[0]) is Value and type(args[0].type) is TensorType):
+        return False
     name = packet.rstrip("_") if not packet.endswith("__") else packet
     if name in _CONSTANT:
         return all(isinstance(plain(arg), (bool, int, float)) for arg in args)

@@ -8,7 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from onnxexp.capture.sources import _innermost
+import torch
+
+from onnxexp.capture.sources import is_modules, is_users
 from onnxexp.capture.torchscript.nodes import outputs_of
 from onnxexp.graph import Where
 
@@ -23,9 +25,14 @@ _HERE = "<--- HERE"
 @functools.lru_cache(maxsize=8192)
 def _line(source: str) -> tuple[str, int, str]:
     """File, line and code of a node's source range: a stack, innermost frame first, or the piece of source that was compiled."""
-    frames = [(match["file"], int(match["line"])) for match in _TRACED.finditer(source)][::-1]
-    if frames:
-        file, line = (_innermost(frames, [file for file, _ in frames]) or [("", 0)])[0]
+    file, line = "", 0
+    for frame in _TRACED.finditer(source):
+        known = is_users(frame["file"])
+        if known or (not file and is_modules(frame["file"])):
+            file, line = frame["file"], int(frame["line"])
+        if known:
+            break
+    if file:
         return file, line, linecache.getline(file, line).strip()
     found = _SCRIPTED.search(source)
     if found is None:
@@ -40,21 +47,24 @@ def _line(source: str) -> tuple[str, int, str]:
 class Places:
     """Where the nodes of one captured graph come from.
 
-    `modules` maps the path of each module to the name of its class, `inlined` says that the nodes come out of calls of modules,
-    `root` is the path that the capture put before the model's.
+    `modules` are the model's by their paths, `inlined` says that the nodes come out of calls of modules, `root` is the path that
+    the capture put before the model's.
     """
 
-    def __init__(self, modules: Mapping[str, str], root: str = "", *, inlined: bool = False) -> None:
+    def __init__(self, modules: Mapping[str, torch.nn.Module], root: str = "", *, inlined: bool = False) -> None:
         self._modules = modules
         self._root = root
         self._inlined = inlined or bool(root)
-        self._scopes: dict[str, tuple[str, str]] = {}
+        self._known: dict[tuple[str, str], Where] = {}
 
     def where(self, node: Any) -> Where:
         """The place of a node of a `torch._C.Graph`."""
-        scope, module = self._scope(node)
-        file, line, code = _line(node.sourceRange())
-        return Where(scope, module, file, line, code)
+        key = node.getModuleHierarchy() if self._inlined else node.scopeName(), node.sourceRange()
+        if key not in self._known:
+            scope, module = self._scope(key[0])
+            file, line, code = _line(key[1])
+            self._known[key] = Where(scope, module, file, line, code)
+        return self._known[key]
 
     def of(self, node: Any) -> Where:
         """The place of a node; of one that the compiler has added, its user's."""
@@ -64,15 +74,10 @@ class Places:
             own = next((place for place in map(self.where, users) if place.file), own)
         return own
 
-    def _scope(self, node: Any) -> tuple[str, str]:
-        hierarchy = node.getModuleHierarchy() if self._inlined else node.scopeName()
-        if hierarchy not in self._scopes:
-            self._scopes[hierarchy] = self._read(hierarchy)
-        return self._scopes[hierarchy]
-
-    def _read(self, hierarchy: str) -> tuple[str, str]:
+    def _scope(self, hierarchy: str) -> tuple[str, str]:
+        """The path and the class of a node's module."""
         path = hierarchy.rpartition("/")[2]
         if self._inlined:
             names = [match["name"] for match in _MODULE.finditer(hierarchy)]
             path = ".".join(name for index, name in enumerate(names) if index or name != self._root)
-        return (path, self._modules.get(path, "")) if path else ("", "")
+        return (path, type(self._modules[path]).__name__ if path in self._modules else "") if path else ("", "")

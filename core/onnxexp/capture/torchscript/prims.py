@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +18,18 @@ from onnxexp.graph import ScalarType, TensorType, Value
 if TYPE_CHECKING:
     from onnxexp.capture.torchscript.interpreter import Interpreter
 
-__all__ = ["HANDLERS", "PYTHON", "stored"]
+__all__ = ["HANDLERS", "OF_TEXT", "PYTHON", "callee", "stored"]
 
 
 _PLAIN = frozenset({bool, int, float, str})
+_ASSERTIONS = ("aten::_assert_async", "aten::_assert_scalar", "aten::_assert_tensor_metadata")
+_WITHOUT_EFFECT = (*_ASSERTIONS, "aten::warn", "aten::manual_seed", "aten::set_grad_enabled")
+_OF_DEBUGGING = ("profiler::", "rpc::_record")
+OF_TEXT = frozenset({"aten::format", "aten::percentFormat", "aten::add", "aten::str", *_WITHOUT_EFFECT})
+"""What may be done with a text that is known only at run time."""
 
 
 def _constant(interpreter: Interpreter, node: Any) -> list[Any]:
-    if not list(node.attributeNames()):
-        return [None]
     return [_thing(interpreter, node.output().toIValue(), "", literal=True)]
 
 
@@ -290,6 +294,12 @@ def _split(interpreter: Interpreter, tensor: Any, size: Any, dim: int = 0) -> An
     return sequences.split(interpreter, tensor, size, dim % (interpreter.rank(tensor) or 1), keepdims=True)
 
 
+def _select(interpreter: Interpreter, tensor: Any, dim: Any, index: Any) -> Any:
+    """The first of a packed sequence's batch sizes is their number."""
+    batch = interpreter.sizes.batch_of(tensor) if dim == index == 0 else None
+    return Number(batch, torch.int64) if isinstance(batch, int) else NotImplemented
+
+
 def _tensor(interpreter: Interpreter, data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """``torch.tensor`` of numbers, or of lists of them."""
     return _made_of(interpreter, data, dtype)
@@ -327,8 +337,13 @@ def _as_tensor(interpreter: Interpreter, data: Any, dtype: Any = None, device: A
     return _made_of(interpreter, data, dtype)
 
 
+def _ignored(interpreter: Interpreter, *args: Any) -> None:
+    """What a graph does not need."""
+
+
 PYTHON: dict[str, Callable[..., Any]] = {
     **OPERATORS,
+    **dict.fromkeys(_WITHOUT_EFFECT, _ignored),
     "aten::size": _size,
     "aten::dim": _dim,
     "aten::numel": _numel,
@@ -356,6 +371,7 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "aten::__is__": _is,
     "aten::__isnot__": _is_not,
     "aten::_unwrap_optional": _unwrap,
+    "aten::select.int": _select,
     "aten::unbind": _unbind,
     "aten::split": _split,
     "aten::tensor_split.tensor_indices_or_sections": sequences.split_at,
@@ -363,3 +379,12 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "aten::as_tensor": _as_tensor,
 }
 """By the operator's name, with or without its overload; NotImplemented leaves the call to torch's operator."""
+
+
+@functools.lru_cache(maxsize=None)
+def callee(schema: str) -> tuple[str, str, Callable[..., Any] | None]:
+    """What a node with this schema (its text) calls: the full name, ``aten::add`` of it, and what does it in Python."""
+    name = schema.partition("(")[0]
+    packet = name.partition(".")[0]
+    python = PYTHON.get(name) or PYTHON.get(packet)
+    return name, packet, _ignored if packet.startswith(_OF_DEBUGGING) else python

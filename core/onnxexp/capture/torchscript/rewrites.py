@@ -11,7 +11,7 @@ from onnxexp.graph import TensorType, Value
 if TYPE_CHECKING:
     from onnxexp.capture.torchscript.interpreter import Interpreter
 
-__all__ = ["rewrite"]
+__all__ = ["REWRITTEN", "rewrite"]
 
 _OF_TENSORS = {
     f"aten::{name}{place}.{scalar}": f"aten::{name}{place}.{tensor}"
@@ -30,13 +30,9 @@ Rewritten = tuple[str, list[Any]]
 
 
 def rewrite(interpreter: Interpreter, name: str, args: list[Any]) -> Rewritten:
-    """The name and arguments under which torch.export has this call."""
-    if name in whole.NAMES:
-        return whole.NAMES[name], args
-    if name in _OF_TENSORS:
-        return _OF_TENSORS[name], args
-    special = _SPECIAL.get(name)
-    return special(interpreter, name, args) if special is not None else (name, args)
+    """The name and arguments under which torch.export has this call, one of `REWRITTEN`."""
+    other = REWRITTEN[name]
+    return (other, args) if isinstance(other, str) else other(interpreter, name, args)
 
 
 def _convolution(interpreter: Interpreter, name: str, args: list[Any]) -> Rewritten:
@@ -74,7 +70,9 @@ def _to_device(interpreter: Interpreter, name: str, args: list[Any]) -> Rewritte
     return "aten::to.dtype", [self, dtype, non_blocking, copy, memory_format]
 
 
-_SPECIAL: dict[str, Callable[[Interpreter, str, list[Any]], Rewritten]] = {
+REWRITTEN: dict[str, str | Callable[[Interpreter, str, list[Any]], Rewritten]] = {
+    **whole.NAMES,
+    **_OF_TENSORS,
     "aten::_convolution": _convolution,
     "aten::_convolution.deprecated": _convolution,
     "aten::_convolution_mode": _convolution_mode,

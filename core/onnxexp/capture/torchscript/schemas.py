@@ -10,7 +10,7 @@ import torch
 
 from onnxexp.torch_schemas import overload
 
-__all__ = ["Call", "call_of", "dtype_of", "named", "number_of", "signature_of"]
+__all__ = ["Call", "dtype_of", "named", "number_of", "signature_of"]
 
 _DTYPES = (
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
@@ -78,12 +78,6 @@ class Call:
     def defaults(self, given: int) -> list[Any]:
         """Those of the arguments that the node leaves out, which gives so many."""
         return [argument.default_value for argument in self._arguments[given:]]
-
-
-@functools.lru_cache(maxsize=None)
-def call_of(schema: str) -> Call:
-    """The call that a node's schema (its text) describes."""
-    return named(schema.partition("(")[0])
 
 
 @functools.lru_cache(maxsize=None)

@@ -34,11 +34,11 @@ def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
         graph, schema, module = scripted.graph.copy(), scripted.schema, None
     torch._C._jit_pass_inline(graph)
     found, out_spec = pytree.tree_flatten(_result(model, args, kwargs))
-    modules = {path: type(part).__name__ for path, part in model.named_modules() if path}
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
     returned = [isinstance(leaf, (torch.Tensor, bool, int, float)) for leaf in found]
+    places = Places(dict(model.named_modules()), inlined=True)
     return Recording(
-        graph, leaves, flat, {}, module, found, returned, in_spec, out_spec, Places(modules, inlined=True), [],
+        graph, leaves, flat, {}, module, found, returned, in_spec, out_spec, places, [],
         traced=isinstance(scripted, (TracedModule, TopLevelTracedModule)), signature=signature_of(schema),
     )  # fmt: skip
 

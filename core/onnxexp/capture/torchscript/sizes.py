@@ -60,12 +60,20 @@ class Sizes:
         self._inputs: dict[tuple[int, int | None], Any] = {}
         self._batches: dict[Value, Any] = {}
         self._known: dict[Any, Any] = {}
-        self.record = Record()
-        self.counts = Counts(self.record)
-        self._trials = Trials(self)
         self._short_of: dict[sympy.Expr, Any] = {}
         self._long_of: dict[sympy.Symbol, sympy.Expr] = {}
-        composites._library()
+
+    @functools.cached_property
+    def record(self) -> Record:
+        return Record()
+
+    @functools.cached_property
+    def counts(self) -> Counts:
+        return Counts(self.record)
+
+    @functools.cached_property
+    def _trials(self) -> Trials:
+        return Trials(self)
 
     @property
     def env(self) -> ShapeEnv:
@@ -74,33 +82,36 @@ class Sizes:
     @functools.cached_property
     def mode(self) -> FakeTensorMode:
         hush_torch()
+        composites._library()
         return FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
 
     # Inputs
 
-    def input(self, index: int, leaf: Any, name: str, spec: DynamicSpec) -> Type:
-        """The type of input leaf `index`, an example of which is `leaf`; makes the symbols of its dynamic axes."""
+    def input(self, index: int, leaf: Any, spec: DynamicSpec) -> Value:
+        """What stands for input leaf `index`, an example of which is `leaf`; makes the symbols of its dynamic axes."""
+        name = spec.leaves[index].name
         if not isinstance(leaf, torch.Tensor):
-            kind = type(leaf)
-            return ScalarType(kind) if kind in (bool, int, float) else TensorType(None, None)
+            return self._scalar(index, leaf, name, spec)
+        if not spec.axes[index]:
+            return Value(name, TensorType(leaf.dtype, tuple(leaf.shape)))
         sizes: list[Any] = list(leaf.shape)
         for axis, wanted in spec.axes[index].items():
             if wanted.asked and sizes[axis] > 0:
-                sizes[axis] = self._symbol(wanted, sizes[axis], f"{name}_dim_{axis}")
-                self._inputs[index, axis] = sizes[axis]
-        return self._provisional(leaf.dtype, sizes)
+                sizes[axis] = self._inputs[index, axis] = self._symbol(wanted, sizes[axis], f"{name}_dim_{axis}")
+        value = Value(name, self._provisional(leaf.dtype, sizes))
+        if any(isinstance(size, torch.SymInt) for size in sizes):
+            self.know(value, Outline(leaf.dtype, sizes))
+        return value
 
-    def bind(self, value: Value, index: int, leaf: Any, spec: DynamicSpec) -> None:
-        """Note what stands for an input."""
-        if isinstance(leaf, torch.Tensor):
-            sizes = [self._inputs.get((index, axis), size) for axis, size in enumerate(leaf.shape)]
-            if any(isinstance(size, torch.SymInt) for size in sizes):
-                self.know(value, Outline(leaf.dtype, sizes))
-        elif index in spec.scalars:
-            symbol = self.number(type(leaf), leaf)
-            self.names.setdefault(symbol.node.expr, spec.scalars[index].name or value.name)
+    def _scalar(self, index: int, leaf: Any, name: str, spec: DynamicSpec) -> Value:
+        kind = type(leaf)
+        value = Value(name, ScalarType(kind) if kind in (bool, int, float) else TensorType(None, None))
+        if index in spec.scalars:
+            symbol = self.number(kind, leaf)
+            self.names.setdefault(symbol.node.expr, spec.scalars[index].name or name)
             self._inputs[index, None] = symbol
             self.know(value, symbol)
+        return value
 
     def _symbol(self, wanted: Any, size: int, default: str) -> Any:
         derived = derivation(wanted.dim)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import builtins
-import contextlib
 import dataclasses
 import functools
 import inspect
 import linecache
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,6 +31,8 @@ from onnxexp.names import register_dataclasses
 __all__ = ["Recording", "trace"]
 
 _ROOT = "model"
+_NAMELESS = "".format
+"""Gives every value the tracer's own name, which is none: called for each, without a function of Python's."""
 
 
 @dataclasses.dataclass
@@ -78,7 +79,7 @@ class _Flat:
         example, leaves, in_spec: The leaves of the example's call, which of them are given, and how the call is made of them.
         fits: Whether the graph is made to fit the tracer, see `fit`.
         returned: What the model returned, flattened, and how it was nested; nothing before it has returned.
-        writes_sizes: Whether it wrote into a size, see `writes_sizes`.
+        writes_sizes: Whether it failed, maybe because it had written into a size, see `writes_sizes`.
     """
 
     def __init__(self, model: torch.nn.Module, example: list[Any], leaves: list[int], in_spec: pytree.TreeSpec) -> None:
@@ -90,21 +91,26 @@ class _Flat:
         self.returned: tuple[list[Any], pytree.TreeSpec] | None = None
         self.writes_sizes = False
 
-    def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def __call__(self, *tensors: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
         flat = list(self.example)
         for index, tensor in zip(self.leaves, tensors, strict=False):
             flat[index] = tensor
         args, kwargs = (flat, {}) if self.in_spec is _positional(len(flat)) else pytree.tree_unflatten(flat, self.in_spec)
-        graph = torch._C._get_tracing_state().graph()
         try:
             result = self.model(*args, **kwargs)
-        finally:
-            self.writes_sizes = writes_sizes(graph)
+        except Exception:
+            state: Any = torch._C._get_tracing_state()  # none where it was an operator that failed
+            self.writes_sizes = state is None or writes_sizes(state.graph())
+            raise
+        if self.fits:
+            fit(torch._C._get_tracing_state().graph())
+        if isinstance(result, torch.Tensor):
+            self.returned = [result], _LEAF
+            return result
         register_dataclasses(result)
         self.returned = pytree.tree_flatten(result)
-        if self.fits:
-            fit(graph)
-        return tuple(leaf for leaf in self.returned[0] if isinstance(leaf, torch.Tensor))
+        returned = tuple(leaf for leaf in self.returned[0] if isinstance(leaf, torch.Tensor))
+        return returned[0] if len(returned) == 1 else returned
 
 
 class _Module(torch.nn.Module):
@@ -115,7 +121,7 @@ class _Module(torch.nn.Module):
         self.model = flat.model
         vars(self)["flat"] = flat
 
-    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(self, *tensors: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
         flat: _Flat = vars(self)["flat"]
         return flat(*tensors)
 
@@ -123,28 +129,30 @@ class _Module(torch.nn.Module):
 def trace(parts: Parts, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
     """The model, run on the example. Raises CaptureError where the model fails or returns no tensor."""
     flat, in_spec = _flattened(args, kwargs)
-    flat = enlarged_leaves(flat, spec)
+    if any(spec.axes):
+        flat = enlarged_leaves(flat, spec)
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
     function = _Flat(parts.model, flat, leaves, in_spec)
-    recorded: list[Any] = []
+    caught: list[Any] = []
     functions: list[Any] = []
     try:
-        with _collected(recorded) as caught, replaced((*_REPLACED, *whole_cells(), numbers_kept(functions))):
+        with warnings.catch_warnings(record=True) as caught, replaced((*_REPLACED, *whole_cells(), numbers_kept(functions))):
+            warnings.simplefilter("always")
             graph, module = _run(function, parts, caught)
     except CaptureError:
         raise
     except Exception as error:
         raise failed(error, "the model fails while it is traced") from error
-    torch._C._jit_pass_inline(graph)
+    finally:
+        recorded = _sorted_out(caught) if caught else []
     assert function.returned is not None
     found, out_spec = function.returned
     returned = [isinstance(leaf, torch.Tensor) for leaf in found]
     constants = [None if tensor else leaf for leaf, tensor in zip(found, returned, strict=True)]
-    modules = {path: type(module).__name__ for path, module in parts.modules.items() if path}
-    places = Places(modules, _ROOT if module is not None else "")
+    places = Places(parts.modules, _ROOT if module is not None else "")
     return Recording(
         graph, leaves, flat, {} if module is not None else parts.state, module, constants, returned, in_spec, out_spec,
-        places, _told(recorded), functions=functions,
+        places, _told(recorded) if recorded else [], functions=functions,
     )  # fmt: skip
 
 
@@ -161,66 +169,50 @@ def _positional(count: int) -> pytree.TreeSpec:
     return pytree.tree_structure(((0,) * count, {}))
 
 
+_LEAF = pytree.tree_structure(0)
+
+
 def _run(flat: _Flat, parts: Parts, caught: list[Any]) -> tuple[Any, Any]:
     """The graph of a run, and the ScriptModule that it takes where it takes one.
 
-    A model that writes into a size is run again with sizes that cannot be written, which other models need not pay for.
+    The model is run again, with sizes that cannot be written and calls that are made to fit, where it writes into a size, or ran
+    through though the tracer failed, on a call that it cannot write down. Other models need not pay for that.
     """
     try:
-        traced = _run_fitting(flat, parts)
-    except Exception:  # the model's own, if sizes that were not what it has computed brought it there
-        if not flat.writes_sizes:
-            raise
-    else:
-        if not flat.writes_sizes:
+        traced = _run_once(flat, parts)
+        if not writes_sizes(traced[0]):
             return traced
-    caught.clear()
-    with immutable_sizes():
-        return _run_fitting(flat, parts)
-
-
-def _run_fitting(flat: _Flat, parts: Parts) -> tuple[Any, Any]:
-    flat.fits, flat.returned = False, None
-    try:
-        return _run_once(flat, parts)
-    except RuntimeError:
-        if flat.returned is None:
+    except Exception:  # the model's own, if sizes that were not what it has computed brought it there
+        if flat.returned is None and not flat.writes_sizes:
             raise
-        flat.fits = True  # the model ran through: what failed is the tracer, on a call that it cannot write down
+    caught.clear()
+    flat.fits = True
+    with immutable_sizes():
         return _run_once(flat, parts)
 
 
 def _run_once(flat: _Flat, parts: Parts) -> tuple[Any, Any]:
-    """As `_run`. What the model writes into its buffers is undone."""
-    inputs = [_input(flat.example[index]) for index in flat.leaves]
+    """As `_run`. What the model writes into its buffers is undone.
+
+    Without scripted parts the state are inputs of the graph: torch makes no ScriptModule of the model, which takes long.
+    """
+    given = (flat.example[index] for index in flat.leaves)  # each gets a tensor of its own, which the forward may write into
+    inputs = [leaf.clone() if isinstance(leaf, torch.Tensor) else torch.tensor(leaf) for leaf in given]
     before = {name: tensor.clone() for name, tensor in parts.buffers.items()}
+    module = None
     try:
         if any(isinstance(module, torch.jit.ScriptModule) for module in parts.modules.values()):
-            return _by_module(flat, inputs)
-        return _by_values(flat, inputs, parts), None
+            graph, module = _by_module(flat, inputs)
+        else:
+            torch.jit._trace._trace_module_map = {module: path for path, module in parts.modules.items()}
+            graph, _ = torch._C._create_graph_by_tracing(flat, [*inputs, *parts.state.values()], _NAMELESS, False, False)
     finally:
+        torch.jit._trace._trace_module_map = None
         for name, tensor in flat.model.named_buffers() if before else ():
             if name in before and before[name].shape == tensor.shape:
                 tensor.detach().copy_(before[name])
-
-
-def _input(leaf: Any) -> torch.Tensor:
-    """A tensor of its own for each input; numbers that are dynamic become 0-d tensors."""
-    if isinstance(leaf, torch.Tensor):
-        return leaf.clone()  # the forward may write into it; without gradients, as `torch_mode` has it
-    return torch.tensor(leaf)
-
-
-def _by_values(flat: _Flat, inputs: list[torch.Tensor], parts: Parts) -> Any:
-    """The flat graph of the values, the state being inputs: torch makes no ScriptModule of the model, which takes long."""
-    torch.jit._trace._trace_module_map = {module: path for path, module in parts.modules.items()}
-    try:
-        graph, _ = torch._C._create_graph_by_tracing(
-            flat, [*inputs, *parts.state.values()], lambda value: "", False, False, None, []
-        )
-    finally:
-        torch.jit._trace._trace_module_map = None
-    return graph
+    torch._C._jit_pass_inline(graph)
+    return graph, module
 
 
 def _by_module(flat: _Flat, inputs: list[torch.Tensor]) -> tuple[Any, Any]:
@@ -247,23 +239,15 @@ _REPLACED: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
 """What Python and torch do otherwise while a model is traced."""
 
 
-@contextlib.contextmanager
-def _collected(into: list[Any]) -> Iterator[list[Any]]:
-    """Put the tracer's warnings into a list; those of torch.jit being deprecated are dropped, all others given on, also where
-    the model fails.
-
-    Yields the list of all that are caught."""
-    caught: list[Any] = []
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            yield caught
-    finally:
-        for warning in caught:
-            if issubclass(warning.category, torch.jit._trace.TracerWarning):
-                into.append(warning)
-            elif not issubclass(warning.category, (DeprecationWarning, FutureWarning)):
-                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+def _sorted_out(caught: list[Any]) -> list[Any]:
+    """The tracer's warnings; those of torch.jit being deprecated are dropped, all others given on."""
+    recorded = []
+    for warning in caught:
+        if issubclass(warning.category, torch.jit._trace.TracerWarning):
+            recorded.append(warning)
+        elif not issubclass(warning.category, (DeprecationWarning, FutureWarning)):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    return recorded
 
 
 def _told(recorded: Sequence[Any]) -> list[str]:

@@ -29,9 +29,9 @@ _SIZE = "prim::NumToTensor"
 
 def writes_sizes(graph: Any) -> bool:
     """Whether a trace has such assignments to sizes."""
-    if not graph.findNode(_SIZE, recurse=False):
+    if not graph.findNode(_SIZE):
         return False
-    return any(_is_number(node.inputsAt(0)) for _, kind in _METHODS.values() for node in graph.findAllNodes(kind, recurse=False))
+    return any(_is_number(node.inputsAt(0)) for _, kind in _METHODS.values() for node in graph.findAllNodes(kind))
 
 
 def immutable_sizes() -> AbstractContextManager[None]:
