@@ -51,7 +51,16 @@ def read(domain: str, name: str, opset: int, args: tuple[Any, ...], kwargs: dict
         AttributeError: there is no such operator.
     """
     try:
-        return _at(domain, name, opset, args, kwargs, outputs)
+        key = None if kwargs else (domain, name, opset, outputs, *[_kind(arg) for arg in args])
+        if key is None or None in key[4:]:
+            return _at(domain, name, opset, args, kwargs, outputs)
+        alike = _UNDERSTOOD.get(key)
+        if alike is not None:
+            return Call(alike.spec, opset, list(args), alike.dtypes, {}, alike.results)
+        call = _at(domain, name, opset, args, kwargs, outputs)
+        if not call.attributes and [*map(id, call.inputs)] == [*map(id, args)]:
+            _UNDERSTOOD[key] = Call(call.spec, opset, [], call.dtypes, {}, call.results)
+        return call
     except (LoweringError, TypeError) as error:
         others = [version for version in _served(domain, name) if version != opset]
         works = [version for version in others if _fits(domain, name, version, args, kwargs, outputs)]
@@ -64,6 +73,17 @@ def read(domain: str, name: str, opset: int, args: tuple[Any, ...], kwargs: dict
         if later:
             raise OpsetError(f"{error}; opset {later[0]} can express this call", later[0]) from None
         raise OpsetError(f"{error}; opset {_end(name, works[-1])} is the last that can express this call") from None
+
+
+_UNDERSTOOD: dict[tuple[Any, ...], Call] = {}
+"""Calls of Tensors and numbers alone, all of them inputs, without those: by operator, opset, number of outputs and kinds."""
+
+
+def _kind(arg: Any) -> Any:
+    """What decides about an input that is a Tensor or a number: its dtype or type; None where there is more to it."""
+    if isinstance(arg, Tensor):
+        return operands.dtype_of(arg)
+    return type(arg) if isinstance(arg, (bool, int, float)) else None
 
 
 def check_graph_types(name: str, opset: int, tensors: Sequence[Tensor]) -> None:

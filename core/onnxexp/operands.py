@@ -17,7 +17,7 @@ from onnxexp.values import UNTOLD, Tensor
 if TYPE_CHECKING:
     from onnxexp.builder import Builder
 
-__all__ = ["constant", "dtypes", "result_dtypes", "tensor", "tensors", "type_of"]
+__all__ = ["constant", "dtype_of", "dtypes", "result_dtypes", "tensor", "tensors", "type_of"]
 
 _FALLBACKS = (torch.int64, torch.float32, torch.bool)
 """What a lone Python number becomes where its own dtype does not fit the operator."""
@@ -35,7 +35,7 @@ def dtypes(spec: Operator, given: Sequence[Any], opset: int) -> dict[str, torch.
     for formal, arg in zip(spec.formals(len(given)), given, strict=False):
         if arg is None:
             continue
-        dtype = _dtype_of(arg)
+        dtype = dtype_of(arg)
         type_ = type_of(arg) if dtype is None else type_string(dtype)
         if type_ is None:
             if isinstance(arg, Tensor):
@@ -87,7 +87,8 @@ def _shared(op: Builder, value: Any, dtype: torch.dtype | None) -> Tensor:
     return found
 
 
-def _dtype_of(arg: Any) -> torch.dtype | None:
+def dtype_of(arg: Any) -> torch.dtype | None:
+    """The dtype of a Tensor, inferred where need be, or a torch.Tensor; None for all else, and where nothing tells it."""
     if isinstance(arg, Tensor):
         if arg._dtype is None:
             arg._builder.infer(arg)

@@ -44,6 +44,28 @@ def test_equal_operands_are_one_constant_and_unequal_ones_are_not() -> None:
     assert sorted(values) == ["-0.0", "0.0", "1.0", "[1, 6]", "nan"]
 
 
+def test_calls_alike_share_what_was_understood_and_nothing_else() -> None:
+    for opset in (9, 20, 9, 20):
+        op = Builder(opset)
+        x = vector(op)
+        for highest in (6.0, 1.0):
+            op.Clip(x, 0.0, highest)
+        for axes in (op.constant([0]), op.constant([1])):
+            op.Unsqueeze(x, axes)
+        clips, unsqueezes = op.state.scope.nodes[:2], op.state.scope.nodes[2:]
+        if opset == 9:
+            assert [node.attributes["max"].value for node in clips] == [6.0, 1.0]
+            assert [list(node.attributes["axes"].value) for node in unsqueezes] == [[0], [1]]
+            with pytest.raises(OpsetError, match="axes is an attribute of Unsqueeze at opset 9"):
+                op.Unsqueeze(x, op.Shape(x))
+        else:
+            assert [node.inputs[2].const_value.numpy().item() for node in clips] == [6.0, 1.0]
+            assert [node.inputs[1].const_value.numpy().tolist() for node in unsqueezes] == [[0], [1]]
+            op.Unsqueeze(x, op.Shape(x))
+        halves, thirds = op.Split(x, outputs=2), op.Split(x, outputs=3)
+        assert (len(halves), len(thirds)) == (2, 3)
+
+
 def test_two_dtypes_under_one_variable_are_refused_by_name() -> None:
     op = Builder(20)
     with pytest.raises(
