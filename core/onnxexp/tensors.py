@@ -84,7 +84,7 @@ class TorchTensor(ir.Tensor[torch.Tensor]):
 
     def memory(self) -> memoryview:
         """What `tobytes` returns, without a copy where it lies in memory like that."""
-        return _memory(_array(self.raw, self.name))
+        return _memory(np.ascontiguousarray(_array(self.raw, self.name)))
 
     def tobytes(self) -> bytes:
         """The elements in row-major order, little endian, as ONNX's `raw_data` wants them."""
