@@ -81,7 +81,23 @@ def shifts(a: torch.Tensor, b: torch.Tensor) -> Results:
     return a << b, a >> b, a << 2, a >> 1, torch.bitwise_left_shift(a, b), torch.bitwise_right_shift(a, 1), ~a
 
 
+def far_shifts(a: torch.Tensor, b: torch.Tensor) -> Results:
+    numbers = (0, 6, 7, 8, 63, 64)
+    return a << b, a >> b, *(a >> number for number in numbers), *(a << number for number in numbers)
+
+
+def far(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Every shift that leaves something, and some that do not, of small and of the greatest numbers."""
+    info = torch.iinfo(dtype)
+    by = torch.tensor([*range(info.bits + 2), 100, info.max, -1, info.min]).to(dtype)
+    return torch.tensor([[5], [-5], [1], [0], [info.max], [info.min]]).to(dtype), by
+
+
 @cases(
+    *(
+        typed(far_shifts, *far(dtype), opsets=(9, 13, 20))
+        for dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+    ),
     *(typed(bits, I.to(dtype), J.to(dtype), opsets=(9, 13, 18, 20)) for dtype in (torch.int64, torch.int32, torch.int8)),
     typed(bits, I.abs().to(torch.uint8), J.to(torch.uint8), opsets=(9, 17)),
     typed(bits, torch.tensor([2**63 - 1, -(2**63), -1, 0]), torch.tensor([-1, -2, 2**62 + 5, -(2**63)]), opsets=(9, 17)),

@@ -97,7 +97,15 @@ def whole_powers(a: torch.Tensor, b: torch.Tensor) -> Results:
     return a**2, a**3, a**b, 2**b, a**1, a**0.5, torch.float_power(a, b), torch.ldexp(a, b)
 
 
+def any_powers(a: torch.Tensor, b: torch.Tensor) -> Results:
+    return a**b, 2**b, torch.pow(0, b), torch.pow(-1, b)
+
+
+BASES, EXPONENTS = torch.tensor([0, 0, 0, 1, -1, -1, 2, -3, 5]), torch.tensor([-5, 0, 3, -2, -3, -4, -1, -2, 4])
+
+
 @cases(
+    *(case(any_powers, BASES.to(dtype), EXPONENTS.to(dtype)) for dtype in (torch.int64, torch.int32)),
     *(case(powers, POSITIVE.to(dtype), Y.to(dtype)) for dtype in FLOATS),
     *(case(whole_powers, I.abs().to(dtype), J.abs().to(dtype)) for dtype in (torch.int64, torch.int32, torch.int8)),
 )
@@ -162,6 +170,15 @@ def of_three(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> Results:
 
 
 INFINITIES = torch.tensor([float("inf"), float("-inf"), float("-inf"), 1.0, float("nan")])
+
+
+def truths(a: torch.Tensor, b: torch.Tensor) -> Results:
+    return torch.add(a, b), torch.add(a, b, alpha=False), torch.add(a, b, alpha=True)
+
+
+@cases(case(truths, B, C))
+def test_truths_are_added(check):
+    check()
 
 
 def along(a: torch.Tensor, b: torch.Tensor) -> Results:

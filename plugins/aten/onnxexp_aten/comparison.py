@@ -11,7 +11,7 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.bits import bitwise
 from onnxexp_aten.common import aten, promote
-from onnxexp_aten.elementwise import both, floor_divide, nonzero
+from onnxexp_aten.elementwise import both, floor_divide, nonzero, select
 from onnxexp_aten.kernels import compare, compute, runs
 
 __all__ = ["equal", "relate"]
@@ -165,7 +165,8 @@ def bitwise_not(op: Builder, self: Tensor) -> Tensor:
 def left_shift(op: Builder, self: Any, other: Any) -> Tensor:
     """bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor, as the product with a power of two"""
     one, two = promote(op, self, other)
-    return compute(op, "Mul", one, _power_of_two(op, two))
+    top = torch.iinfo(one.dtype).bits - 1
+    return _shifted(op, two, top, lambda power: compute(op, "Mul", one, power), lambda: op.constant(0, one.dtype))
 
 
 @aten(
@@ -174,10 +175,22 @@ def left_shift(op: Builder, self: Any, other: Any) -> Tensor:
 def right_shift(op: Builder, self: Any, other: Any) -> Tensor:
     """bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor, as the quotient rounded down"""
     one, two = promote(op, self, other)
-    return floor_divide(op, one, _power_of_two(op, two))
+
+    def sign() -> Tensor:
+        zero = op.constant(0, one.dtype)
+        return select(op, compare(op, "Less", one, 0), op.constant(-1, one.dtype), zero) if one.dtype.is_signed else zero
+
+    top = torch.iinfo(one.dtype).bits - (2 if one.dtype.is_signed else 1)  # 2 to the next power is negative
+    return _shifted(op, two, top, lambda power: floor_divide(op, one, power), sign)
 
 
-def _power_of_two(op: Builder, exponent: Tensor) -> Tensor:
-    if exponent.const is not None:
-        return op.constant(torch.bitwise_left_shift(torch.ones_like(exponent.const), exponent.const))
-    return compute(op, "Pow", op.constant(2, exponent.dtype), exponent)
+def _shifted(op: Builder, by: Tensor, top: int, shift: Callable[[Tensor], Tensor], gone: Callable[[], Tensor]) -> Tensor:
+    """What `shift` makes of 2 to the power `by`; what `gone` gives where that is below 0 or above `top`, as eager has it."""
+    known = by.const
+    if known is not None and bool(((known >= 0) & (known <= top)).all()):
+        return shift(op.constant(torch.bitwise_left_shift(torch.ones_like(known), known)))
+    outside = compare(op, "Greater", by, top)
+    if by.dtype.is_signed:
+        outside = op.Or(compare(op, "Less", by, 0), outside)
+    inside = select(op, outside, op.constant(0, by.dtype), by)
+    return select(op, outside, gone(), shift(compute(op, "Pow", op.constant(2, by.dtype), inside)))

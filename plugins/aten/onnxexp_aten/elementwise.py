@@ -70,7 +70,7 @@ def add(op: Builder, self: Tensor, other: Any, alpha: Any) -> Tensor:
         return self
     left, right = promote(op, self, other, dtype=dtype)
     if dtype == torch.bool:
-        return op.Or(left, right)
+        return op.Or(left, both(op, right, op.constant(bool(op.static(alpha, "alpha")))))
     if is_number(alpha, -1):
         return compute(op, "Sub", left, right)
     return compute(op, "Add", left, scaled(op, right, alpha))
@@ -238,7 +238,15 @@ def pow_(op: Builder, self: Any, exponent: Any) -> Tensor:
             return compute(op, "Reciprocal", compute(op, "Sqrt", base))
         if is_number(exponent, -1):
             return compute(op, "Reciprocal", base)
-    return compute(op, "Pow", base, op.cast(exponent, dtype))
+    power = op.cast(exponent, dtype)
+    found = compute(op, "Pow", base, power)
+    if not dtype.is_signed or dtype.is_floating_point or (base.const is not None and bool(base.const.all())):
+        return found
+    if power.const is not None and bool((power.const >= 0).all()):
+        return found
+    # a kernel that goes through floating point takes the reciprocal of 0 for an integer; eager's is 0
+    infinite = both(op, compare(op, "Equal", base, 0), compare(op, "Less", power, 0))
+    return select(op, infinite, op.constant(0, dtype), found)
 
 
 @aten("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar")
