@@ -44,6 +44,7 @@ from onnxexp_aten import (
     patches,  # noqa: F401
     polynomials,  # noqa: F401
     pooling,  # noqa: F401
+    powers,  # noqa: F401
     quantiles,  # noqa: F401
     random,  # noqa: F401
     rearranging,  # noqa: F401

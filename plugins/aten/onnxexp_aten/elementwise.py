@@ -221,46 +221,6 @@ def truncated(op: Builder, x: Tensor) -> Tensor:
     return compute(op, "Mul", compute(op, "Sign", x), compute(op, "Floor", compute(op, "Abs", x)))
 
 
-# Powers
-
-
-@aten("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")
-def pow_(op: Builder, self: Any, exponent: Any) -> Tensor:
-    """pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"""
-    dtype = promoted_dtype(self, exponent)
-    base = op.cast(self, dtype)
-    if is_number(exponent, 1):
-        return base
-    if dtype.is_floating_point:
-        if is_number(exponent, 0.5):
-            return compute(op, "Sqrt", base)
-        if is_number(exponent, -0.5):
-            return compute(op, "Reciprocal", compute(op, "Sqrt", base))
-        if is_number(exponent, -1):
-            return compute(op, "Reciprocal", base)
-    power = op.cast(exponent, dtype)
-    found = compute(op, "Pow", base, power)
-    if not dtype.is_signed or dtype.is_floating_point or (base.const is not None and bool(base.const.all())):
-        return found
-    if power.const is not None and bool((power.const >= 0).all()):
-        return found
-    # a kernel that goes through floating point takes the reciprocal of 0 for an integer; eager's is 0
-    infinite = both(op, compare(op, "Equal", base, 0), compare(op, "Less", power, 0))
-    return select(op, infinite, op.constant(0, dtype), found)
-
-
-@aten("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar")
-def float_power(op: Builder, self: Any, exponent: Any) -> Tensor:
-    """float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"""
-    return pow_(op, op.cast(self, torch.float64), op.cast(exponent, torch.float64))
-
-
-@aten("ldexp.Tensor")
-def ldexp(op: Builder, self: Tensor, other: Tensor) -> Tensor:
-    """ldexp.Tensor(Tensor self, Tensor other) -> Tensor"""
-    return compute(op, "Mul", *promote(op, self, pow_(op, 2.0, other)))
-
-
 # Bounds
 
 

@@ -10,10 +10,11 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axis_of, dtype_of, rank_of
 from onnxexp_aten.comparison import relate
-from onnxexp_aten.elementwise import pow_, select
+from onnxexp_aten.elementwise import select
 from onnxexp_aten.factorization import Matrices, known_for_nothing
 from onnxexp_aten.kernels import compute
 from onnxexp_aten.layout import permuted, size_at, unsqueezed
+from onnxexp_aten.powers import pow_
 from onnxexp_aten.reduction import reduced
 from onnxexp_aten.solving import linalg_inv
 from onnxexp_aten.spectral import singular_values
