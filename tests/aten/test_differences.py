@@ -68,3 +68,19 @@ def test_gradient(check):
 )
 def test_trapezoids(check):
     check()
+
+
+def differences(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    around = torch.diff(x, n=2, dim=0, prepend=x[:1], append=x[:2] + x[1:3])
+    return torch.diff(x), torch.diff(x, 2, 0), torch.diff(x, 0), torch.diff(x, 9), around, torch.diff(x, prepend=x[:, :1].int())
+
+
+@cases(
+    Case(differences, X, dynamic={0: [2]}, opsets=(9, 13, 20)),
+    Case(differences, WHOLE, name="differences of ints", opsets=(9, 13, 20)),
+    Case(differences, WHOLE.to(torch.uint8), name="differences of bytes", opsets=(14, 20)),
+    Case(lambda x: torch.diff(x > 0, 2), X, name="differences of truth values", opsets=(9, 20)),
+    Case(lambda x: torch.diff(x, dim=1), X, emits={"Slice": 2, "Sub": 1}, name="one difference"),
+)
+def test_diff(check):
+    check()

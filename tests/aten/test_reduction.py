@@ -70,6 +70,26 @@ def of_nothing(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return x.mean(), x.mean(1), x.sum(1), x.prod(1), *torch.var_mean(x, 1), x.std(1), x.any(1), x.all(1)
 
 
+def sums_to_sizes(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (
+        x.sum_to_size(5),
+        x.sum_to_size(3, 1, 5),
+        x.sum_to_size(1),
+        x.sum_to_size(()),
+        x[:1].sum_to_size(4, 5),
+        x.sum_to_size(3, 4, 5),
+    )
+
+
+@cases(
+    *(case("sum_to_size", sums_to_sizes, x) for x in (X, X.half(), I, B)),
+    *(case("sum_to_size of one", lambda x: x.sum_to_size(()), x[0, 0, 0]) for x in (X, B)),
+    Case(lambda x: (x.sum_to_size(1, 4, 1), x.sum_to_size(5)), X, dynamic={0: [0]}, name="sum_to_size, dynamic"),
+)
+def test_sum_to_size(check):
+    check()
+
+
 @cases(Case(of_nothing, torch.ones(2, 0), opsets=(9, 13, 20)))
 def test_of_nothing(check):
     check()

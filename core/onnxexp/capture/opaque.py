@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from onnxexp.capture.modes import is_exporting, replaced
 
-__all__ = ["NAMES", "kept_opaque", "library"]
+__all__ = ["NAMES", "kept_opaque", "library", "lstsq"]
 
 
 def _cov(self: torch.Tensor, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> torch.Tensor:
@@ -54,9 +54,7 @@ def _ctc_loss(
     return log_probs.new_empty(log_probs.shape[1:2] if log_probs.dim() == 3 and reduction == 0 else ())
 
 
-def _lstsq(
-    self: torch.Tensor, b: torch.Tensor, rcond: float | None = None, *, driver: str | None = None
-) -> tuple[torch.Tensor, ...]:
+def lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> tuple[Any, ...]:
     """The residuals are those of matrices of full rank: of others torch gives none, which only their values tell."""
     *batch, rows, columns = self.shape
     right = b.shape[self.dim() - 1 :]  # of a vector for each matrix there is nothing more
@@ -111,7 +109,7 @@ _SHAPES: dict[str, Callable[..., Any]] = {
     "ctc_loss.Tensor": _ctc_loss,
     "dsplit.array": lambda self, indices: _tensor_split_indices(self, indices, 2),
     "hsplit.array": lambda self, indices: _tensor_split_indices(self, indices, min(1, self.dim() - 1)),
-    "linalg_lstsq": _lstsq,
+    "linalg_lstsq": lstsq,
     "narrow.Tensor": _narrow,
     "one_hot": _one_hot,
     "tensor_split.indices": _tensor_split_indices,

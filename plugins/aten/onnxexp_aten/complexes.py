@@ -31,8 +31,8 @@ _BY_PARTS = frozenset(
     dsplit dstack expand expand_as fft_fftshift fft_ifftshift flatten flip fliplr flipud gather hsplit hstack index
     index_select lift_fresh lift_fresh_copy mT masked_select mean meshgrid movedim moveaxis narrow neg negative nansum numpy_T
     pad permute ravel repeat repeat_interleave reshape reshape_as roll rot90 select slice split split_with_sizes squeeze stack
-    sum swapaxes swapdims t take take_along_dim tensor_split tile trace transpose tril triu unbind unflatten unfold
-    unsafe_chunk unsafe_split unsqueeze view view_as vsplit vstack
+    sum sum_to_size swapaxes swapdims t take take_along_dim tensor_split tile trace transpose tril triu unbind unflatten
+    unfold unsafe_chunk unsafe_split unsqueeze view view_as vsplit vstack
     """.split()  # noqa: SIM905
 )
 """What is linear and real: of a complex tensor it is that of both parts."""

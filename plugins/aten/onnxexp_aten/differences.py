@@ -10,6 +10,7 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axis_of, promote, rank_of, to_float
 from onnxexp_aten.cumulative import running_sum
 from onnxexp_aten.elementwise import scaled
+from onnxexp_aten.joining import cat
 from onnxexp_aten.kernels import compute, runs
 from onnxexp_aten.layout import END, size_at, sliced, unsqueezed
 from onnxexp_aten.padding import padded
@@ -79,6 +80,20 @@ def cumulative_trapezoid_dx(op: Builder, y: Tensor, dx: Any, dim: int) -> Tensor
     axis = _axis(op, y, dim)
     heights = to_float(op, compute(op, "Add", *_neighbours(op, y, axis)))
     return running_sum(op, scaled(op, heights, op.static(dx, "dx") / 2), axis)
+
+
+@aten("diff")
+def diff(op: Builder, self: Tensor, n: int, dim: int, prepend: Tensor | None, append: Tensor | None) -> Tensor:
+    """diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor"""
+    parts = [part for part in (prepend, self, append) if part is not None]
+    if any(part.dtype == torch.bool or part.dtype.is_complex for part in parts):
+        op.decline("truth values or complex numbers")
+    axis = axis_of(op, self, dim)
+    x = cat(op, parts, axis)
+    for _ in range(n):
+        before, after = _neighbours(op, x, axis)
+        x = compute(op, "Sub", after, before)
+    return x
 
 
 def _axis(op: Builder, y: Tensor, dim: int) -> int:

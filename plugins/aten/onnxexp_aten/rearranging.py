@@ -23,6 +23,7 @@ from onnxexp_aten.layout import (
     unsqueezed,
     vector,
 )
+from onnxexp_aten.reduction import sum_
 
 __all__ = ["diagonal_places", "roll", "strided_places", "window_starts"]
 
@@ -185,6 +186,12 @@ def diagonal(op: Builder, self: Tensor, offset: int, dim1: int, dim2: int) -> Te
     matrices = permuted(op, self, [*(axis for axis in range(rank) if axis not in (one, other)), one, other])
     flat = op.Reshape(matrices, [0] * (rank - 2) + [-1])
     return op.Gather(flat, diagonal_places(op, rows, columns, offset), axis=rank - 2)
+
+
+@aten("trace")
+def trace(op: Builder, self: Tensor) -> Tensor:
+    """trace(Tensor self) -> Tensor"""
+    return sum_(op, diagonal(op, self, 0, 0, 1), None)
 
 
 @aten("diag_embed")

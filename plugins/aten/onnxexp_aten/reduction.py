@@ -11,9 +11,9 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.common import aten, axes_of, axis_of, dtype_of, rank_of, to_float
 from onnxexp_aten.elementwise import select
 from onnxexp_aten.kernels import compare, compute, runs, specified
-from onnxexp_aten.layout import size_at
+from onnxexp_aten.layout import size_at, squeezed
 
-__all__ = ["any_", "count", "reduced", "summable", "var"]
+__all__ = ["any_", "count", "reduced", "sum_", "summable", "var"]
 
 
 _OF_ONE_ITSELF = frozenset(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"))
@@ -49,6 +49,18 @@ def sum_(op: Builder, self: Tensor, dtype: torch.dtype | None) -> Tensor:
 def sum_dim(op: Builder, self: Tensor, dim: Any, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
     """sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     return reduced(op, "ReduceSum", summable(op, self, dtype), dim, keepdim)
+
+
+@aten("sum_to_size")
+def sum_to_size(op: Builder, self: Tensor, size: list[Any]) -> Tensor:
+    """sum_to_size(Tensor self, SymInt[] size) -> Tensor: over the axes that have grown by broadcasting"""
+    if self.shape is None or not all(isinstance(each, int) for each in size):
+        op.decline("a rank or size that only the run time knows")
+    lead = len(self.shape) - len(size)
+    grown = [axis for axis, own in enumerate(self.shape) if axis < lead or (size[axis - lead] == 1 and own != 1)]
+    if not grown and size:
+        return self
+    return squeezed(op, reduced(op, "ReduceSum", summable(op, self, None), grown, True), range(lead))
 
 
 @aten("mean")

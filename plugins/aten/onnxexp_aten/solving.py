@@ -23,6 +23,7 @@ from onnxexp_aten.factorization import (
     triangle,
 )
 from onnxexp_aten.layout import permuted, reshaped, squeezed, swapped, unsqueezed, with_shape
+from onnxexp_aten.linalg import product
 
 __all__ = ["linalg_inv", "linalg_solve_triangular"]
 
@@ -119,6 +120,24 @@ def linalg_inv_ex(op: Builder, A: Tensor, check_errors: bool) -> tuple[Tensor, T
 def linalg_inv(op: Builder, A: Tensor) -> Tensor:
     """linalg_inv(Tensor A) -> Tensor"""
     return linalg_inv_ex(op, A, False)[0]  # type: ignore[no-any-return]
+
+
+@aten("linalg_matrix_power", "matrix_power")
+@known_for_nothing
+def linalg_matrix_power(op: Builder, self: Tensor, n: int) -> Tensor:
+    """linalg_matrix_power(Tensor self, int n) -> Tensor"""
+    if self.dtype.is_complex or (n == 0 and self.rank != 2):
+        op.decline("complex numbers, or unit matrices of a batch")
+    if n == 0:
+        return op.constant(torch.eye(sizes_known(op, self)[0], dtype=self.dtype))
+    power, rest = linalg_inv(op, self) if n < 0 else self, abs(n)
+    result = power if rest % 2 else None
+    while rest := rest // 2:
+        power = product(op, power, power)
+        if rest % 2:
+            result = power if result is None else product(op, result, power)
+    assert result is not None
+    return result
 
 
 @aten("linalg_tensorinv")

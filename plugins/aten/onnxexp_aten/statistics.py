@@ -13,6 +13,7 @@ from onnxexp_aten.comparison import equal, relate
 from onnxexp_aten.creation import arange_of, full_of, out_dtype, sizes_like
 from onnxexp_aten.cumulative import running_sum
 from onnxexp_aten.elementwise import extreme, select
+from onnxexp_aten.joining import joined, stack
 from onnxexp_aten.kernels import compare, compute
 from onnxexp_aten.layout import size_at, unsqueezed
 from onnxexp_aten.reduction import reduced, summable
@@ -119,12 +120,12 @@ def _counted(op: Builder, bins: Tensor, count: int, inside: Tensor, weights: Ten
     return reduced(op, "ReduceSum", select(op, hit, op.cast(weights, dtype), op.constant(0, dtype)), [1])
 
 
-def _bounds(op: Builder, x: Tensor, low: Any, high: Any, margin: float = 1.0) -> tuple[Tensor, Tensor]:
-    """The range of a histogram: as given, or that of the elements; never empty, but `margin` wide on both sides."""
-    if low == high == 0:
-        least, most = reduced(op, "ReduceMin", x), reduced(op, "ReduceMax", x)
+def _bounds(op: Builder, x: Tensor, low: Any, high: Any, margin: float = 1.0, dims: Any = None) -> tuple[Tensor, Tensor]:
+    """The range of a histogram: as given, or that of the elements along `dims`; never empty, but `margin` wide on both sides."""
+    if low is None:
+        least, most = (reduced(op, name, x, dims, dims is not None) for name in ("ReduceMin", "ReduceMax"))
     else:
-        least, most = op.constant(float(low), x.dtype), op.constant(float(high), x.dtype)
+        least, most = op.cast(low, x.dtype), op.cast(high, x.dtype)
     alike = op.Mul(op.cast(equal(op, least, most), x.dtype), margin)
     return compute(op, "Sub", least, alike), compute(op, "Add", most, alike)
 
@@ -135,7 +136,7 @@ def histc(op: Builder, self: Tensor, bins: int, min: Any, max: Any) -> Tensor:
     if not self.dtype.is_floating_point:
         return op.cast(histc(op, op.cast(self, torch.float64), bins, min, max), self.dtype)
     x = op.Reshape(self, [-1])
-    least, most = _bounds(op, x, min, max)
+    least, most = _bounds(op, x, *((None, None) if min == max == 0 else (min, max)))
     share = op.Div(op.Mul(op.Sub(x, least), float(bins)), op.Sub(most, least))
     inside = op.And(relate(op, "GreaterOrEqual", x, least), relate(op, "LessOrEqual", x, most))
     bin_ = extreme(op, "Min", op.cast(compute(op, "Floor", share), torch.int64), op.constant(bins - 1))
@@ -152,21 +153,32 @@ def _histogram(op: Builder, x: Tensor, edges: Tensor, count: int, weights: Tenso
     counts = _counted(op, bin_, count, inside, flat, x.dtype)
     if not density:
         return counts
-    widths = op.Sub(op.Slice(edges, [1], [count + 1], [0]), op.Slice(edges, [0], [count], [0]))
-    return op.Div(counts, op.Mul(widths, reduced(op, "ReduceSum", counts)))  # type: ignore[no-any-return]
+    return op.Div(counts, op.Mul(_widths(op, edges, count), reduced(op, "ReduceSum", counts)))  # type: ignore[no-any-return]
+
+
+def _widths(op: Builder, edges: Tensor, count: int) -> Tensor:
+    return op.Sub(op.Slice(edges, [1], [count + 1], [0]), op.Slice(edges, [0], [count], [0]))  # type: ignore[no-any-return]
+
+
+def _edges(op: Builder, least: Tensor, most: Tensor, counts: torch.Tensor) -> Tensor:
+    """Those of so many bins of one width, of one axis or, [axes, edges], of several: then infinities follow the last ones."""
+    numbers = torch.arange(int(counts.max()) + 1)
+    step = op.Div(op.Sub(most, least), op.constant(counts.to(least.dtype)))
+    rising = op.Add(op.Mul(step, op.constant(numbers.to(least.dtype))), least)
+    falling = op.Sub(most, op.Mul(step, op.constant((counts - numbers).to(least.dtype))))
+    edges: Tensor = op.Where(op.constant(numbers < (counts + 1) // 2), rising, falling)
+    return (
+        edges
+        if counts.eq(counts.max()).all()
+        else op.Where(op.constant(numbers <= counts), edges, op.cast(math.inf, edges.dtype))
+    )
 
 
 @aten("histogram.bin_ct")
 def histogram(op: Builder, self: Tensor, bins: int, range: Any, weight: Tensor | None, density: bool) -> tuple[Tensor, Tensor]:
     """histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False)
     -> (Tensor hist, Tensor bin_edges)"""
-    low, high = range or (0, 0)
-    least, most = _bounds(op, self, low, high, 0.5) if range is None else (op.constant(float(v), self.dtype) for v in (low, high))
-    step = op.Div(op.Sub(most, least), float(bins))
-    numbers = torch.arange(bins + 1).to(self.dtype)
-    rising = op.Add(op.Mul(step, op.constant(numbers)), least)
-    falling = op.Sub(most, op.Mul(step, op.constant(numbers.flip(0))))
-    edges = op.Where(op.constant(torch.arange(bins + 1) < (bins + 1) // 2), rising, falling)
+    edges = _edges(op, *_bounds(op, self, *(range or (None, None)), 0.5), torch.tensor(bins))
     return _histogram(op, self, edges, bins, weight, density), edges
 
 
@@ -177,6 +189,59 @@ def histogram_edges(op: Builder, self: Tensor, bins: Tensor, weight: Tensor | No
     if isinstance(size, Tensor):
         raise op.error("the number of bins must be known at export")
     return _histogram(op, self, bins, size - 1, weight, density), bins
+
+
+@aten("histogramdd", "histogramdd.int_bins", "histogramdd.TensorList_bins")
+def histogramdd(op: Builder, self: Tensor, bins: Any, range: Any, weight: Tensor | None, density: bool) -> list[Tensor]:
+    """histogramdd(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, bool density=False)
+    -> (Tensor hist, Tensor[] bin_edges), of points; also with one number of bins for all axes, or with their edges"""
+    axes = size_at(op, self, rank_of(op, self) - 1)
+    given = [bins] * axes if isinstance(bins, int) and isinstance(axes, int) else bins
+    sizes = [size_at(op, each, 0) if isinstance(each, Tensor) else each + 1 for each in given]
+    if not all(isinstance(size, int) for size in sizes) or 0 in (self.shape or ()):
+        op.decline("it is lowered for some points, and as many bins as are known at export")
+    counts = [int(size) - 1 for size in sizes]
+    points = op.Transpose(op.Reshape(self, [-1, len(counts)]), perm=[1, 0])
+    if isinstance(given[0], Tensor):
+        edges, table = given, _stacked(op, given, max(counts))
+    else:
+        ends = torch.tensor(range, dtype=self.dtype).view(-1, 2, 1).unbind(1) if range else (None, None)
+        bounds = _bounds(op, points, *(end if end is None else op.constant(end) for end in ends), 0.5, [1])
+        table = _edges(op, *bounds, torch.tensor(counts)[:, None])
+        rows = [op.Gather(table, number, axis=0) for number, _ in enumerate(counts)]
+        edges = [
+            row if count == max(counts) else op.Slice(row, [0], [count + 1], [0]) for row, count in zip(rows, counts, strict=True)
+        ]
+    found = _counted_points(op, points, table, counts, None if weight is None else op.Reshape(weight, [-1]))
+    if density:
+        found = op.Div(found, reduced(op, "ReduceSum", found))
+        for number, (each, count) in enumerate(zip(edges, counts, strict=True)):
+            others = [other for other, _ in enumerate(counts) if other != number]
+            found = op.Div(found, unsqueezed(op, _widths(op, each, count), others))
+    return [found, *edges]
+
+
+def _stacked(op: Builder, edges: list[Tensor], most: int) -> Tensor:
+    """The edges of several axes, [axes, edges], infinities after the last ones."""
+    padding = [op.constant([math.inf] * (most + 1 - int(size)), each.dtype) for each in edges for size in each.shape or ()]
+    return stack(op, [joined(op, list(pair), 0) for pair in zip(edges, padding, strict=True)], 0)
+
+
+def _counted_points(op: Builder, points: Tensor, edges: Tensor, counts: list[int], weights: Tensor | None) -> Tensor:
+    """How many points, [axes, points], are in each bin, or the sum of their weights; the edges are [axes, edges]."""
+    x, each = unsqueezed(op, points, [1]), unsqueezed(op, edges, [2])
+    reached, passed = (
+        op.ReduceSum(op.cast(relate(op, name, each, x), torch.int64), axes=[1], keepdims=0) for name in ("LessOrEqual", "Less")
+    )
+    most, total = torch.tensor(counts)[:, None], math.prod(counts)
+    steps = torch.tensor([math.prod(counts[axis + 1 :]) for axis, _ in enumerate(counts)])[:, None]
+    inside = op.And(op.cast(reached, torch.bool), op.Less(passed, op.constant(most + 1)))
+    bin_ = op.Sub(extreme(op, "Min", reached, op.constant(most)), 1)
+    place = op.ReduceSum(op.Where(inside, op.Mul(bin_, op.constant(steps)), op.constant(total)), axes=[0], keepdims=0)
+    place = extreme(op, "Min", place, op.constant(total))  # what is outside is counted behind the bins
+    added = full_of(op, sizes_like(op, place), 1, points.dtype) if weights is None else op.cast(weights, points.dtype)
+    found = scattered(op, op.constant(torch.zeros(total + 1, dtype=points.dtype)), 0, place, added, "add")
+    return op.Reshape(op.Slice(found, [0], [total], [0]), counts)  # type: ignore[no-any-return]
 
 
 # Segments

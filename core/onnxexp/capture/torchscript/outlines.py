@@ -31,6 +31,10 @@ class Outline:
         """The rank."""
         return len(self.shape)
 
+    def new_empty(self, sizes: Sequence[Any], *, dtype: torch.dtype | None = None) -> Outline:
+        """As a tensor's."""
+        return Outline(dtype or self.dtype, sizes)
+
     def fake(self) -> torch.Tensor:
         """The fake tensor that torch's kernels take, in the fake mode that is on; the same one each time."""
         if self._fake is None:

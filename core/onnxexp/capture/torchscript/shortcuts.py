@@ -13,6 +13,7 @@ from typing import Any
 import sympy  # type: ignore[import-untyped]
 import torch
 
+from onnxexp.capture.opaque import lstsq
 from onnxexp.capture.torchscript.outlines import Outline, expr_of, same
 
 __all__ = ["broadcast", "goes_into", "shortcut"]
@@ -44,8 +45,8 @@ _INTEGERS = frozenset((torch.uint8, torch.int8, torch.int16, torch.int32, torch.
 _LAST = 2**62
 
 
-def shortcut(name: str, fakes: Sequence[Any]) -> Outline | None:
-    """The outline of what a call gives, None where torch has to be asked."""
+def shortcut(name: str, fakes: Sequence[Any]) -> Any:
+    """The outline of what a call gives, or several as it gives them, None where torch has to be asked."""
     if not fakes or not isinstance(fakes[0], Outline):
         return _cat(fakes) if name == "aten::cat" else None
     first = fakes[0]
@@ -55,6 +56,8 @@ def shortcut(name: str, fakes: Sequence[Any]) -> Outline | None:
         return first if first.dtype.is_floating_point else None
     if name in _ARITHMETIC or name in _COMPARISONS or name in _LOGIC:
         return _elementwise(name, fakes)
+    if name in _SEVERAL:
+        return _SEVERAL[name](fakes) if all(map(_is_static, fakes)) else None
     special = _SPECIAL.get(name)
     sizes = special(fakes) if special is not None else None
     return None if sizes is None else Outline(first.dtype, sizes)
@@ -294,6 +297,23 @@ def _cat(fakes: Sequence[Any]) -> Outline | None:
             return None
     return Outline(first.dtype, [*first.shape[:dim], sum(tensor.shape[dim] for tensor in tensors), *first.shape[dim + 1 :]])
 
+
+def _is_static(fake: Any) -> bool:
+    return not isinstance(fake, Outline) or all(isinstance(size, int) for size in fake.shape)
+
+
+def _histogram(fakes: Sequence[Any]) -> list[Any] | None:
+    x, bins = fakes[:2]
+    given = [bins] * x.shape[-1] if isinstance(bins, int) else bins
+    edges = [each if isinstance(each, Outline) else x.new_empty([each + 1]) for each in given]
+    return [x.new_empty([size - 1 for each in edges for size in each.shape]), edges] if all(map(_is_static, edges)) else None
+
+
+_SEVERAL: dict[str, Callable[[Sequence[Any]], Any]] = {
+    **{f"aten::histogramdd{overload}": _histogram for overload in ("", ".int_bins", ".TensorList_bins")},
+    "aten::linalg_lstsq": lambda fakes: lstsq(*fakes[:3], driver=fakes[3]),
+}
+"""The results, nested as the operator gives them, of tensors whose sizes are known."""
 
 _SPECIAL: dict[str, Callable[[Sequence[Any]], list[Any] | None]] = {
     "aten::linear": _linear,
