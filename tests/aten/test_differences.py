@@ -72,7 +72,7 @@ def test_trapezoids(check):
 
 def differences(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     around = torch.diff(x, n=2, dim=0, prepend=x[:1], append=x[:2] + x[1:3])
-    return torch.diff(x), torch.diff(x, 2, 0), torch.diff(x, 0), torch.diff(x, 9), around, torch.diff(x, prepend=x[:, :1].int())
+    return torch.diff(x), torch.diff(x, 2, 0), torch.diff(x, 0), torch.diff(x, 9), around, torch.diff(x, prepend=x[..., :1].int())
 
 
 @cases(
