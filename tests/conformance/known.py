@@ -9,7 +9,6 @@ __all__ = ["KNOWN", "known"]
 
 _BOTH = {
     "hash_tensor": "it combines the bits of floating-point numbers",
-    "histogramdd": "a list of tensors beside a tensor, of a number that depends on the arguments",
     "linalg.eig": "eigenvalues of matrices that are not symmetric",
     "linalg.eigvals": "eigenvalues of matrices that are not symmetric",
     "linalg.ldl_factor": "LAPACK's symmetric indefinite factorization",
