@@ -22,7 +22,7 @@ from onnxexp.tensors import TorchTensor
 
 __all__ = ["Chunk", "Layout", "chunks", "describe", "lay_out"]
 
-Chunk = bytes | bytearray | torch.Tensor
+Chunk = bytes | bytearray | memoryview | torch.Tensor
 """Bytes, or one of `onnxexp.tensors.pieces`, which `onnxexp.tensors.Scratch` turns into bytes."""
 
 _LENGTH_DELIMITED = 2
@@ -158,8 +158,8 @@ def _aligned(end: int, size: int) -> int:
 def _large(part: Part, tensor: ir.TensorProtocol) -> Iterator[tuple[int, Chunk]]:
     if isinstance(tensor, ir.LazyTensor):
         tensor = tensor.raw()  # made here, once, and written from where it is
-    if not isinstance(tensor, TorchTensor) or tensor.nbytes != part.size:
-        yield part.offset, bytes(_contents(part, tensor))
+    if not isinstance(tensor, TorchTensor) or part.size <= _GATHERED or tensor.nbytes != part.size:
+        yield part.offset, _contents(part, tensor)
         return
     offset = part.offset
     for piece in tensor.pieces():
