@@ -330,12 +330,14 @@ class Sizes:
         return readable
 
     def finish(self) -> None:
-        """Give every value the type that it was made with, now that all is known of the symbols."""
+        """Give every value the type that it was made with, now that all is known of the symbols; what it was made with goes."""
         for value, fake in {**self._fakes, **self._made}.items():
             if isinstance(fake, Outline) and value in self._dynamic:  # others have the type that was recorded
                 value.type = TensorType(fake.dtype, tuple(self.text(size) for size in fake.shape))
             elif isinstance(fake, torch.SymInt):
                 value.type = ScalarType(int, str(self.text(fake)))
+        self._fakes.clear()
+        self._made.clear()
 
     def check(self, spec: DynamicSpec) -> None:
         """Raise CaptureError where an axis that was asked to be dynamic is one size only."""
