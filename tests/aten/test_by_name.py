@@ -121,6 +121,7 @@ OF_SCALARS += ["hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polyno
     call("_pdist_forward", M, 2.0),
     call("logspace.Scalar_Tensor", 0.0, torch.tensor(1.0), 5),
     call("empty.memory_format", [3, 4], after=size_only),
+    call("linalg_inv_ex", DEFINITE),
 )
 def test_special_functions_and_factorizations(check):
     check()
@@ -185,6 +186,7 @@ def test_two_operands(check):
     call("adjoint", X),
     call("matrix_H", M),
     call("swapdims", X, 0, 2),
+    call("diagonal_copy", X, 1, 0, 2),
     call("transpose_copy.int", X, 0, 2),
     call("permute_copy", X, [2, 0, 1]),
     call("t_copy", M),
