@@ -138,11 +138,13 @@ class torch_mode(transforms_left):
         self._set(False, False, True, depth + 1)
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__()
-        self._set(*self._before)
-        if self._inference is not None:
-            self._inference.__exit__(*error)
-        LOCK.release()
+        try:
+            super().__exit__()
+        finally:
+            self._set(*self._before)
+            if self._inference is not None:
+                self._inference.__exit__(*error)
+            LOCK.release()
 
     def _set(self, gradients: bool, fast: bool, exporting: bool, depth: int) -> None:
         torch._C._set_grad_enabled(gradients)
@@ -159,10 +161,15 @@ class replaced(contextlib.AbstractContextManager[None]):
         self._before: list[tuple[Any, str, bool, Any]] = []
 
     def __enter__(self) -> None:
-        for owner, name, replacement in self._table:
-            own = vars(owner)
-            self._before.append((owner, name, name in own, own.get(name)))
-            setattr(owner, name, replacement)
+        try:
+            for owner, name, replacement in self._table:
+                own = vars(owner)
+                before = owner, name, name in own, own.get(name)
+                setattr(owner, name, replacement)
+                self._before.append(before)
+        except BaseException:
+            self.__exit__()  # nobody leaves what was not entered
+            raise
 
     def __exit__(self, *_: object) -> None:
         for owner, name, had, value in reversed(self._before):

@@ -1,0 +1,41 @@
+"""capture/modes.py: what a capture changes in torch is as it was afterwards, also where something fails."""
+
+from __future__ import annotations
+
+import threading
+import types
+
+import pytest
+import torch
+
+from onnxexp.capture import modes
+from onnxexp.capture.modes import replaced, torch_mode
+
+
+def test_what_cannot_all_be_replaced_is_not_replaced_at_all() -> None:
+    owner = types.SimpleNamespace(name=len)
+    table = [(owner, "name", abs), (owner, "other", abs), (int, "bit_length", abs)]
+    with pytest.raises(TypeError, match="immutable type"), replaced(table):
+        pytest.fail("int takes no attributes")
+    assert vars(owner) == {"name": len}
+
+
+def test_a_mode_that_cannot_be_left_in_order_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: object, *error: object) -> None:
+        raise RuntimeError("torch.func's stack is broken")
+
+    monkeypatch.setattr(modes.transforms_left, "__exit__", broken)
+    with pytest.raises(RuntimeError, match="stack is broken"), torch_mode():
+        assert not torch.is_grad_enabled()
+    assert torch.is_grad_enabled()
+    free: list[bool] = []
+
+    def take() -> None:
+        free.append(modes.LOCK.acquire(timeout=5))
+        if free == [True]:
+            modes.LOCK.release()
+
+    other = threading.Thread(target=take)
+    other.start()
+    other.join()
+    assert free == [True]
