@@ -57,16 +57,13 @@ class OperatorExportTypes(enum.Enum):
         return self is not OperatorExportTypes.ONNX
 
 
-_BY_NAME = {kind.name: kind for kind in OperatorExportTypes}
-
-
 def read_export_type(said: Any) -> OperatorExportTypes:
     """Ours, its name, or torch.onnx's member of the same name. Raises OptionError for anything else."""
     name = said if isinstance(said, str) else str(getattr(said, "name", said))
-    kind = _BY_NAME.get(name.upper())
-    if kind is None:
-        raise OptionError(f"operator_export_type is {said!r}; it may be {', '.join(_BY_NAME)}")
-    return kind
+    known = OperatorExportTypes.__members__
+    if name.upper() not in known:
+        raise OptionError(f"operator_export_type is {said!r}; it may be {', '.join(known)}")
+    return known[name.upper()]
 
 
 def keep(op: Builder, node: Node, args: Sequence[Any], how: OperatorExportTypes) -> list[Tensor]:
