@@ -193,6 +193,19 @@ def test_interpolation_begins_at_the_nearer_end(check):
     check()
 
 
+def handed_on(x: torch.Tensor) -> Results:
+    """What docs/how-to/debug-a-wrong-number.md says of NaN: the operators that are not in its list."""
+    y = x.flip(0)
+    bounds = torch.maximum(x, y), torch.minimum(x, y), torch.clamp(x, -1, 1), x.relu(), torch.nn.functional.hardtanh(x)
+    sums = x.sum(0), x.mean(0), x.cumsum(0), x.prod(0), x.softmax(0), x.log_softmax(0), x.logsumexp(0)
+    return (*bounds, *sums, torch.floor(x), torch.sigmoid(x), torch.nn.functional.leaky_relu(x), torch.where(x > 0, x, y))
+
+
+@cases(case(handed_on, torch.tensor([[1.0, -2.0, float("nan")], [float("nan"), 0.5, 3.0], [2.0, 4.0, -1.0]]), opsets=(13, 20)))
+def test_nan_is_handed_on(check):
+    check()
+
+
 @cases(case(torch.logaddexp, INFINITIES, torch.tensor([float("inf"), float("-inf"), float("inf"), float("-inf"), 1.0])))
 def test_infinities(check):
     check()
