@@ -79,6 +79,7 @@ def differences(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     Case(differences, X, dynamic={0: [2]}, opsets=(9, 13, 20)),
     Case(differences, WHOLE, name="differences of ints", opsets=(9, 13, 20)),
     Case(differences, WHOLE.to(torch.uint8), name="differences of bytes", opsets=(14, 20)),
+    Case(lambda x: torch.diff(x, 0, prepend=x[..., :1].int(), append=x), X, dynamic={0: [2]}, name="no difference"),
     Case(lambda x: torch.diff(x > 0, 2), X, name="differences of truth values", opsets=(9, 20)),
     Case(lambda x: torch.diff(x, dim=1), X, emits={"Slice": 2, "Sub": 1}, name="one difference"),
 )

@@ -85,7 +85,7 @@ def cumulative_trapezoid_dx(op: Builder, y: Tensor, dx: Any, dim: int) -> Tensor
 @aten("diff")
 def diff(op: Builder, self: Tensor, n: int, dim: int, prepend: Tensor | None, append: Tensor | None) -> Tensor:
     """diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor"""
-    parts = [part for part in (prepend, self, append) if part is not None]
+    parts = [part for part in (prepend, self, append) if part is not None] if n else [self]  # eager joins nothing for no steps
     if any(part.dtype == torch.bool or part.dtype.is_complex for part in parts):
         op.decline("truth values or complex numbers")
     axis = axis_of(op, self, dim)
