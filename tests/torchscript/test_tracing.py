@@ -416,6 +416,37 @@ def test_other_models_are_run_once() -> None:
     assert model.runs == 1
 
 
+class Called(nn.Linear):
+    def __call__(self, x):
+        return super().__call__(x) * 2
+
+
+class Dispatched(nn.Linear):
+    def _call_impl(self, *args, **kwargs):
+        return super()._call_impl(*args, **kwargs) * 2
+
+
+@pytest.mark.parametrize("case", ["plain", "hook", "pre-hook", "global hook", "__call__", "_call_impl", "compiled"])
+def test_what_a_call_does_beside_the_forward_is_traced(case) -> None:
+    model = {"__call__": Called, "_call_impl": Dispatched}.get(case, nn.Linear)(3, 4)
+    handle = None
+    if case == "hook":
+        handle = model.register_forward_hook(lambda module, args, result: result * 2)
+    elif case == "pre-hook":
+        handle = model.register_forward_pre_hook(lambda module, args: (args[0] * 2,))
+    elif case == "global hook":
+        handle = nn.modules.module.register_module_forward_hook(lambda module, args, result: result * 2)
+    elif case == "compiled":
+        model._compiled_call_impl = lambda x: model.forward(x) * 2
+    try:
+        program = exported(model, (X,), capture="trace")
+        torch.testing.assert_close(program(X), model(X).detach())
+        assert torch.allclose(model(X), model.forward(X)) == (case == "plain")
+    finally:
+        if handle is not None:
+            handle.remove()
+
+
 def test_torch_learns_of_a_symbol_only_where_it_reckons_with_it(monkeypatch) -> None:
     """`linear` is known without; `cumsum` is asked of torch's kernel."""
     made: list[Sizes] = []

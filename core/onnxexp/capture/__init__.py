@@ -131,19 +131,21 @@ def capture(
     if strategy == "script" or isinstance(model, torch.jit.ScriptModule) or "scripted" in vars(model):
         with torch_mode(), model_mode(parts.modules.values(), training):
             return script(model, args, kwargs, spec)
-    if strategy == "trace":
-        recording = _traced(parts, args, kwargs, spec, training)
-        _tell_fixed(recording)
-        return recording
+    reason = None
+    if strategy != "trace":
+        try:
+            return _through_export(parts, args, kwargs, spec, training)
+        except CaptureError as error:
+            if strategy != "auto":
+                raise
+            reason = error
     try:
-        return _through_export(parts, args, kwargs, spec, training)
+        with torch_mode(), model_mode(parts.modules.values(), training):
+            recording = trace(parts, args, kwargs, spec)
+            recording.result = read(recording, spec)  # at once, in the mode that torch is in anyway
     except CaptureError as error:
-        if strategy != "auto":
+        if reason is None:
             raise
-        reason = error
-    try:
-        recording = _traced(parts, args, kwargs, spec, training)
-    except CaptureError as error:
         raise CaptureError(f"{reason}\n  torch.jit.trace: {error}".rstrip()) from None
     _tell_fixed(recording, reason)
     return recording
@@ -159,14 +161,6 @@ def _check_tensors(parts: Parts, spec: DynamicSpec) -> None:
     for name, stored in parts.state.items():
         if is_lazy(stored):
             raise CaptureError(f"{name} is not initialized yet; cure: run the model once before it is exported")
-
-
-def _traced(parts: Parts, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode) -> Recording:
-    """The model, traced; what the trace says is read at once, in the mode that torch is in anyway."""
-    with torch_mode(), model_mode(parts.modules.values(), training):
-        recording = trace(parts, args, kwargs, spec)
-        recording.result = read(recording, spec)
-    return recording
 
 
 def _tell_fixed(recording: Recording, reason: CaptureError | None = None) -> None:

@@ -78,6 +78,7 @@ class _Flat:
     Attributes:
         example, leaves, in_spec: The leaves of the example's call, which of them are given, and how the call is made of them.
         fits: Whether the graph is made to fit the tracer, see `fit`.
+        scoped: Whether the model is called as a module is; else only its forward is, see `_only_forward`.
         returned: What the model returned, flattened, and how it was nested; nothing before it has returned.
         writes_sizes: Whether it failed, maybe because it had written into a size, see `writes_sizes`.
     """
@@ -88,6 +89,7 @@ class _Flat:
         self.leaves = leaves
         self.in_spec = in_spec
         self.fits = False
+        self.scoped = True
         self.returned: tuple[list[Any], pytree.TreeSpec] | None = None
         self.writes_sizes = False
 
@@ -97,7 +99,7 @@ class _Flat:
             flat[index] = tensor
         args, kwargs = (flat, {}) if self.in_spec is _positional(len(flat)) else pytree.tree_unflatten(flat, self.in_spec)
         try:
-            result = self.model(*args, **kwargs)
+            result = (self.model if self.scoped else self.model.forward)(*args, **kwargs)
         except Exception:
             state: Any = torch._C._get_tracing_state()  # none where it was an operator that failed
             self.writes_sizes = state is None or writes_sizes(state.graph())
@@ -127,7 +129,11 @@ class _Module(torch.nn.Module):
 
 
 def trace(parts: Parts, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
-    """The model, run on the example. Raises CaptureError where the model fails or returns no tensor."""
+    """The model, run on the example. Raises CaptureError where the model fails or returns no tensor.
+
+    The model is run again, with sizes that cannot be written and calls that are made to fit, where it writes into a size, or ran
+    through though the tracer failed, on a call that it cannot write down. Other models need not pay for that.
+    """
     flat, in_spec = _flattened(args, kwargs)
     if any(spec.axes):
         flat = enlarged_leaves(flat, spec)
@@ -138,21 +144,36 @@ def trace(parts: Parts, args: Sequence[Any], kwargs: Mapping[str, Any], spec: Dy
     try:
         with warnings.catch_warnings(record=True) as caught, replaced((*_REPLACED, *whole_cells(), numbers_kept(functions))):
             warnings.simplefilter("always")
-            graph, module = _run(function, parts, caught)
+            again = True
+            try:
+                graph, module = _run(function, parts)
+                again = writes_sizes(graph)
+            except Exception:  # the model's own, if sizes that were not what it has computed brought it there
+                if function.returned is None and not function.writes_sizes:
+                    raise
+            if again:
+                caught.clear()
+                function.fits = True
+                with immutable_sizes():
+                    graph, module = _run(function, parts)
     except CaptureError:
         raise
     except Exception as error:
         raise failed(error, "the model fails while it is traced") from error
     finally:
         recorded = _sorted_out(caught) if caught else []
-    assert function.returned is not None
-    found, out_spec = function.returned
+    return _recording(function, parts, graph, module, functions, _told(recorded) if recorded else [])
+
+
+def _recording(flat: _Flat, parts: Parts, graph: Any, module: Any, functions: list[Any], told: list[str]) -> Recording:
+    assert flat.returned is not None
+    found, out_spec = flat.returned
     returned = [isinstance(leaf, torch.Tensor) for leaf in found]
     constants = [None if tensor else leaf for leaf, tensor in zip(found, returned, strict=True)]
     places = Places(parts.modules, _ROOT if module is not None else "")
     return Recording(
-        graph, leaves, flat, {} if module is not None else parts.state, module, constants, returned, in_spec, out_spec,
-        places, _told(recorded) if recorded else [], functions=functions,
+        graph, flat.leaves, flat.example, {} if module is not None else parts.state, module, constants, returned, flat.in_spec,
+        out_spec, places, told, functions=functions,
     )  # fmt: skip
 
 
@@ -172,27 +193,8 @@ def _positional(count: int) -> pytree.TreeSpec:
 _LEAF = pytree.tree_structure(0)
 
 
-def _run(flat: _Flat, parts: Parts, caught: list[Any]) -> tuple[Any, Any]:
-    """The graph of a run, and the ScriptModule that it takes where it takes one.
-
-    The model is run again, with sizes that cannot be written and calls that are made to fit, where it writes into a size, or ran
-    through though the tracer failed, on a call that it cannot write down. Other models need not pay for that.
-    """
-    try:
-        traced = _run_once(flat, parts)
-        if not writes_sizes(traced[0]):
-            return traced
-    except Exception:  # the model's own, if sizes that were not what it has computed brought it there
-        if flat.returned is None and not flat.writes_sizes:
-            raise
-    caught.clear()
-    flat.fits = True
-    with immutable_sizes():
-        return _run_once(flat, parts)
-
-
-def _run_once(flat: _Flat, parts: Parts) -> tuple[Any, Any]:
-    """As `_run`. What the model writes into its buffers is undone.
+def _run(flat: _Flat, parts: Parts) -> tuple[Any, Any]:
+    """The graph of a run, and the ScriptModule that it takes where it takes one. What is written into buffers is undone.
 
     Without scripted parts the state are inputs of the graph: torch makes no ScriptModule of the model, which takes long.
     """
@@ -201,9 +203,11 @@ def _run_once(flat: _Flat, parts: Parts) -> tuple[Any, Any]:
     before = {name: tensor.clone() for name, tensor in parts.buffers.items()}
     module = None
     try:
-        if any(isinstance(module, torch.jit.ScriptModule) for module in parts.modules.values()):
+        flat.scoped = any(isinstance(module, torch.jit.ScriptModule) for module in parts.modules.values())
+        if flat.scoped:
             graph, module = _by_module(flat, inputs)
         else:
+            flat.scoped = not _only_forward(flat.model)
             torch.jit._trace._trace_module_map = {module: path for path, module in parts.modules.items()}
             graph, _ = torch._C._create_graph_by_tracing(flat, [*inputs, *parts.state.values()], _NAMELESS, False, False)
     finally:
@@ -213,6 +217,22 @@ def _run_once(flat: _Flat, parts: Parts) -> tuple[Any, Any]:
                 tensor.detach().copy_(before[name])
     torch._C._jit_pass_inline(graph)
     return graph, module
+
+
+def _only_forward(model: torch.nn.Module) -> bool:
+    """Whether a call of the whole model is one of its forward: no hooks, not compiled, a class that is called as others are.
+
+    The tracer writes the whole stack of Python's frames down for each node, the constants in its arguments too, which is most of
+    what it does: three frames less count.
+    """
+    kind = type(model)
+    return (
+        kind.__call__ is torch.nn.Module.__call__
+        and kind._call_impl is torch.nn.Module._call_impl
+        and model._compiled_call_impl is None
+        and not (model._forward_hooks or model._forward_pre_hooks or model._backward_hooks or model._backward_pre_hooks)
+        and not torch.nn.modules.module._has_any_global_hook()  # type: ignore[no-untyped-call]
+    )
 
 
 def _by_module(flat: _Flat, inputs: list[torch.Tensor]) -> tuple[Any, Any]:
