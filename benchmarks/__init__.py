@@ -13,6 +13,8 @@
 How things are measured:
     * Every export runs in a fresh process, which has imported everything and exported one tiny model before, so that neither
       imports nor registries count. Its first export gives the memory; the ones after it the time, of which the median counts.
+    * Exports of less than a tenth of a second are timed in several processes, the tools in turn: a process's luck with its memory
+      (whether what the model's own run frees goes back to the system) is worth up to a quarter of such a time.
     * No tool replaces a file: it is removed before each export. (onnxexp waits for the disk when it replaces one, to be safe.)
     * Memory is the growth of the process's peak resident set over its size right before the export. "Over capture" takes off
       what a process grows by that only calls torch.export.export.

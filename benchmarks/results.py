@@ -18,7 +18,7 @@ class ToolResult:
     Attributes:
         reason: Why it does not count; None where it does.
         first: Seconds of the first export in the process.
-        samples: Seconds of those after it (of the first, where there was no other).
+        samples: Seconds of those after it (of the first, where there was no other); of short exports in several processes.
         captures: Seconds of torch.export.export alone, called before each of the samples.
         stages: Median seconds by stage, where the tool tells them.
         growth: Growth of the resident memory's peak, bytes.
@@ -45,6 +45,12 @@ class ToolResult:
     def seconds(self) -> float:
         """The median export."""
         return statistics.median(self.samples)
+
+    def add(self, other: ToolResult) -> None:
+        """The samples of one more process."""
+        self.reason = other.reason
+        self.samples += other.samples
+        self.captures += other.captures
 
     @property
     def capture_seconds(self) -> float | None:
