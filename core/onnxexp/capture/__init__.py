@@ -7,7 +7,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch._guards import detect_fake_mode
@@ -29,7 +29,7 @@ from onnxexp.capture.reshaping import reshapes_as_called
 from onnxexp.capture.restrictions import deciding, tell_restrictions
 from onnxexp.capture.sources import failed, recording
 from onnxexp.capture.symbols import check_dynamic, dim_text, symbol_names
-from onnxexp.capture.torchscript import Recording, read, script, signature_of, trace
+from onnxexp.capture.torchscript import Recording, Sizes, read, script, signature_of, trace
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node
 from onnxexp.names import register_dataclasses
@@ -57,6 +57,22 @@ class Captured:
     decompose: Callable[[Node], Graph | None]
     in_spec: pytree.TreeSpec
     out_spec: pytree.TreeSpec
+
+
+class Reading(NamedTuple):
+    """What a recording says, see `read`. torch's own graph is let go of where it has been read: later that takes far longer."""
+
+    graph: Graph
+    sizes: Sizes
+    changed: list[str]
+    in_spec: pytree.TreeSpec
+    out_spec: pytree.TreeSpec
+    warnings: list[str]
+
+    @classmethod
+    def of(cls, recording: Recording, spec: DynamicSpec) -> Reading:
+        """Raises CaptureError, as `read` does."""
+        return cls(*read(recording, spec), recording.in_spec, recording.out_spec, recording.warnings)
 
 
 class _Function(torch.nn.Module):
@@ -120,7 +136,7 @@ def capture(
     spec: DynamicSpec,
     training: TrainingMode,
     strategy: str = "auto",
-) -> ExportedProgram | Recording:
+) -> ExportedProgram | Recording | Reading:
     """The model, captured as `strategy` says: "auto", "export", "trace" or "script". What is scripted
     already is taken as it is.
 
@@ -141,14 +157,13 @@ def capture(
             reason = error
     try:
         with torch_mode(), model_mode(parts.modules.values(), training):
-            recording = trace(parts, args, kwargs, spec)
-            recording.result = read(recording, spec)  # at once, in the mode that torch is in anyway
+            reading = Reading.of(trace(parts, args, kwargs, spec), spec)  # at once, in the mode that torch is in anyway
     except CaptureError as error:
         if reason is None:
             raise
         raise CaptureError(f"{reason}\n  torch.jit.trace: {error}".rstrip()) from None
-    _tell_fixed(recording, reason)
-    return recording
+    _tell_fixed(reading.warnings, reason)
+    return reading
 
 
 def _check_tensors(parts: Parts, spec: DynamicSpec) -> None:
@@ -163,9 +178,9 @@ def _check_tensors(parts: Parts, spec: DynamicSpec) -> None:
             raise CaptureError(f"{name} is not initialized yet; cure: run the model once before it is exported")
 
 
-def _tell_fixed(recording: Recording, reason: CaptureError | None = None) -> None:
+def _tell_fixed(told: list[str], reason: CaptureError | None = None) -> None:
     """Warn of what tracing has made a constant of, and of the reason why it was traced where the user did not ask for it."""
-    shown, left = recording.warnings[:_SHOWN], len(recording.warnings) - _SHOWN
+    shown, left = told[:_SHOWN], len(told) - _SHOWN
     if reason is None and not shown:
         return
     fixed = "Tracing keeps the branches that the example inputs took, and the Python numbers that came of them"
@@ -242,18 +257,19 @@ def _learn_outputs(model: torch.nn.Module, args: Any, kwargs: Any, spec: Dynamic
     return register_dataclasses(result)
 
 
-def convert(program: ExportedProgram | Recording, spec: DynamicSpec) -> Captured:
+def convert(program: ExportedProgram | Recording | Reading, spec: DynamicSpec) -> Captured:
     """The captured program as a functional neutral graph.
 
     Raises CaptureError where an axis that was asked to be dynamic came out static.
     """
     if isinstance(program, Recording):
-        if program.result is None:
-            with torch_mode():
-                program.result = read(program, spec)
-        graph, known, changed = program.result
-        _functional(graph, changed)
-        return Captured(graph, Decomposer(lambda: known.mode, known.texts, known.text), program.in_spec, program.out_spec)
+        with torch_mode():
+            program = Reading.of(program, spec)
+    if isinstance(program, Reading):
+        known = program.sizes
+        _functional(program.graph, program.changed)
+        decomposer = Decomposer(lambda: known.mode, known.texts, known.text)
+        return Captured(program.graph, decomposer, program.in_spec, program.out_spec)
     program = without_vmap(program)
     check_dynamic(program, spec)
     names = symbol_names(program, spec)

@@ -52,7 +52,6 @@ class Recording:
         traced: Whether the types in the graph are those of a run on the example.
         signature: The parameters of the program, where the inputs of the graph are those, not the leaves.
         functions: What must live as long as the graph that calls it.
-        result: What reading the graph gave, where that has been done.
     """
 
     graph: Any
@@ -69,7 +68,6 @@ class Recording:
     traced: bool = True
     signature: inspect.Signature | None = None
     functions: list[Any] = dataclasses.field(default_factory=list)
-    result: Any = None
 
 
 class _Flat:
