@@ -80,6 +80,11 @@ def distinct_neighbours(x: torch.Tensor) -> Any:
     return torch.unique_consecutive(x), *torch.unique_consecutive(x, return_inverse=True, return_counts=True)
 
 
+def distinct_neighbouring_rows(x: torch.Tensor) -> Any:
+    places = torch.unique_consecutive(x, dim=0, return_inverse=True, return_counts=True)
+    return *places, torch.unique_consecutive(x, dim=-1), torch.unique_consecutive(x[0], dim=-1).sum(0)
+
+
 FROM_11 = (11, 13, 20, 23)
 
 
@@ -91,6 +96,17 @@ FROM_11 = (11, 13, 20, 23)
         for dtype in (torch.float32, torch.int64)
     ),
     Case(distinct_neighbours, torch.tensor([[1, 2], [2, 2], [3, 3]]), opsets=FROM_11, dynamic={0: [0]}, name="of rows"),
+    *(
+        typed(
+            distinct_neighbouring_rows,
+            torch.tensor([[1, 2, 2], [1, 2, 2], [1, 3, 3]]),
+            dtype,
+            opsets=FROM_11,
+            dynamic={0: [0, 1]},
+        )
+        for dtype in (torch.float32, torch.int64, torch.uint8)
+    ),
+    Case(distinct_neighbouring_rows, torch.tensor([[1, torch.nan], [1, torch.nan], [2, 0]]), opsets=FROM_11, name="rows of NaN"),
     Case(torch.unique, B, opsets=FROM_11, name="bools"),
 )
 def test_distinct_elements(check):

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
+from torch._subclasses import fake_impls
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
@@ -217,6 +218,7 @@ def kept_opaque(*, references: bool) -> Iterator[None]:
             original = getattr(owner, attribute)  # by its name
             calls[original] = _whole(name, original)
             table.append((owner, attribute, calls[original]))
+    table.append((fake_impls, "_unique", _unique(fake_impls._unique)))
     for original, instead in _rewritten().items():
         calls[original] = instead
         table.append((functional, original.__name__, instead))
@@ -230,6 +232,15 @@ def _rewritten() -> dict[Any, Callable[..., torch.Tensor]]:
         functional.gaussian_nll_loss: _gaussian_nll_loss(functional.gaussian_nll_loss),
         functional.linear_cross_entropy: _linear_cross_entropy(functional.linear_cross_entropy),
     }
+
+
+def _unique(original: Callable[..., Any]) -> Callable[..., Any]:
+    """torch's shapes of distinct elements, which are wrong where unique_consecutive counts its dim from the end."""
+
+    def shapes(mode: Any, func: Any, x: torch.Tensor, dim: int | None, *args: Any, **options: Any) -> Any:
+        return original(mode, func, x, dim + x.dim() if dim is not None and dim < 0 else dim, *args, **options)
+
+    return shapes
 
 
 def _linear_cross_entropy(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:

@@ -12,7 +12,7 @@ from onnxexp_aten.comparison import equal, relate
 from onnxexp_aten.creation import sizes_like
 from onnxexp_aten.elementwise import extreme
 from onnxexp_aten.kernels import compare, compute, running_dtype, runs
-from onnxexp_aten.layout import size_at, unsqueezed
+from onnxexp_aten.layout import END, size_at, sliced, unsqueezed
 from onnxexp_aten.noise import uniform_of
 from onnxexp_aten.reduction import any_
 
@@ -144,22 +144,26 @@ def unique_consecutive(
     op: Builder, self: Tensor, return_inverse: bool, return_counts: bool, dim: int | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """unique_consecutive(Tensor self, bool return_inverse=False, ...) -> (Tensor, Tensor, Tensor)"""
-    if dim is not None and rank_of(op, self) != 1:
-        op.decline("unique_consecutive is only lowered for all elements at once")
-    flat = self if self.rank == 1 else op.Reshape(self, [-1])
-    changes = op.Not(equal(op, op.Slice(flat, [1], [2**63 - 1], [0]), op.Slice(flat, [0], [-1], [0])))
-    first = op.Expand(op.constant(True), extreme(op, "Min", op.Shape(flat), op.constant([1])))
+    if dim is not None and rank_of(op, self) == 0:
+        op.decline("a single element has no dims")
+    x = op.Reshape(self, [-1]) if dim is None and self.rank != 1 else self
+    axis, rank = 0 if dim is None else axis_of(op, self, dim), rank_of(op, x)
+    length = op.Shape(x) if rank == 1 else op.Slice(op.Shape(x), [axis], [axis + 1], [0])
+    changes = op.Not(equal(op, sliced(op, x, axis, 1, END), sliced(op, x, axis, 0, -1)))
+    if rank != 1:
+        changes = any_(op, changes, [other for other in range(rank) if other != axis])
+    first = op.Expand(op.constant(True), extreme(op, "Min", length, op.constant([1])))
     starts = op.Concat(first, changes, axis=0)
-    values = op.Compress(flat, starts, axis=0)
     inverse = op.Sub(op.CumSum(op.cast(starts, torch.int64), 0), 1) if return_inverse else _nothing(op)
-    if return_inverse and self.rank != 1:
+    if return_inverse and dim is None and self.rank != 1:
         inverse = op.Reshape(inverse, op.Shape(self))
-    return values, inverse, _runs_of(op, flat, starts) if return_counts else _nothing(op)
+    values = op.Compress(x, starts, axis=axis)
+    return values, inverse, _runs_of(op, starts, length) if return_counts else _nothing(op)
 
 
-def _runs_of(op: Builder, flat: Tensor, starts: Tensor) -> Tensor:
+def _runs_of(op: Builder, starts: Tensor, length: Tensor) -> Tensor:
     begins = op.Reshape(op.NonZero(starts), [-1])
-    ends = op.Concat(op.Slice(begins, [1], [2**63 - 1], [0]), op.Shape(flat), axis=0)
+    ends = op.Concat(op.Slice(begins, [1], [2**63 - 1], [0]), length, axis=0)
     return op.Sub(ends, begins)
 
 
