@@ -206,6 +206,15 @@ def test_nan_is_handed_on(check):
     check()
 
 
+def bounded_on_one_side(x: torch.Tensor) -> Results:
+    return x.clamp(min=0), x.clamp(max=0), x.clamp_min(0.5), x.clamp_max(0.5)
+
+
+@cases(*(case(bounded_on_one_side, INFINITIES.to(dtype)) for dtype in FLOATS))
+def test_what_has_one_bound_may_be_infinite(check):
+    check()
+
+
 @cases(case(torch.logaddexp, INFINITIES, torch.tensor([float("inf"), float("-inf"), float("inf"), float("-inf"), 1.0])))
 def test_infinities(check):
     check()

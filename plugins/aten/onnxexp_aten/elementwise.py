@@ -272,7 +272,9 @@ def clamp(op: Builder, self: Tensor, min: Any, max: Any) -> Tensor:
     x = op.cast(self, dtype)
     bounds = [bound for bound in (min, max) if bound is not None]
     if all(_is_scalar(bound) for bound in bounds) and runs(op, "Clip", dtype):
-        low, high = (None if bound is None else op.cast(bound, dtype) for bound in (min, max))
+        # where a bound is left out, Clip takes the largest number, and infinities are above it
+        ends = (-math.inf, math.inf) if dtype.is_floating_point else (None, None)
+        low, high = (end if bound is None else op.cast(bound, dtype) for bound, end in zip((min, max), ends, strict=True))
         if low is not None and high is not None and op.static(low) > op.static(high):
             low = high  # the maximum wins
         return op.Clip(x, low, high)
