@@ -111,6 +111,7 @@ PLACES = torch.linspace(-2.5, 2.5, 11)[:, None]
 @cases(
     *(Case(getattr(special, name), PLACES, DEGREES, rtol=5e-5, atol=1e-5, name=name, opsets=OPSETS) for name in FAMILIES),
     case(lambda x: special.chebyshev_polynomial_t(x, 3), PLACES, name="one degree"),
+    case(lambda x: (special.chebyshev_polynomial_t(x, 2.5), special.hermite_polynomial_h(x, -2.4)), PLACES, name="half a degree"),
     case(special.legendre_polynomial_p, torch.tensor([math.inf, 1.0]), torch.tensor([0, -1]), name="infinite places"),
     case(lambda n: special.legendre_polynomial_p(0.3, n), DEGREES, name="one place"),
     case(special.airy_ai, torch.linspace(-12, 12, 49)),

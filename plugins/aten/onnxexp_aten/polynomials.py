@@ -83,7 +83,8 @@ def _register(name: str, slope: int, offset: int, step: Step, *, shifted: bool) 
         dtype = promoted_dtype(x, n, floating=True)
         wide = op.cast(x, torch.float64)
         wide = op.Sub(op.Mul(wide, 2.0), 1.0) if shifted else wide
-        return op.cast(_orthogonal(op, wide, op.cast(n, torch.int64), slope, offset, step), dtype)
+        degree = op.cast(int(n) if isinstance(n, float) else n, torch.int64)  # of 2.5 it is 2, as of a tensor that is cast
+        return op.cast(_orthogonal(op, wide, degree, slope, offset, step), dtype)
 
     full = f"special_{'shifted_' if shifted else ''}{name}"
     symbolic.__doc__ = f"{full}(Tensor x, Tensor n) -> Tensor, computed in float64"
