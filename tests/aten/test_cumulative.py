@@ -36,6 +36,7 @@ TIES = torch.tensor([[1.0, 2.0, 2.0, 1.0], [3.0, 3.0, 0.0, 0.0]])
     Case(extremes, TIES, name="ties"),
     Case(lambda x: (x.cumsum(0), x.cumprod(0), *x.cummax(0)), torch.tensor(2.5), name="0-d"),
     Case(lambda x: x.logcumsumexp(1), X, name="logcumsumexp"),
+    Case(lambda x: x.logcumsumexp(1), torch.tensor([[0, 0, 2], [1, 0, torch.inf]]).log(), name="logcumsumexp of nothing"),
     Case(lambda x: x.cumsum(1), X, emits={"CumSum"}, name="one node"),
 )
 def test_cumulative(check):

@@ -52,8 +52,7 @@ def cumprod_26(op: Builder, self: Tensor, dim: int, dtype: torch.dtype | None) -
 @aten("logcumsumexp")
 def logcumsumexp(op: Builder, self: Tensor, dim: int) -> Tensor:
     """logcumsumexp(Tensor self, int dim) -> Tensor"""
-    lowest = float(torch.finfo(self.dtype).min)
-    return _running(op, self, dim, lowest, lambda one, other: logaddexp(op, one, other))
+    return _running(op, self, dim, -math.inf, lambda one, other: logaddexp(op, one, other))
 
 
 @aten("cummax")
