@@ -185,6 +185,22 @@ def along(a: torch.Tensor, b: torch.Tensor) -> Results:
     return tuple(torch.lerp(a, b, weight) for weight in (0.0, 0.25, 0.5, 0.75, 1.0, -1.0))
 
 
+def floors(a: torch.Tensor, b: torch.Tensor) -> Results:
+    return torch.floor_divide(a, b), torch.div(a, b, rounding_mode="floor"), a // 3
+
+
+LARGE = torch.tensor([8388609.0, -8388611.0, 8388609.0 * 3, -4194305.5, 1e30]), torch.tensor([1.0, 1.0, 3.0, 1.0, -0.7])
+ENDLESS = torch.tensor([-1.0, 5.0, 5.0, float("inf"), 0.0]), torch.tensor([float("inf"), float("-inf"), float("inf"), 2.0, 0.0])
+
+
+@cases(
+    Case(floors, *LARGE, opsets=OPSETS, rtol=0, atol=0, name="large"),
+    Case(floors, *ENDLESS, opsets=(10, 13, 20), name="endless"),
+)
+def test_floors_of_what_is_large(check):
+    check()
+
+
 FAR = torch.tensor([1e8, 1.0, 1.0, float("inf"), 2.0]), torch.tensor([1.0, 1e8, float("inf"), 2.0, float("-inf")])
 
 

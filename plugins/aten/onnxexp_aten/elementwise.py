@@ -183,10 +183,16 @@ def floor_divide(op: Builder, left: Tensor, right: Tensor) -> Tensor:
         return compute(op, "Div", left, right)
     if left.dtype.is_floating_point and _is_power_of_two(right):
         return compute(op, "Floor", compute(op, "Div", left, right))
-    quotient = compute(op, "Div", compute(op, "Sub", left, floor_remainder(op, left, right)), right)
     if not left.dtype.is_floating_point:
-        return quotient
-    finite = compute(op, "Floor", compute(op, "Add", quotient, 0.5))
+        return compute(op, "Div", compute(op, "Sub", left, floor_remainder(op, left, right)), right)
+    rest = _remainder_of_truncation(op, left, right)
+    quotient = compute(op, "Div", compute(op, "Sub", left, rest), right)
+    quotient = select(op, _is_of_other_sign(op, rest, right), compute(op, "Sub", quotient, 1), quotient)
+    down = compute(op, "Floor", quotient)
+    above = compare(
+        op, "Greater", compute(op, "Sub", quotient, down), 0.5
+    )  # half may not be added: far from 0 that is rounded up
+    finite = select(op, above, compute(op, "Add", down, 1), down)
     return select(op, nonzero(op, right), finite, compute(op, "Div", left, right))
 
 
@@ -197,11 +203,14 @@ def floor_remainder(op: Builder, left: Tensor, right: Tensor) -> Tensor:
     rest = _remainder_of_truncation(op, left, right)
     if not left.dtype.is_signed:
         return rest
+    return select(op, _is_of_other_sign(op, rest, right), compute(op, "Add", rest, right), rest)
+
+
+def _is_of_other_sign(op: Builder, rest: Tensor, right: Tensor) -> Tensor:
+    """Where a remainder is not zero and has not the sign of the divisor."""
     if right.const is not None and right.const.numel() == 1:
-        wrong = compare(op, "Less" if right.const.item() > 0 else "Greater", rest, 0)
-    else:
-        wrong = op.And(nonzero(op, rest), op.Xor(compare(op, "Less", rest, 0), compare(op, "Less", right, 0)))
-    return select(op, wrong, compute(op, "Add", rest, right), rest)
+        return compare(op, "Less" if right.const.item() > 0 else "Greater", rest, 0)
+    return op.And(nonzero(op, rest), op.Xor(compare(op, "Less", rest, 0), compare(op, "Less", right, 0)))
 
 
 def _remainder_of_truncation(op: Builder, left: Tensor, right: Tensor) -> Tensor:
