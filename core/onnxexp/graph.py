@@ -103,7 +103,7 @@ class Node:
         self.blocks = blocks or []
         self.where = where or Where()
 
-    def inputs(self) -> Iterator[Value]:
+    def inputs(self) -> list[Value]:
         """Every value among the arguments, those inside lists too."""
         return values_in(self.args)
 
@@ -144,16 +144,23 @@ class Graph:
         return "\n".join(_lines(self, ""))
 
 
-def values_in(arg: Any) -> Iterator[Value]:
+_HOLDING = (Value, list, tuple)
+
+
+def values_in(arg: Any) -> list[Value]:
     """The values in one argument: itself, or the elements of nested lists."""
     if isinstance(arg, Value):
-        yield arg
-    elif isinstance(arg, (list, tuple)):
+        return [arg]
+    found: list[Value] = []
+    if isinstance(arg, (list, tuple)):
         for element in arg:
+            if not isinstance(element, _HOLDING):  # as most are
+                continue
             if isinstance(element, Value):
-                yield element
-            elif isinstance(element, (list, tuple)):  # most elements are neither: no generator is made for those
-                yield from values_in(element)
+                found.append(element)
+            else:
+                found += values_in(element)
+    return found
 
 
 def _replace(arg: Any, replacement: Callable[[Value], Any]) -> Any:

@@ -132,6 +132,28 @@ def test_parameters_that_share_memory() -> None:
         check(Shared(), (torch.ones(3), True))
 
 
+UNSEEN: dict[str, tuple[Fn, tuple[Any, ...], list[str]]] = {
+    "chain": (lambda x: (x + 1).relu_().mul_(2).view(-1), (x34(),), ["add", "relu", "mul", "view"]),
+    "defaults": (lambda x: torch.sin(x).add_(1), (x34(),), ["sin", "add"]),
+    "read as well": (lambda x: (y := x + 1, y * 2, y.relu_())[1:], (x34(),), ["add", "mul", "relu"]),
+    "read later": (lambda x: (y := x + 1, y.relu_(), y * 2)[2], (x34(),), ["add", "relu", "mul"]),
+    "twice": (lambda x: (y := x + 1).mul_(y), (x34(),), ["add", "mul"]),
+    "a view": (lambda x: (x + 1).view(-1).relu_(), (x34(),), ["add", "view", "relu"]),
+    "seen in a view": (lambda x: (y := x + 1, v := y.view(-1), y.relu_(), v)[3], (x34(),), ["add", "relu", "view"]),
+    "another dtype": (lambda x: (x + 1).add_(x.double()), (x34(),), ["add", "to", "add", "to"]),
+    "an outer product": (lambda x: (x + 1).mul_(x[:1]), (x34(),), ["add", "slice", "mul"]),
+    "nothing of what was": (lambda x: (x + 1).fill_(3), (x34(),), ["add", "full"]),
+    "a dropout": (lambda x: torch.dropout_(x + 1, 0.0, False).relu_(), (x34(),), ["add", "dropout", "relu"]),
+}
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_writes_that_nobody_sees_and_such_that_somebody_does(name: str) -> None:
+    function, inputs, operators = UNSEEN[name]
+    graph, _ = check(Lambda(function), inputs)
+    assert [node.op.removeprefix("aten::").partition(".")[0] for node in graph.nodes] == operators
+
+
 def test_a_graph_without_writes_is_left_alone() -> None:
     graph = capture(Lambda(lambda x: (x + 1).view(-1)[2:]), (x34(),))
     before = list(graph.nodes)

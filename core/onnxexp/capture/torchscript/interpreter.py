@@ -239,7 +239,7 @@ class Interpreter:
             return fake
         else:
             results = self.results(name, fake)
-        self.append(name, bound, list(values_in(results)), where)
+        self.append(name, bound, values_in(results), where)
         return results
 
     def append(self, name: str, args: list[Any], outputs: list[Value], where: Where | None = None, blocks: Any = None) -> None:

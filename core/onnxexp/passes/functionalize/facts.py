@@ -16,7 +16,19 @@ import torch
 from onnxexp.graph import Node, TensorType, Value
 from onnxexp.torch_schemas import overload
 
-__all__ = ["Facts", "facts", "is_mutable", "is_out", "is_tensor", "packet", "restrides", "results", "twin"]
+__all__ = [
+    "SETTING",
+    "Facts",
+    "facts",
+    "is_mutable",
+    "is_out",
+    "is_tensor",
+    "packet",
+    "plain_twin",
+    "restrides",
+    "results",
+    "twin",
+]
 
 UNDECLARED = frozenset(
     f"aten::{name}"
@@ -27,6 +39,8 @@ UNDECLARED = frozenset(
     ]
 )
 """Composites that may return their first argument, or a view of it, although their schemas do not say so."""
+SETTING = frozenset(f"aten::{name}" for name in ["zero_", "fill_", "_no_grad_zero_", "_no_grad_fill_"])
+"""They make a tensor one number everywhere."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -147,6 +161,16 @@ def twin(op: str) -> str | None:
             if _takes(schema, inputs, by_name):
                 return f"{schema.name}.{schema.overload_name}" if schema.overload_name else str(schema.name)
     return None
+
+
+@functools.lru_cache(maxsize=None)
+def plain_twin(op: str) -> str | None:
+    """The twin of a pointwise operator that returns its first argument and writes to it what the twin returns; else None."""
+    known = facts(op)
+    if known.written != (0,) or known.returned != (0,) or is_out(known, 0) or packet(op) in (*SETTING, "aten::copy_"):
+        return None
+    same = twin(op)
+    return same if same is not None and facts(same).pointwise and facts(same).viewed is None else None
 
 
 def restrides(op: str) -> bool:

@@ -10,7 +10,7 @@ from onnxexp.graph import Dim, Graph, Node, TensorType, Value, values_in
 from onnxexp.passes.functionalize.aliasing import Aliases
 from onnxexp.passes.functionalize.blocks import rewrite_blocks
 from onnxexp.passes.functionalize.emit import Emitter, is_static
-from onnxexp.passes.functionalize.facts import Facts, facts, is_out, is_tensor, packet, restrides, results, twin
+from onnxexp.passes.functionalize.facts import SETTING, Facts, facts, is_out, is_tensor, packet, restrides, results, twin
 from onnxexp.passes.functionalize.memory import Memory, Ref, refuse
 from onnxexp.passes.functionalize.promotion import result_dtype
 from onnxexp.passes.functionalize.views import Sharing, ViewCall, places
@@ -28,7 +28,6 @@ _ONLY_SIZES = frozenset(
 )
 """Operators that look at the sizes and the dtype of a tensor only: any version of it will do."""
 
-_SET = {f"aten::{name}" for name in ("zero_", "fill_", "_no_grad_zero_", "_no_grad_fill_")}
 _WIDENING = {"aten::cumsum", "aten::cumprod"}
 """They give int64 for any integers, but not in place."""
 _NOTHING = {"aten::requires_grad_", "aten::retain_grad", "aten::detach_"}
@@ -148,9 +147,9 @@ class Rewriter:
         if name in _NOTHING:
             return
         functional = twin(node.op) or ""
-        if name in _REFUSED or not (functional or name in _SET):
+        if name in _REFUSED or not (functional or name in SETTING):
             self._refuse(node)
-        elif name in _SET:
+        elif name in SETTING:
             self._set(node)
         elif name == "aten::copy_":
             self._copy(node)
