@@ -14,7 +14,7 @@ from onnxexp.schemas import Attribute, Operator
 from onnxexp.tensors import TorchTensor
 from onnxexp.values import Tensor
 
-__all__ = ["encode", "guess", "key"]
+__all__ = ["copied", "encode", "guess", "key"]
 
 
 def _plain(value: Any) -> Any:
@@ -84,6 +84,11 @@ def _convert(spec: Operator, attribute: Attribute, value: Any) -> Any:
         return encoder(value)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{spec.name}: {value!r} does not fit the attribute {attribute.name} ({attribute.type.name})") from error
+
+
+def copied(attributes: dict[str, ir.Attr]) -> dict[str, ir.Attr]:
+    """The same attributes for another node: one may be given another name or note."""
+    return {name: ir.Attr(name, each.type, each.value) for name, each in attributes.items()}
 
 
 def guess(name: str, value: Any) -> ir.Attr:

@@ -20,7 +20,7 @@ from onnxexp.errors import LoweringError
 from onnxexp.schemas import Operator, history, operator
 from onnxexp.values import Tensor
 
-__all__ = ["bind", "find"]
+__all__ = ["bind", "find", "placed"]
 
 _EMPTY = {("Resize", "roi"), ("Resize", "scales")}
 """Inputs that some version requires, and for which an empty tensor says that they are not given."""
@@ -57,8 +57,12 @@ _ABSENT, _NOTHING = -2, -1
 """The positions of what follows a call's own arguments: None, and the empty list that stands for what is required."""
 
 
-def bind(spec: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], opset: int) -> tuple[list[Any], dict[str, Any]]:
-    """Sort a call's arguments into the inputs, in the schema's order, and the attributes, by name.
+def bind(
+    spec: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], opset: int
+) -> tuple[list[Any], dict[str, Any], tuple[int, ...]]:
+    """Sort a call's arguments into the inputs, in the schema's order, and the attributes, by name; and the inputs' places.
+
+    The places are those of `placed`.
 
     Raises:
         LoweringError: this opset's operator has no place for one of them.
@@ -71,7 +75,13 @@ def bind(spec: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], opset: i
         _elsewhere(spec, name, values[place], opset)
     if plan.missing:
         raise TypeError(f"{spec.name} at opset {opset} also needs {', '.join(plan.missing)}; it takes {_signature(spec)}")
-    return [values[place] for place in plan.inputs], attributes
+    return placed(args, kwargs, plan.inputs), attributes, plan.inputs
+
+
+def placed(args: tuple[Any, ...], kwargs: dict[str, Any], places: tuple[int, ...]) -> list[Any]:
+    """The inputs of a call: what is at these places among all of its arguments, those by position first."""
+    values = (*args, *kwargs.values(), None, [])
+    return [values[place] for place in places]
 
 
 @functools.lru_cache(maxsize=4096)

@@ -31,6 +31,7 @@ class Call(NamedTuple):
         dtypes: What the schema's type variables are bound to.
         attributes: Those that differ from their defaults.
         results: The dtype of each output, None where inference has to tell.
+        places: Where the inputs are among the call's arguments, see `onnxexp.binding.placed`.
     """
 
     spec: Operator
@@ -39,6 +40,7 @@ class Call(NamedTuple):
     dtypes: dict[str, torch.dtype]
     attributes: dict[str, ir.Attr]
     results: list[torch.dtype | None]
+    places: tuple[int, ...]
 
 
 def read(domain: str, name: str, opset: int, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: int | None) -> Call:
@@ -51,15 +53,16 @@ def read(domain: str, name: str, opset: int, args: tuple[Any, ...], kwargs: dict
         AttributeError: there is no such operator.
     """
     try:
-        key = None if kwargs else (domain, name, opset, outputs, *[_kind(arg) for arg in args])
-        if key is None or None in key[4:]:
-            return _at(domain, name, opset, args, kwargs, outputs)
-        alike = _UNDERSTOOD.get(key)
+        key = _key(domain, name, opset, args, kwargs, outputs)
+        alike = None if key is None else _UNDERSTOOD.get(key)
         if alike is not None:
-            return Call(alike.spec, opset, list(args), alike.dtypes, {}, alike.results)
+            inputs, attributes = binding.placed(args, kwargs, alike.places), attrs.copied(alike.attributes)
+            return Call(alike.spec, opset, inputs, alike.dtypes, attributes, alike.results, alike.places)
         call = _at(domain, name, opset, args, kwargs, outputs)
-        if not call.attributes and [*map(id, call.inputs)] == [*map(id, args)]:
-            _UNDERSTOOD[key] = Call(call.spec, opset, [], call.dtypes, {}, call.results)
+        if key is not None and all(arg is None or place in call.places for place, arg in enumerate(args)):
+            if len(_UNDERSTOOD) >= _MOST:
+                _UNDERSTOOD.clear()
+            _UNDERSTOOD[key] = call._replace(inputs=[], attributes=attrs.copied(call.attributes))
         return call
     except (LoweringError, TypeError) as error:
         others = [version for version in _served(domain, name) if version != opset]
@@ -76,14 +79,38 @@ def read(domain: str, name: str, opset: int, args: tuple[Any, ...], kwargs: dict
 
 
 _UNDERSTOOD: dict[tuple[Any, ...], Call] = {}
-"""Calls of Tensors and numbers alone, all of them inputs, without those: by operator, opset, number of outputs and kinds."""
+"""Calls that are alike are understood once; without their inputs, by `_key`."""
+_MOST = 4096
+_NUMBERS = frozenset({bool, int, float, type(None)})
+_WORDS = frozenset({bool, int, str, torch.dtype, type(None)})
+
+
+def _key(
+    domain: str, name: str, opset: int, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: int | None
+) -> tuple[Any, ...] | None:
+    """What decides about a call whose arguments by position are inputs, None where there is more to one of its arguments."""
+    key = (domain, name, opset, outputs, tuple(kwargs), *map(_kind, args), *map(_said, kwargs.values()))
+    return None if None in key[4:] else key
 
 
 def _kind(arg: Any) -> Any:
-    """What decides about an input that is a Tensor or a number: its dtype or type; None where there is more to it."""
+    """What decides about an input that is a Tensor, a number, ints or nothing: its dtype or type."""
     if isinstance(arg, Tensor):
-        return operands.dtype_of(arg)
-    return type(arg) if isinstance(arg, (bool, int, float)) else None
+        return arg._dtype or operands.dtype_of(arg)
+    return type(arg) if type(arg) in _NUMBERS or _is_ints(arg) else None
+
+
+def _said(value: Any) -> tuple[Any, Any] | None:
+    """What is given by name as something that equals the same alone."""
+    if type(value) in _WORDS:
+        return type(value), value
+    if type(value) is float:
+        return float, repr(value)  # 0.0 equals -0.0, and no nan equals itself
+    return (list, tuple(value)) if _is_ints(value) else None
+
+
+def _is_ints(value: Any) -> bool:
+    return type(value) is list and {*map(type, value)} <= {int}
 
 
 def check_graph_types(name: str, opset: int, tensors: Sequence[Tensor]) -> None:
@@ -124,7 +151,7 @@ def _fits(domain: str, name: str, opset: int, args: tuple[Any, ...], kwargs: dic
 
 def _at(domain: str, name: str, opset: int, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: int | None) -> Call:
     spec = binding.find(domain, name, opset)
-    inputs, named = binding.bind(spec, args, kwargs, opset)
+    inputs, named, places = binding.bind(spec, args, kwargs, opset)
     count = spec.results if outputs is None else outputs
     if count > len(spec.outputs) and not spec.outputs[-1].variadic:
         raise LoweringError(f"{name} has {len(spec.outputs)} outputs at opset {opset}, not {count}")
@@ -132,4 +159,5 @@ def _at(domain: str, name: str, opset: int, args: tuple[Any, ...], kwargs: dict[
         named.setdefault("num_outputs", outputs)  # Split from 18 on wants to be told what its outputs show
     dtypes = operands.dtypes(spec, inputs, opset)
     attributes = attrs.encode(spec, named)
-    return Call(spec, opset, inputs, dtypes, attributes, operands.result_dtypes(spec, dtypes, attributes, count, opset))
+    results = operands.result_dtypes(spec, dtypes, attributes, count, opset)
+    return Call(spec, opset, inputs, dtypes, attributes, results, places)

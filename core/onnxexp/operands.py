@@ -65,8 +65,9 @@ def dtypes(spec: Operator, given: Sequence[Any], opset: int) -> dict[str, torch.
 def tensors(op: Builder, spec: Operator, given: Sequence[Any], bound: dict[str, torch.dtype]) -> list[Tensor | None]:
     """The inputs as Tensors: Python values become constants of the dtype that their type variable is bound to."""
     made: list[Tensor | None] = []
-    for formal, arg in zip(spec.formals(len(given)), given, strict=False):
+    for place, arg in enumerate(given):
         if arg is not None and not isinstance(arg, Tensor):
+            formal = spec.formals(len(given))[place]
             dtype = bound.get(formal.variable) or _default(formal, arg)
             arg = _shared(op, arg, dtype) if _plain(arg) else constant(op, arg, dtype)
         made.append(arg)

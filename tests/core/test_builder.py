@@ -66,6 +66,27 @@ def test_calls_alike_share_what_was_understood_and_nothing_else() -> None:
         assert (len(halves), len(thirds)) == (2, 3)
 
 
+def test_calls_alike_have_their_own_attributes() -> None:
+    for _ in range(2):
+        op = Builder(20)
+        x = vector(op)
+        for alpha in (0.0, -0.0, 1, True, 0.5, 0.5):
+            x = op.LeakyRelu(x, alpha=alpha)
+        leaky = [node for node in op.state.scope.nodes if node.op_type == "LeakyRelu"]
+        assert [str(node.attributes["alpha"].value) for node in leaky] == ["0.0", "-0.0", "1.0", "1.0", "0.5", "0.5"]
+        for axes in ([0], [1], (0, 1), [0]):
+            op.ReduceSum(x, axes, keepdims=0)
+            op.Unsqueeze(x, axes=axes)
+        sums = [node for node in op.state.scope.nodes if node.op_type == "ReduceSum"]
+        assert [node.inputs[1].const_value.torch.tolist() for node in sums] == [[0], [1], [0, 1]]
+        assert [node.attributes["keepdims"].value for node in sums] == [0, 0, 0]
+        sums[0].attributes["keepdims"].name = leaky[0].attributes["alpha"].name = "other"
+        for dtype in (torch.int64, torch.float16):
+            assert op.Cast(x, to=dtype).dtype == dtype
+        with pytest.raises(TypeError, match=r"ReduceSum: \[1.5\] does not fit the attribute keepdims"):
+            op.ReduceSum(x, [0], keepdims=[1.5])
+
+
 def test_two_dtypes_under_one_variable_are_refused_by_name() -> None:
     op = Builder(20)
     with pytest.raises(
