@@ -23,11 +23,11 @@ def contradiction(op: Builder, value: Value, result: Any, *, shapes: bool = Fals
         return ""
     sizes: Sequence[Dim] | None = ()
     if isinstance(result, Tensor):
-        if result.known_dtype is None and value.type.dtype is not None:
+        if result._dtype is None and value.type.dtype is not None:
             op.infer(result)
-        if value.type.dtype is not None and result.known_dtype not in (None, value.type.dtype):
-            return f"gives {result.known_dtype} where torch gives {value.type.dtype} (%{value.name})"
-        sizes = result.known_shape
+        if value.type.dtype is not None and result._dtype not in (None, value.type.dtype):
+            return f"gives {result._dtype} where torch gives {value.type.dtype} (%{value.name})"
+        sizes = result._shape
     elif not isinstance(result, (bool, int, float)):
         return f"gives {result!r} where torch gives {value}"
     if shapes and _differ(sizes, value.type.sizes):

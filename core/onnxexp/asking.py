@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from onnxexp.builder import Builder, Declined
@@ -44,7 +44,7 @@ class Asking:
         refusal: LoweringError | None = None
         for implementation, function in self._hooks:
             try:
-                results = self._call(implementation, node, function, (self._builder, node))
+                results = self._call(implementation, function, self._builder, node)
             except Declined as error:
                 refusal = error
                 continue
@@ -58,7 +58,7 @@ class Asking:
                 refusal = Declined(f"{candidate}: {reason}")
                 continue
             try:
-                results = self._call(candidate, node, candidate.symbolic.function, (self._builder, *args))
+                results = self._call(candidate, candidate.symbolic.function, self._builder, *args)
             except Declined as error:
                 refusal = error
                 continue
@@ -80,7 +80,7 @@ class Asking:
             first,
         )
 
-    def _call(self, who: Who, node: Node, function: Callable[..., Any], args: Sequence[Any]) -> Any:
+    def _call(self, who: Who, function: Callable[..., Any], *args: Any) -> Any:
         try:
             return function(*args)
         except (Declined, OpsetError, LoweringError):

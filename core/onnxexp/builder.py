@@ -76,7 +76,7 @@ class Builder:
     @property
     def args(self) -> list[Any]:
         """The arguments of the node that is being lowered, as its symbolic gets them: Tensors and Python constants."""
-        return [self.resolve(arg) for arg in self.node.args]
+        return list(self.resolve(self.node.args))
 
     def close(self) -> None:
         """Let go of everything once the model is finished.

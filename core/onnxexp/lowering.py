@@ -15,7 +15,7 @@ from onnxexp.builder import Builder, Declined
 from onnxexp.errors import LoweringError, OpsetError
 from onnxexp.extents import extent
 from onnxexp.fallthrough import OperatorExportTypes, keep
-from onnxexp.graph import Graph, Node, ScalarType, TensorType, Type, Value
+from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
 from onnxexp.plugins import Plugins
 from onnxexp.report.problems import Problem, describe, no_plugins, unsupported
 from onnxexp.torch_schemas import called
@@ -65,7 +65,7 @@ class Lowering:
         if isinstance(arg, Value):
             return self._env[arg]
         if isinstance(arg, (list, tuple)):
-            return [self.resolve(element) for element in arg]
+            return [self.resolve(element) if isinstance(element, _HOLDING) else element for element in arg]
         return arg
 
     def run(self, graph: Graph) -> list[Any]:
@@ -92,13 +92,14 @@ class Lowering:
         for value, tensor in graph.params.items():
             self.builder.params[value.name] = tensor
             self._env[value] = self.builder.wrap_constant(tensor, value.name)
+        outer = self.builder._node
         for node in graph.nodes:
             self.node(node)
-        return [self.resolve(output) for output in graph.outputs]
+        self.builder.node = outer
+        return list(self.resolve(graph.outputs))
 
     def node(self, node: Node) -> None:
-        """Lower one node and bind its outputs."""
-        outer = self.builder._node
+        """Lower one node and bind its outputs; the builder is left at it."""
         self.builder.node = node
         try:
             results = self._results(node)
@@ -117,8 +118,6 @@ class Lowering:
             raise LoweringError(
                 describe(node, f"lowering it failed: {type(error).__name__}: {error}", self._types(node))
             ) from error
-        finally:
-            self.builder.node = outer
         self._bind_outputs(node, [self._placeholder(output) for output in node.outputs] if results is None else results)
 
     def call(self, name: str, args: Sequence[Any], outputs: int | None = None) -> list[Any]:
@@ -153,7 +152,7 @@ class Lowering:
             return control_flow.LOWERINGS[node.op](self, node)
         if self._export_type.keeps_all:
             return self._kept(node)
-        if node.outputs and all(_is_empty(value.type) for value in node.outputs):
+        if node.outputs and all(map(_is_empty, node.outputs)):
             nothing = [self._nothing(value) for value in node.outputs]
             if None not in nothing:
                 self._note(node, "core")
@@ -231,10 +230,10 @@ class Lowering:
 
     def _bind_outputs(self, node: Node, results: Sequence[Any]) -> None:
         for value, result in zip(node.outputs, results, strict=True):
-            if isinstance(value.type, TensorType) and isinstance(result, (bool, int, float)):
+            if isinstance(result, (bool, int, float)) and isinstance(value.type, TensorType):
                 result = self.builder.constant(result, value.type.dtype)
             if isinstance(result, Tensor):
-                fresh = result._value is not None and result.known_shape is None
+                fresh = result._value is not None and result._shape is None
                 result.stamp(value.type)
                 if fresh or (result._value is not None and result._value.type is None):
                     self.builder.state.rename(result, value.name)
@@ -259,8 +258,12 @@ class Lowering:
         return [repr(self._env.get(value, value)) for value in node.inputs()]
 
 
-def _is_empty(type_: Type) -> bool:
-    """Does a tensor of this type hold no elements, whatever the sizes that are not known are?"""
+_HOLDING = (Value, list, tuple)
+
+
+def _is_empty(value: Value) -> bool:
+    """Is it a tensor without elements, whatever the sizes that are not known are?"""
+    type_ = value.type
     if not isinstance(type_, TensorType) or type_.sizes is None or type_.dtype is None or type_.dtype.is_complex:
         return False
     return 0 in type_.sizes

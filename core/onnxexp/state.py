@@ -93,9 +93,12 @@ class State:
         where = node.where
         self._prefix = f"{where.scope}/" if where.scope else ""
         self._base = node.outputs[0].name if node.outputs else node.op
-        source = f"{where.file.replace(chr(92), '/').rsplit('/', 1)[-1]}:{where.line}" if where.file else ""
-        facts = {"onnxexp.op": node.op, "onnxexp.scope": where.scope, "onnxexp.source": source}
-        self._metadata = {key: value for key, value in facts.items() if value}
+        self._metadata = {"onnxexp.op": node.op}
+        if where.scope:
+            self._metadata["onnxexp.scope"] = where.scope
+        if where.file:
+            file = where.file.replace("\\", "/").rsplit("/", 1)[-1]
+            self._metadata["onnxexp.source"] = f"{file}:{where.line}"
 
     def import_domain(self, domain: str, custom_opsets: dict[str, int]) -> int:
         """The version at which a domain is imported: what the user asked for, else 1."""
@@ -128,17 +131,15 @@ class State:
         )
         self.scope.nodes.append(node)
         results = tuple([Tensor(builder, output, dtype) for output, dtype in zip(outputs, dtypes, strict=True)])
-        for output, result in zip(outputs, results, strict=True):
-            self.tensors[output] = result
+        self.tensors.update(zip(outputs, results, strict=True))
         if key is not None:
             self.scope.seen[key] = results
         return results
 
     def initializer(self, tensor: torch.Tensor, name: str | None) -> ir.Value:
         """The initializer with these contents; equal ones are one."""
-        small = tensor.numel() * tensor.element_size() <= _SMALL
         wrapped = TorchTensor(tensor)
-        contents: Any = wrapped.tobytes() if small else _memory(tensor)
+        contents: Any = wrapped.tobytes() if tensor.nbytes <= _SMALL else _memory(tensor)
         key = (tensor.dtype, tuple(tensor.shape), contents)
         value = self.initializers.get(key)
         if value is None:

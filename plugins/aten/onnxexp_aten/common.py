@@ -65,9 +65,10 @@ def to_float(op: Builder, x: Tensor) -> Tensor:
 
 def rank_of(op: Builder, x: Tensor) -> int:
     """The rank, where a symbolic cannot do without. Raises LoweringError where it is unknown."""
-    if x.rank is None:
+    rank = x.rank
+    if rank is None:
         raise op.error(f"the rank of {x!r} must be known at export; cure: give it one rank in all branches and rounds")
-    return x.rank
+    return rank
 
 
 def axis_of(op: Builder, x: Tensor, dim: Any) -> int:
@@ -96,4 +97,4 @@ def spread(value: Any, dims: int) -> list[int]:
 
 def unless(values: list[int], default: int) -> list[int] | None:
     """None, which leaves an attribute out, where every value is the operator's default."""
-    return None if all(value == default for value in values) else values
+    return None if values.count(default) == len(values) else values

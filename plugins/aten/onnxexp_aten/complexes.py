@@ -25,7 +25,8 @@ _REAL = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.c
 _HANDLERS: dict[str, Callable[..., Any]] = {}
 
 _BY_PARTS = frozenset(
-    """
+    f"aten::{name}"
+    for name in """
     _reshape_alias _unsafe_view alias atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors broadcast_to cat chunk
     clone column_stack concat concatenate constant_pad_nd contiguous cumsum detach diag diag_embed diagonal diagonal_scatter
     dsplit dstack expand expand_as fft_fftshift fft_ifftshift flatten flip fliplr flipud gather hsplit hstack index
@@ -50,14 +51,12 @@ def complex_op(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
 
 def lower_complex(op: Builder, node: Node) -> Any:
     """What a node with complex arguments or results lowers to; None for any other node, and where there is no rule."""
-    if not _is_complex(node):
-        return None
     packet = node.op.partition(".")[0]
     handler = _HANDLERS.get(node.op) or _HANDLERS.get(packet)
+    if (handler is None and packet not in _BY_PARTS) or not _is_complex(node):
+        return None
     if handler is not None:
         return handler(op, *op.args)
-    if packet.removeprefix("aten::") not in _BY_PARTS:
-        return None
     symbolic = aten.find(node.op, op.opset)
     if symbolic is None:
         return None
