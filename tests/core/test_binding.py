@@ -22,7 +22,7 @@ def spec(name: str, opset: int) -> Operator:
 
 
 def bound(name: str, opset: int, *args: Any, **kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
-    return bind(spec(name, opset), args, kwargs, opset)
+    return bind(spec(name, opset), args, kwargs, opset)[:2]
 
 
 def emitted(opset: int, make: Any) -> ir.Node:

@@ -20,13 +20,13 @@ __all__ = ["make_new"]
 def make_new(graph: Graph, writes: Sequence[Node]) -> bool:
     """Rewrite all writes of a graph where nobody sees any of them; False, with nothing done, where somebody may."""
     new: set[Value] = set()
-    uses = Counter(values_in(graph.outputs))
+    used = values_in(graph.outputs)
     made: list[tuple[Node, str, list[Any]]] = []
     for node in graph.nodes:
         known = facts(node.op)
         if known.written:
             twin = plain_twin(node.op)
-            if twin is None or node.args[0] not in new:
+            if twin is None or node.args[0] not in new or len(node.outputs) != 1:
                 return False
             args = bind(facts(twin).schema, node.args, {})
             if not _keeps_type(node, twin, args):
@@ -36,7 +36,8 @@ def make_new(graph: Graph, writes: Sequence[Node]) -> bool:
             return False
         if not known.opaque and known.viewed is None:
             new.update(node.outputs)
-        uses.update(values_in(node.args))
+        used += values_in(node.args)
+    uses = Counter(used)
     if any(uses[node.args[0]] > 1 for node in writes):
         return False
     for node, twin, args in made:
