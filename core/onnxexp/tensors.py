@@ -233,4 +233,4 @@ def _view(buffer: npt.NDArray[np.uint8], like: torch.Tensor) -> npt.NDArray[Any]
 
 
 def _memory(array: npt.NDArray[Any]) -> memoryview:
-    return array.reshape(-1).view(np.uint8).data
+    return array.data.cast("B") if array.size else memoryview(b"")

@@ -71,6 +71,19 @@ def test_without_nameless_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert len(os.listdir(tmp_path)) == 3
 
 
+def test_what_the_system_takes_in_part_is_written_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of(a=torch.randn(500), b=torch.randn(20, 30).t(), c=torch.randn(0, 3), d=torch.tensor(1.0))
+    save(model, tmp_path / "usual.onnx")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwritev", lambda descriptor, parts, offset: os.pwrite(descriptor, bytes(parts[0])[:-1], offset))
+        save(model, tmp_path / "in part.onnx")
+    with monkeypatch.context() as patch:
+        patch.delattr(os, "pwritev")
+        save(model, tmp_path / "piece by piece.onnx")
+    for name in ("in part.onnx", "piece by piece.onnx"):
+        assert (tmp_path / name).read_bytes() == (tmp_path / "usual.onnx").read_bytes()
+
+
 @pytest.mark.parametrize("nameless", [True, False])
 def test_a_file_that_appears_meanwhile_is_replaced(nameless: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not nameless:

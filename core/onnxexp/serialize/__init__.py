@@ -66,12 +66,17 @@ class SavedFile:
     """What was written.
 
     Attributes:
-        paths: The model file, then its data file if there is one; empty where a file object was given.
+        files: The model file, then its data file if there is one; empty where a file object was given.
         bytes: Of all files together.
     """
 
-    paths: tuple[Path, ...]
+    files: tuple[str, ...]
     bytes: int
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files as paths."""
+        return tuple(map(Path, self.files))
 
 
 def save(
@@ -128,7 +133,7 @@ def _save_files(model: ir.Model, target: str | os.PathLike[str], options: WriteO
     if not options.external_data:
         layout, _ = lay_out(model)
         if layout.size <= (_LIMIT if options.external_data is False else _LIMIT - _MARGIN):
-            return _save_one(path, Path(target), layout)
+            return _save_one(path, os.fsdecode(target), layout)
         if options.external_data is False:
             raise _too_large(layout, "Leave external_data unset, or set it to True: the weights then go to a second file.")
     return _save_two(model, path, Path(target), options.external_threshold)
@@ -140,7 +145,7 @@ def _too_large(layout: Layout, cure: str) -> SerializeError:
     )
 
 
-def _save_one(path: str, given: Path, layout: Layout) -> SavedFile:
+def _save_one(path: str, given: str, layout: Layout) -> SavedFile:
     with explained(path, layout.size), NewFile(path) as file:
         _write(file, layout)
         file.publish()
@@ -157,7 +162,7 @@ def _save_two(model: ir.Model, path: str, given: Path, threshold: int) -> SavedF
     name = os.path.basename(data_path)
     layout, data_layout = lay_out(model, name, threshold)
     if not data_layout.parts:
-        return _save_one(path, given, layout)
+        return _save_one(path, str(given), layout)
     with explained(path, layout.size + data_layout.size), NewFile(data_path) as data, NewFile(path) as file:
         _write(data, data_layout)
         _write(file, layout)
@@ -169,7 +174,7 @@ def _save_two(model: ir.Model, path: str, given: Path, threshold: int) -> SavedF
         else:
             data.publish()
             file.publish()
-    return SavedFile((given, given.with_name(name)), layout.size + data_layout.size)
+    return SavedFile((str(given), str(given.with_name(name))), layout.size + data_layout.size)
 
 
 def _replace_pair(file: NewFile, data: NewFile, interim: Layout, aside: str) -> bool:

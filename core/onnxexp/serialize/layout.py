@@ -9,7 +9,7 @@ ordinary protobuf message; only the order of its fields differs from that of `Se
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeAlias
 
 import google.protobuf.message  # type: ignore[import-untyped]
 import onnx
@@ -20,10 +20,13 @@ from onnxexp.errors import SerializeError
 from onnxexp.serialize.messages import skeleton
 from onnxexp.tensors import TorchTensor
 
-__all__ = ["Chunk", "Layout", "chunks", "describe", "lay_out"]
+__all__ = ["Chunk", "Layout", "chunks", "contents", "describe", "lay_out"]
 
 Chunk = bytes | bytearray | memoryview | torch.Tensor
 """Bytes, or one of `onnxexp.tensors.pieces`, which `onnxexp.tensors.Scratch` turns into bytes."""
+
+_Record: TypeAlias = tuple[bytes, ir.TensorProtocol | None, int]
+"""What a model file says of an initializer, and what follows it there: its contents, of that many bytes, or nothing."""
 
 _LENGTH_DELIMITED = 2
 _GRAPH = 7 << 3 | _LENGTH_DELIMITED
@@ -59,23 +62,25 @@ def lay_out(model: ir.Model, location: str | None = None, threshold: int = 0) ->
     Raises:
         SerializeError: An initializer has no value, or what is not an initializer exceeds protobuf's limit.
     """
-    records: list[tuple[bytes, ir.TensorProtocol | None]] = []
+    records: list[_Record] = []
     external: list[Part] = []
     end = 0
     for name, tensor in _initializers(model):
         proto = onnx.TensorProto()
         describe(proto, name, tensor)
         if tensor.dtype == ir.DataType.STRING:
-            records.append((_tagged(_INITIALIZER, proto.ByteSize()) + proto.SerializeToString(), None))
-        elif location is not None and tensor.nbytes >= threshold:
-            part = Part(_aligned(end, tensor.nbytes), tensor.nbytes, tensor, name)
+            records.append((_tagged(_INITIALIZER, proto.ByteSize()) + proto.SerializeToString(), None, 0))
+            continue
+        size = tensor.nbytes
+        if location is not None and size >= threshold:
+            part = Part(_aligned(end, size), size, tensor, name)
             external.append(part)
-            end = part.offset + part.size
+            end = part.offset + size
             _refer(proto, location, part)
-            records.append((_tagged(_INITIALIZER, proto.ByteSize()) + proto.SerializeToString(), None))
+            records.append((_tagged(_INITIALIZER, proto.ByteSize()) + proto.SerializeToString(), None, 0))
         else:
-            raw = proto.SerializeToString() + _tagged(_RAW_DATA, tensor.nbytes)
-            records.append((_tagged(_INITIALIZER, len(raw) + tensor.nbytes) + raw, tensor))
+            raw = proto.SerializeToString() + _tagged(_RAW_DATA, size)
+            records.append((_tagged(_INITIALIZER, len(raw) + size) + raw, tensor, size))
     return _model_file(model, records), Layout(external, end)
 
 
@@ -88,7 +93,7 @@ def chunks(layout: Layout) -> Iterator[tuple[int, Chunk]]:
             gathered = bytearray()
         if isinstance(part.content, bytes) or part.size <= _SMALL:
             start = start if gathered else part.offset
-            gathered += part.content if isinstance(part.content, bytes) else _contents(part, part.content)
+            gathered += contents(part)
             continue
         if gathered:
             yield start, gathered
@@ -106,7 +111,7 @@ def _initializers(model: ir.Model) -> Iterator[tuple[str, ir.TensorProtocol]]:
             raise SerializeError(f"initializer {name!r} has no value: set its const_value, or make it an input of the graph")
 
 
-def _model_file(model: ir.Model, records: list[tuple[bytes, ir.TensorProtocol | None]]) -> Layout:
+def _model_file(model: ir.Model, records: list[_Record]) -> Layout:
     try:
         proto = skeleton(model)
         graph = proto.graph.SerializeToString(deterministic=True)
@@ -117,15 +122,18 @@ def _model_file(model: ir.Model, records: list[tuple[bytes, ir.TensorProtocol | 
             f"the model cannot be encoded: {error}. If tensors inside subgraphs or attributes pass protobuf's limit of 2 GiB, "
             "make them initializers of the main graph: only those can be stored outside the model file."
         ) from error
-    body = sum(len(record) + (tensor.nbytes if tensor is not None else 0) for record, tensor in records)
-    parts = [Part(0, 0, head + _tagged(_GRAPH, len(graph) + body) + graph)]
-    end = len(cast(bytes, parts[0].content))
-    for record, tensor in records:
+    body = 0
+    for record, _, size in records:
+        body += len(record) + size
+    head += _tagged(_GRAPH, len(graph) + body) + graph
+    end = len(head)
+    parts = [Part(0, end, head)]
+    for record, tensor, size in records:
         parts.append(Part(end, len(record), record))
         end += len(record)
         if tensor is not None:
-            parts.append(Part(end, tensor.nbytes, tensor, tensor.name or ""))
-            end += tensor.nbytes
+            parts.append(Part(end, size, tensor, tensor.name or ""))
+            end += size
     return Layout(parts, end)
 
 
@@ -159,7 +167,7 @@ def _large(part: Part, tensor: ir.TensorProtocol) -> Iterator[tuple[int, Chunk]]
     if isinstance(tensor, ir.LazyTensor):
         tensor = tensor.raw()  # made here, once, and written from where it is
     if not isinstance(tensor, TorchTensor) or part.size <= _GATHERED or tensor.nbytes != part.size:
-        yield part.offset, _contents(part, tensor)
+        yield part.offset, contents(part._replace(content=tensor))
         return
     offset = part.offset
     for piece in tensor.pieces():
@@ -167,21 +175,21 @@ def _large(part: Part, tensor: ir.TensorProtocol) -> Iterator[tuple[int, Chunk]]
         offset += piece.nbytes
 
 
-def _contents(part: Part, tensor: ir.TensorProtocol) -> bytes | memoryview:
-    contents = tensor.memory() if isinstance(tensor, TorchTensor) else tensor.tobytes()
-    if len(contents) != part.size:
-        raise SerializeError(f"initializer {part.name!r} says that it has {part.size:,} bytes and gives {len(contents):,}")
-    return contents
+def contents(part: Part) -> bytes | memoryview:
+    """The bytes of a part."""
+    content = part.content
+    if isinstance(content, bytes):
+        return content
+    given = content.memory() if isinstance(content, TorchTensor) else content.tobytes()
+    if len(given) != part.size:
+        raise SerializeError(f"initializer {part.name!r} says that it has {part.size:,} bytes and gives {len(given):,}")
+    return given
 
 
 def _tagged(tag: int, length: int) -> bytes:
-    return bytes([tag]) + _varint(length)
-
-
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
+    encoded = [tag]
+    while length > 0x7F:
+        encoded.append(length & 0x7F | 0x80)
+        length >>= 7
+    encoded.append(length)
     return bytes(encoded)

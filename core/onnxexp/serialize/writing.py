@@ -11,12 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from onnxexp.errors import SerializeError
-from onnxexp.serialize.layout import Chunk, Layout, chunks
+from onnxexp.serialize.layout import Chunk, Layout, chunks, contents
 from onnxexp.tensors import BinaryWriter, Scratch
 
 __all__ = ["write_file", "write_stream"]
 
 _WORTH_A_THREAD = 4 << 20
+_AT_ONCE = 1 << 20
+_PIECES = 1024
+"""How many pieces of memory a system takes in one call."""
 
 
 def write_file(descriptor: int, layout: Layout) -> None:
@@ -29,7 +32,8 @@ def write_file(descriptor: int, layout: Layout) -> None:
             write_stream(file, layout)
         return
     if layout.size < _WORTH_A_THREAD:
-        _drain(chunks(layout), descriptor)
+        if not _written_at_once(descriptor, layout):
+            _drain(chunks(layout), descriptor)
         return
     feed = _Feed(chunks(layout))
     with ThreadPoolExecutor(1, thread_name_prefix="onnxexp-write") as pool:
@@ -48,6 +52,18 @@ def write_stream(file: BinaryWriter, layout: Layout) -> None:
         memory = _memory(chunk, scratch)
         _write_all(file, memory)
         position = offset + len(memory)
+
+
+def _written_at_once(descriptor: int, layout: Layout) -> bool:
+    """Hand the parts of a little file to the system from where they lie; False where that is not all of it."""
+    if layout.size > _AT_ONCE or len(layout.parts) > _PIECES or not hasattr(os, "pwritev"):
+        return False
+    end = 0
+    for part in layout.parts:
+        if part.offset != end:
+            return False
+        end += part.size
+    return os.pwritev(descriptor, [contents(part) for part in layout.parts], 0) == layout.size
 
 
 class _Feed:
