@@ -84,18 +84,17 @@ def _output(builder: Builder, name: str, tensor: Tensor, earlier: Sequence[ir.Va
 
 def _untie(builder: Builder) -> None:
     """A weight that is used both as it is and transposed is stored once: the transposed use becomes a Transpose node."""
-    made = [value for value in builder.state.initializers.values() if isinstance(value.const_value, TorchTensor)]
-    large = [value for value in made if (tensor := _tensor(value)).dim() >= 2 and tensor.numel() > 1024 and value.uses()]
+    by_storage: dict[int, list[ir.Value]] = {}
+    for value in builder.state.initializers.values():
+        held = value.const_value
+        if isinstance(held, TorchTensor) and held.torch.dim() >= 2 and held.torch.numel() > 1024 and value.uses():
+            by_storage.setdefault(held.torch.untyped_storage().data_ptr(), []).append(value)
     by_memory: dict[tuple[Any, ...], list[ir.Value]] = {}
-    for value in large if len(large) > 1 else ():
-        tensor = _tensor(value)
-        key = (
-            tensor.untyped_storage().data_ptr(),
-            tensor.storage_offset(),
-            tensor.dtype,
-            tuple(sorted(zip(tensor.stride(), tensor.shape, strict=True))),
-        )
-        by_memory.setdefault(key, []).append(value)
+    for storage, values in by_storage.items():
+        for value in values if len(values) > 1 else ():
+            tensor = _tensor(value)
+            axes = tuple(sorted(zip(tensor.stride(), tensor.shape, strict=True)))
+            by_memory.setdefault((storage, tensor.storage_offset(), tensor.dtype, axes), []).append(value)
     for tied in by_memory.values():
         tied.sort(key=lambda value: not _tensor(value).is_contiguous())
         for value in tied[1:]:

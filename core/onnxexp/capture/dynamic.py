@@ -5,6 +5,7 @@ API:
     spec.leaves        every leaf of (args, kwargs) in placeholder order, graph inputs under their final names
     spec.inputs        indices of the leaves that become graph inputs: tensors and dynamic scalars
     spec.axes[i]       {axis: Axis(dim, name, asked)} of leaf i        spec.scalars   {i: Axis} of dynamic numbers
+    spec.bound         {parameter: (its path, its value)}, as the example gives them
     spec.shapes        what torch.export.export takes as dynamic_shapes, or None
     spec.outputs       {key of dynamic_axes that is no input: {axis: name}}
 See `capture.examples` for the example inputs to capture with, `capture.symbols` for names after capture, `capture.blame`
@@ -24,6 +25,7 @@ An int, float or bool is dynamic by ``{"n": Dim.DYNAMIC}`` or ``{"n": "name"}``.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -49,8 +51,35 @@ class DynamicSpec:
     axes: tuple[dict[int, Axis], ...]
     scalars: dict[int, Axis]
     inputs: tuple[int, ...]
-    shapes: dict[str, Any] | None
+    bound: dict[str, tuple[tuple[str, ...], Any]]
     outputs: dict[str, dict[int, str | None]]
+
+    @functools.cached_property
+    def shapes(self) -> dict[str, Any] | None:
+        """Made where it is asked for: only torch.export does."""
+        if not self.scalars and not any(self.axes):
+            return None
+        index = {leaf.path: index for index, leaf in enumerate(self.leaves)}
+        named = {name: (path, value) for name, (path, value) in self.bound.items() if path}
+        named |= {key: ((key,), inner) for path, value in self.bound.values() if not path for key, inner in value.items()}
+        return {name: self._mirror(value, path, index) for name, (path, value) in named.items()}
+
+    def _mirror(self, value: Any, path: tuple[str, ...], index: Mapping[tuple[str, ...], int]) -> Any:
+        """`value` with what torch.export wants in place of each leaf; a class of the user's as the list of its parts."""
+        below = children(value)
+        if below is None:
+            place = index[path]
+            if place in self.scalars:
+                return self.scalars[place].dim if type(value) is int else None
+            axes = self.axes[place]
+            return {axis: wanted.dim for axis, wanted in axes.items()} if axes else None
+        parts = [self._mirror(child, (*path, key), index) for key, child in below]
+        kind = pytree._get_node_type(value)
+        definition = pytree.SUPPORTED_NODES[kind]
+        flat, context = definition.flatten_fn(value)
+        if kind in pytree.BUILTIN_TYPES:
+            return definition.unflatten_fn(parts, context)
+        return parts if type(flat) is list else tuple(parts)  # mypy takes torch's annotation for the truth
 
     @property
     def input_names(self) -> list[str]:
@@ -106,7 +135,7 @@ def _static(leaves: list[Leaf], input_names: Sequence[str] | None) -> DynamicSpe
     names = assign_names([leaves[index].name for index in inputs], input_names, what="input")
     for index, name in zip(inputs, names, strict=True):
         leaves[index].name = name
-    return DynamicSpec(tuple(leaves), tuple([{} for _ in leaves]), {}, inputs, None, {})
+    return DynamicSpec(tuple(leaves), tuple([{} for _ in leaves]), {}, inputs, {}, {})
 
 
 class _Reader:
@@ -274,28 +303,7 @@ class _Reader:
     def spec(self, names: dict[int, str], outputs: dict[str, dict[int, str | None]]) -> DynamicSpec:
         for index, name in names.items():
             self.leaves[index].name = name
-        dynamic = bool(self.scalars) or any(self.axes)
-        named = {name: (path, value) for name, (path, value) in self.bound.items() if path}
-        named |= {key: ((key,), inner) for path, value in self.bound.values() if not path for key, inner in value.items()}
-        shapes = {name: self._mirror(value, path) for name, (path, value) in named.items()} if dynamic else None
-        return DynamicSpec(tuple(self.leaves), tuple(self.axes), self.scalars, tuple(sorted(names)), shapes, outputs)
-
-    def _mirror(self, value: Any, path: tuple[str, ...]) -> Any:
-        """`value` with what torch.export wants in place of each leaf; a class of the user's as the list of its parts."""
-        below = children(value)
-        if below is None:
-            index = self.index[path]
-            if index in self.scalars:
-                return self.scalars[index].dim if type(value) is int else None
-            axes = self.axes[index]
-            return {axis: wanted.dim for axis, wanted in axes.items()} if axes else None
-        parts = [self._mirror(child, (*path, key)) for key, child in below]
-        kind = pytree._get_node_type(value)
-        definition = pytree.SUPPORTED_NODES[kind]
-        flat, context = definition.flatten_fn(value)
-        if kind in pytree.BUILTIN_TYPES:
-            return definition.unflatten_fn(parts, context)
-        return parts if type(flat) is list else tuple(parts)  # mypy takes torch's annotation for the truth
+        return DynamicSpec(tuple(self.leaves), tuple(self.axes), self.scalars, tuple(sorted(names)), self.bound, outputs)
 
     def _unknown(self, option: str, key: Any, known: Sequence[str]) -> OptionError:
         inner = [leaf.name for leaf in self.leaves if leaf.name not in known]
