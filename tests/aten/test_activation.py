@@ -58,7 +58,8 @@ def test_double_and_half_precision(check):
 
 
 def of_ints(x: torch.Tensor) -> Any:
-    return F.relu(x), F.relu(x.int()), F.relu(x.to(torch.int8)), F.relu6(x), F.hardtanh(x), F.threshold(x, 2, 5)
+    thresholds = F.threshold(x, 2, 5), F.threshold(x, -0.5, 2.7)
+    return F.relu(x), F.relu(x.int()), F.relu(x.to(torch.int8)), F.relu6(x), F.hardtanh(x), *thresholds
 
 
 @cases(Case(of_ints, I), Case(torch.nn.PReLU(4), X), Case(lambda x: F.glu(x, 0), X.repeat(2, 1, 1), dynamic={0: [1]}, name="glu"))

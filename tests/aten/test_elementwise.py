@@ -151,7 +151,8 @@ def choices_of_truth(c: torch.Tensor, a: torch.Tensor) -> Results:
 
 
 def masked(a: torch.Tensor, mask: torch.Tensor, i: torch.Tensor, value: torch.Tensor) -> Results:
-    return a.masked_fill(mask, -1e9), a.masked_fill(mask, float("-inf")), i.masked_fill(mask, 3), a.masked_fill(mask, value)
+    whole = i.masked_fill(mask, 3), i.masked_fill(mask, -2.7)
+    return *whole, a.masked_fill(mask, -1e9), a.masked_fill(mask, float("-inf")), a.masked_fill(mask, value)
 
 
 @cases(

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.common import aten, axis_of, rank_of
+from onnxexp_aten.common import aten, axis_of, rank_of, written_as
 from onnxexp_aten.comparison import relate
 from onnxexp_aten.creation import sizes_like
 from onnxexp_aten.elementwise import clamp, extreme, is_number, scaled, select
@@ -49,8 +49,8 @@ def threshold(op: Builder, self: Tensor, threshold: Any, value: Any) -> Tensor:
         return relu(op, self)
     if is_number(value, 0) and op.is_static(threshold) and runs(op, "ThresholdedRelu", self.dtype):
         return op.ThresholdedRelu(self, alpha=float(op.static(threshold)))
-    bound = op.cast(threshold, self.dtype)
-    return select(op, relate(op, "LessOrEqual", self, bound), op.cast(value, self.dtype), self)
+    bound, instead = (op.cast(written_as(number, self.dtype), self.dtype) for number in (threshold, value))
+    return select(op, relate(op, "LessOrEqual", self, bound), instead, self)
 
 
 @aten("leaky_relu")

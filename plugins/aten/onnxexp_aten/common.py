@@ -9,7 +9,19 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 
-__all__ = ["aten", "axes_of", "axis_of", "dtype_of", "promote", "promoted_dtype", "to_float", "rank_of", "spread", "unless"]
+__all__ = [
+    "aten",
+    "axes_of",
+    "axis_of",
+    "dtype_of",
+    "promote",
+    "promoted_dtype",
+    "to_float",
+    "rank_of",
+    "spread",
+    "unless",
+    "written_as",
+]
 
 aten = SymbolicTable("aten")
 """The symbolics of torch's own operators; the modules of this package fill it."""
@@ -87,6 +99,11 @@ def axes_of(op: Builder, x: Tensor, dims: Any) -> list[int]:
 def dtype_of(dtype: torch.dtype | None, default: torch.dtype) -> torch.dtype:
     """An optional dtype argument."""
     return default if dtype is None else dtype
+
+
+def written_as(value: Any, dtype: torch.dtype) -> Any:
+    """A number as eager writes it into a tensor: of whole numbers' dtypes without what follows the point."""
+    return int(value) if isinstance(value, float) and not dtype.is_floating_point and dtype != torch.bool else value
 
 
 def spread(value: Any, dims: int) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.common import aten, promote, promoted_dtype
+from onnxexp_aten.common import aten, promote, promoted_dtype, written_as
 from onnxexp_aten.kernels import compare, compute, runs
 from onnxexp_aten.patterns import fused_product
 
@@ -320,7 +320,7 @@ def where(op: Builder, condition: Tensor, self: Any, other: Any) -> Tensor:
 @aten("masked_fill.Scalar", "masked_fill.Tensor")
 def masked_fill(op: Builder, self: Tensor, mask: Tensor, value: Any) -> Tensor:
     """masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"""
-    return select(op, mask, op.cast(value, self.dtype), self)
+    return select(op, mask, op.cast(written_as(value, self.dtype), self.dtype), self)
 
 
 # Of two

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.common import aten, promoted_dtype
+from onnxexp_aten.common import aten, promoted_dtype, written_as
 from onnxexp_aten.creation import full_of, sizes_like
 from onnxexp_aten.wide import choose, in_float64, polynomials
 
@@ -83,7 +83,7 @@ def _register(name: str, slope: int, offset: int, step: Step, *, shifted: bool) 
         dtype = promoted_dtype(x, n, floating=True)
         wide = op.cast(x, torch.float64)
         wide = op.Sub(op.Mul(wide, 2.0), 1.0) if shifted else wide
-        degree = op.cast(int(n) if isinstance(n, float) else n, torch.int64)  # of 2.5 it is 2, as of a tensor that is cast
+        degree = op.cast(written_as(n, torch.int64), torch.int64)
         return op.cast(_orthogonal(op, wide, degree, slope, offset, step), dtype)
 
     full = f"special_{'shifted_' if shifted else ''}{name}"
