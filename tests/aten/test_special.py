@@ -30,6 +30,10 @@ def case(fn: Callable[..., Any], *inputs: torch.Tensor, name: str = "", **option
     )
 
 
+LARGE = torch.tensor([0.5, 1.0, 90.0, 100.0, 200.0, 1000.0, 1050.0, 1e6, 1.001e6]).double()
+"""Each beside each: the sum of a series of as many terms as the root of the larger one, and where nothing is left to sum."""
+
+
 def polygamma(order: int) -> Callable[[torch.Tensor], torch.Tensor]:
     def of_order(x: torch.Tensor) -> torch.Tensor:
         return torch.polygamma(order, x)
@@ -58,6 +62,8 @@ def polygamma(order: int) -> Callable[[torch.Tensor], torch.Tensor]:
     case(torch.igammac, EDGES[:, None], EDGES, name="igammac at its borders"),
     case(torch.igamma, POSITIVE[:, None], POSITIVE[None]),
     case(torch.igammac, POSITIVE[:, None], POSITIVE[None]),
+    *(case(fn, LARGE[:, None], LARGE, name=f"{fn.__name__} far out") for fn in (torch.igamma, torch.igammac)),
+    case(torch.igamma, LARGE[:0], LARGE[:0], name="igamma of nothing"),
     case(lambda x: torch.mvlgamma(x, 3), POSITIVE + 1.5, name="mvlgamma"),
 )
 def test_gamma(check):

@@ -160,8 +160,8 @@ def gamma_upper(op: Builder, a: Tensor, x: Tensor) -> Tensor:
     return op.Sub(1.0, gamma_lower(op, a, x))  # type: ignore[no-any-return]
 
 
-_ROUNDS = 200
-"""Of the power series: enough for a, x up to about 100 in float32's accuracy."""
+_LIMIT = 20_000
+"""Rounds of the power series at most: enough for a and x up to about a million."""
 
 
 @in_float64("special_gammainc", "igamma", schema="igamma(Tensor self, Tensor other) -> Tensor")
@@ -173,11 +173,21 @@ def gamma_lower(op: Builder, a: Tensor, x: Tensor) -> Tensor:
         term = op.Mul(term, op.Div(x, step))
         return None, [step, term, op.Add(total, term)], []
 
-    first = op.Exp(op.Sub(op.Sub(op.Mul(a, op.Log(x)), x), _lanczos(op, op.Add(a, 0.5))))
-    total = op.loop(_ROUNDS, None, body, [a, first, first])[2]
-    result = choose(op, same(op, x, 0.0), 0.0, op.Min(total, 1.0))
+    far = op.Greater(x, op.Add(a, op.Add(op.Mul(op.Sqrt(op.Abs(a)), 10.0), 40.0)))  # where nothing is left to add
+    near = choose(op, far, a, x)
+    first = op.Exp(op.Sub(op.Sub(op.Mul(a, op.Log(near)), near), _lanczos(op, op.Add(a, 0.5))))
+    total = op.loop(_rounds(op, a, near), None, body, [a, first, first])[2]
+    result = choose(op, same(op, x, 0.0), 0.0, choose(op, far, 1.0, op.Min(total, 1.0)))
     result = choose(op, same(op, a, 0.0), choose(op, op.Greater(x, 0.0), 1.0, math.nan), result)
     return choose(op, op.Less(a, 0.0), math.nan, result)
+
+
+def _rounds(op: Builder, a: Tensor, x: Tensor) -> Tensor:
+    """So many that no element's terms matter any more: they grow up to x - a, then fall like a bell as wide as the root of x."""
+    each = op.Add(op.Max(op.Sub(x, a), 0.0), op.Add(op.Mul(op.Sqrt(x), 8.0), 16.0))
+    known = choose(op, op.Greater(each, 0.0), each, 0.0)  # not NaN
+    most = op.ReduceMax(op.Concat(op.Reshape(known, [-1]), op.constant([0.0], torch.float64), axis=0), keepdims=0)
+    return op.cast(op.Min(most, float(_LIMIT)), torch.int64)
 
 
 @aten("mvlgamma", "special_multigammaln")
