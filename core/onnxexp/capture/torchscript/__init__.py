@@ -41,7 +41,7 @@ def read(recording: Recording, spec: DynamicSpec) -> tuple[Graph, Sizes, list[st
     things = _arguments(reader, recording, spec)
     block = recording.graph.block()
     for value, thing in zip(given_to(block), things, strict=True):
-        reader.env[value.unique()] = thing
+        reader.env[value] = thing
     results = reader.block(block)
     if reader.unraised:
         lines = "".join(f"\n  {line}" for line in reader.unraised)

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.torchscript import numbers, prims, rewrites
+from onnxexp.capture.torchscript import constants, numbers, prims, rewrites
 from onnxexp.capture.torchscript.containers import Items, Journal, Maybe, Module, Text
-from onnxexp.capture.torchscript.nodes import given_by, inputs_of, nodes_of, outputs_of, recorded, unpacked
+from onnxexp.capture.torchscript.nodes import nodes_of, outputs_of, recorded, unpacked
 from onnxexp.capture.torchscript.numbers import Number
 from onnxexp.capture.torchscript.outlines import Outline
 from onnxexp.capture.torchscript.pieces import kept_pieces
@@ -29,8 +29,6 @@ __all__ = ["Interpreter"]
 _NO_SCHEMA = "(no schema)"
 _NEUTRAL = {Value, bool, int, float, str, type(None)}
 """The types of arguments that are in the neutral graph what they are here."""
-_WRAPPED = {torch.int64, torch.float64, torch.bool, torch.complex128}
-"""The dtypes of the 0-d constants that stand for Python's numbers."""
 
 
 class Interpreter:
@@ -39,7 +37,7 @@ class Interpreter:
     Attributes:
         graph: What is written to now: the whole, or a block of it.
         root: The whole.
-        env: What each value of the TorchScript graph is, by its number.
+        env: What each value of the TorchScript graph is, by torch's object for it, which is the same as long as it is kept.
         sizes: The types of values.
         traced: Whether the graph tells the types that its values had in a run.
         changed: The attributes that the program sets.
@@ -51,7 +49,7 @@ class Interpreter:
         self.sizes = sizes
         self.traced = traced
         self.root = self.graph = Graph()
-        self.env: dict[int, Any] = {}
+        self.env: dict[Any, Any] = {}
         self.journal = Journal()
         self.attributes: dict[tuple[str, str], Any] = {}
         self.modules: dict[str, Module] = {}
@@ -68,32 +66,40 @@ class Interpreter:
 
     def block(self, block: Any) -> list[Any]:
         """Read the nodes of a block whose inputs are in `env`; returns what it returns."""
-        for node in nodes_of(block):
-            self.step(node)
-        return [self.env[value.unique()] for value in given_by(block)]
+        for kind, node in nodes_of(block):
+            self.step(kind, node)
+        return self.args(block.returnNode())
 
-    def step(self, node: Any) -> None:
-        """Read one node and note what its outputs are."""
+    def step(self, kind: str, node: Any) -> None:
+        """Read one node, which is of this kind, and note what its outputs are."""
         outer, self._node = self._node, node
-        handler = prims.HANDLERS.get(node.kind())
+        handler = prims.HANDLERS.get(kind)
         try:
             results = handler(self, node) if handler is not None else [self._call(node)]
         except OnnxExporterError:
             raise
         except Exception as error:
-            what = f"TorchScript's {node.kind()} cannot be read: {type(error).__name__}: {error}"
+            what = f"TorchScript's {kind} cannot be read: {type(error).__name__}: {error}"
             raise self.refuse(what, "write that part with operators on tensors") from error
         finally:
             self._node = outer
-        outputs = outputs_of(node)
-        if len(outputs) > 1 and len(results) == 1:
+        count = node.outputsSize()
+        if count > 1 and len(results) == 1:
             results = results[0]
-        for value, result in zip(outputs, results, strict=False):
-            self.env[value.unique()] = result
+        for index, result in zip(range(count), results, strict=False):
+            self.env[node.outputsAt(index)] = result
 
     def args(self, node: Any) -> list[Any]:
-        """What a node's inputs are."""
-        return [self.env[value.unique()] for value in inputs_of(node)]
+        """What a node's inputs are; a constant, which has not been noted, is read here."""
+        found, env = [], self.env
+        for index in range(node.inputsSize()):
+            value = node.inputsAt(index)
+            if value in env:
+                found.append(env[value])
+            else:
+                held = value.toIValue()
+                found.append(held if type(held) in constants.PLAIN else constants.constant(self, value, held))
+        return found
 
     @property
     def where(self) -> Where:
@@ -257,7 +263,7 @@ class Interpreter:
         if isinstance(fake, TensorType):
             return Value(self.name(name), fake)
         made = Value(self.name(name), TensorType(None, None) if fake is UNKNOWN else self.sizes.type_of(fake))
-        if not isinstance(fake, Outline) or any(isinstance(size, torch.SymInt) for size in fake.shape):
+        if not isinstance(fake, Outline) or torch.SymInt in map(type, fake.shape):
             self.sizes.know(made, fake)
         return made
 
@@ -266,7 +272,7 @@ class Interpreter:
         kinds = set(map(type, args))
         if Number in kinds:
             args = self._numbers_as_tensors(call, args)
-        bound = list(args) if kinds <= _NEUTRAL else [self.neutral(arg) for arg in args]
+        bound = [arg if type(arg) in _NEUTRAL else self.neutral(arg) for arg in args]
         if int in kinds or Number in kinds:
             for index, table in call.counted:
                 if index < len(bound) and type(bound[index]) is int:
@@ -287,6 +293,8 @@ class Interpreter:
         if isinstance(arg, Items) and arg.sequence is not None:
             raise self.refuse("a list of unknown length is given to an operator", "give it torch.stack or torch.cat of the list")
         if isinstance(arg, (list, tuple)):
+            if _NEUTRAL.issuperset(map(type, arg)):
+                return list(arg)
             tensors = any(isinstance(element, Value) and isinstance(element.type, TensorType) for element in arg)
             return [
                 numbers.as_tensor(self, element) if tensors and isinstance(element, Number) else self.neutral(element)
@@ -295,11 +303,13 @@ class Interpreter:
         return numbers.plain(arg)
 
     def _is_dynamic(self, args: Sequence[Any]) -> bool:
-        return any(
-            self._is_dynamic(arg) if isinstance(arg, (list, tuple)) else self.sizes.dynamic(arg) or type(arg.type) is ScalarType
-            for arg in args
-            if type(arg) is Value or isinstance(arg, (list, tuple))
-        )
+        for arg in args:
+            if type(arg) is Value:
+                if self.sizes.dynamic(arg) or type(arg.type) is ScalarType:
+                    return True
+            elif isinstance(arg, (list, tuple)) and self._is_dynamic(arg):
+                return True
+        return False
 
     def _guessed(self, call: Call, node: Any, args: list[Any]) -> Any:
         """What a call gives where torch's fake kernels cannot tell: dtype and rank of the trace."""
@@ -375,21 +385,13 @@ class Interpreter:
 
     def constant(self, tensor: torch.Tensor, name: str = "") -> Value:
         """The value of a tensor that is known at export; the same memory is the same value."""
-        key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()) if tensor.numel() else id(tensor)
-        if key not in self._params or not name:
-            value = Value(name or self.name("prim::lifted_tensor"), TensorType(tensor.dtype, tuple(tensor.shape)))
-            self.root.params[value] = tensor.detach()
-            if not name:
-                return value
+        dtype, sizes = tensor.dtype, tuple(tensor.shape)
+        key = (tensor.data_ptr() or id(tensor), dtype, sizes, tensor.stride())  # what is empty has no memory
+        known = self._params.get(key) if name else None
+        if known is not None:
+            return known
+        value = Value(name or self.name("prim::lifted_tensor"), TensorType(dtype, sizes))
+        self.root.params[value] = tensor.detach()
+        if name:
             self._params[key] = value
-        return self._params[key]
-
-    def literal(self, tensor: torch.Tensor) -> Any:
-        """A constant of the graph: where the tracer made it of a Python number, that number."""
-        if self.traced and tensor.dim() == 0 and (tensor.dtype in _WRAPPED or _only_fills(self._node)):
-            return Number(tensor.item(), tensor.dtype)
-        return self.constant(tensor)
-
-
-def _only_fills(node: Any) -> bool:
-    return node is not None and all(use.user.kind() == "aten::fill_" for use in node.output().uses())
+        return value

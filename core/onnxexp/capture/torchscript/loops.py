@@ -67,7 +67,7 @@ def _unroll(interpreter: Interpreter, block: Any, trips: Any, condition: Any, ca
 
 def _round(interpreter: Interpreter, block: Any, given: list[Any]) -> list[Any]:
     for value, what in zip(given_to(block), given, strict=True):
-        interpreter.env[value.unique()] = what
+        interpreter.env[value] = what
     return interpreter.block(block)
 
 

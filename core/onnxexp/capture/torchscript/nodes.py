@@ -1,4 +1,7 @@
-"""The nodes of a TorchScript block and their values, in order: torch's own iterators take ten times as long to make."""
+"""The nodes of a TorchScript block and their values, in order: torch's own iterators take ten times as long to make.
+
+What is asked of torch here makes an object or a text each time: most of what reading a graph takes is that.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,13 @@ from onnxexp.graph import TensorType
 __all__ = ["given_by", "given_to", "inputs_of", "nodes_of", "outputs_of", "recorded", "unpacked"]
 
 
-def nodes_of(block: Any) -> list[Any]:
-    """The nodes of a block."""
+def nodes_of(block: Any) -> list[tuple[str, Any]]:
+    """The nodes of a block but for its constants, which are most of them, each with its kind."""
     found = []
     node = block.returnNode().prev()
-    while node.kind() != "prim::Param":
-        found.append(node)
+    while (kind := node.kind()) != "prim::Param":
+        if kind != "prim::Constant":
+            found.append((kind, node))
         node = node.prev()
     return found[::-1]
 

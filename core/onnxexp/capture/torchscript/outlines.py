@@ -24,7 +24,7 @@ class Outline:
 
     def __init__(self, dtype: torch.dtype, shape: Sequence[Any], fake: torch.Tensor | None = None) -> None:
         self.dtype = dtype
-        self.shape = tuple(map(_plain, shape))
+        self.shape = tuple([size if type(size) is int else _plain(size) for size in shape])
         self._fake = fake
 
     def dim(self) -> int:

@@ -16,24 +16,29 @@ from onnxexp.graph import Where
 
 __all__ = ["Places"]
 
-_TRACED = re.compile(r"^(?P<file>.+)\((?P<line>\d+)\): [^\n]*$", re.MULTILINE)
 _SCRIPTED = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _MODULE = re.compile(r"(?P<name>[^.()]+)\((?P<kind>[^()]*)\)")
 _HERE = "<--- HERE"
 
 
-@functools.lru_cache(maxsize=8192)
-def _line(source: str) -> tuple[str, int, str]:
-    """File, line and code of a node's source range: a stack, innermost frame first, or the piece of source that was compiled."""
+def _traced(source: str) -> tuple[str, int]:
+    """File and line of a source range that is a stack, innermost frame first: ``model.py(12): forward``; else no file."""
     file, line = "", 0
-    for frame in _TRACED.finditer(source):
-        known = is_users(frame["file"])
-        if known or (not file and is_modules(frame["file"])):
-            file, line = frame["file"], int(frame["line"])
-        if known:
-            break
-    if file:
-        return file, line, linecache.getline(file, line).strip()
+    while source:
+        frame, _, source = source.partition("\n")
+        name, _, number = frame.rpartition("): ")[0].rpartition("(")
+        if not name or not number.isdigit():
+            continue
+        if is_users(name):
+            return name, int(number)
+        if not file and is_modules(name):
+            file, line = name, int(number)
+    return file, line
+
+
+@functools.lru_cache(maxsize=8192)
+def _scripted(source: str) -> tuple[str, int, str]:
+    """File, line and code of a source range that is the piece of source that was compiled."""
     found = _SCRIPTED.search(source)
     if found is None:
         return "", 0, ""
@@ -55,16 +60,19 @@ class Places:
         self._modules = modules
         self._root = root
         self._inlined = inlined or bool(root)
-        self._known: dict[tuple[str, str], Where] = {}
+        self._known: dict[tuple[str, str, int], Where] = {}
 
     def where(self, node: Any) -> Where:
         """The place of a node of a `torch._C.Graph`."""
-        key = node.getModuleHierarchy() if self._inlined else node.scopeName(), node.sourceRange()
-        if key not in self._known:
-            scope, module = self._scope(key[0])
-            file, line, code = _line(key[1])
-            self._known[key] = Where(scope, module, file, line, code)
-        return self._known[key]
+        hierarchy, source = node.getModuleHierarchy() if self._inlined else node.scopeName(), node.sourceRange()
+        file, line = _traced(source)
+        key = hierarchy, file or source, line  # long stacks are not kept
+        known = self._known.get(key)
+        if known is None:
+            scope, module = self._scope(hierarchy)
+            file, line, code = (file, line, linecache.getline(file, line).strip()) if file else _scripted(source)
+            known = self._known[key] = Where(scope, module, file, line, code)
+        return known
 
     def of(self, node: Any) -> Where:
         """The place of a node; of one that the compiler has added, its user's."""

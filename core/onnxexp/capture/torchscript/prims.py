@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from onnxexp.capture.torchscript import branches, loops, numbers, objects, sequences
-from onnxexp.capture.torchscript.containers import UNINITIALIZED, Items, Maybe, Module
+from onnxexp.capture.torchscript import branches, constants, loops, numbers, objects, sequences
+from onnxexp.capture.torchscript.containers import UNINITIALIZED, Items, Maybe
 from onnxexp.capture.torchscript.lists import OPERATORS
 from onnxexp.capture.torchscript.nodes import given_to, outputs_of
 from onnxexp.capture.torchscript.numbers import Number
@@ -21,34 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["HANDLERS", "OF_TEXT", "PYTHON", "callee", "stored"]
 
 
-_PLAIN = frozenset({bool, int, float, str})
 _ASSERTIONS = ("aten::_assert_async", "aten::_assert_scalar", "aten::_assert_tensor_metadata")
 _WITHOUT_EFFECT = (*_ASSERTIONS, "aten::warn", "aten::manual_seed", "aten::set_grad_enabled")
 _OF_DEBUGGING = ("profiler::", "rpc::_record")
 OF_TEXT = frozenset({"aten::format", "aten::percentFormat", "aten::add", "aten::str", *_WITHOUT_EFFECT})
 """What may be done with a text that is known only at run time."""
-
-
-def _constant(interpreter: Interpreter, node: Any) -> list[Any]:
-    return [_thing(interpreter, node.output().toIValue(), "", literal=True)]
-
-
-def _thing(interpreter: Interpreter, value: Any, path: str, *, literal: bool = False) -> Any:
-    """An object of TorchScript's as the interpreter has it."""
-    if value is None or type(value) in _PLAIN:
-        return value
-    if isinstance(value, torch.Tensor):
-        return interpreter.literal(value) if literal else interpreter.constant(value, path)
-    if isinstance(value, list):
-        return interpreter.items(_thing(interpreter, element, f"{path}.{index}") for index, element in enumerate(value))
-    if isinstance(value, tuple):
-        return tuple(_thing(interpreter, element, f"{path}.{index}") for index, element in enumerate(value))
-    if isinstance(value, dict):
-        return {key: _thing(interpreter, element, f"{path}.{key}") for key, element in value.items()}
-    if isinstance(value, (torch._C.ScriptModule, torch._C.ScriptObject, torch.jit.ScriptModule)):
-        object = value._c if isinstance(value, torch.jit.ScriptModule) else value
-        return interpreter.module(Module(object, path))
-    return value
 
 
 def _list(interpreter: Interpreter, node: Any) -> list[Any]:
@@ -113,10 +90,10 @@ def stored(interpreter: Interpreter, path: str, name: str) -> Any:
     if (path, name) in interpreter.attributes:
         return interpreter.attributes[path, name]
     value = interpreter.modules[path].object.getattr(name)
-    thing = _thing(interpreter, value, f"{path}.{name}" if path else name)
-    if isinstance(thing, (Items, dict)):
-        interpreter.attributes[path, name] = thing  # the same list each time it is asked for
-    return thing
+    held = constants.thing(interpreter, value, f"{path}.{name}" if path else name)
+    if isinstance(held, (Items, dict)):
+        interpreter.attributes[path, name] = held  # the same list each time it is asked for
+    return held
 
 
 def _set_attribute(interpreter: Interpreter, node: Any) -> list[Any]:
@@ -162,7 +139,7 @@ def _fork(interpreter: Interpreter, node: Any) -> list[Any]:
     """What may run at the same time is run here; the future is what it gives."""
     graph, outer = node.g("Subgraph"), interpreter.env
     pairs = zip(given_to(graph.block()), interpreter.args(node), strict=True)
-    interpreter.env = {value.unique(): given for value, given in pairs}
+    interpreter.env = dict(pairs)
     try:
         results = interpreter.block(graph.block())
     finally:
@@ -175,7 +152,6 @@ def _entered(interpreter: Interpreter, node: Any) -> list[Any]:
 
 
 HANDLERS: dict[str, Callable[[Interpreter, Any], list[Any]]] = {
-    "prim::Constant": _constant,
     "prim::ListConstruct": _list,
     "prim::TupleConstruct": _tuple,
     "prim::DictConstruct": _dict,

@@ -219,10 +219,10 @@ def _embedding(fakes: Sequence[Any]) -> list[Any]:
 
 def _conv(fakes: Sequence[Any]) -> list[Any] | None:
     x, weight, _, stride, padding, dilation, _ = fakes
-    spatial = x.shape[2:]
-    if x.dim() != weight.dim() or any(isinstance(size, torch.SymInt) for size in spatial):
+    spatial, rank = x.shape[2:], len(x.shape) - 2
+    if x.dim() != weight.dim() or torch.SymInt in map(type, spatial):
         return None
-    each = zip(spatial, weight.shape[2:], *(_each(numbers, len(spatial)) for numbers in (stride, padding, dilation)), strict=True)
+    each = zip(spatial, weight.shape[2:], _each(stride, rank), _each(padding, rank), _each(dilation, rank), strict=True)
     sizes = [(size + 2 * pad - dil * (kernel - 1) - 1) // step + 1 for size, kernel, step, pad, dil in each]
     return [x.shape[0], weight.shape[0], *sizes] if min(sizes) > 0 else None
 

@@ -151,7 +151,7 @@ class Sizes:
     def _from_type(self, type_: Type) -> Any:
         if isinstance(type_, ScalarType):
             return self.number(type_.kind)
-        if type_.dtype is None or type_.sizes is None or not all(isinstance(size, int) for size in type_.sizes):
+        if type_.dtype is None or type_.sizes is None or str in map(type, type_.sizes):
             return UNKNOWN
         return Outline(type_.dtype, type_.sizes)
 
@@ -172,7 +172,7 @@ class Sizes:
 
         `local` says that it need not run: a size that it would fix stays free.
         """
-        fakes = [self._fake(arg) for arg in args]
+        fakes = self._fakes_of(args)
         if _has_unknown(fakes):
             return UNKNOWN
         plain = self.counts.result(name, fakes, args)
@@ -295,12 +295,11 @@ class Sizes:
         """How many sequences a packed sequence holds, None where that is not known, or it is no packed sequence."""
         return self._batches.get(batch_sizes)
 
-    def _fake(self, arg: Any) -> Any:
-        if isinstance(arg, Value):
-            return self.of(arg)
-        if isinstance(arg, (list, tuple)):
-            return [self._fake(element) for element in arg]
-        return arg
+    def _fakes_of(self, args: Sequence[Any]) -> list[Any]:
+        return [
+            self.of(arg) if isinstance(arg, Value) else self._fakes_of(arg) if isinstance(arg, (list, tuple)) else arg
+            for arg in args
+        ]
 
     # Types
 
@@ -315,7 +314,7 @@ class Sizes:
         return ScalarType(int) if isinstance(fake, (int, torch.SymInt)) else TensorType(None, None)
 
     def _provisional(self, dtype: torch.dtype, sizes: Sequence[Any]) -> TensorType:
-        return TensorType(dtype, tuple(size if isinstance(size, int) else brief(size) for size in sizes))
+        return TensorType(dtype, tuple([size if isinstance(size, int) else brief(size) for size in sizes]))
 
     def text(self, size: Any) -> Dim:
         """A size for people."""
@@ -333,7 +332,9 @@ class Sizes:
         """Give every value the type that it was made with, now that all is known of the symbols; what it was made with goes."""
         for value, fake in {**self._fakes, **self._made}.items():
             if isinstance(fake, Outline) and value in self._dynamic:  # others have the type that was recorded
-                value.type = TensorType(fake.dtype, tuple(self.text(size) for size in fake.shape))
+                value.type = TensorType(
+                    fake.dtype, tuple([size if isinstance(size, int) else self.text(size) for size in fake.shape])
+                )
             elif isinstance(fake, torch.SymInt):
                 value.type = ScalarType(int, str(self.text(fake)))
         self._fakes.clear()
@@ -379,10 +380,8 @@ def _repeatable(result: Any, fakes: list[Any]) -> bool:
     )
 
 
-def _has_unknown(fakes: Any) -> bool:
-    if isinstance(fakes, list):
-        return any(map(_has_unknown, fakes))
-    return fakes is UNKNOWN
+def _has_unknown(fakes: list[Any]) -> bool:
+    return any(fake is UNKNOWN or (isinstance(fake, list) and _has_unknown(fake)) for fake in fakes)
 
 
 def _free(size: Any) -> bool:

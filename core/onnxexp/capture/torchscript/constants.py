@@ -1,0 +1,58 @@
+"""What TorchScript holds, in constants and in the attributes of modules, as the interpreter has it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from onnxexp.capture.torchscript.containers import Module
+from onnxexp.capture.torchscript.numbers import Number
+
+if TYPE_CHECKING:
+    from onnxexp.capture.torchscript.interpreter import Interpreter
+
+__all__ = ["PLAIN", "constant", "thing"]
+
+PLAIN = frozenset({bool, int, float, str})
+"""The types of what is here what torch makes of it."""
+_WRAPPED = {torch.int64, torch.float64, torch.bool, torch.complex128}
+"""The dtypes of the 0-d constants that stand for Python's numbers."""
+
+
+def constant(interpreter: Interpreter, value: Any, held: Any) -> Any:
+    """What a constant is that torch makes `held` of; where it is used again, it is the same."""
+    if held is None and value.node().kind() != "prim::Constant":
+        raise KeyError(value.debugName())
+    known = _literal(interpreter, value, held) if isinstance(held, torch.Tensor) else thing(interpreter, held, "")
+    interpreter.env[value] = known
+    return known
+
+
+def _literal(interpreter: Interpreter, value: Any, tensor: torch.Tensor) -> Any:
+    """The tensor that a constant is: where the tracer made it of a Python number, that number."""
+    if interpreter.traced and tensor.dim() == 0 and (tensor.dtype in _WRAPPED or _only_fills(value)):
+        return Number(tensor.item(), tensor.dtype)
+    return interpreter.constant(tensor)
+
+
+def _only_fills(value: Any) -> bool:
+    return all(use.user.kind() == "aten::fill_" for use in value.uses())
+
+
+def thing(interpreter: Interpreter, held: Any, path: str) -> Any:
+    """An object of TorchScript's as the interpreter has it."""
+    if held is None or type(held) in PLAIN:
+        return held
+    if isinstance(held, torch.Tensor):
+        return interpreter.constant(held, path)
+    if isinstance(held, list):
+        return interpreter.items(thing(interpreter, element, f"{path}.{index}") for index, element in enumerate(held))
+    if isinstance(held, tuple):
+        return tuple(thing(interpreter, element, f"{path}.{index}") for index, element in enumerate(held))
+    if isinstance(held, dict):
+        return {key: thing(interpreter, element, f"{path}.{key}") for key, element in held.items()}
+    if isinstance(held, (torch._C.ScriptModule, torch._C.ScriptObject, torch.jit.ScriptModule)):
+        object = held._c if isinstance(held, torch.jit.ScriptModule) else held
+        return interpreter.module(Module(object, path))
+    return held
