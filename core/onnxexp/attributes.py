@@ -114,5 +114,7 @@ def key(attributes: dict[str, ir.Attr]) -> tuple[Any, ...] | None:
             value = (value.torch.dtype, tuple(value.torch.shape), value.tobytes())
         elif kind in (ir.AttributeType.GRAPH, ir.AttributeType.TYPE_PROTO):
             return None
+        elif kind in (ir.AttributeType.FLOAT, ir.AttributeType.FLOATS):
+            value = repr(value)  # 0.0 equals -0.0
         parts.append((name, tuple(value) if isinstance(value, (list, tuple)) else value))
     return tuple(parts)

@@ -66,6 +66,13 @@ def test_calls_alike_share_what_was_understood_and_nothing_else() -> None:
         assert (len(halves), len(thirds)) == (2, 3)
 
 
+def test_zeros_of_either_sign_are_two_attributes() -> None:
+    op = Builder(20)
+    x = vector(op)
+    given = op.LeakyRelu(x, alpha=0.0), op.LeakyRelu(x, alpha=-0.0), op.LeakyRelu(x, alpha=0.0)
+    assert given[0] is not given[1] and given[0].value is given[2].value
+
+
 def test_calls_alike_have_their_own_attributes() -> None:
     for _ in range(2):
         op = Builder(20)
