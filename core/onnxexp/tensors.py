@@ -19,7 +19,7 @@ import torch
 from onnxexp.dtypes import to_onnx
 from onnxexp.errors import SerializeError
 
-__all__ = ["PIECE", "BinaryWriter", "Scratch", "TorchTensor", "bits", "has_data", "pieces"]
+__all__ = ["PIECE", "BinaryWriter", "Scratch", "TorchTensor", "pieces"]
 
 PIECE = 1 << 20
 """Bytes of one piece that has to be copied: two such buffers stay in a core's share of the cache."""
@@ -108,17 +108,6 @@ class TorchTensor(ir.Tensor[torch.Tensor]):
         return f"TorchTensor<{self.dtype.name},{list(self.raw.shape)}>(name={self.name!r})"
 
 
-def has_data(tensor: torch.Tensor) -> bool:
-    """Whether there are elements behind it: not so for fake tensors and those on the meta device."""
-    return not tensor.is_meta and not isinstance(tensor, torch._subclasses.fake_tensor.FakeTensor)
-
-
-def bits(tensor: torch.Tensor) -> torch.Tensor:
-    """The same elements as integers of the same width, so that equality is that of bits (complex: pairs, as a last dimension)."""
-    tensor = _readable(tensor, None)
-    return _integers(torch.view_as_real(_resolved(tensor)) if tensor.is_complex() else tensor)
-
-
 def pieces(tensor: torch.Tensor, name: str | None = None) -> Iterator[torch.Tensor]:
     """Views of the tensor that together are its elements in row-major order, each small enough for a `Scratch`.
 
@@ -172,7 +161,7 @@ def _readable(tensor: torch.Tensor, name: str | None) -> torch.Tensor:
 
 
 def _check_data(tensor: torch.Tensor, name: str | None) -> None:
-    if not has_data(tensor):
+    if tensor.is_meta or isinstance(tensor, torch._subclasses.fake_tensor.FakeTensor):
         subject = f"initializer {name!r}" if name else "a tensor"
         raise SerializeError(
             f"{subject} ({tensor.dtype}, {list(tensor.shape)}) has no data: it is a fake or meta tensor. "
