@@ -1,4 +1,4 @@
-"""dtype and shape of a value that symbolics made on the way, by ONNX's own inference on the one node, when asked for."""
+"""Infer dtypes and shapes of intermediate values with ONNX's own inference, one node at a time and on first use."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 import onnx
 import onnx_ir as ir
-import torch
 
 from onnxexp.dtypes import from_onnx, to_onnx
 from onnxexp.graph import Dim
 from onnxexp.schemas import operator
-from onnxexp.shapes import SEVERAL, Shape, shape_of
 from onnxexp.tensors import TorchTensor
 
 if TYPE_CHECKING:
@@ -21,70 +19,33 @@ if TYPE_CHECKING:
 __all__ = ["infer"]
 
 _DATA_LIMIT = 64
-"""Elements of a constant up to which its contents are shown to the inference (target shapes, axes, …)."""
+"""Elements up to which the inference gets the contents of a constant: target shapes, axes, …"""
 
 
 def infer(op: Builder, tensor: Tensor) -> None:
-    """Set what can be told of `tensor` and the other outputs of its node; what cannot stays None."""
-    value = tensor._value
-    node = value.producer() if value is not None else None
-    pending = [] if node is None or node in op.state.inferred else [node]
-    while pending:  # no recursion: a chain of nodes may be long
+    """Set the missing dtypes and shapes of a node's outputs; those that ONNX cannot infer stay None."""
+    node = None if tensor._value is None else _uninferred_producer(op, tensor._value)
+    pending = [] if node is None else [node]
+    while pending:  # no recursion: a chain of nodes may be longer than Python's stack
         node = pending[-1]
-        ruled = node in op.state.inferred or _by_rule(op, node)
-        before = [] if ruled else [made for each in node.inputs if each is not None and (made := _unfinished(op, each))]
+        producers = [_uninferred_producer(op, value) for value in node.inputs if value is not None]
+        before = [producer for producer in producers if producer is not None]
         if before:
             pending.extend(before)
             continue
         pending.pop()
-        op.state.inferred.add(node)
-        if not ruled:
+        if node not in op.state.inferred:
+            op.state.inferred.add(node)
             _infer_node(op, node)
 
 
-def _unfinished(op: Builder, value: ir.Value) -> ir.Node | None:
-    """The node that has to be looked at before one that takes this value."""
+def _uninferred_producer(op: Builder, value: ir.Value) -> ir.Node | None:
+    """The node to infer before the dtype and shape of `value` can be read, None where there is none."""
     tensor = op.state.tensors.get(value)
     if tensor is None or (tensor._dtype is not None and tensor._shape is not None):
         return None
     node = value.producer()
     return None if node is None or node in op.state.inferred else node
-
-
-def _by_rule(op: Builder, node: ir.Node) -> bool:
-    """Is one of our own rules enough? The dtypes are known already then: the schema tells them of most operators."""
-    unknown = []
-    for output in node.outputs:
-        tensor = op.state.tensors.get(output)
-        if tensor is None or tensor._dtype is None:
-            return False
-        if tensor._shape is None:
-            unknown.append(tensor)
-    if not unknown:
-        return True
-    if len(node.outputs) > 1 and node.op_type not in SEVERAL:
-        return False
-    shapes: list[Shape] = []
-    constants: list[torch.Tensor | None] = []
-    for value in node.inputs:
-        shape, contents = ((), None) if value is None else _known(op, value)
-        if shape is None:
-            return False
-        shapes.append(shape)
-        constants.append(contents)
-    shape = shape_of(node, op.opset, shapes, constants)
-    for tensor in unknown:
-        tensor._shape = shape
-    return shape is not None
-
-
-def _known(op: Builder, value: ir.Value) -> tuple[Shape | None, torch.Tensor | None]:
-    """The shape of a value, and its contents where it is a constant."""
-    constant = value.const_value
-    if constant is not None and isinstance(constant, TorchTensor):  # that None is no instance takes Python long to find out
-        return tuple(constant.torch.shape), constant.torch
-    tensor = op.state.tensors.get(value)
-    return (None if tensor is None else tensor._shape), None
 
 
 def _infer_node(op: Builder, node: ir.Node) -> None:
@@ -121,7 +82,7 @@ def _infer_node(op: Builder, node: ir.Node) -> None:
 def _through_functions(
     op: Builder, call: onnx.NodeProto, types: dict[str, onnx.TypeProto], imports: list[onnx.OperatorSetIdProto]
 ) -> dict[str, onnx.TypeProto]:
-    """The types of what a call of one of the model's functions gives."""
+    """The output types of a call of a model-local function."""
     inputs = [onnx.helper.make_value_info(name, type_) for name, type_ in types.items()]
     graph = onnx.helper.make_graph([call], "call", inputs, [onnx.ValueInfoProto(name=name) for name in call.output])
     functions = [ir.to_proto(each) for each in op.state.functions.values()]
@@ -150,7 +111,7 @@ def _describe(
 
 def _take(op: Builder, tensor: Tensor, found: onnx.TypeProto) -> None:
     if found.tensor_type.elem_type in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING):
-        tensor.value.type = ir.serde.deserialize_type_proto_for_type(found)  # torch has no dtype for it: a sequence, strings
+        tensor.value.type = ir.serde.deserialize_type_proto_for_type(found)  # a sequence or strings: no torch dtype
     elif tensor._dtype is None:
         tensor._dtype = from_onnx(found.tensor_type.elem_type)
     if tensor._shape is None and found.tensor_type.HasField("shape"):
