@@ -1,8 +1,8 @@
-"""Computing at export what does not depend on the inputs.
+"""Constant folding: compute nodes at export whose inputs are all constant.
 
-Views of a weight cost nothing and are taken at any size: the writer reads through them. Casts and concatenations of weights are
-computed at any size too. The rest is computed only while it is small, by onnx's reference implementation, and only where that
-agrees with ONNX Runtime (`tests/core/test_folding.py` compares them): it is wrong on others, as the indices of MaxPool.
+Views of a weight need no memory and are folded at any size: the writer reads through them. Casts and concatenations of weights
+are folded at any size too. onnx's reference implementation computes the other operators, only for small tensors, and only where
+it agrees with ONNX Runtime (`tests/core/test_folding.py` compares them): some of its results are wrong, as MaxPool's indices.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from onnx.reference.ops import load_op
 
 from onnxexp.dtypes import from_onnx
 from onnxexp.schemas import Operator
+from onnxexp.tensors import has_data
 
 __all__ = ["COMPUTED", "VIEWS", "fold"]
 
 SMALL = 4096
-"""Elements, of the inputs and of the outputs together, up to which anything is computed at export."""
+"""The largest number of elements of the inputs, and of the outputs, of a folded node."""
 
 _ELEMENTWISE = frozenset(
     """
@@ -40,7 +41,7 @@ COMPUTED = _ELEMENTWISE | frozenset(
     ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare ScatterElements ScatterND Slice Split Tile Trilu
     """.split()  # noqa: SIM905
 )
-"""The operators that are computed while they are small, nearly all by onnx's reference implementation."""
+"""The operators that onnx's reference implementation computes, for small tensors."""
 
 
 def fold(
@@ -50,7 +51,7 @@ def fold(
     attributes: dict[str, ir.Attr],
     dtypes: Sequence[torch.dtype | None],
 ) -> list[torch.Tensor] | None:
-    """The outputs of a node whose inputs are all known, of these dtypes, or None where it is better left to the runtime."""
+    """Fold a node with constant inputs into outputs of these dtypes; None leaves the node to the runtime."""
     if spec.domain or any(attribute.type == ir.AttributeType.GRAPH for attribute in attributes.values()):
         return None
     values = {name: attribute.value for name, attribute in attributes.items()}
@@ -58,25 +59,13 @@ def fold(
         made = VIEWS[spec.name](list(inputs), values)
         return None if made is None else [made]
     tensors = [tensor for tensor in inputs if tensor is not None]
-    if spec.name not in COMPUTED or not all(_in_numpy(tensor.dtype) for tensor in tensors):
+    if spec.name not in COMPUTED or not all(_in_numpy(tensor.dtype) and has_data(tensor) for tensor in tensors):
         return None
     if sum(tensor.numel() for tensor in tensors) > SMALL or _size_after(spec.name, tensors, values) > SMALL:
         return None
-    if spec.name in _EXACT and tensors[0].dtype in _ARITHMETIC:
-        return [_EXACT[spec.name](*tensors)]
-    if spec.name == "ConstantOfShape":  # onnx's takes a multiple of the time
-        return _full(tensors[0], values)
     results = _reference(spec, opset, inputs, attributes, len(dtypes))
     right = results is not None and all(dtype in (None, result.dtype) for dtype, result in zip(dtypes, results, strict=True))
     return results if right else None
-
-
-_EXACT: dict[str, Callable[..., torch.Tensor]] = {"Add": torch.add, "Mul": torch.mul, "Neg": torch.neg, "Sub": torch.sub}
-"""What torch computes as ONNX has it, in a fraction of the time that onnx's implementation takes to be called."""
-
-
-_ARITHMETIC = (torch.float32, torch.float64, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
-"""The dtypes in which torch has all of them."""
 
 
 def _in_numpy(dtype: torch.dtype) -> bool:
@@ -84,7 +73,7 @@ def _in_numpy(dtype: torch.dtype) -> bool:
 
 
 def _size_after(name: str, tensors: list[torch.Tensor], attributes: dict[str, Any]) -> float:
-    """How many elements the operators that make much of little would make."""
+    """The number of output elements, for operators whose outputs may be larger than their inputs."""
     if name in _ELEMENTWISE:
         return _broadcast(*(tensor.shape for tensor in tensors))
     return _SIZES[name](tensors, attributes) if name in _SIZES else 0
@@ -115,13 +104,6 @@ _SIZES: dict[str, Callable[[list[torch.Tensor], dict[str, Any]], float]] = {
 }
 
 
-def _full(shape: torch.Tensor, attributes: dict[str, Any]) -> list[torch.Tensor] | None:
-    value, sizes = attributes["value"].torch if "value" in attributes else torch.zeros(1), _ints(shape)
-    if min(sizes, default=0) < 0 or not _in_numpy(value.dtype):
-        return None
-    return [torch.full(sizes, value.item(), dtype=value.dtype)]
-
-
 def _reference(
     spec: Operator, opset: int, inputs: Sequence[torch.Tensor | None], attributes: dict[str, ir.Attr], count: int
 ) -> list[torch.Tensor] | None:
@@ -134,7 +116,7 @@ def _reference(
         with np.errstate(all="ignore"):
             results = _implementation(spec.name, opset)(node, run_params).run(*arrays)
         return [torch.from_numpy(np.array(result)) for result in results[:count]]
-    except Exception:  # noqa: BLE001 - the implementation is onnx's: whatever it raises, the node itself is still right
+    except Exception:  # noqa: BLE001 - onnx's implementation may raise anything; the node itself is still right
         return None
 
 
@@ -187,9 +169,9 @@ def _flatten(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor:
 
 
 def _cast(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor | None:
-    """Not to what torch rounds or limits otherwise than ONNX: float8, and integers that a float does not fit into.
+    """Cast, except where torch rounds or saturates differently from ONNX: to float8, and to integers that overflow.
 
-    Not from float8 either: whoever stores weights in it wants them small.
+    Casts from float8 stay nodes: they keep stored weights small.
     """
     tensor, to = inputs[0], attributes["to"]
     if to == ir.DataType.STRING:
@@ -233,4 +215,4 @@ VIEWS: dict[str, Callable[[list[Any], dict[str, Any]], torch.Tensor | None]] = {
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
 }
-"""The operators that torch computes at any size; None where it would come out otherwise than in ONNX."""
+"""The operators that torch computes at any size; None where torch's result differs from ONNX's."""

@@ -19,7 +19,7 @@ import torch
 from onnxexp.dtypes import to_onnx
 from onnxexp.errors import SerializeError
 
-__all__ = ["PIECE", "BinaryWriter", "Scratch", "TorchTensor", "pieces"]
+__all__ = ["PIECE", "BinaryWriter", "Scratch", "TorchTensor", "has_data", "pieces"]
 
 PIECE = 1 << 20
 """Bytes of one piece that has to be copied: two such buffers stay in a core's share of the cache."""
@@ -108,6 +108,11 @@ class TorchTensor(ir.Tensor[torch.Tensor]):
         return f"TorchTensor<{self.dtype.name},{list(self.raw.shape)}>(name={self.name!r})"
 
 
+def has_data(tensor: torch.Tensor) -> bool:
+    """Whether the tensor has elements in memory; fake and meta tensors have none."""
+    return not tensor.is_meta and not isinstance(tensor, torch._subclasses.fake_tensor.FakeTensor)
+
+
 def pieces(tensor: torch.Tensor, name: str | None = None) -> Iterator[torch.Tensor]:
     """Views of the tensor that together are its elements in row-major order, each small enough for a `Scratch`.
 
@@ -161,7 +166,7 @@ def _readable(tensor: torch.Tensor, name: str | None) -> torch.Tensor:
 
 
 def _check_data(tensor: torch.Tensor, name: str | None) -> None:
-    if tensor.is_meta or isinstance(tensor, torch._subclasses.fake_tensor.FakeTensor):
+    if not has_data(tensor):
         subject = f"initializer {name!r}" if name else "a tensor"
         raise SerializeError(
             f"{subject} ({tensor.dtype}, {list(tensor.shape)}) has no data: it is a fake or meta tensor. "

@@ -175,6 +175,13 @@ def test_what_would_grow_or_copy_is_left_to_the_runtime(large: Any) -> None:
     assert op.state.scope.nodes
 
 
+def test_tensors_without_data_are_not_computed() -> None:
+    op = Builder(20)
+    weight = op.wrap_constant(torch.empty(2000, device="meta"), "weight")
+    assert op.Div(weight, weight).const is None
+    assert [node.op_type for node in op.state.scope.nodes] == ["Div"]
+
+
 def test_what_is_small_is_computed_through_a_chain() -> None:
     op = Builder(20)
     x = op.input("x", TensorType(torch.float32, (2, 3)))
