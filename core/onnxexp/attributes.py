@@ -14,7 +14,7 @@ from onnxexp.schemas import Attribute, Operator
 from onnxexp.tensors import TorchTensor
 from onnxexp.values import Tensor
 
-__all__ = ["copied", "encode", "guess", "key"]
+__all__ = ["encode", "guess", "key"]
 
 
 def _plain(value: Any) -> Any:
@@ -86,11 +86,6 @@ def _convert(spec: Operator, attribute: Attribute, value: Any) -> Any:
         raise TypeError(f"{spec.name}: {value!r} does not fit the attribute {attribute.name} ({attribute.type.name})") from error
 
 
-def copied(attributes: dict[str, ir.Attr]) -> dict[str, ir.Attr]:
-    """The same attributes for another node: one may be given another name or note."""
-    return {name: ir.Attr(name, each.type, each.value) for name, each in attributes.items()}
-
-
 def guess(name: str, value: Any) -> ir.Attr:
     """An attribute of an operator without a schema, its type from the Python value."""
     if isinstance(value, (torch.Tensor, Tensor)):
@@ -102,13 +97,11 @@ def guess(name: str, value: Any) -> ir.Attr:
 
 
 def key(attributes: dict[str, ir.Attr]) -> tuple[Any, ...] | None:
-    """Equal for equal attributes; None where they hold a graph, a type or a large tensor, which are not compared."""
-    if not attributes:
-        return ()
+    """A key that is equal for equal attributes, None where one is a graph, a type or a large tensor."""
     parts = []
     for name in sorted(attributes):
         value, kind = attributes[name].value, attributes[name].type
-        if kind is ir.AttributeType.TENSOR:  # its kind tells at once; whether a number is an onnx-ir tensor takes Python long
+        if kind is ir.AttributeType.TENSOR:
             if not isinstance(value, TorchTensor) or value.torch.numel() != 1:
                 return None
             value = (value.torch.dtype, tuple(value.torch.shape), value.tobytes())

@@ -1,8 +1,8 @@
-"""`op`: what a symbolic builds ONNX with.
+"""`op`: the builder of the ONNX graph.
 
-``op.Squeeze(x, axes=[0])`` is right at every opset: the schema of the target opset says what is an input and what an
-attribute (`onnxexp.binding`), which dtypes are allowed and which come out. Nodes whose inputs are all known are computed
-instead of emitted (`onnxexp.folding`), equal nodes and equal constants are shared.
+``op.Squeeze(x, axes=[0])`` is right at every opset: the schema of the target opset separates inputs from attributes
+(`onnxexp.binding`), checks dtypes and determines those of the outputs. Nodes with constant inputs are folded
+(`onnxexp.folding`), equal nodes and equal constants are shared.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from onnxexp import attributes as attrs
 from onnxexp import calls, folding, inference, operands
 from onnxexp.dtypes import type_string
 from onnxexp.errors import LoweringError, OpsetError
-from onnxexp.graph import Node, TensorType, Type
-from onnxexp.schemas import Operator, operator
+from onnxexp.graph import Node, Type
+from onnxexp.schemas import Operator, history, operator
 from onnxexp.state import UNKNOWN_DIM, State
 from onnxexp.values import Tensor
 
@@ -79,10 +79,9 @@ class Builder:
         return list(self.resolve(self.node.args))
 
     def close(self) -> None:
-        """Let go of everything once the model is finished.
+        """Release everything once the model is finished.
 
-        The Tensors hold the builder and it holds them: left as they are they would wait for Python's garbage collector, which
-        would look at each of them before.
+        Tensors and builder refer to each other. Without this, weights stay in memory until Python's garbage collector runs.
         """
         self.__dict__.clear()
 
@@ -106,7 +105,7 @@ class Builder:
             TypeError: the call does not fit the operator.
         """
         version = self.opset if domain == "" else self.state.import_domain(domain, self.custom_opsets)
-        call = calls.read(domain, name, version, args, kwargs, outputs)
+        call = calls.resolve_call(domain, name, version, args, kwargs, outputs)
         inputs = operands.tensors(self, call.spec, call.inputs, call.dtypes)
         results = self._folded(call, inputs)
         if results is None:
@@ -122,9 +121,8 @@ class Builder:
     def _folded(self, call: calls.Call, inputs: Sequence[Tensor | None]) -> tuple[Tensor, ...] | None:
         if not self.fold:
             return None
-        for tensor in inputs:
-            if tensor is not None and tensor.const is None:
-                return None
+        if any(tensor is not None and tensor.const is None for tensor in inputs):
+            return None
         known = [None if tensor is None else tensor.const for tensor in inputs]
         folded = folding.fold(call.spec, call.opset, known, call.attributes, call.results)
         if folded is None:
@@ -210,8 +208,6 @@ class Builder:
             return x
         result = self.Cast(x, to=dtype)
         assert isinstance(result, Tensor)
-        if x.known_shape is not None and result.known_shape is None:
-            result.stamp(TensorType(dtype, x.known_shape))
         return result
 
     def is_static(self, x: Any) -> bool:
@@ -247,7 +243,7 @@ class Builder:
     # Types
 
     def infer(self, tensor: Tensor) -> None:
-        """Find dtype and shape of a value from the node that makes it, by ONNX's own inference."""
+        """Infer dtype and shape of a value from its node, by ONNX's own inference."""
         inference.infer(self, tensor)
 
     def fresh_dim(self) -> str:
@@ -319,8 +315,6 @@ class Domain:
         return functools.partial(self.call, name)
 
     def call(self, name: str, *args: Any, outputs: int | None = None, **kwargs: Any) -> Any:
-        from onnxexp.schemas import history
-
         builder = self._builder
         if history(self._domain, name):
             return builder.call(self._domain, name, *args, outputs=outputs, **kwargs)

@@ -1,4 +1,4 @@
-"""The inputs of one ONNX operator: Python values made tensors, dtypes checked against the schema."""
+"""Turn the inputs of an ONNX operator into tensors; check dtypes against the schema."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from onnxexp.values import UNTOLD, Tensor
 if TYPE_CHECKING:
     from onnxexp.builder import Builder
 
-__all__ = ["constant", "dtype_of", "dtypes", "result_dtypes", "tensor", "tensors", "type_of"]
+__all__ = ["bind_type_variables", "constant", "dtype_of", "result_dtypes", "tensor", "tensors", "type_of"]
 
 _FALLBACKS = (torch.int64, torch.float32, torch.bool)
-"""What a lone Python number becomes where its own dtype does not fit the operator."""
+"""The dtypes to try for a lone Python number whose own dtype does not fit the operator."""
 
 
-def dtypes(spec: Operator, given: Sequence[Any], opset: int) -> dict[str, torch.dtype]:
-    """The dtype to which each of the schema's type variables is bound, Python values included.
+def bind_type_variables(spec: Operator, given: Sequence[Any], opset: int) -> dict[str, torch.dtype]:
+    """Bind each of the schema's type variables to the dtype of its inputs, Python values included.
 
-    Raises LoweringError where the operator does not take one, two inputs that must have one dtype have two, or a number stands
-    beside a Tensor of unknown dtype.
+    Raises LoweringError where the operator does not take a dtype, where inputs of one type variable differ in dtype, and where a
+    number shares its type variable with a Tensor of unknown dtype.
     """
     bound: dict[str, torch.dtype] = {}
     unknown: dict[str, Tensor] = {}
@@ -63,33 +63,19 @@ def dtypes(spec: Operator, given: Sequence[Any], opset: int) -> dict[str, torch.
 
 
 def tensors(op: Builder, spec: Operator, given: Sequence[Any], bound: dict[str, torch.dtype]) -> list[Tensor | None]:
-    """The inputs as Tensors: Python values become constants of the dtype that their type variable is bound to."""
+    """The inputs as Tensors: Python values become constants of their type variable's dtype."""
     made: list[Tensor | None] = []
     for place, arg in enumerate(given):
         if arg is not None and not isinstance(arg, Tensor):
             formal = spec.formals(len(given))[place]
             dtype = bound.get(formal.variable) or _default(formal, arg)
-            arg = _shared(op, arg, dtype) if _plain(arg) else constant(op, arg, dtype)
+            arg = constant(op, arg, dtype)
         made.append(arg)
     return made
 
 
-def _plain(arg: Any) -> bool:
-    """Is it a number or a list of ints, as nearly all are that are no Tensors?"""
-    return type(arg) in (bool, int, float) or (type(arg) is list and {*map(type, arg)} <= {int})
-
-
-def _shared(op: Builder, value: Any, dtype: torch.dtype | None) -> Tensor:
-    """The constant that a plain value becomes as an operand: made once, since no one but the operator's node sees it."""
-    key = (repr(value), dtype)  # 0.0 equals -0.0, and no nan equals itself
-    found = op.state.literals.get(key)
-    if found is None:
-        found = op.state.literals[key] = constant(op, value, dtype)
-    return found
-
-
 def dtype_of(arg: Any) -> torch.dtype | None:
-    """The dtype of a Tensor, inferred where need be, or a torch.Tensor; None for all else, and where nothing tells it."""
+    """The dtype of a Tensor, inferred if needed, or of a torch.Tensor; None where unknown and for other arguments."""
     if isinstance(arg, Tensor):
         if arg._dtype is None:
             arg._builder.infer(arg)
@@ -98,7 +84,7 @@ def dtype_of(arg: Any) -> torch.dtype | None:
 
 
 def type_of(arg: Any) -> str | None:
-    """The type of a Tensor, a sequence or an optional as schemas write it; None where it is not known, or for other arguments."""
+    """The type of a Tensor, sequence or optional as schemas write it; None where unknown and for other arguments."""
     if not isinstance(arg, Tensor):
         return None
     if arg.known_dtype is not None:
@@ -116,14 +102,14 @@ def _default(formal: Formal, arg: Any) -> torch.dtype | None:
 
 
 def tensor(op: Builder, arg: Any) -> Tensor:
-    """Any argument as a Tensor: itself, or a constant of the dtype that torch would give it."""
+    """The argument itself if it is a Tensor, else a constant of torch's dtype for it."""
     return arg if isinstance(arg, Tensor) else constant(op, arg, None)
 
 
 def constant(op: Builder, value: Any, dtype: torch.dtype | None) -> Tensor:
     """A constant; a list that holds Tensors becomes their concatenation (1-D).
 
-    Raises LoweringError where the value is not exactly representable as an integer dtype asks.
+    Raises LoweringError where an integer dtype cannot represent the value exactly.
     """
     if isinstance(value, Tensor):
         return op.cast(value, dtype) if dtype is not None else value
@@ -162,9 +148,9 @@ def _mixed(op: Builder, elements: Sequence[Any], dtype: torch.dtype) -> Tensor:
 def result_dtypes(
     spec: Operator, bound: dict[str, torch.dtype], attributes: dict[str, ir.Attr], count: int, opset: int
 ) -> list[torch.dtype | None]:
-    """The dtype of each output: of its type variable, of the attribute that says it, the only possible one, or None.
+    """The dtype of each output: of its type variable, from an attribute, the only possible one, or None.
 
-    Raises LoweringError where the operator does not give the dtype that an attribute asks for.
+    Raises LoweringError where an attribute requests a dtype that the operator cannot return.
     """
     dtypes: list[torch.dtype | None] = []
     for index in range(count):
@@ -175,28 +161,24 @@ def result_dtypes(
         elif len(formal.types) == 1:
             dtype = _ONLY.get(next(iter(formal.types)))
         if index == 0 and spec.attributes and not formal.is_sequence:
-            dtype = _asked(attributes) or dtype or _unasked(spec)
+            dtype = _dtype_from_attribute(attributes) or dtype or _default_dtype(spec)
         if dtype is not None and type_string(dtype) not in formal.types:
             raise LoweringError(f"ONNX's {spec.name} does not give {dtype} at opset {opset}")
         dtypes.append(dtype)
     return dtypes
 
 
-def _asked(attributes: dict[str, ir.Attr]) -> torch.dtype | None:
-    """The dtype of the first output where an attribute says it: a dtype, or the contents."""
-    if not attributes:
-        return None
+def _dtype_from_attribute(attributes: dict[str, ir.Attr]) -> torch.dtype | None:
+    """The first output's dtype where an attribute determines it: a dtype, or the contents of a constant."""
     for name in ("to", "dtype", "output_dtype", "output_datatype"):
         if name in attributes:
             return from_onnx(attributes[name].value)
-    if "value" not in attributes:
-        return None
-    value = attributes["value"].value
+    value = attributes["value"].value if "value" in attributes else None
     return value.torch.dtype if isinstance(value, TorchTensor) else None
 
 
-def _unasked(spec: Operator) -> torch.dtype | None:
-    """The dtype that the first output has where no attribute and no input says another."""
+def _default_dtype(spec: Operator) -> torch.dtype | None:
+    """The default of the operator's attribute `dtype`."""
     attribute = spec.attributes.get("dtype")
     return from_onnx(attribute.default) if attribute is not None and attribute.default else None
 

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["Names", "Scope", "State"]
 
 UNKNOWN_DIM = "unknown_dim"
-"""How sizes of which nothing is known are called while building; the model has no name for them."""
+"""The prefix of unknown sizes' names while the model is built; the model itself leaves such sizes unnamed."""
 _SMALL = 4096
-"""Bytes up to which constants are compared by contents; larger ones by the memory that they look at."""
+"""Bytes up to which constants are compared by contents; larger ones by storage, offset and strides."""
 _ODD = re.compile(r"[^0-9A-Za-z_.:/\-]+")
 _PYTHON_DTYPES: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float32}
 
 
 class Names:
-    """Gives each name once."""
+    """Unique names."""
 
     def __init__(self) -> None:
         self._taken: dict[str, int] = {}
@@ -47,13 +47,13 @@ class Names:
         return name
 
     def reserve(self, names: Iterable[str]) -> None:
-        """Keep names for later; `unique` gives them to nobody."""
+        """Reserve names, so that `unique` never returns them."""
         for name in names:
             self._taken.setdefault(name, 0)
 
 
 class Scope:
-    """One graph's nodes, and what is already computed in it (for sharing equal nodes)."""
+    """The inputs and nodes of one graph, and its nodes by key, to share equal ones."""
 
     def __init__(self, parent: Scope | None) -> None:
         self.parent = parent
@@ -71,7 +71,7 @@ class Scope:
 
 
 class State:
-    """Everything that becomes the model."""
+    """The parts of the model under construction."""
 
     def __init__(self, opset: int) -> None:
         self.opset_imports: dict[str, int] = {"": opset}
@@ -82,11 +82,10 @@ class State:
         self.scope = Scope(None)
         self.tensors: dict[ir.Value, Tensor] = {}
         self.inferred: set[ir.Node] = set()
-        self.literals: dict[tuple[str, torch.dtype | None], Tensor] = {}
         self._prefix, self._base, self._metadata = "", "", dict[str, str]()
 
     def provenance(self, node: Node | None) -> None:
-        """Name what is emitted from now on after this captured node."""
+        """Name the nodes emitted from now on after this captured node."""
         if node is None:
             self._prefix, self._base, self._metadata = "", "", {}
             return
@@ -101,7 +100,7 @@ class State:
             self._metadata["onnxexp.source"] = f"{file}:{where.line}"
 
     def import_domain(self, domain: str, custom_opsets: dict[str, int]) -> int:
-        """The version at which a domain is imported: what the user asked for, else 1."""
+        """The version at which a domain is imported: the user's choice, else 1."""
         return self.opset_imports.setdefault(domain, custom_opsets.get(domain, 1))
 
     def append(
@@ -114,7 +113,7 @@ class State:
         dtypes: Sequence[torch.dtype | None],
         key: Any,
     ) -> tuple[Tensor, ...]:
-        """A node at the end of the current scope, or the equal one that is there already (`key` None: never shared)."""
+        """Append a node to the current scope, or return the results of an equal one (`key` None: never shared)."""
         shared = self.scope.find(key) if key is not None else None
         if shared is not None:
             return shared
@@ -130,7 +129,7 @@ class State:
             metadata_props=dict(self._metadata),
         )
         self.scope.nodes.append(node)
-        results = tuple([Tensor(builder, output, dtype) for output, dtype in zip(outputs, dtypes, strict=True)])
+        results = tuple(Tensor(builder, output, dtype) for output, dtype in zip(outputs, dtypes, strict=True))
         self.tensors.update(zip(outputs, results, strict=True))
         if key is not None:
             self.scope.seen[key] = results
@@ -188,14 +187,15 @@ def _memory(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def write_type(tensor: Tensor) -> None:
-    """Put what is known of a tensor onto its onnx-ir value."""
+    """Write a tensor's known dtype and shape to its onnx-ir value."""
     value = tensor.value
     if value.type is None and tensor._dtype is not None:
         value.type = ir.TensorType(to_onnx(tensor._dtype))
     if tensor._shape is not None and value.shape is None:
-        value.shape = ir.Shape([None if type(size) is str and size.startswith(UNKNOWN_DIM) else size for size in tensor._shape])
+        unknown = [isinstance(size, str) and size.startswith(UNKNOWN_DIM) for size in tensor._shape]
+        value.shape = ir.Shape(None if hidden else size for hidden, size in zip(unknown, tensor._shape, strict=True))
 
 
 def type_of(tensor: torch.Tensor) -> TensorType:
-    """The type of a tensor that is at hand."""
+    """The neutral type of a torch tensor."""
     return TensorType(tensor.dtype, tuple(tensor.shape))

@@ -93,7 +93,7 @@ class Tensor:
         """The type in the terms of the captured graph."""
         if self.scalar:
             return ScalarType(self.scalar, self.expr)
-        shape = self.shape  # asking for it may tell the dtype too
+        shape = self.shape  # first: inference may set the dtype too
         return TensorType(self._dtype, shape)
 
     def stamp(self, type_: Type) -> None:

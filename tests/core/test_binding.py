@@ -10,7 +10,7 @@ import torch
 
 from onnxexp import Builder, LoweringError, OpsetError, Tensor
 from onnxexp.attributes import encode
-from onnxexp.binding import bind
+from onnxexp.binding import split_arguments
 from onnxexp.graph import TensorType
 from onnxexp.schemas import Operator, history, ir_version, names, operator
 
@@ -22,7 +22,7 @@ def spec(name: str, opset: int) -> Operator:
 
 
 def bound(name: str, opset: int, *args: Any, **kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
-    return bind(spec(name, opset), args, kwargs, opset)[:2]
+    return split_arguments(spec(name, opset), args, kwargs, opset)
 
 
 def emitted(opset: int, make: Any) -> ir.Node:
@@ -222,15 +222,3 @@ def test_the_lowest_ir_version_that_may_carry_the_opset() -> None:
 def test_the_default_domain() -> None:
     assert len(names()) > 200 and names() == sorted(names())
     assert "Scaler" in names("ai.onnx.ml")
-
-
-def test_a_call_like_an_earlier_one_is_bound_by_its_own_arguments() -> None:
-    assert bound("Clip", 13, 1, 2, None) == ([1, 2], {})
-    assert bound("Clip", 13, 1, None, 3) == ([1, None, 3], {})
-    assert bound("Clip", 13, 1, None, max=3) == ([1, None, 3], {})
-    assert bound("Clip", 13, 4, 5, None) == ([4, 5], {})
-    for _ in range(2):
-        with pytest.raises(TypeError, match="Gemm at opset 13 also needs B"):
-            bound("Gemm", 13, 1, None)
-    assert bound("Gemm", 13, 1, 2, transA=1) == ([1, 2], {"transA": 1})
-    assert bound("Gemm", 13, 1, 2, transA=None) == ([1, 2], {})

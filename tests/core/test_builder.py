@@ -44,54 +44,11 @@ def test_equal_operands_are_one_constant_and_unequal_ones_are_not() -> None:
     assert sorted(values) == ["-0.0", "0.0", "1.0", "[1, 6]", "nan"]
 
 
-def test_calls_alike_share_what_was_understood_and_nothing_else() -> None:
-    for opset in (9, 20, 9, 20):
-        op = Builder(opset)
-        x = vector(op)
-        for highest in (6.0, 1.0):
-            op.Clip(x, 0.0, highest)
-        for axes in (op.constant([0]), op.constant([1])):
-            op.Unsqueeze(x, axes)
-        clips, unsqueezes = op.state.scope.nodes[:2], op.state.scope.nodes[2:]
-        if opset == 9:
-            assert [node.attributes["max"].value for node in clips] == [6.0, 1.0]
-            assert [list(node.attributes["axes"].value) for node in unsqueezes] == [[0], [1]]
-            with pytest.raises(OpsetError, match="axes is an attribute of Unsqueeze at opset 9"):
-                op.Unsqueeze(x, op.Shape(x))
-        else:
-            assert [node.inputs[2].const_value.numpy().item() for node in clips] == [6.0, 1.0]
-            assert [node.inputs[1].const_value.numpy().tolist() for node in unsqueezes] == [[0], [1]]
-            op.Unsqueeze(x, op.Shape(x))
-        halves, thirds = op.Split(x, outputs=2), op.Split(x, outputs=3)
-        assert (len(halves), len(thirds)) == (2, 3)
-
-
 def test_zeros_of_either_sign_are_two_attributes() -> None:
     op = Builder(20)
     x = vector(op)
     given = op.LeakyRelu(x, alpha=0.0), op.LeakyRelu(x, alpha=-0.0), op.LeakyRelu(x, alpha=0.0)
     assert given[0] is not given[1] and given[0].value is given[2].value
-
-
-def test_calls_alike_have_their_own_attributes() -> None:
-    for _ in range(2):
-        op = Builder(20)
-        x = vector(op)
-        for alpha in (0.0, -0.0, 1, True, 0.5, 0.5):
-            x = op.LeakyRelu(x, alpha=alpha)
-        leaky = [node for node in op.state.scope.nodes if node.op_type == "LeakyRelu"]
-        assert [str(node.attributes["alpha"].value) for node in leaky] == ["0.0", "-0.0", "1.0", "1.0", "0.5", "0.5"]
-        for axes in ([0], [1], (0, 1), [0]):
-            op.ReduceSum(x, axes, keepdims=0)
-            op.Unsqueeze(x, axes=axes)
-        sums = [node for node in op.state.scope.nodes if node.op_type == "ReduceSum"]
-        assert [node.inputs[1].const_value.torch.tolist() for node in sums] == [[0], [1], [0, 1]]
-        assert [node.attributes["keepdims"].value for node in sums] == [0, 0, 0]
-        sums[0].attributes["keepdims"].name = leaky[0].attributes["alpha"].name = "other"
-        for dtype in (torch.int64, torch.float16):
-            assert op.Cast(x, to=dtype).dtype == dtype
-        with pytest.raises(TypeError, match=r"ReduceSum: \[1.5\] does not fit the attribute keepdims"):
-            op.ReduceSum(x, [0], keepdims=[1.5])
 
 
 def test_two_dtypes_under_one_variable_are_refused_by_name() -> None:
