@@ -1,14 +1,11 @@
-"""ONNX operator schemas in the form in which the builder asks for them: looked up once per operator and opset.
-
-Source: `onnx.defs`. Of most versions nothing is ever asked, and a version that is asked for is read as a whole.
-"""
+"""ONNX operator schemas as Python objects, cached per operator version. Source: `onnx.defs`."""
 
 from __future__ import annotations
 
 import ctypes
 import dataclasses
 import functools
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from typing import Any
 
 import onnx
@@ -22,7 +19,7 @@ _RENAMED = {
     ("BatchNormalization", "mean"): "input_mean",
     ("BatchNormalization", "var"): "input_var",
 }
-"""What changed its name from one version to another: (operator, the old name) to the new one. The rest kept their names."""
+"""Inputs and attributes that were renamed between versions: (operator, old name) to new name."""
 _OTHER_NAME = {**_RENAMED, **{(operator, new): old for (operator, old), new in _RENAMED.items()}}
 _KINDS = {kind.value: kind for kind in ir.AttributeType}
 _OPTIONAL = onnx.defs.OpSchema.FormalParameterOption.Optional
@@ -46,26 +43,17 @@ class Formal:
         return all(type_.startswith("seq(") for type_ in self.types)
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(slots=True, eq=False)
 class Attribute:
+    """One attribute; `default` is None where there is none."""
+
     name: str
     type: ir.AttributeType
     required: bool
-    schema: Any = dataclasses.field(repr=False)
-
-    @functools.cached_property
-    def default(self) -> Any:
-        """None where there is none."""
-        default = self.schema.default_value
-        if default.type == onnx.AttributeProto.UNDEFINED:
-            return None
-        value = onnx.helper.get_attribute_value(default)
-        if self.type in (ir.AttributeType.INTS, ir.AttributeType.FLOATS, ir.AttributeType.STRINGS):
-            return [each.decode() if isinstance(each, bytes) else each for each in value]
-        return value.decode() if isinstance(value, bytes) else value
+    default: Any
 
     def is_default(self, value: Any) -> bool:
-        """Whether a value is the default, which schemas hold as float32: their 0.01 is 0.009999999776."""
+        """Whether a value is the default. Defaults are float32 in schemas: 0.01 is 0.009999999776."""
         if self.required or self.default is None or isinstance(value, str) != isinstance(self.default, str):
             return False
         if self.type is ir.AttributeType.FLOAT and isinstance(value, (int, float)):
@@ -75,12 +63,12 @@ class Attribute:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Operator:
-    """One version of one ONNX operator, read in one go.
+    """One version of an ONNX operator.
 
     Attributes:
-        positions: The names of the arguments by position: the inputs of the newest version, then those that only this one has.
-        min_inputs: How many have to be given.
-        results: How many outputs a call has that does not say it.
+        positions: The names of positional arguments: the inputs of the newest version, then the inputs of this version alone.
+        min_inputs: The number of required inputs.
+        results: The number of outputs of a call without `outputs`.
     """
 
     name: str
@@ -102,16 +90,16 @@ class Operator:
         return self.schema.deprecated
 
     def input_index(self, name: str) -> int | None:
-        """The position of the input of this name, under the name that any version gave it."""
+        """The position of an input, by its name in any version."""
         index = self._places.get(name)
         return index if index is not None else self._places.get(_OTHER_NAME.get((self.name, name), ""))
 
     def attribute(self, name: str) -> Attribute | None:
-        """The attribute of this name, under the name that any version gave it."""
+        """An attribute, by its name in any version."""
         return self.attributes.get(name) or self.attributes.get(_OTHER_NAME.get((self.name, name), ""))
 
     def formals(self, count: int) -> tuple[Formal, ...]:
-        """The formal input of each of so many given ones, and maybe more; the last one is repeated."""
+        """The formal inputs of at least `count` arguments; a variadic one is repeated."""
         missing = count - len(self.inputs)
         return self.inputs + self.inputs[-1:] * missing if missing > 0 else self.inputs
 
@@ -119,11 +107,9 @@ class Operator:
 @functools.lru_cache(maxsize=None)
 def _read(schema: Any) -> Operator:
     name, domain = schema.name, schema.domain
-    types: dict[str, Set[str]] = {}
-    inputs, outputs = _formals(schema.inputs, types), _formals(schema.outputs, types)
+    inputs, outputs = tuple(map(_formal, schema.inputs)), tuple(map(_formal, schema.outputs))
     places = {formal.name: index for index, formal in enumerate(inputs)}
-    last = _all()[domain, name][-1][1]
-    newest = [*places] if last is schema else [formal.name for formal in last.inputs]
+    newest = [formal.name for formal in _all()[domain, name][-1][1].inputs]
     return Operator(
         name,
         domain,
@@ -131,31 +117,37 @@ def _read(schema: Any) -> Operator:
         schema,
         inputs,
         outputs,
-        {each.name: Attribute(each.name, _KINDS[int(each.type)], each.required, each) for each in schema.attributes.values()},
+        {each.name: _attribute(each) for each in schema.attributes.values()},
         (*newest, *[own for own in places if own not in newest and _OTHER_NAME.get((name, own)) not in newest]),
         schema.min_input,
-        max(1, sum([not (formal.optional or formal.variadic) for formal in outputs])),
+        max(1, sum(not (formal.optional or formal.variadic) for formal in outputs)),
         bool(inputs) and inputs[-1].variadic,
         schema.node_determinism != _RANDOM,
         places,
     )
 
 
-def _formals(formals: Sequence[Any], types: dict[str, Set[str]]) -> tuple[Formal, ...]:
-    """`types` gathers those of each type variable: they are read out once for all that have it."""
-    made = []
-    for formal in formals:
-        variable, option = formal.type_str, formal.option
-        if variable not in types:
-            types[variable] = formal.types
-        optional, variadic = option == _OPTIONAL, option == _VARIADIC
-        made.append(Formal(formal.name, variable, types[variable], optional, variadic, formal.is_homogeneous))
-    return tuple(made)
+def _formal(formal: Any) -> Formal:
+    optional, variadic = formal.option == _OPTIONAL, formal.option == _VARIADIC
+    return Formal(formal.name, formal.type_str, formal.types, optional, variadic, formal.is_homogeneous)
+
+
+def _attribute(schema: Any) -> Attribute:
+    default = None
+    if schema.default_value.type != onnx.AttributeProto.UNDEFINED:
+        default = _decoded(onnx.helper.get_attribute_value(schema.default_value))
+    return Attribute(schema.name, _KINDS[int(schema.type)], schema.required, default)
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decoded(each) for each in value]
+    return value.decode() if isinstance(value, bytes) else value
 
 
 @functools.lru_cache(maxsize=None)
 def _all() -> dict[tuple[str, str], list[tuple[int, onnx.defs.OpSchema]]]:
-    """Every version of every operator with the opset at which it begins, the oldest first."""
+    """Every version of every operator with its first opset, the oldest first."""
     found: dict[tuple[str, str], list[tuple[int, onnx.defs.OpSchema]]] = {}
     for schema in onnx.defs.get_all_schemas_with_history():
         found.setdefault((schema.domain, schema.name), []).append((schema.since_version, schema))
@@ -166,13 +158,13 @@ def _all() -> dict[tuple[str, str], list[tuple[int, onnx.defs.OpSchema]]]:
 
 @functools.lru_cache(maxsize=None)
 def history(domain: str, name: str) -> tuple[Operator, ...]:
-    """Every version of an operator, the oldest first; empty where onnx knows none of that name."""
-    return tuple([_read(schema) for _, schema in _all().get((domain, name), ())])
+    """Every version of an operator, the oldest first; empty where onnx has no such operator."""
+    return tuple(_read(schema) for _, schema in _all().get((domain, name), ()))
 
 
 @functools.lru_cache(maxsize=None)
 def operator(domain: str, name: str, opset: int) -> Operator | None:
-    """The version of an operator that is in force at an opset; None where there is none or it is deprecated by then."""
+    """The version of an operator at an opset; None where there is none or it is deprecated."""
     known = [schema for since, schema in _all().get((domain, name), ()) if since <= opset]
     return _read(known[-1]) if known and not known[-1].deprecated else None
 
