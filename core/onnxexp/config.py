@@ -15,12 +15,10 @@ Nothing here needs torch.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from onnxexp.errors import OptionError
 from onnxexp.suggest import nearest
@@ -38,11 +36,9 @@ TARGETS = ("onnxruntime", "onnx")
 """Whose operators an export keeps to: those that ONNX Runtime has kernels for, or all of ONNX's."""
 CALL = "call"
 _OWN = "onnxexp.toml"
-_TICK = 2 * 10**9
-"""Nanoseconds of the coarsest clock by which a file system dates its files."""
-_Dated: TypeAlias = tuple[str, int, int, int, int]
+_PROJECT = "pyproject.toml"
 _ARGUMENTS = {"opset": "opset_version", "disable": "without"}
-"""What the keys are called among the arguments of `export`, where that is something else."""
+"""The names of keys among the arguments of `export`, where they differ."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,12 +113,6 @@ def load(
     debug: bool | None = None,
 ) -> Config:
     """The configuration of a call with these arguments. Raises OptionError naming the file or variable, the key and the cure."""
-    standing = _standing()
-    plain = plugins is None and allow is None and not (disable or prefer or skip_passes)
-    said = (standing, type(opset), opset, target, type(debug), debug) if plain else None  # 20.0 is 20 to Python, but no opset
-    for known, config in _last_call[:]:
-        if known == said:
-            return config
     call = {
         "plugins": None if plugins is None else list(plugins) if isinstance(plugins, (list, tuple)) else plugins,
         "disable": list(disable) if isinstance(disable, (list, tuple)) and disable else disable or None,
@@ -133,15 +123,14 @@ def load(
         "target": target,
         "debug": debug,
     }
-    config = _through(standing, [(CALL, {key: value for key, value in call.items() if value is not None})])
-    if said:
-        _last_call[:] = [(said, config)]
-    return config
+    given = {key: value for key, value in call.items() if value is not None}
+    return _merge([*_file(os.getcwd()), *_environment(os.environ), (CALL, given)])
 
 
-def _through(config: Config, doors: Iterable[tuple[str, dict[str, Any]]]) -> Config:
-    """The configuration after these doors."""
-    values, origins = dict(vars(config)), dict(config.origins)
+def _merge(doors: Iterable[tuple[str, dict[str, Any]]]) -> Config:
+    """Merge the settings of all doors, in order, over the defaults."""
+    values: dict[str, Any] = {key.name: key.default for key in KEYS}
+    origins = dict.fromkeys(values, "default")
     for origin, given in doors:
         for name, value in given.items():
             key = _key(name, origin)
@@ -149,54 +138,39 @@ def _through(config: Config, doors: Iterable[tuple[str, dict[str, Any]]]) -> Con
             joined = key.merge is not None and origins[name] != "default"
             values[name] = key.merge(values[name], checked) if joined and key.merge else checked
             origins[name] = f"{origins[name]}; {origin}" if joined else origin
-    return Config(**{**values, "origins": origins})
+    return Config(**values, origins=origins)
 
 
 # Doors
 
 
-def _standing() -> Config:
-    """What files and variables say; they are read again only where the folder, a file or the environment is another."""
-    folder, variables = os.getcwd(), getattr(os.environ, "_data", os.environ)  # going through it decodes each variable
-    files = [_dated(path) for path in _places(folder) if os.access(path, os.F_OK)]  # most are not, and to catch an error is slow
-    for known, config in _last_standing[:]:
-        if known == (folder, files, variables):
-            return config
-    config = _through(_DEFAULT, [*_file(files), *_environment(os.environ)])
-    settled = all(time.time_ns() - max(times) > _TICK for _, _, _, *times in files)  # else a change may show no other time
-    _last_standing[:] = [((folder, files, dict(variables)), config)] if settled else []
-    return config
+def _file(folder: str) -> list[tuple[str, dict[str, Any]]]:
+    """Read the settings of the nearest file, from a folder upwards."""
+    while True:
+        for name in (_OWN, _PROJECT):
+            path = os.path.join(folder, name)
+            if os.path.isfile(path) and (settings := _settings(path)):
+                return settings
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return []
+        folder = parent
 
 
-@functools.lru_cache(maxsize=4)
-def _places(folder: str) -> tuple[str, ...]:
-    """Where a file may be, from a folder upwards: in each our own, then pyproject.toml."""
-    parent = os.path.dirname(folder)
-    here = os.path.join(folder, _OWN), os.path.join(folder, "pyproject.toml")
-    return (*here, *(() if parent == folder else _places(parent)))
-
-
-def _dated(path: str) -> _Dated:
-    """A file, its number and size, and when it was changed."""
-    found = os.stat(path)
-    return path, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _file(there: Iterable[_Dated]) -> list[tuple[str, dict[str, Any]]]:
-    for path, *_ in there:
-        if not os.path.isfile(path):
-            continue
-        with open(path, "rb") as file:
-            contents = file.read()
-        if os.path.basename(path) == _OWN:
-            return [(path, _toml(path, contents))]
-        if b"onnxexp" in contents:
-            section = _toml(path, contents).get("tool", {}).get("onnxexp")
-            if section is not None:
-                if not isinstance(section, dict):
-                    raise OptionError(f"{path}: [tool.onnxexp] is {section!r}, not a table")
-                return [(f"{path} [tool.onnxexp]", section)]
-    return []
+def _settings(path: str) -> list[tuple[str, dict[str, Any]]]:
+    """Read one file; a pyproject.toml without our section has no settings."""
+    with open(path, "rb") as file:
+        contents = file.read()
+    if os.path.basename(path) == _OWN:
+        return [(path, _toml(path, contents))]
+    if b"onnxexp" not in contents:  # nobody's broken pyproject.toml fails an export that does not need it
+        return []
+    section = _toml(path, contents).get("tool", {}).get("onnxexp")
+    if section is None:
+        return []
+    if not isinstance(section, dict):
+        raise OptionError(f"{path}: [tool.onnxexp] is {section!r}, not a table")
+    return [(f"{path} [tool.onnxexp]", section)]
 
 
 def _toml(path: str, contents: bytes) -> dict[str, Any]:
@@ -337,9 +311,3 @@ KEYS = (
 )  # fmt: skip
 """Every setting, in the order in which it is shown."""
 _BY_NAME = {key.name: key for key in KEYS}
-_DEFAULT = Config(**{key.name: key.default for key in KEYS}, origins={key.name: "default" for key in KEYS})
-
-_last_standing: list[tuple[Any, Config]] = []
-"""What the files and variables were that were read last, and what they say."""
-_last_call: list[tuple[Any, Config]] = []
-"""The last call that gave nothing but numbers and words, and its configuration."""
