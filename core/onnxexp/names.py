@@ -1,12 +1,12 @@
 """Names of the graph's inputs and outputs, from the structure of what the model takes and returns.
 
 API:
-    flatten_inputs(forward, args, kwargs) -> list[Leaf]      leaves in the order of torch.export's placeholders
+    bind(forward, args, kwargs) -> inspect.BoundArguments    the arguments by parameter
+    flatten_inputs(bound, args, kwargs) -> list[Leaf]        leaves in the order of torch.export's placeholders
     flatten_outputs(tree) / flatten_output_spec(treespec)    leaves of a returned value, or of torch's `TreeSpec` of it
     assign_names(defaults, given, what=..., taken=...)       the user's names over the default ones, made unique
-    register_dataclasses(tree)                               teaches torch's pytree the dataclasses in it
-    children(value), bind(forward, args, kwargs), bound_plainly(signature, args, kwargs)
-`forward` is the function, its signature, or the arguments as they are bound to it already.
+    register_dataclasses(tree)                               register dataclasses with torch's pytree
+    children(value)                                          the keys and values below a pytree node
 
 The rule:
     * an input is called after the parameter it is bound to; what lies inside a tuple, list, dict, dataclass, NamedTuple or
@@ -25,38 +25,30 @@ import dataclasses
 import inspect
 import itertools
 import threading
-import types
-import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch.export import register_dataclass
 from torch.utils import _pytree as pytree
 
 from onnxexp.errors import OptionError
+from onnxexp.suggest import nearest
 
 __all__ = [
     "Leaf",
     "assign_names",
     "assign_output_names",
     "bind",
-    "bound_plainly",
     "children",
     "flatten_inputs",
     "flatten_output_spec",
     "flatten_outputs",
-    "parameters_of",
     "register_dataclasses",
 ]
 
-Forward: TypeAlias = Callable[..., Any] | inspect.Signature | inspect.BoundArguments
-
 _registration = threading.Lock()
-_PLAIN = frozenset({type(None), bool, int, float, str})
-_TENSOR = frozenset({torch.Tensor})
 _LONE = ("output",), "output"
-_signatures = weakref.WeakKeyDictionary[types.FunctionType, tuple[bool, types.CodeType, Any, inspect.Signature]]()
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -103,81 +95,31 @@ def children(value: Any) -> list[tuple[str, Any]] | None:
     return [(_key_text(key), child) for key, child in definition.flatten_with_keys_fn(value)[0]]
 
 
-def parameters_of(forward: Callable[..., Any]) -> inspect.Signature:
-    """The signature of a function or method; that of a plain function is read again only when the function has changed.
-
-    Plain is one without attributes (such as `__wrapped__`) whose defaults refer to nothing: what is known keeps nothing alive.
-    """
-    function = forward.__func__ if isinstance(forward, types.MethodType) else forward
-    if not isinstance(function, types.FunctionType) or vars(function) or function.__kwdefaults__:
-        return inspect.signature(forward)
-    if function.__defaults__ and not _PLAIN.issuperset(map(type, function.__defaults__)):
-        return inspect.signature(forward)
-    method, code, defaults = forward is not function, function.__code__, function.__defaults__
-    known = _signatures.get(function)
-    if known is None or known[0] is not method or known[1] is not code or known[2] is not defaults:
-        known = _signatures[function] = method, code, defaults, inspect.signature(forward)
-    return known[3]
-
-
-def bound_plainly(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments | None:
-    """The arguments where they come by position, one for each parameter: `Signature.bind` takes ten times as long."""
-    if kwargs:
-        return None
-    arguments: dict[str, Any] = {}
-    taken = 0
-    for name, parameter in signature.parameters.items():
-        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and taken < len(args):
-            arguments[name] = args[taken]
-            taken += 1
-        elif parameter.kind is parameter.VAR_POSITIONAL and taken < len(args):
-            arguments[name] = tuple(args[taken:])
-            taken = len(args)
-        else:
-            return None
-    return inspect.BoundArguments(signature, arguments) if taken == len(args) else None
-
-
-def bind(forward: Forward, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
-    """The arguments by parameter name, as Python binds them; OptionError where the call would not work."""
-    if isinstance(forward, inspect.BoundArguments):
-        return forward
-    signature = forward if isinstance(forward, inspect.Signature) else parameters_of(forward)
-    if (bound := bound_plainly(signature, args, kwargs)) is not None:
-        return bound
+def bind(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+    """Bind example arguments to a model's forward; OptionError where the call would not work."""
+    signature = inspect.signature(forward)
+    unknown = [name for name in kwargs if name not in signature.parameters]
+    if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
+        near = nearest(unknown[0], list(signature.parameters))
+        raise OptionError(f"the model's forward has no parameter {unknown[0]!r}{near}; it takes {signature}")
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as error:
-        given = [f"{len(args)} positional"] + [f"{name}=" for name in kwargs]
         raise OptionError(
-            f"the example inputs do not fit the model: {error}. It takes {signature}, args and kwargs give {', '.join(given)}. "
+            f"the example arguments do not fit the model's forward{signature}: {error}. "
             "Give one example for each parameter without a default."
         ) from None
 
 
-def flatten_inputs(forward: Forward, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Leaf]:
-    """The leaves of ``(args, kwargs)`` in torch's pytree order, with their default names.
+def flatten_inputs(bound: inspect.BoundArguments, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Leaf]:
+    """Flatten ``(args, kwargs)`` in torch's pytree order, with default names; `bound` are the same arguments by parameter.
 
     Every leaf is listed: tensors, numbers, None, strings. Unknown dataclasses are registered, as `register_dataclasses` does.
     """
-    bound = bind(forward, args, kwargs)
-    if not kwargs and _TENSOR.issuperset(map(type, args)):
-        return _tensors(bound.arguments)
     parameters = list(bound.signature.parameters.values())
     leaves = [leaf for root, value in _roots(parameters, args, kwargs) for leaf in _walk(value, root)]
     names = _unique([".".join(path) for path, _ in leaves])
     return [Leaf(path, name, value) for (path, value), name in zip(leaves, names, strict=True)]
-
-
-def _tensors(arguments: Mapping[str, Any]) -> list[Leaf]:
-    """The leaves where every argument is a tensor: those of a star parameter are a tuple."""
-    leaves = []
-    for name, value in arguments.items():
-        if type(value) is torch.Tensor:
-            leaves.append(Leaf((name,), name, value))
-        else:
-            leaves += [Leaf((name, str(index)), f"{name}.{index}", each) for index, each in enumerate(value)]
-    return leaves
 
 
 def flatten_outputs(tree: Any) -> list[Leaf]:

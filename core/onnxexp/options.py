@@ -16,8 +16,6 @@ from onnxexp.capture.dynamic import DynamicSpec, read_dynamic
 from onnxexp.capture.modes import TrainingMode, model_mode
 from onnxexp.config import TARGETS, Config
 from onnxexp.errors import OptionError
-from onnxexp.names import bound_plainly, parameters_of
-from onnxexp.suggest import nearest
 from onnxexp.verify import call_unharmed
 
 __all__ = ["Call", "Options", "read_call"]
@@ -161,8 +159,6 @@ def read_call(
             _check_example(given, (positional, named))
     module = program.module(check_guards=False) if program is not None else as_module(model)
     forward = forward_of(module)
-    signature = parameters_of(forward)
-    bound = _bound(signature, positional, named)
     spec = read_dynamic(
         forward,
         positional,
@@ -172,11 +168,10 @@ def read_call(
         input_names=input_names,
         output_names=output_names,
         program=program,
-        bound=bound,
     )
     if program is not None and given is not None:
         positional, named = given
-    return Call(module, program, tuple(positional), dict(named), spec, signature)
+    return Call(module, program, tuple(positional), dict(named), spec, inspect.signature(forward))
 
 
 def _check_example(given: tuple[Any, Any], own: tuple[Any, Any]) -> None:
@@ -195,18 +190,3 @@ def _arguments(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, 
             raise OptionError("keyword arguments come both as the last element of args and as kwargs: give them once")
         return positional[:-1], {**positional[-1], **(kwargs or {})}
     return positional, dict(kwargs or {})
-
-
-def _bound(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
-    if (bound := bound_plainly(signature, args, kwargs)) is not None:
-        return bound
-    unknown = [name for name in kwargs if name not in signature.parameters]
-    if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
-        known = list(signature.parameters)
-        raise OptionError(
-            f"the model's forward has no parameter {unknown[0]!r}{nearest(unknown[0], known)}; it takes {signature}"
-        )
-    try:
-        return signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise OptionError(f"the example arguments do not fit the model's forward{signature}: {error}") from None

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
-import gc
-import inspect
-import weakref
 from typing import Any
 
 import pytest
@@ -18,11 +14,10 @@ from onnxexp.errors import OptionError
 from onnxexp.names import (
     assign_names,
     assign_output_names,
-    bound_plainly,
+    bind,
     flatten_inputs,
     flatten_output_spec,
     flatten_outputs,
-    parameters_of,
 )
 
 T = torch.ones(2)
@@ -69,77 +64,15 @@ def forward(x: Any, past: Any = None, *rest: Any, mask: Any = None, **options: A
 def test_inputs_are_named_after_parameters_keys_and_fields(
     args: tuple[Any, ...], kwargs: dict[str, Any], names: list[str]
 ) -> None:
-    leaves = flatten_inputs(forward, args, kwargs)
+    leaves = flatten_inputs(bind(forward, args, kwargs), args, kwargs)
     assert [leaf.name for leaf in leaves] == names
     torch_order = pytree.tree_leaves((args, kwargs))
     assert all(leaf.value is value for leaf, value in zip(leaves, torch_order, strict=True))
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x: x,
-        lambda x, y=1: x,
-        lambda *xs: xs,
-        lambda x, *xs: x,
-        lambda x, /: x,
-        lambda x, *, y=1: x,
-        lambda x, *xs, y=1: x,
-        lambda x, **rest: x,
-        lambda: None,
-    ],
-)
-@pytest.mark.parametrize("count", [0, 1, 2, 3])
-def test_a_plain_call_is_bound_as_python_binds_it(function: Any, count: int) -> None:
-    signature, args = inspect.signature(function), tuple(range(count))
-    bound = bound_plainly(signature, args, {})
-    if bound is not None:
-        assert bound == signature.bind(*args)
-    assert bound_plainly(signature, args, {"x": 1}) is None
-
-
-def test_plain_calls_are_known() -> None:
-    calls = [(lambda x: x, 1), (lambda x, y=1: x, 2), (lambda *xs: xs, 2), (lambda x, *xs: x, 3)]
-    assert all(bound_plainly(inspect.signature(function), range(count), {}) is not None for function, count in calls)
-
-
-def test_a_function_that_changes_gets_another_signature() -> None:
-    def function(x: int, scale: float = 2.0) -> None: ...
-
-    class Model:
-        def forward(self, x: int) -> None: ...
-
-    assert parameters_of(function) is parameters_of(function)
-    function.__defaults__ = (1, 2.0)
-    assert str(parameters_of(function)) == "(x: 'int' = 1, scale: 'float' = 2.0) -> 'None'"
-    function.__code__ = (lambda y, z: None).__code__
-    assert list(parameters_of(function).parameters) == ["y", "z"]
-    vars(function)["__signature__"] = inspect.Signature()
-    assert not parameters_of(function).parameters
-    assert list(parameters_of(Model().forward).parameters) == ["x"]
-    assert list(parameters_of(Model.forward).parameters) == ["self", "x"]
-    assert list(parameters_of(functools.partial(Model.forward, None)).parameters) == ["x"]
-
-
-def test_a_signature_keeps_no_function_alive() -> None:
-    def function(x: int) -> None: ...
-
-    holder: list[Any] = []
-
-    def holding(x: int, model: list[Any] = holder) -> None: ...
-
-    holder.append(holding)
-    alive = [weakref.ref(function), weakref.ref(holding)]
-    assert list(parameters_of(function).parameters) == ["x"]
-    assert list(parameters_of(holding).parameters) == ["x", "model"]
-    del function, holding, holder
-    gc.collect()
-    assert [reference() for reference in alive] == [None, None]
-
-
 def test_a_call_that_does_not_fit_is_the_users_error() -> None:
-    with pytest.raises(OptionError, match=r"missing a required argument: 'x'.*It takes \(x: "):
-        flatten_inputs(forward, (), {"mask": T})
+    with pytest.raises(OptionError, match=r"forward\(x: .*missing a required argument: 'x'. Give one example for each"):
+        bind(forward, (), {"mask": T})
 
 
 @pytest.mark.parametrize(

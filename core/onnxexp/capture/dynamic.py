@@ -105,18 +105,17 @@ def read_dynamic(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     program: ExportedProgram | None = None,
-    bound: inspect.BoundArguments | None = None,
 ) -> DynamicSpec:
-    """Read the user's options against the example inputs, which are `bound` to `forward` already or are here.
+    """Read the user's options against the example inputs.
 
-    Where the capture has been done already, `program` says which numbers are dynamic.
+    The dynamic numbers of an ExportedProgram come from `program`.
 
-    Raises OptionError, with the key, what exists and the cure, for unknown names, wrong nesting, axes out of range, sizes
-    that contradict the example, both options at once, and `input_names` that do not fit.
+    Raises OptionError, with the key, what exists and the cure, for arguments that do not fit `forward`, unknown names, wrong
+    nesting, axes out of range, sizes that contradict the example, both options at once, and `input_names` that do not fit.
     """
     if dynamic_shapes is not None and dynamic_axes is not None:
         raise OptionError("dynamic_shapes and dynamic_axes are both given. They say the same thing in two ways: give one.")
-    bound = bound or bind(forward, args, kwargs)
+    bound = bind(forward, args, kwargs)
     if dynamic_shapes is None and dynamic_axes is None and program is None:
         return _static(flatten_inputs(bound, args, kwargs), input_names)
     reader = _Reader(forward, args, kwargs, bound)

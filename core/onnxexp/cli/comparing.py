@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from onnxexp.capture import as_module
 from onnxexp.cli.target import Target
 from onnxexp.errors import OptionError, VerificationError
-from onnxexp.names import Leaf, flatten_inputs, flatten_outputs
+from onnxexp.names import Leaf, bind, flatten_inputs, flatten_outputs
 from onnxexp.runtime import Session
 from onnxexp.signature import InputSlot, OutputSlot, Signature
 from onnxexp.tensors import TorchTensor
@@ -54,7 +54,7 @@ class Comparer:
         if not program:
             self._eager.eval()
         self._args, self._kwargs = args, dict(kwargs)
-        leaves = flatten_inputs(self._eager.forward, self._args, self._kwargs)
+        leaves = flatten_inputs(bind(self._eager.forward, args, self._kwargs), args, self._kwargs)
         self._slots = self._match_inputs(leaves)
 
     def compare(self, sizes: Mapping[str, int], *, rtol: float | None, atol: float | None) -> VerificationReport:
