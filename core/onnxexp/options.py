@@ -25,7 +25,7 @@ _CAPTURES = ("auto", "export", "trace", "script")
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What `export` was asked for, beyond the model and its inputs; hooks get it too.
+    """The options of one export, apart from the model and its inputs; hooks get it too.
 
     Attributes:
         opset: The target opset of ONNX's default domain.
@@ -54,6 +54,7 @@ class Options:
     def read(
         cls,
         config: Config,
+        *,
         claims: frozenset[str],
         capture: str,
         training: Any,
@@ -62,7 +63,7 @@ class Options:
         keep_initializers_as_inputs: bool,
         do_constant_folding: bool,
     ) -> Options:
-        """Raises OptionError for what is malformed or contradicts itself."""
+        """Check the arguments of a call; OptionError for malformed or contradictory ones."""
         if capture not in _CAPTURES:
             raise OptionError(f"capture is {capture!r}; it may be {' or '.join(map(repr, _CAPTURES))}")
         if not export_params and keep_initializers_as_inputs:
@@ -76,15 +77,15 @@ class Options:
             if type(version) is not int or version < 1:
                 raise OptionError(f"custom_opsets[{domain!r}] is {version!r}; a domain's version is a whole number from 1 on")
         return cls(
-            config.opset,
-            _training_mode(training),
-            domains,
-            do_constant_folding,
-            config.skip_passes,
-            config.debug,
-            config.target,
-            capture,
-            claims,
+            opset=config.opset,
+            training=_training_mode(training),
+            custom_opsets=domains,
+            fold=do_constant_folding,
+            skip_passes=config.skip_passes,
+            debug=config.debug,
+            target=config.target,
+            capture=capture,
+            claims=claims,
         )
 
 

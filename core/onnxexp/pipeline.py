@@ -107,8 +107,9 @@ def export(
     )
     packs = plugin_loading.load(config)
     options = Options.read(
-        config, packs.claims, capture, training, custom_opsets, export_params, keep_initializers_as_inputs, do_constant_folding
-    )
+        config, claims=packs.claims, capture=capture, training=training, custom_opsets=custom_opsets, export_params=export_params,
+        keep_initializers_as_inputs=keep_initializers_as_inputs, do_constant_folding=do_constant_folding,
+    )  # fmt: skip
     export_type = read_export_type(operator_export_type)
     passes = Passes(packs, options)
     call = read_call(model, args, kwargs, dynamic_shapes, dynamic_axes, input_names, output_names)
