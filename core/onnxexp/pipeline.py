@@ -116,8 +116,7 @@ def export(
     clock = _Clock()
     with clock("capture"), LOCK, packs.capturing(options):  # what a plugin patches inside torch, other captures do not see
         program = call.program or capturing.capture(
-            call.module, call.args, call.kwargs, call.spec, options.training, options.capture
-        )
+            call.module, call.args, call.kwargs, call.spec, options.training, options.capture)  # fmt: skip
     with clock("convert"):
         captured = capturing.convert(program, call.spec)
         interface = Interface(captured, call.spec, output_names)
@@ -135,10 +134,10 @@ def export(
     with clock("post passes"):
         passes.post(onnx_model)
         onnx_model.metadata_props["onnxexp.plugins"] = "; ".join([pack.origin or pack.name for pack in packs.used_plugins()])
-    signature, eager = interface.signature(call.forward), call.eager(options.training)
     exported = ONNXProgram(
-        onnx_model, signature, eager, call.example, interface.weights, packs, clock.seconds, passes.seconds, lowering.lowered
-    )
+        onnx_model, signature=interface.signature(call.forward), eager=call.eager(options.training), example=call.example,
+        weights=interface.weights, plugins=packs, timings=clock.seconds, pass_timings=passes.seconds, lowered=lowering.lowered,
+    )  # fmt: skip
     if f is not None:
         with clock("write"):
             exported.save(f, external_data=external_data)

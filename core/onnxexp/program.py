@@ -46,6 +46,7 @@ class ONNXProgram:
     def __init__(
         self,
         model: ir.Model,
+        *,
         signature: Signature,
         eager: Callable[..., Any] | None,
         example: tuple[Sequence[Any], Mapping[str, Any]],

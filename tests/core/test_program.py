@@ -49,7 +49,7 @@ def program(
         constants or {},
         inspect.signature(forward),
     )
-    return ONNXProgram(model(graph), signature, forward, (args, kwargs))
+    return ONNXProgram(model(graph), signature=signature, eager=forward, example=(args, kwargs))
 
 
 ADD = "g (float[N] a, float[N] b) => (float[N] c) { c = Add(a, b) }"
