@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +22,31 @@ IMAGE = torch.randn(2, 4, 6, 6)
 
 def none(g: Any) -> Any:
     return symbolic_opset9.unused(g)
+
+
+@pytest.mark.parametrize("opset", range(7, 21))
+def test_every_opset_has_its_module(opset: int) -> None:
+    name = f"{onnx_exporter.__name__}.symbolic_opset{opset}"
+    module = importlib.import_module(name)
+    assert module is getattr(onnx_exporter, f"symbolic_opset{opset}")
+    assert importlib.import_module(f".symbolic_opset{opset}", onnx_exporter.__name__) is module
+    assert (module.__name__, module.__package__) == (name, onnx_exporter.__name__)
+    assert importlib.util.find_spec(name) is module.__spec__
+    assert module.relu.__name__ == "relu"
+
+
+@pytest.mark.parametrize("opset", [6, 21])
+def test_no_other_opset_has_a_module(opset: int) -> None:
+    with pytest.raises(AttributeError, match=f"no attribute 'symbolic_opset{opset}'"):
+        getattr(onnx_exporter, f"symbolic_opset{opset}")
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module(f"{onnx_exporter.__name__}.symbolic_opset{opset}")
+
+
+def test_the_modules_are_imported_as_those_of_torch() -> None:
+    program = "import onnxexp.torch_onnx.symbolic_opset11 as s; from onnxexp.torch_onnx.symbolic_opset9 import add; print(s, add)"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "onnxexp.torch_onnx.symbolic_opset11" in ran.stdout
 
 
 Case = tuple[str, Callable[..., Any], Callable[..., Any], torch.Tensor]

@@ -8,7 +8,7 @@ symbolics) and `Extraction` (regions of a finished model as its functions).
 
 from __future__ import annotations
 
-import importlib
+import sys
 from typing import Any
 
 from onnxexp.capture.modes import TrainingMode
@@ -33,6 +33,7 @@ from onnxexp.torch_onnx.modes import disable_log, enable_log, is_in_onnx_export,
 from onnxexp.torch_onnx.registry import register_custom_op_symbolic, registered, unregister_custom_op_symbolic
 from onnxexp.torch_onnx.scalar_type import JitScalarType
 from onnxexp.torch_onnx.settings import current
+from onnxexp.torch_onnx.symbolic_opsets import opset_modules
 
 __all__ = [
     "CheckerError",
@@ -73,8 +74,11 @@ __all__ = [
     "verification",
 ]
 
+_OPSET_MODULES = opset_modules(__name__)
+sys.modules.update({module.__name__: module for module in _OPSET_MODULES.values()})  # for `import ….symbolic_opset9`
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("symbolic_opset") and name.removeprefix("symbolic_opset").isdigit():
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:  # type checkers do not see the modules of a loop
+    if name not in _OPSET_MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _OPSET_MODULES[name]

@@ -1,7 +1,6 @@
 """torch.onnx's modules ``symbolic_opset7`` … ``symbolic_opset20`` as look-ups into the tables of the export that runs.
 
-Each of these modules asks `symbolic` for everything and holds nothing. They are files, not entries made in ``sys.modules``: type
-checkers and editors find modules, and a module's ``__getattr__``, in files only.
+`symbolic_opsets` makes these modules; every attribute of theirs comes from `symbolic`.
 """
 
 from __future__ import annotations
