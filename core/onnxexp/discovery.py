@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from importlib_metadata import EntryPoint, distributions
+from packaging.utils import canonicalize_name
 
 from onnxexp.config import Config
 from onnxexp.errors import PluginLoadError
@@ -126,13 +127,15 @@ def _origin(config: Config, name: str) -> str:
 def _allowed(plugin: Found, lock: Iterable[str]) -> bool:
     for entry in lock:
         name, at, digest = entry.partition("@")
-        if _normal(name) == _normal(plugin.distribution) and (not at or digest == record_hash(plugin)):
+        if canonicalize_name(name) == canonicalize_name(plugin.distribution) and (not at or digest == record_hash(plugin)):
             return True
     return False
 
 
 def _locked(plugin: Found, locks: Iterable[Iterable[str]]) -> str:
-    named = any(_normal(entry.partition("@")[0]) == _normal(plugin.distribution) for lock in locks for entry in lock)
+    named = any(
+        canonicalize_name(entry.partition("@")[0]) == canonicalize_name(plugin.distribution) for lock in locks for entry in lock
+    )
     if not named:
         return f"the distribution {plugin.distribution} is not allowed"
     return f"the contents of {plugin.origin} ({record_hash(plugin) or 'it has no RECORD'}) are not those allowed"
@@ -158,11 +161,6 @@ def _of_the_installer(file: str) -> bool:
 
 def _contents(file: Path) -> bytes:
     return file.read_bytes() if file.is_file() else b""
-
-
-def _normal(name: str) -> str:
-    """A distribution's name as indexes compare it (PEP 503)."""
-    return "-".join(part for part in name.lower().replace("_", "-").replace(".", "-").split("-") if part)
 
 
 def _search_path() -> tuple[tuple[str, int], ...]:
@@ -208,5 +206,5 @@ def _once(found: Iterable[Found]) -> list[Found]:
     """One plugin for each distribution and name: an editable install shows its metadata at two places."""
     by_origin: dict[tuple[str, str], list[Found]] = defaultdict(list)
     for plugin in found:
-        by_origin[plugin.name, _normal(plugin.distribution)].append(plugin)
+        by_origin[plugin.name, canonicalize_name(plugin.distribution)].append(plugin)
     return [plugins[0] for plugins in by_origin.values()]

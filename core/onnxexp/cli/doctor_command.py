@@ -7,9 +7,11 @@ import dataclasses
 import importlib
 from collections.abc import Iterator, Mapping
 
+from packaging.specifiers import SpecifierSet
+
 from onnxexp import config
 from onnxexp.cli.output import Output, Progress
-from onnxexp.cli.requirements import PACKAGES, TESTED, Requirement, installed, requirements
+from onnxexp.cli.requirements import PACKAGES, TESTED, installed, requirements
 from onnxexp.discovery import discover
 from onnxexp.errors import OnnxExporterError, PluginError
 from onnxexp.version import MAX_OPSET, MIN_OPSET, __version__
@@ -72,36 +74,44 @@ def _tested(package: str) -> str:
 
 
 def _asked() -> dict[str, str]:
-    """What onnxexp asks for, by package; the extras' wishes only where nothing else is asked."""
+    """Collect the requirements of onnxexp by package; those of an extra only where nothing else requires the package."""
     asked: dict[str, str] = {}
     for requirement in sorted(requirements("onnxexp"), key=lambda each: bool(each.extra)):
         if requirement.versions:
-            asked.setdefault(requirement.package, requirement.versions)
+            asked.setdefault(requirement.package, str(requirement.versions))
     return asked
 
 
 def _requirements() -> Iterator[Finding]:
-    """What onnxexp's and the plugins' metadata ask for and do not get."""
+    """Find the requirements of onnxexp and the plugins that are not met."""
     if not requirements("onnxexp"):
         yield Finding("note", "onnxexp runs from its sources: without metadata the versions that it needs are not known")
     owners = dict.fromkeys(["onnxexp", *(found.distribution for found in discover())])
     for owner in owners:
-        for wish in dict.fromkeys(requirements(owner)):
-            present = installed(wish.package)
-            needed = f"{wish.package} {wish.versions}".rstrip()
-            if not present and not wish.extra:
-                yield Finding("problem", f"{owner} needs {needed}, which is not installed: `pip install {wish.package}`")
-            elif present and not wish.met_by(present):
-                kind = "note" if wish.extra and wish.package not in PACKAGES else "problem"
-                cure = "use another" if wish.package == "python" else f"`pip install '{wish.package}{wish.versions}'`"
-                yield Finding(kind, f"{owner} needs {needed}, but {present} is installed: {cure}")
+        try:
+            yield from _unmet(owner)
+        except ValueError as error:  # packaging's InvalidRequirement, InvalidSpecifier and InvalidVersion
+            yield Finding("problem", f"the requirements of {owner} cannot be checked: {error}; reinstall it")
+
+
+def _unmet(owner: str) -> Iterator[Finding]:
+    """Find the requirements of one distribution that the environment does not meet."""
+    for wish in dict.fromkeys(requirements(owner)):
+        present = installed(wish.package)
+        needed = f"{wish.package} {wish.versions}".rstrip()
+        if not present and not wish.extra:
+            yield Finding("problem", f"{owner} needs {needed}, which is not installed: `pip install {wish.package}`")
+        elif present and not wish.met_by(present):
+            kind = "note" if wish.extra and wish.package not in PACKAGES else "problem"
+            cure = "use another" if wish.package == "python" else f"`pip install '{wish.package}{wish.versions}'`"
+            yield Finding(kind, f"{owner} needs {needed}, but {present} is installed: {cure}")
 
 
 def _untested(versions: Mapping[str, str]) -> Iterator[Finding]:
     """Versions that are allowed, but with which nothing has been tested."""
     for package, present in versions.items():
         known = [combination[package] for combination in TESTED if package in combination]
-        if present and known and not any(Requirement(package, f"=={each}").met_by(present) for each in known):
+        if present and known and not any(SpecifierSet(f"=={each}.*").contains(present, prereleases=True) for each in known):
             yield Finding("note", f"{package} {present} has not been tested with onnxexp {__version__}, {', '.join(known)} has")
 
 

@@ -1,16 +1,14 @@
-"""Versions: what is installed, what distributions ask for in their metadata, and what the project is tested with."""
+"""Installed versions, the requirements of distributions, and the tested combinations."""
 
 from __future__ import annotations
 
 import dataclasses
-import operator
-import os
 import platform
-import re
-import sys
-from collections.abc import Callable
 
 from importlib_metadata import PackageNotFoundError, distribution, version
+from packaging import requirements as standard
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 __all__ = ["PACKAGES", "TESTED", "Requirement", "installed", "requirements"]
 
@@ -29,33 +27,22 @@ TESTED = (
 
 PACKAGES = ("torch", "onnx", "onnx-ir", "onnxruntime", "onnxscript", "pluggy")
 
-_REQUIREMENT = re.compile(r"\s*([A-Za-z0-9._-]+)\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)\)?\s*(?:;(.*))?")
-_MARKER = re.compile(r"""\s*\(?\s*(\w+)\s*(>=|<=|==|!=|<|>)\s*['"]([^'"]*)['"]\s*\)?\s*""")
-_PLATFORM = {"sys_platform": sys.platform, "platform_system": platform.system(), "os_name": os.name}
-_CLAUSE = re.compile(r"\s*(>=|<=|==|!=|~=|>|<)\s*([0-9.]+)(\.\*)?\s*")
-_COMPARE: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
-    ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "~=": operator.ge,
-    "==": lambda have, want: have[: len(want)] == want, "!=": lambda have, want: have[: len(want)] != want,
-}  # fmt: skip
-
 
 @dataclasses.dataclass(frozen=True)
 class Requirement:
-    """What a distribution asks for: ``torch``, ``>=2.13``; `extra` where only one of its extras does."""
+    """A package and its versions (``torch``, ``>=2.13``) in a distribution's metadata; `extra` where only that extra needs it."""
 
     package: str
-    versions: str
+    versions: SpecifierSet
     extra: str = ""
 
     def met_by(self, present: str) -> bool:
-        """Whether a version satisfies every clause, judged by its release numbers."""
-        clauses = [_CLAUSE.fullmatch(clause) for clause in self.versions.split(",") if clause.strip()]
-        have = _release(present)
-        return all(clause is None or _COMPARE[clause[1]](have, _release(clause[2])) for clause in clauses)
+        """Check a version, pre-releases included: nightly builds are installed on purpose."""
+        return self.versions.contains(present, prereleases=True)
 
 
 def installed(package: str) -> str:
-    """A distribution's version, "" where it is not installed; that of the interpreter for ``python``."""
+    """Find a distribution's version, "" where it is not installed; that of the interpreter for ``python``."""
     if package == "python":
         return platform.python_version()
     try:
@@ -65,42 +52,19 @@ def installed(package: str) -> str:
 
 
 def requirements(name: str) -> list[Requirement]:
-    """What an installed distribution's metadata asks for; nothing where it is not installed."""
+    """Read a distribution's requirements for this platform; none where it is not installed.
+
+    Raises packaging's InvalidRequirement or InvalidSpecifier for malformed metadata.
+    """
     try:
         found = distribution(name)
     except PackageNotFoundError:
         return []
     python = found.metadata.get("Requires-Python")
-    listed = [Requirement("python", python)] if python else []
-    for line in found.requires or ():
-        match = _REQUIREMENT.fullmatch(line)
-        extra = _applies(match[3] or "") if match is not None else None
-        if match is not None and extra is not None:
-            listed.append(Requirement(match[1].lower().replace("_", "-"), match[2].strip(), extra))
+    listed = [Requirement("python", SpecifierSet(python))] if python else []
+    extras = ("", *(found.metadata.get_all("Provides-Extra") or ()))
+    for each in map(standard.Requirement, found.requires or ()):
+        wanting = (extra for extra in extras if each.marker is None or each.marker.evaluate({"extra": extra}))
+        if (extra := next(wanting, None)) is not None:
+            listed.append(Requirement(canonicalize_name(each.name), each.specifier, extra))
     return listed
-
-
-def _applies(marker: str) -> str | None:
-    """The extra that a marker names ("" for none); None where it does not hold here, or is not understood."""
-    extra = ""
-    for clause in re.split(r"\s+and\s+", marker) if marker.strip() else ():
-        match = _MARKER.fullmatch(clause)
-        if match is None:
-            return None
-        name, compare, value = match.groups()
-        if name == "extra":
-            extra = value
-        elif name == "python_version":
-            if not _COMPARE[compare](sys.version_info[:2], _release(value)):
-                return None
-        elif name not in _PLATFORM or (_PLATFORM[name] == value) is not (compare == "=="):
-            return None
-    return extra
-
-
-def _release(text: str) -> tuple[int, ...]:
-    """``2.13.0+cpu`` as (2, 13); trailing zeros say nothing."""
-    numbers = [int(number) for number in re.findall(r"\d+", re.split(r"[^0-9.]", text, maxsplit=1)[0])]
-    while numbers and not numbers[-1]:
-        numbers.pop()
-    return tuple(numbers)
