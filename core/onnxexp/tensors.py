@@ -82,10 +82,6 @@ class TorchTensor(ir.Tensor[torch.Tensor]):
     def __dlpack_device__(self) -> Any:
         return self.raw.__dlpack_device__()
 
-    def memory(self) -> memoryview:
-        """What `tobytes` returns, without a copy where it lies in memory like that."""
-        return _memory(np.ascontiguousarray(_array(self.raw, self.name)))
-
     def tobytes(self) -> bytes:
         """The elements in row-major order, little endian, as ONNX's `raw_data` wants them."""
         if self.nbytes <= PIECE:  # not cut up, as most are
@@ -227,4 +223,4 @@ def _view(buffer: npt.NDArray[np.uint8], like: torch.Tensor) -> npt.NDArray[Any]
 
 
 def _memory(array: npt.NDArray[Any]) -> memoryview:
-    return array.data.cast("B") if array.size else memoryview(b"")
+    return array.reshape(-1).view(np.uint8).data

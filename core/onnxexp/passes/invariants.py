@@ -1,4 +1,7 @@
-"""What no pass may break: looked at after each, the cheap part always, the rest in debug mode."""
+"""Check what no pass may break.
+
+The contract is checked after each pass, the whole graph in debug mode only.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxexp.graph import Graph, Value, values_in
-from onnxexp.serialize.messages import skeleton
+from onnxexp.serialize.layout import skeleton
 
 __all__ = ["changed", "check_graph", "check_model", "contract"]
 
@@ -17,18 +20,17 @@ Contract = tuple[Any, ...]
 
 
 def contract(subject: Graph | ir.Model) -> Contract:
-    """What the outside relies on: inputs and outputs (names, dtypes, order), and the opset."""
+    """The inputs and outputs (names, dtypes, order) and the opset."""
     if isinstance(subject, Graph):
         return tuple(value.name for value in subject.inputs), len(subject.outputs)
     graph = subject.graph
-    # a slice is a list; to iterate the container itself takes twice as long, and this runs after every pass
-    inputs = tuple([(value.name, value.dtype) for value in graph.inputs[:]])
-    outputs = tuple([(value.name, value.dtype) for value in graph.outputs[:]])
+    inputs = tuple((value.name, value.dtype) for value in graph.inputs)
+    outputs = tuple((value.name, value.dtype) for value in graph.outputs)
     return inputs, outputs, graph.opset_imports.get("")
 
 
 def changed(before: Contract, subject: Graph | ir.Model) -> str:
-    """How the contract was broken, "" where it was not."""
+    """Describe how a pass broke the contract; "" if it did not."""
     after = contract(subject)
     if after == before:
         return ""
@@ -40,7 +42,7 @@ def changed(before: Contract, subject: Graph | ir.Model) -> str:
 
 
 def check_graph(graph: Graph) -> str:
-    """What is wrong with a captured graph, "" where nothing is: every value is made once, before it is used."""
+    """Find a value of a captured graph that is used before it is made, or made twice; "" if there is none."""
     return next(_faults(graph, set()), "")
 
 
@@ -62,11 +64,12 @@ def _faults(graph: Graph, outer: set[Value]) -> Iterator[str]:
 
 
 def check_model(model: ir.Model) -> str:
-    """What onnx's checker says of the model with its weights left out, "" where it is content."""
+    """Run onnx's checker on the model without its weights; return its message, "" if it accepts the model."""
     try:
         proto = skeleton(model)
+        inputs = {given.name for given in proto.graph.input}
         for name, value in model.graph.initializers.items():
-            if name not in {given.name for given in proto.graph.input}:
+            if name not in inputs:
                 proto.graph.input.append(ir.to_proto(value))
         onnx.checker.check_model(proto, full_check=True)
     except Exception as error:  # noqa: BLE001 – a broken graph may fail anywhere on its way into the checker

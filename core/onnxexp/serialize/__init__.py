@@ -1,25 +1,25 @@
-"""A model becomes a file: fast, without a second copy of its weights, and whole or not at all.
+"""Write a model: without a second copy of its weights, and whole or not at all.
 
-**One file.** Everything in one protobuf message, as long as it stays below protobuf's limit of 2 GiB.
+**One file.** One protobuf message, as long as it stays below protobuf's limit of 2 GiB.
 
 **Two files.** Beyond that the weights go to ``model.onnx.data`` beside ``model.onnx``, which refers to it by that name.
 
-**Atomic.** Files are written without a name and get theirs when they are complete. One file takes the place of another in
-one step. Two files cannot, so the order matters: at no moment may a ``model.onnx`` refer to data that is not its own.
+**Atomic.** A file is written in a hidden folder beside its destination and moved there when it is complete. Moving one file
+over another is one step. Moving two is not, so the order matters: a ``model.onnx`` must never refer to another model's data.
 
-- Where no pair is replaced, the data gets its name first, then the model: in between nothing refers to the new data.
-- A pair is replaced in three steps. (1) The new data gets a name of its own, ``model.onnx.data.<random>``, and a model that
-  refers to *that* takes the place of the old one: from here on the new model counts. (2) The new data takes the place of the
-  old data, by a second link to it. (3) The model that refers to ``model.onnx.data`` takes its place, and the extra name goes.
-  A crash between these steps leaves a right pair and perhaps an extra file. A file system without hard links stops after
-  step 1: also a right pair, whose data file has the longer name.
+- Where no pair is replaced, the data is moved first, then the model: in between nothing refers to the new data.
+- A pair is replaced in three steps. (1) The new data is moved to a name of its own, ``model.onnx.data.<random>``, and a model
+  that refers to that name replaces the old one: from here on the new model counts. (2) A second link to the new data replaces
+  the old data. (3) The model that refers to ``model.onnx.data`` replaces the interim one, and the extra name is removed.
+  A crash between these steps leaves a right pair and perhaps an extra file. On a file system without hard links, saving ends
+  after step 1: also a right pair, whose data file has the longer name.
 
-The same model gives the same bytes, whatever was there before.
+A process that is killed may leave the hidden folder (``.onnxexp-<random>.tmp``). The same model gives the same bytes,
+whatever was there before.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import io
 import os
@@ -31,10 +31,9 @@ import onnx
 import onnx_ir as ir
 
 from onnxexp.errors import OptionError, SerializeError
-from onnxexp.serialize.files import NewFile, checked_target, explained
-from onnxexp.serialize.layout import Layout, describe, lay_out
-from onnxexp.serialize.messages import skeleton
-from onnxexp.serialize.writing import write_file, write_stream
+from onnxexp.serialize.files import NewFile, checked_target, explained, new_file
+from onnxexp.serialize.layout import Layout, describe, lay_out, skeleton
+from onnxexp.serialize.writing import write_stream
 
 __all__ = ["SavedFile", "WriteOptions", "save", "to_proto"]
 
@@ -63,20 +62,15 @@ class WriteOptions:
 
 @dataclasses.dataclass(frozen=True)
 class SavedFile:
-    """What was written.
+    """The files of a saved model.
 
     Attributes:
-        files: The model file, then its data file if there is one; empty where a file object was given.
+        paths: The model file, then its data file if there is one; empty where a file object was given.
         bytes: Of all files together.
     """
 
-    files: tuple[str, ...]
+    paths: tuple[Path, ...]
     bytes: int
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """The files as paths."""
-        return tuple(map(Path, self.files))
 
 
 def save(
@@ -86,11 +80,11 @@ def save(
 ) -> SavedFile:
     """Write a model to a path or to a binary file object (from its current position on; it need not seek).
 
-    An existing file keeps its permissions and is replaced when the new one is complete; if anything goes wrong it stays as it is.
-    A link is followed. Weights are read piece by piece; those in `onnxexp.tensors.TorchTensor`s are not copied as a whole.
+    An existing file keeps its permissions and is replaced when the new one is complete; on any error it stays as it is.
+    A link is followed. Weights in `onnxexp.tensors.TorchTensor`s are written piece by piece and never copied as a whole.
 
     Raises:
-        SerializeError: The model does not fit, or the system does not let us write; the message says what to do.
+        SerializeError: The model does not fit, or the system refuses to write it; the message names the cure.
         OptionError: The target is neither a path nor a binary file object, or `external_data` is True for a file object.
     """
     if isinstance(target, (str, os.PathLike)):
@@ -110,7 +104,7 @@ def save(
 
 
 def to_proto(model: ir.Model) -> onnx.ModelProto:
-    """The model in memory, weights included (they are copied); the same message that `save` writes as one file."""
+    """Serialize the model in memory, with a copy of the weights: the message that `save` writes as one file."""
     proto = skeleton(model)
     for name, value in model.graph.initializers.items():
         if value.const_value is not None:
@@ -133,7 +127,7 @@ def _save_files(model: ir.Model, target: str | os.PathLike[str], options: WriteO
     if not options.external_data:
         layout, _ = lay_out(model)
         if layout.size <= (_LIMIT if options.external_data is False else _LIMIT - _MARGIN):
-            return _save_one(path, os.fsdecode(target), layout)
+            return _save_one(path, Path(target), layout)
         if options.external_data is False:
             raise _too_large(layout, "Leave external_data unset, or set it to True: the weights then go to a second file.")
     return _save_two(model, path, Path(target), options.external_threshold)
@@ -145,8 +139,8 @@ def _too_large(layout: Layout, cure: str) -> SerializeError:
     )
 
 
-def _save_one(path: str, given: str, layout: Layout) -> SavedFile:
-    with explained(path, layout.size), NewFile(path) as file:
+def _save_one(path: str, given: Path, layout: Layout) -> SavedFile:
+    with explained(path, layout.size), new_file(path) as file:
         _write(file, layout)
         file.publish()
     return SavedFile((given,), layout.size)
@@ -162,8 +156,8 @@ def _save_two(model: ir.Model, path: str, given: Path, threshold: int) -> SavedF
     name = os.path.basename(data_path)
     layout, data_layout = lay_out(model, name, threshold)
     if not data_layout.parts:
-        return _save_one(path, str(given), layout)
-    with explained(path, layout.size + data_layout.size), NewFile(data_path) as data, NewFile(path) as file:
+        return _save_one(path, given, layout)
+    with explained(path, layout.size + data_layout.size), new_file(data_path) as data, new_file(path) as file:
         _write(data, data_layout)
         _write(file, layout)
         if file.replaces and data.replaces:
@@ -174,12 +168,12 @@ def _save_two(model: ir.Model, path: str, given: Path, threshold: int) -> SavedF
         else:
             data.publish()
             file.publish()
-    return SavedFile((str(given), str(given.with_name(name))), layout.size + data_layout.size)
+    return SavedFile((given, given.with_name(name)), layout.size + data_layout.size)
 
 
 def _replace_pair(file: NewFile, data: NewFile, interim: Layout, aside: str) -> bool:
-    """The steps that the module's documentation describes; False where it ends with the first."""
-    with NewFile(file.path) as first:
+    """Take the three steps of the module's documentation; return False where step 1 is the last one possible."""
+    with new_file(file.path) as first:
         _write(first, interim)
         data.publish(aside)
         try:
@@ -187,17 +181,11 @@ def _replace_pair(file: NewFile, data: NewFile, interim: Layout, aside: str) -> 
         except OSError:
             os.unlink(aside)
             raise
-    second_link = f"{aside}.tmp"
     try:
-        os.link(aside, second_link)
+        os.link(aside, data.temporary)
     except OSError:
         return False
-    try:
-        os.replace(second_link, data.path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(second_link)
-        raise
+    data.publish()
     file.publish()
     os.unlink(aside)
     return True
@@ -205,4 +193,4 @@ def _replace_pair(file: NewFile, data: NewFile, interim: Layout, aside: str) -> 
 
 def _write(file: NewFile, layout: Layout) -> None:
     file.reserve(layout.size)
-    write_file(file.descriptor, layout)
+    write_stream(file.file, layout)

@@ -31,5 +31,5 @@ def save_plugged(program: ONNXProgram, plugins: Plugins, target: Any, options: W
             if not path.exists():
                 raise SerializeError(f"{implementation} says that it wrote {path}, and there is no such file")
             plugins.used.add(implementation.plugin.name)
-            return SavedFile((str(path),), path.stat().st_size)
+            return SavedFile((path,), path.stat().st_size)
     return None
