@@ -1,9 +1,9 @@
-"""The finished model, from what the builder holds."""
+"""Assemble the finished model from the builder's nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -21,46 +21,40 @@ __all__ = ["assemble"]
 
 
 def assemble(builder: Builder, outputs: Sequence[tuple[str, Any]], *, keep_initializers_as_inputs: bool = False) -> ir.Model:
-    """The model whose inputs are the builder's and whose outputs are these, in order, under these names.
+    """Make the model from the builder's inputs and nodes, with these outputs, in order, under these names.
 
-    The names are reserved (`Names.reserve`). An output that is an input keeps the input's own value where the names agree; an
-    output that repeats another gets an Identity, since ONNX has no two names for one value.
-
-    The model's graph is a view of the nodes, until somebody has it owned (`onnxexp.ownership`).
+    The names are reserved (`Names.reserve`). An output that is also an input keeps the input's value where the names agree. An
+    output that repeats another gets an Identity, since a value in ONNX has one name only.
     """
     state = builder.state
     finished: list[ir.Value] = []
     for output_name, output in outputs:
         finished.append(_output(builder, output_name, operands.tensor(builder, output), finished))
     _untie(builder)
-    nodes = state.scope.nodes
-    remove_unused(nodes, finished, builder.opset)
-    for function in state.functions.values():
-        remove_unused(function, function.outputs, function.opset_imports.get("", builder.opset))
-    for node in nodes:
-        _describe(builder, node)
     initializers = list(state.initializers.values())
-    if not keep_initializers_as_inputs:
-        initializers = [value for value in initializers if value.uses() or value in finished]
-    view = ir.GraphView(
+    graph = ir.Graph(
         [*state.scope.inputs, *initializers] if keep_initializers_as_inputs else state.scope.inputs,
         finished,
-        nodes=nodes,
+        nodes=state.scope.nodes,
         initializers=initializers,
         opset_imports=state.opset_imports,
         name="main",
     )
-    return ir.Model(
-        cast(ir.Graph, view),  # onnx_ir documents a model over a view; its annotation asks for a Graph
+    model = ir.Model(
+        graph,
         ir_version=ir_version(builder.opset),
         producer_name="onnxexp",
         producer_version=__version__,
         functions=list(state.functions.values()),
     )
+    remove_unused(model)
+    for node in graph:
+        _write_types(builder, node)
+    return model
 
 
-def _describe(builder: Builder, node: ir.Node) -> None:
-    """Write the types of what a node makes, inferred where neither the captured program nor the builder knew them."""
+def _write_types(builder: Builder, node: ir.Node) -> None:
+    """Write the types of a node's outputs; infer those that neither the capture nor the builder set."""
     for output in node.outputs:
         tensor = builder.state.tensors.get(output)
         if tensor is not None:
@@ -83,7 +77,7 @@ def _output(builder: Builder, name: str, tensor: Tensor, earlier: Sequence[ir.Va
 
 
 def _untie(builder: Builder) -> None:
-    """A weight that is used both as it is and transposed is stored once: the transposed use becomes a Transpose node."""
+    """Store a weight once that is used both as it is and transposed: the transposed use becomes a Transpose node."""
     by_storage: dict[int, list[ir.Value]] = {}
     for value in builder.state.initializers.values():
         held = value.const_value

@@ -113,9 +113,8 @@ def post_pass(options: Options) -> ir.passes.InPlacePass | Callable[[ir.Model], 
         options: What `export` was asked for.
     Result:
         A pass, a list of passes, or None. A pass is an `onnx_ir.passes.InPlacePass`, or a function that is called with the
-        `onnx_ir.Model` and changes it in place. One that few models need may have a method ``needed(operators)``: where it gives
-        False, given the names of the model's operators, the pass may be left out. Names are as for `pre_pass`. The opset and
-        the names, dtypes and order of the graph's inputs and outputs stay as they are.
+        `onnx_ir.Model` and changes it in place. Names are as for `pre_pass`. The opset and the names, dtypes and order of the
+        graph's inputs and outputs stay as they are.
     First or all:
         All, by the plugins' names.
     Example:

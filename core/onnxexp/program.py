@@ -12,7 +12,6 @@ import onnx_ir as ir
 import torch
 
 from onnxexp.errors import OnnxExporterError
-from onnxexp.ownership import owned
 from onnxexp.report.text import ascii_text, render, type_text
 from onnxexp.serialize import SavedFile, WriteOptions, save, to_proto
 from onnxexp.serialize.plugged import save_plugged
@@ -71,8 +70,7 @@ class ONNXProgram:
     @property
     def model(self) -> ir.Model:
         """The model. Assign it after a change, also one in place: the next call then loads it anew."""
-        with self._lock:
-            return owned(self._model)
+        return self._model
 
     @model.setter
     def model(self, model: ir.Model) -> None:
@@ -162,7 +160,7 @@ class ONNXProgram:
 
         with self._lock:
             if self._session is None:
-                self._session = Session(owned(self._model))
+                self._session = Session(self._model)
             return self._session
 
     def __str__(self) -> str:

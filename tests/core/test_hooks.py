@@ -229,23 +229,6 @@ def test_post_pass_rewrites_the_model_before_the_cores_own() -> None:
     assert list(program.pass_timings) == ["inline Pack 1/abs-for-relu", "core/flatten-concat", "core/fold-batch-norm"]
 
 
-class NeverNeeded(AbsForRelu):
-    def __init__(self) -> None:
-        self.asked: list[set[str]] = []
-
-    def needed(self, operators: set[str]) -> bool:
-        self.asked.append(operators)
-        return False
-
-
-def test_a_model_that_no_pass_needs_is_left_alone() -> None:
-    given = NeverNeeded()
-    program = run(lambda x: x.relu() + 1, post_pass=lambda options: given)
-    assert given.asked == [{"Relu", "Add"}] and not program.pass_timings
-    assert [node.op_type for node in program.model.graph] == ["Relu", "Add"]
-    assert run(post_pass=lambda options: NeverNeeded(), options={"debug": True}).pass_timings  # looks at all of them
-
-
 @pytest.mark.parametrize("name", ["abs-for-relu", "inline Pack 1/abs-for-relu"])
 def test_a_pass_can_be_skipped(name: str) -> None:
     program = run(post_pass=lambda options: AbsForRelu(), options={"skip_passes": [name, "core/fold-batch-norm"]})

@@ -1,1 +1,1 @@
-"""Rewrites of the captured graph and of the finished model; `running` says in what order and whose they are."""
+"""Passes over the captured graph and the finished model; `running` orders them."""

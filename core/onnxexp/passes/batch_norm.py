@@ -1,4 +1,4 @@
-"""Folding a batch normalization for inference into the convolution before it."""
+"""Fold an inference BatchNormalization into the convolution before it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _CHANNEL = {"Conv": 0, "ConvTranspose": 1}
 
 
 def fold_batch_norm(model: ir.Model) -> bool:
-    """``BatchNormalization(Conv(x, w, b))`` as one Conv with scaled weights. Returns whether there was one.
+    """Fold ``BatchNormalization(Conv(x, w, b))`` into one Conv with scaled weights; return whether there was one.
 
-    The scaled weights are computed when they are written, one at a time, so that the model takes no second copy of them.
+    The scaled weights are computed while they are written, one at a time, so that no second copy of them is in memory.
     """
     folded = [_fold(model.graph, node) for node in list(model.graph) if node.op_type == "BatchNormalization"]
     return any(folded)
@@ -54,7 +54,7 @@ def _tensor(value: ir.Value | None) -> torch.Tensor | None:
 
 
 def _unused(graph: ir.Graph, base: str) -> str:
-    """Equal biases are one initializer, so that its name alone may be taken already."""
+    """Make a name that no initializer has: equal biases share one initializer, so `base` may be taken."""
     return next(
         name for name in itertools.chain([base], (f"{base}_{i}" for i in itertools.count(1))) if name not in graph.initializers
     )
@@ -65,7 +65,7 @@ def _scaled(name: str, weight: torch.Tensor, scale: torch.Tensor, axis: int) -> 
 
 
 class _ScaledTensor(TorchTensor):
-    """A weight times a scale that broadcasts to it; the product is computed when it is asked for and not kept."""
+    """A weight times a scale that broadcasts to it. Each read computes the product anew."""
 
     __slots__ = ("_scale",)
 

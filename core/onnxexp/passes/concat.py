@@ -1,4 +1,4 @@
-"""A concatenation of concatenations as one."""
+"""Flatten nested Concat nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["flatten_concat"]
 
 
 def flatten_concat(model: ir.Model) -> bool:
-    """``Concat(Concat(a, b), c)`` along one axis as ``Concat(a, b, c)``, where nothing else reads the inner one.
+    """Rewrite ``Concat(Concat(a, b), c)`` along one axis as ``Concat(a, b, c)``, where the inner one has no other use.
 
     Returns whether there was one.
     """

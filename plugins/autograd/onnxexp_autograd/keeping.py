@@ -25,7 +25,7 @@ from onnxexp_autograd.forwards import Result, bound, inlined, inside_forward, pr
 from onnxexp_autograd.functions import marked
 from onnxexp_autograd.operators import Arguments, Form, Function, Hole, kept_op
 
-__all__ = ["Decide", "applied", "holds", "keeping", "release"]
+__all__ = ["Decide", "applied", "keeping", "release"]
 
 Decide = Callable[[Function], Any]
 """What is to be done with a Function; None: it is inlined."""
@@ -65,11 +65,6 @@ class keeping:
 def _stack() -> list[Decide]:
     found: list[Decide] = vars(_local).setdefault("deciding", [])
     return found
-
-
-def holds() -> bool:
-    """Is there anything to `release`?"""
-    return bool(vars(_local).get("kept"))
 
 
 def release() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 import onnxexp
 from onnxexp import torch_onnx
 from onnxexp_autograd.functions import calls_as_functions, marks_as_scopes
-from onnxexp_autograd.keeping import holds, keeping, release
+from onnxexp_autograd.keeping import keeping, release
 from onnxexp_autograd.operators import Function, kept, known_as
 
 __all__ = ["Autograd"]
@@ -157,9 +157,6 @@ class _FunctionsOfTheModel:
 
     def __init__(self, plugin: Autograd) -> None:
         self._plugin = plugin
-
-    def needed(self, operators: Collection[str]) -> bool:
-        return self._plugin._functions or holds()
 
     def __call__(self, model: Any) -> bool:
         release()
