@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Write files atomically."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from onnxexp.errors import SerializeError
 
 __all__ = ["NewFile", "checked_target", "explained", "new_file"]
-
 
 _NOT_SUPPORTED = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENODEV}
 _WORTH_RESERVING = 1 << 20
