@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import types
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -21,10 +23,12 @@ def test_what_cannot_all_be_replaced_is_not_replaced_at_all() -> None:
 
 
 def test_a_mode_that_cannot_be_left_in_order_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_: object, *error: object) -> None:
+    @contextlib.contextmanager
+    def broken() -> Iterator[None]:
+        yield
         raise RuntimeError("torch.func's stack is broken")
 
-    monkeypatch.setattr(modes.transforms_left, "__exit__", broken)
+    monkeypatch.setattr(modes, "transforms_left", broken)
     with pytest.raises(RuntimeError, match="stack is broken"), torch_mode():
         assert not torch.is_grad_enabled()
     assert torch.is_grad_enabled()

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from onnxexp.capture.torchscript.counts import Counts
-from onnxexp.capture.torchscript.late import Record, is_open
 from onnxexp.capture.torchscript.outlines import Outline
 from onnxexp.capture.torchscript.schemas import named
 from onnxexp.graph import TensorType, Value
@@ -40,26 +40,25 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
 ]
 
 
-def asked(record: Record, name: str, args: tuple[Any, ...]) -> Any:
+def asked(env: ShapeEnv, name: str, args: tuple[Any, ...]) -> Any:
     """What is said of a call."""
     outlines = pytree.tree_map_only(torch.Tensor, lambda tensor: Outline(tensor.dtype, tensor.shape), list(args))
     values = pytree.tree_map_only(torch.Tensor, lambda tensor: Value("x", TensorType(tensor.dtype, tensor.shape)), list(args))
-    return Counts(record).result(name, outlines, values)
+    return Counts(env).result(name, outlines, values)
 
 
 @pytest.mark.parametrize(("name", "args"), CALLS, ids=[f"{number}-{name}" for number, (name, _) in enumerate(CALLS)])
 def test_what_is_said_is_what_torch_gives(name: str, args: tuple[Any, ...]) -> None:
     operator = named(name).op
     assert operator is not None
-    given, record = operator(*args), Record()
-    found = asked(record, name, args)
+    given, env = operator(*args), ShapeEnv()
+    found = asked(env, name, args)
     expected, said = (list(given), found) if isinstance(given, (tuple, list)) else ([given], [found])
-    assert "env" not in vars(record)
     for tensor, outline in zip(expected, said, strict=True):
         assert (outline.dtype, outline.dim()) == (tensor.dtype, tensor.dim())
         for size, known in zip(tensor.shape, outline.shape, strict=True):
             if isinstance(known, torch.SymInt):
-                assert record.env.var_to_range[known.node.expr].lower <= size <= record.env.var_to_range[known.node.expr].upper
+                assert env.var_to_range[known.node.expr].lower <= size <= env.var_to_range[known.node.expr].upper
             else:
                 assert size == known
 
@@ -75,19 +74,15 @@ def test_what_is_said_is_what_torch_gives(name: str, args: tuple[Any, ...]) -> N
     ],
 )
 def test_torch_is_asked(name: str, args: tuple[Any, ...]) -> None:
-    assert asked(Record(), name, args) is None
+    assert asked(ShapeEnv(), name, args) is None
 
 
-def test_torchs_record_has_the_symbols_by_the_same_names() -> None:
-    record = Record()
-    number, batch, size = record.number(), record.of_input(4), record.size(6)
-    names = [str(symbol.node.expr) for symbol in (number, batch, size)]
-    assert is_open(number) and not is_open(3)
-    ranges = {str(symbol): (known.lower, known.upper) for symbol, known in record.env.var_to_range.items()}
-    assert not is_open(number)
-    assert names == ["u0", "s1000", "u1"] and ranges["u1"] == (0, 6) and ranges["u0"][0] < 0
-    assert [str(symbol.node.expr) for symbol in (number, batch, size, record.size())] == [*names, "u2"]
-    assert batch.node.hint == 4 and bool(batch + 1 == 5)
+def test_a_limit_and_a_sign_are_noted() -> None:
+    env = ShapeEnv()
+    counts, number = Counts(env), env.create_unbacked_symint()
+    size, known = counts.any_size(6), env.var_to_range
+    assert (known[size.node.expr].lower, known[size.node.expr].upper) == (0, 6)
+    assert [counts.may_be_negative(each) for each in (number, size, number + 1, -3, None)] == [True, False, False, False, False]
 
 
 class Of(nn.Module):

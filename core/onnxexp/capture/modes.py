@@ -81,98 +81,60 @@ def _is_frozen(module: torch.nn.Module) -> bool:
     return isinstance(module, torch.jit.ScriptModule) and not module._c.hasattr("training")
 
 
-class model_mode:
-    """Inside, all these modules are in a mode; each gets its own mode back."""
-
-    def __init__(self, modules: Iterable[torch.nn.Module], mode: TrainingMode) -> None:
-        self._modules = modules
-        self._mode = mode
-
-    def __enter__(self) -> None:
-        self._before = [(module, module.training) for module in self._modules if not _is_frozen(module)]
-        if self._mode is not TrainingMode.PRESERVE:
-            for module, _ in self._before:
-                _set_mode(module, self._mode is TrainingMode.TRAINING)
-
-    def __exit__(self, *_: object) -> None:
-        for module, training in self._before:
-            _set_mode(module, training)
+@contextlib.contextmanager
+def model_mode(modules: Iterable[torch.nn.Module], mode: TrainingMode) -> Iterator[None]:
+    """Put modules into a mode; each gets its own mode back."""
+    before = [(module, module.training) for module in modules if not _is_frozen(module)]
+    try:
+        for module, training in before:
+            module.training = training if mode is TrainingMode.PRESERVE else mode is TrainingMode.TRAINING
+        yield
+    finally:
+        for module, training in before:
+            module.training = training
 
 
-def _set_mode(module: torch.nn.Module, training: bool) -> None:
-    if module.training is training:
-        return
-    own = vars(module)
-    if "training" in own:
-        own["training"] = training  # a module asks first for all else that an attribute may be, which takes long
-    else:
-        module.training = training
-
-
-class transforms_left:
-    """Leave torch.func's transforms that a failed capture has entered: eager would go on inside of them, to wrong values."""
-
-    def __enter__(self) -> None:
-        self._level = functorch.maybe_current_level() or 0
-
-    def __exit__(self, *_: object) -> None:
-        while (functorch.maybe_current_level() or 0) > self._level:
+@contextlib.contextmanager
+def transforms_left() -> Iterator[None]:
+    """Leave torch.func's transforms that a failed capture has entered: eager would compute wrong values inside of them."""
+    level = functorch.maybe_current_level() or 0
+    try:
+        yield
+    finally:
+        while (functorch.maybe_current_level() or 0) > level:
             functorch.pop_dynamic_layer_stack()
 
 
-class torch_mode(transforms_left):
-    """One state of torch for every capture, whatever the caller's is, so that the same model gives the same file.
+@contextlib.contextmanager
+def torch_mode() -> Iterator[None]:
+    """Bring torch into one state for every capture, whatever the caller's, so that the same model gives the same file.
 
-    Gradients are off, inference mode is left, and the fused kernels that modules take only then are off, because they
-    hide the operators that they are made of.
+    Gradients are off, inference mode is left, and the fused kernels that modules take only then are off: they hide the
+    operators that they are made of.
     """
-
-    def __enter__(self) -> None:
-        LOCK.acquire()
-        self._inference = torch.inference_mode(False) if torch.is_inference_mode_enabled() else None
-        if self._inference is not None:
-            self._inference.__enter__()
-        super().__enter__()
-        depth = vars(_exporting).get("depth", 0)
-        self._before = torch.is_grad_enabled(), mha._is_fastpath_enabled, _flags._is_onnx_exporting, depth
-        self._set(False, False, True, depth + 1)
-
-    def __exit__(self, *error: Any) -> None:
+    with LOCK, torch.inference_mode(False), torch.no_grad():
+        before = mha._is_fastpath_enabled, _flags._is_onnx_exporting, vars(_exporting).get("depth", 0)
         try:
-            super().__exit__()
+            mha._is_fastpath_enabled, _flags._is_onnx_exporting, _exporting.depth = False, True, before[2] + 1
+            with transforms_left():
+                yield
         finally:
-            self._set(*self._before)
-            if self._inference is not None:
-                self._inference.__exit__(*error)
-            LOCK.release()
-
-    def _set(self, gradients: bool, fast: bool, exporting: bool, depth: int) -> None:
-        torch._C._set_grad_enabled(gradients)
-        mha._is_fastpath_enabled = fast
-        _flags._is_onnx_exporting = exporting
-        _exporting.depth = depth
+            mha._is_fastpath_enabled, _flags._is_onnx_exporting, _exporting.depth = before
 
 
-class replaced(contextlib.AbstractContextManager[None]):
-    """Inside, these attributes (owner, name) are something else."""
-
-    def __init__(self, table: Iterable[tuple[Any, str, Callable[..., Any]]]) -> None:
-        self._table = table
-        self._before: list[tuple[Any, str, bool, Any]] = []
-
-    def __enter__(self) -> None:
-        try:
-            for owner, name, replacement in self._table:
-                own = vars(owner)
-                before = owner, name, name in own, own.get(name)
-                setattr(owner, name, replacement)
-                self._before.append(before)
-        except BaseException:
-            self.__exit__()  # nobody leaves what was not entered
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        for owner, name, had, value in reversed(self._before):
+@contextlib.contextmanager
+def replaced(table: Iterable[tuple[Any, str, Callable[..., Any]]]) -> Iterator[None]:
+    """Replace these attributes (owner, name), and put them back at the end."""
+    before: list[tuple[Any, str, bool, Any]] = []
+    try:
+        for owner, name, replacement in table:
+            own = vars(owner)
+            had, value = name in own, own.get(name)
+            setattr(owner, name, replacement)
+            before.append((owner, name, had, value))
+        yield
+    finally:
+        for owner, name, had, value in reversed(before):
             if had:
                 setattr(owner, name, value)
             else:

@@ -22,14 +22,6 @@ class Parts:
 
     @classmethod
     def of(cls, model: torch.nn.Module) -> Parts:
-        """Those that a model has now: torch's own ways through them take the modules one by one for each kind."""
-        modules = dict(model.named_modules())
-        parameters: dict[int, tuple[str, torch.Tensor]] = {}
-        buffers: dict[int, tuple[str, torch.Tensor]] = {}
-        for path, module in modules.items():
-            for found, held in ((parameters, module._parameters), (buffers, module._buffers)):
-                for name, tensor in held.items():
-                    if tensor is not None:
-                        found.setdefault(id(tensor), (f"{path}.{name}" if path else name, tensor))
-        state = {**parameters, **buffers, **parameters}  # the first of its names counts
-        return cls(model, modules, dict(buffers.values()), dict(state.values()))
+        """The parts that a model has now."""
+        buffers = dict(model.named_buffers())
+        return cls(model, dict(model.named_modules()), buffers, {**dict(model.named_parameters()), **buffers})

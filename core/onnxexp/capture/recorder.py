@@ -58,10 +58,6 @@ class Recorder(TorchDispatchMode):
         self._names = Names()
         self._measures = Measures(self.graph, self._names, dim_text)
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # nothing is compiled in here: the wrapper that keeps torch's compiler out of a mode only takes time
-
     def know(self, thing: Any, value: Value) -> None:
         """Note the value that a tensor or a symbolic number stands for."""
         if isinstance(thing, torch.Tensor):

@@ -14,14 +14,13 @@ from torch.utils import _pytree as pytree
 from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.torchscript.containers import Items, Maybe, Module
 from onnxexp.capture.torchscript.interpreter import Interpreter
-from onnxexp.capture.torchscript.nodes import given_by, given_to
 from onnxexp.capture.torchscript.numbers import Number, as_tensor, dress, is_number, plain
 from onnxexp.capture.torchscript.schemas import signature_of
 from onnxexp.capture.torchscript.scripting import script
 from onnxexp.capture.torchscript.sizes import Sizes
 from onnxexp.capture.torchscript.tracing import Recording, trace
 from onnxexp.errors import CaptureError
-from onnxexp.graph import Graph, Value
+from onnxexp.graph import Graph
 from onnxexp.warning import warn
 
 __all__ = ["Recording", "Sizes", "read", "script", "signature_of", "trace"]
@@ -40,8 +39,8 @@ def read(recording: Recording, spec: DynamicSpec) -> tuple[Graph, Sizes, list[st
         graph.inputs.append(sizes.input(index, leaf, spec))
     things = _arguments(reader, recording, spec)
     block = recording.graph.block()
-    for value, thing in zip(given_to(block), things, strict=True):
-        reader.env[value] = thing
+    for value, thing in zip(block.inputs(), things, strict=True):
+        reader.env[value.unique()] = thing
     results = reader.block(block)
     if reader.unraised:
         lines = "".join(f"\n  {line}" for line in reader.unraised)
@@ -82,11 +81,8 @@ def _thing(reader: Interpreter, argument: Any) -> Any:
 
 
 def _outputs(reader: Interpreter, results: list[Any], recording: Recording) -> list[Any]:
-    found = results
-    if not all(type(result) is Value for result in results):
-        returned = given_by(recording.graph.block())
-        pairs = zip(returned, results, strict=True)
-        found = [leaf for value, result in pairs for leaf in _leaves(reader.at(value.node()), result)]
+    pairs = zip(recording.graph.block().outputs(), results, strict=True)
+    found = [leaf for value, result in pairs for leaf in _leaves(reader.at(value.node()), result)]
     if recording.signature is None:
         outputs = map(plain, found)
         return [

@@ -12,21 +12,19 @@ from onnxexp.capture.torchscript.numbers import Number
 if TYPE_CHECKING:
     from onnxexp.capture.torchscript.interpreter import Interpreter
 
-__all__ = ["PLAIN", "constant", "thing"]
+__all__ = ["constant", "thing"]
 
-PLAIN = frozenset({bool, int, float, str})
-"""The types of what is here what torch makes of it."""
 _WRAPPED = {torch.int64, torch.float64, torch.bool, torch.complex128}
 """The dtypes of the 0-d constants that stand for Python's numbers."""
 
 
-def constant(interpreter: Interpreter, value: Any, held: Any) -> Any:
-    """What a constant is that torch makes `held` of; where it is used again, it is the same."""
-    if held is None and value.node().kind() != "prim::Constant":
-        raise KeyError(value.debugName())
-    known = _literal(interpreter, value, held) if isinstance(held, torch.Tensor) else thing(interpreter, held, "")
-    interpreter.env[value] = known
-    return known
+def constant(interpreter: Interpreter, node: Any) -> list[Any]:
+    """Read a `prim::Constant`; one that is read again, in the next round of a loop, is the same."""
+    value = node.output()
+    if value.unique() in interpreter.env:
+        return [interpreter.env[value.unique()]]
+    held = value.toIValue()
+    return [_literal(interpreter, value, held) if isinstance(held, torch.Tensor) else thing(interpreter, held, "")]
 
 
 def _literal(interpreter: Interpreter, value: Any, tensor: torch.Tensor) -> Any:
@@ -42,8 +40,6 @@ def _only_fills(value: Any) -> bool:
 
 def thing(interpreter: Interpreter, held: Any, path: str) -> Any:
     """An object of TorchScript's as the interpreter has it."""
-    if held is None or type(held) in PLAIN:
-        return held
     if isinstance(held, torch.Tensor):
         return interpreter.constant(held, path)
     if isinstance(held, list):

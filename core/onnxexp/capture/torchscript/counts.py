@@ -1,5 +1,4 @@
-"""Calls whose result has a size that only the run time knows (`nonzero`, masks, `unique`): it gets a symbol of ours, without
-torch's kernels and record of symbols."""
+"""Calls whose result has a size that depends on data (`nonzero`, masks, `unique`): an unbacked symbol, without a kernel."""
 
 from __future__ import annotations
 
@@ -8,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
-from onnxexp.capture.torchscript.late import Record, is_open
 from onnxexp.capture.torchscript.outlines import Outline, same
 from onnxexp.capture.torchscript.shortcuts import broadcast, goes_into
 from onnxexp.graph import Value
@@ -20,8 +19,8 @@ __all__ = ["Counts"]
 class Counts:
     """What calls give whose sizes depend on the contents of tensors; the same number for the same question about a tensor."""
 
-    def __init__(self, record: Record) -> None:
-        self._record = record
+    def __init__(self, env: ShapeEnv) -> None:
+        self._env = env
         self._known: dict[tuple[str, Value], Any] = {}
 
     def result(self, name: str, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
@@ -37,7 +36,7 @@ class Counts:
 
     def number(self, value: Value) -> Any:
         """The integer in a tensor."""
-        return self._once("number", value, self._record.number)
+        return self._once("number", value, self._env.create_unbacked_symint)
 
     def found(self, value: Value, mask: Outline) -> Any:
         """How many elements of a tensor are not zero."""
@@ -50,8 +49,22 @@ class Counts:
     def size(self, of: Sequence[Any]) -> Any:
         """A size that is no larger than the product of those."""
         if not all(isinstance(size, int) for size in of):
-            return self._record.size()
-        return self._record.size(math.prod(of)) if 0 not in of else 0
+            return self.any_size()
+        return self.any_size(math.prod(of)) if 0 not in of else 0
+
+    def any_size(self, limit: int | None = None) -> Any:
+        """A size of which nothing is known but the limit."""
+        size = self._env.create_unbacked_symint()
+        self._env._constrain_range_for_size(size.node.expr, max=limit)
+        return size
+
+    def may_be_negative(self, number: Any) -> bool:
+        """Whether a number is one of which not even the sign is known."""
+        if not isinstance(number, torch.SymInt):
+            return False
+        expr = number.node.expr
+        known = self._env.var_to_range.get(expr) if free_unbacked_symbols(expr) else None
+        return known is not None and bool(known.lower < 0)
 
     def _once(self, kind: str, value: Value, made: Callable[[], Any]) -> Any:
         if (kind, value) not in self._known:
@@ -109,7 +122,7 @@ def _index(counts: Counts, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
 def _slice(counts: Counts, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
     """Between numbers of which not even the sign is known."""
     x, dim, start, end, _ = fakes
-    if not is_open(start) and not is_open(end):
+    if not counts.may_be_negative(start) and not counts.may_be_negative(end):
         return None
     sizes = list(x.shape)
     sizes[dim] = counts.size([sizes[dim]])

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.torchscript import constants, numbers, prims, rewrites
+from onnxexp.capture.torchscript import numbers, prims, rewrites
 from onnxexp.capture.torchscript.containers import Items, Journal, Maybe, Module, Text
-from onnxexp.capture.torchscript.nodes import nodes_of, outputs_of, recorded, unpacked
+from onnxexp.capture.torchscript.nodes import recorded, unpacked
 from onnxexp.capture.torchscript.numbers import Number
 from onnxexp.capture.torchscript.outlines import Outline
 from onnxexp.capture.torchscript.pieces import kept_pieces
@@ -27,8 +27,6 @@ from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value, Where, val
 __all__ = ["Interpreter"]
 
 _NO_SCHEMA = "(no schema)"
-_NEUTRAL = {Value, bool, int, float, str, type(None)}
-"""The types of arguments that are in the neutral graph what they are here."""
 
 
 class Interpreter:
@@ -37,7 +35,7 @@ class Interpreter:
     Attributes:
         graph: What is written to now: the whole, or a block of it.
         root: The whole.
-        env: What each value of the TorchScript graph is, by torch's object for it, which is the same as long as it is kept.
+        env: What each value of the TorchScript graph is, by its number.
         sizes: The types of values.
         traced: Whether the graph tells the types that its values had in a run.
         changed: The attributes that the program sets.
@@ -49,7 +47,7 @@ class Interpreter:
         self.sizes = sizes
         self.traced = traced
         self.root = self.graph = Graph()
-        self.env: dict[Any, Any] = {}
+        self.env: dict[int, Any] = {}
         self.journal = Journal()
         self.attributes: dict[tuple[str, str], Any] = {}
         self.modules: dict[str, Module] = {}
@@ -66,40 +64,31 @@ class Interpreter:
 
     def block(self, block: Any) -> list[Any]:
         """Read the nodes of a block whose inputs are in `env`; returns what it returns."""
-        for kind, node in nodes_of(block):
-            self.step(kind, node)
+        for node in block.nodes():
+            self.step(node)
         return self.args(block.returnNode())
 
-    def step(self, kind: str, node: Any) -> None:
-        """Read one node, which is of this kind, and note what its outputs are."""
+    def step(self, node: Any) -> None:
+        """Read one node and note what its outputs are."""
         outer, self._node = self._node, node
-        handler = prims.HANDLERS.get(kind)
+        handler = prims.HANDLERS.get(node.kind())
         try:
             results = handler(self, node) if handler is not None else [self._call(node)]
         except OnnxExporterError:
             raise
         except Exception as error:
-            what = f"TorchScript's {kind} cannot be read: {type(error).__name__}: {error}"
+            what = f"TorchScript's {node.kind()} cannot be read: {type(error).__name__}: {error}"
             raise self.refuse(what, "write that part with operators on tensors") from error
         finally:
             self._node = outer
-        count = node.outputsSize()
-        if count > 1 and len(results) == 1:
+        if node.outputsSize() > 1 and len(results) == 1:
             results = results[0]
-        for index, result in zip(range(count), results, strict=False):
-            self.env[node.outputsAt(index)] = result
+        for value, result in zip(node.outputs(), results, strict=False):
+            self.env[value.unique()] = result
 
     def args(self, node: Any) -> list[Any]:
-        """What a node's inputs are; a constant, which has not been noted, is read here."""
-        found, env = [], self.env
-        for index in range(node.inputsSize()):
-            value = node.inputsAt(index)
-            if value in env:
-                found.append(env[value])
-            else:
-                held = value.toIValue()
-                found.append(held if type(held) in constants.PLAIN else constants.constant(self, value, held))
-        return found
+        """What a node's inputs are."""
+        return [self.env[value.unique()] for value in node.inputs()]
 
     @property
     def where(self) -> Where:
@@ -199,10 +188,9 @@ class Interpreter:
             )
         name, packet, python = prims.callee(schema)
         args = self.args(node)
-        kinds = set(map(type, args))
-        if Maybe in kinds and "__is" not in packet:
-            args = [arg.value if type(arg) is Maybe else arg for arg in args]
-        if Text in kinds and packet not in prims.OF_TEXT:
+        if "__is" not in packet:
+            args = [arg.value if isinstance(arg, Maybe) else arg for arg in args]
+        if packet not in prims.OF_TEXT and any(isinstance(arg, Text) for arg in args):
             raise self.refuse(
                 f"{packet} reads a text that is known only at run time", "decide by numbers; text can be printed or raised"
             )
@@ -229,7 +217,7 @@ class Interpreter:
         if call.writes:
             self.sizes.counts.forget()
         if node is not None and self.traced and not call.depends and not self._is_dynamic(bound):
-            types = [recorded(value) for value in (unpacked(node) if call.lists else outputs_of(node))]
+            types = [recorded(value) for value in (unpacked(node) if call.lists else node.outputs())]
             if all(types) and (types or not call.lists):
                 outputs = [Value(self.name(name), type_) for type_ in types if type_ is not None]
                 self.append(name, bound, outputs)
@@ -263,20 +251,16 @@ class Interpreter:
         if isinstance(fake, TensorType):
             return Value(self.name(name), fake)
         made = Value(self.name(name), TensorType(None, None) if fake is UNKNOWN else self.sizes.type_of(fake))
-        if not isinstance(fake, Outline) or torch.SymInt in map(type, fake.shape):
+        if not isinstance(fake, Outline) or any(isinstance(size, torch.SymInt) for size in fake.shape):
             self.sizes.know(made, fake)
         return made
 
     def bound(self, call: Call, args: Sequence[Any]) -> list[Any]:
         """The arguments as the neutral graph has them."""
-        kinds = set(map(type, args))
-        if Number in kinds:
-            args = self._numbers_as_tensors(call, args)
-        bound = [arg if type(arg) in _NEUTRAL else self.neutral(arg) for arg in args]
-        if int in kinds or Number in kinds:
-            for index, table in call.counted:
-                if index < len(bound) and type(bound[index]) is int:
-                    bound[index] = table[bound[index]]
+        bound = [self.neutral(arg) for arg in self._numbers_as_tensors(call, args)]
+        for index, table in call.counted:
+            if index < len(bound) and type(bound[index]) is int:
+                bound[index] = table[bound[index]]
         return bound + call.defaults(len(bound))
 
     def _numbers_as_tensors(self, call: Call, args: Sequence[Any]) -> list[Any]:
@@ -293,8 +277,6 @@ class Interpreter:
         if isinstance(arg, Items) and arg.sequence is not None:
             raise self.refuse("a list of unknown length is given to an operator", "give it torch.stack or torch.cat of the list")
         if isinstance(arg, (list, tuple)):
-            if _NEUTRAL.issuperset(map(type, arg)):
-                return list(arg)
             tensors = any(isinstance(element, Value) and isinstance(element.type, TensorType) for element in arg)
             return [
                 numbers.as_tensor(self, element) if tensors and isinstance(element, Number) else self.neutral(element)
@@ -303,17 +285,11 @@ class Interpreter:
         return numbers.plain(arg)
 
     def _is_dynamic(self, args: Sequence[Any]) -> bool:
-        for arg in args:
-            if type(arg) is Value:
-                if self.sizes.dynamic(arg) or type(arg.type) is ScalarType:
-                    return True
-            elif isinstance(arg, (list, tuple)) and self._is_dynamic(arg):
-                return True
-        return False
+        return any(self.sizes.dynamic(value) or isinstance(value.type, ScalarType) for value in values_in(args))
 
     def _guessed(self, call: Call, node: Any, args: list[Any]) -> Any:
         """What a call gives where torch's fake kernels cannot tell: dtype and rank of the trace."""
-        outputs = outputs_of(node) if node is not None else []
+        outputs = list(node.outputs()) if node is not None else []
         types = [recorded(value) if self.traced else None for value in outputs]
         fakes = [
             UNKNOWN if type_ is None or type_.dtype is None else self.sizes.tensor(type_.dtype, [None] * len(type_.sizes or ()))

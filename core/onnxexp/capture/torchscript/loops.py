@@ -8,7 +8,6 @@ from onnxexp.capture.torchscript import sequences
 from onnxexp.capture.torchscript.branches import kind_of, placeholder
 from onnxexp.capture.torchscript.collecting import Collected, collectable
 from onnxexp.capture.torchscript.containers import UNINITIALIZED, Items, Journal, Maybe, build, flatten, restore
-from onnxexp.capture.torchscript.nodes import given_to
 from onnxexp.capture.torchscript.numbers import Number, dress, is_number, plain
 from onnxexp.capture.torchscript.outlines import Outline
 from onnxexp.capture.torchscript.sizes import UNKNOWN
@@ -66,8 +65,8 @@ def _unroll(interpreter: Interpreter, block: Any, trips: Any, condition: Any, ca
 
 
 def _round(interpreter: Interpreter, block: Any, given: list[Any]) -> list[Any]:
-    for value, what in zip(given_to(block), given, strict=True):
-        interpreter.env[value] = what
+    for value, what in zip(block.inputs(), given, strict=True):
+        interpreter.env[value.unique()] = what
     return interpreter.block(block)
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import sympy  # type: ignore[import-untyped]
 import torch
 
-__all__ = ["NUMBERS", "Outline", "brief", "expr_of", "filled", "key_of", "outlined", "same", "symbols_of"]
+__all__ = ["NUMBERS", "Outline", "expr_of", "filled", "key_of", "outlined", "same", "symbols_of"]
 
 NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -24,7 +23,7 @@ class Outline:
 
     def __init__(self, dtype: torch.dtype, shape: Sequence[Any], fake: torch.Tensor | None = None) -> None:
         self.dtype = dtype
-        self.shape = tuple([size if type(size) is int else _plain(size) for size in shape])
+        self.shape = tuple(map(_plain, shape))
         self._fake = fake
 
     def dim(self) -> int:
@@ -63,12 +62,6 @@ def outlined(result: Any) -> Any:
 def expr_of(size: Any) -> Any:
     """A number as sympy has it; one that is known as it is."""
     return size.node.expr if isinstance(size, NUMBERS) else size
-
-
-def brief(size: Any) -> str:
-    """The text of a symbolic size, in torch's names."""
-    expr = size.node.expr
-    return str(expr.name if isinstance(expr, sympy.Symbol) else expr)  # sympy takes long to write a name down
 
 
 def same(one: Any, other: Any) -> bool:

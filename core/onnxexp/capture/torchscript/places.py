@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import linecache
 import re
 from collections.abc import Mapping
@@ -11,7 +10,6 @@ from typing import Any
 import torch
 
 from onnxexp.capture.sources import is_modules, is_users
-from onnxexp.capture.torchscript.nodes import outputs_of
 from onnxexp.graph import Where
 
 __all__ = ["Places"]
@@ -36,7 +34,6 @@ def _traced(source: str) -> tuple[str, int]:
     return file, line
 
 
-@functools.lru_cache(maxsize=8192)
 def _scripted(source: str) -> tuple[str, int, str]:
     """File, line and code of a source range that is the piece of source that was compiled."""
     found = _SCRIPTED.search(source)
@@ -78,7 +75,7 @@ class Places:
         """The place of a node; of one that the compiler has added, its user's."""
         own = self.where(node)
         if not own.file:
-            users = [use.user for value in outputs_of(node) for use in value.uses()]
+            users = [use.user for value in node.outputs() for use in value.uses()]
             own = next((place for place in map(self.where, users) if place.file), own)
         return own
 

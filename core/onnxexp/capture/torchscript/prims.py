@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,6 @@ import torch
 from onnxexp.capture.torchscript import branches, constants, loops, numbers, objects, sequences
 from onnxexp.capture.torchscript.containers import UNINITIALIZED, Items, Maybe
 from onnxexp.capture.torchscript.lists import OPERATORS
-from onnxexp.capture.torchscript.nodes import given_to, outputs_of
 from onnxexp.capture.torchscript.numbers import Number
 from onnxexp.graph import ScalarType, TensorType, Value
 
@@ -45,12 +43,12 @@ def _dict(interpreter: Interpreter, node: Any) -> list[Any]:
 
 def _unpack(interpreter: Interpreter, node: Any) -> list[Any]:
     (pieces,) = interpreter.args(node)
-    outputs = outputs_of(node)
+    count = node.outputsSize()
     if isinstance(pieces, Items) and pieces.sequence is not None:
-        return [sequences.get(interpreter, pieces, index) for index in range(len(outputs))]
-    if len(pieces) != len(outputs):
+        return [sequences.get(interpreter, pieces, index) for index in range(count)]
+    if len(pieces) != count:
         raise interpreter.refuse(
-            f"a list of {len(pieces)} elements is unpacked into {len(outputs)}",
+            f"a list of {len(pieces)} elements is unpacked into {count}",
             "let the number of pieces not depend on a dynamic size",
         )
     return list(pieces)
@@ -138,8 +136,8 @@ def _numbers_of(interpreter: Interpreter, tensor: Any) -> Any:
 def _fork(interpreter: Interpreter, node: Any) -> list[Any]:
     """What may run at the same time is run here; the future is what it gives."""
     graph, outer = node.g("Subgraph"), interpreter.env
-    pairs = zip(given_to(graph.block()), interpreter.args(node), strict=True)
-    interpreter.env = dict(pairs)
+    pairs = zip(graph.inputs(), interpreter.args(node), strict=True)
+    interpreter.env = {value.unique(): thing for value, thing in pairs}
     try:
         results = interpreter.block(graph.block())
     finally:
@@ -152,6 +150,7 @@ def _entered(interpreter: Interpreter, node: Any) -> list[Any]:
 
 
 HANDLERS: dict[str, Callable[[Interpreter, Any], list[Any]]] = {
+    "prim::Constant": constants.constant,
     "prim::ListConstruct": _list,
     "prim::TupleConstruct": _tuple,
     "prim::DictConstruct": _dict,
@@ -357,9 +356,8 @@ PYTHON: dict[str, Callable[..., Any]] = {
 """By the operator's name, with or without its overload; NotImplemented leaves the call to torch's operator."""
 
 
-@functools.lru_cache(maxsize=None)
 def callee(schema: str) -> tuple[str, str, Callable[..., Any] | None]:
-    """What a node with this schema (its text) calls: the full name, ``aten::add`` of it, and what does it in Python."""
+    """The full name of the operator with this schema, ``aten::add`` of it, and the Python function for it, if any."""
     name = schema.partition("(")[0]
     packet = name.partition(".")[0]
     python = PYTHON.get(name) or PYTHON.get(packet)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from typing import Any
@@ -31,59 +32,54 @@ _DEPENDING = frozenset({"aten::where", "aten::nonzero_numpy", "aten::argwhere", 
 _CONTENTS = frozenset({torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output})
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """An operator as TorchScript calls it; what few calls need of its schema is read when it is asked for.
+    """An operator as TorchScript calls it.
 
     Attributes:
         name: The full name, ``aten::add.Tensor``.
-        packet: ``aten::add``.
         op: torch's operator, None where only TorchScript has it (``aten::append.t``).
+        tensors: Indices of the arguments that are tensors (lists of them not counted).
+        counted: For each index of an argument that is a dtype, a layout or a memory format: what its numbers stand for.
         lists: Whether the operator returns a list of tensors.
         depends: Whether the size of the result depends on the contents of the arguments.
         writes: Whether it writes into an argument.
+        pointwise: Whether torch tags it so.
     """
 
-    def __init__(self, name: str, op: torch._ops.OpOverload | None) -> None:
-        self.name, self.op = name, op
-        self.packet = packet = name.partition(".")[0]
-        self.lists = self.depends = self.writes = False
-        self._arguments: list[Any] = []
-        if op is not None:
-            schema: Any = op._schema
-            self.lists = any(str(result.type) == "List[Tensor]" for result in schema.returns)
-            told = packet in _DEPENDING or not _CONTENTS.isdisjoint(op.tags)
-            self.depends = told and name != "aten::where.self"
-            self.writes = bool(schema.is_mutable)
-            self._arguments = schema.arguments
-
-    @functools.cached_property
-    def _kinds(self) -> list[str]:
-        return [str(argument.real_type).removeprefix("Optional[").removesuffix("]") for argument in self._arguments]
-
-    @functools.cached_property
-    def tensors(self) -> frozenset[int]:
-        """Indices of the arguments that are tensors (lists of them not counted)."""
-        return frozenset(index for index, kind in enumerate(self._kinds) if kind == "Tensor")
-
-    @functools.cached_property
-    def counted(self) -> tuple[tuple[int, tuple[Any, ...]], ...]:
-        """For each index of an argument that is a dtype, a layout or a memory format: what its numbers stand for."""
-        return tuple((index, _COUNTED[kind]) for index, kind in enumerate(self._kinds) if kind in _COUNTED)
-
-    @functools.cached_property
-    def pointwise(self) -> bool:
-        """Whether torch tags it so."""
-        return self.op is not None and torch.Tag.pointwise in self.op.tags
+    name: str
+    op: torch._ops.OpOverload | None
+    tensors: frozenset[int] = frozenset()
+    counted: tuple[tuple[int, tuple[Any, ...]], ...] = ()
+    lists: bool = False
+    depends: bool = False
+    writes: bool = False
+    pointwise: bool = False
 
     def defaults(self, given: int) -> list[Any]:
-        """Those of the arguments that the node leaves out, which gives so many."""
-        return [argument.default_value for argument in self._arguments[given:]]
+        """The defaults of the arguments after the first `given`."""
+        return [] if self.op is None else [argument.default_value for argument in self.op._schema.arguments[given:]]
 
 
 @functools.lru_cache(maxsize=None)
 def named(name: str) -> Call:
     """The call of an operator by its full name."""
-    return Call(name, overload(name) if not name.startswith("prim::") else None)
+    op = overload(name) if not name.startswith("prim::") else None
+    if op is None:
+        return Call(name, None)
+    schema: Any = op._schema
+    kinds = [str(argument.real_type).removeprefix("Optional[").removesuffix("]") for argument in schema.arguments]
+    data_dependent = name.partition(".")[0] in _DEPENDING or not _CONTENTS.isdisjoint(op.tags)
+    return Call(
+        name,
+        op,
+        tensors=frozenset(index for index, kind in enumerate(kinds) if kind == "Tensor"),
+        counted=tuple((index, _COUNTED[kind]) for index, kind in enumerate(kinds) if kind in _COUNTED),
+        lists=any(str(result.type) == "List[Tensor]" for result in schema.returns),
+        depends=data_dependent and name != "aten::where.self",
+        writes=bool(schema.is_mutable),
+        pointwise=torch.Tag.pointwise in op.tags,
+    )
 
 
 def dtype_of(number: Any) -> torch.dtype | None:

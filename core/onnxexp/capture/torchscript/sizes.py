@@ -15,6 +15,7 @@ import torch
 from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_unbacked_symbols
+from torch.utils._sympy.numbers import int_oo
 
 from onnxexp.capture import composites
 from onnxexp.capture.dynamic import DynamicSpec
@@ -23,8 +24,7 @@ from onnxexp.capture.modes import hush_torch
 from onnxexp.capture.reshaping import reshapes_as_called
 from onnxexp.capture.symbols import dim_text
 from onnxexp.capture.torchscript.counts import Counts
-from onnxexp.capture.torchscript.late import Record
-from onnxexp.capture.torchscript.outlines import Outline, brief, filled, key_of, outlined, same, symbols_of
+from onnxexp.capture.torchscript.outlines import Outline, filled, key_of, outlined, same, symbols_of
 from onnxexp.capture.torchscript.shortcuts import shortcut
 from onnxexp.capture.torchscript.trials import UNKNOWN, Trials, harmless
 from onnxexp.capture.undoing import restore, saved
@@ -38,19 +38,23 @@ __all__ = ["UNKNOWN", "Sizes"]
 
 _WHOLE = {torch_name: name for name, torch_name in composites.NAMES.items()}
 """torch's operators that are kept whole, and ours that give their shapes."""
+_FIRST = 1000
+"""torch's own symbols for the sizes of inputs have smaller numbers."""
 
 
 class Sizes:
     """What is known of each value.
 
     Attributes:
-        record: The symbols, and torch's own record of them, made where torch first has to reckon with one, see `late`.
+        env: torch's record of the symbols.
         mode: The fake mode that everything here belongs to, made where the first kernel runs.
         names: The readable name of each symbol.
         counts: What is known of the contents of tensors.
     """
 
     def __init__(self) -> None:
+        self.env = ShapeEnv(specialize_zero_one=False, duck_shape=False)
+        self.counts = Counts(self.env)
         self.names: dict[sympy.Expr, str] = {}
         self.texts: dict[str, Any] = {}
         self._fakes: dict[Value, Any] = {}
@@ -62,22 +66,7 @@ class Sizes:
         self._known: dict[Any, Any] = {}
         self._short_of: dict[sympy.Expr, Any] = {}
         self._long_of: dict[sympy.Symbol, sympy.Expr] = {}
-
-    @functools.cached_property
-    def record(self) -> Record:
-        return Record()
-
-    @functools.cached_property
-    def counts(self) -> Counts:
-        return Counts(self.record)
-
-    @functools.cached_property
-    def _trials(self) -> Trials:
-        return Trials(self)
-
-    @property
-    def env(self) -> ShapeEnv:
-        return self.record.env
+        self._trials = Trials(self)
 
     @functools.cached_property
     def mode(self) -> FakeTensorMode:
@@ -127,8 +116,12 @@ class Sizes:
     def _named(self, name: str, size: int) -> Any:
         key = f"{name}={size}"
         if key not in self.texts:
-            self.texts[key] = self.record.of_input(size)
-            self.names[self.texts[key].node.expr] = name
+            symbol = sympy.Symbol(f"s{_FIRST + len(self.names)}", integer=True)
+            self.env.add_backed_var_to_val(symbol, size)
+            self.env.constrain_symbol_range(symbol, -int_oo, int_oo)
+            self.env.var_to_sources[symbol] = [ConstantSource(f"__onnxexp_{symbol}")]
+            self.texts[key] = self.env.create_symintnode(symbol, hint=size)
+            self.names[symbol] = name
         return self.texts[key]
 
     # What is known
@@ -151,7 +144,7 @@ class Sizes:
     def _from_type(self, type_: Type) -> Any:
         if isinstance(type_, ScalarType):
             return self.number(type_.kind)
-        if type_.dtype is None or type_.sizes is None or str in map(type, type_.sizes):
+        if type_.dtype is None or type_.sizes is None or any(isinstance(size, str) for size in type_.sizes):
             return UNKNOWN
         return Outline(type_.dtype, type_.sizes)
 
@@ -159,11 +152,11 @@ class Sizes:
         """A number of which nothing but the kind is known."""
         if kind is bool:
             return self.env.create_unbacked_symbool()
-        return self.env.create_unbacked_symfloat() if kind is float else self.record.number()
+        return self.env.create_unbacked_symfloat() if kind is float else self.env.create_unbacked_symint()
 
     def tensor(self, dtype: torch.dtype, sizes: Sequence[Any]) -> Outline:
         """An outline; a size of None is one of which nothing is known."""
-        return Outline(dtype, [self.record.size() if size is None else size for size in sizes])
+        return Outline(dtype, [self.counts.any_size() if size is None else size for size in sizes])
 
     # Running
 
@@ -247,7 +240,7 @@ class Sizes:
 
     def _called(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
         if name == "aten::_pad_packed_sequence":
-            return torch.ops.onnxexp.pad(*fakes, self._batches.get(args[1]) or self.record.size())
+            return torch.ops.onnxexp.pad(*fakes, self._batches.get(args[1]) or self.counts.any_size())
         if name in _WHOLE:
             packet, _, overload = _WHOLE[name].partition("::")[2].partition(".")
             op = getattr(getattr(torch.ops.onnxexp, packet), overload or "default")
@@ -314,7 +307,7 @@ class Sizes:
         return ScalarType(int) if isinstance(fake, (int, torch.SymInt)) else TensorType(None, None)
 
     def _provisional(self, dtype: torch.dtype, sizes: Sequence[Any]) -> TensorType:
-        return TensorType(dtype, tuple([size if isinstance(size, int) else brief(size) for size in sizes]))
+        return TensorType(dtype, tuple([size if isinstance(size, int) else str(size.node.expr) for size in sizes]))
 
     def text(self, size: Any) -> Dim:
         """A size for people."""

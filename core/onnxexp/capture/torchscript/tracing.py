@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
-import functools
 import inspect
 import linecache
 import warnings
@@ -24,15 +23,13 @@ from onnxexp.capture.torchscript.fitting import fit
 from onnxexp.capture.torchscript.places import Places
 from onnxexp.capture.torchscript.scripted_calls import numbers_kept
 from onnxexp.capture.torchscript.whole import whole_cells
-from onnxexp.capture.torchscript.written_sizes import immutable_sizes, writes_sizes
+from onnxexp.capture.torchscript.written_sizes import immutable_sizes
 from onnxexp.errors import CaptureError
 from onnxexp.names import register_dataclasses
 
 __all__ = ["Recording", "trace"]
 
 _ROOT = "model"
-_NAMELESS = "".format
-"""Gives every value the tracer's own name, which is none: called for each, without a function of Python's."""
 
 
 @dataclasses.dataclass
@@ -75,10 +72,7 @@ class _Flat:
 
     Attributes:
         example, leaves, in_spec: The leaves of the example's call, which of them are given, and how the call is made of them.
-        fits: Whether the graph is made to fit the tracer, see `fit`.
-        scoped: Whether the model is called as a module is; else only its forward is, see `_only_forward`.
         returned: What the model returned, flattened, and how it was nested; nothing before it has returned.
-        writes_sizes: Whether it failed, maybe because it had written into a size, see `writes_sizes`.
     """
 
     def __init__(self, model: torch.nn.Module, example: list[Any], leaves: list[int], in_spec: pytree.TreeSpec) -> None:
@@ -86,27 +80,15 @@ class _Flat:
         self.example = example
         self.leaves = leaves
         self.in_spec = in_spec
-        self.fits = False
-        self.scoped = True
         self.returned: tuple[list[Any], pytree.TreeSpec] | None = None
-        self.writes_sizes = False
 
     def __call__(self, *tensors: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
         flat = list(self.example)
         for index, tensor in zip(self.leaves, tensors, strict=False):
             flat[index] = tensor
-        args, kwargs = (flat, {}) if self.in_spec is _positional(len(flat)) else pytree.tree_unflatten(flat, self.in_spec)
-        try:
-            result = (self.model if self.scoped else self.model.forward)(*args, **kwargs)
-        except Exception:
-            state: Any = torch._C._get_tracing_state()  # none where it was an operator that failed
-            self.writes_sizes = state is None or writes_sizes(state.graph())
-            raise
-        if self.fits:
-            fit(torch._C._get_tracing_state().graph())
-        if isinstance(result, torch.Tensor):
-            self.returned = [result], _LEAF
-            return result
+        args, kwargs = pytree.tree_unflatten(flat, self.in_spec)
+        result = self.model(*args, **kwargs)
+        fit(torch._C._get_tracing_state().graph())
         register_dataclasses(result)
         self.returned = pytree.tree_flatten(result)
         returned = tuple(leaf for leaf in self.returned[0] if isinstance(leaf, torch.Tensor))
@@ -127,40 +109,28 @@ class _Module(torch.nn.Module):
 
 
 def trace(parts: Parts, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
-    """The model, run on the example. Raises CaptureError where the model fails or returns no tensor.
-
-    The model is run again, with sizes that cannot be written and calls that are made to fit, where it writes into a size, or ran
-    through though the tracer failed, on a call that it cannot write down. Other models need not pay for that.
-    """
-    flat, in_spec = _flattened(args, kwargs)
-    if any(spec.axes):
-        flat = enlarged_leaves(flat, spec)
+    """Run the model on the example under the tracer. Raises CaptureError where the model fails or returns no tensor."""
+    flat, in_spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    flat = enlarged_leaves(flat, spec)
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
     function = _Flat(parts.model, flat, leaves, in_spec)
     caught: list[Any] = []
     functions: list[Any] = []
     try:
-        with warnings.catch_warnings(record=True) as caught, replaced((*_REPLACED, *whole_cells(), numbers_kept(functions))):
+        with (
+            warnings.catch_warnings(record=True) as caught,
+            replaced((*_REPLACED, *whole_cells(), numbers_kept(functions))),
+            immutable_sizes(),
+        ):
             warnings.simplefilter("always")
-            again = True
-            try:
-                graph, module = _run(function, parts)
-                again = writes_sizes(graph)
-            except Exception:  # the model's own, if sizes that were not what it has computed brought it there
-                if function.returned is None and not function.writes_sizes:
-                    raise
-            if again:
-                caught.clear()
-                function.fits = True
-                with immutable_sizes():
-                    graph, module = _run(function, parts)
+            graph, module = _run(function, parts)
     except CaptureError:
         raise
     except Exception as error:
         raise failed(error, "the model fails while it is traced") from error
     finally:
-        recorded = _sorted_out(caught) if caught else []
-    return _recording(function, parts, graph, module, functions, _told(recorded) if recorded else [])
+        recorded = _sorted_out(caught)
+    return _recording(function, parts, graph, module, functions, _told(recorded))
 
 
 def _recording(flat: _Flat, parts: Parts, graph: Any, module: Any, functions: list[Any], told: list[str]) -> Recording:
@@ -175,22 +145,6 @@ def _recording(flat: _Flat, parts: Parts, graph: Any, module: Any, functions: li
     )  # fmt: skip
 
 
-def _flattened(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], pytree.TreeSpec]:
-    """The leaves and the structure of ``(args, kwargs)``."""
-    if not kwargs and all(type(arg) is torch.Tensor for arg in args):
-        return list(args), _positional(len(args))
-    return pytree.tree_flatten((tuple(args), dict(kwargs)))
-
-
-@functools.cache
-def _positional(count: int) -> pytree.TreeSpec:
-    """The structure of most calls: so many tensors, by position."""
-    return pytree.tree_structure(((0,) * count, {}))
-
-
-_LEAF = pytree.tree_structure(0)
-
-
 def _run(flat: _Flat, parts: Parts) -> tuple[Any, Any]:
     """The graph of a run, and the ScriptModule that it takes where it takes one. What is written into buffers is undone.
 
@@ -201,13 +155,11 @@ def _run(flat: _Flat, parts: Parts) -> tuple[Any, Any]:
     before = {name: tensor.clone() for name, tensor in parts.buffers.items()}
     module = None
     try:
-        flat.scoped = any(isinstance(module, torch.jit.ScriptModule) for module in parts.modules.values())
-        if flat.scoped:
+        if any(isinstance(module, torch.jit.ScriptModule) for module in parts.modules.values()):
             graph, module = _by_module(flat, inputs)
         else:
-            flat.scoped = not _only_forward(flat.model)
             torch.jit._trace._trace_module_map = {module: path for path, module in parts.modules.items()}
-            graph, _ = torch._C._create_graph_by_tracing(flat, [*inputs, *parts.state.values()], _NAMELESS, False, False)
+            graph, _ = torch._C._create_graph_by_tracing(flat, [*inputs, *parts.state.values()], lambda _: "", False, False)
     finally:
         torch.jit._trace._trace_module_map = None
         for name, tensor in flat.model.named_buffers() if before else ():
@@ -215,22 +167,6 @@ def _run(flat: _Flat, parts: Parts) -> tuple[Any, Any]:
                 tensor.detach().copy_(before[name])
     torch._C._jit_pass_inline(graph)
     return graph, module
-
-
-def _only_forward(model: torch.nn.Module) -> bool:
-    """Whether a call of the whole model is one of its forward: no hooks, not compiled, a class that is called as others are.
-
-    The tracer writes the whole stack of Python's frames down for each node, the constants in its arguments too, which is most of
-    what it does: three frames less count.
-    """
-    kind = type(model)
-    return (
-        kind.__call__ is torch.nn.Module.__call__
-        and kind._call_impl is torch.nn.Module._call_impl
-        and model._compiled_call_impl is None
-        and not (model._forward_hooks or model._forward_pre_hooks or model._backward_hooks or model._backward_pre_hooks)
-        and not torch.nn.modules.module._has_any_global_hook()  # type: ignore[no-untyped-call]
-    )
 
 
 def _by_module(flat: _Flat, inputs: list[torch.Tensor]) -> tuple[Any, Any]:

@@ -11,37 +11,26 @@ import torch
 
 from onnxexp.capture.modes import replaced
 
-__all__ = ["immutable_sizes", "writes_sizes"]
+__all__ = ["immutable_sizes"]
 
 _tracer: Any = torch._C
-_METHODS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
-    "__iadd__": (operator.add, "aten::add_"),
-    "__isub__": (operator.sub, "aten::sub_"),
-    "__imul__": (operator.mul, "aten::mul_"),
-    "__ifloordiv__": (operator.floordiv, "aten::floor_divide_"),
-    "__itruediv__": (operator.truediv, "aten::div_"),
-    "__imod__": (operator.mod, "aten::remainder_"),
+_METHODS: dict[str, Callable[[Any, Any], Any]] = {
+    "__iadd__": operator.add,
+    "__isub__": operator.sub,
+    "__imul__": operator.mul,
+    "__ifloordiv__": operator.floordiv,
+    "__itruediv__": operator.truediv,
+    "__imod__": operator.mod,
 }
-"""Python's assignments, what they are of numbers, and how a trace writes them."""
+"""Python's assignments, and what they are of numbers."""
 _SIZE = "prim::NumToTensor"
 """What a trace makes of every size."""
 
 
-def writes_sizes(graph: Any) -> bool:
-    """Whether a trace has such assignments to sizes."""
-    if not graph.findNode(_SIZE):
-        return False
-    return any(_is_number(node.inputsAt(0)) for _, kind in _METHODS.values() for node in graph.findAllNodes(kind))
-
-
 def immutable_sizes() -> AbstractContextManager[None]:
-    """Inside, they give a new number.
-
-    Python looks such methods up in the class alone, and a class that changes loses what Python has remembered of all its
-    methods: entering and leaving takes longer than the trace of a small model.
-    """
+    """Make such assignments in a trace return a new number."""
     return replaced(
-        (torch.Tensor, name, _unless_number(getattr(torch.Tensor, name), function)) for name, (function, _) in _METHODS.items()
+        (torch.Tensor, name, _unless_number(getattr(torch.Tensor, name), function)) for name, function in _METHODS.items()
     )
 
 

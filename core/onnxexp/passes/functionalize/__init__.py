@@ -13,8 +13,8 @@ After it no node of the graph writes to its arguments, and every node reads what
 A tensor that may or may not share memory with one that is written (``reshape`` of a tensor that may not be contiguous,
 ``as_strided``, a result that is one of two tensors) is an error once it would make a difference, never a guess.
 
-`facts` reads the schemas, `unseen` rewrites what needs no memory. For the rest `aliasing` finds the values that matter, `memory`
-follows what they hold, `views` and `emit` know the view operators, `rewrite` and `blocks` go through the nodes.
+`facts` reads the schemas, `aliasing` finds the values that matter, `memory` follows their contents, `views` and `emit` handle
+the view operators, `rewrite` and `blocks` go through the nodes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from __future__ import annotations
 import dataclasses
 
 from onnxexp.graph import Graph
-from onnxexp.passes.functionalize.facts import facts, is_mutable
+from onnxexp.passes.functionalize.facts import facts
 from onnxexp.passes.functionalize.rewrite import Rewriter
-from onnxexp.passes.functionalize.unseen import make_new
 
 __all__ = ["Report", "functionalize"]
 
@@ -44,20 +43,14 @@ class Report:
     params: tuple[str, ...] = ()
 
 
-_NOTHING = Report()
-
-
 def functionalize(graph: Graph) -> Report:
     """Rewrite a graph in place so that no node writes to its arguments; a graph without such nodes is left as it is.
 
     Types of the new values are those of the tensors that are written; the new nodes say the writing node's `where`.
     Raises CaptureError, with the operator, its place and the cure, where the memory that is written cannot be followed.
     """
-    writes = [node for node in graph.walk() if is_mutable(node.op) and facts(node.op).written]
-    if not writes:
-        return _NOTHING
-    if make_new(graph, writes):
-        return Report(len(writes))
+    if not any(facts(node.op).written for node in graph.walk()):
+        return Report()
     rewriter = Rewriter(graph)
     rewriter.run(graph)
     changed = {root.origin for root in rewriter.memory.changed}

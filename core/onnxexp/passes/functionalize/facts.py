@@ -20,11 +20,9 @@ __all__ = [
     "SETTING",
     "Facts",
     "facts",
-    "is_mutable",
     "is_out",
     "is_tensor",
     "packet",
-    "plain_twin",
     "restrides",
     "results",
     "twin",
@@ -71,13 +69,6 @@ class Facts:
 def packet(op: str) -> str:
     """``aten::add`` of ``aten::add.Tensor``."""
     return op.partition(".")[0]
-
-
-@functools.lru_cache(maxsize=None)
-def is_mutable(op: str) -> bool:
-    """Whether an operator may write to an argument: all that has to be known of most."""
-    found = overload(op)
-    return found is not None and bool(found._schema.is_mutable)
 
 
 @functools.lru_cache(maxsize=None)
@@ -161,16 +152,6 @@ def twin(op: str) -> str | None:
             if _takes(schema, inputs, by_name):
                 return f"{schema.name}.{schema.overload_name}" if schema.overload_name else str(schema.name)
     return None
-
-
-@functools.lru_cache(maxsize=None)
-def plain_twin(op: str) -> str | None:
-    """The twin of a pointwise operator that returns its first argument and writes to it what the twin returns; else None."""
-    known = facts(op)
-    if known.written != (0,) or known.returned != (0,) or is_out(known, 0) or packet(op) in (*SETTING, "aten::copy_"):
-        return None
-    same = twin(op)
-    return same if same is not None and facts(same).pointwise and facts(same).viewed is None else None
 
 
 def restrides(op: str) -> bool:
