@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 from torch.utils._sympy.functions import Mod, PythonMod
 
-from onnxexp.capture.exported import flat
+from onnxexp.capture.fake_values import flat
 from onnxexp.capture.modes import hush_torch, torch_mode
 from onnxexp.capture.recorder import META, Recorder
 from onnxexp.capture.reshaping import reshapes_as_called

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
+from onnxexp.capture.fx_converter import Conversion, Converter
 from onnxexp.capture.sources import place
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
-
-if TYPE_CHECKING:
-    from onnxexp.capture.exported import Converter
 
 __all__ = ["CONVERSIONS"]
 
 
 def _inline(outer: Converter, module: torch.fx.GraphModule, args: Sequence[Any], into: Graph) -> list[Any]:
     """Convert a submodule's nodes into a graph, its placeholders standing for `args`; returns its outputs."""
-    inner = type(outer)(module, Graph(nodes=into.nodes, params=outer.graph.params), outer.dim_text, outer.autocast)
+    inner = Converter(
+        module, Graph(nodes=into.nodes, params=outer.graph.params), outer.dim_text, outer.conversions, outer.autocast
+    )
     for placeholder, arg in zip(module.graph.find_nodes(op="placeholder"), args, strict=True):
         inner.env[placeholder] = arg
     inner.run()
@@ -106,7 +106,7 @@ def _autocast(converter: Converter, node: torch.fx.Node) -> Any:
         converter.autocast = before
 
 
-CONVERSIONS: dict[str, Callable[[Converter, torch.fx.Node], Any]] = {
+CONVERSIONS: dict[str, Conversion] = {
     "cond": _cond,
     "while_loop": _while_loop,
     "scan": _scan,

@@ -15,7 +15,7 @@ from torch._dispatch.python import no_python_dispatcher
 from torch._subclasses import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from onnxexp.capture.exported import DROPPED, flat, made
+from onnxexp.capture.fake_values import DROPPED, flat, made
 from onnxexp.capture.measures import Measures, Names
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node, Value

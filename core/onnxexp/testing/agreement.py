@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.exported import _SCALAR_OPS
+from onnxexp.capture.fake_values import SCALAR_OPS
 from onnxexp.suggest import nearest
 
 __all__ = ["arity", "docstring", "schemas", "unknown"]
@@ -33,7 +33,7 @@ def schemas(op: str) -> tuple[torch.FunctionSchema, ...]:
 
 def unknown(op: str) -> str:
     """What is wrong with an operator's name, "" where torch (or capture itself, for Python's numbers) knows it."""
-    if schemas(op) or op in _SCALAR_OPS.values():
+    if schemas(op) or op in SCALAR_OPS.values():
         return ""
     known = {_full(schema) for schema in torch._C._jit_get_all_schemas()}
     return f"torch has no such operator{nearest(op, known)}; import what registers it before the table is checked"

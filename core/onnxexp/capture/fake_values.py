@@ -1,0 +1,93 @@
+"""Neutral values and types for fake tensors and symbolic numbers, whichever frontend made them."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from onnxexp.graph import Dim, ScalarType, TensorType, Type, Value
+
+__all__ = ["DROPPED", "SCALAR_OPS", "flat", "made", "scalar_op", "type_of"]
+
+SCALAR_OPS: dict[Any, str] = {
+    operator.add: "aten::add",
+    operator.sub: "aten::sub",
+    operator.mul: "aten::mul",
+    operator.floordiv: "aten::floordiv",
+    operator.truediv: "aten::div",
+    operator.mod: "aten::remainder",
+    operator.pow: "aten::pow",
+    operator.neg: "aten::neg",
+    operator.eq: "aten::eq",
+    operator.ne: "aten::ne",
+    operator.lt: "aten::lt",
+    operator.le: "aten::le",
+    operator.gt: "aten::gt",
+    operator.ge: "aten::ge",
+    operator.and_: "aten::__and__",
+    operator.or_: "aten::__or__",
+    operator.not_: "aten::__not__",
+    math.ceil: "aten::ceil",
+    math.floor: "aten::floor",
+    math.trunc: "aten::Int",
+    torch.sym_max: "prim::max",
+    torch.sym_min: "prim::min",
+    torch.sym_not: "aten::__not__",
+    torch.sym_float: "aten::Float",
+    torch.sym_int: "aten::Int",
+    torch.sym_sum: "aten::sum",
+    torch.sym_ite: "prim::ternary",
+    round: "aten::round",
+}
+"""Python's arithmetic on sizes, under the names that TorchScript gives the same operations."""
+
+DROPPED = {
+    "aten::_assert_scalar",
+    "aten::_assert_async.msg",
+    "aten::_assert_async",
+    "aten::_assert_tensor_metadata",
+    "aten::sym_constrain_range",
+    "aten::sym_constrain_range_for_size",
+}
+"""Checks that hold for the example and have no place in an ONNX graph."""
+
+
+def flat(value: Any) -> Iterator[Any]:
+    """The elements of nested lists."""
+    if isinstance(value, (list, tuple)):
+        for element in value:
+            yield from flat(element)
+    else:
+        yield value
+
+
+def type_of(meta: Any, dim_text: Callable[[Any], Dim]) -> Type:
+    """The type of a fake tensor or symbolic number."""
+    if isinstance(meta, torch.Tensor):
+        sizes: Sequence[Any] = meta.shape
+        return TensorType(meta.dtype, tuple(size if isinstance(size, int) else dim_text(size) for size in sizes))
+    if isinstance(meta, (bool, torch.SymBool)):
+        return ScalarType(bool)
+    if isinstance(meta, (int, torch.SymInt)):
+        return ScalarType(int, str(dim_text(meta)))
+    if isinstance(meta, (float, torch.SymFloat)):
+        return ScalarType(float)
+    return TensorType(None, None)
+
+
+def made(name: str, meta: Any, dim_text: Callable[[Any], Dim]) -> Any:
+    """A value typed by its meta, or for a list (of lists) of results such a list; the node has them all in a row."""
+    if isinstance(meta, (list, tuple)):
+        return [made(f"{name}_{index}", one, dim_text) for index, one in enumerate(meta)]
+    return Value(name, type_of(meta, dim_text))
+
+
+def scalar_op(name: str, args: Sequence[Any]) -> str:
+    """The overload of an operator of Python's that takes these numbers."""
+    kinds = [arg.type.kind if isinstance(arg, Value) and isinstance(arg.type, ScalarType) else type(arg) for arg in args]
+    overload = "float" if float in kinds else "bool" if kinds and all(kind is bool for kind in kinds) else "int"
+    return f"{name}.{overload}"
