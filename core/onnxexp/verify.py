@@ -15,6 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from onnxexp.capture.parts import restored_buffers
 from onnxexp.errors import VerificationError
 from onnxexp.graph import TensorType
 
@@ -126,15 +127,11 @@ def run_eager(eager: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
 
 def call_unharmed(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Call a module; buffers that its forward writes to or replaces are as before afterwards."""
-    buffers = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
     if not isinstance(module, torch.jit.ScriptModule):
+        buffers = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
         return torch.func.functional_call(module, buffers, tuple(args), dict(kwargs))
-    try:
+    with restored_buffers(module):
         return module(*args, **kwargs)
-    finally:
-        with torch.no_grad():
-            for name, buffer in module.named_buffers():
-                buffer.copy_(buffers[name])
 
 
 def compare(

@@ -7,6 +7,7 @@ import os
 import pytest
 import torch
 
+from onnxexp.capture.torchscript import TABLES
 from onnxexp.capture.torchscript.interpreter import Interpreter
 from onnxexp.capture.torchscript.places import Places
 from onnxexp.capture.torchscript.sizes import Sizes
@@ -26,7 +27,7 @@ graph(%x : Tensor):
 
 def _read(source: str) -> tuple[Interpreter, list[object]]:
     graph = torch._C.parse_ir(source, parse_tensor_constants=True)
-    reader = Interpreter(Sizes(), Places({}), traced=False)
+    reader = Interpreter(Sizes(), Places({}), TABLES, traced=False)
     for value in graph.inputs():
         reader.env[value.unique()] = Value("x", TensorType(torch.int64, (2,)))
     return reader, reader.block(graph.block())

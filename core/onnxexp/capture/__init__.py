@@ -24,7 +24,7 @@ from onnxexp.capture.examples import capturing, enlarged, unmarked
 from onnxexp.capture.exported import to_graph, without_vmap, written
 from onnxexp.capture.modes import TrainingMode, model_mode, quiet_export, torch_mode, transforms_left
 from onnxexp.capture.opaque import kept_opaque
-from onnxexp.capture.parts import Parts
+from onnxexp.capture.parts import Parts, restored_buffers
 from onnxexp.capture.reshaping import reshapes_as_called
 from onnxexp.capture.restrictions import deciding, tell_restrictions
 from onnxexp.capture.sources import failed, recording
@@ -243,17 +243,13 @@ def _learn_outputs(model: torch.nn.Module, args: Any, kwargs: Any, spec: Dynamic
     Raises CaptureError where the model itself fails on the example inputs.
     """
     arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
-    state = {name: tensor.clone() for name, tensor in model.named_buffers()}
     try:
-        result = model(*arguments[0], **arguments[1])
+        with restored_buffers(model):
+            result = model(*arguments[0], **arguments[1])
     except Exception as error:
         changed = enlarged(spec)
         note = f" (dynamic axes of size 0 and 1 were enlarged for it: {', '.join(changed)})" if changed else ""
         raise failed(error, f"the model itself fails on the example inputs{note}") from error
-    finally:
-        for name, tensor in model.named_buffers():
-            if name in state and state[name].shape == tensor.shape:
-                tensor.copy_(state[name])
     return register_dataclasses(result)
 
 

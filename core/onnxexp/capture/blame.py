@@ -11,30 +11,25 @@ when a guard is made. Both happen only when the export has failed already.
 from __future__ import annotations
 
 import dataclasses
-import linecache
-import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 import torch
+from torch.export import _trace
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
-import onnxexp
 from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.examples import enlarged
-from onnxexp.capture.sources import where
+from onnxexp.capture.sources import calling_line, code_line, is_users, last_line, where
 from onnxexp.graph import Where
 
 __all__ = ["explain"]
 
-_TORCH = os.path.dirname(torch.__file__) + os.sep
-_TRACE = os.path.join(_TORCH, "export", "_trace.py")
-_NOT_USER = (_TORCH, os.path.dirname(onnxexp.__file__) + os.sep, "<")
 _BULLET = re.compile(r"^\s*- (.*)$", re.MULTILINE)
 _SIZE = re.compile(r"(?:L|inputs)(?P<path>(?:\[[^\]]*\]|\.(?!shape\b|size\b)\w+)*)(?:\.size\(\)|\.shape)?(?:\[(?P<axis>\d+)\])?")
 _FIXED = re.compile(r"^You marked (.+?) as dynamic but your code specialized it to be a constant \((-?\d+)\)")
@@ -126,8 +121,8 @@ class _Lines:
         if id(sloc) in self.stacks:
             return self.stacks[id(sloc)][1]
         frame = sloc.framework_loc
-        if isinstance(frame, traceback.FrameSummary) and not frame.filename.startswith(_NOT_USER):
-            return _where(frame.filename, frame.lineno or 0)
+        if isinstance(frame, traceback.FrameSummary) and is_users(frame.filename):
+            return code_line(frame.filename, frame.lineno or 0)
         return Where()
 
     def _describe(self, source: str) -> tuple[str, str | None]:
@@ -169,7 +164,7 @@ def _watched(retry: Callable[[], object], spec: DynamicSpec) -> _Lines | None:
     def watch(frame: FrameType, event: str, result: Any) -> None:
         if event == "return" and frame.f_code is code and result is not None:
             stack = frame.f_locals.get("user_tb")  # strict mode interprets the user's frames, and keeps their stack
-            stacks[id(result[0])] = (result[0], _innermost(stack) if stack else _user_line(frame))
+            stacks[id(result[0])] = (result[0], _kept(stack) if stack else calling_line(frame))
 
     before = sys.getprofile()
     sys.setprofile(watch)
@@ -184,35 +179,21 @@ def _watched(retry: Callable[[], object], spec: DynamicSpec) -> _Lines | None:
     return _Lines(env, spec, {key: entry for key, entry in stacks.items() if entry[1].file}) if env is not None else None
 
 
-def _user_line(frame: FrameType | None) -> Where:
-    """The innermost frame of the user's, between torch.export and `frame`."""
-    while frame is not None and frame.f_code.co_filename != _TRACE:
-        if not frame.f_code.co_filename.startswith(_NOT_USER):
-            return _where(frame.f_code.co_filename, frame.f_lineno)
-        frame = frame.f_back
-    return Where()
-
-
 def _raised_at(chain: list[BaseException]) -> Where | None:
     """The user's line below torch.export from which the error came."""
     for error in chain:
         frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-        inside = max((i for i, (file, _) in enumerate(frames) if file == _TRACE), default=len(frames))
-        line = _innermost(frames[inside:])
-        line = line if line.file else _innermost(vars(error).get("real_stack") or ())  # of strict mode's errors
+        inside = max((i for i, (file, _) in enumerate(frames) if file == _trace.__file__), default=len(frames))
+        line = last_line(frame for frame in frames[inside:] if is_users(frame[0]))
+        line = line if line.file else _kept(vars(error).get("real_stack"))  # of strict mode's errors
         if line.file:
             return line
     return None
 
 
-def _innermost(frames: Iterable[Any]) -> Where:
-    """The last (file, line, ...) that is the user's."""
-    own = [frame for frame in frames if not frame[0].startswith(_NOT_USER)]
-    return _where(own[-1][0], own[-1][1]) if own else Where()
-
-
-def _where(file: str, line: int) -> Where:
-    return Where(file=file, line=line, code=linecache.getline(file, line).strip())
+def _kept(stack: Any) -> Where:
+    """The user's last line in a stack that strict mode has kept."""
+    return last_line((frame.filename, frame.lineno or 0) for frame in stack or () if is_users(frame.filename))
 
 
 def _at(line: Where) -> str:

@@ -1,27 +1,38 @@
-"""The parts of a model, which a capture walks through once."""
+"""The modules of a model and their tensors."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 
 import torch
 
-__all__ = ["Parts"]
+__all__ = ["Parts", "restored_buffers"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parts:
-    """A model, and by their paths its modules and what they hold, each once."""
+    """A model, its modules by their paths, and its parameters and buffers by their names, each once."""
 
     model: torch.nn.Module
     modules: dict[str, torch.nn.Module]
-    buffers: dict[str, torch.Tensor]
-
     state: dict[str, torch.Tensor]
-    """Parameters and buffers, each once."""
 
     @classmethod
     def of(cls, model: torch.nn.Module) -> Parts:
         """The parts that a model has now."""
-        buffers = dict(model.named_buffers())
-        return cls(model, dict(model.named_modules()), buffers, {**dict(model.named_parameters()), **buffers})
+        return cls(model, dict(model.named_modules()), {**dict(model.named_parameters()), **dict(model.named_buffers())})
+
+
+@contextlib.contextmanager
+def restored_buffers(model: torch.nn.Module) -> Iterator[None]:
+    """Put back what a run of the model writes into its buffers."""
+    before = {name: tensor.detach().clone() for name, tensor in model.named_buffers()}
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, tensor in model.named_buffers():
+                if name in before and before[name].shape == tensor.shape:
+                    tensor.copy_(before[name])

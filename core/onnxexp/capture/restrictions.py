@@ -8,9 +8,7 @@ other operators' guards choose among ways to the same result, or ask for what ea
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
-import linecache
 import math
 import os
 import sys
@@ -22,13 +20,13 @@ from typing import Any, TypeAlias
 import sympy  # type: ignore[import-untyped]
 import torch
 from torch._guards import SLoc
-from torch.export import Dim, ExportedProgram, _trace
+from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, uninteresting_files
 
 from onnxexp.capture.axes import Axis
 from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.modes import is_exporting, replaced
-from onnxexp.capture.sources import is_modules, is_users
+from onnxexp.capture.sources import calling_line, code_line, guards_raise, is_modules, is_users
 from onnxexp.capture.symbols import condition_text, input_sizes
 from onnxexp.graph import Where
 from onnxexp.warning import warn
@@ -56,7 +54,7 @@ _Tried: TypeAlias = Mapping[sympy.Symbol, list[sympy.Integer]]
 class _Decision(traceback.FrameSummary):
     """The frame that asked whether a condition on sizes holds, and the innermost line of the user's above it."""
 
-    users: Where | None = None
+    users: Where = Where()
 
 
 @contextlib.contextmanager
@@ -79,11 +77,7 @@ def _decision(frame: FrameType | None) -> _Decision | None:
     if frame is None:
         return None
     decision = _Decision(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, lookup_line=False)
-    while frame is not None and frame.f_code.co_filename != _trace.__file__ and is_exporting():
-        if is_users(frame.f_code.co_filename):
-            decision.users = Where(file=frame.f_code.co_filename, line=frame.f_lineno)
-            break
-        frame = frame.f_back
+    decision.users = calling_line(frame) if is_exporting() else Where()
     return decision
 
 
@@ -151,14 +145,9 @@ def _decided(sloc: SLoc, expr: sympy.Expr) -> str:
         counts = not related  # what modules ask of several axes is that they fit
     else:
         counts = frame.name in _OPERATORS and not (frame.name == _SLICE and _within(expr))
-    if not counts or _refuses(frame.filename, frame.lineno or 0):
+    if not counts or guards_raise(frame.filename, frame.lineno or 0):  # eager refuses such sizes too
         return ""
-    place = frame.users or Where(file=frame.filename, line=frame.lineno or 0)
-    return str(dataclasses.replace(place, code=_code(place.file, place.line)))
-
-
-def _code(file: str, line: int) -> str:
-    return linecache.getline(file, line).strip()
+    return str(frame.users if frame.users.file else code_line(frame.filename, frame.lineno or 0))
 
 
 def _within(expr: sympy.Expr) -> bool:
@@ -168,15 +157,6 @@ def _within(expr: sympy.Expr) -> bool:
     """
     upper = dict.fromkeys(expr.free_symbols, sympy.Integer(_STEPS[-1]))
     return isinstance(expr, (sympy.Le, sympy.Ge)) and (len(upper) > 1 or not _holds(expr, upper))
-
-
-def _refuses(file: str, line: int) -> bool:
-    """Whether the other side of a decision is an error, so that eager refuses such sizes too, or the user has stated it."""
-    code = _code(file, line)
-    if code.startswith("assert ") or "_check(" in code or ": raise " in code:
-        return True
-    following = (_code(file, line + step) for step in range(1, 4))
-    return code.endswith(":") and next(filter(None, following), "").startswith("raise ")
 
 
 def _always(env: ShapeEnv, expr: sympy.Expr, asked: _Tried) -> bool:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import linecache
 import os
 import re
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from types import FrameType
 from typing import Any
 
 import torch
@@ -23,7 +25,18 @@ from onnxexp.capture.modes import is_exporting
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Where
 
-__all__ = ["failed", "is_modules", "is_users", "place", "recording", "where"]
+__all__ = [
+    "calling_line",
+    "code_line",
+    "failed",
+    "guards_raise",
+    "is_modules",
+    "is_users",
+    "last_line",
+    "place",
+    "recording",
+    "where",
+]
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n?(?P<code>[^\n]*)')
 _TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -80,11 +93,40 @@ def recording() -> Iterator[None]:
         TracerBase._filter_traceback_frames = original  # type: ignore[method-assign]
 
 
+def code_line(file: str, line: int) -> Where:
+    """A line of a file, with its code."""
+    return Where(file=file, line=line, code=linecache.getline(file, line).strip())
+
+
+def last_line(frames: Iterable[tuple[str, int]]) -> Where:
+    """The innermost line of the user's among frames (file, line) from the outside in, else of torch's modules; else no file."""
+    stack = list(frames)
+    found = _innermost(stack, [file for file, _ in stack])
+    return code_line(*found[0]) if found else Where()
+
+
+def calling_line(frame: FrameType | None) -> Where:
+    """The innermost line of the user's between torch.export and a frame that it has called; else no file."""
+    while frame is not None and frame.f_code.co_filename != _trace.__file__:
+        if is_users(frame.f_code.co_filename):
+            return code_line(frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back
+    return Where()
+
+
+def guards_raise(file: str, line: int) -> bool:
+    """Whether a line decides only between going on and an error: an assertion, or an ``if`` before a ``raise``."""
+    code = code_line(file, line).code
+    if code.startswith("assert ") or "_check(" in code or ": raise " in code:
+        return True
+    following = (code_line(file, line + step).code for step in range(1, 4))
+    return code.endswith(":") and next(filter(None, following), "").startswith("raise ")
+
+
 def failed(error: Exception, when: str) -> CaptureError:
     """The error for a model that itself raises `error` when it is run: with the user's line, and the cure."""
-    stack = traceback.extract_tb(error.__traceback__)
-    frames = _innermost(list(stack), [frame.filename for frame in stack])
-    at = f"\n  at {Where('', '', frames[0].filename, frames[0].lineno or 0, frames[0].line or '')}" if frames else ""
+    line = last_line((frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(error.__traceback__))
+    at = f"\n  at {line}" if line.file else ""
     return CaptureError(f"{when}: {type(error).__name__}: {_brief(str(error))}; cure: give example inputs that it accepts{at}")
 
 

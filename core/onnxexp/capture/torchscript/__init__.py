@@ -12,9 +12,13 @@ from typing import Any
 from torch.utils import _pytree as pytree
 
 from onnxexp.capture.dynamic import DynamicSpec
+from onnxexp.capture.torchscript import constants
 from onnxexp.capture.torchscript.containers import Items, Maybe, Module
-from onnxexp.capture.torchscript.interpreter import Interpreter
+from onnxexp.capture.torchscript.interpreter import Interpreter, Tables
 from onnxexp.capture.torchscript.numbers import Number, as_tensor, dress, is_number, plain
+from onnxexp.capture.torchscript.pieces import kept_pieces
+from onnxexp.capture.torchscript.prims import HANDLERS, OF_TEXT, PYTHON
+from onnxexp.capture.torchscript.rewrites import REWRITTEN
 from onnxexp.capture.torchscript.schemas import signature_of
 from onnxexp.capture.torchscript.scripting import script
 from onnxexp.capture.torchscript.sizes import Sizes
@@ -23,7 +27,11 @@ from onnxexp.errors import CaptureError
 from onnxexp.graph import Graph
 from onnxexp.warning import warn
 
-__all__ = ["Recording", "Sizes", "read", "script", "signature_of", "trace"]
+__all__ = ["TABLES", "Recording", "Sizes", "read", "script", "signature_of", "trace"]
+
+
+TABLES = Tables(HANDLERS, PYTHON, OF_TEXT, REWRITTEN, kept_pieces, constants.thing)
+"""How the interpreter reads nodes and calls."""
 
 
 def read(recording: Recording, spec: DynamicSpec) -> tuple[Graph, Sizes, list[str]]:
@@ -33,7 +41,7 @@ def read(recording: Recording, spec: DynamicSpec) -> tuple[Graph, Sizes, list[st
     place in a neutral graph, and where an axis that was asked to be dynamic came out static.
     """
     sizes = Sizes()
-    reader = Interpreter(sizes, recording.places, traced=recording.traced)
+    reader = Interpreter(sizes, recording.places, TABLES, traced=recording.traced)
     graph = reader.root
     for index, leaf in enumerate(recording.example):
         graph.inputs.append(sizes.input(index, leaf, spec))

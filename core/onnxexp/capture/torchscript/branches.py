@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from onnxexp.capture.torchscript import sequences
 from onnxexp.capture.torchscript.containers import UNINITIALIZED, Items, Journal, Maybe, restore
+from onnxexp.capture.torchscript.interpreter import Interpreter
 from onnxexp.capture.torchscript.numbers import Number, dress, is_number, plain
-from onnxexp.capture.torchscript.sizes import UNKNOWN
+from onnxexp.capture.torchscript.outlines import UNKNOWN
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Graph, ScalarType, TensorType, Value
-
-if TYPE_CHECKING:
-    from onnxexp.capture.torchscript.interpreter import Interpreter
 
 __all__ = ["Raised", "if_", "kind_of", "placeholder"]
 
@@ -165,7 +163,7 @@ class _Join:
         dressed = isinstance(one, Number) or isinstance(other, Number)
         kinds = [kind_of(plain(side)) for side in (one, other)]
         kind = next((kind for kind in (float, int) if kind in kinds), bool)
-        output = self.interpreter.value("prim::If", self.interpreter.sizes.number(kind))
+        output = self.interpreter.value("prim::If", self.interpreter.sizes.counts.any_number(kind))
         values = [plain(side) if isinstance(plain(side), Value) else kind(plain(side)) for side in (one, other)]
         self._out(values[0], values[1], output)
         return dress(output) if dressed else output

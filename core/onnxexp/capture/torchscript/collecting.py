@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from onnxexp.capture.torchscript.containers import Items
+from onnxexp.capture.torchscript.interpreter import Interpreter
 from onnxexp.capture.torchscript.numbers import Number, as_tensor, plain
-from onnxexp.capture.torchscript.outlines import Outline, expr_of
+from onnxexp.capture.torchscript.outlines import UNKNOWN, Outline, expr_of
 from onnxexp.capture.torchscript.sequences import fake_of
-from onnxexp.capture.torchscript.sizes import UNKNOWN
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Graph, ScalarType, Value
-
-if TYPE_CHECKING:
-    from onnxexp.capture.torchscript.interpreter import Interpreter
 
 __all__ = ["Collected", "collectable"]
 
@@ -76,7 +73,7 @@ class Collected:
         """The output of the loop."""
         sizes = self._sizes()
         inner = [len(self._appended)] if len(self._appended) > 1 else []
-        fake = self._interpreter.sizes.tensor(self._dtype(), [None, *inner, *sizes])
+        fake = self._interpreter.sizes.counts.tensor(self._dtype(), [None, *inner, *sizes])
         self.output = self._interpreter.value("prim::Loop", fake)
         return self.output
 

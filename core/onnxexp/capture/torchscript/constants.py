@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from onnxexp.capture.torchscript.containers import Module
+from onnxexp.capture.torchscript.interpreter import Interpreter
 from onnxexp.capture.torchscript.numbers import Number
-
-if TYPE_CHECKING:
-    from onnxexp.capture.torchscript.interpreter import Interpreter
 
 __all__ = ["constant", "thing"]
 

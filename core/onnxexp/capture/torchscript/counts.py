@@ -17,10 +17,14 @@ __all__ = ["Counts"]
 
 
 class Counts:
-    """What calls give whose sizes depend on the contents of tensors; the same number for the same question about a tensor."""
+    """Unbacked sizes and numbers; the same one for the same question about the contents of a tensor.
+
+    Attributes:
+        env: torch's record of the symbols.
+    """
 
     def __init__(self, env: ShapeEnv) -> None:
-        self._env = env
+        self.env = env
         self._known: dict[tuple[str, Value], Any] = {}
 
     def result(self, name: str, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
@@ -36,7 +40,7 @@ class Counts:
 
     def number(self, value: Value) -> Any:
         """The integer in a tensor."""
-        return self._once("number", value, self._env.create_unbacked_symint)
+        return self._once("number", value, self.env.create_unbacked_symint)
 
     def found(self, value: Value, mask: Outline) -> Any:
         """How many elements of a tensor are not zero."""
@@ -54,16 +58,26 @@ class Counts:
 
     def any_size(self, limit: int | None = None) -> Any:
         """A size of which nothing is known but the limit."""
-        size = self._env.create_unbacked_symint()
-        self._env._constrain_range_for_size(size.node.expr, max=limit)
+        size = self.env.create_unbacked_symint()
+        self.env._constrain_range_for_size(size.node.expr, max=limit)
         return size
+
+    def any_number(self, kind: type) -> Any:
+        """A number of which nothing but the kind is known."""
+        if kind is bool:
+            return self.env.create_unbacked_symbool()
+        return self.env.create_unbacked_symfloat() if kind is float else self.env.create_unbacked_symint()
+
+    def tensor(self, dtype: torch.dtype, sizes: Sequence[Any]) -> Outline:
+        """An outline; a size of None is one of which nothing is known."""
+        return Outline(dtype, [self.any_size() if size is None else size for size in sizes])
 
     def may_be_negative(self, number: Any) -> bool:
         """Whether a number is one of which not even the sign is known."""
         if not isinstance(number, torch.SymInt):
             return False
         expr = number.node.expr
-        known = self._env.var_to_range.get(expr) if free_unbacked_symbols(expr) else None
+        known = self.env.var_to_range.get(expr) if free_unbacked_symbols(expr) else None
         return known is not None and bool(known.lower < 0)
 
     def _once(self, kind: str, value: Value, made: Callable[[], Any]) -> Any:

@@ -6,27 +6,49 @@ What is known while reading (numbers, lists, tuples, modules) is a Python object
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import torch
 
-from onnxexp.capture.torchscript import numbers, prims, rewrites
+from onnxexp.capture.torchscript import numbers
 from onnxexp.capture.torchscript.containers import Items, Journal, Maybe, Module, Text
 from onnxexp.capture.torchscript.nodes import recorded, unpacked
 from onnxexp.capture.torchscript.numbers import Number
-from onnxexp.capture.torchscript.outlines import Outline
-from onnxexp.capture.torchscript.pieces import kept_pieces
+from onnxexp.capture.torchscript.outlines import UNKNOWN, Outline, static_truth
 from onnxexp.capture.torchscript.places import Places
-from onnxexp.capture.torchscript.schemas import Call, dtype_of, named, number_of
-from onnxexp.capture.torchscript.sizes import UNKNOWN, Sizes
-from onnxexp.capture.torchscript.trials import static_truth
+from onnxexp.capture.torchscript.schemas import Call, named
+from onnxexp.capture.torchscript.sizes import Sizes
 from onnxexp.errors import CaptureError, OnnxExporterError
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value, Where, values_in
 
-__all__ = ["Interpreter"]
+__all__ = ["Interpreter", "Rewritten", "Tables"]
 
 _NO_SCHEMA = "(no schema)"
+_OF_DEBUGGING = ("profiler::", "rpc::_record")
+Rewritten: TypeAlias = tuple[str, list[Any]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tables:
+    """Functions that read nodes and calls; each is given the interpreter first.
+
+    Attributes:
+        handlers: By the node's kind; each returns the values of the node's outputs.
+        python: By the operator's name, with or without its overload; NotImplemented leaves the call to torch's operator.
+        of_text: Operators that may take a text that is known only at run time.
+        rewrites: The name and arguments under which torch.export has a call, by the operator's full name.
+        pieces: The results of an operator that returns a list whose length depends on a size.
+        held: An attribute of a module, by what TorchScript holds there and its path.
+    """
+
+    handlers: Mapping[str, Callable[[Interpreter, Any], list[Any]]]
+    python: Mapping[str, Callable[..., Any]]
+    of_text: frozenset[str]
+    rewrites: Mapping[str, str | Callable[[Interpreter, str, list[Any]], Rewritten]]
+    pieces: Callable[[Interpreter, Call, Any, Sequence[Any]], Any]
+    held: Callable[[Interpreter, Any, str], Any]
 
 
 class Interpreter:
@@ -37,14 +59,16 @@ class Interpreter:
         root: The whole.
         env: What each value of the TorchScript graph is, by its number.
         sizes: The types of values.
+        tables: Functions that read nodes and calls.
         traced: Whether the graph tells the types that its values had in a run.
         changed: The attributes that the program sets.
         kept: What is as it was for the example though it depends on a size, and where.
         unraised: What the program raises for some inputs, and where: ONNX has no place for it.
     """
 
-    def __init__(self, sizes: Sizes, places: Places, *, traced: bool) -> None:
+    def __init__(self, sizes: Sizes, places: Places, tables: Tables, *, traced: bool) -> None:
         self.sizes = sizes
+        self.tables = tables
         self.traced = traced
         self.root = self.graph = Graph()
         self.env: dict[int, Any] = {}
@@ -71,7 +95,7 @@ class Interpreter:
     def step(self, node: Any) -> None:
         """Read one node and note what its outputs are."""
         outer, self._node = self._node, node
-        handler = prims.HANDLERS.get(node.kind())
+        handler = self.tables.handlers.get(node.kind())
         try:
             results = handler(self, node) if handler is not None else [self._call(node)]
         except OnnxExporterError:
@@ -164,19 +188,16 @@ class Interpreter:
 
     def operators(self, name: str) -> Callable[..., Any]:
         """An operator that Python does."""
-        return prims.PYTHON[name]
-
-    def dtype(self, number: Any) -> torch.dtype | None:
-        """The dtype that a number of TorchScript's stands for."""
-        return dtype_of(number)
-
-    def named_dtype(self, thing: Any) -> Any:
-        """A dtype as the number that TorchScript has for it, so that the two compare; anything else as it is."""
-        return number_of(thing) if isinstance(thing, torch.dtype) else thing
+        return self.tables.python[name]
 
     def stored(self, path: str, name: str) -> Any:
-        """What an attribute of a module holds, which may have been set."""
-        return prims.stored(self, path, name)
+        """An attribute of a module: what the program set, else what the module has."""
+        if (path, name) in self.attributes:
+            return self.attributes[path, name]
+        held = self.tables.held(self, self.modules[path].object.getattr(name), f"{path}.{name}" if path else name)
+        if isinstance(held, (Items, dict)):
+            self.attributes[path, name] = held  # the same list each time
+        return held
 
     # Calls
 
@@ -186,11 +207,15 @@ class Interpreter:
             raise self.refuse(
                 f"TorchScript's {node.kind()} has no counterpart in ONNX", "write that part with operators on tensors"
             )
-        name, packet, python = prims.callee(schema)
+        name = schema.partition("(")[0]
+        packet = name.partition(".")[0]
+        if packet.startswith(_OF_DEBUGGING):
+            return None
+        python = self.tables.python.get(name) or self.tables.python.get(packet)
         args = self.args(node)
         if "__is" not in packet:
             args = [arg.value if isinstance(arg, Maybe) else arg for arg in args]
-        if packet not in prims.OF_TEXT and any(isinstance(arg, Text) for arg in args):
+        if packet not in self.tables.of_text and any(isinstance(arg, Text) for arg in args):
             raise self.refuse(
                 f"{packet} reads a text that is known only at run time", "decide by numbers; text can be printed or raised"
             )
@@ -200,8 +225,8 @@ class Interpreter:
             result = python(self, *args)
             if result is not NotImplemented:
                 return result
-        if name in rewrites.REWRITTEN:
-            name, args = rewrites.rewrite(self, name, args)
+        other = self.tables.rewrites.get(name, name)
+        name, args = (other, args) if isinstance(other, str) else other(self, name, args)
         return self.emit(name, args, node)
 
     def emit(self, name: str, args: Sequence[Any], node: Any = None) -> Any:
@@ -291,12 +316,13 @@ class Interpreter:
         """What a call gives where torch's fake kernels cannot tell: dtype and rank of the trace."""
         outputs = list(node.outputs()) if node is not None else []
         types = [recorded(value) if self.traced else None for value in outputs]
+        any_sizes = self.sizes.counts.tensor
         fakes = [
-            UNKNOWN if type_ is None or type_.dtype is None else self.sizes.tensor(type_.dtype, [None] * len(type_.sizes or ()))
+            UNKNOWN if type_ is None or type_.dtype is None else any_sizes(type_.dtype, [None] * len(type_.sizes or ()))
             for type_ in types
         ]
         if call.lists:
-            return kept_pieces(self, call, node, args)
+            return self.tables.pieces(self, call, node, args)
         returns = len(call.op._schema.returns) if call.op is not None else 1
         if not self.traced and call.op is not None and returns == 1:
             return self.sizes.of_any_rank(call.op, call.name, args)
@@ -314,7 +340,7 @@ class Interpreter:
         try:
             fake = function(*fakes)
         except Exception:  # noqa: BLE001 - torch's symbolic numbers raise anything where they would have to be known
-            fake = self.sizes.number(numbers.kind_of_result(name, kinds))
+            fake = self.sizes.counts.any_number(numbers.kind_of_result(name, kinds))
         constant = numbers.known(fake)
         if constant is not None:
             return constant
@@ -330,7 +356,7 @@ class Interpreter:
             raise self.refuse("a number has no size", "ask a tensor")
         rank = self.rank(tensor)
         if rank is None or not isinstance(dim, int):
-            return self._asked(tensor, dim, self.sizes.number(int))
+            return self._asked(tensor, dim, self.sizes.counts.any_number(int))
         dim = dim % rank if rank else dim
         assert isinstance(tensor.type, TensorType) and tensor.type.sizes is not None
         size: Any = tensor.type.sizes[dim]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onnxexp.capture.torchscript import numbers, sequences
 from onnxexp.capture.torchscript.containers import Items, Text
+from onnxexp.capture.torchscript.interpreter import Interpreter
 from onnxexp.capture.torchscript.numbers import Number, is_number, plain
+from onnxexp.capture.torchscript.schemas import number_of
 from onnxexp.graph import TensorType, Value, values_in
-
-if TYPE_CHECKING:
-    from onnxexp.capture.torchscript.interpreter import Interpreter
 
 __all__ = ["OPERATORS"]
 
@@ -208,7 +207,7 @@ def _compared(name: str, function: Callable[[Any, Any], Any]) -> Callable[..., A
             return _lists_equal(interpreter, one, other, function is operator.eq)
         if isinstance(one, (Value, Number)) or isinstance(other, (Value, Number)):
             return NotImplemented
-        return function(interpreter.named_dtype(one), interpreter.named_dtype(other))
+        return function(number_of(one), number_of(other))
 
     return python
 

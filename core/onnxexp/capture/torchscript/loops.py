@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onnxexp.capture.torchscript import sequences
 from onnxexp.capture.torchscript.branches import kind_of, placeholder
 from onnxexp.capture.torchscript.collecting import Collected, collectable
 from onnxexp.capture.torchscript.containers import UNINITIALIZED, Items, Journal, Maybe, build, flatten, restore
+from onnxexp.capture.torchscript.interpreter import Interpreter
 from onnxexp.capture.torchscript.numbers import Number, dress, is_number, plain
-from onnxexp.capture.torchscript.outlines import Outline
-from onnxexp.capture.torchscript.sizes import UNKNOWN
+from onnxexp.capture.torchscript.outlines import UNKNOWN, Outline
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Graph, TensorType, Value
-
-if TYPE_CHECKING:
-    from onnxexp.capture.torchscript.interpreter import Interpreter
 
 __all__ = ["loop"]
 
@@ -87,7 +84,9 @@ class _Slot:
         if isinstance(start, Items):
             sequences.promote(interpreter, start)
         elif not self.fixed:
-            self.fake = interpreter.sizes.number(kind_of(plain(start))) if is_number(start) else interpreter.sizes.of(start)
+            self.fake = (
+                interpreter.sizes.counts.any_number(kind_of(plain(start))) if is_number(start) else interpreter.sizes.of(start)
+            )
             self.type = start.type if isinstance(start, Value) and isinstance(start.type, TensorType) else None
 
     def enter(self, interpreter: Interpreter) -> Any:
@@ -98,7 +97,7 @@ class _Slot:
             self.inside = interpreter.value("prim::Loop", UNKNOWN)
             return interpreter.items((), self.inside, self.element)
         if is_number(self.start):
-            self.fake = interpreter.sizes.number(kind_of(plain(self.start)))
+            self.fake = interpreter.sizes.counts.any_number(kind_of(plain(self.start)))
         self.inside = interpreter.value("prim::Loop", self.fake)
         if self.fake is UNKNOWN and self.type is not None:
             self.inside.type = self.type
@@ -113,7 +112,7 @@ class _Slot:
         if isinstance(fake, Outline):
             fake = interpreter.sizes.renewed(fake)
         elif fake is not UNKNOWN:
-            fake = interpreter.sizes.number(kind_of(plain(self.start)))
+            fake = interpreter.sizes.counts.any_number(kind_of(plain(self.start)))
         output = interpreter.value("prim::Loop", fake)
         if fake is UNKNOWN and self.type is not None:
             output.type = self.type
@@ -184,7 +183,7 @@ class _Rolled:
                 interpreter.journal.note(cell.container)
             for collected in self.collected:
                 collected.enter(graph)
-            index = interpreter.value("prim::Loop", interpreter.sizes.number(int))
+            index = interpreter.value("prim::Loop", interpreter.sizes.counts.any_number(int))
             carried, held = build(structure, iter([slot.enter(interpreter) for slot in self.slots]))
             for cell, thing in zip(self.cells, held, strict=True):
                 cell.set(thing)

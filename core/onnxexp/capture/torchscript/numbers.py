@@ -9,22 +9,33 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 
-from onnxexp.capture.torchscript.trials import static_truth
+from onnxexp.capture.torchscript.outlines import static_truth
 from onnxexp.graph import ScalarType, TensorType, Value
-
-if TYPE_CHECKING:
-    from onnxexp.capture.torchscript.interpreter import Interpreter
 
 _SYMBOLIC: Any = torch
 """torch's functions for symbolic numbers, which have no types."""
 
 __all__ = [
-    "Number", "as_tensor", "compute", "computes", "dress", "is_number", "kind_of_result", "known", "maximum", "minimum", "plain",
+    "Number", "Writer", "as_tensor", "compute", "computes", "dress", "is_number", "kind_of_result", "known", "maximum",
+    "minimum", "plain",
 ]  # fmt: skip
+
+
+class Writer(Protocol):
+    """What arithmetic needs of the interpreter: new nodes and constants."""
+
+    def number(self, name: str, function: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """Arithmetic on numbers: the result where all are known, else the value of a node of this name."""
+
+    def emit(self, name: str, args: Sequence[Any]) -> Any:
+        """The result of a call of a torch operator."""
+
+    def constant(self, tensor: torch.Tensor) -> Value:
+        """The value of a tensor that is known at export."""
 
 
 class Number:
@@ -145,7 +156,7 @@ def computes(packet: str, args: Sequence[Any]) -> bool:
     return known and all(is_number(arg) or arg is None or isinstance(arg, str) for arg in args[:2]) and is_number(args[0])
 
 
-def compute(interpreter: Interpreter, packet: str, args: Sequence[Any]) -> Any:
+def compute(writer: Writer, packet: str, args: Sequence[Any]) -> Any:
     """The result of arithmetic on numbers: a constant, or the value of a node. It wears what its arguments wear."""
     name = packet.rstrip("_") if not packet.endswith("__") else packet
     dressed = any(isinstance(arg, Number) for arg in args)
@@ -154,15 +165,15 @@ def compute(interpreter: Interpreter, packet: str, args: Sequence[Any]) -> Any:
     elif name in _SAME:
         return plain(args[0]) if name.startswith(("aten::item", "aten::Scalar", "aten::_local")) else args[0]
     elif name in _BINARY:
-        result = _binary(interpreter, name, args)
+        result = _binary(writer, name, args)
     else:
         target, function = _UNARY[name]
-        result = interpreter.number(target, function, [plain(args[0])])
+        result = writer.number(target, function, [plain(args[0])])
     undressing = name in ("aten::Int", "aten::IntImplicit", "aten::Float", "aten::FloatImplicit", "aten::Bool")
     return dress(result) if dressed and not undressing else result
 
 
-def _binary(interpreter: Interpreter, name: str, args: Sequence[Any]) -> Any:
+def _binary(writer: Writer, name: str, args: Sequence[Any]) -> Any:
     one, other = plain(args[0]), plain(args[1])
     mode = next((arg for arg in args[2:] if isinstance(arg, str)), None)
     alpha = next((plain(arg) for arg in args[2:] if is_number(arg)), 1)
@@ -170,12 +181,12 @@ def _binary(interpreter: Interpreter, name: str, args: Sequence[Any]) -> Any:
     if name == "aten::rsub":
         one, other, function = other, one, operator.sub
     if alpha != 1:
-        other = interpreter.number("aten::mul", operator.mul, [other, alpha])
+        other = writer.number("aten::mul", operator.mul, [other, alpha])
     if mode is not None and name == "aten::div":
         if mode == "trunc" and not isinstance(one, Value) and not isinstance(other, Value):
             return math.trunc(one / other)
         target, function = "aten::floordiv", operator.floordiv  # what is not known is a size, which is never negative
-    return interpreter.number(target, function, [one, other])
+    return writer.number(target, function, [one, other])
 
 
 def dress(result: Any) -> Number:
@@ -188,11 +199,11 @@ def dress(result: Any) -> Number:
     return Number(result, {bool: torch.bool, int: torch.int64}.get(kind, torch.float32))
 
 
-def as_tensor(interpreter: Interpreter, number: Number) -> Value:
+def as_tensor(writer: Writer, number: Number) -> Value:
     """The 0-d tensor that a number is held as."""
     if not isinstance(number.value, Value):
-        return interpreter.constant(torch.tensor(number.value, dtype=number.dtype))
-    made = interpreter.emit("aten::scalar_tensor", [number.value, number.dtype, None, None, None])
+        return writer.constant(torch.tensor(number.value, dtype=number.dtype))
+    made = writer.emit("aten::scalar_tensor", [number.value, number.dtype, None, None, None])
     assert isinstance(made, Value) and isinstance(made.type, TensorType)
     return made
 

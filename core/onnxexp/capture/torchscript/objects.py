@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from onnxexp.capture.torchscript import numbers
 from onnxexp.capture.torchscript.branches import kind_of
 from onnxexp.capture.torchscript.containers import Items, Maybe, Module
+from onnxexp.capture.torchscript.interpreter import Interpreter
 from onnxexp.capture.torchscript.numbers import Number
 from onnxexp.graph import TensorType, Value
-
-if TYPE_CHECKING:
-    from onnxexp.capture.torchscript.interpreter import Interpreter
 
 __all__ = ["create", "is_instance", "mkldnn", "python"]
 

@@ -9,11 +9,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import sympy  # type: ignore[import-untyped]
 import torch
 
-__all__ = ["NUMBERS", "Outline", "expr_of", "filled", "key_of", "outlined", "same", "symbols_of"]
+__all__ = [
+    "NUMBERS",
+    "UNKNOWN",
+    "Outline",
+    "expr_of",
+    "filled",
+    "harmless",
+    "key_of",
+    "kind_of",
+    "outlined",
+    "same",
+    "static_truth",
+    "symbols_of",
+]
 
 NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+UNKNOWN = object()
+"""The type of something that nothing is known of."""
 
 
 class Outline:
@@ -94,3 +110,35 @@ def _plain(size: Any) -> Any:
         expr = size.node.expr
         return int(expr) if expr.is_number else size
     return size
+
+
+def kind_of(number: Any) -> type:
+    """The type of a number, known or symbolic: bool, int or float."""
+    if isinstance(number, (bool, torch.SymBool)):
+        return bool
+    return float if isinstance(number, (float, torch.SymFloat)) else int
+
+
+def harmless(guard: Any) -> bool:
+    """Whether a condition says no more than that a size is another's or a number, or that it is 2 or more.
+
+    That what is computed from sizes is equal to something (``(n + 3)//4 == 2``) may be what the example decided.
+    """
+    if guard in (sympy.true, sympy.false):
+        return True
+    if isinstance(guard, (sympy.Eq, sympy.Ne)) and all(side.is_Atom for side in guard.args):
+        return True
+    grown = {symbol: sympy.Symbol(symbol.name, integer=True, nonnegative=True) + 2 for symbol in guard.free_symbols}
+    return bool(sympy.simplify(guard.xreplace(grown)) == sympy.true)
+
+
+def static_truth(condition: Any) -> bool | None:
+    """Whether a condition holds whatever the inputs are (sizes of 0 and 1 too), None where it depends on them."""
+    if isinstance(condition, bool):
+        return condition
+    expr = condition.node.expr
+    free = {
+        symbol: sympy.Symbol(symbol.name, integer=True, nonnegative=True) for symbol in expr.free_symbols if symbol.is_integer
+    }
+    plain = expr.xreplace(free)
+    return bool(plain) if plain in (sympy.true, sympy.false) else None

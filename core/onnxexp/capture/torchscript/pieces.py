@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from onnxexp.capture.torchscript.interpreter import Interpreter
 from onnxexp.capture.torchscript.nodes import unpacked
 from onnxexp.capture.torchscript.outlines import Outline
 from onnxexp.capture.torchscript.schemas import Call
-
-if TYPE_CHECKING:
-    from onnxexp.capture.torchscript.interpreter import Interpreter
 
 __all__ = ["kept_pieces"]
 

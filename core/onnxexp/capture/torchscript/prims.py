@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from onnxexp.capture.torchscript import branches, constants, loops, numbers, objects, sequences
 from onnxexp.capture.torchscript.containers import UNINITIALIZED, Items, Maybe
+from onnxexp.capture.torchscript.interpreter import Interpreter
 from onnxexp.capture.torchscript.lists import OPERATORS
 from onnxexp.capture.torchscript.numbers import Number
+from onnxexp.capture.torchscript.schemas import dtype_of
 from onnxexp.graph import ScalarType, TensorType, Value
 
-if TYPE_CHECKING:
-    from onnxexp.capture.torchscript.interpreter import Interpreter
-
-__all__ = ["HANDLERS", "OF_TEXT", "PYTHON", "callee", "stored"]
+__all__ = ["HANDLERS", "OF_TEXT", "PYTHON"]
 
 
 _ASSERTIONS = ("aten::_assert_async", "aten::_assert_scalar", "aten::_assert_tensor_metadata")
 _WITHOUT_EFFECT = (*_ASSERTIONS, "aten::warn", "aten::manual_seed", "aten::set_grad_enabled")
-_OF_DEBUGGING = ("profiler::", "rpc::_record")
 OF_TEXT = frozenset({"aten::format", "aten::percentFormat", "aten::add", "aten::str", *_WITHOUT_EFFECT})
 """What may be done with a text that is known only at run time."""
 
@@ -81,17 +79,6 @@ def _raise(interpreter: Interpreter, node: Any) -> list[Any]:
 def _get_attribute(interpreter: Interpreter, node: Any) -> list[Any]:
     (module,) = interpreter.args(node)
     return [interpreter.stored(module.path, node.s("name"))]
-
-
-def stored(interpreter: Interpreter, path: str, name: str) -> Any:
-    """What an attribute holds now: what was set, else what the module has."""
-    if (path, name) in interpreter.attributes:
-        return interpreter.attributes[path, name]
-    value = interpreter.modules[path].object.getattr(name)
-    held = constants.thing(interpreter, value, f"{path}.{name}" if path else name)
-    if isinstance(held, (Items, dict)):
-        interpreter.attributes[path, name] = held  # the same list each time it is asked for
-    return held
 
 
 def _set_attribute(interpreter: Interpreter, node: Any) -> list[Any]:
@@ -281,7 +268,7 @@ def _tensor(interpreter: Interpreter, data: Any, dtype: Any = None, device: Any 
 
 
 def _made_of(interpreter: Interpreter, data: Any, dtype: Any) -> Any:
-    wanted = interpreter.dtype(dtype)
+    wanted = dtype_of(dtype)
     if isinstance(data, Items) and data.sequence is not None:
         made = sequences.concatenated(interpreter, data, 0, new_axis=True)
         return made if wanted is None else interpreter.emit("aten::to.dtype", [made, wanted, False, False, None])
@@ -354,11 +341,3 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "aten::as_tensor": _as_tensor,
 }
 """By the operator's name, with or without its overload; NotImplemented leaves the call to torch's operator."""
-
-
-def callee(schema: str) -> tuple[str, str, Callable[..., Any] | None]:
-    """The full name of the operator with this schema, ``aten::add`` of it, and the Python function for it, if any."""
-    name = schema.partition("(")[0]
-    packet = name.partition(".")[0]
-    python = PYTHON.get(name) or PYTHON.get(packet)
-    return name, packet, _ignored if packet.startswith(_OF_DEBUGGING) else python

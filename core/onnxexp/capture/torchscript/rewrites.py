@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onnxexp.capture.torchscript import whole
+from onnxexp.capture.torchscript.interpreter import Interpreter, Rewritten
 from onnxexp.graph import TensorType, Value
 
-if TYPE_CHECKING:
-    from onnxexp.capture.torchscript.interpreter import Interpreter
-
-__all__ = ["REWRITTEN", "rewrite"]
+__all__ = ["REWRITTEN"]
 
 _OF_TENSORS = {
     f"aten::{name}{place}.{scalar}": f"aten::{name}{place}.{tensor}"
@@ -25,14 +23,6 @@ _OF_TENSORS = {
     for place in ("", "_")
 }
 """Python's operators on a tensor and a number call the overload for two tensors."""
-
-Rewritten = tuple[str, list[Any]]
-
-
-def rewrite(interpreter: Interpreter, name: str, args: list[Any]) -> Rewritten:
-    """The name and arguments under which torch.export has this call, one of `REWRITTEN`."""
-    other = REWRITTEN[name]
-    return (other, args) if isinstance(other, str) else other(interpreter, name, args)
 
 
 def _convolution(interpreter: Interpreter, name: str, args: list[Any]) -> Rewritten:
@@ -81,3 +71,4 @@ REWRITTEN: dict[str, str | Callable[[Interpreter, str, list[Any]], Rewritten]] =
     "aten::to.prim_other": _to,
     "aten::to.device": _to_device,
 }
+"""The name under which torch.export has a call, or the function that makes its name and arguments."""

@@ -87,9 +87,9 @@ def dtype_of(number: Any) -> torch.dtype | None:
     return _DTYPES[number] if type(number) is int else number
 
 
-def number_of(dtype: torch.dtype) -> int:
-    """The number that TorchScript has for a dtype."""
-    return _DTYPES.index(dtype)
+def number_of(thing: Any) -> Any:
+    """The number that TorchScript has for a dtype; anything else as it is."""
+    return _DTYPES.index(thing) if isinstance(thing, torch.dtype) else thing
 
 
 def signature_of(schema: Any) -> inspect.Signature:

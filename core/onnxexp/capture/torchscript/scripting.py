@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.examples import enlarge
+from onnxexp.capture.parts import restored_buffers
 from onnxexp.capture.sources import failed
 from onnxexp.capture.torchscript.places import Places
 from onnxexp.capture.torchscript.schemas import signature_of
@@ -69,15 +70,11 @@ def _scripted(model: torch.nn.Module) -> Any:
 
 def _result(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """What the model returns for the example, which is left as it is."""
-    state = {name: tensor.clone() for name, tensor in model.named_buffers()}
     arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs)))
     try:
-        result = model(*arguments[0], **arguments[1])
+        with restored_buffers(model):
+            result = model(*arguments[0], **arguments[1])
     except Exception as error:
         raise failed(error, "the model itself fails on the example inputs") from error
-    finally:
-        for name, tensor in model.named_buffers():
-            if name in state and state[name].shape == tensor.shape:
-                tensor.detach().copy_(state[name])
     register_dataclasses(result)
     return result

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from onnxexp.capture.torchscript import numbers
 from onnxexp.capture.torchscript.containers import Items
+from onnxexp.capture.torchscript.interpreter import Interpreter
 from onnxexp.capture.torchscript.numbers import Number, is_number, plain
-from onnxexp.capture.torchscript.outlines import Outline
-from onnxexp.capture.torchscript.sizes import UNKNOWN
+from onnxexp.capture.torchscript.outlines import UNKNOWN, Outline
 from onnxexp.graph import Value
-
-if TYPE_CHECKING:
-    from onnxexp.capture.torchscript.interpreter import Interpreter
 
 __all__ = [
     "as_sequence",
@@ -50,7 +47,7 @@ def fake_of(interpreter: Interpreter, thing: Any) -> Any:
     if isinstance(thing, Value):
         return interpreter.sizes.of(thing)
     if isinstance(thing, (bool, int, float)):
-        return interpreter.sizes.number(type(thing))
+        return interpreter.sizes.counts.any_number(type(thing))
     raise interpreter.refuse(
         f"a list of unknown length holds a {'list' if isinstance(thing, Items) else type(thing).__name__.lower()}",
         "keep tensors or numbers in it, or make its length fixed",
@@ -159,7 +156,7 @@ def _anew(interpreter: Interpreter, element: Any) -> Any:
         return interpreter.sizes.renewed(element)
     if element is UNKNOWN:
         return element
-    return interpreter.sizes.number(interpreter.sizes.type_of(element).kind)  # type: ignore[union-attr]
+    return interpreter.sizes.counts.any_number(interpreter.sizes.type_of(element).kind)  # type: ignore[union-attr]
 
 
 def length(interpreter: Interpreter, items: Items) -> Value:
@@ -167,7 +164,7 @@ def length(interpreter: Interpreter, items: Items) -> Value:
     _whole(interpreter, items)
     if items.axis is not None:
         return interpreter.size(items.sequence, items.axis)  # type: ignore[no-any-return]
-    output = interpreter.value("prim::SequenceLength", interpreter.sizes.number(int))
+    output = interpreter.value("prim::SequenceLength", interpreter.sizes.counts.any_number(int))
     interpreter.append("prim::SequenceLength", [items.sequence], [output])
     return output
 
@@ -188,9 +185,9 @@ def concatenated(interpreter: Interpreter, items: Items, dim: Any, *, new_axis: 
             sizes.insert(axis, None)
         else:
             sizes[axis] = None
-        fake = interpreter.sizes.tensor(element.dtype, sizes)
+        fake = interpreter.sizes.counts.tensor(element.dtype, sizes)
     elif element is not None and element is not UNKNOWN:
-        fake = interpreter.sizes.tensor(_dtype(element), [None])
+        fake = interpreter.sizes.counts.tensor(_dtype(element), [None])
     output = interpreter.value("prim::SequenceConcat", fake)
     interpreter.append("prim::SequenceConcat", [items.sequence, dim, new_axis], [output])
     return output
@@ -212,7 +209,7 @@ def unbound(interpreter: Interpreter, tensor: Value, axis: int) -> Items:
         return split(interpreter, tensor, 1, axis, keepdims=False)
     sizes: list[Any] = list(fake.shape)
     del sizes[axis]
-    return interpreter.items((), tensor, interpreter.sizes.tensor(fake.dtype, sizes), axis)
+    return interpreter.items((), tensor, interpreter.sizes.counts.tensor(fake.dtype, sizes), axis)
 
 
 def _is_tensor(fake: Any) -> bool:
@@ -231,7 +228,7 @@ def split(interpreter: Interpreter, tensor: Value, size: Any, dim: int, *, keepd
             sizes[dim] = None
         else:
             del sizes[dim]
-        element = interpreter.sizes.tensor(fake.dtype, sizes)
+        element = interpreter.sizes.counts.tensor(fake.dtype, sizes)
     return interpreter.items((), output, element)
 
 

@@ -24,16 +24,27 @@ from onnxexp.capture.modes import hush_torch
 from onnxexp.capture.reshaping import reshapes_as_called
 from onnxexp.capture.symbols import dim_text
 from onnxexp.capture.torchscript.counts import Counts
-from onnxexp.capture.torchscript.outlines import Outline, filled, key_of, outlined, same, symbols_of
+from onnxexp.capture.torchscript.outlines import (
+    NUMBERS,
+    UNKNOWN,
+    Outline,
+    filled,
+    harmless,
+    key_of,
+    kind_of,
+    outlined,
+    same,
+    symbols_of,
+)  # fmt: skip
 from onnxexp.capture.torchscript.shortcuts import shortcut
-from onnxexp.capture.torchscript.trials import UNKNOWN, Trials, harmless
+from onnxexp.capture.torchscript.trials import Trials
 from onnxexp.capture.undoing import restore, saved
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, ScalarType, TensorType, Type, Value, Where
 from onnxexp.passes.functionalize.facts import facts
 from onnxexp.passes.functionalize.facts import restrides as _restrides
 
-__all__ = ["UNKNOWN", "Sizes"]
+__all__ = ["Sizes"]
 
 
 _WHOLE = {torch_name: name for name, torch_name in composites.NAMES.items()}
@@ -66,7 +77,7 @@ class Sizes:
         self._known: dict[Any, Any] = {}
         self._short_of: dict[sympy.Expr, Any] = {}
         self._long_of: dict[sympy.Symbol, sympy.Expr] = {}
-        self._trials = Trials(self)
+        self._trials = Trials(self.call, self.counts)
 
     @functools.cached_property
     def mode(self) -> FakeTensorMode:
@@ -96,7 +107,7 @@ class Sizes:
         kind = type(leaf)
         value = Value(name, ScalarType(kind) if kind in (bool, int, float) else TensorType(None, None))
         if index in spec.scalars:
-            symbol = self.number(kind, leaf)
+            symbol = self.counts.any_number(kind)
             self.names.setdefault(symbol.node.expr, spec.scalars[index].name or name)
             self._inputs[index, None] = symbol
             self.know(value, symbol)
@@ -143,20 +154,10 @@ class Sizes:
 
     def _from_type(self, type_: Type) -> Any:
         if isinstance(type_, ScalarType):
-            return self.number(type_.kind)
+            return self.counts.any_number(type_.kind)
         if type_.dtype is None or type_.sizes is None or any(isinstance(size, str) for size in type_.sizes):
             return UNKNOWN
         return Outline(type_.dtype, type_.sizes)
-
-    def number(self, kind: type, hint: Any = None) -> Any:
-        """A number of which nothing but the kind is known."""
-        if kind is bool:
-            return self.env.create_unbacked_symbool()
-        return self.env.create_unbacked_symfloat() if kind is float else self.env.create_unbacked_symint()
-
-    def tensor(self, dtype: torch.dtype, sizes: Sequence[Any]) -> Outline:
-        """An outline; a size of None is one of which nothing is known."""
-        return Outline(dtype, [self.counts.any_size() if size is None else size for size in sizes])
 
     # Running
 
@@ -185,7 +186,7 @@ class Sizes:
 
     def of_any_rank(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any]) -> Any:
         """What an operator gives for tensors of unknown rank: a fake, a type of unknown rank, or UNKNOWN."""
-        return self._trials.of_any_rank(op, name, args)
+        return self._trials.of_any_rank(op, name, self._fakes_of(args), args)
 
     def shortened(self, result: Any) -> Any:
         """A result with a symbol of its own for each long size, since torch compares long sizes very slowly."""
@@ -193,7 +194,7 @@ class Sizes:
             return [self.shortened(part) for part in result]
         if not isinstance(result, Outline) or not any(map(_is_long, result.shape)):
             return result
-        return self.tensor(result.dtype, [self._short(size) if _is_long(size) else size for size in result.shape])
+        return self.counts.tensor(result.dtype, [self._short(size) if _is_long(size) else size for size in result.shape])
 
     def _short(self, size: Any) -> Any:
         expr = size.node.expr
@@ -267,7 +268,7 @@ class Sizes:
             return UNKNOWN
         if self.alike(one, other):
             return one
-        return self.tensor(one.dtype, [a if same(a, b) else None for a, b in zip(one.shape, other.shape, strict=True)])
+        return self.counts.tensor(one.dtype, [a if same(a, b) else None for a, b in zip(one.shape, other.shape, strict=True)])
 
     def alike(self, one: Any, other: Any) -> bool:
         """Whether two fakes have one dtype and the same sizes; a size that is free in `other` is like any."""
@@ -282,7 +283,7 @@ class Sizes:
 
     def renewed(self, fake: Outline) -> Outline:
         """A tensor of the same type, with other numbers where its sizes are free."""
-        return self.tensor(fake.dtype, [None if _free(size) else size for size in fake.shape])
+        return self.counts.tensor(fake.dtype, [None if _free(size) else size for size in fake.shape])
 
     def batch_of(self, batch_sizes: Any) -> Any:
         """How many sequences a packed sequence holds, None where that is not known, or it is no packed sequence."""
@@ -300,11 +301,7 @@ class Sizes:
         """The type of a fake as far as it is known now; `finish` makes the sizes readable."""
         if isinstance(fake, Outline):
             return self._provisional(fake.dtype, fake.shape)
-        if isinstance(fake, (bool, torch.SymBool)):
-            return ScalarType(bool)
-        if isinstance(fake, (float, torch.SymFloat)):
-            return ScalarType(float)
-        return ScalarType(int) if isinstance(fake, (int, torch.SymInt)) else TensorType(None, None)
+        return ScalarType(kind_of(fake)) if isinstance(fake, (bool, int, float, *NUMBERS)) else TensorType(None, None)
 
     def _provisional(self, dtype: torch.dtype, sizes: Sequence[Any]) -> TensorType:
         return TensorType(dtype, tuple([size if isinstance(size, int) else str(size.node.expr) for size in sizes]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import inspect
-import linecache
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,8 +16,8 @@ from torch.utils import _pytree as pytree
 from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.examples import enlarged_leaves
 from onnxexp.capture.modes import replaced
-from onnxexp.capture.parts import Parts
-from onnxexp.capture.sources import failed
+from onnxexp.capture.parts import Parts, restored_buffers
+from onnxexp.capture.sources import code_line, failed, guards_raise
 from onnxexp.capture.torchscript.fitting import fit
 from onnxexp.capture.torchscript.places import Places
 from onnxexp.capture.torchscript.scripted_calls import numbers_kept
@@ -150,21 +149,19 @@ def _run(flat: _Flat, parts: Parts) -> tuple[Any, Any]:
 
     Without scripted parts the state are inputs of the graph: torch makes no ScriptModule of the model, which takes long.
     """
-    given = (flat.example[index] for index in flat.leaves)  # each gets a tensor of its own, which the forward may write into
-    inputs = [leaf.clone() if isinstance(leaf, torch.Tensor) else torch.tensor(leaf) for leaf in given]
-    before = {name: tensor.clone() for name, tensor in parts.buffers.items()}
+    leaves = (flat.example[index] for index in flat.leaves)  # each gets a tensor of its own, which the forward may write into
+    inputs = [leaf.clone() if isinstance(leaf, torch.Tensor) else torch.tensor(leaf) for leaf in leaves]
     module = None
     try:
-        if any(isinstance(module, torch.jit.ScriptModule) for module in parts.modules.values()):
-            graph, module = _by_module(flat, inputs)
-        else:
-            torch.jit._trace._trace_module_map = {module: path for path, module in parts.modules.items()}
-            graph, _ = torch._C._create_graph_by_tracing(flat, [*inputs, *parts.state.values()], lambda _: "", False, False)
+        with restored_buffers(flat.model):
+            if any(isinstance(part, torch.jit.ScriptModule) for part in parts.modules.values()):
+                graph, module = _by_module(flat, inputs)
+            else:
+                torch.jit._trace._trace_module_map = {part: path for path, part in parts.modules.items()}
+                given = [*inputs, *parts.state.values()]
+                graph, _ = torch._C._create_graph_by_tracing(flat, given, lambda _: "", False, False)
     finally:
         torch.jit._trace._trace_module_map = None
-        for name, tensor in flat.model.named_buffers() if before else ():
-            if name in before and before[name].shape == tensor.shape:
-                tensor.detach().copy_(before[name])
     torch._C._jit_pass_inline(graph)
     return graph, module
 
@@ -208,8 +205,6 @@ def _told(recorded: Sequence[Any]) -> list[str]:
     told: dict[str, None] = {}
     for warning in recorded:
         text = str(warning.message).partition(". ")[0].partition(" might cause")[0]
-        code = linecache.getline(warning.filename, warning.lineno).strip()
-        if code.startswith("if ") and linecache.getline(warning.filename, warning.lineno + 1).strip().startswith("raise "):
-            continue  # a check, which the example has passed
-        told[f'{text} at File "{warning.filename}", line {warning.lineno}: {code}'] = None
+        if not guards_raise(warning.filename, warning.lineno):  # a check, which the example has passed
+            told[f"{text} at {code_line(warning.filename, warning.lineno)}"] = None
     return list(told)

@@ -13,8 +13,8 @@ After it no node of the graph writes to its arguments, and every node reads what
 A tensor that may or may not share memory with one that is written (``reshape`` of a tensor that may not be contiguous,
 ``as_strided``, a result that is one of two tensors) is an error once it would make a difference, never a guess.
 
-`facts` reads the schemas, `aliasing` finds the values that matter, `memory` follows their contents, `views` and `emit` handle
-the view operators, `rewrite` and `blocks` go through the nodes.
+`facts` reads the schemas, `aliasing` finds the values that matter, `memory` follows their contents, `views` and
+`write_back` handle the view operators, `rewrite` and `blocks` go through the nodes.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from __future__ import annotations
 import dataclasses
 
 from onnxexp.graph import Graph
+from onnxexp.passes.functionalize.blocks import rewrite_blocks
 from onnxexp.passes.functionalize.facts import facts
 from onnxexp.passes.functionalize.rewrite import Rewriter
 
@@ -51,7 +52,7 @@ def functionalize(graph: Graph) -> Report:
     """
     if not any(facts(node.op).written for node in graph.walk()):
         return Report()
-    rewriter = Rewriter(graph)
+    rewriter = Rewriter(graph, rewrite_blocks)
     rewriter.run(graph)
     changed = {root.origin for root in rewriter.memory.changed}
     inputs = tuple(value.name for value in graph.inputs if value in changed)

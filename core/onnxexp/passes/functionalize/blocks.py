@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Graph, Node, Value, values_in
 from onnxexp.passes.functionalize.aliasing import values_used
-from onnxexp.passes.functionalize.memory import Ref, State, refuse
-
-if TYPE_CHECKING:
-    from onnxexp.passes.functionalize.rewrite import Rewriter
+from onnxexp.passes.functionalize.memory import State
+from onnxexp.passes.functionalize.places import Ref, refuse
+from onnxexp.passes.functionalize.rewrite import Rewriter
 
 __all__ = ["rewrite_blocks"]
 

@@ -8,48 +8,14 @@ value the truth, and is carried back to the root only when another place of the 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
 
 from onnxexp.errors import CaptureError
-from onnxexp.graph import TensorType, Value, Where
+from onnxexp.graph import Value, Where
+from onnxexp.passes.functionalize.emit import Emitter
+from onnxexp.passes.functionalize.places import Ref, View, refuse
+from onnxexp.passes.functionalize.write_back import can_write, is_part, make_view, write_back
 
-if TYPE_CHECKING:
-    from onnxexp.passes.functionalize.emit import Emitter
-
-__all__ = ["Memory", "Ref", "State", "View", "refuse"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class View:
-    """How a view is made of its parent: an operator, and all its arguments but the first. Lists are tuples here."""
-
-    op: str
-    args: tuple[Any, ...]
-
-
-class Ref:
-    """A place in memory. `first` is the value to make when the place is first read, so that captured names survive."""
-
-    __slots__ = ("first", "name", "origin", "parent", "root", "type", "view", "where")
-
-    def __init__(self, value: Value, parent: Ref | None = None, view: View | None = None, where: Where | None = None) -> None:
-        assert isinstance(value.type, TensorType)
-        self.name = value.name
-        self.origin = value
-        self.type: TensorType = value.type
-        self.first: Value | None = value if parent is not None else None
-        self.parent = parent
-        self.view = view
-        self.root: Ref = parent.root if parent is not None else self
-        self.where = where or Where()
-
-    def chain(self) -> Iterator[Ref]:
-        """This place, its parent, and so on up to the root."""
-        ref: Ref | None = self
-        while ref is not None:
-            yield ref
-            ref = ref.parent
+__all__ = ["Memory", "State"]
 
 
 @dataclasses.dataclass(slots=True)
@@ -151,7 +117,7 @@ class Memory:
         if known is not None and known[1] == version:
             return known[0]
         assert ref.parent is not None and ref.view is not None  # a root's value is always current
-        value = self.emit.view(self.read(ref.parent), ref)
+        value = make_view(self.emit, self.read(ref.parent), ref)
         state.values[ref] = value, version
         return value
 
@@ -168,9 +134,9 @@ class Memory:
             self.replace(root, value)
             return
         for step in ref.chain():
-            if step.view is not None and not self.emit.can_write(step, uniform):
+            if step.view is not None and not can_write(step, uniform):
                 refuse(f"{op} writes through {step.view.op}, which cannot be undone", where, "write to the tensor itself")
-            uniform = uniform and not self.emit.is_part(step)
+            uniform = uniform and not is_part(step)
         if root in state.pending and state.pending[root][0] is not ref:
             self._settle(root)
         state.pending[root] = ref, value, where
@@ -191,7 +157,7 @@ class Memory:
         for step in ref.chain():
             written.append((step, value))
             if step.parent is not None:
-                value = self.emit.write_back(self, step, value, where)
+                value = write_back(self.emit, self, step, value, where)
         self.state.versions[root] += 1
         version = self.state.versions[root]
         self.state.values.update((step, (made, version)) for step, made in written)
@@ -207,8 +173,3 @@ _UNCERTAIN = (
     "%{other} is read after {writer} wrote to %{root}, and whether the two share memory is not certain; "
     "cure: clone() one of them before the write, or compute a new tensor instead of writing"
 )
-
-
-def refuse(what: str, where: Where, cure: str) -> NoReturn:
-    """Raise the CaptureError for what cannot be rewritten."""
-    raise CaptureError(f"{what}{f' at {where}' if str(where) else ''}; cure: {cure}")

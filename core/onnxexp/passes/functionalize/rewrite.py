@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from onnxexp.graph import Dim, Graph, Node, TensorType, Value, values_in
 from onnxexp.passes.functionalize.aliasing import Aliases
-from onnxexp.passes.functionalize.blocks import rewrite_blocks
 from onnxexp.passes.functionalize.emit import Emitter, is_static
 from onnxexp.passes.functionalize.facts import SETTING, Facts, facts, is_out, is_tensor, packet, restrides, results, twin
-from onnxexp.passes.functionalize.memory import Memory, Ref, refuse
+from onnxexp.passes.functionalize.memory import Memory
+from onnxexp.passes.functionalize.places import Ref, refuse
 from onnxexp.passes.functionalize.promotion import result_dtype
 from onnxexp.passes.functionalize.views import Sharing, ViewCall, places
 from onnxexp.torch_schemas import bind
@@ -35,7 +35,7 @@ _REFUSED = {"aten::set_", "aten::set_data", "aten::resize_", "aten::resize_as_",
 
 
 class Rewriter:
-    """Rewrites one graph, the nested ones included.
+    """Rewrite one graph, the nested ones included; `rewrite_blocks` rewrites a node with blocks.
 
     Attributes:
         aliases: Which values may share memory.
@@ -45,7 +45,8 @@ class Rewriter:
         count: How many writing nodes have been rewritten.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, rewrite_blocks: Callable[[Rewriter, Node], None]) -> None:
+        self._rewrite_blocks = rewrite_blocks
         self.aliases = Aliases(graph)
         self.emit = Emitter()
         self.memory = Memory(self.emit)
@@ -94,7 +95,7 @@ class Rewriter:
     def _node(self, node: Node) -> None:
         known = facts(node.op)
         if node.blocks:
-            rewrite_blocks(self, node)
+            self._rewrite_blocks(self, node)
         elif known.written:
             self.count += 1
             self._write(node, known)

@@ -1,4 +1,4 @@
-"""What each view operator shows of its argument, said in few kinds of views that can be written back (see `emit`).
+"""What each view operator shows of its argument, said in few kinds of views that can be written back (see `write_back`).
 
 ``x[0]``, ``unbind`` and ``select`` of the same row are the same place, and so are ``narrow``, ``split`` and ``slice``.
 """
@@ -14,7 +14,8 @@ import torch
 from onnxexp.graph import Dim, Node, TensorType, Value
 from onnxexp.passes.functionalize.emit import END, Emitter, same_sizes
 from onnxexp.passes.functionalize.facts import facts, packet
-from onnxexp.passes.functionalize.memory import Memory, Ref, View
+from onnxexp.passes.functionalize.memory import Memory
+from onnxexp.passes.functionalize.places import Ref, View
 
 __all__ = ["Sharing", "ViewCall", "places"]
 
