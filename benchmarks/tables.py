@@ -87,8 +87,8 @@ def _time(models: Sequence[ModelResult]) -> Table:
             _number(capture, 3), _number(over, 1, 1e-3), _number(targets.after_capture(model)),
         ))  # fmt: skip
     note = (
-        "Median seconds of an export, and onnxexp's over each peer's; 'first' compares the first export of the model in a "
-        "process. The last three: torch.export.export alone, onnxexp's milliseconds over it, and these as a share of it."
+        "Median seconds of an export, and onnxexp's time divided by each peer's. 'first' compares the model's first export in a "
+        "process. The last three columns: torch.export.export alone, onnxexp's milliseconds beyond it, and the same as a share."
     )
     header = (
         "model",
@@ -115,7 +115,7 @@ def _memory(models: Sequence[ModelResult]) -> Table:
             model.name, _number(weights, 1, MB), _number(capture, 0, MB), *_own(model, lambda tool: tool.growth, 0, MB),
             *(_number(ratio(model)) for ratio in ratios), _number(targets.growth_over_capture(model)),
         ))  # fmt: skip
-    note = "MB (10^6 bytes) by which the process's peak resident memory grows; the last column is (onnxexp - capture) ÷ weights."
+    note = "Growth of the process's peak resident memory in MB (10^6 bytes). The last column is (onnxexp - capture) ÷ weights."
     header = ("model", "weights", "capture", "onnxexp", "dynamo", "script", "÷ dynamo", "÷ script", "over capture ÷ weights")
     return Table("Peak memory growth", note, header, rows)
 
@@ -128,7 +128,7 @@ def _graphs(models: Sequence[ModelResult]) -> Table:
         sizes = _own(model, lambda tool: tool.file, 2, MB)
         ratios = [_number(targets.size_ratio(peer)(model), 3) for peer in PEERS]
         rows.append((model.name, *counted, *sizes, *ratios))
-    note = "Nodes of the graph and its subgraphs, '+' Constant nodes; MB of the file with its external data."
+    note = "Nodes of the graph and its subgraphs, with Constant nodes after the '+'; MB of the file with its external data."
     header = ("model", *(f"nodes {tool}" for tool in ("onnxexp", *PEERS)), *(f"MB {tool}" for tool in ("onnxexp", *PEERS)),
               "size ÷ dynamo", "size ÷ script")  # fmt: skip
     return Table("Graph and file", note, header, rows)
@@ -146,7 +146,7 @@ def _trace(models: Sequence[ModelResult]) -> Table:
                 model.name, _number(traced.seconds, 3), _number(seconds, 3), *(_number(ratio(model)) for ratio in ratios),
                 _number(traced.nodes, 0), _number(nodes, 0), f"{traced.error:.1e}",
             ))  # fmt: skip
-    note = 'capture="trace" beside dynamo=False: median seconds of an export, ratios of time and of latency, nodes.'
+    note = 'capture="trace" and dynamo=False side by side: median seconds of an export, ratios of time and of latency, nodes.'
     header = ("model", "trace", "script", "time ÷ script", "latency ÷ script", "nodes trace", "nodes script", "error")
     return Table(
         "Through a trace", note, header, rows + (_mean_row(models, [None, None, *ratios, None, None, None]) if rows else [])
@@ -169,8 +169,8 @@ def _latency(models: Sequence[ModelResult]) -> Table:
             _number(_control(model), 3), _NONE if error is None else f"{error:.1e}",
         ))  # fmt: skip
     note = (
-        "Milliseconds per run in ONNX Runtime, and onnxexp's over each peer's and the better one's; 'itself' is onnxexp's file "
-        "against a second session of the same file: what noise looks like. The error is relative to eager's largest value."
+        "Milliseconds per run in ONNX Runtime, and onnxexp's divided by each peer's and the better one's. 'itself' compares "
+        "onnxexp's file with a second session of the same file, the noise. Errors are relative to eager's largest value."
     )
     header = ("model", "onnxexp", "dynamo", "script", "÷ dynamo", "÷ script", "÷ better", "÷ itself", "error")
     return Table("ONNX Runtime latency", note, header, rows + _mean_row(models, [None, None, None, *ratios, _control, None]))
@@ -178,7 +178,7 @@ def _latency(models: Sequence[ModelResult]) -> Table:
 
 def _platform(milliseconds: dict[str, float]) -> Table:
     rows = [(name, _number(value, 1)) for name, value in milliseconds.items()]
-    note = "Milliseconds, medians. The limits: 50 for what the plugins add, 300 for the command."
+    note = "Medians in milliseconds. The limits: 50 for the plugins' share, 300 for the command."
     return Table("What plugins cost", note, ("what", "ms"), rows)
 
 
@@ -207,8 +207,9 @@ def markdown(run: Run) -> str:
     settings = ", ".join(f"{name} {value}" for name, value in run.settings.items())
     parts = [
         "# Benchmarks",
-        "Made by `python -m benchmarks --markdown`; how things are measured stands in `benchmarks/__init__.py`. `dynamo` is "
-        "`torch.onnx.export(dynamo=True)`, `script` is `torch.onnx.export(dynamo=False)`, all in one run on one machine.",
+        "`python -m benchmarks --markdown` prints this page; the docstring of `benchmarks/__init__.py` describes the method. "
+        "`dynamo` is `torch.onnx.export(dynamo=True)` and `script` is `torch.onnx.export(dynamo=False)`. "
+        "All ran in one run on one machine.",
         f"Machine: {machine}. Settings: {settings}.",
     ]
     for table in tables(run):

@@ -27,22 +27,22 @@ Key = TypeVar("Key")
 
 _HEAD = """# Operators
 
-What becomes of the samples that PyTorch's own test database (OpInfo) has for each operator: exported, checked by onnx's full
-checker, run in ONNX Runtime and compared with eager, values, dtypes and shapes. `export` goes through torch.export, `trace`
-through TorchScript; `dynamic` and `trace-dynamic` are the same with every axis dynamic, run at a second size too.
+PyTorch's own test database (OpInfo) has samples for each operator. Each sample is exported, checked by onnx's full checker,
+run in ONNX Runtime, and compared with eager: values, dtypes and shapes. `export` captures with torch.export, `trace` with
+TorchScript. `dynamic` and `trace-dynamic` do the same with every axis dynamic, and also run the model at a second size.
 
-Made by `make conformance`; `python -m tests.conformance --out conformance.jsonl --report table` prints this page from what it
-measured.
+`make conformance` measures all of this. `python -m tests.conformance --out conformance.jsonl --report table` then prints this
+page.
 """
 
-_RATIOS = """Processor time of the exports alone, ours divided by torch.onnx's, over the samples that both were given, and over
-those that both pass. Each exporter has made one tiny export in the process before: the first is a figure of the benchmarks. Which
-of them is the first to meet an operator, for which torch then loads what it has of it, changes from one operator to the next."""
+_RATIOS = """Processor time of the exports alone, ours divided by torch.onnx's, over the samples that both exporters ran, and
+over those that both pass. Each exporter makes one tiny export in the process before; the benchmarks measure the first export.
+torch loads an operator's code when an exporter first meets the operator, so the exporters take turns in going first."""
 
-_READING = """In a cell, `yes` is every sample of every dtype at every opset that was measured. Otherwise each range of opsets has
-its own word: `no`, or the share that passes, with the kind of the worst failure: `opset` (a later opset can), `unsupported` (no
-lowering), `capture` (torch's own frontend cannot take it: the reason is beside it), `wrong`, `invalid`, `crash`. A dtype in
-brackets is the only one that fails. Dtypes: f16, f32, f64, i32, i64, u8, bool."""
+_READING = """In a cell, `yes` means that every sample of every dtype passes at every measured opset. Otherwise each range of
+opsets has its own word: `no`, or the share that passes, with the kind of the worst failure. The kinds are `opset` (a later
+opset works), `unsupported` (no lowering), `capture` (torch's own frontend refuses the sample; the reason is beside it),
+`wrong`, `invalid` and `crash`. A dtype in brackets is the only one that fails. Dtypes: f16, f32, f64, i32, i64, u8, bool."""
 
 
 def operator_page(results: Sequence[Result]) -> str:
@@ -51,7 +51,7 @@ def operator_page(results: Sequence[Result]) -> str:
     if lines := ratios(results):
         parts += [f"\n{_RATIOS}\n"]
         parts += [f"- {line}" for line in lines]
-    parts += ["\n## By family\n", "The share of samples that pass, lowest to highest over the opsets.\n", _families(results)]
+    parts += ["\n## By family\n", "The share of passing samples, lowest to highest over the opsets.\n", _families(results)]
     parts += ["\n## By operator\n", _READING, "", operator_table(results)]
     return "\n".join(parts)
 
