@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 import onnxexp
-from onnxexp.config import load as configured
-from onnxexp.lowering import Lowering
-from onnxexp.plugins import Plugins, load
+from onnxexp.lowering.lowering import Lowering
+from onnxexp.plugins.loading import Plugins, load
+from onnxexp.request.config import load as configured
 
 NODES, PLUGINS, PACKS, ROUNDS = 5_000, 10, 50, 9
 

@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from onnxexp import cli, config, errors, hookspecs
-from onnxexp.cli.arguments import add_common
+from onnxexp import cli, errors
+from onnxexp.cli.common_arguments import add_common
+from onnxexp.plugins import hookspecs
+from onnxexp.request import config
 
 __all__ = ["EVERYWHERE", "PARTS", "SECTIONS", "fill", "hook_sections", "hooks", "on_page_markdown", "parsers", "unindented"]
 
@@ -208,7 +210,7 @@ def _metavar(action: argparse.Action) -> str:
 
 def _operators() -> str:
     """What the plugin `aten` lowers, an operator a row."""
-    from onnxexp.plugins import load
+    from onnxexp.plugins.loading import load
 
     (plugin,) = load(config.load(plugins=["aten"])).loaded
     entries: dict[str, list[Any]] = {}
@@ -244,7 +246,7 @@ def _error_classes() -> str:
 
 def _naming_rule() -> str:
     """The rule in the docstring of names.py, which imports torch and is therefore read, not imported."""
-    doc = ast.get_docstring(ast.parse((CORE / "names.py").read_text("utf-8"))) or ""
+    doc = ast.get_docstring(ast.parse((CORE / "request" / "io_names.py").read_text("utf-8"))) or ""
     rule = textwrap.dedent(doc.partition("The rule:\n")[2])
     return re.sub(r"^\* ", "- ", rule.replace("``", "`"), flags=re.MULTILINE)
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from onnxexp.version import __version__
 
 if TYPE_CHECKING:
-    from onnxexp.builder import Builder
-    from onnxexp.capture.modes import TrainingMode
-    from onnxexp.capture.modes import is_exporting as is_in_onnx_export
+    from onnxexp.builder.builder import Builder
+    from onnxexp.builder.tensor import ComplexTensor, Tensor
+    from onnxexp.capture.torch_state import TrainingMode
+    from onnxexp.capture.torch_state import is_exporting as is_in_onnx_export
     from onnxexp.dry_run import CheckReport, check
     from onnxexp.errors import (
         CaptureError,
@@ -32,13 +33,12 @@ if TYPE_CHECKING:
         VerificationError,
     )
     from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
-    from onnxexp.hookspecs import hookimpl
-    from onnxexp.options import Options
     from onnxexp.pipeline import export
-    from onnxexp.program import ONNXProgram
-    from onnxexp.symbolics import SymbolicTable
-    from onnxexp.values import ComplexTensor, Tensor
-    from onnxexp.warning import warn
+    from onnxexp.plugins.hookspecs import hookimpl
+    from onnxexp.program.program import ONNXProgram
+    from onnxexp.request.options import Options
+    from onnxexp.symbolics.table import SymbolicTable
+    from onnxexp.user_warnings import warn
 
 __all__ = [
     "Builder",
@@ -75,24 +75,24 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Builder": "builder",
+    "Builder": "builder.builder",
     "CheckReport": "dry_run",
-    "ComplexTensor": "values",
+    "ComplexTensor": "builder.tensor",
     "Graph": "graph",
     "Node": "graph",
-    "ONNXProgram": "program",
-    "Options": "options",
+    "ONNXProgram": "program.program",
+    "Options": "request.options",
     "ScalarType": "graph",
-    "SymbolicTable": "symbolics",
-    "Tensor": "values",
+    "SymbolicTable": "symbolics.table",
+    "Tensor": "builder.tensor",
     "TensorType": "graph",
-    "TrainingMode": "capture.modes",
+    "TrainingMode": "capture.torch_state",
     "Value": "graph",
     "check": "dry_run",
     "export": "pipeline",
-    "hookimpl": "hookspecs",
-    "is_in_onnx_export": "capture.modes",
-    "warn": "warning",
+    "hookimpl": "plugins.hookspecs",
+    "is_in_onnx_export": "capture.torch_state",
+    "warn": "user_warnings",
 }
 """The module of each name that needs torch or pluggy: they are imported when first used, so that `onnxexp plugins` and its
 like answer at once. What is not listed is an error class."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from onnxexp.config import load
 from onnxexp.errors import LoweringError, OptionError
 from onnxexp.graph import Node
 from onnxexp.pipeline import export
+from onnxexp.request.config import load
 
 __all__ = ["CheckReport", "check"]
 

@@ -11,17 +11,17 @@ from typing import Any, BinaryIO, Literal
 import torch
 
 from onnxexp import capture as capturing
-from onnxexp import config as configuration
-from onnxexp import plugins as plugin_loading
-from onnxexp.assembly import assemble
-from onnxexp.builder import Builder
-from onnxexp.capture.modes import LOCK, TrainingMode
-from onnxexp.fallthrough import read_export_type
-from onnxexp.interface import Interface
-from onnxexp.lowering import Lowering
-from onnxexp.options import Options, read_call
-from onnxexp.passes.running import Passes
-from onnxexp.program import ONNXProgram
+from onnxexp.builder.builder import Builder
+from onnxexp.capture.torch_state import LOCK, TrainingMode
+from onnxexp.lowering.assemble import assemble
+from onnxexp.lowering.graph_io import Interface
+from onnxexp.lowering.lowering import Lowering
+from onnxexp.lowering.torch_fallback import read_export_type
+from onnxexp.passes.manager import Passes
+from onnxexp.plugins import loading as plugin_loading
+from onnxexp.program.program import ONNXProgram
+from onnxexp.request import config as configuration
+from onnxexp.request.options import Options, read_call
 
 __all__ = ["export"]
 
@@ -62,7 +62,8 @@ def export(
             arguments; put an empty dict after it where it is meant as an argument.
         f: A path or a binary file object to write the model to; None only returns the program.
         kwargs: The example's keyword arguments.
-        input_names, output_names: Names of the graph's inputs and outputs, in order; see `onnxexp.names` for the defaults.
+        input_names, output_names: Names of the graph's inputs and outputs, in order; see `onnxexp.request.io_names` for the
+            defaults.
         opset_version: The ONNX opset of the model, 9 to 28; where not given the configured one, else 20. No other opset ever
             comes out.
         target: "onnxruntime" (unless configured otherwise): what ONNX Runtime has no kernel for is computed with what it has,

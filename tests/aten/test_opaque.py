@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 import onnxexp
-from onnxexp.capture import opaque
+from onnxexp.capture.torch_export import data_dependent_ops
 from onnxexp.testing import Case, cases
 
 torch.manual_seed(0)
@@ -60,7 +60,7 @@ def test_opaque(check):
 
 
 def names() -> list[object]:
-    places = [place for places in opaque._CALLED.values() for place in places]
+    places = [place for places in data_dependent_ops._CALLED.values() for place in places]
     return [getattr(owner, name) for owner, name in (*places, (functional, "gaussian_nll_loss"))]
 
 

@@ -13,7 +13,7 @@ import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp.runtime import Session
+from onnxexp.program.onnxruntime_session import Session
 
 from .exporters import DYNAMIC, classify, export
 from .samples import Sample

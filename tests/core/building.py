@@ -11,8 +11,8 @@ import onnxruntime
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp.assembly import assemble
 from onnxexp.graph import ScalarType, TensorType
+from onnxexp.lowering.assemble import assemble
 from onnxexp.serialize import to_proto
 
 __all__ = ["X", "finish", "kinds", "number", "ready", "run", "same", "vector"]

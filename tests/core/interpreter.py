@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.exported import to_graph
+from onnxexp.capture.torch_export.exported_program import to_graph
 from onnxexp.graph import Graph, Node, Value
-from onnxexp.torch_schemas import overload
+from onnxexp.torch_ops.schemas import overload
 
 
 def capture(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any = None) -> Graph:

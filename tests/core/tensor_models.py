@@ -10,8 +10,8 @@ import onnx_ir as ir
 import onnxruntime
 import torch
 
+from onnxexp.builder.torch_tensor import TorchTensor
 from onnxexp.serialize import WriteOptions
-from onnxexp.tensors import TorchTensor
 
 EXTERNAL = WriteOptions(external_data=True)
 

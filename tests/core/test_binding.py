@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from onnxexp import Builder, LoweringError, OpsetError, Tensor
-from onnxexp.attributes import encode
-from onnxexp.binding import split_arguments
+from onnxexp.builder.arguments import split_arguments
+from onnxexp.builder.attributes import encode
+from onnxexp.builder.onnx_schemas import Operator, history, ir_version, names, operator
 from onnxexp.graph import TensorType
-from onnxexp.schemas import Operator, history, ir_version, names, operator
 
 
 def spec(name: str, opset: int) -> Operator:

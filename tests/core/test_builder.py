@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from onnxexp import Builder, LoweringError, OpsetError
-from onnxexp.assembly import assemble
-from onnxexp.builder import Declined
+from onnxexp.builder.builder import Declined
 from onnxexp.graph import TensorType
+from onnxexp.lowering.assemble import assemble
 from onnxexp.serialize import to_proto
 from tests.core.building import X, finish, kinds, number, run, same, vector
 

@@ -21,10 +21,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxexp import Builder, LoweringError, OpsetError, Tensor
-from onnxexp.assembly import assemble
-from onnxexp.dtypes import type_string
+from onnxexp.builder.dtypes import type_string
+from onnxexp.builder.onnx_schemas import history, names
 from onnxexp.graph import TensorType
-from onnxexp.schemas import history, names
+from onnxexp.lowering.assemble import assemble
 from onnxexp.serialize import to_proto
 from onnxexp.version import MAX_OPSET, MIN_OPSET
 from tests.core.operator_calls import CALLS, Dtype, OpCall, S

@@ -18,7 +18,7 @@ from torch import nn
 from torch.export import Dim
 
 from onnxexp import OptionError
-from onnxexp.cli.archives import load_archive
+from onnxexp.cli.pt2_archive import load_archive
 from tests.core.commanding import run
 
 X = torch.arange(12.0).reshape(3, 4)

@@ -13,7 +13,7 @@ import pytest
 
 import onnxexp
 from onnxexp.cli import _COMMANDS
-from onnxexp.cli.output import Output, readable
+from onnxexp.cli.console_output import Output, readable
 from tests.core.commanding import ROOT, install, run, separately
 
 Capsys = pytest.CaptureFixture[str]

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import onnxexp
-from onnxexp.cli import requirements
+from onnxexp.cli import installed_versions
 from tests.core.commanding import install, run
 from tests.core.tiny import export
 
@@ -187,7 +187,7 @@ def test_a_sound_installation(clinic: Path, capsys: Capsys) -> None:
     document = run(capsys, "doctor", "--json").document
     assert document["ok"] is True and document["versions"]["torch"] == torch.__version__
     assert document["versions"]["onnxexp"] == onnxexp.__version__
-    assert {"torch", "onnx", "onnx-ir"} <= set(document["needed"]) and document["tested"] == list(requirements.TESTED)
+    assert {"torch", "onnx", "onnx-ir"} <= set(document["needed"]) and document["tested"] == list(installed_versions.TESTED)
     assert {"name": "tiny", "distribution": "tiny-pack", "version": "1.0"} in document["plugins"]
 
 
@@ -223,7 +223,7 @@ def test_versions_that_nobody_tested(clinic: Path, capsys: Capsys, monkeypatch: 
         "onnxexp.cli.doctor_command.TESTED",
         (
             {"torch": "1.0"},
-            {"torch": "1.1", "onnx": requirements.installed("onnx")},
+            {"torch": "1.1", "onnx": installed_versions.installed("onnx")},
         ),
     )
     told = findings(capsys, "note")
@@ -254,7 +254,7 @@ def test_the_last_opset_is_right(capsys: Capsys) -> None:
 
 def test_a_missing_runtime_and_a_bad_configuration(clinic: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "onnxexp.cli.doctor_command.installed", lambda name: "" if name == "onnxruntime" else requirements.installed(name)
+        "onnxexp.cli.doctor_command.installed", lambda name: "" if name == "onnxruntime" else installed_versions.installed(name)
     )
     monkeypatch.setenv("ONNXEXP_DEBUG", "perhaps")
     told = findings(capsys)
@@ -275,7 +275,7 @@ def test_a_missing_runtime_and_a_bad_configuration(clinic: Path, capsys: Capsys,
 def test_requirements_of_other_platforms_are_not_missed(clinic: Path, capsys: Capsys, marker: str, applies: bool) -> None:
     metadata = clinic / "tiny_pack-1.0.dist-info" / "METADATA"
     metadata.write_text(metadata.read_text() + f"Requires-Dist: no-such-package>=1{'; ' * bool(marker)}{marker}\n")
-    told = [need for need in requirements.requirements("tiny-pack") if need.package == "no-such-package" and not need.extra]
+    told = [need for need in installed_versions.requirements("tiny-pack") if need.package == "no-such-package" and not need.extra]
     assert bool(told) is applies
 
 

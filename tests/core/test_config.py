@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from onnxexp.config import KEYS, Config, load
 from onnxexp.errors import OptionError
+from onnxexp.request.config import KEYS, Config, load
 
 HASH = "sha256:" + "0" * 64
 
@@ -176,6 +176,9 @@ def test_malformed_arguments(folder: Path, given: dict[str, Any], message: str) 
 
 
 def test_no_torch_is_needed() -> None:
-    program = "import sys, onnxexp.config, onnxexp.discovery as d; d.states(onnxexp.config.load()); print('torch' in sys.modules)"
+    program = (
+        "import sys, onnxexp.request.config as c, onnxexp.plugins.discovery as d; "
+        "d.states(c.load()); print('torch' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -13,11 +13,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from onnxexp import Builder, SymbolicTable, Tensor, UnsupportedOperators
-from onnxexp.capture import capture, convert, decompose
-from onnxexp.capture.decompose import Decomposer
-from onnxexp.capture.dynamic import read_dynamic
-from onnxexp.capture.modes import TrainingMode
+from onnxexp.capture import capture, convert
+from onnxexp.capture.decompose import decomposer as decompose
+from onnxexp.capture.decompose.decomposer import Decomposer
+from onnxexp.capture.torch_state import TrainingMode
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
+from onnxexp.request.dynamic_shapes import read_dynamic
 from tests.core.tiny import export
 
 torch.manual_seed(0)

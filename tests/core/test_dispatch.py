@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from onnxexp import LoweringError, OpsetError, OptionError, PluginConflict, SymbolicTable
-from onnxexp.dispatch import Dispatcher, Source
+from onnxexp.symbolics.dispatch import Dispatcher, Source
 from tests.core.tiny import export
 
 X = torch.randn(2, 3)

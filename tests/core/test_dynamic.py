@@ -11,11 +11,11 @@ import torch
 from torch.export import Dim, ExportedProgram
 
 import onnxexp
-from onnxexp.capture.dynamic import DynamicSpec, read_dynamic
-from onnxexp.capture.examples import capturing, enlarge, enlarged
-from onnxexp.capture.symbols import check_dynamic, dim_text, name_outputs, symbol_names
+from onnxexp.capture.torch_export.example_inputs import capturing, enlarge, enlarged
+from onnxexp.capture.torch_export.symbol_names import check_dynamic, dim_text, name_outputs, symbol_names
 from onnxexp.errors import CaptureError, OptionError
 from onnxexp.graph import TensorType, Value
+from onnxexp.request.dynamic_shapes import DynamicSpec, read_dynamic
 
 ANY = Dim.DYNAMIC
 

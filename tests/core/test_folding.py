@@ -13,10 +13,10 @@ import torch
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from onnxexp import Builder, OpsetError, Tensor
-from onnxexp.assembly import assemble
-from onnxexp.folding import COMPUTED, SMALL, VIEWS
+from onnxexp.builder.constant_folding import COMPUTED, SMALL, VIEWS
+from onnxexp.builder.onnx_schemas import history
 from onnxexp.graph import TensorType
-from onnxexp.schemas import history
+from onnxexp.lowering.assemble import assemble
 from onnxexp.serialize import to_proto
 from tests.core.operator_calls import Dtype, OpCall, S
 from tests.core.test_builder_schemas import DTYPES, Attempt, attempts

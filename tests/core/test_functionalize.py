@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from onnxexp.errors import CaptureError
+from onnxexp.functionalize import Report, functionalize
+from onnxexp.functionalize.mutation import facts
 from onnxexp.graph import Graph, Node, TensorType, Value, Where
-from onnxexp.passes.functionalize import Report, functionalize
-from onnxexp.passes.functionalize.facts import facts
 from tests.core.interpreter import capture, check_types, run
 from tests.core.views import CASES
 from tests.core.writes import Fn, x34

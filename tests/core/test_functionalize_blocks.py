@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from onnxexp.errors import CaptureError
+from onnxexp.functionalize import functionalize
+from onnxexp.functionalize.mutation import facts
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
-from onnxexp.passes.functionalize import functionalize
-from onnxexp.passes.functionalize.facts import facts
 from tests.core.interpreter import run
 from tests.core.scripted import scripted
 

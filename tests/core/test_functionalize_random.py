@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from onnxexp.errors import CaptureError
+from onnxexp.functionalize import functionalize
+from onnxexp.functionalize.mutation import facts
 from onnxexp.graph import Graph, Node, TensorType, Value
-from onnxexp.passes.functionalize import functionalize
-from onnxexp.passes.functionalize.facts import facts
-from onnxexp.torch_schemas import bind, overload
+from onnxexp.torch_ops.schemas import bind, overload
 from tests.core.interpreter import check_types, run
 from tests.core.scripted import scripted
 

@@ -27,9 +27,9 @@ from onnxexp import (
     PluginError,
     SerializeError,
     hookimpl,
-    hookspecs,
 )
-from onnxexp.plugins import HOOKS
+from onnxexp.plugins import hookspecs
+from onnxexp.plugins.loading import HOOKS
 from tests.core.tiny import export
 
 X = torch.randn(2, 3)

@@ -11,8 +11,8 @@ from torch import nn
 
 from onnxexp import Builder, LoweringError, OpsetError, SymbolicTable, Tensor, UnsupportedOperators
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value, Where
-from onnxexp.lowering import Lowering
-from onnxexp.plugins import Plugin, Plugins
+from onnxexp.lowering.lowering import Lowering
+from onnxexp.plugins.loading import Plugin, Plugins
 from tests.core.tiny import export
 
 X = torch.randn(2, 3)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from onnxexp.capture import modes
-from onnxexp.capture.modes import replaced, torch_mode
+from onnxexp.capture import torch_state
+from onnxexp.capture.torch_state import replaced, torch_mode
 
 
 def test_what_cannot_all_be_replaced_is_not_replaced_at_all() -> None:
@@ -28,16 +28,16 @@ def test_a_mode_that_cannot_be_left_in_order_is_left(monkeypatch: pytest.MonkeyP
         yield
         raise RuntimeError("torch.func's stack is broken")
 
-    monkeypatch.setattr(modes, "transforms_left", broken)
+    monkeypatch.setattr(torch_state, "transforms_left", broken)
     with pytest.raises(RuntimeError, match="stack is broken"), torch_mode():
         assert not torch.is_grad_enabled()
     assert torch.is_grad_enabled()
     free: list[bool] = []
 
     def take() -> None:
-        free.append(modes.LOCK.acquire(timeout=5))
+        free.append(torch_state.LOCK.acquire(timeout=5))
         if free == [True]:
-            modes.LOCK.release()
+            torch_state.LOCK.release()
 
     other = threading.Thread(target=take)
     other.start()

@@ -11,7 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp.errors import OptionError
-from onnxexp.names import (
+from onnxexp.request.io_names import (
     assign_names,
     assign_output_names,
     bind,

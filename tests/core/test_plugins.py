@@ -12,9 +12,9 @@ import torch
 
 import onnxexp
 from onnxexp import PluginLoadError, SymbolicTable
-from onnxexp.config import load as configured
-from onnxexp.discovery import discover, record_hash, states
-from onnxexp.plugins import load, load_all
+from onnxexp.plugins.discovery import discover, record_hash, states
+from onnxexp.plugins.loading import load, load_all
+from onnxexp.request.config import load as configured
 
 TABLE = "from onnxexp import SymbolicTable\ntable = SymbolicTable('mine')\ntable.direct({'relu': 'Relu'})\n"
 
@@ -48,7 +48,7 @@ def state(name: str, **options: Any) -> tuple[str, str]:
     return next((each.state, each.reason) for each in states(configured(**options)) if each.found.name == name)
 
 
-def loaded(*names: Any) -> tuple[onnxexp.plugins.Plugin, ...]:  # type: ignore[name-defined]
+def loaded(*names: Any) -> tuple[onnxexp.plugins.loading.Plugin, ...]:  # type: ignore[name-defined]
     return load(configured(plugins=list(names))).loaded
 
 

@@ -16,11 +16,11 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp import runtime
-from onnxexp.dtypes import to_onnx
+from onnxexp.builder.dtypes import to_onnx
 from onnxexp.errors import OnnxExporterError
-from onnxexp.program import InputSlot, ONNXProgram, OutputSlot, Signature
-from onnxexp.runtime import Session
+from onnxexp.program import onnxruntime_session
+from onnxexp.program.onnxruntime_session import Session
+from onnxexp.program.program import InputSlot, ONNXProgram, OutputSlot, Signature
 
 HEADER = '<ir_version: 10, opset_import: ["": 20]>'
 
@@ -234,7 +234,7 @@ def test_session_is_made_once_and_dropped_with_the_model(monkeypatch: pytest.Mon
             made.append(model)
             super().__init__(model)
 
-    monkeypatch.setattr(runtime, "Session", Counted)
+    monkeypatch.setattr(onnxruntime_session, "Session", Counted)
     exported = program(ADD, optional, numbers(1), numbers(2), feeds={"a": 0, "b": 1})
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda n: exported(numbers(n), numbers(1)).item(), range(40)))
@@ -244,7 +244,7 @@ def test_session_is_made_once_and_dropped_with_the_model(monkeypatch: pytest.Mon
 
 
 def test_large_models_go_through_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(runtime, "_IN_MEMORY", 0)
+    monkeypatch.setattr(onnxruntime_session, "_IN_MEMORY", 0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     session = Session(model("g (float[N] x) => (float[N] y) <float[2] w = {1, 2}> { y = Add(x, w) }"))
     assert session.run({"x": numbers(1, 1)})[0].tolist() == [2, 3]

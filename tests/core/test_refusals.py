@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.export import Dim
 
-from onnxexp.capture.blame import explain
-from onnxexp.capture.dynamic import read_dynamic
-from onnxexp.capture.examples import capturing
+from onnxexp.capture.torch_export.example_inputs import capturing
+from onnxexp.capture.torch_export.export_errors import explain
+from onnxexp.request.dynamic_shapes import read_dynamic
 
 X = torch.ones(3, 4)
 batch = Dim("batch", min=2)

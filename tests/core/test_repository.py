@@ -29,7 +29,7 @@ MAX_FUNCTION_LINES = 45
 GOOD_FUNCTION_LINES = 40
 MAX_LONG_FUNCTIONS = 10
 
-KNOWS_OPERATORS = ("onnxexp/torch_onnx/", "onnxexp/capture/", "onnxexp/passes/functionalize", "onnxexp/cli/", "onnxexp/scaffold/")
+KNOWS_OPERATORS = ("onnxexp/torch_onnx/", "onnxexp/capture/", "onnxexp/functionalize/", "onnxexp/cli/")
 """Where the core may name torch's operators: what torch's frontends produce has to be taken apart by name, and help
 texts and templates give examples."""
 
@@ -264,10 +264,10 @@ NODE = "def f(node):\n    "
     [
         (long_file, "x = 1\n" * 401),
         (lambda module: long_functions(module, 45), "def f():\n" + "    x = 1\n" * 46),
-        (private_imports, "from onnxexp.builder import Builder"),
+        (private_imports, "from onnxexp.builder.builder import Builder"),
         (private_imports, "from onnxexp import no_such_public_name"),
         (private_imports, "import onnxexp.graph"),
-        (private_imports, "from onnxexp.torch_onnx.scratch import Scratch"),
+        (private_imports, "from onnxexp.torch_onnx.scratch_graph import Scratch"),
         (private_imports, "import onnxexp as ox\nox.graph"),
         (operator_names, 'NAMES = ["aten::abs"]'),
         (operator_names, 'NAMES = {"add.Tensor": 1}'),

@@ -15,7 +15,7 @@ from torch.export import Dim
 from torch.nn import functional
 
 import onnxexp
-from onnxexp.capture.restrictions import deciding
+from onnxexp.capture.torch_export.guard_warnings import deciding
 
 X = torch.ones(8, 4)
 TABLE = torch.ones(1024, 4)

@@ -21,7 +21,7 @@ import pytest
 import torch
 
 from onnxexp.errors import SerializeError
-from onnxexp.serialize import WriteOptions, files, save
+from onnxexp.serialize import WriteOptions, atomic_file, save
 from tests.core.tensor_models import EXTERNAL, model_of, values
 
 
@@ -52,7 +52,7 @@ def test_an_error_leaves_what_was_there(error: BaseException, tmp_path: Path) ->
 
 def test_a_file_that_appears_meanwhile_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
-    with files.new_file(str(path)) as file:
+    with atomic_file.new_file(str(path)) as file:
         file.file.write(b"ours")
         path.write_bytes(b"another's")
         file.publish()
@@ -180,7 +180,7 @@ def little_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize("options", [WriteOptions(), EXTERNAL], ids=["one", "two"])
 def test_full_disk(reserve: bool, options: WriteOptions, little_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not reserve:
-        monkeypatch.setattr(files.NewFile, "reserve", lambda self, size: None)
+        monkeypatch.setattr(atomic_file.NewFile, "reserve", lambda self, size: None)
     path = little_disk / "model.onnx"
     save(model_of(a=torch.full((500,), 1.0)), path, options)
     before = {name: (little_disk / name).read_bytes() for name in os.listdir(little_disk)}

@@ -15,10 +15,10 @@ from torch import nn
 from torch.fx.proxy import TracerBase
 
 from onnxexp import capture as capturing
-from onnxexp.capture.dynamic import read_dynamic
-from onnxexp.capture.modes import TrainingMode
-from onnxexp.capture.sources import recording, where
+from onnxexp.capture.source_lines import recording, where
+from onnxexp.capture.torch_state import TrainingMode
 from onnxexp.graph import Graph, Where
+from onnxexp.request.dynamic_shapes import read_dynamic
 
 HERE = str(Path(__file__).resolve())
 X = torch.randn(3, 4)

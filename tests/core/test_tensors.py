@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from onnxexp.builder.torch_tensor import TorchTensor
 from onnxexp.errors import SerializeError
-from onnxexp.tensors import TorchTensor
 from tests.core.tensor_models import noise, raw
 
 VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {

@@ -8,8 +8,9 @@ import pytest
 import torch
 from onnxscript import FLOAT, opset20, script
 
-from onnxexp import Builder, Tensor, assembly
+from onnxexp import Builder, Tensor
 from onnxexp.graph import TensorType
+from onnxexp.lowering import assemble
 from tests.core.building import vector
 
 
@@ -83,7 +84,7 @@ def test_what_only_an_unused_loop_reads_goes_with_it() -> None:
         ]
 
     op.loop(3, None, lambda number, carried: (None, nested(op.Mul(carried, factor)), []), [x])
-    model = assembly.assemble(op, [("y", op.Neg(x))])
+    model = assemble.assemble(op, [("y", op.Neg(x))])
     assert [node.op_type for node in model.graph] == ["Neg"]
     assert not model.graph.initializers
 
@@ -102,7 +103,7 @@ LEFT = {
 @pytest.mark.parametrize("build", LEFT)
 def test_only_what_is_used_is_left(build: Callable[[Builder], Tensor]) -> None:
     op = Builder(20)
-    model = assembly.assemble(op, [("y", build(op))])
+    model = assemble.assemble(op, [("y", build(op))])
     assert [(node.op_type, len(node.outputs)) for node in model.graph] == LEFT[build]
     assert all(value.uses() for value in model.graph.initializers.values())
     for inner in (*model.graph.subgraphs(), *(function.graph for function in model.functions.values())):

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from onnxexp.errors import OnnxExporterError, VerificationError
-from onnxexp.program import ONNXProgram
-from onnxexp.verify import compare, run_eager
+from onnxexp.program.comparison import compare, run_eager
+from onnxexp.program.program import ONNXProgram
 from tests.core.test_program import ADD, numbers, program
 
 INF, NAN = math.inf, math.nan

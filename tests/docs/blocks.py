@@ -30,8 +30,9 @@ from typing import Any
 import pytest
 import torch
 
-from onnxexp import cli, config
-from onnxexp.cli.arguments import UsageError
+from onnxexp import cli
+from onnxexp.cli.common_arguments import UsageError
+from onnxexp.request import config
 
 if sys.version_info >= (3, 11):
     import tomllib

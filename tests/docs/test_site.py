@@ -14,7 +14,8 @@ import pytest
 
 import onnxexp
 from docs_tools import hook
-from onnxexp import cli, config, errors
+from onnxexp import cli, errors
+from onnxexp.request import config
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

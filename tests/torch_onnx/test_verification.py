@@ -14,7 +14,7 @@ import torch
 
 import onnxexp
 import onnxexp.torch_onnx as onnx_exporter
-from onnxexp.runtime import Session
+from onnxexp.program.onnxruntime_session import Session
 from onnxexp.torch_onnx.verification import GraphInfo, OnnxBackend, VerificationOptions, find_mismatch, verify
 
 

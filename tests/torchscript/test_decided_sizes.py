@@ -11,7 +11,7 @@ import sympy
 import torch
 
 import onnxexp
-from onnxexp.capture.torchscript.outlines import harmless
+from onnxexp.capture.torchscript.abstract_tensor import harmless
 from tests.conformance.sizes import misdeclared
 
 Model = Callable[[torch.Tensor], Any]

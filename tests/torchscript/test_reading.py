@@ -9,8 +9,8 @@ import torch
 
 from onnxexp.capture.torchscript import TABLES
 from onnxexp.capture.torchscript.interpreter import Interpreter
-from onnxexp.capture.torchscript.places import Places
-from onnxexp.capture.torchscript.sizes import Sizes
+from onnxexp.capture.torchscript.source_locations import Places
+from onnxexp.capture.torchscript.type_inference import Sizes
 from onnxexp.graph import TensorType, Value
 
 _CONSTANTS = """

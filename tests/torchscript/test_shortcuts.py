@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture.torchscript.outlines import Outline
-from onnxexp.capture.torchscript.schemas import named
-from onnxexp.capture.torchscript.shortcuts import shortcut
+from onnxexp.capture.torchscript.abstract_tensor import Outline
+from onnxexp.capture.torchscript.jit_schemas import named
+from onnxexp.capture.torchscript.shape_functions import shortcut
 
 
 def of(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture.torchscript.counts import Counts
-from onnxexp.capture.torchscript.outlines import Outline
-from onnxexp.capture.torchscript.schemas import named
+from onnxexp.capture.torchscript.abstract_tensor import Outline
+from onnxexp.capture.torchscript.data_dependent_sizes import Counts
+from onnxexp.capture.torchscript.jit_schemas import named
 from onnxexp.graph import TensorType, Value
 
 from .running import exported

@@ -16,26 +16,26 @@ from torch.export import ExportedProgram
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture.blame import explain
-from onnxexp.capture.composites import kept_whole
-from onnxexp.capture.decompose import Decomposer
-from onnxexp.capture.dynamic import DynamicSpec
-from onnxexp.capture.examples import capturing, enlarged, unmarked
-from onnxexp.capture.exported import to_graph, without_vmap, written
-from onnxexp.capture.modes import TrainingMode, model_mode, quiet_export, torch_mode, transforms_left
-from onnxexp.capture.opaque import kept_opaque
-from onnxexp.capture.parts import Parts, restored_buffers
-from onnxexp.capture.reshaping import reshapes_as_called
-from onnxexp.capture.restrictions import deciding, tell_restrictions
-from onnxexp.capture.sources import failed, recording
-from onnxexp.capture.symbols import check_dynamic, dim_text, symbol_names
+from onnxexp.capture.decompose.decomposer import Decomposer
+from onnxexp.capture.model_tensors import Parts, restored_buffers
+from onnxexp.capture.source_lines import failed, recording
+from onnxexp.capture.torch_export.composite_ops import kept_whole
+from onnxexp.capture.torch_export.data_dependent_ops import kept_opaque
+from onnxexp.capture.torch_export.example_inputs import capturing, enlarged, unmarked
+from onnxexp.capture.torch_export.export_errors import explain
+from onnxexp.capture.torch_export.exported_program import to_graph, without_vmap, written
+from onnxexp.capture.torch_export.guard_warnings import deciding, tell_restrictions
+from onnxexp.capture.torch_export.reshape_sizes import reshapes_as_called
+from onnxexp.capture.torch_export.symbol_names import check_dynamic, dim_text, symbol_names
+from onnxexp.capture.torch_state import TrainingMode, model_mode, quiet_export, torch_mode, transforms_left
 from onnxexp.capture.torchscript import Recording, Sizes, read, script, signature_of, trace
 from onnxexp.errors import CaptureError
+from onnxexp.functionalize import functionalize
+from onnxexp.functionalize.dead_code import drop_dead
 from onnxexp.graph import Dim, Graph, Node
-from onnxexp.names import register_dataclasses
-from onnxexp.passes.dead import drop_dead
-from onnxexp.passes.functionalize import functionalize
-from onnxexp.warning import warn
+from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp.request.io_names import register_dataclasses
+from onnxexp.user_warnings import warn
 
 _SHOWN = 10
 """How many of the tracer's warnings are shown."""
@@ -49,7 +49,7 @@ class Captured:
 
     Attributes:
         graph: Functional: nothing in it is written in place. Its inputs are the leaves of the example's (args, kwargs).
-        decompose: torch's decomposition of one node, see `onnxexp.lowering.Decompose`.
+        decompose: torch's decomposition of one node, see `onnxexp.lowering.lowering.Decompose`.
         in_spec, out_spec: torch's pytree specs of (args, kwargs) and of what the model returns.
     """
 

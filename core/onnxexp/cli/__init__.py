@@ -14,8 +14,8 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from onnxexp.cli.arguments import UsageError, add_common
-from onnxexp.cli.output import Output, readable
+from onnxexp.cli.common_arguments import UsageError, add_common
+from onnxexp.cli.console_output import Output, readable
 from onnxexp.errors import OnnxExporterError
 from onnxexp.version import __version__
 

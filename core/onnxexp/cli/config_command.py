@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from onnxexp import config
-from onnxexp.cli.arguments import add_selection, selection
-from onnxexp.cli.output import Output
+from onnxexp.cli.common_arguments import add_selection, selection
+from onnxexp.cli.console_output import Output
+from onnxexp.request import config
 
 __all__ = ["arguments", "load", "run"]
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 
 from packaging.specifiers import SpecifierSet
 
-from onnxexp import config
-from onnxexp.cli.output import Output, Progress
-from onnxexp.cli.requirements import PACKAGES, TESTED, installed, requirements
-from onnxexp.discovery import discover
+from onnxexp.cli.console_output import Output, Progress
+from onnxexp.cli.installed_versions import PACKAGES, TESTED, installed, requirements
 from onnxexp.errors import OnnxExporterError, PluginError
+from onnxexp.plugins.discovery import discover
+from onnxexp.request import config
 from onnxexp.version import MAX_OPSET, MIN_OPSET, __version__
 
 __all__ = ["arguments", "run"]
@@ -127,10 +127,10 @@ def _imports() -> Iterator[Finding]:
 def _plugins() -> Iterator[Finding]:
     """Plugins that are refused, broken, or at odds with each other, and a configuration that cannot be read."""
     try:
-        from onnxexp import plugins
+        from onnxexp.plugins import loading
 
         settings = config.load()
-        states = plugins.load_all(settings)
+        states = loading.load_all(settings)
     except (OnnxExporterError, ImportError) as error:
         yield Finding("problem", str(error))
         return
@@ -146,7 +146,7 @@ def _plugins() -> Iterator[Finding]:
             yield Finding("problem", f"the plugin {state.found.name!r} ({state.found.origin}) is refused: {state.reason}")
     if sound:
         try:
-            plugins.load(settings)
+            loading.load(settings)
         except OnnxExporterError as error:
             yield Finding("problem", str(error))
 
@@ -179,7 +179,7 @@ def _last_opset() -> int:
     import onnxruntime
     from onnx import TensorProto, helper
 
-    from onnxexp.schemas import ir_version
+    from onnxexp.builder.onnx_schemas import ir_version
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnxexp.cli.exporting import add_arguments, prepare
-from onnxexp.cli.output import Output, Progress, readable
+from onnxexp.cli.console_output import Output, Progress, readable
+from onnxexp.cli.export_call import add_arguments, prepare
 from onnxexp.errors import VerificationError
 
 if TYPE_CHECKING:
-    from onnxexp.program import ONNXProgram
+    from onnxexp.program.program import ONNXProgram
     from onnxexp.serialize import SavedFile
 
 __all__ = ["arguments", "run"]
@@ -85,7 +85,7 @@ def _export(options: argparse.Namespace, progress: Progress) -> tuple[ONNXProgra
 
 
 def _summary(output: Output, program: ONNXProgram, saved: SavedFile, seconds: float) -> None:
-    from onnxexp.report.text import bytes_text, initializers_text, type_text
+    from onnxexp.program.model_text import bytes_text, initializers_text, type_text
 
     graph = program.model.graph
     stages = ", ".join(f"{stage} {spent:.2f}" for stage, spent in program.timings.items() if spent >= 0.005)
@@ -109,7 +109,7 @@ def _packs(program: ONNXProgram) -> list[str]:
 
 
 def _document(program: ONNXProgram, saved: SavedFile, seconds: float) -> dict[str, Any]:
-    from onnxexp.report.text import type_text
+    from onnxexp.program.model_text import type_text
 
     graph = program.model.graph
     return {

@@ -6,9 +6,9 @@ import argparse
 import fnmatch
 from typing import Any
 
-from onnxexp.cli.arguments import add_selection
+from onnxexp.cli.common_arguments import add_selection
 from onnxexp.cli.config_command import load
-from onnxexp.cli.output import Output, Progress
+from onnxexp.cli.console_output import Output, Progress
 
 __all__ = ["arguments", "run"]
 
@@ -25,8 +25,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     """List the operators that are lowered at the opset; returns 1 where none fits the pattern."""
     with Progress() as progress:
         progress.stage("loading torch and the plugins")
-        from onnxexp.cli.operators import limits
-        from onnxexp.plugins import load as load_plugins
+        from onnxexp.cli.limits_text import limits
+        from onnxexp.plugins.loading import load as load_plugins
 
         config = load(options)
         dispatcher = load_plugins(config).dispatcher

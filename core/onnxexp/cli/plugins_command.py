@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from onnxexp.cli.arguments import add_common, add_selection
+from onnxexp.cli.common_arguments import add_common, add_selection
 from onnxexp.cli.config_command import load
-from onnxexp.cli.output import Output, Progress
-from onnxexp.discovery import State, record_hash, states
+from onnxexp.cli.console_output import Output, Progress
 from onnxexp.errors import OptionError
+from onnxexp.plugins.discovery import State, record_hash, states
 from onnxexp.suggest import nearest
 
 if TYPE_CHECKING:
-    from onnxexp.dispatch import Claim
     from onnxexp.errors import PluginError
-    from onnxexp.plugins import Plugin
+    from onnxexp.plugins.loading import Plugin
+    from onnxexp.symbolics.dispatch import Claim
 
 __all__ = ["arguments", "run"]
 
@@ -78,7 +78,7 @@ def _table(output: Output, columns: list[str], rows: list[list[str]]) -> None:
 def _loaded(options: argparse.Namespace, output: Output) -> int:
     with Progress() as progress:
         progress.stage("loading torch and the plugins")
-        from onnxexp.plugins import load_all
+        from onnxexp.plugins.loading import load_all
 
         found = load_all(load(options))
     described = [{**_state(state), **_contents(plugin)} for state, plugin in found]
@@ -111,7 +111,7 @@ def _contents(plugin: Plugin | PluginError | None) -> dict[str, Any]:
 def _why(options: argparse.Namespace, output: Output) -> int:
     with Progress() as progress:
         progress.stage("loading torch and the plugins")
-        from onnxexp.plugins import load as load_plugins
+        from onnxexp.plugins.loading import load as load_plugins
 
         config = load(options)
         plugins = load_plugins(config)
@@ -139,7 +139,7 @@ def _why(options: argparse.Namespace, output: Output) -> int:
 
 
 def _claim(claim: Claim) -> dict[str, Any]:
-    from onnxexp.cli.operators import limits
+    from onnxexp.cli.limits_text import limits
 
     symbolic = claim.symbolic
     return {

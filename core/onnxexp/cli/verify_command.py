@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnxexp.cli.arguments import add_target
-from onnxexp.cli.output import Output, Progress
+from onnxexp.cli.common_arguments import add_target
+from onnxexp.cli.console_output import Output, Progress
 from onnxexp.errors import OptionError, VerificationError
 
 if TYPE_CHECKING:
-    from onnxexp.cli.comparing import Comparer
-    from onnxexp.verify import VerificationReport
+    from onnxexp.cli.file_comparison import Comparer
+    from onnxexp.program.comparison import VerificationReport
 
 __all__ = ["arguments", "run"]
 
@@ -55,8 +55,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     wanted = [_sizes(text) for text in options.sizes]
     with Progress() as progress:
         progress.stage("loading torch")
-        from onnxexp.cli.comparing import Comparer
-        from onnxexp.cli.target import load
+        from onnxexp.cli.file_comparison import Comparer
+        from onnxexp.cli.model_target import load
 
         progress.stage(f"loading {options.file}")
         comparer = Comparer(options.file)

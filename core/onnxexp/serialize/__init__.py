@@ -31,9 +31,9 @@ import onnx
 import onnx_ir as ir
 
 from onnxexp.errors import OptionError, SerializeError
-from onnxexp.serialize.files import NewFile, checked_target, explained, new_file
-from onnxexp.serialize.layout import Layout, describe, lay_out, skeleton
-from onnxexp.serialize.writing import write_stream
+from onnxexp.serialize.atomic_file import NewFile, checked_target, explained, new_file
+from onnxexp.serialize.proto_layout import Layout, describe, lay_out, skeleton
+from onnxexp.serialize.writer import write_stream
 
 __all__ = ["SavedFile", "WriteOptions", "save", "to_proto"]
 
@@ -81,7 +81,7 @@ def save(
     """Write a model to a path or to a binary file object (from its current position on; it need not seek).
 
     An existing file keeps its permissions and is replaced when the new one is complete; on any error it stays as it is.
-    A link is followed. Weights in `onnxexp.tensors.TorchTensor`s are written piece by piece and never copied as a whole.
+    A link is followed. Weights in `TorchTensor`s are written piece by piece and never copied as a whole.
 
     Raises:
         SerializeError: The model does not fit, or the system refuses to write it; the message names the cure.

@@ -15,6 +15,6 @@
 from __future__ import annotations
 
 from onnxexp.testing.case import OPSETS, Case, cases, cases_of, check_case
-from onnxexp.testing.table import check_table
+from onnxexp.testing.table_check import check_table
 
 __all__ = ["OPSETS", "Case", "cases", "cases_of", "check_case", "check_table"]

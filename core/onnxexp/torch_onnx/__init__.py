@@ -11,10 +11,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from onnxexp.capture.modes import TrainingMode
-from onnxexp.program import ONNXProgram
+from onnxexp.capture.torch_state import TrainingMode
+from onnxexp.program.program import ONNXProgram
 from onnxexp.torch_onnx import errors, operators, symbolic_helper, utils, verification
-from onnxexp.torch_onnx.calling import call_symbolic
+from onnxexp.torch_onnx.call_symbolic import call_symbolic
 from onnxexp.torch_onnx.context import GraphContext, SymbolicContext
 from onnxexp.torch_onnx.dynamo import (
     DiagnosticOptions,
@@ -28,7 +28,7 @@ from onnxexp.torch_onnx.dynamo import (
 from onnxexp.torch_onnx.enums import OperatorExportTypes, TensorProtoDataType
 from onnxexp.torch_onnx.errors import CheckerError, OnnxExporterError, SymbolicValueError, UnsupportedOperatorError
 from onnxexp.torch_onnx.exporting import export, export_to_pretty_string
-from onnxexp.torch_onnx.extraction import Extraction
+from onnxexp.torch_onnx.function_extraction import Extraction
 from onnxexp.torch_onnx.modes import disable_log, enable_log, is_in_onnx_export, select_model_mode_for_export, set_training
 from onnxexp.torch_onnx.registry import register_custom_op_symbolic, registered, unregister_custom_op_symbolic
 from onnxexp.torch_onnx.scalar_type import JitScalarType

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.torch_onnx.scratch import FOREIGN, Scratch
+from onnxexp.torch_onnx.scratch_graph import FOREIGN, Scratch
 
 __all__ = ["GraphContext", "SymbolicContext", "add_op_with_blocks"]
 

@@ -7,7 +7,7 @@ from typing import Any
 from onnxexp.errors import OptionError
 from onnxexp.suggest import nearest
 from onnxexp.torch_onnx.enums import OperatorExportTypes
-from onnxexp.warning import warn
+from onnxexp.user_warnings import warn
 
 __all__ = ["CURES", "read"]
 

@@ -18,10 +18,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
 import onnxexp
-from onnxexp.config import DEFAULT_OPSET
-from onnxexp.program import ONNXProgram
-from onnxexp.symbolics import SymbolicTable
-from onnxexp.tensors import TorchTensor
+from onnxexp.builder.torch_tensor import TorchTensor
+from onnxexp.program.program import ONNXProgram
+from onnxexp.request.config import DEFAULT_OPSET
+from onnxexp.symbolics.table import SymbolicTable
 from onnxexp.torch_onnx.registry import registered
 from onnxexp.torch_onnx.translation import translations
 
@@ -61,10 +61,11 @@ class OnnxRegistry:
 
     def get_op_functions(self, namespace: str, op_name: str, overload: str | None = None) -> list[Callable[..., Any]] | None:
         """The functions for an operator, those of plugins before those of this registry; None where there are none."""
-        from onnxexp import config, plugins
+        from onnxexp.plugins import loading
+        from onnxexp.request import config
 
         key = _key(namespace, op_name, overload)
-        theirs = [each.symbolic.function for each in plugins.load(config.load()).dispatcher.candidates(key, self._opset)]
+        theirs = [each.symbolic.function for each in loading.load(config.load()).dispatcher.candidates(key, self._opset)]
         return [*theirs, *self._functions.get(key, ())] or None
 
     def _table(self) -> SymbolicTable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from onnxexp.fallthrough import OperatorExportTypes
+from onnxexp.lowering.torch_fallback import OperatorExportTypes
 
 __all__ = ["OperatorExportTypes", "TensorProtoDataType"]
 

@@ -14,8 +14,8 @@ from torch.utils import _pytree as pytree
 
 import onnxexp
 from onnxexp.capture import as_module
-from onnxexp.config import DEFAULT_OPSET
-from onnxexp.program import ONNXProgram
+from onnxexp.program.program import ONNXProgram
+from onnxexp.request.config import DEFAULT_OPSET
 from onnxexp.torch_onnx import deprecated
 from onnxexp.torch_onnx.enums import OperatorExportTypes
 from onnxexp.torch_onnx.errors import CheckerError
@@ -24,7 +24,7 @@ from onnxexp.torch_onnx.module_functions import ModuleFunctions
 from onnxexp.torch_onnx.registry import registered
 from onnxexp.torch_onnx.settings import settings
 from onnxexp.torch_onnx.translation import translations
-from onnxexp.warning import warn
+from onnxexp.user_warnings import warn
 
 __all__ = ["export", "export_to_pretty_string"]
 

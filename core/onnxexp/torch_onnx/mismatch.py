@@ -13,12 +13,12 @@ import torch
 
 import onnxexp
 from onnxexp import capture as capturing
-from onnxexp.options import read_call
-from onnxexp.runtime import Session
+from onnxexp.program.comparison import VerificationReport, compare
+from onnxexp.program.onnxruntime_session import Session
+from onnxexp.request.options import read_call
 from onnxexp.torch_onnx.modes import training_mode
 from onnxexp.torch_onnx.registry import registered
 from onnxexp.torch_onnx.settings import settings
-from onnxexp.verify import VerificationReport, compare
 
 __all__ = ["GraphInfo", "find_mismatch"]
 

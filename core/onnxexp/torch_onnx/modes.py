@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.modes import TrainingMode, is_exporting, model_mode
+from onnxexp.capture.torch_state import TrainingMode, is_exporting, model_mode
 
 __all__ = ["disable_log", "enable_log", "is_in_onnx_export", "select_model_mode_for_export", "set_training", "training_mode"]
 

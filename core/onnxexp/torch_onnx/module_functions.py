@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection
 import onnx_ir as ir
 import torch
 
-from onnxexp.hookspecs import hookimpl
-from onnxexp.options import Options
-from onnxexp.torch_onnx.extraction import SCOPE, Extraction
-from onnxexp.warning import warn
+from onnxexp.plugins.hookspecs import hookimpl
+from onnxexp.request.options import Options
+from onnxexp.torch_onnx.function_extraction import SCOPE, Extraction
+from onnxexp.user_warnings import warn
 
 __all__ = ["FIRST_OPSET", "ModuleFunctions"]
 

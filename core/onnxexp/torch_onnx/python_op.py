@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from onnxexp.builder.tensor import Tensor
 from onnxexp.graph import Node, TensorType, Type
-from onnxexp.torch_onnx.types import jit_type, type_of_tensor
-from onnxexp.values import Tensor
+from onnxexp.torch_onnx.jit_types import jit_type, type_of_tensor
 
 __all__ = ["python_op"]
 

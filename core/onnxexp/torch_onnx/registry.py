@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from onnxexp.builder import Builder
+from onnxexp.builder.builder import Builder
 from onnxexp.errors import OptionError
-from onnxexp.symbolics import SymbolicTable
-from onnxexp.torch_onnx.calling import call_symbolic, described
+from onnxexp.symbolics.table import SymbolicTable
+from onnxexp.torch_onnx.call_symbolic import call_symbolic, described
 from onnxexp.torch_onnx.interop import from_torch
+from onnxexp.user_warnings import warn
 from onnxexp.version import MAX_OPSET
-from onnxexp.warning import warn
 
 __all__ = ["Registered", "register_custom_op_symbolic", "registered", "unregister_custom_op_symbolic"]
 

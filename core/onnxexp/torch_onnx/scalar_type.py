@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.dtypes import to_onnx
+from onnxexp.builder.dtypes import to_onnx
 from onnxexp.torch_onnx.enums import TensorProtoDataType
 from onnxexp.torch_onnx.errors import OnnxExporterError, SymbolicValueError
 

@@ -6,7 +6,7 @@ import importlib.util
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from onnxexp.torch_onnx.lookups import symbolic
+from onnxexp.torch_onnx.symbolic_lookup import symbolic
 
 __all__ = ["opset_modules"]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from onnxexp.builder import Builder
+from onnxexp.builder.builder import Builder
 from onnxexp.errors import OptionError
-from onnxexp.symbolics import SymbolicTable
-from onnxexp.torch_schemas import full_name
+from onnxexp.symbolics.table import SymbolicTable
+from onnxexp.torch_ops.schemas import full_name
 
 __all__ = ["translations"]
 

@@ -11,9 +11,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp.errors import VerificationError
+from onnxexp.program.comparison import compare, run_eager
 from onnxexp.torch_onnx.exporting import export
 from onnxexp.torch_onnx.mismatch import GraphInfo, find_mismatch
-from onnxexp.verify import compare, run_eager
 
 __all__ = ["GraphInfo", "OnnxBackend", "VerificationOptions", "find_mismatch", "verify"]
 

@@ -11,21 +11,21 @@ from typing import Any
 
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture.dynamic import DynamicSpec
 from onnxexp.capture.torchscript import constants
-from onnxexp.capture.torchscript.containers import Items, Maybe, Module
+from onnxexp.capture.torchscript.canonical_calls import REWRITTEN
 from onnxexp.capture.torchscript.interpreter import Interpreter, Tables
-from onnxexp.capture.torchscript.numbers import Number, as_tensor, dress, is_number, plain
-from onnxexp.capture.torchscript.pieces import kept_pieces
-from onnxexp.capture.torchscript.prims import HANDLERS, OF_TEXT, PYTHON
-from onnxexp.capture.torchscript.rewrites import REWRITTEN
-from onnxexp.capture.torchscript.schemas import signature_of
-from onnxexp.capture.torchscript.scripting import script
-from onnxexp.capture.torchscript.sizes import Sizes
-from onnxexp.capture.torchscript.tracing import Recording, trace
+from onnxexp.capture.torchscript.jit_schemas import signature_of
+from onnxexp.capture.torchscript.prim_ops import HANDLERS, OF_TEXT, PYTHON
+from onnxexp.capture.torchscript.python_values import Items, Maybe, Module
+from onnxexp.capture.torchscript.scalar_tensors import Number, as_tensor, dress, is_number, plain
+from onnxexp.capture.torchscript.script import script
+from onnxexp.capture.torchscript.split_ops import kept_pieces
+from onnxexp.capture.torchscript.trace import Recording, trace
+from onnxexp.capture.torchscript.type_inference import Sizes
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Graph
-from onnxexp.warning import warn
+from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp.user_warnings import warn
 
 __all__ = ["TABLES", "Recording", "Sizes", "read", "script", "signature_of", "trace"]
 

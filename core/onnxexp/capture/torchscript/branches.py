@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.torchscript import sequences
-from onnxexp.capture.torchscript.containers import UNINITIALIZED, Items, Journal, Maybe, restore
+from onnxexp.capture.torchscript import unknown_length_lists
+from onnxexp.capture.torchscript.abstract_tensor import UNKNOWN
 from onnxexp.capture.torchscript.interpreter import Interpreter
-from onnxexp.capture.torchscript.numbers import Number, dress, is_number, plain
-from onnxexp.capture.torchscript.outlines import UNKNOWN
+from onnxexp.capture.torchscript.python_values import UNINITIALIZED, Items, Journal, Maybe, restore
+from onnxexp.capture.torchscript.scalar_tensors import Number, dress, is_number, plain
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Graph, ScalarType, TensorType, Value
 
@@ -150,9 +150,9 @@ class _Join:
     def _lists(self, one: Items, other: Items) -> Items:
         if one.sequence is None and other.sequence is None and len(one) == len(other):
             return self.interpreter.items(self.of(a, b) for a, b in zip(one, other, strict=True))
-        element = sequences.common_element(self.interpreter, one, other)
+        element = unknown_length_lists.common_element(self.interpreter, one, other)
         values = [
-            self._in(index, lambda side=side: sequences.as_sequence(self.interpreter, side, element))
+            self._in(index, lambda side=side: unknown_length_lists.as_sequence(self.interpreter, side, element))
             for index, side in enumerate((one, other))
         ]
         output = self.interpreter.value("prim::If", UNKNOWN)
@@ -170,7 +170,7 @@ class _Join:
 
     def _tensors(self, one: Any, other: Any) -> Any:
         sides = [
-            self._in(index, lambda side=side: sequences.as_tensor(self.interpreter, side))
+            self._in(index, lambda side=side: unknown_length_lists.as_tensor(self.interpreter, side))
             for index, side in enumerate((one, other))
         ]
         if not all(isinstance(side, Value) for side in sides):
@@ -209,7 +209,7 @@ def placeholder(interpreter: Interpreter, like: Any) -> Any:
     if isinstance(like, Items):
         if like.sequence is None:
             return interpreter.items(placeholder(interpreter, element) for element in like)
-        return interpreter.items((), sequences.empty(interpreter, like.element), like.element)
+        return interpreter.items((), unknown_length_lists.empty(interpreter, like.element), like.element)
     if is_number(like):
         return kind_of(plain(like))(0)
     assert isinstance(like, Value) and isinstance(like.type, TensorType)

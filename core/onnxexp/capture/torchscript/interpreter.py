@@ -12,14 +12,14 @@ from typing import Any, TypeAlias
 
 import torch
 
-from onnxexp.capture.torchscript import numbers
-from onnxexp.capture.torchscript.containers import Items, Journal, Maybe, Module, Text
-from onnxexp.capture.torchscript.nodes import recorded, unpacked
-from onnxexp.capture.torchscript.numbers import Number
-from onnxexp.capture.torchscript.outlines import UNKNOWN, Outline, static_truth
-from onnxexp.capture.torchscript.places import Places
-from onnxexp.capture.torchscript.schemas import Call, named
-from onnxexp.capture.torchscript.sizes import Sizes
+from onnxexp.capture.torchscript import scalar_tensors
+from onnxexp.capture.torchscript.abstract_tensor import UNKNOWN, Outline, static_truth
+from onnxexp.capture.torchscript.jit_graph import recorded, unpacked
+from onnxexp.capture.torchscript.jit_schemas import Call, named
+from onnxexp.capture.torchscript.python_values import Items, Journal, Maybe, Module, Text
+from onnxexp.capture.torchscript.scalar_tensors import Number
+from onnxexp.capture.torchscript.source_locations import Places
+from onnxexp.capture.torchscript.type_inference import Sizes
 from onnxexp.errors import CaptureError, OnnxExporterError
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value, Where, values_in
 
@@ -219,8 +219,8 @@ class Interpreter:
             raise self.refuse(
                 f"{packet} reads a text that is known only at run time", "decide by numbers; text can be printed or raised"
             )
-        if numbers.computes(packet, args):
-            return numbers.compute(self, packet, args)
+        if scalar_tensors.computes(packet, args):
+            return scalar_tensors.compute(self, packet, args)
         if python is not None:
             result = python(self, *args)
             if result is not NotImplemented:
@@ -293,7 +293,7 @@ class Interpreter:
         if call.pointwise and any(index in call.tensors and isinstance(arg, Value) for index, arg in enumerate(args)):
             return list(args)
         return [
-            numbers.as_tensor(self, arg) if isinstance(arg, Number) and index in call.tensors else arg
+            scalar_tensors.as_tensor(self, arg) if isinstance(arg, Number) and index in call.tensors else arg
             for index, arg in enumerate(args)
         ]
 
@@ -304,10 +304,10 @@ class Interpreter:
         if isinstance(arg, (list, tuple)):
             tensors = any(isinstance(element, Value) and isinstance(element.type, TensorType) for element in arg)
             return [
-                numbers.as_tensor(self, element) if tensors and isinstance(element, Number) else self.neutral(element)
+                scalar_tensors.as_tensor(self, element) if tensors and isinstance(element, Number) else self.neutral(element)
                 for element in arg
             ]
-        return numbers.plain(arg)
+        return scalar_tensors.plain(arg)
 
     def _is_dynamic(self, args: Sequence[Any]) -> bool:
         return any(self.sizes.dynamic(value) or isinstance(value.type, ScalarType) for value in values_in(args))
@@ -340,8 +340,8 @@ class Interpreter:
         try:
             fake = function(*fakes)
         except Exception:  # noqa: BLE001 - torch's symbolic numbers raise anything where they would have to be known
-            fake = self.sizes.counts.any_number(numbers.kind_of_result(name, kinds))
-        constant = numbers.known(fake)
+            fake = self.sizes.counts.any_number(scalar_tensors.kind_of_result(name, kinds))
+        constant = scalar_tensors.known(fake)
         if constant is not None:
             return constant
         overload = "float" if float in kinds else "bool" if all(kind is bool for kind in kinds) else "int"
@@ -362,7 +362,7 @@ class Interpreter:
         size: Any = tensor.type.sizes[dim]
         if self.sizes.dynamic(tensor):
             size = self.sizes.of(tensor).shape[dim]
-        constant = numbers.known(size)
+        constant = scalar_tensors.known(size)
         return constant if constant is not None else self._asked(tensor, dim, size)
 
     def _asked(self, tensor: Value, dim: Any, size: Any) -> Value:

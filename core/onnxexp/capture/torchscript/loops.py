@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxexp.capture.torchscript import sequences
+from onnxexp.capture.torchscript import unknown_length_lists
+from onnxexp.capture.torchscript.abstract_tensor import UNKNOWN, Outline
 from onnxexp.capture.torchscript.branches import kind_of, placeholder
-from onnxexp.capture.torchscript.collecting import Collected, collectable
-from onnxexp.capture.torchscript.containers import UNINITIALIZED, Items, Journal, Maybe, build, flatten, restore
 from onnxexp.capture.torchscript.interpreter import Interpreter
-from onnxexp.capture.torchscript.numbers import Number, dress, is_number, plain
-from onnxexp.capture.torchscript.outlines import UNKNOWN, Outline
+from onnxexp.capture.torchscript.loop_lists import Collected, collectable
+from onnxexp.capture.torchscript.python_values import UNINITIALIZED, Items, Journal, Maybe, build, flatten, restore
+from onnxexp.capture.torchscript.scalar_tensors import Number, dress, is_number, plain
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Graph, TensorType, Value
 
@@ -82,7 +82,7 @@ class _Slot:
         self.fake: Any = None
         self.type: TensorType | None = None
         if isinstance(start, Items):
-            sequences.promote(interpreter, start)
+            unknown_length_lists.promote(interpreter, start)
         elif not self.fixed:
             self.fake = (
                 interpreter.sizes.counts.any_number(kind_of(plain(start))) if is_number(start) else interpreter.sizes.of(start)
@@ -228,7 +228,7 @@ class _Rolled:
                     continue
                 if not any(cell.container is container and cell.key in (key, None) for cell in self.cells):
                     if key is None:
-                        sequences.promote(self.interpreter, container)
+                        unknown_length_lists.promote(self.interpreter, container)
                         self.cells = [cell for cell in self.cells if cell.container is not container]
                     self.cells.append(_Cell(container, key))
                     added = True
@@ -249,7 +249,7 @@ class _Rolled:
         return [key for key in after if before[key] is not after[key]]
 
     def _appended(self, after: Items) -> Any:
-        return sequences.common_element(self.interpreter, after)
+        return unknown_length_lists.common_element(self.interpreter, after)
 
     # What the body carries
 
@@ -271,8 +271,8 @@ class _Rolled:
         if isinstance(start, Items) and isinstance(now, Items):
             made = start.copy()
             if not made and made.sequence is None:
-                made.element = sequences.common_element(self.interpreter, now)
-            sequences.promote(self.interpreter, made)
+                made.element = unknown_length_lists.common_element(self.interpreter, now)
+            unknown_length_lists.promote(self.interpreter, made)
             return made
         if isinstance(now, Maybe) or start is None or now is None:
             inner = now.value if isinstance(now, Maybe) else now
@@ -313,10 +313,12 @@ class _Rolled:
             return self._settle_list(slot, after)
         if is_number(slot.start) or (is_number(after) and isinstance(slot.start, Number)):
             return False
-        return self._settle_tensor(slot, sequences.as_tensor(self.interpreter, after))
+        return self._settle_tensor(slot, unknown_length_lists.as_tensor(self.interpreter, after))
 
     def _settle_list(self, slot: _Slot, after: Items) -> bool:
-        element = sequences.joined_element(self.interpreter, slot.element, sequences.common_element(self.interpreter, after))
+        element = unknown_length_lists.joined_element(
+            self.interpreter, slot.element, unknown_length_lists.common_element(self.interpreter, after)
+        )
         same = self.interpreter.sizes.alike(element, slot.element)
         slot.element = slot.element if same else element
         if not same and not slot.start and isinstance(slot.start, Items):
@@ -339,13 +341,13 @@ class _Rolled:
 
     def _result(self, slot: _Slot, after: Any) -> Any:
         if isinstance(after, Items):
-            return sequences.as_sequence(self.interpreter, after, slot.element)
+            return unknown_length_lists.as_sequence(self.interpreter, after, slot.element)
         if after is UNINITIALIZED:
             return slot.inside
         if is_number(slot.start):
             kind = kind_of(plain(slot.start))
             return plain(after) if isinstance(plain(after), Value) else kind(plain(after))
-        return sequences.as_tensor(self.interpreter, after)
+        return unknown_length_lists.as_tensor(self.interpreter, after)
 
     # The node
 

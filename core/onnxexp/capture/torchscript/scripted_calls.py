@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.torchscript.schemas import signature_of
+from onnxexp.capture.torchscript.jit_schemas import signature_of
 
 __all__ = ["numbers_kept"]
 

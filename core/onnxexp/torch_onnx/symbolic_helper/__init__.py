@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from onnxexp.torch_onnx.symbolic_helper import building, quantizing, reading, resizing, typing_
+from onnxexp.torch_onnx.symbolic_helper import building, quantizing, reading, resizing, types
 from onnxexp.torch_onnx.symbolic_helper.building import *  # noqa: F403
 from onnxexp.torch_onnx.symbolic_helper.quantizing import *  # noqa: F403
 from onnxexp.torch_onnx.symbolic_helper.reading import *  # noqa: F403
 from onnxexp.torch_onnx.symbolic_helper.resizing import *  # noqa: F403
-from onnxexp.torch_onnx.symbolic_helper.typing_ import *  # noqa: F403
+from onnxexp.torch_onnx.symbolic_helper.types import *  # noqa: F403
 
-__all__ = [name for module in (reading, typing_, building, quantizing, resizing) for name in module.__all__]
+__all__ = [name for module in (reading, types, building, quantizing, resizing) for name in module.__all__]

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from onnxexp.torch_onnx.enums import TensorProtoDataType
-from onnxexp.torch_onnx.lookups import torch_op
 from onnxexp.torch_onnx.scalar_type import JitScalarType
 from onnxexp.torch_onnx.symbolic_helper.reading import (
     _get_const,
@@ -22,7 +21,8 @@ from onnxexp.torch_onnx.symbolic_helper.reading import (
     _unimplemented,
     _unpack_list,
 )
-from onnxexp.torch_onnx.symbolic_helper.typing_ import _get_tensor_rank, _is_fp, _maybe_cast_to_type, _try_get_scalar_type
+from onnxexp.torch_onnx.symbolic_helper.types import _get_tensor_rank, _is_fp, _maybe_cast_to_type, _try_get_scalar_type
+from onnxexp.torch_onnx.symbolic_lookup import torch_op
 
 __all__ = [
     "_arange_cast_helper",

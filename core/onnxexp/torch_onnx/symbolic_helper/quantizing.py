@@ -18,7 +18,7 @@ from onnxexp.torch_onnx.symbolic_helper.reading import (
     _unpack_list,
     _unpack_quantized_tensor,
 )
-from onnxexp.torch_onnx.symbolic_helper.typing_ import _maybe_cast_to_type
+from onnxexp.torch_onnx.symbolic_helper.types import _maybe_cast_to_type
 
 __all__ = ["dequantize_helper", "quantize_helper", "quantized_args", "requantize_bias_helper"]
 

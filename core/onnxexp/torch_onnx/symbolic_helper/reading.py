@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 import torch
 
 from onnxexp.errors import LoweringError
-from onnxexp.torch_onnx.emitting import attributes
+from onnxexp.torch_onnx.emit_nodes import attributes
 from onnxexp.torch_onnx.errors import SymbolicValueError
 from onnxexp.torch_onnx.settings import current
-from onnxexp.warning import warn
+from onnxexp.user_warnings import warn
 
 __all__ = [
     "_get_const",

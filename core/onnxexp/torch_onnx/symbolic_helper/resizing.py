@@ -16,8 +16,8 @@ from onnxexp.torch_onnx.symbolic_helper.reading import (
     _maybe_get_const,
     _unpack_list,
 )
-from onnxexp.torch_onnx.symbolic_helper.typing_ import _get_tensor_rank
-from onnxexp.warning import warn
+from onnxexp.torch_onnx.symbolic_helper.types import _get_tensor_rank
+from onnxexp.user_warnings import warn
 
 __all__ = [
     "_get_interpolate_attributes",
@@ -73,7 +73,7 @@ def _interpolate_get_scales(g: Any, scale_factor: Any, dim: int) -> Any:
 
 def _interpolate_helper(name: str, dim: int, interpolate_mode: str) -> Callable[..., Any]:
     """The symbolic of ``aten::{name}``."""
-    from onnxexp.torch_onnx.lookups import torch_op
+    from onnxexp.torch_onnx.symbolic_lookup import torch_op
 
     def symbolic(g: Any, input: Any, output_size: Any, *args: Any) -> Any:
         return torch_op(g, name, input, output_size, *args)

@@ -1,0 +1,1 @@
+"""Decompose one captured node into simpler torch operators."""

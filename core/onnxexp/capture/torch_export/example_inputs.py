@@ -1,0 +1,245 @@
+"""The example inputs that a model is captured with, which need not be those that the user gave.
+
+API:
+    with capturing(model, args, kwargs, spec) as (args, kwargs):
+        torch.export.export(model, args, kwargs, dynamic_shapes=spec.shapes, ...)
+    enlarge(args, kwargs, spec) -> (args, kwargs)          enlarged(spec) -> what it changes, in words
+
+Measured on torch 2.13: an axis of size 0 or 1 is never dynamic. Dim.DYNAMIC and Dim then fail, Dim.AUTO makes it static
+without a word, and `backed_size_oblivious` lets it pass but may bake the size in further down (a TransformerEncoderLayer
+comes out with a static result). So what is asked to be dynamic is captured at size 2 or more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import Dim
+from torch.utils import _pytree as pytree
+
+from onnxexp.request.axis_spec import Axis
+from onnxexp.request.dynamic_shapes import DynamicSpec
+
+__all__ = ["capturing", "derivation", "enlarge", "enlarged", "enlarged_leaves", "unmarked"]
+
+_NOTES = ("_dynamo_", "_has_dynamo", "_specialize_on")
+"""What the attributes begin with by which torch knows what is dynamic."""
+
+
+@contextlib.contextmanager
+def capturing(
+    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec
+) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """The inputs for torch.export, and while inside, a `model` that fits them.
+
+    Axes are enlarged (`enlarge`). A float or bool that is dynamic becomes a 0-d tensor, of which the model's forward gets
+    ``.item()``: torch takes no other dynamic number than int. The tensor is float64 where an input tensor is, else float32.
+    Entries of ``**kwargs`` become parameters, since torch cannot match dynamic shapes to ``**kwargs``. For both, `forward`
+    is replaced on the instance, and put back at the end; the model must not be used by another thread meanwhile.
+    """
+    items = [index for index in spec.scalars if type(spec.leaves[index].value) is not int]
+    args, kwargs = enlarge(args, kwargs, spec)
+    if items:
+        flat, structure = pytree.tree_flatten((args, kwargs))
+        wide = any(isinstance(leaf, torch.Tensor) and leaf.dtype == torch.float64 for leaf in flat)
+        for index in items:
+            dtype = torch.bool if type(flat[index]) is bool else torch.float64 if wide else torch.float32
+            flat[index] = torch.tensor(flat[index], dtype=dtype)
+        args, kwargs = pytree.tree_unflatten(flat, structure)
+    signature = inspect.signature(model.forward)
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
+    if not items and not (open_ended and spec.shapes is not None):
+        yield tuple(args), dict(kwargs)
+        return
+    own = vars(model).get("forward")
+    vars(model)["forward"] = _adapted(model.forward, _closed(signature, kwargs), items)
+    try:
+        yield tuple(args), dict(kwargs)
+    finally:
+        del vars(model)["forward"]
+        if own is not None:
+            vars(model)["forward"] = own
+
+
+@contextlib.contextmanager
+def unmarked(spec: DynamicSpec) -> Iterator[None]:
+    """torch.export notes on the tensors themselves what is dynamic, and leaves that there where it fails: the next export of the
+    same tensors would go by it. Afterwards they have the notes that they had."""
+    notes = [(leaf.value, _notes(leaf.value)) for leaf in spec.leaves if isinstance(leaf.value, torch.Tensor)]
+    try:
+        yield
+    finally:
+        for tensor, before in notes:
+            for name in _notes(tensor):
+                delattr(tensor, name)
+            vars(tensor).update(before)
+
+
+def _notes(tensor: torch.Tensor) -> dict[str, Any]:
+    return {name: copy.copy(value) for name, value in vars(tensor).items() if name.startswith(_NOTES)}
+
+
+def enlarge(args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The inputs with every axis that is asked to be dynamic at size 2 or more.
+
+    A smaller one gets the size that axes of the same name have (an unnamed one: the size that every other dynamic axis at that
+    position has), else 2, by repeating the tensor along it (zeros where it is empty). Axes tied by one Dim, derived ones too,
+    change together, and an axis that is one longer than another (``past + 1``) grows with an axis of size 1. A tensor that is
+    given twice becomes two that share memory, as torch.export keeps what is dynamic on the tensor object, and tells outputs that
+    are inputs by it. Unchanged inputs come back as they are.
+    """
+    flat, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    new_args, new_kwargs = pytree.tree_unflatten(enlarged_leaves(flat, spec), structure)
+    return new_args, new_kwargs
+
+
+def enlarged_leaves(flat: Sequence[Any], spec: DynamicSpec) -> list[Any]:
+    """As `enlarge`, the leaves alone."""
+    seen: set[int] = set()
+    new = []
+    for tensor, sizes in zip(flat, _sizes(flat, spec), strict=True):
+        for axis, size in sizes.items():
+            tensor = _resized(tensor, axis, size)
+        if isinstance(tensor, torch.Tensor) and id(tensor) in seen:
+            tensor = tensor.detach().requires_grad_(tensor.requires_grad)
+        seen.add(id(tensor))
+        new.append(tensor)
+    return new
+
+
+def enlarged(spec: DynamicSpec) -> list[str]:
+    """What `enlarge` does to the example, one phrase for each axis: ``axis 0 of x from 1 to 2``."""
+    flat = [leaf.value for leaf in spec.leaves]
+    return [
+        f"axis {axis} of {leaf.name} from {leaf.value.shape[axis]} to {size}"
+        for leaf, sizes in zip(spec.leaves, _sizes(flat, spec), strict=True)
+        for axis, size in sizes.items()
+    ]
+
+
+def derivation(dim: Any) -> tuple[str, Callable[[int], int]] | None:
+    """The root's name and the function of it that a Dim is (the identity for a plain one); None for a hint."""
+    if not isinstance(dim, Dim):
+        return None
+    fields = vars(dim)  # torch has no public name for derived dims
+    return (fields["root"].__name__, fields["fn"]) if "root" in fields else (dim.__name__, int)
+
+
+def _sizes(flat: Sequence[Any], spec: DynamicSpec) -> list[dict[int, int]]:
+    """For each leaf the sizes to capture with, by axis, where they are not those of the example."""
+    groups = _groups(spec)
+    sizes: list[dict[int, int]] = [{} for _ in flat]
+    if all(key[0] != "dim" and flat[index].shape[axis] >= 2 for key, members in groups.items() for index, axis, _ in members):
+        return sizes
+    loose: dict[tuple[int, int], int] = {}
+    for key, members in groups.items():
+        present = [flat[index].shape[axis] for index, axis, _ in members]
+        if key[0] == "dim":
+            root = _root(members, present)
+            for (index, axis, _), size, function in zip(members, present, _functions(members), strict=True):
+                if root is not None and function(root) != size:
+                    sizes[index][axis] = function(root)
+            continue
+        aligned = {flat[i].shape[a] for (i, a, _) in itertools.chain(*groups.values()) if a == key[2]} - {0, 1}
+        other = min(aligned) if key[0] == "axis" and len(aligned) == 1 else 2
+        loose |= {(index, axis): size for (index, axis, _), size in zip(members, present, strict=True)}
+        for (index, axis, _), size in zip(members, present, strict=True):
+            if size < 2:
+                sizes[index][axis] = max(present) if max(present) >= 2 else other
+    _keep_sums(sizes, loose)
+    return sizes
+
+
+def _groups(spec: DynamicSpec) -> dict[tuple[Any, ...], list[tuple[int, int, Axis]]]:
+    """The axes that must be dynamic, by what ties them: a Dim, a name, or nothing."""
+    groups: dict[tuple[Any, ...], list[tuple[int, int, Axis]]] = {}
+    for index, axes in enumerate(spec.axes):
+        for axis, wanted in axes.items():
+            if wanted.asked:
+                derived = derivation(wanted.dim)
+                key = ("dim", derived[0]) if derived else ("name", wanted.name, None) if wanted.name else ("axis", index, axis)
+                groups.setdefault(key, []).append((index, axis, wanted))
+    return groups
+
+
+def _keep_sums(sizes: list[dict[int, int]], loose: dict[tuple[int, int], int]) -> None:
+    """Where an axis of size 1 has grown, let those grow with it that are one longer than another dynamic axis.
+
+    So a step of a decoder, with one token, n in the cache and a mask of n + 1, stays consistent. An axis that grows without
+    need does no harm: it is dynamic.
+    """
+    growth = {sizes[index][axis] - 1 for (index, axis), size in loose.items() if size == 1}
+    if len(growth) == 1:
+        known = {size for size in loose.values() if size >= 2}
+        for (index, axis), size in loose.items():
+            if size >= 2 and size - 1 in known:
+                sizes[index][axis] = size + min(growth)
+
+
+def _root(members: list[tuple[int, int, Axis]], present: list[int]) -> int | None:
+    """The least value of a Dim, 2 or more itself, that shrinks no axis and makes each 2 or more.
+
+    None where the larger axes contradict each other, or the user's bounds forbid it: torch says so better.
+    """
+    functions = _functions(members)
+    pairs = list(zip(functions, present, strict=True))
+    given = {_least(function, size) for function, size in pairs if size >= 2}
+    if len(given) > 1 or any(function(_least(function, size)) != size for function, size in pairs if size >= 2):
+        return None
+    bounds = [_bounds(wanted.dim) for _, _, wanted in members]
+    root = max(2, *given, *(low for low, _ in bounds))
+    while min(function(root) for function in functions) < 2:
+        root += 1
+    return root if all(high is None or root <= high for _, high in bounds) else None
+
+
+def _functions(members: list[tuple[int, int, Axis]]) -> list[Callable[[int], int]]:
+    return [derived[1] for _, _, wanted in members if (derived := derivation(wanted.dim))]
+
+
+def _bounds(dim: Any) -> tuple[int, int | None]:
+    root = vars(dim).get("root", dim)
+    return int(root.min), int(root.max) if isinstance(root.max, int) else None
+
+
+def _least(function: Callable[[int], int], size: int) -> int:
+    """The least root whose axis is no smaller than `size`; Dims are increasing and linear."""
+    step = function(1) - function(0)
+    return -((function(0) - size) // step)
+
+
+def _resized(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
+    with torch.no_grad():
+        if tensor.shape[axis] == 0:
+            shape = [*tensor.shape[:axis], size, *tensor.shape[axis + 1 :]]
+            result = tensor.new_zeros(shape)
+        else:
+            result = tensor.index_select(axis, torch.arange(size, device=tensor.device) % tensor.shape[axis])
+    return result.requires_grad_(tensor.requires_grad)
+
+
+def _closed(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> inspect.Signature:
+    """The signature with the entries of ``**kwargs`` as keyword-only parameters."""
+    named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    known = {p.name for p in named if p.kind is not p.POSITIONAL_ONLY}
+    extra = [inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY) for key in kwargs if key not in known]
+    return signature.replace(parameters=[*named, *extra])
+
+
+def _adapted(original: Callable[..., Any], signature: inspect.Signature, items: Sequence[int]) -> Callable[..., Any]:
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        if items:
+            flat, structure = pytree.tree_flatten((args, kwargs))
+            for index in items:
+                flat[index] = flat[index].item()
+            args, kwargs = pytree.tree_unflatten(flat, structure)
+        return original(*args, **kwargs)
+
+    vars(forward)["__signature__"] = signature
+    return forward

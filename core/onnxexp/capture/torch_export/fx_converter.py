@@ -1,0 +1,183 @@
+"""Conversion of one fx graph, node by node, into the neutral graph."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch.amp import autocast_mode
+
+from onnxexp.capture.fake_values import DROPPED, SCALAR_OPS, flat, made, scalar_op, type_of
+from onnxexp.capture.source_lines import place
+from onnxexp.capture.torch_export import composite_ops
+from onnxexp.errors import CaptureError
+from onnxexp.graph import Dim, Graph, Node, TensorType, Value, values_in
+from onnxexp.torch_ops.schemas import bind, full_name
+
+__all__ = ["Conversion", "Converter"]
+
+Conversion: TypeAlias = "Callable[[Converter, torch.fx.Node], Any]"
+"""A function that appends the nodes of a call of a higher-order operator, and returns its result."""
+
+_KEEPS_DTYPE = {
+    "aten::batch_norm",
+    "aten::group_norm",
+    "aten::instance_norm",
+    "aten::layer_norm",
+    "aten::rms_norm",
+    "aten::type_as",
+}
+"""Operators whose result has the dtype of their first argument, whatever that of the others is."""
+
+_AUTOCAST = (torch._C.DispatchKey.AutocastCPU, torch._C.DispatchKey.AutocastCUDA)
+
+
+def _dtype(arg: Any) -> torch.dtype | None:
+    return arg.type.dtype if isinstance(arg, Value) and isinstance(arg.type, TensorType) else None
+
+
+class Converter:
+    """Turn one fx graph into neutral nodes; a nested graph has a converter of its own.
+
+    Attributes:
+        module: The fx graph.
+        graph: The neutral graph that nodes are appended to.
+        dim_text: The readable text of a symbolic size.
+        conversions: Functions that convert calls of higher-order operators, by the operator's name.
+        autocast: Whether the nodes that come next run under autocast.
+        env: The values of the fx nodes so far.
+    """
+
+    def __init__(
+        self,
+        module: torch.fx.GraphModule,
+        graph: Graph,
+        dim_text: Callable[[Any], Dim],
+        conversions: Mapping[str, Conversion],
+        autocast: bool = False,
+    ) -> None:
+        self.module = module
+        self.graph = graph
+        self.dim_text = dim_text
+        self.conversions = conversions
+        self.autocast = autocast
+        self._left: list[bool] = []
+        self.env: dict[torch.fx.Node, Any] = {}
+
+    def run(self) -> None:
+        """Convert every node but the placeholders, whose values are in `env` already."""
+        for node in self.module.graph.nodes:
+            if node.op == "call_function":
+                self.env[node] = self._call(node)
+            elif node.op == "get_attr":
+                self.env[node] = self._attribute(node)
+            elif node.op == "output":
+                self.graph.outputs = list(flat(self.look_up(node.args[0])))
+
+    def new(self, name: str, meta: Any) -> Value:
+        """A value typed by the fake tensor or symbolic number that torch recorded."""
+        return Value(name, type_of(meta, self.dim_text))
+
+    def look_up(self, arg: Any) -> Any:
+        """An fx argument with nodes replaced by values."""
+        if isinstance(arg, torch.fx.Node):
+            return self.env[arg]
+        if isinstance(arg, (list, tuple)):
+            return [self.look_up(element) for element in arg]
+        if isinstance(arg, slice):
+            raise CaptureError("a slice object as an operator's argument has no place in a neutral graph")
+        return arg
+
+    def _attribute(self, node: torch.fx.Node) -> Any:
+        target = self.module
+        for name in str(node.target).split("."):
+            target = getattr(target, name)  # fx names attributes by path
+        if isinstance(target, torch.Tensor):
+            value = self.new(str(node.target), target)
+            self.graph.params[value] = target.detach()
+            return value
+        return target
+
+    def _call(self, node: torch.fx.Node) -> Any:
+        target = node.target
+        if isinstance(target, torch._ops.OpOverload):
+            name = full_name(target)
+            if name in DROPPED:
+                return None
+            args = bind(target._schema, self.look_up(node.args), {key: self.look_up(arg) for key, arg in node.kwargs.items()})
+            args = composite_ops.torch_arguments(name, self._cast(args, node) if self.autocast else args)
+            return self.append(composite_ops.NAMES.get(name, name), args, node)
+        if target is operator.getitem:
+            source, index = node.args
+            return self.look_up(source)[index]
+        if target is autocast_mode._enter_autocast:
+            self._left.append(self.autocast)
+            self.autocast = bool(node.args[2])
+            return None
+        if target is autocast_mode._exit_autocast:
+            self.autocast = self._left.pop()
+            return None
+        if isinstance(target, type) and issubclass(target, tuple):  # torch's named results, made by decompositions
+            fields = self.look_up(node.args)
+            return fields[0] if len(fields) == 1 and isinstance(fields[0], list) else fields
+        if target in SCALAR_OPS:
+            return self._scalar(SCALAR_OPS[target], node)
+        lower = self.conversions.get(str(getattr(target, "__name__", target)))
+        if lower is None:
+            name = getattr(target, "__name__", str(target))  # a function, or an operator of torch's
+            raise CaptureError(
+                f"torch's {name} has no counterpart in ONNX; write that part with operators on tensors\n  at {place(node)}"
+            )
+        return lower(self, node)
+
+    def _cast(self, args: list[Any], node: torch.fx.Node) -> list[Any]:
+        """What autocast casts, cast: the floating inputs of some operators, to the dtype of their result.
+
+        Beside the operators that autocast is registered for these are the ones made of them (einsum). Of others, promotion,
+        a `dtype` argument or a write into `self` explains the result's dtype.
+        """
+        meta, target = node.meta.get("val"), node.target
+        assert isinstance(target, torch._ops.OpOverload)
+        floats = {dtype for dtype in map(_dtype, values_in(args)) if dtype is not None and dtype.is_floating_point}
+        if not isinstance(meta, torch.Tensor) or not meta.dtype.is_floating_point or floats <= {meta.dtype}:
+            return args
+        if not any(target.has_kernel_for_dispatch_key(key) for key in _AUTOCAST) and (
+            functools.reduce(torch.promote_types, floats) == meta.dtype
+            or any(isinstance(arg, torch.dtype) for arg in args)
+            or target._schema.is_mutable
+            or target._schema.name in _KEEPS_DTYPE
+        ):
+            return args
+
+        def cast(arg: Any) -> Any:
+            if isinstance(arg, list):
+                return [cast(element) for element in arg]
+            dtype = _dtype(arg)
+            if dtype is None or not dtype.is_floating_point or dtype == meta.dtype:
+                return arg
+            made = Value(f"{arg.name}_autocast", TensorType(meta.dtype, arg.type.sizes))
+            self.graph.nodes.append(Node("aten::to.dtype", [arg, meta.dtype, False, False, None], [made], where=place(node)))
+            return made
+
+        return [cast(arg) for arg in args]
+
+    def _scalar(self, name: str, node: torch.fx.Node) -> Any:
+        meta = node.meta.get("val")
+        if isinstance(meta, (bool, int, float)):
+            return meta
+        args = self.look_up(node.args)
+        if node.target is round and args[1:] == [None]:  # Python's ndigits, which the operator does not have
+            del args[1:]
+        return self.append(scalar_op(name, args), args, node)
+
+    def append(self, op: str, args: Sequence[Any], node: torch.fx.Node) -> Any:
+        """A node of the neutral graph; returns its value, or the list of its values."""
+        meta = node.meta.get("val")
+        if isinstance(meta, (bool, int, float)) and op.startswith("aten::sym_"):
+            return meta
+        results = None if meta is None else made(node.name, meta, self.dim_text)
+        self.graph.nodes.append(Node(op, list(args), list(flat(results)) if meta is not None else [], where=place(node)))
+        return results

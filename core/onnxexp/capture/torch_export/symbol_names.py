@@ -1,0 +1,229 @@
+"""Readable names for the symbols of a captured program.
+
+API:
+    names = symbol_names(program, spec) -> dict[sympy.Expr, str]
+    dim_text(size, names) -> int | str           functools.partial(dim_text, names=names) suits `to_graph`
+    check_dynamic(program, spec)                 CaptureError where an axis that was asked to be dynamic is not
+    name_outputs(outputs, spec)                  the output axes that `dynamic_axes` names, after capture
+
+A symbol is called as the user called the first axis that it is (a Dim's name, a string, a name in `dynamic_axes`). One that
+no name was given for is ``{input}_dim_{axis}``; a symbol that no input has (a size that depends on data) is ``dim_0``,
+``dim_1``, … in order of appearance. Everything else is an expression of these: ``2*batch + 1``, ``(seq + 1)//2``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import sympy  # type: ignore[import-untyped]
+import torch
+from sympy.printing.precedence import PRECEDENCE  # type: ignore[import-untyped]
+from sympy.printing.str import StrPrinter  # type: ignore[import-untyped]
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+
+from onnxexp.capture.torch_export.example_inputs import derivation
+from onnxexp.errors import CaptureError, OptionError
+from onnxexp.graph import Dim, TensorType, Value
+from onnxexp.request.axis_spec import Axis
+from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp.request.io_names import Leaf
+from onnxexp.suggest import nearest
+
+__all__ = ["check_dynamic", "condition_text", "dim_text", "input_sizes", "name_outputs", "symbol_names"]
+
+
+def symbol_names(program: ExportedProgram, spec: DynamicSpec) -> dict[sympy.Expr, str]:
+    """What to call each symbol (and each composite size that the user named) of the program's inputs.
+
+    Two axes that the user calls alike keep one name where their sizes in the example agree. Where they do not, the second gets a
+    number: one name is one size to whoever reads the file, and ONNX Runtime plans its memory by that.
+
+    The result is a table for one export: `dim_text` adds to it what it meets.
+    """
+    names: dict[sympy.Expr, str] = {}
+    found = [(leaf, axis, _expr(size), wanted) for leaf, axis, size, wanted in input_sizes(program, spec)]
+    sizes: dict[str, int] = {}
+    for leaf, axis, expr, wanted in found:
+        if wanted is not None and wanted.name is not None:
+            size = leaf.value.shape[axis] if axis is not None else leaf.value
+            same = size in (0, 1) or sizes.setdefault(wanted.name, size) == size  # 0 and 1 are enlarged to what they go with
+            _name_symbol(names, expr, wanted if same else dataclasses.replace(wanted, name=_unused(wanted.name, names)))
+    for leaf, axis, expr, _ in found:
+        if isinstance(expr, sympy.Symbol) and expr not in names:
+            names[expr] = _unused(leaf.name if axis is None else f"{leaf.name}_dim_{axis}", names)
+    for _, _, expr, wanted in found:
+        if (
+            wanted is not None
+            and wanted.name is not None
+            and derivation(wanted.dim) is None
+            and wanted.name not in names.values()
+        ):
+            names.setdefault(expr, wanted.name)
+    return names
+
+
+def dim_text(size: Any, names: dict[sympy.Expr, str]) -> Dim:
+    """A size for people: a number, or the text of a symbolic one. New symbols and texts are added to `names`."""
+    expr = size.node.expr if isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)) else sympy.sympify(size)
+    if expr.is_number:
+        return int(expr)
+    if expr not in names:
+        _name_new(names, expr)
+        if expr not in names:
+            names[expr] = _text(expr, names, nonnegative=True)
+    return names[expr]
+
+
+def condition_text(condition: sympy.Basic, names: dict[sympy.Expr, str]) -> str:
+    """A condition on sizes, and on numbers that may be negative, for people."""
+    _name_new(names, condition)
+    return _text(condition, names)
+
+
+def _name_new(names: dict[sympy.Expr, str], expr: sympy.Basic) -> None:
+    """Name the symbols that have no name yet."""
+    for symbol in sorted(expr.free_symbols, key=_order):
+        if symbol not in names:
+            used = set(names.values())
+            names[symbol] = next(name for name in (f"dim_{n}" for n in itertools.count()) if name not in used)
+
+
+def _text(expr: sympy.Basic, names: Mapping[sympy.Expr, str], **assumptions: bool) -> str:
+    readable = {symbol: sympy.Symbol(names[symbol], integer=True, **assumptions) for symbol in expr.free_symbols}
+    text: str = _Printer().doprint(expr.xreplace(readable))
+    return text
+
+
+def check_dynamic(program: ExportedProgram, spec: DynamicSpec) -> None:
+    """Raise CaptureError where what was asked to be dynamic came out as a constant."""
+    for leaf, axis, size, wanted in input_sizes(program, spec):
+        if wanted is None or not wanted.asked:
+            continue
+        expr = _expr(size)
+        what = f"axis {axis} of input {leaf.name}" if axis is not None else f"input {leaf.name}"
+        name = f" ({wanted.name})" if wanted.name else ""
+        if expr.is_number:
+            raise CaptureError(f"{what}{name} was asked to be dynamic, but the model fixes it to {expr}.")
+
+
+def name_outputs(outputs: Mapping[str, Value], spec: DynamicSpec) -> None:
+    """Give the outputs' axes the names that `dynamic_axes` has for them; one without a name keeps its expression.
+
+    `outputs` are the graph's outputs by their final names; their types are changed in place. Raises OptionError for an
+    unknown name or axis, CaptureError for an axis that has one size whatever the inputs are.
+    """
+    for key, axes in spec.outputs.items():
+        where = f"dynamic_axes[{key!r}]"
+        if key not in outputs:
+            known = [*spec.input_names, *outputs]
+            raise OptionError(
+                f"{where}: the model has no input or output of that name{nearest(key, known)}. "
+                f"Inputs: {', '.join(spec.input_names)}; outputs: {', '.join(outputs)}."
+            )
+        value = outputs[key]
+        if not isinstance(value.type, TensorType) or value.type.sizes is None:
+            continue
+        sizes = list(value.type.sizes)
+        for axis, name in axes.items():
+            if not -len(sizes) <= axis < len(sizes):
+                raise OptionError(f"{where}: there is no axis {axis}; the output's shape is ({', '.join(map(str, sizes))}).")
+            if isinstance(sizes[axis], int):
+                raise CaptureError(
+                    f"{where}: axis {axis} of output {key} was asked to be dynamic, but it is always {sizes[axis]}: no dynamic "
+                    "axis of an input reaches it. Make the input's axis dynamic too, or leave this one out."
+                )
+            sizes[axis] = name or sizes[axis]
+        value.type = TensorType(value.type.dtype, tuple(sizes))
+
+
+def input_sizes(program: ExportedProgram, spec: DynamicSpec) -> Iterator[tuple[Leaf, int | None, Any, Axis | None]]:
+    """Each axis (None: a number) of each input with its size, as torch has it, and what was wanted of it."""
+    values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
+    inputs = [s.arg.name for s in program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
+    for index, (leaf, name) in enumerate(zip(spec.leaves, inputs, strict=True)):
+        value: Any = values[name]
+        if isinstance(value, torch.Tensor):
+            for axis, size in enumerate(value.shape):
+                wanted = spec.axes[index].get(axis)
+                if wanted is not None or isinstance(size, torch.SymInt):
+                    yield leaf, axis, size, wanted
+        elif index in spec.scalars and value is not None:
+            yield leaf, None, value, spec.scalars[index]
+
+
+def _expr(size: Any) -> sympy.Expr:
+    return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
+
+
+def _name_symbol(names: dict[sympy.Expr, str], expr: sympy.Expr, wanted: Axis) -> None:
+    derived = derivation(wanted.dim)
+    if derived is None:
+        if isinstance(expr, sympy.Symbol):
+            names.setdefault(expr, wanted.name or "")
+        return
+    root, function = derived
+    for symbol in expr.free_symbols:
+        if function(symbol) == expr if "root" in vars(wanted.dim) else symbol == expr:
+            names.setdefault(symbol, root)
+
+
+def _unused(name: str, names: Mapping[sympy.Expr, str]) -> str:
+    used = set(names.values())
+    candidates: Sequence[str] = [name]
+    return next(n for n in itertools.chain(candidates, (f"{name}_{i}" for i in itertools.count(1))) if n not in used)
+
+
+def _order(symbol: sympy.Symbol) -> tuple[str, int]:
+    """Symbols by kind, then number, so that u2 comes before u10."""
+    kind = symbol.name.rstrip("0123456789")
+    return kind, int(symbol.name[len(kind) :] or 0)
+
+
+class _Printer(StrPrinter):  # type: ignore[misc]
+    """sympy's text, with torch's size functions as Python writes them."""
+
+    printmethod = "_onnxexp_text"  # not "_sympystr", by which torch's functions would print themselves
+
+    def _infix(self, expr: sympy.Expr, sign: str) -> str:
+        left, right = (
+            self.parenthesize(arg, PRECEDENCE["Mul"], strict) for arg, strict in zip(expr.args, (False, True), strict=True)
+        )
+        return f"{left}{sign}{right}"
+
+    def _print_FloorDiv(self, expr: sympy.Expr) -> str:
+        return self._infix(expr, "//")
+
+    def _print_Mod(self, expr: sympy.Expr) -> str:
+        return self._infix(expr, " % ")
+
+    def _print_IntTrueDiv(self, expr: sympy.Expr) -> str:
+        return self._infix(expr, "/")
+
+    def _print_ToFloat(self, expr: sympy.Expr) -> str:
+        text: str = self.doprint(expr.args[0])
+        return text
+
+    def _print_Relational(self, expr: sympy.Expr) -> str:
+        if expr.lhs.could_extract_minus_sign() and expr.rhs.could_extract_minus_sign():
+            expr = expr.reversedsign
+        return f"{self.doprint(expr.lhs)} {expr.rel_op} {self.doprint(expr.rhs)}"
+
+    def _print_And(self, expr: sympy.Expr) -> str:
+        return str(self.stringify(expr.args, " and ", PRECEDENCE["And"]))
+
+    def _print_Or(self, expr: sympy.Expr) -> str:
+        return str(self.stringify(expr.args, " or ", PRECEDENCE["Or"]))
+
+    def _print_function(self, expr: sympy.Expr) -> str:
+        return f"{_FUNCTIONS[type(expr).__name__]}({', '.join(sorted(map(self.doprint, expr.args)))})"
+
+    _print_CleanDiv = _print_FloorDiv
+    _print_PythonMod = _print_Mod
+    _print_Max = _print_Min = _print_function
+
+
+_FUNCTIONS = {"Max": "max", "Min": "min"}

@@ -1,0 +1,74 @@
+"""Calls that TorchScript writes in another way than torch.export: the same node for the same call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from onnxexp.capture.torchscript import rnn_cells
+from onnxexp.capture.torchscript.interpreter import Interpreter, Rewritten
+from onnxexp.graph import TensorType, Value
+
+__all__ = ["REWRITTEN"]
+
+_OF_TENSORS = {
+    f"aten::{name}{place}.{scalar}": f"aten::{name}{place}.{tensor}"
+    for name, scalar, tensor in [
+        ("add", "Scalar", "Tensor"),
+        ("sub", "Scalar", "Tensor"),
+        ("mul", "Scalar", "Tensor"),
+        ("div", "Scalar", "Tensor"),
+        ("div", "Scalar_mode", "Tensor_mode"),
+    ]
+    for place in ("", "_")
+}
+"""Python's operators on a tensor and a number call the overload for two tensors."""
+
+
+def _convolution(interpreter: Interpreter, name: str, args: list[Any]) -> Rewritten:
+    """The tracer sees the operator below conv2d and its kin."""
+    input, weight, bias, stride, padding, dilation, transposed, output_padding, groups = args[:9]
+    rank = len(stride)
+    if transposed:
+        overload = "input" if rank > 1 else ""
+        target = f"aten::conv_transpose{rank}d" + (".input" if overload else "")
+        return target, [input, weight, bias, stride, padding, output_padding, groups, dilation]
+    return f"aten::conv{rank}d", [input, weight, bias, stride, padding, dilation, groups]
+
+
+def _convolution_mode(interpreter: Interpreter, name: str, args: list[Any]) -> Rewritten:
+    return f"aten::conv{len(args[3])}d.padding", args
+
+
+def _to(interpreter: Interpreter, name: str, args: list[Any]) -> Rewritten:
+    """``to`` with a device, a dtype or neither: one that changes no dtype only copies, or does nothing."""
+    if name == "aten::to.prim_Device":
+        _, dtype, non_blocking, copy = args[1:5]
+    elif name == "aten::to.prim_dtype":
+        dtype, non_blocking, copy = args[1:4]
+    else:
+        other = args[1]
+        dtype = other.type.dtype if isinstance(other, Value) and isinstance(other.type, TensorType) else None
+        non_blocking, copy = args[2:4]
+    if dtype is None:
+        return ("aten::clone", [args[0], None]) if copy else ("aten::alias", [args[0]])
+    return "aten::to.dtype", [args[0], dtype, non_blocking, copy, None]
+
+
+def _to_device(interpreter: Interpreter, name: str, args: list[Any]) -> Rewritten:
+    self, _, dtype, non_blocking, copy, memory_format = args
+    return "aten::to.dtype", [self, dtype, non_blocking, copy, memory_format]
+
+
+REWRITTEN: dict[str, str | Callable[[Interpreter, str, list[Any]], Rewritten]] = {
+    **rnn_cells.NAMES,
+    **_OF_TENSORS,
+    "aten::_convolution": _convolution,
+    "aten::_convolution.deprecated": _convolution,
+    "aten::_convolution_mode": _convolution_mode,
+    "aten::to.prim_Device": _to,
+    "aten::to.prim_dtype": _to,
+    "aten::to.prim_other": _to,
+    "aten::to.device": _to_device,
+}
+"""The name under which torch.export has a call, or the function that makes its name and arguments."""

@@ -1,0 +1,60 @@
+"""``n += 2`` of a size: Python gives a new number, the tracer changes every other name of the old one too."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from onnxexp.capture.torch_state import replaced
+
+__all__ = ["immutable_sizes"]
+
+_tracer: Any = torch._C
+_METHODS: dict[str, Callable[[Any, Any], Any]] = {
+    "__iadd__": operator.add,
+    "__isub__": operator.sub,
+    "__imul__": operator.mul,
+    "__ifloordiv__": operator.floordiv,
+    "__itruediv__": operator.truediv,
+    "__imod__": operator.mod,
+}
+"""Python's assignments, and what they are of numbers."""
+_SIZE = "prim::NumToTensor"
+"""What a trace makes of every size."""
+
+
+def immutable_sizes() -> AbstractContextManager[None]:
+    """Make such assignments in a trace return a new number."""
+    return replaced(
+        (torch.Tensor, name, _unless_number(getattr(torch.Tensor, name), function)) for name, function in _METHODS.items()
+    )
+
+
+def _unless_number(original: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(self: torch.Tensor, other: Any) -> Any:
+        number = _tracer._is_tracing() and not self.dim() and _is_number(_tracer._get_value_trace(self))
+        return function(self, other) if number else original(self, other)
+
+    return call
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a 0-d tensor of a trace is a size, or computed from sizes alone."""
+    if value.type().dim() or value.type().dtype() not in (torch.int64, torch.float32):
+        return False
+    todo, found = [value.node()], False
+    for _ in range(64):
+        if not todo:
+            return found
+        node = todo.pop()
+        if node.kind() == _SIZE:
+            found = True
+        elif node.kind() != "prim::Constant":
+            if node.kind() == "prim::Param" or not str(node.kind()).startswith("aten::"):
+                return False
+            todo += [node.inputsAt(index).node() for index in range(node.inputsSize())]
+    return False

@@ -1,0 +1,140 @@
+"""Lists that a loop only appends to: what each round appends is stacked, which ONNX's Loop does at every opset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onnxexp.capture.torchscript.abstract_tensor import UNKNOWN, Outline, expr_of
+from onnxexp.capture.torchscript.interpreter import Interpreter
+from onnxexp.capture.torchscript.python_values import Items
+from onnxexp.capture.torchscript.scalar_tensors import Number, as_tensor, plain
+from onnxexp.capture.torchscript.unknown_length_lists import fake_of
+from onnxexp.errors import CaptureError
+from onnxexp.graph import Graph, ScalarType, Value
+
+__all__ = ["Collected", "collectable"]
+
+_DTYPES: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float32}
+
+
+def collectable(items: Any) -> bool:
+    """Whether a loop may collect into a list as it is before the loop."""
+    return isinstance(items, Items) and items.collecting is None and (items.sequence is None or items.axis == 0)
+
+
+class Collected:
+    """A list that a loop appends to.
+
+    Attributes:
+        container: The list.
+        start: What it held before the loop.
+        output: What the rounds have appended, stacked, once the loop is read.
+    """
+
+    def __init__(self, interpreter: Interpreter, container: Items) -> None:
+        self.container = container
+        self.start = container.copy()
+        self.output: Value | None = None
+        self._interpreter = interpreter
+        self._appended: list[Any] = []
+        self._element: Any = None
+
+    def enter(self, graph: Graph) -> None:
+        """Inside a round, the list holds what the round appends."""
+        self._interpreter.journal.note(self.container)
+        held = self._interpreter.value("prim::Loop", UNKNOWN)  # nobody reads it
+        self.container.become(Items((), held, None, None, graph))
+
+    def leave(self, known: set[Any]) -> None:
+        """Take what a round has appended. Raises CaptureError where that may differ from round to round, or from the start.
+
+        `known` are the symbols that there are outside of the loop.
+        """
+        if self.container.collecting is None or not self.container:
+            raise self._refuse("other things are done with it")
+        self._appended = [self._tensor(thing) for thing in self.container]
+        start = [self.start.element] if self.start.sequence is not None else [fake_of(self._interpreter, it) for it in self.start]
+        fakes = [fake_of(self._interpreter, thing) for thing in self.container]
+        self._element = fakes[0]
+        if not all(_same(self._element, other) for other in (*fakes, *start)):
+            raise self._refuse("its elements are of several types")
+        if not _is_fixed(self._element, known):
+            raise self._refuse("the sizes of its elements depend on the round")
+
+    def result(self) -> Any:
+        """What a round returns for it; to be asked for inside the body."""
+        if len(self._appended) == 1:
+            return self._appended[0]
+        return self._interpreter.emit("aten::stack", [self._appended, 0])
+
+    def finish(self) -> Value:
+        """The output of the loop."""
+        sizes = self._sizes()
+        inner = [len(self._appended)] if len(self._appended) > 1 else []
+        fake = self._interpreter.sizes.counts.tensor(self._dtype(), [None, *inner, *sizes])
+        self.output = self._interpreter.value("prim::Loop", fake)
+        return self.output
+
+    def after(self) -> None:
+        """After the loop, the list is what lies along an axis."""
+        emit, whole = self._interpreter.emit, self.output
+        assert whole is not None
+        if len(self._appended) > 1:
+            whole = emit("aten::flatten.using_ints", [whole, 0, 1])
+        before = self._before()
+        if before is not None:
+            sizes = [self._interpreter.size(whole, 0)]
+            sizes += [self._interpreter.size(before, axis) for axis in range(1, 1 + len(self._sizes()))]
+            whole = emit("aten::reshape", [whole, sizes])  # a loop of no rounds does not know the sizes
+            whole = emit("aten::cat", [[before, whole], 0])
+        self._interpreter.journal.note(self.container)
+        self.container.become(Items((), whole, self._element, 0))
+
+    def _before(self) -> Any:
+        """What the list held before the loop, stacked."""
+        if self.start.sequence is not None:
+            return self.start.sequence
+        return self._interpreter.emit("aten::stack", [[self._tensor(it) for it in self.start], 0]) if self.start else None
+
+    def _tensor(self, thing: Any) -> Any:
+        if isinstance(thing, Number):
+            return as_tensor(self._interpreter, thing)
+        if isinstance(thing, Value) and not isinstance(thing.type, ScalarType):
+            return thing
+        kind = thing.type.kind if isinstance(thing, Value) and isinstance(thing.type, ScalarType) else type(plain(thing))
+        return self._interpreter.emit("aten::scalar_tensor", [thing, _DTYPES[kind], None, None, None])
+
+    def _dtype(self) -> torch.dtype:
+        if isinstance(self._element, Outline):
+            return self._element.dtype
+        return _DTYPES[self._interpreter.sizes.type_of(self._element).kind]  # type: ignore[union-attr] # a number
+
+    def _sizes(self) -> list[Any]:
+        return list(self._element.shape) if isinstance(self._element, Outline) else []
+
+    def _refuse(self, why: str) -> CaptureError:
+        return self._interpreter.refuse(f"a loop appends to a list, and {why}", "append tensors of one type")
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two fakes are of one type for certain."""
+    if one is UNKNOWN or other is UNKNOWN:
+        return False
+    if not isinstance(one, Outline) or not isinstance(other, Outline):
+        return not isinstance(one, Outline) and not isinstance(other, Outline) and _kind(one) == _kind(other)
+    return one.dtype == other.dtype and list(map(expr_of, one.shape)) == list(map(expr_of, other.shape))
+
+
+def _is_fixed(fake: Any, known: set[Any]) -> bool:
+    if not isinstance(fake, Outline):
+        return fake is not UNKNOWN
+    sizes: list[Any] = list(fake.shape)
+    return all(size.node.expr.free_symbols <= known for size in sizes if isinstance(size, torch.SymInt))
+
+
+def _kind(number: Any) -> type:
+    if isinstance(number, (bool, torch.SymBool)):
+        return bool
+    return float if isinstance(number, (float, torch.SymFloat)) else int

@@ -1,0 +1,80 @@
+"""Models that are TorchScript, or are made so by torch.jit.script."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.jit._trace import TopLevelTracedModule, TracedModule
+from torch.utils import _pytree as pytree
+
+from onnxexp.capture.model_tensors import restored_buffers
+from onnxexp.capture.source_lines import failed
+from onnxexp.capture.torch_export.example_inputs import enlarge
+from onnxexp.capture.torchscript.jit_schemas import signature_of
+from onnxexp.capture.torchscript.source_locations import Places
+from onnxexp.capture.torchscript.trace import Recording
+from onnxexp.errors import CaptureError
+from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp.request.io_names import register_dataclasses
+
+__all__ = ["script"]
+
+
+def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
+    """The model's own program. Raises CaptureError where torch.jit.script or the model fails."""
+    args, kwargs = enlarge(args, kwargs, spec)
+    flat, in_spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    scripted = _scripted(model)
+    if isinstance(scripted, torch.jit.ScriptModule):
+        method = _forward(scripted)
+        graph, schema, module = method.graph.copy(), method.schema, scripted
+    else:
+        graph, schema, module = scripted.graph.copy(), scripted.schema, None
+    torch._C._jit_pass_inline(graph)
+    found, out_spec = pytree.tree_flatten(_result(model, args, kwargs))
+    leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
+    returned = [isinstance(leaf, (torch.Tensor, bool, int, float)) for leaf in found]
+    places = Places(dict(model.named_modules()), inlined=True)
+    return Recording(
+        graph, leaves, flat, {}, module, found, returned, in_spec, out_spec, places, [],
+        traced=isinstance(scripted, (TracedModule, TopLevelTracedModule)), signature=signature_of(schema),
+    )  # fmt: skip
+
+
+def _forward(scripted: torch.jit.ScriptModule) -> Any:
+    """The compiled forward; of one with overloads (nn.LSTM) the first, which takes tensors."""
+    named = {name: scripted._c._get_method(name) for name in scripted._c._method_names()}
+    for name in ("forward", "forward__0"):
+        if name in named:
+            return named[name]
+    raise CaptureError(f"{type(scripted).__name__} has no forward; its methods: {', '.join(named)}")
+
+
+def _scripted(model: torch.nn.Module) -> Any:
+    if isinstance(model, torch.jit.ScriptModule):
+        return model
+    function = vars(model).get("scripted") or (vars(model).get("forward") if not list(model.children()) else None)
+    if isinstance(function, torch.jit.ScriptFunction):
+        return function
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is deprecated; whoever asks for it knows
+        try:
+            return torch.jit.script(function if function is not None else model)
+        except Exception as error:  # noqa: BLE001 - the compiler raises anything
+            cure = 'write that part in the Python that torch.jit.script reads, or use capture="trace"'
+            raise CaptureError(f"torch.jit.script: {type(error).__name__}: {str(error).strip()}\ncure: {cure}") from None
+
+
+def _result(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What the model returns for the example, which is left as it is."""
+    arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs)))
+    try:
+        with restored_buffers(model):
+            result = model(*arguments[0], **arguments[1])
+    except Exception as error:
+        raise failed(error, "the model itself fails on the example inputs") from error
+    register_dataclasses(result)
+    return result

@@ -1,0 +1,63 @@
+"""Objects of TorchScript's that no graph holds: what is asked of them is answered here, or refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onnxexp.capture.torchscript import scalar_tensors
+from onnxexp.capture.torchscript.branches import kind_of
+from onnxexp.capture.torchscript.interpreter import Interpreter
+from onnxexp.capture.torchscript.python_values import Items, Maybe, Module
+from onnxexp.capture.torchscript.scalar_tensors import Number
+from onnxexp.graph import TensorType, Value
+
+__all__ = ["create", "is_instance", "mkldnn", "python"]
+
+
+def create(interpreter: Interpreter, node: Any) -> list[Any]:
+    """An object: of the grad modes and the profiler, which change no value; classes of the user's are refused."""
+    kind = str(node.output().type())
+    if "grad_mode" not in kind and "autograd.profiler" not in kind:
+        raise interpreter.refuse(
+            f"the program makes an object of its own class {kind.rpartition('.')[2]}", "use tensors and functions"
+        )
+    return [interpreter.module(Module(None, f"{kind}.{node.output().unique()}"))]
+
+
+def is_instance(interpreter: Interpreter, node: Any) -> list[Any]:
+    """Known of whatever is no optional value."""
+    thing = interpreter.args(node)[0]
+    if isinstance(thing, Maybe):
+        raise interpreter.refuse(
+            "the type of a value is asked for at run time", "write the branch for the type that the export is for"
+        )
+    return [any(_kind(thing) == _KINDS.get(wanted.kind()) for wanted in node.tys("types"))]
+
+
+_KINDS = {
+    "TensorType": torch.Tensor, "ListType": Items, "TupleType": tuple, "DictType": dict, "StringType": str,
+    "NoneType": type(None), "IntType": int, "FloatType": float, "BoolType": bool,
+}  # fmt: skip
+
+
+def _kind(thing: Any) -> type:
+    if isinstance(thing, Number) or (isinstance(thing, Value) and isinstance(thing.type, TensorType)):
+        return torch.Tensor
+    return kind_of(thing) if scalar_tensors.is_number(thing) else str if isinstance(thing, str) else type(thing)
+
+
+def python(interpreter: Interpreter, node: Any) -> list[Any]:
+    """A function that torch.jit.ignore leaves to Python, or an autograd Function."""
+    name = str(node.pyname()).removesuffix("()")
+    raise interpreter.refuse(
+        f"TorchScript leaves {name} to Python, and cannot look into it",
+        'capture="trace" runs it, so that its operators (of an autograd Function: its symbolic) are in the graph',
+    )
+
+
+def mkldnn(interpreter: Interpreter, node: Any) -> list[Any]:
+    raise interpreter.refuse(
+        "a weight is in a layout of this machine's processor", "export the module before torch.jit.optimize_for_inference"
+    )

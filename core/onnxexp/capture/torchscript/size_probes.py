@@ -1,0 +1,156 @@
+"""Sizes that torch's kernels decide by the example (``x[:3]``, broadcasting): tried at a few other sizes instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+from onnxexp.capture.torchscript.abstract_tensor import NUMBERS, UNKNOWN, Outline, kind_of, symbols_of
+from onnxexp.capture.torchscript.data_dependent_sizes import Counts
+from onnxexp.graph import TensorType
+
+__all__ = ["Run", "Trials"]
+
+Run: TypeAlias = Callable[[torch._ops.OpOverload, str, list[Any], Sequence[Any]], Any]
+"""Run an operator's kernel: (operator, its name, arguments with outlines in them, the neutral graph's arguments)."""
+
+_TRIALS = ((7, 11, 13, 17, 19, 23), (29, 31, 37, 41, 43, 47), (2, 3, 5, 4, 6, 8), (211, 223, 227, 229, 233, 239))
+"""The sizes that are tried."""
+_RANKS, _SIZE = (1, 2, 3, 4, 5), 3
+"""The ranks that are tried, and every size then."""
+
+
+class Trials:
+    """Run calls at chosen sizes, by `run`."""
+
+    def __init__(self, run: Run, counts: Counts) -> None:
+        self._run = run
+        self._counts = counts
+
+    def hold(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], result: Any) -> bool:
+        """Whether the sizes that torch found for the example's are right at others: wherever the call is allowed."""
+        symbols = sorted(symbols_of(fakes), key=_name)
+        for primes in _TRIALS:
+            at = {symbol: primes[index % len(primes)] for index, symbol in enumerate(symbols)}
+            outcome = self._tried(op, name, fakes, args, at)
+            if outcome is not UNKNOWN and not _same_at(result, outcome, at):
+                return False
+        return True
+
+    def result(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
+        """What a call gives where its sizes depend on which sizes are the larger: tried at a few sizes.
+
+        What comes out the same is so, what follows a symbol is the symbol, of all else nothing is known.
+        """
+        sizes = sorted(symbols_of(fakes, tensors=True), key=_name)
+        others = sorted(symbols_of(fakes) - set(sizes), key=_name)
+        loose = {symbol for symbol in sizes if free_unbacked_symbols(symbol)}
+        for tied in (_apart, _tied, _ones):
+            trials = []
+            for number, primes in enumerate(_TRIALS):
+                at = {symbol: tied(symbol in loose, primes, index) for index, symbol in enumerate(sizes)}
+                at |= {symbol: 1 + (index + number) % 3 for index, symbol in enumerate(others)}
+                outcome = self._tried(op, name, fakes, args, at)
+                if outcome is not UNKNOWN:
+                    trials.append((at, outcome))
+                elif number == 0:
+                    break
+            if len(trials) > 1:
+                return self._agreed([outcome for _, outcome in trials], [at for at, _ in trials], tied is _ones)
+        return UNKNOWN
+
+    def of_any_rank(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
+        """What a call gives for tensors of unknown rank: tried at a few ranks.
+
+        What is the same at each is so: the rank and the dtype, or the dtype alone (a type), or nothing.
+        """
+        outcomes = []
+        for rank in _RANKS:
+            ranked = [self._of_rank(fake, arg, rank) for fake, arg in zip(fakes, args, strict=True)]
+            outcome = self._tried(op, name, ranked, args, dict.fromkeys(symbols_of(ranked), _SIZE))
+            if isinstance(outcome, Outline):
+                outcomes.append(outcome)
+        dtypes, ranks = {outcome.dtype for outcome in outcomes}, {outcome.dim() for outcome in outcomes}
+        if len(dtypes) != 1:
+            return UNKNOWN
+        return self._counts.tensor(dtypes.pop(), [None] * ranks.pop()) if len(ranks) == 1 else TensorType(dtypes.pop(), None)
+
+    def _of_rank(self, fake: Any, arg: Any, rank: int) -> Any:
+        if isinstance(arg, (list, tuple)):
+            return [self._of_rank(*pair, rank) for pair in zip(fake, arg, strict=True)]
+        if fake is not UNKNOWN or not isinstance(arg.type, TensorType) or arg.type.dtype is None:
+            return fake
+        return self._counts.tensor(arg.type.dtype, [_SIZE] * rank)
+
+    def _tried(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], at: dict[Any, int]) -> Any:
+        try:
+            return self._run(op, name, [_at(fake, at) for fake in fakes], args)
+        except Exception:  # noqa: BLE001 - as above; what the operator refuses at these sizes tells nothing
+            return UNKNOWN
+
+    def _agreed(self, outcomes: list[Any], at: list[dict[Any, int]], doubtful: bool) -> Any:
+        first = outcomes[0]
+        if isinstance(first, (list, tuple)):
+            if len({len(outcome) for outcome in outcomes}) > 1:
+                return UNKNOWN
+            return [self._agreed(list(parts), at, doubtful) for parts in zip(*outcomes, strict=True)]
+        if not isinstance(first, Outline):
+            return self._counts.any_number(kind_of(first))
+        if len({(outcome.dtype, outcome.dim()) for outcome in outcomes}) > 1:
+            return UNKNOWN
+        sizes = [
+            self._agreed_size(list(found), at, doubtful) for found in zip(*(outcome.shape for outcome in outcomes), strict=True)
+        ]
+        return self._counts.tensor(first.dtype, sizes)
+
+    def _agreed_size(self, found: list[Any], at: list[dict[Any, int]], doubtful: bool) -> Any:
+        if any(isinstance(size, torch.SymInt) for size in found) or (doubtful and set(found) == {1}):
+            return None
+        if len(set(found)) == 1:
+            return found[0]
+        same = (symbol for symbol in at[0] if [sizes[symbol] for sizes in at] == found)
+        symbol = next(same, None)
+        if symbol is None:
+            return None
+        hint = self._counts.env.backed_var_to_val.get(symbol)
+        return self._counts.env.create_symintnode(symbol, hint=None if hint is None else int(hint))
+
+
+def _same_at(result: Any, outcome: Any, at: dict[Any, int]) -> bool:
+    if isinstance(result, (list, tuple)):
+        return len(result) == len(outcome) and all(_same_at(a, b, at) for a, b in zip(result, outcome, strict=True))
+    if not isinstance(result, Outline):
+        return True
+    pairs = zip(result.shape, outcome.shape, strict=False)
+    return result.dim() == outcome.dim() and all(_at(a, at) == b for a, b in pairs if not isinstance(b, torch.SymInt))
+
+
+def _apart(loose: bool, primes: tuple[int, ...], index: int) -> int:
+    return primes[index % len(primes)]
+
+
+def _tied(loose: bool, primes: tuple[int, ...], index: int) -> int:
+    return primes[0] if loose else primes[index % len(primes)]
+
+
+def _ones(loose: bool, primes: tuple[int, ...], index: int) -> int:
+    return 1 if loose else primes[index % len(primes)]
+
+
+def _name(symbol: Any) -> str:
+    return str(symbol.name)
+
+
+def _at(fake: Any, at: dict[Any, int]) -> Any:
+    """A fake with numbers in the symbols' places."""
+    if isinstance(fake, (list, tuple)):
+        return [_at(element, at) for element in fake]
+    if isinstance(fake, Outline):
+        return Outline(fake.dtype, [max(int(_at(size, at)), 0) for size in fake.shape])
+    if not isinstance(fake, NUMBERS):
+        return fake
+    value = fake.node.expr.xreplace(at)
+    return bool(value) if isinstance(fake, torch.SymBool) else float(value) if isinstance(fake, torch.SymFloat) else int(value)

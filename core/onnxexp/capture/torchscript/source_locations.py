@@ -1,0 +1,88 @@
+"""The user's own source line of a TorchScript node, and the module that it belongs to."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from onnxexp.capture.source_lines import is_modules, is_users
+from onnxexp.graph import Where
+
+__all__ = ["Places"]
+
+_SCRIPTED = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_MODULE = re.compile(r"(?P<name>[^.()]+)\((?P<kind>[^()]*)\)")
+_HERE = "<--- HERE"
+
+
+def _traced(source: str) -> tuple[str, int]:
+    """File and line of a source range that is a stack, innermost frame first: ``model.py(12): forward``; else no file."""
+    file, line = "", 0
+    while source:
+        frame, _, source = source.partition("\n")
+        name, _, number = frame.rpartition("): ")[0].rpartition("(")
+        if not name or not number.isdigit():
+            continue
+        if is_users(name):
+            return name, int(number)
+        if not file and is_modules(name):
+            file, line = name, int(number)
+    return file, line
+
+
+def _scripted(source: str) -> tuple[str, int, str]:
+    """File, line and code of a source range that is the piece of source that was compiled."""
+    found = _SCRIPTED.search(source)
+    if found is None:
+        return "", 0, ""
+    lines = source[found.end() :].split("\n")[1:]
+    marked = next((index for index, text in enumerate(lines) if _HERE in text), 0)
+    line = int(found["line"])
+    code = linecache.getline(found["file"], line).strip()
+    return found["file"], line, code or (lines[marked - 1].strip() if marked else "")
+
+
+class Places:
+    """Where the nodes of one captured graph come from.
+
+    `modules` are the model's by their paths, `inlined` says that the nodes come out of calls of modules, `root` is the path that
+    the capture put before the model's.
+    """
+
+    def __init__(self, modules: Mapping[str, torch.nn.Module], root: str = "", *, inlined: bool = False) -> None:
+        self._modules = modules
+        self._root = root
+        self._inlined = inlined or bool(root)
+        self._known: dict[tuple[str, str, int], Where] = {}
+
+    def where(self, node: Any) -> Where:
+        """The place of a node of a `torch._C.Graph`."""
+        hierarchy, source = node.getModuleHierarchy() if self._inlined else node.scopeName(), node.sourceRange()
+        file, line = _traced(source)
+        key = hierarchy, file or source, line  # long stacks are not kept
+        known = self._known.get(key)
+        if known is None:
+            scope, module = self._scope(hierarchy)
+            file, line, code = (file, line, linecache.getline(file, line).strip()) if file else _scripted(source)
+            known = self._known[key] = Where(scope, module, file, line, code)
+        return known
+
+    def of(self, node: Any) -> Where:
+        """The place of a node; of one that the compiler has added, its user's."""
+        own = self.where(node)
+        if not own.file:
+            users = [use.user for value in node.outputs() for use in value.uses()]
+            own = next((place for place in map(self.where, users) if place.file), own)
+        return own
+
+    def _scope(self, hierarchy: str) -> tuple[str, str]:
+        """The path and the class of a node's module."""
+        path = hierarchy.rpartition("/")[2]
+        if self._inlined:
+            names = [match["name"] for match in _MODULE.finditer(hierarchy)]
+            path = ".".join(name for index, name in enumerate(names) if index or name != self._root)
+        return (path, type(self._modules[path]).__name__ if path in self._modules else "") if path else ("", "")

@@ -1,0 +1,210 @@
+"""Running a model once under torch's tracer: the graph of what it did, and what the tracer warned of."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import inspect
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.nn.modules import transformer
+from torch.utils import _pytree as pytree
+
+from onnxexp.capture.model_tensors import Parts, restored_buffers
+from onnxexp.capture.source_lines import code_line, failed, guards_raise
+from onnxexp.capture.torch_export.example_inputs import enlarged_leaves
+from onnxexp.capture.torch_state import replaced
+from onnxexp.capture.torchscript.call_repair import fit
+from onnxexp.capture.torchscript.inplace_sizes import immutable_sizes
+from onnxexp.capture.torchscript.rnn_cells import whole_cells
+from onnxexp.capture.torchscript.scripted_calls import numbers_kept
+from onnxexp.capture.torchscript.source_locations import Places
+from onnxexp.errors import CaptureError
+from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp.request.io_names import register_dataclasses
+
+__all__ = ["Recording", "trace"]
+
+_ROOT = "model"
+
+
+@dataclasses.dataclass
+class Recording:
+    """A TorchScript graph, and what stands for its inputs and outputs.
+
+    Attributes:
+        graph: Inlined. Its first inputs are the leaves in `leaves`, then come `state`'s tensors.
+        leaves: Index of the example's leaf for each input; the others are constants.
+        example: Every leaf that was captured with.
+        state: The parameters and buffers that are inputs of the graph, by name, in order.
+        module: The ScriptModule that the graph's ``self`` is, where it has one.
+        returned: What the model returned, flattened: True for each leaf that is an output of the graph, else the constant in
+            `constants`.
+        places: Where the nodes come from.
+        warnings: What the tracer warned of, each with the user's line.
+        traced: Whether the types in the graph are those of a run on the example.
+        signature: The parameters of the program, where the inputs of the graph are those, not the leaves.
+        functions: What must live as long as the graph that calls it.
+    """
+
+    graph: Any
+    leaves: list[int]
+    example: list[Any]
+    state: dict[str, torch.Tensor]
+    module: Any
+    constants: list[Any]
+    returned: list[bool]
+    in_spec: pytree.TreeSpec
+    out_spec: pytree.TreeSpec
+    places: Places
+    warnings: list[str]
+    traced: bool = True
+    signature: inspect.Signature | None = None
+    functions: list[Any] = dataclasses.field(default_factory=list)
+
+
+class _Flat:
+    """The model as a function from tensors to tensors; what else it takes and returns is kept beside it.
+
+    Attributes:
+        example, leaves, in_spec: The leaves of the example's call, which of them are given, and how the call is made of them.
+        returned: What the model returned, flattened, and how it was nested; nothing before it has returned.
+    """
+
+    def __init__(self, model: torch.nn.Module, example: list[Any], leaves: list[int], in_spec: pytree.TreeSpec) -> None:
+        self.model = model
+        self.example = example
+        self.leaves = leaves
+        self.in_spec = in_spec
+        self.returned: tuple[list[Any], pytree.TreeSpec] | None = None
+
+    def __call__(self, *tensors: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        flat = list(self.example)
+        for index, tensor in zip(self.leaves, tensors, strict=False):
+            flat[index] = tensor
+        args, kwargs = pytree.tree_unflatten(flat, self.in_spec)
+        result = self.model(*args, **kwargs)
+        fit(torch._C._get_tracing_state().graph())
+        register_dataclasses(result)
+        self.returned = pytree.tree_flatten(result)
+        returned = tuple(leaf for leaf in self.returned[0] if isinstance(leaf, torch.Tensor))
+        return returned[0] if len(returned) == 1 else returned
+
+
+class _Module(torch.nn.Module):
+    """The same as a module."""
+
+    def __init__(self, flat: _Flat) -> None:
+        super().__init__()
+        self.model = flat.model
+        vars(self)["flat"] = flat
+
+    def forward(self, *tensors: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        flat: _Flat = vars(self)["flat"]
+        return flat(*tensors)
+
+
+def trace(parts: Parts, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
+    """Run the model on the example under the tracer. Raises CaptureError where the model fails or returns no tensor."""
+    flat, in_spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    flat = enlarged_leaves(flat, spec)
+    leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
+    function = _Flat(parts.model, flat, leaves, in_spec)
+    caught: list[Any] = []
+    functions: list[Any] = []
+    try:
+        with (
+            warnings.catch_warnings(record=True) as caught,
+            replaced((*_REPLACED, *whole_cells(), numbers_kept(functions))),
+            immutable_sizes(),
+        ):
+            warnings.simplefilter("always")
+            graph, module = _run(function, parts)
+    except CaptureError:
+        raise
+    except Exception as error:
+        raise failed(error, "the model fails while it is traced") from error
+    finally:
+        recorded = _sorted_out(caught)
+    return _recording(function, parts, graph, module, functions, _told(recorded))
+
+
+def _recording(flat: _Flat, parts: Parts, graph: Any, module: Any, functions: list[Any], told: list[str]) -> Recording:
+    assert flat.returned is not None
+    found, out_spec = flat.returned
+    returned = [isinstance(leaf, torch.Tensor) for leaf in found]
+    constants = [None if tensor else leaf for leaf, tensor in zip(found, returned, strict=True)]
+    places = Places(parts.modules, _ROOT if module is not None else "")
+    return Recording(
+        graph, flat.leaves, flat.example, {} if module is not None else parts.state, module, constants, returned, flat.in_spec,
+        out_spec, places, told, functions=functions,
+    )  # fmt: skip
+
+
+def _run(flat: _Flat, parts: Parts) -> tuple[Any, Any]:
+    """The graph of a run, and the ScriptModule that it takes where it takes one. What is written into buffers is undone.
+
+    Without scripted parts the state are inputs of the graph: torch makes no ScriptModule of the model, which takes long.
+    """
+    leaves = (flat.example[index] for index in flat.leaves)  # each gets a tensor of its own, which the forward may write into
+    inputs = [leaf.clone() if isinstance(leaf, torch.Tensor) else torch.tensor(leaf) for leaf in leaves]
+    module = None
+    try:
+        with restored_buffers(flat.model):
+            if any(isinstance(part, torch.jit.ScriptModule) for part in parts.modules.values()):
+                graph, module = _by_module(flat, inputs)
+            else:
+                torch.jit._trace._trace_module_map = {part: path for path, part in parts.modules.items()}
+                given = [*inputs, *parts.state.values()]
+                graph, _ = torch._C._create_graph_by_tracing(flat, given, lambda _: "", False, False)
+    finally:
+        torch.jit._trace._trace_module_map = None
+    torch._C._jit_pass_inline(graph)
+    return graph, module
+
+
+def _by_module(flat: _Flat, inputs: list[torch.Tensor]) -> tuple[Any, Any]:
+    """The graph of a ScriptModule made of the model: what it takes to trace a model with scripted parts."""
+    whole = _Module(flat)
+    for module in whole.modules():
+        if not isinstance(module, torch.jit.ScriptModule):
+            module.training = flat.model.training if module is whole else module.training
+    traced: Any = torch.jit.trace(whole, tuple(inputs), check_trace=False, strict=False)  # type: ignore[no-untyped-call]
+    return traced.graph.copy(), traced
+
+
+def _length(of: Any, /) -> Any:
+    """``len(x)`` of a tensor as ``x.size(0)``: the tracer's number, which Python's own `len` cannot give."""
+    return of.size(0) if isinstance(of, torch.Tensor) and of.dim() and torch._C._is_tracing() else _len(of)
+
+
+_len = builtins.len
+_REPLACED: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+    (builtins, "len", _length),
+    # `TransformerEncoder` looks into its mask for whether it is the causal one, only to choose a faster kernel
+    (transformer, "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: bool(is_causal)),
+)
+"""What Python and torch do otherwise while a model is traced."""
+
+
+def _sorted_out(caught: list[Any]) -> list[Any]:
+    """The tracer's warnings; those of torch.jit being deprecated are dropped, all others given on."""
+    recorded = []
+    for warning in caught:
+        if issubclass(warning.category, torch.jit._trace.TracerWarning):
+            recorded.append(warning)
+        elif not issubclass(warning.category, (DeprecationWarning, FutureWarning)):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    return recorded
+
+
+def _told(recorded: Sequence[Any]) -> list[str]:
+    told: dict[str, None] = {}
+    for warning in recorded:
+        text = str(warning.message).partition(". ")[0].partition(" might cause")[0]
+        if not guards_raise(warning.filename, warning.lineno):  # a check, which the example has passed
+            told[f"{text} at {code_line(warning.filename, warning.lineno)}"] = None
+    return list(told)

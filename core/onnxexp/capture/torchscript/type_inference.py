@@ -1,0 +1,380 @@
+"""Types of the values of a TorchScript graph: outlines of tensors, node by node, with symbols for what is dynamic; where a
+result's type is not plain to see (`shortcuts`), torch's own kernels are run on fake tensors.
+
+A value that depends on no dynamic size keeps the type that the trace recorded; nothing is run for it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import sympy  # type: ignore[import-untyped]
+import torch
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_unbacked_symbols
+from torch.utils._sympy.numbers import int_oo
+
+from onnxexp.capture.shape_env_snapshot import restore, saved
+from onnxexp.capture.torch_export import composite_ops
+from onnxexp.capture.torch_export.example_inputs import derivation
+from onnxexp.capture.torch_export.reshape_sizes import reshapes_as_called
+from onnxexp.capture.torch_export.symbol_names import dim_text
+from onnxexp.capture.torch_state import hush_torch
+from onnxexp.capture.torchscript.abstract_tensor import (
+    NUMBERS,
+    UNKNOWN,
+    Outline,
+    filled,
+    harmless,
+    key_of,
+    kind_of,
+    outlined,
+    same,
+    symbols_of,
+)  # fmt: skip
+from onnxexp.capture.torchscript.data_dependent_sizes import Counts
+from onnxexp.capture.torchscript.shape_functions import shortcut
+from onnxexp.capture.torchscript.size_probes import Trials
+from onnxexp.errors import CaptureError
+from onnxexp.functionalize.mutation import facts
+from onnxexp.functionalize.mutation import restrides as _restrides
+from onnxexp.graph import Dim, ScalarType, TensorType, Type, Value, Where
+from onnxexp.request.dynamic_shapes import DynamicSpec
+
+__all__ = ["Sizes"]
+
+
+_WHOLE = {torch_name: name for name, torch_name in composite_ops.NAMES.items()}
+"""torch's operators that are kept whole, and ours that give their shapes."""
+_FIRST = 1000
+"""torch's own symbols for the sizes of inputs have smaller numbers."""
+
+
+class Sizes:
+    """What is known of each value.
+
+    Attributes:
+        env: torch's record of the symbols.
+        mode: The fake mode that everything here belongs to, made where the first kernel runs.
+        names: The readable name of each symbol.
+        counts: What is known of the contents of tensors.
+    """
+
+    def __init__(self) -> None:
+        self.env = ShapeEnv(specialize_zero_one=False, duck_shape=False)
+        self.counts = Counts(self.env)
+        self.names: dict[sympy.Expr, str] = {}
+        self.texts: dict[str, Any] = {}
+        self._fakes: dict[Value, Any] = {}
+        self._made: dict[Value, Any] = {}
+        self._dynamic: set[Value] = set()
+        self._fixed: list[tuple[sympy.Symbol, Where]] = []
+        self._inputs: dict[tuple[int, int | None], Any] = {}
+        self._batches: dict[Value, Any] = {}
+        self._known: dict[Any, Any] = {}
+        self._short_of: dict[sympy.Expr, Any] = {}
+        self._long_of: dict[sympy.Symbol, sympy.Expr] = {}
+        self._trials = Trials(self.call, self.counts)
+
+    @functools.cached_property
+    def mode(self) -> FakeTensorMode:
+        hush_torch()
+        composite_ops._library()
+        return FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
+
+    # Inputs
+
+    def input(self, index: int, leaf: Any, spec: DynamicSpec) -> Value:
+        """What stands for input leaf `index`, an example of which is `leaf`; makes the symbols of its dynamic axes."""
+        name = spec.leaves[index].name
+        if not isinstance(leaf, torch.Tensor):
+            return self._scalar(index, leaf, name, spec)
+        if not spec.axes[index]:
+            return Value(name, TensorType(leaf.dtype, tuple(leaf.shape)))
+        sizes: list[Any] = list(leaf.shape)
+        for axis, wanted in spec.axes[index].items():
+            if wanted.asked and sizes[axis] > 0:
+                sizes[axis] = self._inputs[index, axis] = self._symbol(wanted, sizes[axis], f"{name}_dim_{axis}")
+        value = Value(name, self._provisional(leaf.dtype, sizes))
+        if any(isinstance(size, torch.SymInt) for size in sizes):
+            self.know(value, Outline(leaf.dtype, sizes))
+        return value
+
+    def _scalar(self, index: int, leaf: Any, name: str, spec: DynamicSpec) -> Value:
+        kind = type(leaf)
+        value = Value(name, ScalarType(kind) if kind in (bool, int, float) else TensorType(None, None))
+        if index in spec.scalars:
+            symbol = self.counts.any_number(kind)
+            self.names.setdefault(symbol.node.expr, spec.scalars[index].name or name)
+            self._inputs[index, None] = symbol
+            self.know(value, symbol)
+        return value
+
+    def _symbol(self, wanted: Any, size: int, default: str) -> Any:
+        derived = derivation(wanted.dim)
+        if derived is None:
+            name = wanted.name or default
+            return self._named(name, size)
+        root, function = derived
+        offset = function(0)
+        step = function(1) - offset
+        base = self._named(root, (size - offset) // step)
+        return base * step + offset if (step, offset) != (1, 0) else base
+
+    def _named(self, name: str, size: int) -> Any:
+        key = f"{name}={size}"
+        if key not in self.texts:
+            symbol = sympy.Symbol(f"s{_FIRST + len(self.names)}", integer=True)
+            self.env.add_backed_var_to_val(symbol, size)
+            self.env.constrain_symbol_range(symbol, -int_oo, int_oo)
+            self.env.var_to_sources[symbol] = [ConstantSource(f"__onnxexp_{symbol}")]
+            self.texts[key] = self.env.create_symintnode(symbol, hint=size)
+            self.names[symbol] = name
+        return self.texts[key]
+
+    # What is known
+
+    def know(self, value: Value, fake: Any) -> None:
+        """Note what stands for a value."""
+        self._fakes[value] = fake
+        self._dynamic.add(value)
+
+    def dynamic(self, value: Value) -> bool:
+        """Whether a value's type must be computed: the trace's record holds for the example only."""
+        return value in self._dynamic
+
+    def of(self, value: Value) -> Any:
+        """The outline or symbolic number that stands for a value, UNKNOWN where there is none."""
+        if value not in self._fakes:
+            self._fakes[value] = self._from_type(value.type)
+        return self._fakes[value]
+
+    def _from_type(self, type_: Type) -> Any:
+        if isinstance(type_, ScalarType):
+            return self.counts.any_number(type_.kind)
+        if type_.dtype is None or type_.sizes is None or any(isinstance(size, str) for size in type_.sizes):
+            return UNKNOWN
+        return Outline(type_.dtype, type_.sizes)
+
+    # Running
+
+    def run(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], where: Where, *, local: bool = False) -> Any:
+        """What an operator gives for these arguments (of the neutral graph); UNKNOWN where that cannot be told.
+
+        `local` says that it need not run: a size that it would fix stays free.
+        """
+        fakes = self._fakes_of(args)
+        if _has_unknown(fakes):
+            return UNKNOWN
+        plain = self.counts.result(name, fakes, args)
+        if plain is None:
+            plain = shortcut(name, fakes)
+        if plain is not None:
+            return plain
+        if restrides(name):
+            return self._restrided(op, name, fakes, args)
+        key = key_of(name, fakes)
+        if key not in self._known:
+            result = self.shortened(self._run(op, name, fakes, args, where, local))
+            if not _repeatable(result, fakes):
+                return result
+            self._known[key] = result
+        return self._known[key]
+
+    def of_any_rank(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any]) -> Any:
+        """What an operator gives for tensors of unknown rank: a fake, a type of unknown rank, or UNKNOWN."""
+        return self._trials.of_any_rank(op, name, self._fakes_of(args), args)
+
+    def shortened(self, result: Any) -> Any:
+        """A result with a symbol of its own for each long size, since torch compares long sizes very slowly."""
+        if isinstance(result, (list, tuple)):
+            return [self.shortened(part) for part in result]
+        if not isinstance(result, Outline) or not any(map(_is_long, result.shape)):
+            return result
+        return self.counts.tensor(result.dtype, [self._short(size) if _is_long(size) else size for size in result.shape])
+
+    def _short(self, size: Any) -> Any:
+        expr = size.node.expr
+        if expr not in self._short_of:
+            source = ConstantSource(f"__onnxexp_short_{len(self._short_of)}")
+            hint = int(size.node.hint)
+            symbol = self.env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC, positive=None)
+            self._short_of[expr] = self.env.create_symintnode(symbol, hint=hint, source=source)
+            self._long_of[symbol] = expr
+        return self._short_of[expr]
+
+    def _run(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], where: Where, local: bool) -> Any:
+        before, guards = saved(self.env), len(self.env.guards)
+        try:
+            result = self.call(op, name, fakes, args)
+        except Exception:  # noqa: BLE001 - torch's fake kernels raise anything where a size is not known
+            result = UNKNOWN
+        fixed = [symbol for symbol, to in self.env.replacements.items() if symbol not in before["replacements"] and to.is_number]
+        doubtful = any(not harmless(guard.expr) for guard in self.env.guards[guards:])
+        if doubtful and result is not UNKNOWN:
+            doubtful = not self._trials.hold(op, name, fakes, args, result)
+        if result is not UNKNOWN and not doubtful and not fixed:
+            return result
+        after = saved(self.env)
+        restore(self.env, before)
+        tried = self._trials.result(op, name, fakes, args)
+        if tried is UNKNOWN and fixed and not doubtful and not local:  # the call is allowed at this size only
+            restore(self.env, after)
+            self._fixed += [(symbol, where) for symbol in fixed]
+            return result
+        return tried
+
+    def _restrided(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
+        """``t_`` and the like change the tensor itself: it gets a fake of its own first."""
+        result = self.call(op, name, [fakes[0].copy(), *fakes[1:]], args)
+        self._made.setdefault(args[0], self._fakes[args[0]])
+        self._fakes[args[0]] = result
+        return result
+
+    def call(self, op: torch._ops.OpOverload, name: str, outlines: list[Any], args: Sequence[Any]) -> Any:
+        """What torch's kernel gives, as outlines and numbers; raises whatever it raises."""
+        with self.mode, reshapes_as_called():
+            return outlined(self._called(op, name, filled(outlines), args))
+
+    def _called(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
+        if name == "aten::_pad_packed_sequence":
+            return torch.ops.onnxexp.pad(*fakes, self._batches.get(args[1]) or self.counts.any_size())
+        if name in _WHOLE:
+            packet, _, overload = _WHOLE[name].partition("::")[2].partition(".")
+            op = getattr(getattr(torch.ops.onnxexp, packet), overload or "default")
+        elif name in ("aten::view", "aten::_unsafe_view"):
+            op = torch.ops.aten.reshape.default  # a fake may have other strides than the tensor that it stands for
+        keywords = {a.name: fake for a, fake in zip(op._schema.arguments, fakes, strict=False) if a.kwarg_only}
+        return op(*fakes[: len(fakes) - len(keywords)], **keywords)
+
+    def packed(self, batch_sizes: Value, source: Value, axis: int) -> None:
+        """Note how many sequences a packed sequence holds."""
+        fake = self.of(source)
+        if fake is not UNKNOWN:
+            self._batches[batch_sizes] = fake.shape[axis]
+
+    # Two ways that meet
+
+    def joined(self, one: Any, other: Any) -> Any:
+        """A fake for what is like `one` or like `other`, which are both tensors or both numbers; UNKNOWN where none fits both."""
+        if one is UNKNOWN or other is UNKNOWN:
+            return UNKNOWN
+        if not isinstance(one, Outline) or not isinstance(other, Outline):
+            return one if type(self.type_of(one)) is type(self.type_of(other)) else UNKNOWN
+        if one.dtype != other.dtype or one.dim() != other.dim():
+            return UNKNOWN
+        if self.alike(one, other):
+            return one
+        return self.counts.tensor(one.dtype, [a if same(a, b) else None for a, b in zip(one.shape, other.shape, strict=True)])
+
+    def alike(self, one: Any, other: Any) -> bool:
+        """Whether two fakes have one dtype and the same sizes; a size that is free in `other` is like any."""
+        if not isinstance(one, Outline) or not isinstance(other, Outline):
+            return one is other or (
+                one is not None and other is not None and not isinstance(one, Outline) and not isinstance(other, Outline)
+            )
+        pairs = zip(one.shape, other.shape, strict=False)
+        return (
+            one.dtype == other.dtype and one.dim() == other.dim() and all(same(a, b) or (_free(a) and _free(b)) for a, b in pairs)
+        )
+
+    def renewed(self, fake: Outline) -> Outline:
+        """A tensor of the same type, with other numbers where its sizes are free."""
+        return self.counts.tensor(fake.dtype, [None if _free(size) else size for size in fake.shape])
+
+    def batch_of(self, batch_sizes: Any) -> Any:
+        """How many sequences a packed sequence holds, None where that is not known, or it is no packed sequence."""
+        return self._batches.get(batch_sizes)
+
+    def _fakes_of(self, args: Sequence[Any]) -> list[Any]:
+        return [
+            self.of(arg) if isinstance(arg, Value) else self._fakes_of(arg) if isinstance(arg, (list, tuple)) else arg
+            for arg in args
+        ]
+
+    # Types
+
+    def type_of(self, fake: Any) -> Type:
+        """The type of a fake as far as it is known now; `finish` makes the sizes readable."""
+        if isinstance(fake, Outline):
+            return self._provisional(fake.dtype, fake.shape)
+        return ScalarType(kind_of(fake)) if isinstance(fake, (bool, int, float, *NUMBERS)) else TensorType(None, None)
+
+    def _provisional(self, dtype: torch.dtype, sizes: Sequence[Any]) -> TensorType:
+        return TensorType(dtype, tuple([size if isinstance(size, int) else str(size.node.expr) for size in sizes]))
+
+    def text(self, size: Any) -> Dim:
+        """A size for people."""
+        if isinstance(size, int):
+            return size
+        expr = size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size)
+        while self._long_of and not self._long_of.keys().isdisjoint(expr.free_symbols):
+            expr = expr.xreplace(self._long_of)
+        readable = dim_text(expr, self.names)
+        if isinstance(readable, str):
+            self.texts.setdefault(readable, size)
+        return readable
+
+    def finish(self) -> None:
+        """Give every value the type that it was made with, now that all is known of the symbols; what it was made with goes."""
+        for value, fake in {**self._fakes, **self._made}.items():
+            if isinstance(fake, Outline) and value in self._dynamic:  # others have the type that was recorded
+                value.type = TensorType(
+                    fake.dtype, tuple([size if isinstance(size, int) else self.text(size) for size in fake.shape])
+                )
+            elif isinstance(fake, torch.SymInt):
+                value.type = ScalarType(int, str(self.text(fake)))
+        self._fakes.clear()
+        self._made.clear()
+
+    def check(self, spec: DynamicSpec) -> None:
+        """Raise CaptureError where an axis that was asked to be dynamic is one size only."""
+        for (index, axis), size in self._inputs.items():
+            if axis is None:
+                continue
+            expr = size.node.expr
+            if expr.is_number:
+                leaf, wanted = spec.leaves[index], spec.axes[index][axis]
+                name = f" ({wanted.name})" if wanted.name else ""
+                where = next((where for symbol, where in self._fixed if symbol in size.node._expr.free_symbols), None)
+                at = f"\n  at {where}" if where is not None and str(where) else ""
+                raise CaptureError(
+                    f"axis {axis} of input {leaf.name}{name} was asked to be dynamic, but the model fixes it to {expr}; "
+                    f"cure: write that line for any size, or leave the axis static{at}"
+                )
+
+
+@functools.lru_cache(maxsize=None)
+def restrides(name: str) -> bool:
+    """Whether an operator changes the shape of a tensor in place."""
+    known = facts(name)
+    return bool(known.written) and name.partition(".")[0].endswith("_") and _restrides(name)
+
+
+def _is_long(size: Any) -> bool:
+    """Whether a size is a rounded quotient or the like, and of the inputs' sizes only."""
+    if not isinstance(size, torch.SymInt):
+        return False
+    expr = size.node.expr
+    return bool(expr.count_ops() > 2 and expr.atoms(sympy.Function) and not free_unbacked_symbols(expr))
+
+
+def _repeatable(result: Any, fakes: list[Any]) -> bool:
+    """Whether a result is tensors whose sizes follow from the arguments."""
+    results = result if isinstance(result, (list, tuple)) else [result]
+    return all(isinstance(one, Outline) for one in results) and not free_unbacked_symbols(
+        list(symbols_of(results) - symbols_of(fakes))
+    )
+
+
+def _has_unknown(fakes: list[Any]) -> bool:
+    return any(fake is UNKNOWN or (isinstance(fake, list) and _has_unknown(fake)) for fake in fakes)
+
+
+def _free(size: Any) -> bool:
+    """Whether nothing is known of a size."""
+    expr = size.node.expr if isinstance(size, torch.SymInt) else None
+    return isinstance(expr, sympy.Symbol) and free_unbacked_symbols(expr) != set()

@@ -1,0 +1,92 @@
+"""From a command line to a call of `export`: what `export` and `check` share."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from typing import Any
+
+from onnxexp.cli.common_arguments import add_selection, add_target, dynamic_shapes, names, selection
+from onnxexp.cli.config_command import load as configured
+from onnxexp.cli.console_output import Progress
+from onnxexp.request import config
+
+__all__ = ["Prepared", "add_arguments", "prepare"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """A model with its example's positional arguments, and the other arguments of `export`."""
+
+    model: Any
+    args: Any
+    options: dict[str, Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What says which model is meant and how it is lowered."""
+    parser.add_argument(
+        "target", metavar="MODULE:FACTORY|FILE.pt2",
+        help="a callable (or a model) in a module or in FILE.py:FACTORY that gives the model, (model, args), "
+        "(model, args, kwargs) or a dict of the arguments of onnxexp.export; or a program that torch.export.save wrote",
+    )  # fmt: skip
+    add_target(parser)
+    add_selection(parser)
+    group = parser.add_argument_group("the graph")
+    group.add_argument("--input-name", action="append", metavar="NAME", help="the inputs' names, in order (repeatable)")
+    group.add_argument("--output-name", action="append", metavar="NAME", help="the outputs' names, in order (repeatable)")
+    group.add_argument(
+        "--skip-pass", action="append", metavar="[PLUGIN/]NAME", default=[], help="this pass does not run (repeatable)"
+    )
+    group.add_argument(
+        "--capture",
+        metavar="HOW",
+        help="auto (torch.export, else a trace with a warning), export, trace or script",
+    )
+    group.add_argument(
+        "--operator-export-type", metavar="TYPE", help="what becomes of operators that nobody lowers: ONNX (an error), "
+        "ONNX_FALLTHROUGH, ONNX_ATEN_FALLBACK, ONNX_ATEN or RAW",
+    )  # fmt: skip
+    group.add_argument(
+        "--target",
+        dest="runs_in",
+        metavar="WHAT",
+        help="onnxruntime (avoid what it has no kernels for) or onnx (the specification)",
+    )
+    group.add_argument("--debug", action="store_true", default=None, help="check the graph after every pass")
+
+
+def prepare(options: argparse.Namespace, progress: Progress) -> Prepared:
+    """Load the plugins, then the target, and put the command line's arguments over those that a factory gave.
+
+    The order matters: a target may put the working directory on `sys.path`, and no plugin may come from there.
+    """
+    progress.stage("loading torch and the plugins")
+    from onnxexp.cli.model_target import load
+    from onnxexp.cli.stage_progress import Stages
+    from onnxexp.plugins import loading
+
+    given = selection(options)
+    loading.load(configured(options))
+    progress.stage(f"loading {options.target}")
+    target = load(options.target, options.input, trusted=options.allow_pickle)
+    shapes = dynamic_shapes(options.dynamic)
+    said = {
+        **given,
+        "opset_version": options.opset,
+        "target": options.runs_in,
+        "dynamic_shapes": shapes,
+        "input_names": names(options.input_name),
+        "output_names": names(options.output_name),
+        "skip_passes": names(options.skip_pass),
+        "capture": options.capture,
+        "operator_export_type": options.operator_export_type,
+        "debug": options.debug,
+    }
+    arguments = {**target.options, **{name: value for name, value in said.items() if value not in (None, [])}}
+    if shapes is not None:
+        arguments.pop("dynamic_axes", None)
+    if progress.shown:
+        selected = config.load(plugins=arguments.get("plugins")).plugins
+        arguments["plugins"] = [Stages(progress), *((...,) if selected is None else selected)]
+    return Prepared(target.model, target.args, {**arguments, "kwargs": target.kwargs})

@@ -1,0 +1,156 @@
+"""An ONNX file run beside the model that it came from. The file does not tell how its inputs and outputs map to the model's
+parameters and results, so they are matched by the names that an export gives them, and by position where names were chosen.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from torch.utils import _pytree as pytree
+
+from onnxexp.builder.torch_tensor import TorchTensor
+from onnxexp.capture import as_module
+from onnxexp.cli.model_target import Target
+from onnxexp.errors import OptionError, VerificationError
+from onnxexp.program.comparison import VerificationReport, compare, run_eager
+from onnxexp.program.onnxruntime_session import Session
+from onnxexp.program.signature import InputSlot, OutputSlot, Signature
+from onnxexp.request.io_names import Leaf, bind, flatten_inputs, flatten_outputs
+
+__all__ = ["Comparer"]
+
+
+class Comparer:
+    """A file in ONNX Runtime; `against` says what to compare it with, then `compare` does so.
+
+    Raises OptionError where the file is missing or no ONNX model, OnnxExporterError where ONNX Runtime does not take it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise OptionError(f"there is no file {path}")
+        try:
+            self._model = ir.load(path)
+        except Exception as error:  # protobuf's errors, and those of reading external data, have no class in common
+            raise OptionError(f"{path} is not an ONNX model: {type(error).__name__}: {error}") from error
+        self._session = Session(self._model)
+        self._inputs = {
+            value.name or "": value for value in self._model.graph.inputs if value.name not in self._model.graph.initializers
+        }
+        self._outputs = [value.name or "" for value in self._model.graph.outputs]
+
+    def against(self, target: Target) -> None:
+        """Compare with this model; raises OptionError where its example does not fit the file's inputs."""
+        program = isinstance(target.model, torch.export.ExportedProgram)
+        args, kwargs = target.args, target.kwargs
+        if program and not args and not kwargs and target.model.example_inputs is not None:
+            args, kwargs = target.model.example_inputs
+        self._eager = target.model.module(check_guards=False) if program else as_module(target.model)
+        if not program:
+            self._eager.eval()
+        self._args, self._kwargs = args, dict(kwargs)
+        leaves = flatten_inputs(bind(self._eager.forward, args, self._kwargs), args, self._kwargs)
+        self._slots = self._match_inputs(leaves)
+
+    def compare(self, sizes: Mapping[str, int], *, rtol: float | None, atol: float | None) -> VerificationReport:
+        """Both on the example inputs, with the named axes resized.
+
+        Raises:
+            OptionError: no input has an axis of such a name, or the model fails at that size.
+            VerificationError: the results are built differently.
+            OnnxExporterError: ONNX Runtime fails.
+        """
+        flat, structure = pytree.tree_flatten((self._args, self._kwargs))
+        self._check_sizes(sizes)
+        for slot in self._slots:
+            flat[slot.leaf] = _resized(flat[slot.leaf], self._inputs[slot.name], sizes)
+        args, kwargs = pytree.tree_unflatten(flat, structure)
+        try:
+            expected = run_eager(self._eager, args, kwargs)
+        except Exception as error:
+            where = " at these sizes" if sizes else " on the example inputs"
+            raise OptionError(f"the model itself fails{where}: {type(error).__name__}: {error}") from error
+        results = self._session.run({slot.name: flat[slot.leaf] for slot in self._slots})
+        leaves = flatten_outputs(expected)
+        signature = Signature(
+            self._slots, self._match_outputs(leaves), structure, pytree.tree_structure(expected),
+            parameters=inspect.signature(self._eager.forward),
+        )  # fmt: skip
+        names = signature.output_names(self._outputs)
+        return compare(expected, signature.unflatten(results, flat), names, rtol=rtol, atol=atol)
+
+    def differing_weights(self) -> list[str]:
+        """The model's parameters and buffers whose values are others in the file, by name."""
+        own = dict(self._eager.state_dict(keep_vars=True))
+        shared = {name: value.const_value for name, value in self._model.graph.initializers.items() if name in own}
+        return [
+            name
+            for name, written in shared.items()
+            if written is not None and TorchTensor(own[name].detach().cpu()).tobytes() != written.tobytes()
+        ]
+
+    def _match_inputs(self, leaves: list[Leaf]) -> list[InputSlot]:
+        by_name = {leaf.name: index for index, leaf in enumerate(leaves)}
+        if set(self._inputs) <= set(by_name):
+            return [InputSlot(name, by_name[name]) for name in self._inputs]
+        tensors = [index for index, leaf in enumerate(leaves) if isinstance(leaf.value, torch.Tensor)]
+        if len(tensors) != len(self._inputs):
+            raise OptionError(
+                f"the example gives {', '.join(leaf.name for leaf in leaves) or 'nothing'}; the file's inputs are "
+                f"{', '.join(self._inputs) or 'none'}: they match neither by name nor, tensor by tensor, in number"
+            )
+        return [InputSlot(name, index) for name, index in zip(self._inputs, tensors, strict=True)]
+
+    def _match_outputs(self, leaves: list[Leaf]) -> list[OutputSlot]:
+        """Where each leaf of the model's result is in the file's outputs; what is no tensor there is taken as it is."""
+        names, free = set(self._outputs), list(range(len(self._outputs)))
+        values = [leaf for leaf in leaves if isinstance(leaf.value, (torch.Tensor, bool, int, float))]
+        tensors = [leaf for leaf in leaves if isinstance(leaf.value, torch.Tensor)]
+        if names <= {leaf.name for leaf in values}:
+            places = {leaf.name: self._outputs.index(leaf.name) for leaf in values if leaf.name in names}
+        else:
+            matched = next((each for each in (tensors, values) if len(each) == len(free)), None)
+            if matched is None:
+                raise VerificationError(
+                    f"the model returns {', '.join(leaf.name for leaf in leaves) or 'nothing'}; the file's outputs are "
+                    f"{', '.join(self._outputs) or 'none'}"
+                )
+            places = {leaf.name: index for leaf, index in zip(matched, free, strict=True)}
+        return [_slot(leaf, places.get(leaf.name)) for leaf in leaves]
+
+    def _check_sizes(self, sizes: Mapping[str, int]) -> None:
+        known = {
+            str(size.value) for value in self._inputs.values() for size in value.shape or () if isinstance(size, ir.SymbolicDim)
+        }
+        for name in sizes:
+            if name not in known:
+                raise OptionError(
+                    f"--sizes: no input has a dynamic axis {name!r}; there are {', '.join(sorted(known)) or 'none'}"
+                )
+
+
+def _slot(leaf: Leaf, output: int | None) -> OutputSlot:
+    if output is None:
+        if isinstance(leaf.value, torch.Tensor):
+            raise VerificationError(f"the model returns {leaf.name}, which the file lacks")
+        return OutputSlot(constant=leaf.value)
+    scalar = type(leaf.value) if isinstance(leaf.value, (bool, int, float)) else None
+    return OutputSlot(output=output, scalar=scalar)
+
+
+def _resized(value: Any, declared: ir.Value, sizes: Mapping[str, int]) -> Any:
+    """A tensor with the axes that the file calls by one of the names at that size, by repeating what is there."""
+    for axis, dim in enumerate(declared.shape or ()):
+        name = str(dim.value) if isinstance(dim, ir.SymbolicDim) else ""
+        if name in sizes and isinstance(value, torch.Tensor):
+            present = value.shape[axis]
+            if present == 0:
+                value = value.new_zeros([*value.shape[:axis], sizes[name], *value.shape[axis + 1 :]])
+            else:
+                value = value.index_select(axis, torch.arange(sizes[name], device=value.device) % present)
+    return value

@@ -1,0 +1,71 @@
+"""Which values are contiguous for certain: it decides whether ``reshape`` and ``contiguous`` return views or copies."""
+
+from __future__ import annotations
+
+import torch
+
+from onnxexp.functionalize.mutation import Facts, is_tensor, packet, restrides
+from onnxexp.graph import Graph, Node, Value
+
+__all__ = ["Layout"]
+
+_ALWAYS = frozenset({"aten::contiguous", "aten::new_zeros", "aten::new_ones", "aten::new_full", "aten::new_empty"})
+_IF_INPUTS_ARE = frozenset(
+    f"aten::{name}"
+    for name in [
+        *("clone", "zeros_like", "ones_like", "full_like", "empty_like", "_to_copy", "to", "lift_fresh_copy"),
+        *("lift_fresh", "dropout", "alias", "detach", "view", "reshape", "flatten", "unflatten", "ravel", "view_as"),
+        *("reshape_as", "squeeze", "unsqueeze", "cat", "stack", "index_select", "gather", "index_put", "masked_fill"),
+        *("where", "linear", "mm", "bmm", "addmm", "matmul", "embedding", "layer_norm", "softmax", "log_softmax"),
+    ]
+)
+"""Operators whose result is contiguous where all that they get is."""
+_NEVER = frozenset({"aten::empty_strided", "aten::empty_permuted", "aten::as_strided"})
+
+
+class Layout:
+    """The contiguous values. Inputs count as contiguous: ONNX's tensors know no strides."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._contiguous: set[Value] = set(graph.inputs)
+        self._contiguous.update(value for value, tensor in graph.params.items() if tensor.is_contiguous())
+
+    def contiguous(self, value: Value) -> bool:
+        """Whether a value is certainly contiguous."""
+        return value in self._contiguous
+
+    def visit(self, node: Node, known: Facts) -> None:
+        """Note the outputs of a node, its inputs having been noted."""
+        if known.written and restrides(node.op):
+            self._contiguous.clear()  # other names of the same tensor are among them; rare enough to forget all
+        elif self._gives_contiguous(node, known):
+            self._contiguous.update(node.outputs)
+
+    def _gives_contiguous(self, node: Node, known: Facts) -> bool:
+        name = packet(node.op)
+        if known.opaque or name in _NEVER or _other_format(node, known):
+            return False
+        if known.written:
+            values = [value for index in known.written for value in [node.args[index]] if is_tensor(value)]
+            return all(value in self._contiguous for value in values)
+        if name in _ALWAYS:
+            return True
+        inputs = [value for value in node.inputs() if is_tensor(value)]
+        if not inputs:
+            return known.viewed is None
+        if known.viewed is not None and name not in _IF_INPUTS_ARE:
+            return _first_rows(node) and inputs[0] in self._contiguous
+        return (name in _IF_INPUTS_ARE or known.pointwise) and all(value in self._contiguous for value in inputs)
+
+
+def _first_rows(node: Node) -> bool:
+    """Whether a view is a run of whole rows."""
+    if node.op == "aten::select.int":
+        return bool(node.args[1] == 0)
+    return node.op == "aten::slice.Tensor" and node.args[1] == 0 and node.args[4] == 1
+
+
+def _other_format(node: Node, known: Facts) -> bool:
+    if known.memory_format is None:
+        return False
+    return node.args[known.memory_format] not in (None, torch.contiguous_format, torch.preserve_format, 0)

@@ -1,0 +1,83 @@
+"""New nodes: calls bound to torch's schemas, sizes, casts and broadcasts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from onnxexp.functionalize.mutation import facts
+from onnxexp.graph import Dim, Node, ScalarType, TensorType, Type, Value, Where
+from onnxexp.torch_ops.schemas import bind
+
+__all__ = ["END", "Emitter", "is_static", "same_sizes"]
+
+END = 2**63 - 1
+"""The end of a slice that goes to the end, whatever the size."""
+
+
+class Emitter:
+    """Appends nodes to the graph that is being rewritten.
+
+    Attributes:
+        nodes: The nodes so far.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self._made = 0
+
+    def value(self, name: str, type_: Type) -> Value:
+        """A new value, its name derived from another's."""
+        self._made += 1
+        return Value(f"{name}_f{self._made}", type_)
+
+    def call(self, op: str, args: Sequence[Any], outputs: Value | list[Value], where: Where) -> Value:
+        """Append a call, `args` bound to the schema of `op`; returns its first output."""
+        outputs = outputs if isinstance(outputs, list) else [outputs]
+        self.nodes.append(Node(op, bind(facts(op).schema, args, {}), outputs, where=where))
+        return outputs[0]
+
+    def size(self, value: Value, dim: int, where: Where) -> int | Value:
+        """A size of a tensor: a number where it is known, else the node that asks for it."""
+        sizes = value.type.sizes if isinstance(value.type, TensorType) else None
+        size = sizes[dim] if sizes is not None else None
+        if isinstance(size, int):
+            return size
+        return self.call("aten::sym_size.int", [value, dim], self.value(f"{value.name}_size", ScalarType(int, size)), where)
+
+    def add(self, one: int | Value, other: int | Value, where: Where) -> int | Value:
+        """The sum of two sizes."""
+        if isinstance(one, int) and isinstance(other, int):
+            return one + other
+        if other == 0:
+            return one
+        return other if one == 0 else self.call("aten::add.int", [one, other], self.value("end", ScalarType(int)), where)
+
+    def cast(self, value: Value, type_: TensorType, where: Where, like: Callable[[], Value]) -> Value:
+        """`value` in the dtype of `type_`; `like` is asked for a value of that dtype where it is unknown."""
+        assert isinstance(value.type, TensorType)
+        if value.type.dtype == type_.dtype is not None:
+            return value
+        made = self.value(value.name, TensorType(type_.dtype, value.type.sizes))
+        if type_.dtype is None:
+            return self.call("aten::type_as", [value, like()], made, where)
+        return self.call("aten::to.dtype", [value, type_.dtype], made, where)
+
+    def expand(self, value: Value, type_: TensorType, where: Where, like: Callable[[], Value]) -> Value:
+        """`value` broadcast to the sizes of `type_`; `like` is asked for a value of those sizes where they are unknown."""
+        assert isinstance(value.type, TensorType)
+        if same_sizes(value.type.sizes, type_.sizes):
+            return value
+        made = self.value(value.name, TensorType(value.type.dtype, type_.sizes))
+        if is_static(type_.sizes):
+            return self.call("aten::expand", [value, list(type_.sizes or ())], made, where)
+        return self.call("aten::expand_as", [value, like()], made, where)
+
+
+def same_sizes(one: Iterable[Dim] | None, other: Iterable[Dim] | None) -> bool:
+    """Whether two shapes are certainly the same."""
+    return one is not None and other is not None and tuple(one) == tuple(other)
+
+
+def is_static(sizes: Sequence[Dim] | None) -> bool:
+    return sizes is not None and all(isinstance(size, int) for size in sizes)

@@ -1,0 +1,175 @@
+"""Memory as values: tensors that are written become chains of values, each write making the next one.
+
+A `Ref` is a place in memory: a whole tensor (a root) or a view of another place. The root always has a current value. A
+view's value is regenerated from its parent's when it is read after the memory changed; a write to a view makes its new
+value the truth, and is carried back to the root only when another place of the same memory is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from onnxexp.errors import CaptureError
+from onnxexp.functionalize.emit import Emitter
+from onnxexp.functionalize.places import Ref, View, refuse
+from onnxexp.functionalize.write_back import can_write, is_part, make_view, write_back
+from onnxexp.graph import Value, Where
+
+__all__ = ["Memory", "State"]
+
+
+@dataclasses.dataclass(slots=True)
+class State:
+    """What the memory holds at one point of the program.
+
+    Attributes:
+        values: The value of each place that has been read or written, with the version of the root that it belongs to.
+        versions: How often each root has been written.
+        pending: For a root, the view that was written last, its value and the writing node's place; not yet in the root.
+        spoiled: Roots whose contents are not known any more, with the reason.
+    """
+
+    values: dict[Ref, tuple[Value, int]] = dataclasses.field(default_factory=dict)
+    versions: dict[Ref, int] = dataclasses.field(default_factory=dict)
+    pending: dict[Ref, tuple[Ref, Value, Where]] = dataclasses.field(default_factory=dict)
+    spoiled: dict[Ref, str] = dataclasses.field(default_factory=dict)
+
+    def copy(self) -> State:
+        return State(dict(self.values), dict(self.versions), dict(self.pending), dict(self.spoiled))
+
+
+class Memory:
+    """All places, and their state where the rewriting stands.
+
+    Attributes:
+        state: Saved, replaced and restored around nested graphs.
+        used: Every root that was read or written, in the order in which that happened.
+        changed: Every root that was written.
+    """
+
+    def __init__(self, emit: Emitter) -> None:
+        self.emit = emit
+        self.state = State()
+        self.used: dict[Ref, None] = {}
+        self.changed: dict[Ref, None] = {}
+        self._children: dict[tuple[Ref, View], Ref] = {}
+        self._links: dict[Ref, dict[Ref, None]] = {}
+
+    def start(self, value: Value) -> Ref:
+        """A whole tensor that comes into being as `value`."""
+        root = Ref(value)
+        self.state.values[root] = value, 0
+        self.state.versions[root] = 0
+        return root
+
+    def child(self, parent: Ref, view: View, value: Value, where: Where) -> Ref:
+        """The place that a view of a place is; the same place for the same view. Its first value is to be called `value`."""
+        return self._children.setdefault((parent, view), Ref(value, parent, view, where))
+
+    def link(self, one: Ref, other: Ref) -> None:
+        """Note that two places may share memory in a way that is not known."""
+        if one.root is not other.root:
+            self._links.setdefault(one.root, {})[other.root] = None
+            self._links.setdefault(other.root, {})[one.root] = None
+
+    def reach(self, root: Ref) -> dict[Ref, None]:
+        """A root and all that may share memory with it, or with one of those."""
+        reached, todo = {root: None}, [root]
+        while todo:
+            for other in self._links.get(todo.pop(), ()):
+                if other not in reached:
+                    reached[other] = None
+                    todo.append(other)
+        return reached
+
+    def peek(self, ref: Ref) -> Value:
+        """Any value of the size and dtype that a place has, with no care for its contents."""
+        known = self.state.values.get(ref)
+        return known[0] if known is not None else self.read(ref)
+
+    def know(self, ref: Ref, value: Value) -> None:
+        """Note that a place holds `value`, which has just been made from its parent's value."""
+        if ref.root in self.state.pending:
+            self._settle(ref.root)
+        ref.first = None if ref.first is value else ref.first
+        self.state.values[ref] = value, self.state.versions[ref.root]
+
+    def holds(self, ref: Ref, value: Value) -> bool:
+        """Whether `value` is what a place holds now."""
+        pending = self.state.pending.get(ref.root)
+        if pending is not None:
+            return pending[0] is ref and pending[1] is value
+        return self.state.values.get(ref) == (value, self.state.versions[ref.root])
+
+    def read(self, ref: Ref) -> Value:
+        """The value that a place has now. Raises CaptureError where that cannot be known."""
+        state, root = self.state, ref.root
+        if root in state.spoiled:
+            raise CaptureError(state.spoiled[root])
+        self.used[root] = None
+        pending = state.pending.get(root)
+        if pending is not None:
+            if pending[0] is ref:
+                return pending[1]
+            self._settle(root)
+        known = state.values.get(ref)
+        version = state.versions[root]
+        if known is not None and known[1] == version:
+            return known[0]
+        assert ref.parent is not None and ref.view is not None  # a root's value is always current
+        value = make_view(self.emit, self.read(ref.parent), ref)
+        state.values[ref] = value, version
+        return value
+
+    def write(self, ref: Ref, value: Value, op: str, where: Where, *, uniform: bool = False) -> None:
+        """Make `value` what a place holds; `uniform`: it is one number everywhere.
+
+        Raises CaptureError for a view that cannot be written through.
+        """
+        state, root = self.state, ref.root
+        self.used[root] = self.changed[root] = None
+        self._spoil(root, f"{op} at {where}" if str(where) else op)
+        if ref is root:
+            state.pending.pop(root, None)  # whatever was pending has been read into `value`, or is lost
+            self.replace(root, value)
+            return
+        for step in ref.chain():
+            if step.view is not None and not can_write(step, uniform):
+                refuse(f"{op} writes through {step.view.op}, which cannot be undone", where, "write to the tensor itself")
+            uniform = uniform and not is_part(step)
+        if root in state.pending and state.pending[root][0] is not ref:
+            self._settle(root)
+        state.pending[root] = ref, value, where
+
+    def replace(self, root: Ref, value: Value) -> None:
+        """Make `value` what a root holds; all its views are stale after that."""
+        self.state.versions[root] += 1
+        self.state.values[root] = value, self.state.versions[root]
+
+    def settle(self) -> None:
+        """Carry all pending writes back to their roots."""
+        for root in list(self.state.pending):
+            self._settle(root)
+
+    def _settle(self, root: Ref) -> None:
+        ref, value, where = self.state.pending.pop(root)
+        written = []
+        for step in ref.chain():
+            written.append((step, value))
+            if step.parent is not None:
+                value = write_back(self.emit, self, step, value, where)
+        self.state.versions[root] += 1
+        version = self.state.versions[root]
+        self.state.values.update((step, (made, version)) for step, made in written)
+
+    def _spoil(self, root: Ref, writer: str) -> None:
+        """A write to memory that others may share in an unknown way leaves those others unknown."""
+        for other in self.reach(root):
+            if other is not root:
+                self.state.spoiled[other] = _UNCERTAIN.format(other=other.name, root=root.name, writer=writer)
+
+
+_UNCERTAIN = (
+    "%{other} is read after {writer} wrote to %{root}, and whether the two share memory is not certain; "
+    "cure: clone() one of them before the write, or compute a new tensor instead of writing"
+)

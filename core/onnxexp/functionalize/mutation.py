@@ -1,0 +1,174 @@
+"""What torch's operator schemas say about writing and aliasing: looked up once per operator.
+
+Source: the alias annotations of the schemas, ``Tensor(a!)`` (is written) and ``Tensor(a)`` (shares memory), and the list
+below of operators that share memory without saying so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from onnxexp.graph import Node, TensorType, Value
+from onnxexp.torch_ops.schemas import overload
+
+__all__ = [
+    "SETTING",
+    "Facts",
+    "facts",
+    "is_out",
+    "is_tensor",
+    "packet",
+    "restrides",
+    "results",
+    "twin",
+]
+
+UNDECLARED = frozenset(
+    f"aten::{name}"
+    for name in [
+        *("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "type_as", "sum_to_size"),
+        *("conj_physical", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "meshgrid", "einsum"),
+        *("_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "cartesian_prod"),
+    ]
+)
+"""Composites that may return their first argument, or a view of it, although their schemas do not say so."""
+SETTING = frozenset(f"aten::{name}" for name in ["zero_", "fill_", "_no_grad_zero_", "_no_grad_fill_"])
+"""They make a tensor one number everywhere."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Facts:
+    """One operator.
+
+    Attributes:
+        schema: None where torch has no such operator (``prim::If``, arithmetic on sizes).
+        written: Indices of the arguments whose memory is written.
+        viewed: Index of the argument whose memory the results that are no written argument may share; None: they are new.
+        returned: For each return, the index of the written argument that it is, else None.
+        memory_format: Index of the argument of that name.
+        pointwise: Whether torch tags the operator so: its result has the shape and the layout that broadcasting gives.
+    """
+
+    schema: Any
+    written: tuple[int, ...] = ()
+    viewed: int | None = None
+    returned: tuple[int | None, ...] = ()
+    memory_format: int | None = None
+    pointwise: bool = False
+
+    @property
+    def opaque(self) -> bool:
+        return self.schema is None
+
+
+def packet(op: str) -> str:
+    """``aten::add`` of ``aten::add.Tensor``."""
+    return op.partition(".")[0]
+
+
+@functools.lru_cache(maxsize=None)
+def facts(op: str) -> Facts:
+    """The facts about an operator, by its full name."""
+    found = overload(op)
+    if found is None:
+        return Facts(None)
+    schema = found._schema
+    pointwise = torch.Tag.pointwise in found.tags
+    formats = [index for index, argument in enumerate(schema.arguments) if argument.name == "memory_format"]
+    memory_format = formats[0] if formats else None
+    if not any(each.alias_info for each in (*schema.arguments, *schema.returns)) and packet(op) not in UNDECLARED:
+        return Facts(schema, returned=(None,) * len(schema.returns), memory_format=memory_format, pointwise=pointwise)
+    text = str(schema)
+    written = tuple(index for index, argument in enumerate(schema.arguments) if _is_written(argument, text))
+    sets = {name: index for index in written for name in _alias_set(schema.arguments[index])}
+    returned: list[int | None] = []
+    viewed = 0 if packet(op) in UNDECLARED else None
+    for result in schema.returns:
+        info = result.alias_info
+        written_sets = _alias_set(result) if info is not None and info.is_write else []
+        returned.append(next((sets[name] for name in written_sets if name in sets), None))
+        if info is not None and not info.is_write and not schema.is_mutable and "Tensor" in str(result.type):
+            viewed = _annotated(schema)
+    return Facts(schema, written, viewed, tuple(returned), memory_format, pointwise)
+
+
+def _alias_set(argument: Any) -> list[str]:
+    return sorted(argument.alias_info.before_set)
+
+
+def _is_written(argument: Any, schema: str) -> bool:
+    info, kind = argument.alias_info, str(argument.type)
+    if info is None or not info.is_write:
+        return False
+    if "List" in kind:  # Tensor(a!)[]: its tensors are written. Tensor[](a!) is the list itself, which is no business of ours
+        return "Tensor" in kind and any(f"({name}!)[]" in schema for name in info.before_set)
+    return kind in ("Tensor", "Optional[Tensor]")
+
+
+def _annotated(schema: Any) -> int:
+    return next((index for index, argument in enumerate(schema.arguments) if argument.alias_info is not None), 0)
+
+
+def is_tensor(value: Any) -> bool:
+    return isinstance(value, Value) and isinstance(value.type, TensorType)
+
+
+def results(node: Node, known: Facts) -> Iterator[tuple[Value, int | None]]:
+    """Each output of a node, with the index of the written argument that it is (None: it is none)."""
+    if len(node.outputs) == len(known.returned):
+        yield from zip(node.outputs, known.returned, strict=True)
+    else:
+        yield from ((output, None) for output in node.outputs)
+
+
+@functools.lru_cache(maxsize=None)
+def twin(op: str) -> str | None:
+    """The operator that computes the same without writing: its returns are those of `op` that are new, then what is written.
+
+    ``add_.Tensor`` has ``add.Tensor``, ``add.out`` too, ``_native_batch_norm_legit`` has ``_native_batch_norm_legit_functional``.
+    None where torch knows none: the one that has the same arguments, those for ``out=`` aside, is looked for.
+    """
+    known = facts(op)
+    namespace, _, base = packet(op).partition("::")
+    if base.startswith("__i") and base.endswith("__"):
+        names = [f"__{base[3:]}"]
+    elif base.endswith("_"):
+        names = [base[:-1], f"{base}functional"]
+    else:
+        names = [base, f"{base}_functional"]
+    inputs = [argument for index, argument in enumerate(known.schema.arguments) if not is_out(known, index)]
+    returns = sum(index is None for index in known.returned) + len(known.written)
+    candidates = [schema for name in names for schema in torch._C._jit_get_schemas_for_operator(f"{namespace}::{name}")]
+    candidates = [schema for schema in candidates if not schema.is_mutable and len(schema.returns) == returns]
+    own = known.schema.overload_name
+    candidates.sort(key=lambda schema: (schema.overload_name != own, len(schema.arguments)))
+    for by_name in (True, False):
+        for schema in candidates:
+            if _takes(schema, inputs, by_name):
+                return f"{schema.name}.{schema.overload_name}" if schema.overload_name else str(schema.name)
+    return None
+
+
+def restrides(op: str) -> bool:
+    """Whether an in-place operator changes what the tensor shows, not what the memory holds: ``t_``, ``squeeze_``."""
+    same = twin(op)
+    return same is not None and packet(same) not in UNDECLARED and facts(same).viewed is not None
+
+
+def is_out(known: Facts, index: int) -> bool:
+    """Whether an argument only says where the result goes (``out=``)."""
+    return index in known.written and bool(known.schema.arguments[index].kwarg_only)
+
+
+def _takes(schema: Any, inputs: list[Any], by_name: bool) -> bool:
+    """Whether a schema takes these arguments, and has a default for whatever else it takes."""
+    own = schema.arguments
+    if len(own) < len(inputs) or not all(argument.has_default_value() for argument in own[len(inputs) :]):
+        return False
+    pairs = zip(own, inputs, strict=False)
+    return all(str(a.type) == str(b.type) and (not by_name or a.name == b.name) for a, b in pairs)

@@ -1,0 +1,251 @@
+"""Rewriting a graph node by node, in the order in which they run."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from onnxexp.functionalize.aliasing import Aliases
+from onnxexp.functionalize.emit import Emitter, is_static
+from onnxexp.functionalize.memory import Memory
+from onnxexp.functionalize.mutation import SETTING, Facts, facts, is_out, is_tensor, packet, restrides, results, twin
+from onnxexp.functionalize.places import Ref, refuse
+from onnxexp.functionalize.result_dtype import result_dtype
+from onnxexp.functionalize.views import Sharing, ViewCall, places
+from onnxexp.graph import Dim, Graph, Node, TensorType, Value, values_in
+from onnxexp.torch_ops.schemas import bind
+
+__all__ = ["Rewriter"]
+
+_ONLY_SIZES = frozenset(
+    f"aten::{name}"
+    for name in [
+        *("sym_size", "sym_numel", "sym_stride", "size", "dim", "numel", "len", "is_floating_point", "is_complex"),
+        *("zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like", "new_zeros", "new_ones"),
+        *("new_full", "new_empty"),
+    ]
+)
+"""Operators that look at the sizes and the dtype of a tensor only: any version of it will do."""
+
+_WIDENING = {"aten::cumsum", "aten::cumprod"}
+"""They give int64 for any integers, but not in place."""
+_NOTHING = {"aten::requires_grad_", "aten::retain_grad", "aten::detach_"}
+_REFUSED = {"aten::set_", "aten::set_data", "aten::resize_", "aten::resize_as_", "aten::record_stream"}
+
+
+class Rewriter:
+    """Rewrite one graph, the nested ones included; `rewrite_blocks` rewrites a node with blocks.
+
+    Attributes:
+        aliases: Which values may share memory.
+        memory: The places in memory and what they hold.
+        emit: Appends to the nodes rewritten so far.
+        depth: How many blocks the rewriting is in.
+        count: How many writing nodes have been rewritten.
+    """
+
+    def __init__(self, graph: Graph, rewrite_blocks: Callable[[Rewriter, Node], None]) -> None:
+        self._rewrite_blocks = rewrite_blocks
+        self.aliases = Aliases(graph)
+        self.emit = Emitter()
+        self.memory = Memory(self.emit)
+        self.depth = 0
+        self.count = 0
+        self._refs: dict[Value, Ref] = {}
+        for one, other in self.aliases.overlapping:
+            if self.aliases.written(one):
+                self.memory.link(self.ref(one), self.ref(other))
+
+    def ref(self, value: Value) -> Ref:
+        """The place that a tensor is."""
+        origin = self.aliases.origin(value)
+        found = self._refs.get(origin)
+        if found is None or found.root not in self.memory.state.versions:
+            found = self._refs[origin] = self.memory.start(origin)
+        return found
+
+    def root(self, value: Any) -> Ref | None:
+        """The whole tensor that a value of this or an inner graph belongs to; None where it has not been met."""
+        found = self._refs.get(self.aliases.origin(value)) if isinstance(value, Value) else None
+        return found.root if found is not None else None
+
+    def resolve(self, arg: Any) -> Any:
+        """An argument with what the memory holds now in place of each tensor that some node writes."""
+        if isinstance(arg, (list, tuple)):
+            return [self.resolve(element) for element in arg]
+        return self.memory.read(self.ref(arg)) if self.aliases.written(arg) else arg
+
+    def sized(self, arg: Any) -> Any:
+        """An argument with a value of the same size in place of each tensor that some node writes."""
+        if isinstance(arg, (list, tuple)):
+            return [self.sized(element) for element in arg]
+        return self.memory.peek(self.ref(arg)) if self.aliases.written(arg) else arg
+
+    def run(self, graph: Graph) -> None:
+        """Rewrite a graph's nodes and outputs."""
+        outer, self.emit.nodes = self.emit.nodes, []
+        for node in graph.nodes:
+            self._node(node)
+        graph.outputs = [self.resolve(output) for output in graph.outputs]
+        if self.depth:  # outside, nobody reads what is still to be carried back
+            self.memory.settle()
+        graph.nodes, self.emit.nodes = self.emit.nodes, outer
+
+    def _node(self, node: Node) -> None:
+        known = facts(node.op)
+        if node.blocks:
+            self._rewrite_blocks(self, node)
+        elif known.written:
+            self.count += 1
+            self._write(node, known)
+        elif known.viewed is not None and any(map(self.aliases.written, values_in(node.args[known.viewed]))):
+            self._view(node, known.viewed)
+        else:
+            self._plain(node, known)
+
+    def _plain(self, node: Node, known: Facts) -> None:
+        args = list(node.args)
+        node.args = [self.sized(arg) if packet(node.op) in _ONLY_SIZES else self.resolve(arg) for arg in args]
+        self.emit.nodes.append(node)
+        if known.opaque:
+            self._link(node, args)
+
+    def _link(self, node: Node, args: Sequence[Any]) -> None:
+        """Note that any output of a node may share memory with any argument, in an unknown way."""
+        for output in filter(self.aliases.written, node.outputs):
+            for value in filter(self.aliases.written, values_in(list(args))):
+                self.memory.link(self.ref(output), self.ref(value))
+
+    def _view(self, node: Node, viewed: int) -> None:
+        source = node.args[viewed]
+        if not isinstance(source, Value):
+            args = list(node.args)
+            node.args = [self.resolve(arg) for arg in args]
+            self.emit.nodes.append(node)
+            self._link(node, args)
+            return
+        ref = self.ref(source)
+        args = [arg if index == viewed else self.sized(arg) for index, arg in enumerate(node.args)]
+        several = len(node.outputs) > 1
+        if several:  # one node for all pieces; made anew they are single slices
+            node.args = [self.resolve(source) if index == viewed else arg for index, arg in enumerate(args)]
+            self.emit.nodes.append(node)
+        found = places(ViewCall(self.emit, self.memory, node, args, ref, self.aliases.layout.contiguous(source)))
+        if not several and not isinstance(found[0], Ref):
+            node.args = [self.resolve(arg) for arg in node.args]
+            self.emit.nodes.append(node)
+        for output, place in zip(node.outputs, found, strict=True):
+            if isinstance(place, Ref):
+                self._refs[self.aliases.origin(output)] = place
+                if several:
+                    self.memory.know(place, output)
+            elif place is Sharing.UNKNOWN:
+                self.memory.link(self.ref(output), ref)
+
+    def _write(self, node: Node, known: Facts) -> None:
+        name = packet(node.op)
+        if name in _NOTHING:
+            return
+        functional = twin(node.op) or ""
+        if name in _REFUSED or not (functional or name in SETTING):
+            self._refuse(node)
+        elif name in SETTING:
+            self._set(node)
+        elif name == "aten::copy_":
+            self._copy(node)
+        elif restrides(node.op):
+            self._restride(node, functional)
+        else:
+            self._compute(node, known, functional)
+
+    def _refuse(self, node: Node) -> None:
+        namespace, _, base = packet(node.op).partition("::")
+        other = base[:-1] if base.endswith("_") else f"{base}_functional"
+        cure = f"define an operator {namespace}::{other} of the same arguments that returns new tensors"
+        if namespace == "aten":
+            cure = "write the result to a new tensor instead of in place"
+        refuse(f"{node.op} writes to its arguments, and no operator is known that computes the same without", node.where, cure)
+
+    def _set(self, node: Node) -> None:
+        """``zero_`` and ``fill_``: the old contents do not matter."""
+        ref, value = self.ref(node.args[0]), node.args[1] if len(node.args) > 1 else 0
+        where, output = node.where, self._output(node, ref)
+        if is_tensor(value):
+            made = self.emit.cast(self.resolve(value), ref.type, where, lambda: self.memory.peek(ref))
+            output = self.emit.expand(made, ref.type, where, lambda: self.memory.peek(ref))
+        elif is_static(ref.type.sizes) and ref.type.dtype is not None:
+            self.emit.call("aten::full", [list(ref.type.sizes or ()), value, ref.type.dtype], output, where)
+        else:
+            self.emit.call("aten::full_like", [self.memory.peek(ref), value], output, where)
+        self.memory.write(ref, output, node.op, where, uniform=True)
+
+    def _copy(self, node: Node) -> None:
+        ref, source, where = self.ref(node.args[0]), node.args[1], node.where
+        if not is_tensor(source):
+            self._set(node)
+            return
+        value = self.resolve(source)
+        if self.memory.holds(ref, value):
+            return  # `x[1:] += 1` ends in a copy of x[1:] to itself
+        value = self.emit.cast(value, ref.type, where, lambda: self.memory.peek(ref))
+        value = self.emit.expand(value, ref.type, where, lambda: self.memory.peek(ref))
+        self.memory.write(ref, value, node.op, where)
+
+    def _restride(self, node: Node, functional: str) -> None:
+        """``t_`` and the like: from here on the tensor is a view of what it was."""
+        origin = self.aliases.origin(node.args[0])
+        ref = self.ref(origin)
+        output = self._output(node, ref)
+        made = Node(functional, list(node.args), [output], where=node.where)
+        (place,) = places(ViewCall(self.emit, self.memory, made, node.args, ref, contiguous=False))
+        if self.depth or not isinstance(place, Ref):
+            where = " inside a branch or a loop" if self.depth else ""
+            refuse(f"{node.op} changes the shape of a tensor in place{where}", node.where, f"use {functional}")
+        else:
+            self._refs[origin] = place
+
+    def _compute(self, node: Node, known: Facts, functional: str) -> None:
+        """Compute what is to be written by the operator's twin, and write it."""
+        refs = [self._resized(value, node) for index in known.written for value in values_in(node.args[index])]
+        args = [self.resolve(arg) for index, arg in enumerate(node.args) if not is_out(known, index)]
+        if packet(functional) in _WIDENING:
+            args[2] = args[2] or refs[0].type.dtype
+        bound = bind(facts(functional).schema, args, {})
+        outputs = [output for output, index in results(node, known) if index is None]
+        computed = []
+        for position, ref in enumerate(refs):
+            dtype = result_dtype(functional, bound, ref.type.dtype)
+            same = dtype == ref.type.dtype and (dtype is not None or sum(map(is_tensor, bound)) < 2)
+            value = self._output(node, ref, position) if same else self.emit.value(ref.name, TensorType(dtype, ref.type.sizes))
+            computed.append((ref, value, same))
+        outputs += [value for _, value, _ in computed]
+        self.emit.nodes.append(Node(functional, bound, outputs, where=node.where))
+        for ref, value, same in computed:
+            value = value if same else self.emit.cast(value, ref.type, node.where, functools.partial(self.memory.peek, ref))
+            self.memory.write(ref, value, node.op, node.where)
+
+    def _output(self, node: Node, ref: Ref, position: int = 0) -> Value:
+        """The captured name for what is written, where the capture has one."""
+        written = [output for output, index in results(node, facts(node.op)) if index is not None]
+        return written[position] if position < len(written) else self.emit.value(ref.name, ref.type)
+
+    def _resized(self, value: Value, node: Node) -> Ref:
+        """The place that is written. An ``out=`` tensor of another size becomes a new one, as torch resizes it."""
+        ref = self.ref(value)
+        after = next((output.type for output, index in results(node, facts(node.op)) if index is not None), ref.type)
+        if not isinstance(after, TensorType) or not _differ(after.sizes, ref.type.sizes):
+            return ref
+        if ref is not ref.root or self.depth:
+            refuse(f"{node.op} resizes a tensor that is a view, or inside a branch or a loop", node.where, "drop out=")
+        origin = self.aliases.origin(value)
+        self._refs[origin] = self.memory.start(Value(origin.name, TensorType(ref.type.dtype, after.sizes)))
+        return self._refs[origin]
+
+
+def _differ(one: Sequence[Dim] | None, other: Sequence[Dim] | None) -> bool:
+    """Whether two shapes are certainly different."""
+    if one is None or other is None:
+        return False
+    pairs = zip(one, other, strict=False)
+    return len(one) != len(other) or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs)

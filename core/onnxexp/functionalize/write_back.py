@@ -1,0 +1,145 @@
+"""Views made again from their parents, and written back into them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from onnxexp.functionalize.emit import Emitter
+from onnxexp.functionalize.places import Ref, refuse
+from onnxexp.graph import TensorType, Value, Where
+
+__all__ = ["Contents", "can_write", "is_part", "make_view", "write_back"]
+
+
+class Contents(Protocol):
+    """The values of places."""
+
+    def read(self, ref: Ref) -> Value:
+        """The value that a place has now."""
+
+    def peek(self, ref: Ref) -> Value:
+        """Any value of the size and dtype that a place has."""
+
+
+def _listed(arg: Any) -> Any:
+    return [_listed(element) for element in arg] if isinstance(arg, tuple) else arg
+
+
+class _Writing:
+    """One step of a write back: `value` has been written to `ref`."""
+
+    def __init__(self, emit: Emitter, memory: Contents, ref: Ref, value: Value, where: Where) -> None:
+        assert ref.parent is not None and ref.view is not None
+        self.emit, self.memory, self.ref, self.value, self.where = emit, memory, ref, value, where
+        self.parent = ref.parent
+        self.args = [_listed(arg) for arg in ref.view.args]
+
+    def call(self, op: str, *args: Any, type_: TensorType | None = None) -> Value:
+        type_ = type_ or self.parent.type
+        return self.emit.call(op, args, self.emit.value(self.parent.name, type_), self.where)
+
+    def scatter(self) -> Value:
+        assert self.ref.view is not None
+        return self.call(_SCATTERS[self.ref.view.op], self.memory.read(self.parent), self.value, *self.args)
+
+    def reshape(self) -> Value:
+        sizes = self.parent.type.sizes
+        unknown = [index for index, size in enumerate(sizes or ()) if not isinstance(size, int)]
+        if sizes is None or len(unknown) > 1 or (unknown and 0 in sizes):
+            return self.call("aten::reshape_as", self.value, self.memory.peek(self.parent))
+        return self.call("aten::reshape", self.value, [size if isinstance(size, int) else -1 for size in sizes])
+
+    def permute(self) -> Value:
+        dims = [dim % len(self.args[0]) for dim in self.args[0]]
+        return self.call("aten::permute", self.value, [dims.index(dim) for dim in range(len(dims))])
+
+    def squeeze(self) -> Value:
+        """Back from ``squeeze.dim``, which did nothing unless the size was 1."""
+        sizes, dim = self.parent.type.sizes, self.args[0]
+        if sizes is None or not isinstance(sizes[dim], int) or len(sizes) == len(self.ref.type.sizes or ()):
+            return self.reshape()
+        return self.call("aten::unsqueeze", self.value, dim)
+
+    def expand(self) -> Value:
+        """Back from ``expand``. Only a write of one number everywhere gets here: any copy of a row stands for the row."""
+        before, after = self.parent.type.sizes, self.ref.type.sizes
+        if before is None or after is None:
+            refuse("a write through expand to a tensor of unknown rank", self.where, "clone() the expanded tensor first")
+        value, added = self.value, len(after) - len(before)
+        for index in range(added):
+            value = self.call("aten::select.int", value, 0, 0, type_=TensorType(self.ref.type.dtype, after[index + 1 :]))
+        sizes = list(after[added:])
+        for dim, size in enumerate(before):
+            if size != sizes[dim]:
+                sizes[dim] = size
+                value = self.call("aten::slice.Tensor", value, dim, 0, 1, type_=TensorType(self.ref.type.dtype, tuple(sizes)))
+        return value
+
+    def part(self, *, imaginary: bool) -> Value:
+        """Back from ``real`` or ``imag``: the other part stays as it was."""
+        other = self.emit.value(self.parent.name, self.ref.type)
+        self.emit.call("aten::real" if imaginary else "aten::imag", [self.memory.read(self.parent)], other, self.where)
+        return self.call("aten::complex", *((other, self.value) if imaginary else (self.value, other)))
+
+
+def _same_again(op: str) -> Callable[[_Writing], Value]:
+    """For a view that undoes itself."""
+    return lambda writing: writing.call(op, writing.value, *writing.args)
+
+
+_SCATTERS = {
+    "aten::slice.Tensor": "aten::slice_scatter",
+    "aten::select.int": "aten::select_scatter",
+    "aten::diagonal": "aten::diagonal_scatter",
+}
+"""The views that show a part, and what puts a part back."""
+
+_WRITE_BACK: dict[str, Callable[[_Writing], Value]] = {
+    **dict.fromkeys(_SCATTERS, _Writing.scatter),
+    "aten::permute": _Writing.permute,
+    "aten::movedim.int": lambda writing: writing.call("aten::movedim.int", writing.value, *reversed(writing.args)),
+    "aten::movedim.intlist": lambda writing: writing.call("aten::movedim.intlist", writing.value, *reversed(writing.args)),
+    **{f"aten::{name}": _same_again(f"aten::{name}") for name in ("t", "transpose.int", "mT", "numpy_T", "_conj")},
+    "aten::unsqueeze": lambda writing: writing.call("aten::squeeze.dim", writing.value, *writing.args),
+    "aten::squeeze.dim": _Writing.squeeze,
+    **{
+        f"aten::{name}": _Writing.reshape
+        for name in [
+            *("view", "reshape", "_unsafe_view", "flatten.using_ints", "unflatten.int", "ravel", "view_as"),
+            *("reshape_as", "squeeze", "squeeze.dims", "atleast_1d", "atleast_2d", "atleast_3d"),
+        ]
+    },
+    "aten::expand": _Writing.expand,
+    "aten::expand_as": _Writing.expand,
+    "aten::broadcast_to": _Writing.expand,
+    "aten::view_as_real": lambda writing: writing.call("aten::view_as_complex", writing.value),
+    "aten::view_as_complex": lambda writing: writing.call("aten::view_as_real", writing.value),
+    "aten::real": lambda writing: writing.part(imaginary=False),
+    "aten::imag": lambda writing: writing.part(imaginary=True),
+}
+"""How each view that can be written through is written back into what it is a view of."""
+
+
+def make_view(emit: Emitter, parent: Value, ref: Ref) -> Value:
+    """The value of a view, made from the value of its parent."""
+    assert ref.view is not None
+    value, ref.first = ref.first or emit.value(ref.name, ref.type), None
+    return emit.call(ref.view.op, [parent, *map(_listed, ref.view.args)], value, ref.where)
+
+
+def can_write(ref: Ref, uniform: bool) -> bool:
+    """Whether `write_back` handles the view of a place; through expanded views only one number (`uniform`) can be written."""
+    undo = _WRITE_BACK.get(ref.view.op) if ref.view is not None else None
+    return undo is not None and (uniform or undo is not _Writing.expand)
+
+
+def is_part(ref: Ref) -> bool:
+    """Whether a place is a part of its parent only."""
+    return ref.view is not None and ref.view.op in _SCATTERS
+
+
+def write_back(emit: Emitter, memory: Contents, ref: Ref, value: Value, where: Where) -> Value:
+    """The value of a place's parent after `value` has been written to the place."""
+    assert ref.parent is not None and ref.view is not None
+    return _WRITE_BACK[ref.view.op](_Writing(emit, memory, ref, value, where))

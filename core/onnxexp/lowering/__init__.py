@@ -1,0 +1,1 @@
+"""Lower a captured graph to an ONNX model."""

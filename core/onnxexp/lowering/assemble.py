@@ -1,0 +1,115 @@
+"""Assemble the finished model from the builder's nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from onnxexp.builder import operands
+from onnxexp.builder.builder import Builder
+from onnxexp.builder.graph_state import write_type
+from onnxexp.builder.onnx_schemas import ir_version
+from onnxexp.builder.tensor import Tensor
+from onnxexp.builder.torch_tensor import TorchTensor
+from onnxexp.passes.remove_unused import remove_unused
+from onnxexp.version import __version__
+
+__all__ = ["assemble"]
+
+
+def assemble(builder: Builder, outputs: Sequence[tuple[str, Any]], *, keep_initializers_as_inputs: bool = False) -> ir.Model:
+    """Make the model from the builder's inputs and nodes, with these outputs, in order, under these names.
+
+    The names are reserved (`Names.reserve`). An output that is also an input keeps the input's value where the names agree. An
+    output that repeats another gets an Identity, since a value in ONNX has one name only.
+    """
+    state = builder.state
+    finished: list[ir.Value] = []
+    for output_name, output in outputs:
+        finished.append(_output(builder, output_name, operands.tensor(builder, output), finished))
+    _untie(builder)
+    initializers = list(state.initializers.values())
+    graph = ir.Graph(
+        [*state.scope.inputs, *initializers] if keep_initializers_as_inputs else state.scope.inputs,
+        finished,
+        nodes=state.scope.nodes,
+        initializers=initializers,
+        opset_imports=state.opset_imports,
+        name="main",
+    )
+    model = ir.Model(
+        graph,
+        ir_version=ir_version(builder.opset),
+        producer_name="onnxexp",
+        producer_version=__version__,
+        functions=list(state.functions.values()),
+    )
+    remove_unused(model)
+    for node in graph:
+        _write_types(builder, node)
+    return model
+
+
+def _write_types(builder: Builder, node: ir.Node) -> None:
+    """Write the types of a node's outputs; infer those that neither the capture nor the builder set."""
+    for output in node.outputs:
+        tensor = builder.state.tensors.get(output)
+        if tensor is not None:
+            if tensor._dtype is None or tensor._shape is None:
+                builder.infer(tensor)
+            write_type(tensor)
+
+
+def _output(builder: Builder, name: str, tensor: Tensor, earlier: Sequence[ir.Value]) -> ir.Value:
+    value = tensor.value
+    made_by_node = value.producer() is not None
+    if (not made_by_node and value.name != name) or value in earlier:
+        (copy,) = builder.state.append(builder, "", "Identity", [value], {}, [tensor.known_dtype], None)
+        copy.stamp(tensor.type)
+        copy._shape = tensor.shape
+        value = copy.value
+    value.name = name
+    _ = tensor.shape
+    return value
+
+
+def _untie(builder: Builder) -> None:
+    """Store a weight once that is used both as it is and transposed: the transposed use becomes a Transpose node."""
+    by_storage: dict[int, list[ir.Value]] = {}
+    for value in builder.state.initializers.values():
+        held = value.const_value
+        if isinstance(held, TorchTensor) and held.torch.dim() >= 2 and held.torch.numel() > 1024 and value.uses():
+            by_storage.setdefault(held.torch.untyped_storage().data_ptr(), []).append(value)
+    by_memory: dict[tuple[Any, ...], list[ir.Value]] = {}
+    for storage, values in by_storage.items():
+        for value in values if len(values) > 1 else ():
+            tensor = _tensor(value)
+            axes = tuple(sorted(zip(tensor.stride(), tensor.shape, strict=True)))
+            by_memory.setdefault((storage, tensor.storage_offset(), tensor.dtype, axes), []).append(value)
+    for tied in by_memory.values():
+        tied.sort(key=lambda value: not _tensor(value).is_contiguous())
+        for value in tied[1:]:
+            _replace_by_transpose(builder, tied[0], value)
+
+
+def _replace_by_transpose(builder: Builder, stored: ir.Value, value: ir.Value) -> None:
+    base, wanted = _tensor(stored), _tensor(value)
+    axes = list(zip(base.stride(), base.shape, strict=True))
+    perm = []
+    for axis in zip(wanted.stride(), wanted.shape, strict=True):
+        perm.append(next(index for index, candidate in enumerate(axes) if candidate == axis and index not in perm))
+    node = ir.Node("", "Transpose", [stored], [ir.AttrInt64s("perm", perm)], name=builder.state.node_names.unique("Transpose"))
+    copy = node.outputs[0]
+    copy.name, copy.type, copy.shape = f"{value.name}_transposed", value.type, value.shape
+    builder.state.scope.nodes.insert(0, node)
+    value.replace_all_uses_with(copy)
+    key = next(key for key, candidate in builder.state.initializers.items() if candidate is value)
+    del builder.state.initializers[key]
+
+
+def _tensor(value: ir.Value) -> torch.Tensor:
+    assert isinstance(value.const_value, TorchTensor)
+    return value.const_value.torch

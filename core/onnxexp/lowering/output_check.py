@@ -1,0 +1,43 @@
+"""Does what a symbolic gives agree with what torch gives? Told where it is made, not found in numbers later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from onnxexp.builder.tensor import Tensor
+from onnxexp.graph import Dim, TensorType, Value
+
+if TYPE_CHECKING:
+    from onnxexp.builder.builder import Builder
+
+__all__ = ["contradiction"]
+
+
+def contradiction(op: Builder, value: Value, result: Any, *, shapes: bool = False) -> str:
+    """How a result surely differs in kind or dtype from the captured value that it stands for; "" where it does not.
+
+    `shapes`: in shape too. Our own symbolics may put something empty where nobody reads an output.
+    """
+    if not isinstance(value.type, TensorType) or result is None:
+        return ""
+    sizes: Sequence[Dim] | None = ()
+    if isinstance(result, Tensor):
+        if result._dtype is None and value.type.dtype is not None:
+            op.infer(result)
+        if value.type.dtype is not None and result._dtype not in (None, value.type.dtype):
+            return f"gives {result._dtype} where torch gives {value.type.dtype} (%{value.name})"
+        sizes = result._shape
+    elif not isinstance(result, (bool, int, float)):
+        return f"gives {result!r} where torch gives {value}"
+    if shapes and _differ(sizes, value.type.sizes):
+        return f"gives [{', '.join(map(str, sizes or ()))}] where torch gives {value}: another shape"
+    return ""
+
+
+def _differ(sizes: Sequence[Dim] | None, others: Sequence[Dim] | None) -> bool:
+    if sizes is None or others is None:
+        return False
+    return len(sizes) != len(others) or any(
+        isinstance(one, int) and isinstance(other, int) and one != other for one, other in zip(sizes, others, strict=True)
+    )

@@ -1,0 +1,115 @@
+"""The messages about operators that stand in the way of an export: what, where, and the cure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from onnxexp.errors import LoweringError, OpsetError, UnsupportedOperators
+from onnxexp.graph import Graph, Node
+from onnxexp.plugins.discovery import State, discover
+
+__all__ = ["Problem", "describe", "no_plugins", "skeleton", "unsupported"]
+
+_PACKS = {"aten": "onnxexp-plugin-aten"}
+"""The distributions of this project by the namespace of torch operators that they serve."""
+_LINES = 3
+"""Source lines shown per operator; the count tells of the rest."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A node that could not be lowered: no reason where nobody knows its operator; `skeleton` where a symbolic would cure it,
+    `error` where a symbolic failed."""
+
+    node: Node
+    reason: str = ""
+    first_opset: int | None = None
+    opset: bool = False
+    skeleton: bool = False
+    error: LoweringError | None = None
+
+
+def describe(node: Node, message: str, types: Sequence[str]) -> str:
+    """One node's failure with its arguments and the user's line."""
+    place = f"\n  at {node.where}" if str(node.where) else ""
+    return f"{node.op}: {message}\n  called with ({', '.join(types)}){place}"
+
+
+def no_plugins(graph: Graph, off: Sequence[State]) -> LoweringError:
+    """No plugin is there at all: say what to install."""
+    counts = Counter(node.op for node in graph.walk())
+    return UnsupportedOperators(
+        f"no plugin is selected, so none of the {len(counts)} operators of this model can be lowered" + _packs(counts, off),
+        dict(counts),
+    )
+
+
+def unsupported(problems: Sequence[Problem], off: Sequence[State] = ()) -> LoweringError:
+    """All problems of an export as one error; `off` are the plugins that are installed and did not take part."""
+    if len(problems) == 1 and problems[0].error is not None:
+        return problems[0].error
+    grouped: dict[tuple[str, str], list[Problem]] = {}
+    for problem in problems:
+        grouped.setdefault((problem.node.op, problem.reason), []).append(problem)
+    blocks = [
+        _block(op, reason, found) for (op, reason), found in sorted(grouped.items(), key=lambda item: (-len(item[1]), item[0]))
+    ]
+    counts = dict(Counter(problem.node.op for problem in problems))
+    names = f"{len(counts)} operator{'s' if len(counts) > 1 else ''}"
+    if all(problem.opset for problem in problems):
+        firsts = [problem.first_opset for problem in problems]
+        first = None if None in firsts else max(opset for opset in firsts if opset is not None)
+        cure = f"\nopset_version={first} can express all of it" if first else ""
+        return OpsetError(f"the target opset cannot express {names} of this model:\n" + "\n".join(blocks) + cure, first)
+    message = f"{names} of this model cannot be lowered:\n" + "\n".join(blocks)
+    if all(problem.error is not None for problem in problems):
+        return LoweringError(message)
+    return UnsupportedOperators(message + _packs(counts, off), counts)
+
+
+def _packs(ops: Iterable[str], off: Sequence[State]) -> str:
+    """Which packs may have them: those that are off, and ours for a namespace that nobody serves."""
+    lines = [f"the plugin {state.found.name!r} ({state.found.origin}) is installed but off: {state.reason}" for state in off]
+    distributions = {state.found.distribution for state in off}
+    for namespace in sorted({op.partition("::")[0] for op in ops}):
+        pack = _PACKS.get(namespace)
+        if pack is not None and pack not in distributions and not _is_installed(pack):
+            lines.append(f"`pip install {pack}` brings the operators of {namespace}::")
+    return "".join(f"\n{line}" for line in lines)
+
+
+def _is_installed(distribution: str) -> bool:
+    return any(found.distribution == distribution for found in discover())
+
+
+def _block(op: str, reason: str, found: Sequence[Problem]) -> str:
+    lines = [f"  {op} ({len(found)}x): {reason or 'no plugin lowers it and torch knows no decomposition'}"]
+    places = list(dict.fromkeys(str(problem.node.where) for problem in found))
+    lines += [f"    at {place}" for place in places[:_LINES] if place]
+    if len(places) > _LINES:
+        lines.append(f"    and {len(places) - _LINES} more places")
+    if not reason or found[0].skeleton:
+        lines.append("    write a symbolic for it:")
+        lines += [f"      {line}".rstrip() for line in skeleton(op).splitlines()]
+    return "\n".join(lines)
+
+
+def skeleton(op: str) -> str:
+    """The beginning of a symbolic for an operator, with the arguments of its torch schema."""
+    namespace, _, name = op.partition("::")
+    schemas = torch._C._jit_get_schemas_for_operator(op.partition(".")[0])
+    overload = op.partition(".")[2]
+    schema = next((schema for schema in schemas if schema.overload_name == overload), None)
+    names = [argument.name + ("_" if argument.name == "from" else "") for argument in schema.arguments] if schema else ["x"]
+    call = ", ".join(name for name in ["op", *names])
+    text = str(schema).partition("::")[2] if schema else op
+    return (
+        f'{namespace} = onnxexp.SymbolicTable("{namespace}")\n\n'
+        f'@{namespace}("{name}")\ndef {name.partition(".")[0]}({call}):\n    """{text}"""\n'
+        f"    return op.Identity({names[0]})  # the ONNX operators that compute it\n\n"
+        f"onnxexp.export(..., plugins=[{namespace}, ...])"
+    )

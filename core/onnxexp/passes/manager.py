@@ -1,0 +1,141 @@
+"""Run the passes of one export: order, skip, time and check them.
+
+The plugins' passes run first, in the order of the plugins' names. The core's clean-up runs last.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import onnx_ir as ir
+
+from onnxexp.errors import OptionError, PassError
+from onnxexp.graph import Graph
+from onnxexp.passes import contract
+from onnxexp.passes.flatten_concat import flatten_concat
+from onnxexp.passes.fold_batch_norm import fold_batch_norm
+from onnxexp.plugins.loading import Plugin, Plugins
+from onnxexp.request.options import Options
+from onnxexp.suggest import nearest
+
+__all__ = ["CORE", "Pass", "Passes"]
+
+CORE = "core"
+Subject = TypeVar("Subject", Graph, ir.Model)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Pass(Generic[Subject]):
+    """A pass and its owner: a plugin's name, or "core". Messages name the owner by `whose`."""
+
+    plugin: str
+    name: str
+    run: Callable[[Subject], Any]
+    whose: Plugin | str = "the core"
+
+    @property
+    def id(self) -> str:
+        return f"{self.plugin}/{self.name}"
+
+
+_CLEAN_UP: tuple[Pass[ir.Model], ...] = (
+    Pass(CORE, "flatten-concat", flatten_concat),
+    Pass(CORE, "fold-batch-norm", fold_batch_norm),
+)
+
+
+class Passes:
+    """The passes of one export.
+
+    Attributes:
+        seconds: The time of each pass that ran, by ``plugin/name``.
+
+    Raises:
+        OptionError: `skip_passes` names an unknown pass.
+        PassError: A plugin's hook fails.
+    """
+
+    def __init__(self, plugins: Plugins, options: Options) -> None:
+        self.seconds: dict[str, float] = {}
+        self._plugins = plugins
+        self._options = options
+        self._pre: list[Pass[Graph]] = _collected(plugins, "pre_pass", options)
+        self._post: list[Pass[ir.Model]] = [*_collected(plugins, "post_pass", options), *_CLEAN_UP]
+        _check_skipped(options.skip_passes, [*self._pre, *self._post])
+        if not options.fold:
+            self._post = [each for each in self._post if each.id != f"{CORE}/fold-batch-norm"]
+
+    def pre(self, graph: Graph) -> None:
+        """Run the plugins' passes on the captured graph. Raises PassError."""
+        self._run(self._pre, graph, contract.check_graph)
+
+    def post(self, model: ir.Model) -> None:
+        """Run all passes on the finished model. Raises PassError."""
+        self._run(self._post, model, contract.check_model)
+
+    def _run(self, passes: Sequence[Pass[Subject]], subject: Subject, check: Callable[[Subject], str]) -> None:
+        before, skipped = contract.contract(subject), self._options.skip_passes
+        for each in passes:
+            if each.name in skipped or each.id in skipped:
+                continue
+            start = time.perf_counter()
+            try:
+                result = each.run(subject)
+            except Exception as error:  # a plugin's pass may raise anything
+                raise PassError(f"the pass {each.id} of {each.whose} failed: {type(error).__name__}: {error}") from error
+            self.seconds[each.id] = time.perf_counter() - start
+            broken = _misused(result, subject) or contract.changed(before, subject)
+            if not broken and self._options.debug:
+                broken = check(subject)
+            if broken:
+                raise PassError(
+                    f"the pass {each.id} of {each.whose} broke the graph: {broken}; skip_passes={[each.id]} leaves it out"
+                )
+            if each.plugin != CORE and _modified(result):
+                self._plugins.used.add(each.plugin)
+
+
+def _check_skipped(skipped: Sequence[str], known: Sequence[Pass[Any]]) -> None:
+    names = {name for each in known for name in (each.name, each.id)}
+    for name in skipped:
+        if name not in names:
+            listed = ", ".join(dict.fromkeys(each.id for each in known))
+            raise OptionError(f"skip_passes: there is no pass {name!r}{nearest(name, names)}; there are {listed}")
+
+
+def _misused(result: Any, subject: Any) -> str:
+    returned = result.model if isinstance(result, ir.passes.PassResult) else result
+    if returned is None or returned is subject or isinstance(returned, bool):
+        return ""
+    return f"it returned {type(returned).__name__} instead of changing the {type(subject).__name__} in place"
+
+
+def _modified(result: Any) -> bool:
+    """Whether the pass changed anything, or returned nothing that rules it out."""
+    return bool(result.modified) if isinstance(result, ir.passes.PassResult) else result is not False
+
+
+def _collected(plugins: Plugins, hook: str, options: Options) -> list[Pass[Any]]:
+    found: list[Pass[Any]] = []
+    for implementation in plugins.implementations(hook):
+        try:
+            given = implementation(options=options)
+        except Exception as error:  # a plugin's hook may raise anything
+            raise PassError(f"{implementation} failed: {type(error).__name__}: {error}") from error
+        for each in given if isinstance(given, (list, tuple)) else () if given is None else (given,):
+            if not callable(each):
+                raise PassError(f"{implementation} gives {each!r}; a pass is called with what it changes")
+            found.append(Pass(implementation.plugin.name, _name(each), each, implementation.plugin))
+    return found
+
+
+def _name(each: Any) -> str:
+    """The pass's own `name`, or the name of its class or function, in kebab-case."""
+    given = getattr(each, "name", None) or getattr(each, "__name__", None)
+    name = given if isinstance(given, str) else type(each).__name__
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).replace("_", "-").lower()
+    return name.strip("-").removesuffix("-pass")

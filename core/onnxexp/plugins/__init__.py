@@ -1,0 +1,1 @@
+"""Discover, load and call plugins."""

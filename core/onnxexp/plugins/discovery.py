@@ -1,0 +1,210 @@
+"""Which plugins are installed, from the metadata of their distributions: nothing of theirs is imported here, nor is torch.
+
+A plugin is an entry point of the group ``onnxexp.plugins``. Metadata that lies in the working directory does not count: what
+one unpacks or clones must not become part of one's exports by being the current folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import operator
+import os
+import sys
+import sysconfig
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from importlib_metadata import EntryPoint, distributions
+from packaging.utils import canonicalize_name
+
+from onnxexp.errors import PluginLoadError
+from onnxexp.request.config import Config
+from onnxexp.suggest import nearest
+
+__all__ = ["GROUP", "Found", "State", "discover", "record_hash", "states"]
+
+GROUP = "onnxexp.plugins"
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """An installed plugin: its name, its entry point's value, its distribution and version, and the folder that it is in."""
+
+    name: str
+    value: str
+    distribution: str
+    version: str
+    location: str
+    point: EntryPoint = dataclasses.field(repr=False, compare=False)
+
+    @property
+    def origin(self) -> str:
+        return f"{self.distribution} {self.version}"
+
+    @functools.cached_property
+    def target(self) -> tuple[str, Callable[[Any], Any] | None]:
+        """The module that the entry point names, and what takes the plugin out of it (None: it is the plugin itself)."""
+        return self.point.module, operator.attrgetter(self.point.attr) if self.point.attr else None
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """A plugin before loading: "on", "off" (configured so) or "refused" (a lock or a doubled name forbids it), and why."""
+
+    found: Found
+    state: str
+    reason: str = ""
+
+
+def discover() -> tuple[Found, ...]:
+    """Every installed plugin, by name; two distributions that use one name are both there."""
+    return _discovered(_search_path())
+
+
+@functools.lru_cache(maxsize=4)
+def _discovered(folders: tuple[tuple[str, int], ...]) -> tuple[Found, ...]:
+    """Read again only when a folder has changed: installing and uninstalling does that."""
+    found = [plugin for folder, changed in folders for plugin in _inside(folder, changed)]
+    return tuple(sorted(_once(found), key=lambda plugin: (plugin.name, plugin.distribution, plugin.location)))
+
+
+@functools.lru_cache(maxsize=64)
+def _inside(folder: str, _changed: int) -> tuple[Found, ...]:
+    """What lies in one folder: to read those that have not changed takes longer than an export."""
+    return tuple(
+        Found(point.name, point.value, distribution.name, distribution.version, str(distribution.locate_file("")), point)
+        for distribution in distributions(path=[folder])
+        for point in distribution.entry_points.select(group=GROUP)
+        if distribution.read_text("METADATA") or distribution.read_text("PKG-INFO")  # an interrupted installation leaves none
+    )
+
+
+def states(config: Config, found: Sequence[Found] | None = None) -> list[State]:
+    """What the configuration makes of each installed plugin. Raises PluginLoadError where it names one that is not installed."""
+    plugins = discover() if found is None else found
+    known = [plugin.name for plugin in plugins]
+    for origin, wanted in (("plugins", config.plugins or ()), ("disable", config.disable)):
+        for name in wanted:
+            if isinstance(name, str) and name not in known:
+                raise missing(name, known, config.origins[origin])
+    return [_state(plugin, config, plugins) for plugin in plugins]
+
+
+def missing(name: str, known: Sequence[str], origin: str) -> PluginLoadError:
+    """The error about a plugin that is not installed."""
+    installed = ", ".join(sorted(set(known))) or "none"
+    return PluginLoadError(
+        f"there is no plugin {name!r}{nearest(name, known)}, which {_door(origin)}; installed: {installed}. Plugins are "
+        "distributions of their own; onnxexp's are called onnxexp-plugin-..., as in `pip install onnxexp-plugin-aten`"
+    )
+
+
+def _door(origin: str) -> str:
+    return "the call asks for" if origin == "call" else f"{origin} asks for"
+
+
+def _state(plugin: Found, config: Config, all_: Sequence[Found]) -> State:
+    if plugin.name in config.disable:
+        return State(plugin, "off", f"disabled by {_origin(config, 'disable')}")
+    if config.plugins is not None and plugin.name not in config.plugins and ... not in config.plugins:
+        return State(plugin, "off", f"not among the plugins of {_origin(config, 'plugins')}")
+    others = [other.origin for other in all_ if other.name == plugin.name and other is not plugin]
+    if others:
+        return State(plugin, "refused", f"{' and '.join(others)} has a plugin of this name too: uninstall one of them")
+    if not all(_allowed(plugin, lock) for lock in config.allow):
+        return State(plugin, "refused", f"{_locked(plugin, config.allow)} by the lock `allow` of {_origin(config, 'allow')}")
+    return State(plugin, "on")
+
+
+def _origin(config: Config, name: str) -> str:
+    return "the call" if config.origins[name] == "call" else config.origins[name]
+
+
+def _allowed(plugin: Found, lock: Iterable[str]) -> bool:
+    for entry in lock:
+        name, at, digest = entry.partition("@")
+        if canonicalize_name(name) == canonicalize_name(plugin.distribution) and (not at or digest == record_hash(plugin)):
+            return True
+    return False
+
+
+def _locked(plugin: Found, locks: Iterable[Iterable[str]]) -> str:
+    named = any(
+        canonicalize_name(entry.partition("@")[0]) == canonicalize_name(plugin.distribution) for lock in locks for entry in lock
+    )
+    if not named:
+        return f"the distribution {plugin.distribution} is not allowed"
+    return f"the contents of {plugin.origin} ({record_hash(plugin) or 'it has no RECORD'}) are not those allowed"
+
+
+def record_hash(plugin: Found) -> str:
+    """What pins a distribution: a hash over its files, as its RECORD lists them and as they are now; "" where it has no RECORD.
+
+    Rows that differ from one installation to the next are left out: those without a hash (what Python compiled, RECORD itself),
+    the installer's own notes, and what lies outside of the folder (scripts, with the interpreter's path in them).
+    """
+    files = {str(file): file.hash for file in (plugin.point.dist and plugin.point.dist.files) or ()}
+    if not any(file.endswith(".dist-info/RECORD") for file in files):
+        return ""
+    kept = sorted(file for file, listed in files.items() if listed is not None and not _of_the_installer(file))
+    rows = [f"{file},{hashlib.sha256(_contents(Path(plugin.location, file))).hexdigest()}\n" for file in kept]
+    return f"sha256:{hashlib.sha256(''.join(rows).encode()).hexdigest()}"
+
+
+def _of_the_installer(file: str) -> bool:
+    return file.startswith("..") or file.endswith((".dist-info/INSTALLER", ".dist-info/REQUESTED", ".dist-info/direct_url.json"))
+
+
+def _contents(file: Path) -> bytes:
+    return file.read_bytes() if file.is_file() else b""
+
+
+def _search_path() -> tuple[tuple[str, int], ...]:
+    """`sys.path` without the working directory, unless packages are installed there; each folder with when it changed."""
+    here, own = _file(os.curdir), _standard_library()
+    device, inode = (here.st_dev, here.st_ino) if here is not None else (-1, -1)
+    folders = []
+    for entry in sys.path:
+        if not entry or entry in own:
+            continue
+        try:
+            folder = os.stat(entry)
+        except OSError:
+            folders.append((entry, 0))
+            continue
+        if folder.st_ino != inode or folder.st_dev != device or _holds_packages(device, inode):
+            folders.append((entry, folder.st_mtime_ns))
+    return tuple(folders)
+
+
+def _file(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
+
+
+@functools.cache
+def _standard_library() -> frozenset[str]:
+    """Where Python's own modules are, into which nothing is installed."""
+    own, archive = sysconfig.get_path("stdlib"), f"python{sys.version_info.major}{sys.version_info.minor}.zip"
+    return frozenset({own, os.path.join(own, "lib-dynload"), os.path.join(os.path.dirname(own), archive)})
+
+
+@functools.lru_cache(maxsize=8)
+def _holds_packages(device: int, inode: int) -> bool:
+    """Is it a folder into which this environment installs? There is one, or two, as long as the process runs."""
+    places = (_file(sysconfig.get_path(kind)) for kind in ("purelib", "platlib"))
+    return any(place is not None and (place.st_dev, place.st_ino) == (device, inode) for place in places)
+
+
+def _once(found: Iterable[Found]) -> list[Found]:
+    """One plugin for each distribution and name: an editable install shows its metadata at two places."""
+    by_origin: dict[tuple[str, str], list[Found]] = defaultdict(list)
+    for plugin in found:
+        by_origin[plugin.name, canonicalize_name(plugin.distribution)].append(plugin)
+    return [plugins[0] for plugins in by_origin.values()]

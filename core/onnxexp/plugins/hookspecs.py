@@ -1,0 +1,151 @@
+"""The hooks that a plugin may implement, for pluggy: mark a function or method with `onnxexp.hookimpl`.
+
+An implementation takes the parameters that it needs, by their names here, and leaves out the others. Plugins are asked in the
+order of their names, those passed to `export` first; pluggy's ``tryfirst`` and ``trylast`` change that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from onnxexp.builder.builder import Builder
+    from onnxexp.builder.tensor import Tensor
+    from onnxexp.graph import Graph, Node
+    from onnxexp.program.program import ONNXProgram
+    from onnxexp.request.options import Options
+
+__all__ = ["PROJECT", "capture_context", "hookimpl", "lower_node", "post_pass", "pre_pass", "serialize"]
+
+PROJECT = "onnxexp"
+hookimpl = pluggy.HookimplMarker(PROJECT)
+_hookspec = pluggy.HookspecMarker(PROJECT)
+
+
+@_hookspec
+def capture_context(options: Options) -> AbstractContextManager[Any] | None:
+    """Surround the capture of the model.
+
+    When:
+        Once per export, before torch.export (or TorchScript) sees the model. Not for a program that is captured already.
+    Parameters:
+        options: What `export` was asked for: opset, training mode, ….
+    Result:
+        A context manager that is entered before the capture and left after it, or None. What it patches inside torch is seen by
+        this export only: captures hold a lock.
+    First or all:
+        All.
+    Example:
+        Keep a marker in the captured graph wherever a class of the user's is called::
+
+            @onnxexp.hookimpl
+            def capture_context(options):
+                return unittest.mock.patch.object(my_layers.Router, "forward", my_layers.captured_forward)
+    """
+
+
+@_hookspec
+def pre_pass(options: Options) -> Callable[[Graph], Any] | Sequence[Callable[[Graph], Any]] | None:
+    """Give passes that rewrite the captured graph.
+
+    When:
+        Once per export, after capture. The core runs the passes before the first node is lowered.
+    Parameters:
+        options: What `export` was asked for.
+    Result:
+        A pass, a list of passes, or None. A pass is called with the `Graph` and changes it in place; False says that it changed
+        nothing, so that the plugin is not listed among those that took part. Its name is its attribute
+        `name`, or that of its class or function; with the plugin's name before it (``my-pack/drop-asserts``) it is timed,
+        skipped (`skip_passes`) and blamed.
+    First or all:
+        All, by the plugins' names.
+    Example:
+        Drop what has no meaning in ONNX::
+
+            @onnxexp.hookimpl
+            def pre_pass(options):
+                def drop_asserts(graph):
+                    graph.nodes[:] = [node for node in graph.nodes if node.op != "aten::_assert_async.msg"]
+                return drop_asserts
+    """
+
+
+@_hookspec(firstresult=True)
+def lower_node(op: Builder, node: Node) -> Tensor | Sequence[Any] | None:
+    """Lower a captured node, for what a table of symbolics cannot express.
+
+    When:
+        For each node, before the tables are asked; also for the nodes that a decomposition gives.
+    Parameters:
+        op: The builder. `op.args` are the node's arguments as a symbolic gets them: every argument of the torch schema, in order,
+            Tensors and Python constants.
+        node: The node: `node.op` is the full name (``aten::add.Tensor``), `node.outputs` have the types that torch computed.
+    Result:
+        A Tensor or a list with one for each output, or None to pass. `op.decline(reason)` passes too, and the reason is told
+        if nobody lowers the node.
+    First or all:
+        The first plugin that does not pass.
+    Example:
+        Every operator of a namespace as an operator of a domain of the same name::
+
+            @onnxexp.hookimpl
+            def lower_node(op, node):
+                namespace, _, name = node.op.partition("::")
+                if namespace == "my_vendor":
+                    return op.domain("my.vendor").call(name.partition(".")[0], *op.args)
+    """
+
+
+@_hookspec
+def post_pass(options: Options) -> ir.passes.InPlacePass | Callable[[ir.Model], Any] | Sequence[Any] | None:
+    """Give passes that rewrite the finished model.
+
+    When:
+        Once per export, after lowering. The core runs the plugins' passes first and its own clean-up last.
+    Parameters:
+        options: What `export` was asked for.
+    Result:
+        A pass, a list of passes, or None. A pass is an `onnx_ir.passes.InPlacePass`, or a function that is called with the
+        `onnx_ir.Model` and changes it in place. Names are as for `pre_pass`. The opset and the names, dtypes and order of the
+        graph's inputs and outputs stay as they are.
+    First or all:
+        All, by the plugins' names.
+    Example:
+        One of onnx-ir's own passes::
+
+            @onnxexp.hookimpl
+            def post_pass(options):
+                return onnx_ir.passes.common.CommonSubexpressionEliminationPass()
+    """
+
+
+@_hookspec(firstresult=True)
+def serialize(program: ONNXProgram, path: Path, options: Any) -> bool | None:
+    """Write the model in a format of the plugin's own.
+
+    When:
+        Once per `ONNXProgram.save` to a path (not to a file object), before the core's own writer.
+    Parameters:
+        program: What is to be saved.
+        path: Where to.
+        options: The `WriteOptions`: `external_data`.
+    Result:
+        True if it wrote the file, else None. It must leave an existing file as it was where it fails.
+    First or all:
+        The first plugin that returns True.
+    Example:
+        A text form for files that end in ``.onnxtxt``::
+
+            @onnxexp.hookimpl
+            def serialize(program, path, options):
+                if path.suffix == ".onnxtxt":
+                    path.write_text(onnx.printer.to_text(program.model_proto))
+                    return True
+    """

@@ -1,0 +1,65 @@
+"""Importing one plugin in isolation: whole or not at all, and never from the working directory."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from typing import Any
+
+from onnxexp.errors import PluginLoadError
+from onnxexp.plugins.discovery import Found
+
+__all__ = ["import_object"]
+
+
+def import_object(found: Found) -> Any:
+    """What the entry point names. Raises whatever the import raises; nothing half imported stays."""
+    module, taken = found.target
+    if module in sys.modules:
+        __import__(module)  # waits where another thread is still importing it
+        there = sys.modules[module]
+        return taken(there) if taken else there
+    package = module.partition(".")[0]
+    if package not in sys.modules:
+        _refuse_working_directory(found, package)
+    before = set(sys.modules)
+    try:
+        return found.point.load()
+    except BaseException:
+        _forget(package, before)
+        raise
+
+
+def _refuse_working_directory(found: Found, package: str) -> None:
+    """A folder or file that happens to lie in the working directory must not stand in for an installed plugin."""
+    spec = importlib.util.find_spec(package)
+    places = [spec.origin, *(spec.submodule_search_locations or ())] if spec is not None else []
+    here = os.path.realpath(os.getcwd())
+    for place in places:
+        if place and os.path.dirname(os.path.realpath(_folder(place, package))) == here and not _installed_there(found, here):
+            raise PluginLoadError(
+                f"the module {package!r} would be loaded from the working directory ({place}), not from where {found.origin} is "
+                "installed; run from elsewhere, or rename it"
+            )
+
+
+def _folder(place: str, package: str) -> str:
+    """What lies in the folder that the import system searched: the package's folder, or the module's file."""
+    parent = os.path.dirname(place)
+    return parent if os.path.basename(parent) == package else place
+
+
+def _installed_there(found: Found, here: str) -> bool:
+    """Is the distribution an editable install (its author works in that folder), or are packages installed there?"""
+    distribution = found.point.dist
+    origin = distribution.origin if distribution is not None else None
+    editable = origin is not None and bool(vars(vars(origin).get("dir_info") or origin).get("editable"))
+    return editable or os.path.realpath(found.location) == here
+
+
+def _forget(package: str, before: set[str]) -> None:
+    """Unload the modules that a failed import left, so that the next try meets the same failure and not a half-filled table."""
+    for name in set(sys.modules) - before:
+        if name.partition(".")[0] == package:
+            del sys.modules[name]

@@ -1,0 +1,1 @@
+"""The exported program: run, verify, print and save it."""

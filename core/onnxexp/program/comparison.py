@@ -1,0 +1,219 @@
+"""The exported model against the original: outputs compared one by one.
+
+Tolerances go by dtype, as in `torch.testing.assert_close`, with one difference: the absolute one grows with the largest
+magnitude among the expected values, since the rounding errors of a deep model follow the size of its activations and not
+that of the one element they end up in. Tolerances that are given are taken as they are. Integers and bools must be equal.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from onnxexp.capture.model_tensors import restored_buffers
+from onnxexp.errors import VerificationError
+from onnxexp.graph import TensorType
+
+__all__ = ["Comparison", "VerificationReport", "call_unharmed", "compare", "run_eager"]
+
+_TOLERANCES: dict[torch.dtype, tuple[float, float]] = {
+    torch.float16: (1e-3, 1e-3),
+    torch.bfloat16: (1.6e-2, 1.6e-2),
+    torch.float32: (1.3e-6, 1e-5),
+    torch.float64: (1e-7, 1e-7),
+    torch.complex64: (1.3e-6, 1e-5),
+    torch.complex128: (1e-7, 1e-7),
+    # One unit in the last place: 3 and 2 bits of mantissa.
+    torch.float8_e4m3fn: (0.125, 0.125),
+    torch.float8_e4m3fnuz: (0.125, 0.125),
+    torch.float8_e5m2: (0.25, 0.25),
+    torch.float8_e5m2fnuz: (0.25, 0.25),
+}
+"""(rtol, atol) by dtype; others are exact."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """One output of the two models.
+
+    Attributes:
+        name: The output's name.
+        expected: The type of the original's, ``float32[2, 3]``.
+        actual: The type of the exported model's.
+        problem: What is wrong, empty where they agree.
+        max_abs: The largest absolute error; 0 for what is equal or cannot be subtracted.
+        max_rel: The largest relative error; inf where zero was expected and something else came.
+    """
+
+    name: str
+    expected: str
+    actual: str
+    problem: str = ""
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class VerificationReport:
+    """What was compared, and how it went; printing it gives a line per output."""
+
+    outputs: tuple[Comparison, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether all outputs agree."""
+        return not any(output.problem for output in self.outputs)
+
+    @property
+    def max_abs(self) -> float:
+        """The largest absolute error of all outputs."""
+        return max((output.max_abs for output in self.outputs), default=0.0)
+
+    @property
+    def max_rel(self) -> float:
+        """The largest relative error of all outputs."""
+        return max((output.max_rel for output in self.outputs), default=0.0)
+
+    def raise_for_difference(self) -> None:
+        """Raise VerificationError listing every output that differs, if one does."""
+        differing = [output for output in self.outputs if output.problem]
+        if differing:
+            title = f"the exported model disagrees with the original in {len(differing)} of {len(self.outputs)} outputs:"
+            raise VerificationError("\n".join([title, *(f"  {output.name}: {output.problem}" for output in differing)]))
+
+    def __str__(self) -> str:
+        agreeing = sum(not output.problem for output in self.outputs)
+        lines = [f"{agreeing} of {len(self.outputs)} outputs agree with the original"]
+        for output in self.outputs:
+            fine = f"{output.actual}, max abs error {output.max_abs:.3g}, max rel error {output.max_rel:.3g}"
+            lines.append(f"  {output.name}: {output.problem or fine}")
+        return "\n".join(lines)
+
+
+class _Unfused(TorchFunctionMode):
+    """Keeps torch's modules off their fused inference paths, which leave padded positions at other values.
+
+    That a mode is active is what they look at; it belongs to the thread, unlike torch's own switch.
+    """
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Iterable[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def run_eager(eager: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The original's result. It works on copies of the inputs and buffers, so a forward that writes to them changes nothing."""
+    copies: dict[int, torch.Tensor] = {}
+
+    def copy(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        if id(leaf) not in copies:  # one tensor that is given twice stays one
+            copies[id(leaf)] = leaf.detach().clone()
+        return copies[id(leaf)]
+
+    arguments: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map(copy, (tuple(args), dict(kwargs)))
+    with torch.no_grad(), _Unfused():
+        if isinstance(eager, torch.nn.Module):
+            return call_unharmed(eager, *arguments)
+        return eager(*arguments[0], **arguments[1])
+
+
+def call_unharmed(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call a module; buffers that its forward writes to or replaces are as before afterwards."""
+    if not isinstance(module, torch.jit.ScriptModule):
+        buffers = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
+        return torch.func.functional_call(module, buffers, tuple(args), dict(kwargs))
+    with restored_buffers(module):
+        return module(*args, **kwargs)
+
+
+def compare(
+    expected: Any, actual: Any, names: Sequence[str], *, rtol: float | None = None, atol: float | None = None
+) -> VerificationReport:
+    """Compare two results, leaf by leaf.
+
+    Args:
+        expected: What the original gave, in whatever structure.
+        actual: What the exported model gave, in the same structure.
+        names: A name per leaf of `actual`.
+        rtol: Relative tolerance, by dtype where None.
+        atol: Absolute tolerance, by dtype and magnitude where None.
+
+    Raises:
+        VerificationError: the structures differ.
+    """
+    wanted, got = pytree.tree_leaves(expected), pytree.tree_leaves(actual)
+    if len(wanted) != len(got):
+        raise VerificationError(f"the original returns {len(wanted)} values at these inputs, the exported model {len(got)}")
+    leaves = zip(names, wanted, got, strict=True)
+    return VerificationReport(tuple(_compared(name, one, other, rtol, atol) for name, one, other in leaves))
+
+
+def _compared(name: str, expected: Any, actual: Any, rtol: float | None, atol: float | None) -> Comparison:
+    types = _type(expected), _type(actual)
+    if types[0] != types[1]:
+        return Comparison(name, *types, f"expected {types[0]}, got {types[1]}")
+    if isinstance(expected, float):
+        # The graph computes Python floats as float32.
+        expected, actual = (torch.tensor(number, dtype=torch.float32) for number in (expected, actual))
+    if not isinstance(expected, torch.Tensor):
+        return Comparison(name, *types, "" if expected == actual else f"expected {expected!r}, got {actual!r}")
+    if expected.numel() == 0:
+        return Comparison(name, *types)
+    return _values(name, types, expected.detach().cpu(), actual.detach().cpu(), rtol, atol)
+
+
+def _values(
+    name: str, types: tuple[str, str], expected: torch.Tensor, actual: torch.Tensor, rtol: float | None, atol: float | None
+) -> Comparison:
+    """Two tensors of one type, value by value."""
+    default = _TOLERANCES.get(expected.dtype, (0.0, 0.0))
+    wide = torch.complex128 if expected.is_complex() else torch.float64
+    one, other = expected.to(wide), actual.to(wide)
+    magnitude = one.abs()
+    finite = magnitude[magnitude.isfinite()]
+    rtol = default[0] if rtol is None else rtol
+    atol = default[1] * max(1.0, float(finite.max()) if finite.numel() else 1.0) if atol is None else atol
+    equal = _equal(expected, actual)
+    error = (other - one).abs().masked_fill_(equal, 0.0).nan_to_num_(nan=torch.inf, posinf=torch.inf)
+    relative = (error / magnitude).masked_fill_(equal, 0.0).nan_to_num_(nan=torch.inf, posinf=torch.inf)
+    # Infinite where both are: an error against an expected infinity is one, whatever the relative tolerance allows.
+    allowed = (atol + rtol * magnitude).nan_to_num_(nan=0.0, posinf=0.0)
+    # Without a tolerance what is not equal is wrong, even where 64-bit integers differ by less than float64 can tell.
+    off = ~equal & ((error > allowed) | (rtol == atol == 0))
+    max_abs, max_rel = float(error.max()), float(relative.max())
+    problem = ""
+    if off.any():
+        worst = int((error / allowed).nan_to_num_(nan=0.0, posinf=torch.inf).masked_fill_(~off, -1.0).argmax())
+        index = [int(position) for position in torch.unravel_index(torch.tensor(worst), expected.shape)]
+        problem = (
+            f"{types[0]}, {int(off.sum())} of {off.numel()} elements are off by more than rtol={rtol:.3g}, atol={atol:.3g}; "
+            f"the worst, at {index}: expected {_number(expected, worst)}, got {_number(actual, worst)} "
+            f"(max abs error {max_abs:.3g}, max rel error {max_rel:.3g})"
+        )
+    return Comparison(name, *types, problem, max_abs, max_rel)
+
+
+def _equal(expected: torch.Tensor, actual: torch.Tensor) -> torch.Tensor:
+    """Where both are the same: bit for bit of meaning, NaN being NaN. 64-bit integers keep all their bits."""
+    if not (expected.is_floating_point() or expected.is_complex()):
+        return expected == actual
+    wide = torch.complex128 if expected.is_complex() else torch.float64
+    one, other = expected.to(wide), actual.to(wide)
+    return (one == other) | (one.isnan() & other.isnan())
+
+
+def _number(tensor: torch.Tensor, position: int) -> str:
+    value = tensor.reshape(-1)[position].item()
+    return f"{value:.7g}" if isinstance(value, float) else str(value)
+
+
+def _type(value: Any) -> str:
+    return str(TensorType(value.dtype, tuple(value.shape))) if isinstance(value, torch.Tensor) else type(value).__name__

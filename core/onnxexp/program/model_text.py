@@ -1,0 +1,193 @@
+"""An ONNX model as text for people: values with types and shapes, nodes with attributes, module scope and source line.
+
+ASCII only, so that it prints on every terminal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from onnxexp.builder.dtypes import from_onnx
+
+__all__ = ["ascii_text", "bytes_text", "place_of", "render", "type_text"]
+
+_INLINE = 8
+"""Elements up to which a constant is shown by its contents."""
+
+_DTYPE_ATTRIBUTES = {"to", "dtype", "output_dtype", "stash_type", "softmax_precision"}
+"""Attributes that are numbers in the file and element types to people."""
+
+
+def render(model: ir.Model) -> str:
+    """The whole model: header, inputs, outputs, a summary of the initializers, nodes, functions."""
+    graph = model.graph
+    opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in model.opset_imports.items())
+    producer = " ".join(part for part in (model.producer_name, model.producer_version) if part)
+    lines = [f"# {', '.join(part for part in (producer, f'ONNX IR {model.ir_version}', f'opset {opsets}') if part)}"]
+    lines += [f"# initializers: {initializers_text(graph)}"]
+    lines += _signature(f"graph {graph.name or ''}".rstrip(), graph.inputs, graph.outputs)
+    lines += _body(graph, 1)
+    lines.append("}")
+    for function in model.functions.values():
+        lines += ["", *_function(function)]
+    return ascii_text("\n".join(lines))
+
+
+def type_text(value: ir.Value) -> str:
+    """``float32[batch, 3]``, ``sequence(int64[...])``; ``?`` for what is not known."""
+    return _type(value.type, value.shape)
+
+
+def place_of(node: ir.Node) -> str:
+    """Where a node comes from: its name and operator, then the module, the torch operator and the user's source line."""
+    known = [node.metadata_props.get(f"onnxexp.{key}", "") for key in ("scope", "op", "source")]
+    origin = ", ".join(part for part in known if part)
+    return f"{node.name or 'a node'} ({node.op_type})" + (f", from {origin}" if origin else "")
+
+
+def bytes_text(count: int) -> str:
+    """``1.5 MB``: as people and file managers write it, powers of 1000."""
+    if count < 1000:
+        return f"{count} bytes"
+    power = min(int(math.log10(count) / 3), 4)
+    return f"{count / 1000**power:.1f} {('kB', 'MB', 'GB', 'TB')[power - 1]}"
+
+
+def ascii_text(text: str) -> str:
+    """The text with what is not ASCII escaped."""
+    return text.encode("ascii", "backslashreplace").decode("ascii")
+
+
+def initializers_text(graph: ir.Graph) -> str:
+    """``12 (1.5 MB): 10 float32, 2 int64``."""
+    tensors = [value.const_value for value in graph.initializers.values() if value.const_value is not None]
+    if not tensors:
+        return str(len(graph.initializers)) if graph.initializers else "none"
+    kinds = Counter(_dtype(tensor.dtype) for tensor in tensors)
+    listed = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    return f"{len(graph.initializers)} ({bytes_text(sum(tensor.nbytes for tensor in tensors))}): {listed}"
+
+
+def _signature(title: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> list[str]:
+    lines = [f"{title} ("]
+    lines += [f"    {_declared(value)}," for value in inputs]
+    if outputs:
+        lines += [") -> ("]
+        lines += [f"    {_declared(value)}," for value in outputs]
+    return [*lines, ") {"]
+
+
+def _function(function: ir.Function) -> Iterator[str]:
+    name = f"{function.domain}.{function.name}" + (f":{function.overload}" if function.overload else "")
+    parameters = [*(f"%{value.name}" for value in function.inputs), *map(str, function.attributes)]
+    yield f"function {name}({', '.join(parameters)}) {{"
+    yield from _body(function, 1)
+    yield f"  return {_names(function.outputs)}"
+    yield "}"
+
+
+def _body(graph: ir.Graph | ir.Function, depth: int) -> Iterator[str]:
+    """The nodes in order, each indented below the modules that it belongs to."""
+    modules: list[str] = []
+    for node in graph:
+        scope = node.metadata_props.get("onnxexp.scope", "")
+        while modules and scope != modules[-1] and not scope.startswith(modules[-1] + "."):
+            modules.pop()
+        if scope and (not modules or modules[-1] != scope):
+            yield f"{'  ' * (depth + len(modules))}[{scope}]"
+            modules.append(scope)
+        yield from _node(node, depth + len(modules))
+
+
+def _node(node: ir.Node, depth: int) -> Iterator[str]:
+    indent = "  " * depth
+    blocks = [attr for attr in node.attributes.values() if attr.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)]
+    outputs = ", ".join(_declared(value) for value in node.outputs if value.name)
+    inputs = [_operand(value) for value in node.inputs]
+    attributes = [_attribute(attr) for attr in node.attributes.values() if attr not in blocks]
+    operator = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+    source = node.metadata_props.get("onnxexp.source", "")
+    comment = f"  # {source}" if source else ""
+    yield f"{indent}{outputs} = {operator}({', '.join([*inputs, *attributes])}){comment}"
+    for attr in blocks:
+        for graph in [attr.value] if attr.type is ir.AttributeType.GRAPH else attr.value:
+            yield f"{indent}  {attr.name}({', '.join(map(_declared, graph.inputs))}) {{"
+            yield from _body(graph, depth + 2)
+            yield f"{indent}    return {_names(graph.outputs)}"
+            yield f"{indent}  }}"
+
+
+def _declared(value: ir.Value) -> str:
+    return f"%{value.name}: {type_text(value)}"
+
+
+def _names(values: Sequence[ir.Value]) -> str:
+    return ", ".join(f"%{value.name}" for value in values) or "nothing"
+
+
+def _operand(value: ir.Value | None) -> str:
+    """An input of a node: scalars, axes, shapes and the like by their contents, weights by name."""
+    if value is None:
+        return "None"
+    constant = value.const_value
+    if constant is None or value.producer() is not None or value.is_graph_input():
+        return f"%{value.name}"
+    telling = constant.size == 1 or (constant.dtype.is_integer() and constant.size <= _INLINE)
+    return _contents(constant) if telling else f"%{value.name}"
+
+
+def _attribute(attr: ir.Attr) -> str:
+    if attr.is_ref():
+        return f"{attr.name}=@{attr.ref_attr_name}"
+    return f"{attr.name}={_attribute_value(attr)}"
+
+
+def _attribute_value(attr: ir.Attr) -> str:
+    value: Any = attr.value
+    if attr.type is ir.AttributeType.TENSOR:
+        return _contents(value) if value.size <= _INLINE else f"<{_dtype(value.dtype)}{list(value.shape)}>"
+    if attr.type is ir.AttributeType.INT and attr.name in _DTYPE_ATTRIBUTES:
+        return _dtype(value)
+    if attr.type in (ir.AttributeType.FLOAT, ir.AttributeType.FLOATS):
+        return _contents(value)
+    if isinstance(value, (int, str)):
+        return repr(value)
+    if attr.type in (ir.AttributeType.INTS, ir.AttributeType.STRINGS):
+        return repr(list(value))
+    return f"<{attr.type.name.lower()}>"
+
+
+def _contents(constant: Any) -> str:
+    """Numbers, or (nested) lists of them."""
+    if isinstance(constant, ir.TensorProtocol):
+        return _contents(constant.numpy().tolist())
+    if isinstance(constant, (list, tuple)):
+        return f"[{', '.join(map(_contents, constant))}]"
+    if isinstance(constant, float):
+        # Seven digits tell float32 values apart without the noise of their binary form; keep them looking like floats.
+        text = f"{constant:.7g}"
+        return text if any(mark in text for mark in ".einf") else f"{text}.0"
+    return repr(constant)
+
+
+def _type(type_: ir.TypeProtocol | None, shape: ir.Shape | None) -> str:
+    if isinstance(type_, (ir.SequenceType, ir.OptionalType)):
+        kind = "sequence" if isinstance(type_, ir.SequenceType) else "optional"
+        return f"{kind}({_type(type_.elem_type, shape)})"
+    if type_ is None:
+        return "?"
+    sizes = ", ".join(str(size if isinstance(size, int) else size.value or "?") for size in shape) if shape is not None else "..."
+    return f"{_dtype(type_.dtype)}[{sizes}]"
+
+
+def _dtype(data_type: ir.DataType | int) -> str:
+    """torch's name of an element type, ONNX's in lower case where torch has none."""
+    try:
+        return str(from_onnx(data_type)).removeprefix("torch.")
+    except (TypeError, ValueError):
+        return ir.DataType(data_type).name.lower() if data_type in ir.DataType.__members__.values() else str(data_type)

@@ -1,0 +1,1 @@
+"""The request: options, example call, names and dynamic shapes of one export."""

@@ -1,0 +1,335 @@
+"""`dynamic_shapes` and `dynamic_axes`: what the user writes, read and checked before anything is captured.
+
+API:
+    spec = read_dynamic(forward, args, kwargs, dynamic_shapes=, dynamic_axes=, input_names=, output_names=) -> DynamicSpec
+    spec.leaves        every leaf of (args, kwargs) in placeholder order, graph inputs under their final names
+    spec.inputs        indices of the leaves that become graph inputs: tensors and dynamic scalars
+    spec.axes[i]       {axis: Axis(dim, name, asked)} of leaf i        spec.scalars   {i: Axis} of dynamic numbers
+    spec.bound         {parameter: (its path, its value)}, as the example gives them
+    spec.shapes        what torch.export.export takes as dynamic_shapes, or None
+    spec.outputs       {key of dynamic_axes that is no input: {axis: name}}
+See `capture.examples` for the example inputs to capture with, `capture.symbols` for names after capture, `capture.blame`
+for explaining torch's refusals.
+
+What is accepted:
+    * `dynamic_shapes` as torch.export takes it (by parameter name or by position, nested as the inputs are; Dim, derived
+      dims, Dim.AUTO/DYNAMIC/STATIC, ints, None, ShapesCollection), and beyond that: strings, negative axes, missing keys
+      (static), dicts for dataclasses, keys that are `input_names` or leaf names (``past.0.key``), ``**kwargs`` by key;
+    * `dynamic_axes` as ``{name: [axis, ...]}``, ``{name: {axis: "name"}}`` or a mix. Keys are `input_names`, leaf names,
+      or names of outputs.
+A Dim goes to torch as it is: torch proves it over its whole range. Strings and `dynamic_axes` become Dim.DYNAMIC: tracing
+may relate such axes to each other, but never fix one. An axis without a name of its own is called ``{input}_dim_{axis}``.
+An int, float or bool is dynamic by ``{"n": Dim.DYNAMIC}`` or ``{"n": "name"}``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import Dim, ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.utils import _pytree as pytree
+
+from onnxexp.errors import OptionError
+from onnxexp.request.axis_spec import Axis, read_axis, read_scalar
+from onnxexp.request.io_names import Leaf, assign_names, bind, children, flatten_inputs
+from onnxexp.suggest import nearest
+
+__all__ = ["Axis", "DynamicSpec", "read_dynamic"]
+
+
+@dataclasses.dataclass(eq=False)
+class DynamicSpec:
+    """What is dynamic, by leaf of the flattened ``(args, kwargs)``; the module's docstring lists the attributes."""
+
+    leaves: tuple[Leaf, ...]
+    axes: tuple[dict[int, Axis], ...]
+    scalars: dict[int, Axis]
+    inputs: tuple[int, ...]
+    bound: dict[str, tuple[tuple[str, ...], Any]]
+    outputs: dict[str, dict[int, str | None]]
+
+    @functools.cached_property
+    def shapes(self) -> dict[str, Any] | None:
+        """Made where it is asked for: only torch.export does."""
+        if not self.scalars and not any(self.axes):
+            return None
+        index = {leaf.path: index for index, leaf in enumerate(self.leaves)}
+        named = {name: (path, value) for name, (path, value) in self.bound.items() if path}
+        named |= {key: ((key,), inner) for path, value in self.bound.values() if not path for key, inner in value.items()}
+        return {name: self._mirror(value, path, index) for name, (path, value) in named.items()}
+
+    def _mirror(self, value: Any, path: tuple[str, ...], index: Mapping[tuple[str, ...], int]) -> Any:
+        """`value` with what torch.export wants in place of each leaf; a class of the user's as the list of its parts."""
+        below = children(value)
+        if below is None:
+            place = index[path]
+            if place in self.scalars:
+                return self.scalars[place].dim if type(value) is int else None
+            axes = self.axes[place]
+            return {axis: wanted.dim for axis, wanted in axes.items()} if axes else None
+        parts = [self._mirror(child, (*path, key), index) for key, child in below]
+        kind = pytree._get_node_type(value)
+        definition = pytree.SUPPORTED_NODES[kind]
+        flat, context = definition.flatten_fn(value)
+        if kind in pytree.BUILTIN_TYPES:
+            return definition.unflatten_fn(parts, context)
+        return parts if type(flat) is list else tuple(parts)  # mypy takes torch's annotation for the truth
+
+    @property
+    def input_names(self) -> list[str]:
+        """The names of the graph's inputs, in order."""
+        return [self.leaves[index].name for index in self.inputs]
+
+    def asked(self) -> Iterator[tuple[Leaf, int | None, Axis]]:
+        """Each axis (None: the number itself) that must come out dynamic."""
+        for index, leaf in enumerate(self.leaves):
+            scalar = {None: self.scalars[index]} if index in self.scalars else {}
+            for axis, wanted in [*self.axes[index].items(), *scalar.items()]:
+                if wanted.asked:
+                    yield leaf, axis, wanted
+
+
+def read_dynamic(
+    forward: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    dynamic_shapes: Any = None,
+    dynamic_axes: Mapping[str, Any] | None = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    program: ExportedProgram | None = None,
+) -> DynamicSpec:
+    """Read the user's options against the example inputs.
+
+    The dynamic numbers of an ExportedProgram come from `program`.
+
+    Raises OptionError, with the key, what exists and the cure, for arguments that do not fit `forward`, unknown names, wrong
+    nesting, axes out of range, sizes that contradict the example, both options at once, and `input_names` that do not fit.
+    """
+    if dynamic_shapes is not None and dynamic_axes is not None:
+        raise OptionError("dynamic_shapes and dynamic_axes are both given. They say the same thing in two ways: give one.")
+    bound = bind(forward, args, kwargs)
+    if dynamic_shapes is None and dynamic_axes is None and program is None:
+        return _static(flatten_inputs(bound, args, kwargs), input_names)
+    reader = _Reader(forward, args, kwargs, bound)
+    if dynamic_shapes is not None:
+        reader.read_shapes(dynamic_shapes, input_names)
+    if program is not None:
+        reader.scalars |= dict.fromkeys(_dynamic_numbers(program), Axis(Dim.AUTO, None, False))
+    names = reader.name_inputs(input_names)
+    outputs = reader.read_axes(dynamic_axes, names, output_names or ()) if dynamic_axes is not None else {}
+    return reader.spec(names, outputs)
+
+
+def _static(leaves: list[Leaf], input_names: Sequence[str] | None) -> DynamicSpec:
+    """Nothing is dynamic: the inputs of the graph are the tensors."""
+    inputs = tuple([index for index, leaf in enumerate(leaves) if isinstance(leaf.value, torch.Tensor)])
+    names = assign_names([leaves[index].name for index in inputs], input_names, what="input")
+    for index, name in zip(inputs, names, strict=True):
+        leaves[index].name = name
+    return DynamicSpec(tuple(leaves), tuple([{} for _ in leaves]), {}, inputs, {}, {})
+
+
+class _Reader:
+    """Collects what is said about each leaf."""
+
+    def __init__(
+        self, forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], arguments: inspect.BoundArguments
+    ) -> None:
+        self.call = (forward, tuple(args), dict(kwargs))
+        self.leaves = flatten_inputs(arguments, args, kwargs)
+        self.index = {leaf.path: index for index, leaf in enumerate(self.leaves)}
+        kinds = arguments.signature.parameters
+        self.bound: dict[str, tuple[tuple[str, ...], Any]] = {
+            name: (() if kinds[name].kind is kinds[name].VAR_KEYWORD else (name,), value)
+            for name, value in arguments.arguments.items()
+        }
+        self.star = next((name for name in self.bound if kinds[name].kind is kinds[name].VAR_POSITIONAL), None)
+        self.axes: list[dict[int, Axis]] = [{} for _ in self.leaves]
+        self.scalars: dict[int, Axis] = {}
+        self.said: dict[int, str] = {}
+
+    def name_inputs(self, given: Sequence[str] | None) -> dict[int, str]:
+        """The name of each leaf that becomes a graph input, by its index."""
+        inputs = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf.value, torch.Tensor) or i in self.scalars]
+        names = assign_names([self.leaves[index].name for index in inputs], given, what="input")
+        return dict(zip(inputs, names, strict=True))
+
+    # dynamic_shapes
+
+    def read_shapes(self, shapes: Any, input_names: Sequence[str] | None) -> None:
+        if isinstance(shapes, (torch.export.ShapesCollection, torch.export.AdditionalInputs)):
+            shapes = shapes.dynamic_shapes(*self.call)  # type: ignore[no-untyped-call]
+        if isinstance(shapes, Mapping):
+            late = [(key, said) for key, said in shapes.items() if not self._read_key(key, said)]
+            renamed = {name: index for index, name in self.name_inputs(input_names).items()} if late else {}
+            for key, said in late:
+                if key not in renamed:
+                    raise self._unknown("dynamic_shapes", key, [*self.bound, *renamed])
+                self._leaf(renamed[key], said, f"dynamic_shapes[{key!r}]")
+        elif isinstance(shapes, (list, tuple)):
+            for position, (said, (path, value)) in enumerate(zip(shapes, self._positions(shapes), strict=True)):
+                self._descend(value, path, said, f"dynamic_shapes[{position}]")
+        else:
+            raise OptionError(f"dynamic_shapes must be a dict by parameter name, or a tuple or list by position, not {shapes!r}.")
+
+    def _positions(self, shapes: Sequence[Any]) -> list[tuple[tuple[str, ...], Any]]:
+        """What each entry is for: a parameter, as torch.export has it, or an argument, where a star parameter takes some."""
+        parameters = list(self.bound.values())
+        arguments = [
+            each
+            for name, (path, value) in self.bound.items()
+            for each in ([((name, str(i)), one) for i, one in enumerate(value)] if name == self.star else [(path, value)])
+        ]
+        said = dict(zip(self.bound, shapes, strict=False)).get(self.star or "")
+        if len(shapes) == len(arguments) and (len(shapes) != len(parameters) or isinstance(said, Mapping)):
+            return arguments
+        if len(shapes) != len(parameters):
+            raise OptionError(
+                f"dynamic_shapes has {len(shapes)} entries, but the model is called with {len(self.bound)} parameters: "
+                f"{', '.join(self.bound)}. Give one entry for each (None where nothing is dynamic), or a dict by name."
+            )
+        return parameters
+
+    def _read_key(self, key: Any, said: Any) -> bool:
+        """True if `key` is a parameter, an entry of ``**kwargs``, or a leaf's default name."""
+        where = f"dynamic_shapes[{key!r}]"
+        if key in self.bound:
+            path, value = self.bound[key]
+            self._descend(value, path, said, where)
+            return True
+        for path, value in self.bound.values():
+            if not path and key in value:
+                self._descend(value[key], (key,), said, where)
+                return True
+        index = next((i for i, leaf in enumerate(self.leaves) if leaf.name == key), None)
+        if index is not None:
+            self._leaf(index, said, where)
+        return index is not None
+
+    def _descend(self, value: Any, path: tuple[str, ...], said: Any, where: str) -> None:
+        below = children(value)
+        if said is None or below is None:
+            if below is None:
+                self._leaf(self.index[path], said, where)
+            return
+        own = children(said) if type(said) is type(value) and not isinstance(said, (list, tuple, dict)) else None
+        entries: Any = dict(own) if own is not None else said
+        kind = (
+            f"{where} is for a {type(value).__name__} with {len(below)} entries ({', '.join(key for key, _ in below) or 'none'})"
+        )
+        if isinstance(entries, Mapping):
+            known = dict(below)
+            for key, inner in entries.items():
+                if str(key) not in known:
+                    raise OptionError(f"{kind}; {key!r} is none of them{nearest(str(key), known)}.")
+                self._descend(known[str(key)], (*path, str(key)), inner, f"{where}[{key!r}]")
+        elif isinstance(entries, (list, tuple)):
+            if len(entries) != len(below):
+                raise OptionError(f"{kind}, but it has {len(entries)}. Give one for each, None where nothing is dynamic.")
+            for (key, child), inner in zip(below, entries, strict=True):
+                self._descend(child, (*path, key), inner, f"{where}[{key}]")
+        else:
+            raise OptionError(
+                f"{kind}, but it is {said!r}. Nest it as the input is nested, or give None where nothing is dynamic."
+            )
+
+    def _leaf(self, index: int, said: Any, where: str) -> None:
+        value, name = self.leaves[index].value, self.leaves[index].name
+        if said is None:
+            return
+        if index in self.said:
+            raise OptionError(f"{where} and {self.said[index]} are about the same input, {name}. Keep one.")
+        self.said[index] = where
+        if not isinstance(value, torch.Tensor):
+            wanted = read_scalar(value, said, f"{where} (input {name})")
+            if wanted is not None:
+                self.scalars[index] = wanted
+            return
+        shape = tuple(value.shape)
+        if isinstance(said, (list, tuple)) and len(said) != len(shape):
+            raise OptionError(f"{where} has {len(said)} entries, but {name} has {len(shape)} axes: its shape is {shape}.")
+        if not isinstance(said, (list, tuple, Mapping)):
+            raise OptionError(
+                f"{where} is {said!r}, but {name} is a tensor of shape {shape}. "
+                f'Say which axes: {{0: "batch"}}, or one entry for each of its {len(shape)} axes.'
+            )
+        entries = said.items() if isinstance(said, Mapping) else enumerate(said)
+        for axis, dim in entries:
+            self._axis(index, axis, read_axis(dim, shape, axis, f"{where} (input {name})"), where)
+
+    def _axis(self, index: int, axis: int, wanted: Axis | None, where: str) -> None:
+        axis %= max(len(self.leaves[index].value.shape), 1)
+        if axis in self.axes[index]:
+            raise OptionError(f"{where} speaks of axis {axis} of {self.leaves[index].name} twice. Keep one.")
+        if wanted is not None:
+            self.axes[index][axis] = wanted
+
+    # dynamic_axes
+
+    def read_axes(self, said: Any, names: dict[int, str], output_names: Sequence[str]) -> dict[str, dict[int, str | None]]:
+        """Read `dynamic_axes` into the inputs; what is (or may be) about outputs comes back."""
+        if not isinstance(said, Mapping):
+            raise OptionError(f'dynamic_axes must be a dict such as {{"x": {{0: "batch"}}}} or {{"x": [0]}}, not {said!r}.')
+        known = {leaf.name: index for index, leaf in enumerate(self.leaves)} | {name: index for index, name in names.items()}
+        outputs: dict[str, dict[int, str | None]] = {}
+        for key, axes in said.items():
+            where = f"dynamic_axes[{key!r}]"
+            inside = [leaf.name for leaf in self.leaves if leaf.path[0] == key]
+            if key in known:
+                index, value = known[key], self.leaves[known[key]].value
+                if not isinstance(value, torch.Tensor):
+                    cure = f'dynamic_shapes={{"{key}": Dim.DYNAMIC}} makes a number a graph input.'
+                    raise OptionError(f"{where} is about {value!r}, which is no tensor and has no axes. {cure}")
+                for axis, name in _named_axes(axes, where).items():
+                    dim = Dim.DYNAMIC if name is None else name
+                    self._axis(index, axis, read_axis(dim, tuple(value.shape), axis, f"{where} (input {key})"), where)
+            elif inside and key not in output_names:
+                raise OptionError(f"{where}: {key!r} is not one tensor. Name the ones inside: {', '.join(inside)}.")
+            else:
+                outputs[key] = _named_axes(axes, where)
+        return outputs
+
+    # the result
+
+    def spec(self, names: dict[int, str], outputs: dict[str, dict[int, str | None]]) -> DynamicSpec:
+        for index, name in names.items():
+            self.leaves[index].name = name
+        return DynamicSpec(tuple(self.leaves), tuple(self.axes), self.scalars, tuple(sorted(names)), self.bound, outputs)
+
+    def _unknown(self, option: str, key: Any, known: Sequence[str]) -> OptionError:
+        inner = [leaf.name for leaf in self.leaves if leaf.name not in known]
+        names = list(dict.fromkeys(known)) + inner
+        return OptionError(
+            f"{option} names {key!r}, which is no input of the model{nearest(str(key), names)}. There are: {', '.join(names)}."
+        )
+
+
+def _dynamic_numbers(program: ExportedProgram) -> list[int]:
+    """The leaves of the program's (args, kwargs) that are symbolic numbers."""
+    values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
+    inputs = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
+    return [index for index, name in enumerate(inputs) if isinstance(values[name], (torch.SymInt, torch.SymFloat, torch.SymBool))]
+
+
+def _named_axes(axes: Any, where: str) -> dict[int, str | None]:
+    """The three forms of one entry of `dynamic_axes` as one: {axis: name or None}."""
+    pairs = (
+        list(axes.items())
+        if isinstance(axes, Mapping)
+        else [(a, None) for a in axes]
+        if isinstance(axes, (list, tuple))
+        else None
+    )
+    if pairs is None or not all(type(a) is int and (n is None or (isinstance(n, str) and n)) for a, n in pairs):
+        raise OptionError(f'{where} is {axes!r}; it must be a list of axes such as [0, 2], or a dict such as {{0: "batch"}}.')
+    if len({axis for axis, _ in pairs}) != len(pairs):
+        raise OptionError(f"{where} names an axis twice: {axes!r}.")
+    return dict(pairs)

@@ -1,0 +1,218 @@
+"""Compute the offset of each part of a model file before the first byte is written.
+
+onnx-ir serializes the skeleton: everything but the initializers of the main graph, which is small. One record per
+initializer follows, and its contents are read from the tensor while they are written. The tags and lengths around the
+graph, around each initializer and around its `raw_data` are encoded here. The result is an ordinary protobuf message; only
+the order of its fields differs from that of `SerializeToString`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, cast
+
+import google.protobuf.message  # type: ignore[import-untyped]
+import onnx
+import onnx_ir as ir
+import torch
+
+from onnxexp.builder.torch_tensor import TorchTensor
+from onnxexp.errors import SerializeError
+
+__all__ = ["Chunk", "Layout", "chunks", "describe", "lay_out", "skeleton"]
+
+Chunk = bytes | bytearray | memoryview | torch.Tensor
+"""Bytes, or one of `onnxexp.builder.torch_tensor.pieces`, to be made contiguous by `onnxexp.builder.torch_tensor.Scratch`."""
+
+_LENGTH_DELIMITED = 2
+_GRAPH = 7 << 3 | _LENGTH_DELIMITED
+_INITIALIZER = 5 << 3 | _LENGTH_DELIMITED
+_RAW_DATA = 9 << 3 | _LENGTH_DELIMITED
+
+_SMALL = 1 << 14
+_GATHERED = 1 << 20
+_PAGE = 1 << 12
+_LARGE_PAGE = 1 << 16
+_LARGE = 1 << 20
+
+
+class Part(NamedTuple):
+    """A range of a file: bytes, or the contents of a tensor; messages use `name`."""
+
+    offset: int
+    size: int
+    content: bytes | ir.TensorProtocol
+    name: str = ""
+
+
+class Layout(NamedTuple):
+    """A file: its size, and its parts by offset. Gaps between parts read as zeros."""
+
+    parts: Sequence[Part] = ()
+    size: int = 0
+
+
+def lay_out(model: ir.Model, location: str | None = None, threshold: int = 0) -> tuple[Layout, Layout]:
+    """Lay out the model file and its data file.
+
+    The data file, where `location` names one, has the initializers of `threshold` bytes and more.
+
+    Raises:
+        SerializeError: An initializer has no value, or what is not an initializer exceeds protobuf's limit.
+    """
+    records: list[tuple[bytes, ir.TensorProtocol | None]] = []
+    external: list[Part] = []
+    end = 0
+    for name, tensor in _initializers(model):
+        proto = onnx.TensorProto()
+        describe(proto, name, tensor)
+        if tensor.dtype == ir.DataType.STRING:
+            records.append((_tagged(_INITIALIZER, proto.ByteSize()) + proto.SerializeToString(), None))
+        elif location is not None and tensor.nbytes >= threshold:
+            part = Part(_aligned(end, tensor.nbytes), tensor.nbytes, tensor, name)
+            external.append(part)
+            end = part.offset + part.size
+            _refer(proto, location, part)
+            records.append((_tagged(_INITIALIZER, proto.ByteSize()) + proto.SerializeToString(), None))
+        else:
+            raw = proto.SerializeToString() + _tagged(_RAW_DATA, tensor.nbytes)
+            records.append((_tagged(_INITIALIZER, len(raw) + tensor.nbytes) + raw, tensor))
+    return _model_file(model, records), Layout(external, end)
+
+
+def chunks(layout: Layout) -> Iterator[tuple[int, Chunk]]:
+    """Yield the file by offset, with small neighbours gathered into one chunk."""
+    gathered, start = bytearray(), 0
+    for part in layout.parts:
+        if gathered and (part.offset != start + len(gathered) or len(gathered) >= _GATHERED):
+            yield start, gathered
+            gathered = bytearray()
+        if isinstance(part.content, bytes) or part.size <= _SMALL:
+            start = start if gathered else part.offset
+            gathered += part.content if isinstance(part.content, bytes) else _contents(part, part.content)
+            continue
+        if gathered:
+            yield start, gathered
+            gathered = bytearray()
+        yield from _large(part, part.content)
+    if gathered:
+        yield start, gathered
+
+
+def skeleton(model: ir.Model) -> onnx.ModelProto:
+    """Serialize everything but the initializers of the main graph.
+
+    Raises onnx-ir's SerdeError where the model does not fit into a message.
+    """
+    graph = model.graph
+    view = ir.GraphView(
+        graph.inputs,
+        graph.outputs,
+        nodes=graph,
+        name=graph.name,
+        doc_string=graph.doc_string,
+        opset_imports=graph.opset_imports,
+        metadata_props=graph.metadata_props,
+    )
+    bare = ir.Model(
+        cast(ir.Graph, view),  # onnx-ir documents a model over a view, but annotates a Graph
+        ir_version=model.ir_version,
+        producer_name=model.producer_name,
+        producer_version=model.producer_version,
+        domain=model.domain,
+        model_version=model.model_version,
+        doc_string=model.doc_string,
+        functions=list(model.functions.values()),
+        metadata_props=model.metadata_props,
+        device_configurations=model.device_configurations,
+    )
+    return ir.serde.serialize_model(bare)
+
+
+def _initializers(model: ir.Model) -> Iterator[tuple[str, ir.TensorProtocol]]:
+    for name, value in model.graph.initializers.items():
+        if value.const_value is not None:
+            yield name, value.const_value
+        elif all(name != given.name for given in model.graph.inputs):
+            raise SerializeError(f"initializer {name!r} has no value: set its const_value, or make it an input of the graph")
+
+
+def _model_file(model: ir.Model, records: list[tuple[bytes, ir.TensorProtocol | None]]) -> Layout:
+    try:
+        proto = skeleton(model)
+        graph = proto.graph.SerializeToString(deterministic=True)
+        proto.ClearField("graph")
+        head = proto.SerializeToString(deterministic=True)
+    except (google.protobuf.message.EncodeError, ValueError) as error:
+        raise SerializeError(
+            f"the model cannot be encoded: {error}. If tensors inside subgraphs or attributes pass protobuf's limit of 2 GiB, "
+            "make them initializers of the main graph: only those can be stored outside the model file."
+        ) from error
+    body = sum(len(record) + (tensor.nbytes if tensor is not None else 0) for record, tensor in records)
+    parts = [Part(0, 0, head + _tagged(_GRAPH, len(graph) + body) + graph)]
+    end = len(cast(bytes, parts[0].content))
+    for record, tensor in records:
+        parts.append(Part(end, len(record), record))
+        end += len(record)
+        if tensor is not None:
+            parts.append(Part(end, tensor.nbytes, tensor, tensor.name or ""))
+            end += tensor.nbytes
+    return Layout(parts, end)
+
+
+def describe(proto: onnx.TensorProto, name: str, tensor: ir.TensorProtocol) -> None:
+    """Write the tensor into an empty message, without its contents unless it is one of strings, which have no raw form."""
+    if tensor.dtype == ir.DataType.STRING:
+        ir.serde.serialize_tensor_into(proto, tensor)
+        proto.name = name
+        return
+    proto.name, proto.data_type = name, tensor.dtype
+    proto.dims.extend(tensor.shape.dims)
+    if tensor.doc_string:
+        proto.doc_string = tensor.doc_string
+    for key, value in sorted(tensor.metadata_props.items()):
+        proto.metadata_props.add(key=key, value=value)
+
+
+def _refer(proto: onnx.TensorProto, location: str, part: Part) -> None:
+    proto.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", part.offset), ("length", part.size)):
+        proto.external_data.add(key=key, value=str(value))
+
+
+def _aligned(end: int, size: int) -> int:
+    """Round up to an offset from which a runtime can map the tensor: a page, or 64 KiB (Windows) for a large one."""
+    page = _LARGE_PAGE if size >= _LARGE else _PAGE
+    return -(-end // page) * page
+
+
+def _large(part: Part, tensor: ir.TensorProtocol) -> Iterator[tuple[int, Chunk]]:
+    if isinstance(tensor, ir.LazyTensor):
+        tensor = tensor.raw()  # computed once; the pieces below are views of it
+    if not isinstance(tensor, TorchTensor) or tensor.nbytes != part.size:
+        yield part.offset, _contents(part, tensor)
+        return
+    offset = part.offset
+    for piece in tensor.pieces():
+        yield offset, piece
+        offset += piece.nbytes
+
+
+def _contents(part: Part, tensor: ir.TensorProtocol) -> bytes:
+    contents = tensor.tobytes()
+    if len(contents) != part.size:
+        raise SerializeError(f"initializer {part.name!r} says that it has {part.size:,} bytes and gives {len(contents):,}")
+    return contents
+
+
+def _tagged(tag: int, length: int) -> bytes:
+    return bytes([tag]) + _varint(length)
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)

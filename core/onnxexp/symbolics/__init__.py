@@ -1,0 +1,1 @@
+"""Tables of symbolics, and their selection by operator and opset."""

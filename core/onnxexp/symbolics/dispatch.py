@@ -1,0 +1,180 @@
+"""Who lowers this operator? The tables of all selected plugins as one."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping
+
+from onnxexp.errors import OptionError, PluginConflict
+from onnxexp.suggest import nearest
+from onnxexp.symbolics.table import Symbolic, SymbolicTable
+
+__all__ = ["Candidate", "Claim", "Dispatcher", "Source"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Source:
+    """A table, the plugin that brings it, that plugin's distribution and version, and whether the user gave it in the call."""
+
+    plugin: str
+    table: SymbolicTable
+    origin: str = ""
+    user: bool = False
+
+    def __str__(self) -> str:
+        return f"the plugin {self.plugin!r}" + (f" ({self.origin})" if self.origin else "")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Candidate:
+    """A symbolic that may be asked, and the table that it is from."""
+
+    source: Source
+    symbolic: Symbolic
+
+    def __str__(self) -> str:
+        name = self.symbolic.direct or self.symbolic.function.__name__
+        place = f" at {self.symbolic.location}" if self.symbolic.location else ""
+        return f"the symbolic {name} of {self.source}{place}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Claim:
+    """What somebody has for an operator, and why it is (not) the first to be asked."""
+
+    plugin: str
+    symbolic: Symbolic
+    chosen: bool
+    reason: str
+
+
+class Dispatcher:
+    """The tables of all selected plugins as one.
+
+    Where several plugins claim an operator, one that the user passed to the call wins, then the one that `prefer` names, then
+    one whose table says ``override=True``; the others are asked where it declines. The order of the plugins never matters.
+
+    Raises:
+        PluginConflict: plugins claim one operator and nothing says which one wins; every such operator is listed.
+        OptionError: `prefer` names a plugin that has no symbolic for that operator.
+    """
+
+    def __init__(self, sources: Iterable[Source], prefer: Mapping[str, str] | None = None) -> None:
+        self._prefer = dict(prefer or {})
+        self._all = sorted(sources, key=lambda source: source.plugin)
+        self._found: dict[tuple[str, int], list[Candidate]] = {}
+        if self._prefer:
+            self._check_preferences()
+        if len({source.plugin for source in self._all}) > 1:
+            self._check_conflicts()
+
+    def candidates(self, op: str, opset: int) -> list[Candidate]:
+        """The symbolics for an operator's overload at an opset, in the order in which they are asked."""
+        found = self._found.get((op, opset))
+        if found is None:
+            found = self._found[op, opset] = [
+                Candidate(source, entry)
+                for source in self._sources(op)
+                for entry in reversed(source.table.versions(op))
+                if entry.serves(opset)
+            ]
+        return found
+
+    def opsets(self, op: str) -> list[int]:
+        """The opsets from which on some plugin lowers it, in order; none where nobody claims it."""
+        return sorted(entry.since for source in self._sources(op) for entry in source.table.versions(op))
+
+    def why(self, op: str, opset: int) -> list[Claim]:
+        """Everything that anybody has for an operator, in the order in which it is asked, what is not asked at the end."""
+        asked = self.candidates(op, opset)
+        claims = [
+            Claim(
+                each.source.plugin,
+                each.symbolic,
+                not number,
+                self._reason(op, each, asked[0]) if number else self._merit(op, each),
+            )
+            for number, each in enumerate(asked)
+        ]
+        serving = {id(each.symbolic) for each in asked}
+        for source in self._sources(op):
+            for entry in source.table.versions(op):
+                if id(entry) not in serving:
+                    limit = f"from opset {entry.since} on" if entry.since > opset else f"up to opset {entry.until}"
+                    claims.append(Claim(source.plugin, entry, False, f"serves {limit}"))
+        return claims
+
+    @functools.cached_property
+    def operators(self) -> frozenset[str]:
+        """Every operator that some table claims, as it was registered."""
+        claimed = [source.table.operators() for source in self._all]
+        return claimed[0] if len(claimed) == 1 else frozenset().union(*claimed)
+
+    def __bool__(self) -> bool:
+        return any(source.table.operators() for source in self._all)
+
+    def _sources(self, op: str) -> list[Source]:
+        """Who claims an operator's overload, best first."""
+        whole = op.partition(".")[0]
+        claiming = [source for source in self._all if op in source.table.operators() or whole in source.table.operators()]
+        if len(claiming) > 1:
+            claiming.sort(key=lambda source: (self._rank(op, source), source.plugin, op not in source.table.operators()))
+        return claiming
+
+    @functools.cached_property
+    def _claims(self) -> dict[str, list[Source]]:
+        """Who claims each operator, where that is asked of all of them."""
+        claims: dict[str, list[Source]] = {}
+        for source in self._all:
+            for op in source.table.operators():
+                claims.setdefault(op, []).append(source)
+        return claims
+
+    def _rank(self, op: str, source: Source) -> tuple[bool, bool, bool]:
+        preferred = self._prefer.get(op) or self._prefer.get(op.partition(".")[0])
+        return not source.user, source.plugin != preferred, not source.table.override
+
+    def _check_preferences(self) -> None:
+        for op, plugin in self._prefer.items():
+            claimed = {name: sources for name, sources in self._claims.items() if name == op or name.startswith(f"{op}.")}
+            claiming = {source.plugin for sources in (*claimed.values(), self._sources(op)) for source in sources}
+            brought = [name for name, sources in self._claims.items() if any(source.plugin == plugin for source in sources)]
+            if brought and plugin not in claiming:
+                raise OptionError(
+                    f"prefer: the plugin {plugin!r} has no symbolic for {op}{nearest(op, brought)}; "
+                    f"{', '.join(sorted(claiming)) or 'no plugin'} has"
+                )
+
+    def _check_conflicts(self) -> None:
+        conflicts: dict[tuple[str, str], list[str]] = {}
+        for op, sources in self._claims.items():
+            claiming = {source.plugin for source in (*sources, *self._claims.get(op.partition(".")[0], ()))}
+            if len(claiming) > 1:
+                first, *rest = self._sources(op)
+                for other in rest:
+                    if other.plugin != first.plugin and self._rank(op, other) == self._rank(op, first):
+                        conflicts.setdefault((str(first), str(other)), []).append(op)
+        if conflicts:
+            raise PluginConflict("\n".join(_conflict(pair, sorted(ops)) for pair, ops in sorted(conflicts.items())))
+
+    def _merit(self, op: str, candidate: Candidate) -> str:
+        user, preferred, override = (not each for each in self._rank(op, candidate.source))
+        if len(self._sources(op)) == 1:
+            return "the only plugin that claims it"
+        reasons = ((user, "given in the call"), (preferred, "preferred by the configuration"), (override, "its table overrides"))
+        return next((reason for holds, reason in reasons if holds), "the others do not serve this opset")
+
+    def _reason(self, op: str, candidate: Candidate, first: Candidate) -> str:
+        if candidate.source is first.source:
+            return f"asked where the entry of opset {first.symbolic.since} declines"
+        return f"asked where {first.source.plugin} declines"
+
+
+def _conflict(pair: tuple[str, str], ops: list[str]) -> str:
+    shown = ", ".join(ops[:5]) + (f" and {len(ops) - 5} more" if len(ops) > 5 else "")
+    return (
+        f"{pair[0]} and {pair[1]} both lower {shown}. Say which one wins with "
+        f'`prefer = {{"{ops[0]}" = "..."}}` (in [tool.onnxexp], or prefer={{...}} in the call), switch one of them off, or let '
+        "exactly one of their tables say override=True"
+    )

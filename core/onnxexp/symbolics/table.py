@@ -1,0 +1,156 @@
+"""Symbolic functions as inspectable data: which function lowers which torch operator, at which opsets, within which limits."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import torch
+
+from onnxexp.builder.tensor import Tensor
+
+__all__ = ["Symbolic", "SymbolicTable"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Symbolic:
+    """One entry of a table.
+
+    Where a declared limit does not hold, the next entry, the next plugin or torch's decomposition is asked.
+
+    Attributes:
+        op: ``aten::gelu`` (every overload) or ``aten::add.Tensor`` (that one).
+        since: The first target opset that it serves.
+        function: Called as ``function(op, *args)`` with every argument of the torch schema, in order.
+        direct: The ONNX operator where this is a one-to-one entry, else "".
+        until: The last target opset that it serves; None where there is none.
+        dtypes: The dtypes that it takes in tensor arguments; None: any.
+        static_shapes: Every size of every tensor argument must be known at export.
+    """
+
+    op: str
+    since: int
+    function: Callable[..., Any]
+    direct: str = ""
+    until: int | None = None
+    dtypes: frozenset[torch.dtype] | None = None
+    static_shapes: bool = False
+
+    def serves(self, opset: int) -> bool:
+        return self.since <= opset and (self.until is None or opset <= self.until)
+
+    def refusal(self, args: Sequence[Any]) -> str:
+        """Which declared limit these arguments pass, "" where none."""
+        if self.dtypes is None and not self.static_shapes:
+            return ""
+        for tensor in _tensors(args):
+            if self.dtypes is not None and tensor.dtype not in self.dtypes:
+                return f"it does not take {tensor.dtype} ({', '.join(sorted(map(str, self.dtypes)))})"
+            if self.static_shapes and (tensor.shape is None or any(isinstance(size, str) for size in tensor.shape)):
+                return f"it takes static shapes only, and there is {tensor!r}"
+        return ""
+
+    @property
+    def location(self) -> str:
+        """``file:line`` of the function; "" for a one-to-one entry."""
+        if self.direct:
+            return ""
+        function = inspect.unwrap(self.function)
+        code = function.__code__ if inspect.isfunction(function) else type(function).__call__.__code__
+        return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def _tensors(args: Sequence[Any]) -> Iterator[Tensor]:
+    for arg in args:
+        if isinstance(arg, Tensor):
+            yield arg
+        elif isinstance(arg, (list, tuple)):
+            yield from _tensors(arg)
+
+
+class SymbolicTable:
+    """The symbolics of one torch namespace (or several: names with ``::`` are taken as they are).
+
+    `override=True` says that this table's entries win over another plugin's entries for the same operators. `revision` is another
+    number whenever the entries have changed.
+    """
+
+    def __init__(self, namespace: str, *, override: bool = False) -> None:
+        self.namespace = namespace
+        self.override = override
+        self.revision = 0
+        self._entries: dict[str, list[Symbolic]] = {}
+        self._operators: frozenset[str] | None = None
+
+    def __call__(
+        self,
+        *names: str,
+        since: int = 0,
+        until: int | None = None,
+        dtypes: Collection[torch.dtype] | None = None,
+        static_shapes: bool = False,
+    ) -> Callable[[Function], Function]:
+        """Register a function for operators; ``"gelu"`` is every overload, ``"add.Tensor"`` that one.
+
+        `until`, `dtypes` and `static_shapes` declare what it cannot do, see `Symbolic`.
+
+        Raises ValueError where the table has an entry for the same operator and `since` already.
+        """
+        limits = None if dtypes is None else frozenset(dtypes)
+
+        def register(function: Function) -> Function:
+            for name in names:
+                self._add(Symbolic(self._full(name), since, function, "", until, limits, static_shapes))
+            return function
+
+        return register
+
+    def direct(self, operators: Mapping[str, str], *, since: int = 0) -> None:
+        """Operators whose tensor arguments, in order, are the inputs of one ONNX operator without attributes."""
+        for name, onnx_name in operators.items():
+            self._add(Symbolic(self._full(name), since, _direct(onnx_name), onnx_name))
+
+    def find(self, op: str, opset: int) -> Symbolic | None:
+        """The entry for an operator's overload at an opset: of those that serve it the one with the highest `since`."""
+        fitting = [entry for entry in self.versions(op) if entry.serves(opset)]
+        return fitting[-1] if fitting else None
+
+    def versions(self, op: str) -> list[Symbolic]:
+        """Every entry for an operator's overload, by `since`; those of the overload itself hide those of the whole name."""
+        return self._entries.get(op) or self._entries.get(op.partition(".")[0]) or []
+
+    def operators(self) -> frozenset[str]:
+        """What it has entries for, as they were registered."""
+        if self._operators is None:
+            self._operators = frozenset(self._entries)
+        return self._operators
+
+    def __iter__(self) -> Iterator[Symbolic]:
+        for op in sorted(self._entries):
+            yield from self._entries[op]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _full(self, name: str) -> str:
+        return name if "::" in name else f"{self.namespace}::{name}"
+
+    def _add(self, entry: Symbolic) -> None:
+        self.revision += 1
+        self._operators = None
+        versions = self._entries.setdefault(entry.op, [])
+        if any(version.since == entry.since for version in versions):
+            raise ValueError(f"{entry.op} has a symbolic for opset {entry.since or 'any'} in this table already")
+        versions.append(entry)
+        versions.sort(key=lambda version: version.since)
+
+
+def _direct(onnx_name: str) -> Callable[..., Any]:
+    def symbolic(op: Any, *args: Any) -> Any:
+        return op.call("", onnx_name, *(arg for arg in args if isinstance(arg, Tensor)))
+
+    return symbolic

@@ -1,0 +1,277 @@
+"""The nodes that a symbolic made in its scratch graph, as calls of our builder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import onnx_ir as ir
+import torch
+
+from onnxexp.builder import subgraphs
+from onnxexp.builder.builder import Builder
+from onnxexp.builder.graph_state import Scope
+from onnxexp.builder.onnx_schemas import history
+from onnxexp.builder.tensor import Tensor
+from onnxexp.builder.torch_tensor import TorchTensor
+from onnxexp.errors import LoweringError
+from onnxexp.torch_onnx.input_casts import aligned
+from onnxexp.torch_onnx.jit_types import tensor_type, type_of
+from onnxexp.torch_onnx.overload_matching import fitted
+from onnxexp.user_warnings import warn
+
+__all__ = ["PACKING", "Emitter", "attributes"]
+
+JitNode: TypeAlias = Any
+JitValue: TypeAlias = Any
+
+_READERS = {"c": "fs", "cs": "c"}
+"""torch's `kindOf` swaps the names of two kinds."""
+_KINDS = {
+    "f": ir.AttributeType.FLOAT,
+    "i": ir.AttributeType.INT,
+    "s": ir.AttributeType.STRING,
+    "t": ir.AttributeType.TENSOR,
+    "fs": ir.AttributeType.FLOATS,
+    "is": ir.AttributeType.INTS,
+    "ss": ir.AttributeType.STRINGS,
+    "ts": ir.AttributeType.TENSORS,
+}
+_WITH_BLOCKS = ("onnx::If", "onnx::Loop")
+_CONSTANTS = ("onnx::Constant", "prim::Constant")
+PACKING = ("prim::ListConstruct", "prim::TupleConstruct")
+_UNPACKING = ("prim::ListUnpack", "prim::TupleUnpack")
+
+
+def attributes(node: JitNode) -> dict[str, tuple[str, Any]]:
+    """A node's attributes as (kind, value), the kinds being torch's: f, i, s, t, g and their plurals."""
+    found = {}
+    for name in node.attributeNames():
+        kind = node.kindOf(name)
+        kind = _READERS.get(kind, kind)
+        found[name] = (kind, getattr(node, kind)(name))  # torch names each reader by its kind
+    return found
+
+
+class Emitter:
+    """Emits the nodes of one scratch graph, each once; one that was changed since is emitted again.
+
+    Attributes:
+        known: What each value of the scratch graph is, by its number: a Tensor, a Python constant, or a list of those.
+        functions: The onnxscript functions behind node kinds.
+    """
+
+    def __init__(self, op: Builder) -> None:
+        self.op = op
+        self.known: dict[int, Any] = {}
+        self.functions: dict[str, Any] = {}
+        self._marks: dict[int, tuple[Any, ...]] = {}
+
+    def add(self, node: JitNode) -> None:
+        """Emit a node that was just made, so that its outputs have types."""
+        if node.kind() in _WITH_BLOCKS:
+            return  # its blocks are filled later
+        if node.owningBlock().owningNode() is None:
+            self._emit(node)
+            self._write_types(node)
+            return
+        if any(_is_untyped(value) for value in node.inputs()):
+            return  # a block's own inputs have types once the block is emitted
+        scope, known, marks = self.op.state.scope, dict(self.known), dict(self._marks)
+        self.op.state.scope = Scope(scope)  # only to learn the types: a block is emitted with its node
+        try:
+            self._emit(node)
+            self._write_types(node)
+        finally:
+            self.op.state.scope, self.known, self._marks = scope, known, marks
+
+    def run(self, nodes: Iterable[JitNode]) -> None:
+        """Emit what is not emitted yet, and what was changed since, in order."""
+        for node in nodes:
+            self._emit(node)
+
+    def look_up(self, value: JitValue) -> Any:
+        """What a scratch value stands for; what `setType` said counts where nothing else tells it."""
+        found = self.result(value)
+        if isinstance(found, Tensor):
+            self._take_type(found, value)
+        return found
+
+    def result(self, value: JitValue) -> Any:
+        """What a scratch value stands for, as far as the nodes tell."""
+        number = value.unique()
+        if number not in self.known:
+            node = value.node()
+            if node.kind() == "prim::Param":  # of a block that is not emitted yet
+                self.known[number] = self.op.input(value.debugName(), type_of(value))
+            else:
+                self._emit(node)
+        return self.known[number]
+
+    def is_sequence(self, value: JitValue) -> bool:
+        """Is it an ONNX sequence?"""
+        found = self.result(value)
+        if not isinstance(found, Tensor) or found.known_dtype is not None:
+            return False
+        self.op.infer(found)
+        return isinstance(found.value.type, ir.SequenceType)
+
+    def _take_type(self, tensor: Tensor, value: JitValue) -> None:
+        if tensor.known_dtype is not None and tensor.known_shape is not None:
+            return
+        self.op.infer(tensor)
+        said = type_of(value)
+        if tensor.known_dtype is None and tensor.value.type is None:
+            tensor._dtype = said.dtype
+        if tensor.known_shape is None:
+            tensor._shape = said.sizes
+
+    def _emit(self, node: JitNode) -> None:
+        outputs = list(node.outputs())
+        if not outputs or node.kind() == "prim::Param":
+            return
+        mark, number = self._mark(node), outputs[0].unique()
+        if number in self.known and self._marks.get(number) in (None, mark):
+            return
+        results = self._results(node)
+        if len(results) != len(outputs):
+            raise LoweringError(f"{node.kind()} gives {len(results)} outputs, {len(outputs)} were asked for")
+        self.known.update((output.unique(), result) for output, result in zip(outputs, results, strict=True))
+        self._marks[number] = mark
+
+    def _mark(self, node: JitNode) -> tuple[Any, ...]:
+        """Changes where the node is changed in what is emitted for it."""
+        told = tuple((name, _comparable(value)) for name, (_, value) in sorted(attributes(node).items()))
+        inputs = tuple((value.unique(), id(self.known.get(value.unique()))) for value in node.inputs())
+        return node.kind(), told, inputs
+
+    def _results(self, node: JitNode) -> Sequence[Any]:
+        kind = node.kind()
+        if kind in _CONSTANTS:
+            return [self._constant(node)]
+        inputs = [self.look_up(value) for value in node.inputs()]
+        if kind in PACKING:
+            return [inputs]
+        if kind in _UNPACKING:
+            return list(inputs[0])
+        if kind in _WITH_BLOCKS and list(node.blocks()):
+            return self._if(node, inputs) if kind == "onnx::If" else self._loop(node, inputs)
+        if kind in self.functions:
+            plain = {name: value for name, (_, value) in attributes(node).items()}
+            results = self.op.function(self.functions[kind], *map(self._one, inputs), **plain)
+            return results if isinstance(results, tuple) else [results]
+        domain, _, name = kind.partition("::")
+        if domain == "aten" and name != "ATen":
+            return self._torch_op(node, inputs)
+        return self._operator({"onnx": "", "aten": "org.pytorch.aten"}.get(domain, domain), name, node, inputs)
+
+    def _torch_op(self, node: JitNode, inputs: list[Any]) -> Sequence[Any]:
+        """A torch operator; of one that gives a list, the node's outputs are its elements."""
+        overload = attributes(node).get("overload", ("s", ""))[1]
+        name = f"{node.kind()}.{overload}" if overload else node.kind()
+        _, given = fitted(self.op, name, inputs)
+        return self.op.torch_op(name, *given, outputs=node.outputsSize())
+
+    def _operator(self, domain: str, name: str, node: JitNode, inputs: list[Any]) -> Sequence[Tensor]:
+        given = [self._one(each) for each in inputs]
+        while given and given[-1] is None:
+            given.pop()
+        told = attributes(node)
+        if history(domain, name):
+            given = given if domain else aligned(self.op, name, given)
+            plain = {
+                attribute: self._graph(attribute, value) if kind == "g" else value for attribute, (kind, value) in told.items()
+            }
+            results: Sequence[Tensor] = self.op.call(domain, name, *given, outputs=node.outputsSize(), **plain)
+            return results
+        if not domain:
+            warn(f"ONNX has no operator {name}; a custom operator should be written domain::{name}")
+        self.op.state.import_domain(domain, self.op.custom_opsets)
+        tensors = [each if each is None or isinstance(each, Tensor) else self.op.constant(each) for each in given]
+        encoded = {attribute: _attribute(attribute, *kind_and_value) for attribute, kind_and_value in told.items()}
+        return self.op._emit(domain, name, tensors, encoded, [None] * node.outputsSize(), None)
+
+    def _one(self, arg: Any) -> Any:
+        """An operator's input: a list of tensors is a sequence, one of numbers is a 1-D tensor."""
+        if isinstance(arg, list) and any(isinstance(each, Tensor) and each.rank != 0 for each in arg):
+            return self.op.SequenceConstruct(*arg)
+        return arg
+
+    def _constant(self, node: JitNode) -> Any:
+        if node.kind() == "prim::Constant":
+            return None if node.mustBeNone() or not node.hasAttributes() else node.output().toIValue()
+        ((kind, value),) = attributes(node).values()
+        if kind == "t":
+            return self.op.wrap_constant(value.detach())
+        if kind in ("s", "ss"):
+            return self.op.call("", "Constant", **{"value_string" if kind == "s" else "value_strings": value})
+        return self.op.constant(value)
+
+    def _write_types(self, node: JitNode) -> None:
+        for output in node.outputs():
+            result = self.known.get(output.unique())
+            if isinstance(result, Tensor):
+                if result.known_dtype is None or result.known_shape is None:
+                    self.op.infer(result)
+                output.setType(tensor_type(result.known_dtype, result.known_shape))
+
+    # Nested graphs and blocks
+
+    def _graph(self, name: str, graph: Any) -> ir.Graph:
+        """A graph that an attribute holds; it knows its own inputs only."""
+        inner = Emitter(self.op)
+        inner.functions = self.functions
+
+        def body() -> list[Any]:
+            inner.known = {value.unique(): self.op.input(value.debugName(), type_of(value)) for value in graph.inputs()}
+            inner.run(graph.nodes())
+            return [inner.look_up(value) for value in graph.outputs()]
+
+        return subgraphs.graph_of(self.op, name, body)
+
+    def _block(self, block: Any, inputs: Iterable[tuple[JitValue, Tensor]] = ()) -> list[Any]:
+        known, marks = dict(self.known), dict(self._marks)
+        self.known.update((value.unique(), tensor) for value, tensor in inputs)
+        self.run(block.nodes())
+        results = [self.look_up(value) for value in block.outputs()]
+        self.known, self._marks = known, marks
+        return results
+
+    def _if(self, node: JitNode, inputs: list[Any]) -> list[Tensor]:
+        then, otherwise = (self._branch(block) for block in node.blocks())
+        return self.op.if_(inputs[0], then, otherwise)
+
+    def _branch(self, block: Any) -> Callable[[], Sequence[Any]]:
+        return lambda: self._block(block)
+
+    def _loop(self, node: JitNode, inputs: list[Any]) -> list[Tensor]:
+        (block,) = node.blocks()
+        trips, going, *carried = inputs
+        given = list(block.inputs())
+
+        def body(index: Tensor, *values: Tensor) -> tuple[Any, Sequence[Any], Sequence[Any]]:
+            again = self.op.state.tensors[self.op.state.scope.inputs[1]]
+            cond, *after = self._block(block, zip(given, (index, again, *values), strict=True))
+            return cond, after[: len(carried)], after[len(carried) :]
+
+        return self.op.loop(trips, going, body, carried)
+
+
+def _is_untyped(value: JitValue) -> bool:
+    return bool(value.node().kind() == "prim::Param" and type_of(value).dtype is None)
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.data_ptr(), tuple(value.shape), value.dtype
+    return tuple(map(_comparable, value)) if isinstance(value, list) else value
+
+
+def _attribute(name: str, kind: str, value: Any) -> ir.Attr:
+    if kind not in _KINDS:
+        raise LoweringError(f"the attribute {name} of kind {kind!r} has no place in a custom operator")
+    if kind == "t":
+        value = TorchTensor(value)
+    elif kind == "ts":
+        value = [TorchTensor(each) for each in value]
+    return ir.Attr(name, _KINDS[kind], value)

@@ -1,0 +1,165 @@
+"""The scratch graph that a symbolic written for torch.onnx builds in: a real `torch._C.Graph`, so that whatever such code does
+with values and nodes (torch.onnx's own helpers included) works; what stands in it goes through our builder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from onnxexp.builder.builder import Builder
+from onnxexp.builder.tensor import Tensor
+from onnxexp.graph import Node, ScalarType
+from onnxexp.torch_onnx.emit_nodes import Emitter
+from onnxexp.torch_onnx.jit_types import jit_type, list_type, tensor_type, type_of_tensor
+
+__all__ = ["FOREIGN", "Scratch", "original"]
+
+FOREIGN = ("owningGraph", "invalidated")
+"""What torch says of a value of another graph, and of one whose graph is gone."""
+_NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
+DTYPES = (
+    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
+    torch.complex32, torch.complex64, torch.complex128, torch.bool, torch.qint8, torch.quint8, torch.qint32, torch.bfloat16,
+)  # fmt: skip
+"""torch's dtypes in the order of its enumeration."""
+LAYOUTS = (torch.strided, torch.sparse_coo)
+FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
+
+
+class Scratch:
+    """One symbolic's graph.
+
+    Attributes:
+        graph: What the symbolic sees and builds in.
+        emitter: What its values are for our builder.
+    """
+
+    def __init__(self, op: Builder) -> None:
+        self.op = op
+        self.graph: Any = torch._C.Graph()
+        self.emitter = Emitter(op)
+        self._values: dict[Tensor, Any] = {}
+
+    def tensor(self, tensor: Tensor) -> Any:
+        """A Tensor as an input of the graph, or as a constant where its contents are known; a parameter has its name."""
+        if tensor not in self._values:
+            self._values[tensor] = self._made(tensor)
+        return self._values[tensor]
+
+    def env(self, source: Any, given: Sequence[Any]) -> dict[Any, Any]:
+        """What the inputs of the captured node, as `original` shows it, are in this graph."""
+        pairs = zip(source.inputs(), given, strict=True)
+        return {value: self._values[tensor] for value, tensor in pairs if isinstance(tensor, Tensor) and tensor in self._values}
+
+    def _made(self, tensor: Tensor) -> Any:
+        if tensor.const is not None and not tensor.scalar:
+            value = self._constant(tensor.const, tensor)
+            if tensor.name in self.op.params and not tensor.name.isdigit():
+                value.setDebugName(tensor.name)
+            return value
+        value = self.graph.addInput()
+        value.setType(type_of_tensor(tensor))
+        self.emitter.known[value.unique()] = tensor
+        return value
+
+    def value(self, arg: Any) -> Any:
+        """Any argument of a torch operator as torch.onnx hands it to a symbolic.
+
+        Numbers are 0-d constants, lists of numbers 1-D ones, other lists ``prim::ListConstruct``, None is
+        ``prim::Constant``; dtypes, layouts and memory formats are their numbers.
+        """
+        if isinstance(arg, torch._C.Value):
+            return arg
+        if isinstance(arg, Tensor):
+            return self.tensor(arg)
+        if isinstance(arg, torch.Tensor):
+            return self._constant(arg.detach(), self.op.wrap_constant(arg.detach()))
+        if arg is None:
+            return self.graph.insertConstant(None)
+        if isinstance(arg, (list, tuple)):
+            return self._list(list(arg))
+        if isinstance(arg, str):
+            return self._string(arg)
+        number = _numbered(arg)
+        if type(number) in _NUMBERS:
+            return self._constant(torch.tensor(number, dtype=_NUMBERS[type(number)]), number)
+        try:
+            return self.graph.insertConstant(arg)
+        except TypeError:
+            raise ValueError(f"{arg!r} can be no input of an operator") from None
+
+    def python(self, arg: Any) -> Any:
+        """An argument of a Function as torch.onnx hands it on: tensors as values, everything else as it is."""
+        return pytree.tree_map_only((Tensor, torch.Tensor), self.value, arg)
+
+    def results(self, returned: Sequence[Any]) -> list[Any]:
+        """What the symbolic returned, for our builder. Where torch knows an output's dtype, `setType` does not say another."""
+        self.emitter.run(self.graph.nodes())
+        told = [isinstance(each.type, ScalarType) or each.type.dtype is not None for each in self.op.node.outputs]
+        return [self._result(*each) for each in zip(returned, told, strict=True)]
+
+    def _result(self, returned: Any, told: bool) -> Any:
+        if not isinstance(returned, torch._C.Value):
+            return self.op.wrap_constant(returned) if isinstance(returned, torch.Tensor) else returned
+        return self.emitter.result(returned) if told else self.emitter.look_up(returned)
+
+    def owns(self, value: Any) -> bool:
+        """Is it a value of this graph?"""
+        try:
+            self.graph.create("prim::ListConstruct", [value], 0)  # torch checks what goes into a node; it is inserted nowhere
+        except RuntimeError as error:
+            if any(sign in str(error) for sign in FOREIGN):
+                return False
+            raise
+        return True
+
+    def _constant(self, contents: torch.Tensor, known: Any) -> Any:
+        node = self._node("onnx::Constant", [])
+        node.t_("value", contents.detach())
+        node.output().setType(tensor_type(contents.dtype, contents.shape))
+        self.emitter.known[node.output().unique()] = known
+        return node.output()
+
+    def _string(self, text: str) -> Any:
+        node = self._node("onnx::Constant", [])
+        node.s_("value", text)
+        node.output().setType(torch._C.StringType.get())
+        self.emitter.known[node.output().unique()] = text
+        return node.output()
+
+    def _list(self, elements: list[Any]) -> Any:
+        """Numbers that are all known are one constant, anything else is ``prim::ListConstruct``."""
+        if all(type(each) in _NUMBERS for each in elements):
+            floating = any(type(each) is float for each in elements)
+            return self._constant(torch.tensor(elements, dtype=torch.float64 if floating else torch.int64), elements)
+        known = [self.emitter.look_up(each) if isinstance(each, torch._C.Value) else each for each in elements]
+        node = self._node("prim::ListConstruct", [self.value(each) for each in elements])
+        node.output().setType(list_type(known))
+        self.emitter.known[node.output().unique()] = known
+        return node.output()
+
+    def _node(self, kind: str, inputs: list[Any]) -> Any:
+        return self.graph.insertNode(self.graph.create(kind, inputs, 1))
+
+
+def _numbered(arg: Any) -> Any:
+    for table in (DTYPES, LAYOUTS, FORMATS):
+        if arg in table:
+            return table.index(arg)
+    return arg
+
+
+def original(node: Node) -> tuple[Any, Any]:
+    """The captured node as torch.onnx shows it: a graph of its own, with typed inputs and outputs, and the node in it."""
+    graph: Any = torch._C.Graph()
+    inputs = []
+    for value in node.inputs():
+        inputs.append(graph.addInput())
+        inputs[-1].setType(jit_type(value.type))
+    made = graph.insertNode(graph.create(node.op.partition(".")[0], inputs, max(1, len(node.outputs))))
+    for output, value in zip(made.outputs(), node.outputs, strict=False):
+        output.setType(jit_type(value.type))
+    return graph, made

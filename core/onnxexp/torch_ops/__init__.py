@@ -1,0 +1,1 @@
+"""Facts about torch operators: schemas, result types, mutation, type codes."""

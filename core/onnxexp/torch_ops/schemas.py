@@ -1,0 +1,128 @@
+"""Binding calls to torch's operator schemas, so that every frontend gives the same node for the same call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from onnxexp.builder.tensor import Tensor
+from onnxexp.errors import LoweringError
+from onnxexp.graph import Node, ScalarType, TensorType, Value
+from onnxexp.torch_ops.result_types import result_types
+
+__all__ = ["NoOverload", "bind", "called", "chosen", "full_name", "listed", "overload", "takes"]
+
+
+class NoOverload(LoweringError):
+    """torch has no operator that takes these arguments."""
+
+
+def full_name(op: torch._ops.OpOverload) -> str:
+    """``aten::add.Tensor``; the default overload has no suffix."""
+    name: str = op._schema.name
+    return f"{name}.{op._schema.overload_name}" if op._schema.overload_name else name
+
+
+def overload(name: str) -> torch._ops.OpOverload | None:
+    """The torch operator of a full name, None where there is none (``prim::If``, Python's scalar arithmetic)."""
+    return _torchs_own(name) if name.partition("::")[0] == "aten" else _overload(name)
+
+
+def _overload(name: str) -> torch._ops.OpOverload | None:
+    packet, _, suffix = name.partition(".")
+    namespace, _, base = packet.partition("::")
+    found = getattr(getattr(torch.ops, namespace), base, None)  # torch.ops resolves names on access
+    if found is None or (suffix or "default") not in found.overloads():
+        return None
+    resolved: torch._ops.OpOverload = getattr(found, suffix or "default")
+    return resolved
+
+
+_torchs_own = functools.lru_cache(maxsize=None)(_overload)
+"""Those stay what they are; operators of other namespaces come and go with their libraries."""
+
+
+def bind(schema: torch.FunctionSchema, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """Every argument of the schema in order, defaults filled in; a scalar given for a list stands for a list of one."""
+    bound = []
+    for index, argument in enumerate(schema.arguments):
+        if index < len(args):
+            value = args[index]
+        elif argument.name in kwargs:
+            value = kwargs[argument.name]
+        else:
+            value = argument.default_value
+        bound.append(value)
+    return bound
+
+
+def called(name: str, args: Sequence[Any], where: Node, fresh: Callable[[], str], outputs: int | None = None) -> Node:
+    """The node of a call: of the overloads (all, or the one that `name` has) the first that takes these arguments.
+
+    `fresh` names a size of which nothing is known. `outputs` is the number of tensors that come out where the operator gives a
+    list of them; None: as many as torch gives.
+
+    Raises NoOverload where torch has no such operator, or none takes them; LoweringError where that number is not known.
+    """
+    schema = chosen(name, args)
+    packet = name.partition(".")[0]
+    full = f"{packet}.{schema.overload_name}" if schema.overload_name else packet
+    bound = bind(schema, args, {})
+    types = result_types(overload(full), bound, fresh)
+    count: int | None = len(schema.returns)
+    if listed(schema):
+        count = outputs if outputs is not None else None if types is None else len(types)
+        if count is None:
+            raise LoweringError(f"how many tensors {full} gives here is not known at export; say outputs=")
+    if types is None or len(types) != count:
+        types = [TensorType(None, None)] * (count or 0)
+    base = where.outputs[0].name if where.outputs else "out"
+    return Node(full, bound, [Value(base, type_) for type_ in types], where=where.where)
+
+
+def listed(schema: torch.FunctionSchema) -> bool:
+    """Does the operator give a list of tensors?"""
+    return [str(result.type) for result in schema.returns] == ["List[Tensor]"]
+
+
+def chosen(name: str, args: Sequence[Any]) -> torch.FunctionSchema:
+    """The overload of an operator that takes these Values, Tensors and Python constants. Raises NoOverload."""
+    packet, _, suffix = name.partition(".")
+    schemas = torch._C._jit_get_schemas_for_operator(packet)
+    schema = next((each for each in schemas if (not suffix or each.overload_name == suffix) and takes(each, args)), None)
+    if schema is None:
+        known = "; ".join(map(str, schemas)) or "torch has no such operator"
+        raise NoOverload(f"{name} does not take ({', '.join(map(repr, args))}): {known}")
+    return schema
+
+
+def takes(schema: torch.FunctionSchema, args: Sequence[Any]) -> bool:
+    """Whether a call fits a schema: Values, Tensors and Python constants by position, the rest left to the defaults."""
+    formals = schema.arguments
+    if len(args) > len(formals) or any(argument.is_out for argument in formals):
+        return False
+    if not all(argument.has_default_value() for argument in formals[len(args) :]):
+        return False
+    return all(_fits(str(argument.type), arg) for argument, arg in zip(formals, args, strict=False))
+
+
+def _fits(type_: str, arg: Any) -> bool:
+    """Whether an argument may be of a type, as far as that tells overloads apart."""
+    if arg is None:
+        return type_.startswith(("Optional", "NoneType"))
+    inner = type_.removeprefix("Optional[").removesuffix("]") if type_.startswith("Optional[") else type_
+    if isinstance(arg, (Value, Tensor)):
+        scalar = isinstance(arg.type, ScalarType)
+        return inner in (("number", "int", "float", "bool", "SymInt") if scalar else ("Tensor",))
+    if isinstance(arg, (list, tuple)):
+        return inner.startswith("List[") or inner == "Device"
+    if isinstance(arg, bool):
+        return inner in ("bool", "number")
+    if isinstance(arg, int):
+        return inner in ("int", "number", "SymInt", "float") or (inner == "bool" and arg in (0, 1))
+    if isinstance(arg, float):
+        return inner in ("float", "number")
+    return not inner.startswith(("Tensor", "List[")) if not isinstance(arg, torch.Tensor) else inner == "Tensor"
