@@ -116,10 +116,7 @@ def export(
     call = read_call(model, args, kwargs, dynamic_shapes, dynamic_axes, input_names, output_names)
     clock = _Clock()
     with clock("capture"), LOCK, packs.capturing(options):  # what a plugin patches inside torch, other captures do not see
-        program = call.program or capturing.capture(
-            call.module, call.args, call.kwargs, call.spec, options.training, options.capture)  # fmt: skip
-    with clock("convert"):
-        captured = capturing.convert(program, call.spec)
+        captured = capturing.capture(call.program or call.module, call.args, call.kwargs, call.spec, options)
         interface = Interface(captured, call.spec, output_names)
     with clock("pre passes"):
         passes.pre(captured.graph)

@@ -13,12 +13,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from onnxexp import Builder, SymbolicTable, Tensor, UnsupportedOperators
-from onnxexp.capture import capture, convert
+from onnxexp.capture import capture
 from onnxexp.capture.decompose import decomposer as decompose
 from onnxexp.capture.decompose.decomposer import Decomposer
-from onnxexp.capture.torch_state import TrainingMode
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
 from onnxexp.request.dynamic_shapes import read_dynamic
+from onnxexp.request.options import Options
 from tests.core.tiny import export
 
 torch.manual_seed(0)
@@ -172,7 +172,7 @@ def dynamic(fn: Any, *args: torch.Tensor) -> Any:
     """A captured function of which every input's first axis is called ``batch``."""
     model = Function(fn) if len(args) == 1 else fn
     spec = read_dynamic(model.forward, args, {}, dynamic_shapes=[{0: "batch"} for _ in args])
-    return convert(capture(model, args, {}, spec, TrainingMode.EVAL), spec)
+    return capture(model, args, {}, spec, Options(20))
 
 
 def test_symbolic_sizes_stay() -> None:

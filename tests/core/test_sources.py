@@ -14,11 +14,12 @@ import torch.nn.functional as F
 from torch import nn
 from torch.fx.proxy import TracerBase
 
-from onnxexp import capture as capturing
 from onnxexp.capture.source_lines import recording, where
-from onnxexp.capture.torch_state import TrainingMode
+from onnxexp.capture.torch_export import strategy
+from onnxexp.capture.torch_state import TrainingMode, torch_mode
 from onnxexp.graph import Graph, Where
 from onnxexp.request.dynamic_shapes import read_dynamic
+from onnxexp.request.model import as_module
 
 HERE = str(Path(__file__).resolve())
 X = torch.randn(3, 4)
@@ -26,12 +27,13 @@ STRATEGIES = pytest.mark.parametrize("strict", [False, True], ids=["non-strict",
 
 
 def graph_of(model: Any, *args: Any, strict: bool = False, names: Any = None) -> Graph:
-    module = capturing.as_module(model)
+    module = as_module(model)
     spec = read_dynamic(module.forward, args or (X,), {}, dynamic_shapes=names or [{0: "batch"}])
     if not strict:
-        return capturing.convert(capturing.capture(module, args or (X,), {}, spec, TrainingMode.EVAL), spec).graph
-    with capturing.torch_mode():
-        return capturing.convert(capturing._export(module, args or (X,), {}, spec, True), spec).graph
+        program = strategy.export_program(module, args or (X,), {}, spec, TrainingMode.EVAL)
+        return strategy.from_exported(program, spec).graph
+    with torch_mode():
+        return strategy.from_exported(strategy._export(module, args or (X,), {}, spec, True), spec).graph
 
 
 def places(graph: Graph) -> dict[str, Where]:
@@ -148,7 +150,7 @@ def test_given_programs() -> None:
     """They have what torch keeps, the frames called forward."""
     program = torch.export.export(Model(), (X,))
     spec = read_dynamic(Model().forward, (X,), {}, program=program)
-    found = places(capturing.convert(program, spec).graph)
+    found = places(strategy.from_exported(program, spec).graph)
     assert found["linear"].line == line(Model, "# layers")
     assert found["tanh"].line == line(Model, "return helper(y)")
 
@@ -156,7 +158,7 @@ def test_given_programs() -> None:
 def test_decomposed_programs() -> None:
     program = torch.export.export(Model(), (X,)).run_decompositions()
     spec = read_dynamic(Model().forward, (X,), {}, program=program)
-    found = places(capturing.convert(program, spec).graph)
+    found = places(strategy.from_exported(program, spec).graph)
     assert {place.file for place in found.values()} == {HERE}
     assert found["native_layer_norm"].line == line(Inner, "# inner")
 

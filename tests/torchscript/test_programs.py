@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .running import SEQUENCES, Program, programs
+import onnxexp
+
+from .running import SEQUENCES, Program, exported, programs
 
 X, MORE = torch.arange(18.0).reshape(3, 6) / 5 - 2, torch.arange(45.0).reshape(5, 9) / 9 - 2
 IMAGE = torch.arange(120.0).reshape(2, 3, 4, 5) / 60
@@ -156,3 +159,30 @@ def states(batch: int, seed: int) -> tuple[Tensor, Tensor]:
 )  # fmt: skip
 def test_programs(run) -> None:
     run()
+
+
+class Named(nn.Module):
+    def forward(module, x: Tensor) -> Tensor:
+        return x * 2
+
+
+@torch.jit.script
+def added(self: Tensor, x: Tensor) -> Tensor:
+    return self + x
+
+
+def test_no_name_of_a_parameter_is_special() -> None:
+    x = torch.randn(2, 3)
+    for model in (torch.jit.script(Named()), Named()):
+        torch.testing.assert_close(exported(model, (x,), capture="script")(x), x * 2)
+    torch.testing.assert_close(exported(added, (x, x))(x, x), x + x)
+
+
+def test_what_a_traced_module_keeps_of_its_example_is_told() -> None:
+    class Pieces(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            return x.split(2)
+
+    traced = torch.jit.trace(Pieces(), torch.ones(5, 3))
+    with pytest.warns(UserWarning, match=r"as many pieces as for the example, 3, at .*test_programs\.py"):
+        onnxexp.export(traced, (torch.ones(5, 3),), dynamic_axes={"x": [0]})

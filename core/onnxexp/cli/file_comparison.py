@@ -14,13 +14,13 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp.builder.torch_tensor import TorchTensor
-from onnxexp.capture import as_module
 from onnxexp.cli.model_target import Target
 from onnxexp.errors import OptionError, VerificationError
 from onnxexp.program.comparison import VerificationReport, compare, run_eager
 from onnxexp.program.onnxruntime_session import Session
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature
 from onnxexp.request.io_names import Leaf, bind, flatten_inputs, flatten_outputs
+from onnxexp.request.model import as_module
 
 __all__ = ["Comparer"]
 

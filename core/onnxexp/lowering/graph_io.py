@@ -10,7 +10,7 @@ import torch
 
 from onnxexp.builder.builder import Builder
 from onnxexp.builder.tensor import ComplexTensor, Tensor, real_dtype
-from onnxexp.capture import Captured
+from onnxexp.capture import CapturedProgram
 from onnxexp.capture.torch_export.symbol_names import name_outputs
 from onnxexp.graph import TensorType, Type, Value
 from onnxexp.lowering.lowering import Lowering
@@ -30,7 +30,7 @@ class Interface:
     the name of the input that takes each. Raises OptionError for output names that do not fit.
     """
 
-    def __init__(self, captured: Captured, spec: DynamicSpec, output_names: Sequence[str] | None) -> None:
+    def __init__(self, captured: CapturedProgram, spec: DynamicSpec, output_names: Sequence[str] | None) -> None:
         self.weights: dict[str, torch.Tensor] = {}
         self._captured = captured
         self._spec = spec

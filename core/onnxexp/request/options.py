@@ -11,12 +11,12 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture import as_module, forward_of
 from onnxexp.capture.torch_state import TrainingMode, model_mode
 from onnxexp.errors import OptionError
 from onnxexp.program.comparison import call_unharmed
 from onnxexp.request.config import TARGETS, Config
 from onnxexp.request.dynamic_shapes import DynamicSpec, read_dynamic
+from onnxexp.request.model import as_module, forward_of
 
 __all__ = ["Call", "Options", "read_call"]
 

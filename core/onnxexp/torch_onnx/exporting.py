@@ -13,9 +13,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 import onnxexp
-from onnxexp.capture import as_module
 from onnxexp.program.program import ONNXProgram
 from onnxexp.request.config import DEFAULT_OPSET
+from onnxexp.request.model import as_module
 from onnxexp.torch_onnx import deprecated
 from onnxexp.torch_onnx.enums import OperatorExportTypes
 from onnxexp.torch_onnx.errors import CheckerError

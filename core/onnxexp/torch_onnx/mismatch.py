@@ -12,7 +12,7 @@ import onnx_ir as ir
 import torch
 
 import onnxexp
-from onnxexp import capture as capturing
+from onnxexp.capture.torch_export.strategy import export_program
 from onnxexp.program.comparison import VerificationReport, compare
 from onnxexp.program.onnxruntime_session import Session
 from onnxexp.request.options import read_call
@@ -170,8 +170,7 @@ def find_mismatch(
     symbols = registered()
     packs = [symbols.symbolics, *(plugins if plugins is not None else [...])]
     call = read_call(model, input_args, None, None, None, None, None)
-    captured = call.program or capturing.capture(call.module, call.args, call.kwargs, call.spec, mode, "export")
-    assert isinstance(captured, torch.export.ExportedProgram)
+    captured = call.program or export_program(call.module, call.args, call.kwargs, call.spec, mode)
     with settings(python_ops=symbols.python_ops):
         program = onnxexp.export(
             captured, opset_version=opset_version, do_constant_folding=do_constant_folding, plugins=packs, training=mode

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 from typing import Any
 
 import torch
 
 from onnxexp.torch_ops.schemas import overload
 
-__all__ = ["Call", "dtype_of", "named", "number_of", "signature_of"]
+__all__ = ["Call", "dtype_of", "named", "number_of"]
 
 _DTYPES = (
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
@@ -90,19 +89,3 @@ def dtype_of(number: Any) -> torch.dtype | None:
 def number_of(thing: Any) -> Any:
     """The number that TorchScript has for a dtype; anything else as it is."""
     return _DTYPES.index(thing) if isinstance(thing, torch.dtype) else thing
-
-
-def signature_of(schema: Any) -> inspect.Signature:
-    """The parameters of a scripted function."""
-    kinds = inspect.Parameter
-    return inspect.Signature(
-        [
-            kinds(
-                argument.name,
-                kinds.KEYWORD_ONLY if argument.kwarg_only else kinds.POSITIONAL_OR_KEYWORD,
-                default=argument.default_value if argument.has_default_value() else kinds.empty,
-            )
-            for argument in schema.arguments
-            if argument.name != "self"
-        ]
-    )

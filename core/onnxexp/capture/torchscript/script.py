@@ -13,12 +13,12 @@ from torch.utils import _pytree as pytree
 from onnxexp.capture.model_tensors import restored_buffers
 from onnxexp.capture.source_lines import failed
 from onnxexp.capture.torch_export.example_inputs import enlarge
-from onnxexp.capture.torchscript.jit_schemas import signature_of
 from onnxexp.capture.torchscript.source_locations import Places
 from onnxexp.capture.torchscript.trace import Recording
 from onnxexp.errors import CaptureError
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.io_names import register_dataclasses
+from onnxexp.request.model import signature_of
 
 __all__ = ["script"]
 
@@ -38,9 +38,10 @@ def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
     returned = [isinstance(leaf, (torch.Tensor, bool, int, float)) for leaf in found]
     places = Places(dict(model.named_modules()), inlined=True)
+    signature = signature_of(schema, method=module is not None)
     return Recording(
         graph, leaves, flat, {}, module, found, returned, in_spec, out_spec, places, [],
-        traced=isinstance(scripted, (TracedModule, TopLevelTracedModule)), signature=signature_of(schema),
+        traced=isinstance(scripted, (TracedModule, TopLevelTracedModule)), signature=signature,
     )  # fmt: skip
 
 

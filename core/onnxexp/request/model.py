@@ -1,0 +1,87 @@
+"""What is exported as a module, and the parameters of its forward."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from onnxexp.errors import CaptureError
+
+__all__ = ["as_module", "forward_of", "is_scripted", "signature_of"]
+
+
+class _Function(torch.nn.Module):
+    """A callable as a module with the callable's own signature."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        vars(self)["forward"] = function
+
+
+def as_module(model: Any) -> torch.nn.Module:
+    """The model as a module. Raises CaptureError for what is neither a module nor callable."""
+    if isinstance(model, torch.nn.Module):
+        return model
+    if isinstance(model, torch.jit.ScriptFunction):
+        wrapped = _Function(lambda *args, **kwargs: model(*args, **kwargs))
+        vars(wrapped.forward)["__signature__"] = signature_of(model.schema, method=False)
+        vars(wrapped)["scripted"] = model
+        return wrapped
+    if isinstance(model, type):
+        raise CaptureError(f"{model.__name__} is a class: give an instance, {model.__name__}(...)")
+    if not callable(model):
+        raise CaptureError(f"cannot export {model!r}: it is neither an nn.Module, nor a function, nor an ExportedProgram")
+    owner = model if not hasattr(model, "__self__") else model.__self__
+    if isinstance(owner, torch.nn.Module):  # a bound method: keep its module, so that parameters are found
+        wrapped = _Function(model)
+        wrapped.add_module("self", owner)
+        return wrapped
+    return _Function(model if _has_signature(model) else lambda *args: model(*args))
+
+
+def forward_of(module: torch.nn.Module) -> Callable[..., Any]:
+    """The module's forward, with the parameters that it has: Python does not know those of a scripted one."""
+    if not isinstance(module, torch.jit.ScriptModule):
+        return module.forward
+
+    if not module._c._has_method("forward"):
+        methods = ", ".join(module._c._method_names())
+        raise CaptureError(f"the scripted module has no forward, only {methods}; call it in the forward of a module of your own")
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return module(*args, **kwargs)
+
+    vars(forward)["__signature__"] = signature_of(module._c._get_method("forward").schema, method=True)
+    return forward
+
+
+def _has_signature(function: Callable[..., Any]) -> bool:
+    """Functions written in C, such as torch.relu, have none."""
+    try:
+        inspect.signature(function)
+    except ValueError:
+        return False
+    return True
+
+
+def is_scripted(model: torch.nn.Module) -> bool:
+    """Whether a module, as `as_module` makes it, is TorchScript already."""
+    return isinstance(model, torch.jit.ScriptModule) or "scripted" in vars(model)
+
+
+def signature_of(schema: Any, *, method: bool) -> inspect.Signature:
+    """The parameters of a scripted function, or of a scripted method without the module itself."""
+    kinds = inspect.Parameter
+    return inspect.Signature(
+        [
+            kinds(
+                argument.name,
+                kinds.KEYWORD_ONLY if argument.kwarg_only else kinds.POSITIONAL_OR_KEYWORD,
+                default=argument.default_value if argument.has_default_value() else kinds.empty,
+            )
+            for argument in schema.arguments[int(method) :]
+        ]
+    )
