@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch._guards import detect_fake_mode
-from torch.autograd.function import FunctionCtx
-from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.utils import _pytree as pytree
 
+from onnxexp_autograd.interception import class_attribute, paused
 from onnxexp_autograd.learning import Learned, learn
 from onnxexp_autograd.operators import Arguments, Function, Hole
+from onnxexp_autograd.torch_internals import (
+    FunctionCtx,
+    detect_fake_mode,
+    disable_proxy_modes_tracing,
+    is_alias_of,
+    set_tracing_state,
+    tracing_state,
+)
 
-__all__ = ["Result", "bound", "inlined", "inside_forward", "probe", "run"]
-
-_local = threading.local()
+__all__ = ["Result", "bound", "inlined", "probe", "run"]
 
 
 class Result(NamedTuple):
@@ -69,7 +72,7 @@ def bound(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Sequenc
 
 
 def _has_setup(function: Any) -> bool:
-    return bool(function.setup_context is not torch.autograd.Function.setup_context)
+    return class_attribute(function, "setup_context") is not class_attribute(torch.autograd.Function, "setup_context")
 
 
 def inlined(function: Any, *args: Any) -> Any:
@@ -77,15 +80,9 @@ def inlined(function: Any, *args: Any) -> Any:
     return function.forward(*args) if _has_setup(function) else function.forward(_Context(args), *args)
 
 
-def inside_forward() -> bool:
-    """Does this thread run a forward whose Functions are nobody's business?"""
-    return bool(vars(_local).get("inside"))
-
-
 def run(function: Any, arguments: Arguments, varying: Sequence[Any]) -> Result:
     """The forward on copies: the operator may neither write into its arguments nor return them."""
-    vars(_local)["inside"] = vars(_local).get("inside", 0) + 1
-    try:
+    with paused():
         copies = [each.detach().clone() if isinstance(each, torch.Tensor) else each for each in varying]
         versions = [_version(each) for each in copies]
         args = arguments.fill(copies)
@@ -98,8 +95,6 @@ def run(function: Any, arguments: Arguments, varying: Sequence[Any]) -> Result:
         dirty = {id(each) for each in vars(context).get("dirty_tensors") or ()}
         dirty |= {id(each) for each, before in zip(copies, versions, strict=True) if _version(each) != before}
         return _result(output, copies, varying, dirty)
-    finally:
-        vars(_local)["inside"] -= 1
 
 
 def _version(argument: Any) -> int:
@@ -127,18 +122,18 @@ def _result(output: Any, copies: Sequence[Any], originals: Sequence[Any], dirty:
 
 
 def _shares(one: Any, two: Any) -> bool:
-    return isinstance(two, torch.Tensor) and (one is two or torch._C._is_alias_of(one, two))
+    return isinstance(two, torch.Tensor) and (one is two or is_alias_of(one, two))
 
 
 @contextlib.contextmanager
 def _no_jit_tracing() -> Iterator[None]:
     """Inside, torch.jit.trace records nothing."""
-    state = torch._C._get_tracing_state()
-    torch._C._set_tracing_state(None)
+    state = tracing_state()
+    set_tracing_state(None)
     try:
         yield
     finally:
-        torch._C._set_tracing_state(state)
+        set_tracing_state(state)
 
 
 def probe(function: Function, arguments: Arguments, varying: Sequence[Any]) -> tuple[Result, Learned | None]:

@@ -1,158 +1,114 @@
-"""While a model is captured, calls of the Functions that somebody has a symbolic for become operators of their own.
-
-`torch.autograd.Function.apply` runs other code for as long as any capture runs; in threads that capture nothing it does what it
-did. Its code is exchanged, not the method: people keep `MyFunction.apply` in variables, and Dynamo knows the method by identity.
-"""
+"""Keep calls of chosen autograd Functions whole while a model is captured: each becomes a torch operator of its own."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import threading
-import types
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch._dynamo import trace_rules
-from torch._guards import detect_fake_mode
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from onnxexp import warn
-from onnxexp_autograd.forwards import Result, bound, inlined, inside_forward, probe, run
+from onnxexp_autograd.forwards import Result, bound, inlined, probe, run
 from onnxexp_autograd.functions import marked
+from onnxexp_autograd.interception import Diversion, allowed_in_dynamo, current, diverted
 from onnxexp_autograd.operators import Arguments, Form, Function, Hole, kept_op
+from onnxexp_autograd.torch_internals import detect_fake_mode, free_unbacked_symbols, tracing_state
 
-__all__ = ["Decide", "applied", "keeping", "release"]
+__all__ = ["Capture", "Decide", "keeping"]
 
 Decide = Callable[[Function], Any]
-"""What is to be done with a Function; None: it is inlined."""
-
-_local = threading.local()
-_lock = threading.Lock()
-_users = 0
-_allowed: dict[int, int] = {}
+"""The decision about a Function; None inlines it."""
 
 
-class keeping:
-    """Inside, in this thread, the Functions for which `decide` does not say None are kept whole.
+class Capture(Diversion):
+    """A thread's capture.
 
-    `dynamo` says whether Dynamo may run inside. Only it needs to know the Functions before they are called, and to go through all
-    that there are takes a tenth of a small model's export."""
+    Attributes:
+        deciding: The decisions of the plugins that take part, the last one first.
+        functions: The classes kept so far. A class made in a forward has no other owner until it is lowered.
+        messages: Warnings for the end of the capture, which silences those in between.
+        answer: The arguments and the results of the probe that the operator's next run returns.
+    """
 
-    def __init__(self, decide: Decide, *, dynamo: bool) -> None:
-        every = _subclasses(torch.autograd.Function) if dynamo else []
-        self._decide, self._wanted = decide, [function for function in every if decide(function) is not None]
+    def __init__(self) -> None:
+        super().__init__()
+        self.deciding: list[Decide] = []
+        self.functions: list[Function] = []
+        self.messages: dict[str, None] = {}
+        self.answer: tuple[Sequence[Any], Sequence[torch.Tensor]] = ((), ())
 
-    def __enter__(self) -> None:
-        self._deciding = _stack()
-        if not self._deciding:
-            release()
-            _local.told = {}
-        _enter(self._wanted)
-        self._deciding.append(self._decide)
+    def decision(self, function: Function) -> Any:
+        return next((made for made in (decide(function) for decide in reversed(self.deciding)) if made is not None), None)
 
-    def __exit__(self, error: object, *_: object) -> None:
-        self._deciding.pop()
-        _leave(self._wanted)
-        if not self._deciding and error is None:
-            for message in _local.told:  # a capture silences warnings, torch's remarks about itself
-                warn(message)
+    def wants(self, function: Any) -> bool:
+        return tracing_state() is not None or self.decision(function) is not None
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        args = tuple(bound(function, args, kwargs))
+        decision = self.decision(function)
+        if decision is None:
+            return self.not_kept(function, args)
+        if decision.how == "function":
+            return marked(function.__name__, functools.partial(inlined, function), args)
+        return _kept_call(self, function, args, decision)
+
+    def not_kept(self, function: Any, args: Sequence[Any]) -> Any:
+        """The call's operators; torch.jit.trace would make an opaque node of torch's own `apply`."""
+        return self.original(function, *args) if tracing_state() is None else inlined(function, *args)
+
+    def call_under_vmap(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return inlined(function, *bound(function, args, kwargs))
 
 
-def _stack() -> list[Decide]:
-    found: list[Decide] = vars(_local).setdefault("deciding", [])
-    return found
+@contextlib.contextmanager
+def keeping(decide: Decide, *, dynamo: bool) -> Iterator[Capture]:
+    """Keep the Functions whole for which `decide` does not return None, in this thread.
+
+    `dynamo` is whether Dynamo may run inside. Only Dynamo needs the list of Functions before they are called; the walk over all
+    Functions takes a tenth of a small model's export.
+    """
+    outer = current()
+    if isinstance(outer, Capture):
+        with _deciding(outer, decide, dynamo):
+            yield outer
+        return
+    capture = Capture()
+    with diverted(capture), _deciding(capture, decide, dynamo):
+        yield capture
+    for message in capture.messages:
+        warn(message)
 
 
-def release() -> None:
-    """Hold the classes no longer that this thread's last capture kept."""
-    _local.kept = []
+@contextlib.contextmanager
+def _deciding(capture: Capture, decide: Decide, dynamo: bool) -> Iterator[None]:
+    every = _subclasses(torch.autograd.Function) if dynamo else []
+    capture.deciding.append(decide)
+    try:
+        with allowed_in_dynamo([function for function in every if decide(function) is not None]):
+            yield
+    finally:
+        capture.deciding.pop()
 
 
 def _subclasses(function: Any) -> list[Any]:
-    """All of them, without a generator for each: torch has some two hundred, and every export goes through them."""
+    """All subclasses, direct and indirect."""
     found: list[Any] = function.__subclasses__()
     for each in found:  # it grows meanwhile
         found += each.__subclasses__()
     return found
 
 
-def _enter(wanted: Sequence[Function]) -> None:
-    """Dynamo calls the classes among `wanted` as they are, so that strict capture and the branches of cond come to `apply`."""
-    global _users  # noqa: PLW0603 - how many captures use what the process has once
-    with _lock:
-        _users += 1
-        _METHOD.__code__ = _REPLACEMENT
-        for function in wanted:
-            _allowed[id(function)] = _allowed.get(id(function), 0) + 1
-            trace_rules._allowed_callable_ids.add(id(function))
-
-
-def _leave(wanted: Sequence[Function]) -> None:
-    global _users  # noqa: PLW0603 - as above
-    with _lock:
-        _users -= 1
-        if not _users:
-            _METHOD.__code__ = _CODE
-        for function in wanted:
-            _allowed[id(function)] -= 1
-            if not _allowed[id(function)]:
-                del _allowed[id(function)]
-                trace_rules._allowed_callable_ids.remove(id(function))
-
-
-def _replacement() -> types.CodeType:
-    """Code that can stand in for that of `apply`, which refers to its class."""
-    __class__ = None
-
-    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        from onnxexp_autograd.keeping import applied  # runs with the globals of torch's module
-
-        _ = __class__
-        return applied(cls, *args, **kwargs)
-
-    return apply.__code__
-
-
-_METHOD: Any = torch.autograd.Function.__dict__["apply"].__func__
-_CODE = _METHOD.__code__
-_REPLACEMENT = _replacement()
-_ORIGINAL = types.FunctionType(_CODE, _METHOD.__globals__, "apply", _METHOD.__defaults__, _METHOD.__closure__)
-
-
-def applied(cls: Any, *args: Any, **kwargs: Any) -> Any:
-    """``cls.apply(*args, **kwargs)`` while a model is captured."""
-    original = functools.partial(_ORIGINAL, cls)
-    deciding = _stack()
-    if not deciding or inside_forward():
-        return original(*args, **kwargs)
-    if torch._C._are_functorch_transforms_active():
-        return inlined(cls, *bound(cls, args, kwargs)) if _is_vmap() else original(*args, **kwargs)
-    tracing = torch._C._get_tracing_state() is not None
-    decision = next((made for made in (decide(cls) for decide in reversed(deciding)) if made is not None), None)
-    if decision is None:  # torch.jit.trace would make a node of it that nobody can look into
-        return inlined(cls, *bound(cls, args, kwargs)) if tracing else original(*args, **kwargs)
-    args = tuple(bound(cls, args, kwargs))
-    if decision.how == "function":
-        return marked(cls.__name__, functools.partial(inlined, cls), args)
-    return _kept_call(cls, args, decision, original)
-
-
-def _is_vmap() -> bool:
-    functorch = torch._C._functorch
-    return bool(functorch.peek_interpreter_stack().key() == functorch.TransformType.Vmap)
-
-
-def _kept_call(function: Any, args: Sequence[Any], decision: Any, original: Callable[..., Any]) -> Any:
+def _kept_call(capture: Capture, function: Any, args: Sequence[Any], decision: Any) -> Any:
     arguments, varying = Arguments.of(args)
     probed, learned = probe(function, arguments, varying)
     obstacle = _obstacle(probed)
     if obstacle:
-        vars(_local)["told"][f"{function.__name__} {obstacle}; it is inlined, whatever its symbolic says"] = None
-        return original(*args) if torch._C._get_tracing_state() is None else inlined(function, *args)
+        capture.messages[f"{function.__name__} {obstacle}; it is inlined, whatever its symbolic says"] = None
+        return capture.not_kept(function, args)
     reference = weakref.ref(function)
 
     def compute(*given: Any) -> Any:
@@ -163,9 +119,9 @@ def _kept_call(function: Any, args: Sequence[Any], decision: Any, original: Call
             tensors = run(reference(), arguments, given).tensors
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
-    vars(_local)["kept"].append(function)  # a class made in a forward has no other owner, and is to be lowered
+    capture.functions.append(function)
     record = kept_op(function, Form(arguments, probed.returned, probed.written, probed.shared, decision, learned), compute)
-    with _answering(varying, probed.tensors if learned is None else []):
+    with _answering(capture, varying, probed.tensors if learned is None else []):
         made = record.op(*varying)
     tensors = [made] if isinstance(made, torch.Tensor) else list(made)
     for number, argument in probed.written:
@@ -182,21 +138,25 @@ def _obstacle(probed: Result) -> str:
 
 
 @contextlib.contextmanager
-def _answering(varying: Sequence[Any], tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-    """Inside, the first run of the operator on these very arguments gives what the probe gave: a forward that keeps state is run
-    once, as it is outside of a capture. Sizes that the data decide are new ones for each call; there it is run again."""
+def _answering(capture: Capture, varying: Sequence[Any], tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Return the probe's results from the operator's first run on these very arguments.
+
+    A forward that keeps state then runs once, as it does outside of a capture. Where the results have unbacked symbols, the
+    operator runs the forward again, since each call has symbols of its own.
+    """
     known = free_unbacked_symbols(list(varying)) >= free_unbacked_symbols(list(tensors))
-    _local.answer = (varying, tensors) if tensors and known else None
+    capture.answer = (varying, tensors) if known else ((), ())
     try:
         yield
     finally:
-        _local.answer = None
+        capture.answer = ((), ())
 
 
 def _answer(given: Sequence[Any]) -> list[torch.Tensor] | None:
-    varying, tensors = vars(_local).get("answer") or ((), ())
+    capture = current()
+    varying, tensors = capture.answer if isinstance(capture, Capture) else ((), ())
     same = all(one is two for one, two in zip(given, varying, strict=False) if isinstance(two, torch.Tensor))
-    if not tensors or len(given) != len(varying) or not same:
+    if not isinstance(capture, Capture) or not tensors or len(given) != len(varying) or not same:
         return None
-    _local.answer = None
+    capture.answer = ((), ())
     return list(tensors)

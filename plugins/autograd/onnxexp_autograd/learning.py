@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
+
+from onnxexp_autograd.torch_internals import disable_current_modes
 
 __all__ = ["Learned", "learn"]
 
@@ -62,7 +63,7 @@ def learn(run: Run, varying: Sequence[Any]) -> Learned | None:
     if sizes is None or not any(isinstance(each, torch.Tensor) for each in varying):
         return None
     names = [_name(each.of(varying)) for each in sizes]
-    with _disable_current_modes():
+    with disable_current_modes():
         base = run(_real(varying, {}))
         others = [run(_real(varying, {name: 1})) for name in names]
     slopes = tuple(

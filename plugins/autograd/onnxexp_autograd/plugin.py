@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch.utils import _pytree as pytree
 import onnxexp
 from onnxexp import torch_onnx
 from onnxexp_autograd.functions import calls_as_functions, marks_as_scopes
-from onnxexp_autograd.keeping import keeping, release
+from onnxexp_autograd.keeping import keeping
 from onnxexp_autograd.operators import Function, kept, known_as
 
 __all__ = ["Autograd"]
@@ -70,12 +71,19 @@ class Autograd:
         self._inline = inline
         self._functions = functions
         self._domain = domain
-        self._scopes = threading.local()  # of the export that runs in this thread: from its pre pass to its post pass
+        self._export = threading.local()  # of the export that runs in this thread: from its capture to its post pass
 
     @onnxexp.hookimpl
     def capture_context(self, options: onnxexp.Options) -> AbstractContextManager[Any]:
-        """Calls of Functions are kept whole where one of these decisions is for them."""
-        return keeping(_Deciding(self, options), dynamo=options.capture in ("auto", "export"))  # not under torch.jit.trace
+        """Keep the Functions whole that have a decision."""
+        return self._capture(options)
+
+    @contextlib.contextmanager
+    def _capture(self, options: onnxexp.Options) -> Iterator[None]:
+        dynamo = options.capture in ("auto", "export")  # not under torch.jit.trace
+        with keeping(_Deciding(self, options), dynamo=dynamo) as capture:
+            self._export.functions = capture.functions
+            yield
 
     def _decision(self, function: Function, claims: frozenset[str]) -> _Decision | None:
         """What somebody's symbolic makes of a Function."""
@@ -109,8 +117,8 @@ class Autograd:
                 if record is not None and record.form.decision.how == "table":
                     node.args = record.fill(node.args)
             if self._functions:
-                self._scopes.names = marks_as_scopes(graph)
-                found = found or bool(self._scopes.names)
+                self._export.scopes = marks_as_scopes(graph)
+                found = found or bool(self._export.scopes)
             return found
 
         return function_arguments
@@ -159,9 +167,9 @@ class _FunctionsOfTheModel:
         self._plugin = plugin
 
     def __call__(self, model: Any) -> bool:
-        release()
+        self._plugin._export.functions = []
         if self._plugin._functions:
-            calls_as_functions(model, self._plugin._scopes.names, self._plugin._domain)
+            calls_as_functions(model, self._plugin._export.scopes, self._plugin._domain)
         return self._plugin._functions
 
 
