@@ -1,9 +1,11 @@
-"""Calls of `apply`, however it was reached."""
+"""Calls of `apply`, however it was reached, and a torch that has moved what the plugin takes from it."""
 
 from __future__ import annotations
 
 import functools
+import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import torch
 
 import onnxexp
 from onnxexp_autograd import plugin
+from onnxexp_autograd.availability import unavailable
 from tests.autograd import functions as f
 from tests.autograd.harness import Case, X, check, rows
 
@@ -133,3 +136,52 @@ def test_functorch_in_a_capturing_thread() -> None:
 def test_setup_context_cannot_be_replaced_while_capturing() -> None:
     with plugin.capture_context(onnxexp.Options(20)), pytest.raises(AttributeError, match="setup_context of MyRelu cannot be"):
         f.MyRelu.setup_context = print
+
+
+@pytest.fixture
+def checked_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """The plugin looks at torch again, now and after the test."""
+    for name in [name for name in sys.modules if name.startswith("onnxexp_autograd.")]:
+        if name.rpartition(".")[2] in ("torch_internals", "interception", "forwards", "learning", "keeping"):
+            monkeypatch.delitem(sys.modules, name)
+    package = sys.modules["onnxexp_autograd"]
+    for name in ("interception", "keeping"):
+        monkeypatch.delattr(package, name, raising=False)
+    unavailable.cache_clear()
+    yield monkeypatch
+    monkeypatch.undo()
+    unavailable.cache_clear()
+
+
+def inlined_with_a_warning(text: str) -> None:
+    with pytest.warns(UserWarning, match=text) as warned:
+        program = onnxexp.export(f.Holder(SET_UP), (X,), plugins=[plugin, ...])
+    assert sum("are inlined without their symbolics; install" in str(each.message) for each in warned) == 1
+    assert "Where" in {node.op_type for node in program.model.graph}  # the symbolic's is LeakyRelu
+    torch.testing.assert_close(program(X), SET_UP(X))
+    assert from_torch() == STATE
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (torch._C, "_is_alias_of"),
+        (torch._C._functorch, "_grad_increment_nesting"),
+        (torch._dynamo.trace_rules, "_allowed_callable_ids"),
+        (torch._functorch.autograd_function, "custom_function_call"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_name_that_torch_moved(checked_again: pytest.MonkeyPatch, owner: Any, name: str) -> None:
+    checked_again.delattr(owner, name)
+    inlined_with_a_warning(rf"torch {torch.__version__.split('+')[0]}\S* has moved what .*{name}")
+
+
+def test_an_apply_that_works_in_another_way(checked_again: pytest.MonkeyPatch) -> None:
+    """An `apply` that does not look at `setup_context` through the class."""
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        return cls.forward(None, *args, **kwargs)
+
+    checked_again.setattr(torch.autograd.Function, "apply", classmethod(apply))
+    assert "in a new way" in unavailable()

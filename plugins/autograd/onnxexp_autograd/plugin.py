@@ -14,8 +14,8 @@ from torch.utils import _pytree as pytree
 
 import onnxexp
 from onnxexp import torch_onnx
+from onnxexp_autograd.availability import unavailable
 from onnxexp_autograd.functions import calls_as_functions, marks_as_scopes
-from onnxexp_autograd.keeping import keeping
 from onnxexp_autograd.operators import Function, kept, known_as
 
 __all__ = ["Autograd"]
@@ -75,11 +75,18 @@ class Autograd:
 
     @onnxexp.hookimpl
     def capture_context(self, options: onnxexp.Options) -> AbstractContextManager[Any]:
-        """Keep the Functions whole that have a decision."""
+        """Keep the Functions whole that have a decision; where this torch does not allow it, warn and inline them all."""
+        reason = unavailable()
+        if reason:
+            cure = "install a newer onnxexp-plugin-autograd or an older torch"
+            onnxexp.warn(f"{reason}: autograd Functions are inlined without their symbolics; {cure}")
+            return contextlib.nullcontext()
         return self._capture(options)
 
     @contextlib.contextmanager
     def _capture(self, options: onnxexp.Options) -> Iterator[None]:
+        from onnxexp_autograd.keeping import keeping  # fails where `unavailable` has a reason
+
         dynamo = options.capture in ("auto", "export")  # not under torch.jit.trace
         with keeping(_Deciding(self, options), dynamo=dynamo) as capture:
             self._export.functions = capture.functions
