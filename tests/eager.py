@@ -1,0 +1,24 @@
+"""Run a model in eager torch, or skip the test where this processor cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+__all__ = ["run_eager"]
+
+_NO_KERNEL = "could not create a primitive"
+"""How oneDNN refuses a dtype that the processor has no instructions for."""
+
+
+def run_eager(model: torch.nn.Module, *args: Any) -> Any:
+    """``model(*args)``; skips the test where oneDNN has no kernel for it on this processor."""
+    try:
+        return model(*args)
+    except RuntimeError as error:
+        if not str(error).startswith(_NO_KERNEL):
+            raise
+        capability = torch.backends.cpu.get_cpu_capability()
+        pytest.skip(f"eager torch cannot run this model on a processor with {capability}: {str(error).partition('.')[0]}")
