@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +21,6 @@ _ENTER, _LEAVE = "autograd::_enter", "autograd::_leave"
 _SCOPE = "onnxexp.scope"
 _FIRST_OPSET = 15
 """Model-local functions are of ONNX IR 8, which opset 15 came with."""
-_CALLS = itertools.count()
 
 
 @functools.cache
@@ -39,14 +37,13 @@ def _copies(tensors: Sequence[torch.Tensor], function: str, call: int) -> list[t
     return [tensor.clone() for tensor in tensors]
 
 
-def marked(name: str, forward: Callable[..., Any], args: Sequence[Any]) -> Any:
-    """``forward(*args)`` between marks; without them where there is no tensor to put them on."""
+def marked(name: str, call: int, forward: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """Run ``forward(*args)`` between marks with the call's number; without marks where there is no tensor to put them on."""
     _library()
     flat, spec = pytree.tree_flatten(tuple(args))
     tensors = [leaf for leaf in flat if isinstance(leaf, torch.Tensor)]
     if not tensors:
         return forward(*args)
-    call = next(_CALLS)
     inside = iter(torch.ops.autograd._enter(tensors, name, call))
     flat = [next(inside) if isinstance(leaf, torch.Tensor) else leaf for leaf in flat]
     returned, out_spec = pytree.tree_flatten(forward(*pytree.tree_unflatten(flat, spec)))

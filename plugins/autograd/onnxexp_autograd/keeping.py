@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -32,6 +33,7 @@ class Capture(Diversion):
         functions: The classes kept so far. A class made in a forward has no other owner until it is lowered.
         messages: Warnings for the end of the capture, which silences those in between.
         answer: The arguments and the results of the probe that the operator's next run returns.
+        numbers: Numbers for the calls that become functions of the model.
     """
 
     def __init__(self) -> None:
@@ -40,6 +42,7 @@ class Capture(Diversion):
         self.functions: list[Function] = []
         self.messages: dict[str, None] = {}
         self.answer: tuple[Sequence[Any], Sequence[torch.Tensor]] = ((), ())
+        self.numbers = itertools.count()
 
     def decision(self, function: Function) -> Any:
         return next((made for made in (decide(function) for decide in reversed(self.deciding)) if made is not None), None)
@@ -53,7 +56,7 @@ class Capture(Diversion):
         if decision is None:
             return self.not_kept(function, args)
         if decision.how == "function":
-            return marked(function.__name__, functools.partial(inlined, function), args)
+            return marked(function.__name__, next(self.numbers), functools.partial(inlined, function), args)
         return _kept_call(self, function, args, decision)
 
     def not_kept(self, function: Any, args: Sequence[Any]) -> Any:
