@@ -9,14 +9,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import operator
 import os
 import sys
 import sysconfig
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from importlib_metadata import EntryPoint, distributions
 from packaging.utils import canonicalize_name
@@ -44,11 +42,6 @@ class Found:
     @property
     def origin(self) -> str:
         return f"{self.distribution} {self.version}"
-
-    @functools.cached_property
-    def target(self) -> tuple[str, Callable[[Any], Any] | None]:
-        """The module that the entry point names, and what takes the plugin out of it (None: it is the plugin itself)."""
-        return self.point.module, operator.attrgetter(self.point.attr) if self.point.attr else None
 
 
 @dataclasses.dataclass(frozen=True)

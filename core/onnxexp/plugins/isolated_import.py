@@ -14,13 +14,10 @@ __all__ = ["import_object"]
 
 
 def import_object(found: Found) -> Any:
-    """What the entry point names. Raises whatever the import raises; nothing half imported stays."""
-    module, taken = found.target
-    if module in sys.modules:
-        __import__(module)  # waits where another thread is still importing it
-        there = sys.modules[module]
-        return taken(there) if taken else there
-    package = module.partition(".")[0]
+    """Import the object of an entry point. Raises whatever the import raises; nothing half imported stays."""
+    if found.point.module in sys.modules:
+        return found.point.load()
+    package = found.point.module.partition(".")[0]
     if package not in sys.modules:
         _refuse_working_directory(found, package)
     before = set(sys.modules)

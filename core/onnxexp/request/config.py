@@ -15,6 +15,7 @@ Nothing here needs torch.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -112,7 +113,10 @@ def load(
     target: str | None = None,
     debug: bool | None = None,
 ) -> Config:
-    """The configuration of a call with these arguments. Raises OptionError naming the file or variable, the key and the cure."""
+    """Read the configuration of a call with these arguments.
+
+    Raises OptionError naming the file or variable, the key and the cure.
+    """
     call = {
         "plugins": None if plugins is None else list(plugins) if isinstance(plugins, (list, tuple)) else plugins,
         "disable": list(disable) if isinstance(disable, (list, tuple)) and disable else disable or None,
@@ -175,9 +179,14 @@ def _settings(path: str) -> list[tuple[str, dict[str, Any]]]:
 
 def _toml(path: str, contents: bytes) -> dict[str, Any]:
     try:
-        parsed: dict[str, Any] = tomllib.loads(contents.decode("utf-8"))
+        return _parsed(contents)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise OptionError(f"{path} is not valid TOML: {error}") from None
+
+
+@functools.lru_cache(maxsize=4)  # the pyproject.toml of this project takes 1.2 ms
+def _parsed(contents: bytes) -> dict[str, Any]:
+    parsed: dict[str, Any] = tomllib.loads(contents.decode("utf-8"))
     return parsed
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterable, Mapping
 
 from onnxexp.errors import OptionError, PluginConflict
@@ -148,15 +149,21 @@ class Dispatcher:
 
     def _check_conflicts(self) -> None:
         conflicts: dict[tuple[str, str], list[str]] = {}
-        for op, sources in self._claims.items():
-            claiming = {source.plugin for source in (*sources, *self._claims.get(op.partition(".")[0], ()))}
-            if len(claiming) > 1:
-                first, *rest = self._sources(op)
-                for other in rest:
-                    if other.plugin != first.plugin and self._rank(op, other) == self._rank(op, first):
-                        conflicts.setdefault((str(first), str(other)), []).append(op)
+        for op in self._contested():
+            first, *rest = self._sources(op)
+            for other in rest:
+                if other.plugin != first.plugin and self._rank(op, other) == self._rank(op, first):
+                    conflicts.setdefault((str(first), str(other)), []).append(op)
         if conflicts:
             raise PluginConflict("\n".join(_conflict(pair, sorted(ops)) for pair, ops in sorted(conflicts.items())))
+
+    def _contested(self) -> list[str]:
+        """List the operators of which two plugins lower some overload."""
+        whole: dict[str, set[str]] = {}
+        for source in self._all:
+            whole.setdefault(source.plugin, set()).update(op.partition(".")[0] for op in source.table.operators())
+        shared = {name for one, other in itertools.combinations(whole.values(), 2) for name in one & other}
+        return [op for op in self.operators if op.partition(".")[0] in shared] if shared else []
 
     def _merit(self, op: str, candidate: Candidate) -> str:
         user, preferred, override = (not each for each in self._rank(op, candidate.source))

@@ -75,14 +75,12 @@ def _tensors(args: Sequence[Any]) -> Iterator[Tensor]:
 class SymbolicTable:
     """The symbolics of one torch namespace (or several: names with ``::`` are taken as they are).
 
-    `override=True` says that this table's entries win over another plugin's entries for the same operators. `revision` is another
-    number whenever the entries have changed.
+    With `override=True` this table's entries win over another plugin's entries for the same operators.
     """
 
     def __init__(self, namespace: str, *, override: bool = False) -> None:
         self.namespace = namespace
         self.override = override
-        self.revision = 0
         self._entries: dict[str, list[Symbolic]] = {}
         self._operators: frozenset[str] | None = None
 
@@ -140,7 +138,6 @@ class SymbolicTable:
         return name if "::" in name else f"{self.namespace}::{name}"
 
     def _add(self, entry: Symbolic) -> None:
-        self.revision += 1
         self._operators = None
         versions = self._entries.setdefault(entry.op, [])
         if any(version.since == entry.since for version in versions):

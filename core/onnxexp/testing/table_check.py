@@ -167,12 +167,10 @@ def _recording(table: SymbolicTable) -> Iterator[set[tuple[str, int]]]:
     record: set[tuple[str, int]] = set()
     entries = table._entries
     table._entries = {op: [_noting(entry, record) for entry in versions] for op, versions in entries.items()}
-    table.revision += 1
     try:
         yield record
     finally:
         table._entries = entries
-        table.revision += 1
 
 
 def _noting(entry: Symbolic, record: set[tuple[str, int]]) -> Symbolic:
