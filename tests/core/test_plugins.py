@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -269,3 +271,27 @@ def test_hooks_are_read_again_where_a_plugin_has_got_other_functions(installed: 
     assert (before.parameters, after.parameters) == (("options",), ())
     monkeypatch.setattr(sys.modules["reloaded_pack"], "post_pass", onnxexp.hookimpl(lambda: None), raising=False)
     assert loaded("reloaded-pack")[0].hooks == ("pre_pass", "post_pass")
+
+
+def test_another_object_of_the_same_class_is_noticed(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "import onnxexp\nclass Pack:\n    @onnxexp.hookimpl\n    def pre_pass(self, options): ...\nplugin = Pack()\n"
+    install(installed, "swapped-pack", {"__init__": source}, "swapped_pack:plugin")
+    (before,) = load(configured(plugins=["swapped-pack"])).implementations("pre_pass")
+    other = sys.modules["swapped_pack"].Pack()
+    monkeypatch.setattr(sys.modules["swapped_pack"], "plugin", other)
+    (after,) = load(configured(plugins=["swapped-pack"])).implementations("pre_pass")
+    assert before.plugin.object is not other and after.plugin.object is other
+    assert after.function.__self__ is other  # type: ignore[attr-defined]
+
+
+def test_an_object_of_a_call_is_not_kept() -> None:
+    class Pack:
+        @onnxexp.hookimpl
+        def pre_pass(self, options: Any) -> None: ...
+
+    pack = Pack()
+    alive = weakref.ref(pack)
+    assert [plugin.object for plugin in loaded(pack)] == [pack]
+    del pack
+    gc.collect()
+    assert alive() is None

@@ -7,11 +7,12 @@
 - TorchBind objects, which a C++ unpickler makes, and compiled libraries (``data/aotinductor``), which are opened;
 - sizes, which `sympy.sympify` evaluates as Python; guards, which are compiled when the program becomes a module;
 - names of nodes and inputs, which torch writes into the Python source of the graph as they are;
-- targets of nodes, looked up by name from torch or `operator` on (``torch.os.system``) and called when the program runs;
+- operators as arguments, looked up by name from torch on (``torch.os.system``), which a higher-order operator may call;
 - tree specs, which import the modules of enums and of a defaultdict's factory.
 
-So the file is checked first, read by the same reader: names must be names, sizes arithmetic, targets operators. Pickles load
-with ``weights_only``, which torch enforces by a variable of its environment. What is not known to be harmless is refused.
+So the file is checked first, read by the same reader: names must be names, sizes arithmetic, operators operators. Pickles load
+with ``weights_only``, which torch enforces by a variable of its environment. Everything not known to be harmless is refused.
+Targets of nodes are left to torch, whose own verifier refuses a function that is no operator.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
+from torch._export.verifier import SpecViolationError
 from torch.export import ExportedProgram, load
 from torch.export.pt2_archive import constants
 from torch.export.pt2_archive._package import PT2ArchiveReader, load_pt2
@@ -36,15 +38,18 @@ from onnxexp.errors import OptionError
 __all__ = ["load_archive"]
 
 _MODEL = "model"
+_UNREADABLE = (
+    RuntimeError, ValueError, LookupError, TypeError, AttributeError, AssertionError, BadZipFile, SpecViolationError,
+)  # fmt: skip
+"""What torch raises for a file that is no program of its own."""
 _WEIGHTS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 _FORCED_PICKLE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 
 _NAME = re.compile(r"[A-Za-z0-9_.@+-]*")
-_TARGET = re.compile(
+_OPERATOR = re.compile(
     r"torch\.ops(\.(?!__)\w+){2,3}|torch\.(_sym|sym)_\w+|math\.(?!__)\w+|"
     r"_operator\.(abs|add|sub|mul|truediv|floordiv|mod|pow|neg|pos|eq|ne|lt|le|gt|ge|and_|or_|xor|not_|lshift|rshift|getitem)"
 )
-_TARGET_KEYS = {"target", "as_operator"}
 _PATH_KEYS = {"fqn", "parameter_name", "buffer_name", "tensor_constant_name"}
 _PATH = re.compile(r"[A-Za-z0-9_.@+ /:#-]*")
 """Paths of parameters: torch quotes what is no identifier in them, but does not escape quotes."""
@@ -94,7 +99,16 @@ def load_archive(path: Path, *, trusted: bool = False) -> ExportedProgram:
     except pickle.UnpicklingError as error:
         reason = str(error).strip().partition("\n")[0]
         raise _refused(path, f"it holds a pickle of more than tensors ({reason})") from error
-    except (RuntimeError, ValueError, LookupError, TypeError, AttributeError, AssertionError, BadZipFile) as error:
+    except (
+        RuntimeError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        AssertionError,
+        BadZipFile,
+        SpecViolationError,
+    ) as error:
         if not trusted and _of_an_older_torch(path):
             raise _refused(path, "its format is that of an older torch, all pickles") from error
         reason = str(error).strip().partition("\n")[0]
@@ -170,9 +184,9 @@ def _check_values(value: Any, key: str) -> None:
 
 
 def _check_text(text: str, key: str) -> None:
-    if key in _TARGET_KEYS:
-        if not _TARGET.fullmatch(text):
-            raise _Suspicious(f"it calls {text[:100]!r}, which is no operator")
+    if key == "as_operator":
+        if not _OPERATOR.fullmatch(text):
+            raise _Suspicious(f"it passes {text[:100]!r}, which is no operator")
     elif key == "expr_str":
         _check_size(text)
     elif key in ("in_spec", "out_spec"):
