@@ -150,3 +150,29 @@ def test_rms_norm(check):
 )
 def test_composites(check):
     check()
+
+
+class AfterResidual(nn.Module):
+    """A block of a transformer: the norm of a sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(10)
+
+    def forward(self, x, y):
+        return self.norm(x.relu() + y)
+
+
+@cases(
+    Case(
+        AfterResidual(),
+        X[2][0],
+        X[2][0],
+        dynamic={0: [0, 1], 1: [0, 1]},
+        opsets=(17,),
+        emits={"Relu", "Add", "LayerNormalization"},
+    ),
+)
+def test_a_residual_addition_stays_an_add(check):
+    """Fusions, ONNX Runtime's among them, look for Add before LayerNormalization."""
+    check()

@@ -67,13 +67,12 @@ from onnxexp_aten import (
 )
 from onnxexp_aten.common import aten
 from onnxexp_aten.complexes import lower_complex
-from onnxexp_aten.residual import ResidualSum
 
 __all__ = ["Aten", "aten", "plugin"]
 
 
 class Aten:
-    """The plugin: torch's own operators, complex numbers as pairs of real ones, and a pass over the finished model."""
+    """The plugin: torch's own operators, and complex numbers as pairs of real ones."""
 
     symbolics = aten
 
@@ -81,11 +80,6 @@ class Aten:
     def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:
         """Nodes with complex arguments or results, see `complexes`."""
         return lower_complex(op, node)
-
-    @onnxexp.hookimpl
-    def post_pass(self, options: onnxexp.Options) -> Any:
-        """Residual additions in the form that runs fastest, see `ResidualSum`."""
-        return ResidualSum() if options.target == "onnxruntime" else None
 
 
 plugin = Aten()
