@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from onnxexp.testing import Case, cases, check_case
-from onnxexp_aten.resampling import Axis, _divides, _same_neighbours
+from onnxexp_aten.nn.upsampling import Axis, _divides, _same_neighbours
 
 torch.manual_seed(0)
 

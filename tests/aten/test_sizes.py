@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnxexp_aten.sizes import partition, product_of
+from onnxexp_aten.support.symbolic_sizes import partition, product_of
 
 
 @pytest.mark.parametrize(

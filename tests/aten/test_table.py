@@ -124,7 +124,7 @@ def test_the_rest_of_the_core_decomposes(name: str) -> None:
 
 def test_sizes_of_the_symbolics() -> None:
     """A module of symbolics has one subject; an opset has a symbolic of its own where its algorithm differs, which is rare."""
-    modules = {path: path.read_text("utf-8") for path in Path(onnxexp_aten.__file__).parent.glob("*.py")}
+    modules = {path: path.read_text("utf-8") for path in Path(onnxexp_aten.__file__).parent.rglob("*.py")}
     assert [path.name for path, text in modules.items() if len(text.splitlines()) > MAX_LINES] == []
     calls = [node for text in modules.values() for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
     since = [keyword for call in calls for keyword in call.keywords if keyword.arg == "since"]

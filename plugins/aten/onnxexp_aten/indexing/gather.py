@@ -1,0 +1,303 @@
+"""Reading by index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.creation.new_tensors import arange_of
+from onnxexp_aten.math.arithmetic import clamp, select
+from onnxexp_aten.support.arguments import aten, axis_of, rank_of
+from onnxexp_aten.support.composed_views import expanded, given_ints, permuted, size_at, squeezed, unsqueezed, vector
+
+__all__ = [
+    "common_sizes",
+    "counted_from_front",
+    "flat_places",
+    "flattened",
+    "gather",
+    "indices_and_axes",
+    "stacked_indices",
+    "strides_of",
+    "within",
+]
+
+
+def counted_from_front(op: Builder, index: Tensor, size: Any) -> Tensor:
+    """Indices that may be negative, made non-negative."""
+    if index.const is not None and isinstance(size, int):
+        return op.constant(torch.where(index.const < 0, index.const + size, index.const).to(torch.int64))
+    if index.const is not None and bool((index.const >= 0).all()):
+        return index
+    wide = op.cast(index, torch.int64)
+    return op.Where(op.Less(wide, 0), op.Add(wide, size), wide)
+
+
+@aten("embedding")
+def embedding(op: Builder, weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> Tensor:
+    """embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, ...) -> Tensor"""
+    return op.Gather(weight, indices, axis=0)
+
+
+@aten("index_select")
+def index_select(op: Builder, self: Tensor, dim: int, index: Tensor) -> Tensor:
+    """index_select(Tensor self, int dim, Tensor index) -> Tensor"""
+    if self.rank == 0:
+        return op.Reshape(self, []) if index.rank == 1 else self
+    return op.Gather(self, unsqueezed(op, index, [0]) if index.rank == 0 else index, axis=axis_of(op, self, dim))
+
+
+@aten("gather")
+def gather(op: Builder, self: Tensor, dim: int, index: Tensor, sparse_grad: bool) -> Tensor:
+    """gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"""
+    if self.rank == 0 or index.rank == 0:
+        flat = self if self.rank else unsqueezed(op, self, [0])
+        return op.Gather(flat, index, axis=0)
+    axis = axis_of(op, self, dim)
+    if op.opset >= 11:
+        return op.GatherElements(self, index, axis=axis)
+    strides = strides_of(op, self, range(rank_of(op, self)))
+    place_along = op.cast(index, torch.int64)
+    place_along = op.Where(op.Less(place_along, 0), op.Add(place_along, size_at(op, self, axis)), place_along)
+    places = op.Mul(place_along, strides[axis])
+    for other in range(rank_of(op, self)):
+        if other != axis:
+            counted = op.Mul(arange_of(op, 0, size_at(op, index, other), 1, torch.int64), strides[other])
+            places = op.Add(places, unsqueezed(op, counted, [place for place in range(rank_of(op, index)) if place != other]))
+    return op.Gather(op.Reshape(self, [-1]), places, axis=0)
+
+
+def strides_of(op: Builder, x: Tensor, axes: Sequence[int]) -> list[Tensor]:
+    """How far apart neighbours along each of these axes are in a flattened tensor of just these axes."""
+    strides = [op.constant(1, torch.int64)]
+    for axis in list(axes)[:0:-1]:
+        strides.insert(0, op.Mul(strides[0], size_at(op, x, axis)))
+    return strides
+
+
+@aten("take")
+def take(op: Builder, self: Tensor, index: Tensor) -> Tensor:
+    """take(Tensor self, Tensor index) -> Tensor"""
+    flat = self if self.rank == 1 else op.Reshape(self, [-1])
+    return op.Gather(flat, _allowed(op, flat, 0, index), axis=0)
+
+
+@aten("take_along_dim")
+def take_along_dim(op: Builder, self: Tensor, indices: Tensor, dim: int | None) -> Tensor:
+    """take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor"""
+    if dim is None:
+        flat = [tensor if tensor.rank == 1 else op.Reshape(tensor, [-1]) for tensor in (self, indices)]
+        return gather(op, flat[0], 0, _allowed(op, flat[0], 0, flat[1]), False)
+    axis = axis_of(op, self, dim)
+    sizes = list(common_sizes(op, [self, indices]))
+    along = [list(sizes), list(sizes)]
+    along[0][axis], along[1][axis] = (self.shape or ())[axis], (indices.shape or ())[axis]
+    x, place = (expanded(op, tensor, size, others=[self, indices]) for tensor, size in zip((self, indices), along, strict=True))
+    return gather(op, x, axis, _allowed(op, x, axis, place), False)
+
+
+# self[...]
+
+
+def indices_and_axes(op: Builder, self: Tensor, indices: Sequence[Any]) -> tuple[list[Tensor], list[int]]:
+    """The int tensors among the indices and the axis that each is for; a mask stands for one for each of its axes."""
+    tensors: list[Tensor] = []
+    axes: list[int] = []
+    axis = 0
+    for index in indices:
+        if index is None:
+            axis += 1
+        elif index.dtype in (torch.bool, torch.uint8):
+            places = op.NonZero(op.cast(index, torch.bool))
+            for row in range(rank_of(op, index)):
+                tensors.append(op.Gather(places, row, axis=0))
+                axes.append(axis + row)
+            axis += rank_of(op, index)
+        else:
+            tensors.append(index)
+            axes.append(axis)
+            axis += 1
+    return tensors, axes
+
+
+@aten("index.Tensor", "index.Tensor_hacked_twin", "_unsafe_index.Tensor", "_unsafe_index.Tensor_hacked_twin")
+def index(op: Builder, self: Tensor, indices: list[Tensor | None]) -> Tensor:
+    """index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"""
+    given = [one for one in indices if one is not None]
+    if len(given) == 1 and given[0].dtype in (torch.bool, torch.uint8) and given[0].rank:
+        return masked(op, self, op.cast(given[0], torch.bool), indices.index(given[0]))
+    tensors, axes = indices_and_axes(op, self, indices)
+    if not tensors:
+        return self
+    if len(tensors) == 1:
+        return op.Gather(self, _allowed(op, self, axes[0], tensors[0]), axis=axes[0])
+    return _outer(op, self, tensors, axes) or _pointwise(op, self, tensors, axes)
+
+
+def _allowed(op: Builder, self: Tensor, axis: int, index: Tensor) -> Tensor:
+    """Gather takes negative indices from opset 11 on."""
+    index = index if index.dtype in (torch.int32, torch.int64) else op.cast(index, torch.int64)
+    return index if op.opset >= 11 else counted_from_front(op, index, size_at(op, self, axis))
+
+
+@aten("_unsafe_masked_index")
+def unsafe_masked_index(op: Builder, self: Tensor, mask: Tensor, indices: list[Tensor | None], fill: Any) -> Tensor:
+    """_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor"""
+    return select(op, mask, index(op, self, within(op, self, indices)), op.cast(fill, self.dtype))
+
+
+def within(op: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """The indices of places that there are; what others become does not matter."""
+    if x.dtype.is_complex or 0 in (x.shape or ()):
+        op.decline("complex numbers, or nothing to index")
+    sizes = (None if each is None else op.constant(size_at(op, x, axis), torch.int64) for axis, each in enumerate(indices))
+    return [
+        None if each is None or size is None else clamp(op, each, op.Neg(size), op.Sub(size, 1))
+        for each, size in zip(indices, sizes, strict=True)
+    ]
+
+
+def masked(op: Builder, self: Tensor, mask: Tensor, axis: int) -> Tensor:
+    """What of the axes from `axis` on the mask leaves, as one axis."""
+    count, shape = rank_of(op, mask), self.shape or ()
+    if count > 1:
+        rest = [size for place, size in enumerate(shape) if not axis <= place < axis + count]
+        dynamic = [size for size in rest if isinstance(size, str)]
+        if len(dynamic) > axis:  # sizes behind the mask cannot all be copied or inferred
+            places = op.Transpose(op.NonZero(mask), perm=[1, 0])
+            front = permuted(op, self, [*range(axis, axis + count), *range(axis), *range(axis + count, len(shape))])
+            found = op.GatherND(front, places)
+            return permuted(op, found, [*range(1, axis + 1), 0, *range(axis + 1, axis + 1 + len(shape) - axis - count)])
+        self = op.Reshape(self, [0] * axis + [-1] + list(shape[axis + count :]))
+        mask = op.Reshape(mask, [-1])
+    return op.Compress(self, mask, axis=axis)
+
+
+@aten("masked_select")
+def masked_select(op: Builder, self: Tensor, mask: Tensor) -> Tensor:
+    """masked_select(Tensor self, Tensor mask) -> Tensor"""
+    if self.shape is None or self.shape != mask.shape:
+        self, mask = _broadcast(op, [self, mask])
+    if self.rank != 1:
+        self, mask = op.Reshape(self, [-1]), op.Reshape(mask, [-1])
+    return op.Compress(self, mask, axis=0)
+
+
+def _broadcast(op: Builder, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Tensors at their common sizes."""
+    sizes = common_sizes(op, tensors)
+    return [expanded(op, tensor, sizes, others=tensors) for tensor in tensors]
+
+
+def common_sizes(op: Builder, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+    """The sizes that tensors broadcast to."""
+    rank = max(rank_of(op, tensor) for tensor in tensors)
+    shapes = [(1,) * (rank - rank_of(op, tensor)) + tuple(tensor.shape or ()) for tensor in tensors]
+    sizes: list[Any] = []
+    for column in zip(*shapes, strict=True):
+        grown = [size for size in column if size != 1]
+        sizes.append(next((size for size in grown if isinstance(size, int)), grown[0] if grown else 1))
+    return tuple(sizes)
+
+
+# Several index tensors
+
+
+def _outer(op: Builder, self: Tensor, tensors: list[Tensor], axes: list[int]) -> Tensor | None:
+    """One Gather after the other, where each index tensor has axes of the result to itself (``x[rows[:, None], columns]``)."""
+    if axes != list(range(axes[0], axes[0] + len(axes))):
+        return None
+    shapes = [tensor.shape for tensor in tensors]
+    rank = max(len(shape or ()) for shape in shapes)
+    bounds = _own_axes([(1,) * (rank - len(shape or ())) + tuple(shape or ()) for shape in shapes])
+    if bounds is None:
+        return None
+    result, done = self, 0
+    for tensor, axis, (first, last) in zip(tensors, axes, bounds, strict=True):
+        lead = rank - rank_of(op, tensor)
+        tensor = unsqueezed(op, tensor, range(lead))
+        own = squeezed(op, tensor, [place for place in range(rank) if not first <= place < last])
+        result = _gathered(op, result, own, axis + done)
+        done += last - first - 1
+    return result
+
+
+def _own_axes(shapes: Sequence[tuple[Any, ...]]) -> list[tuple[int, int]] | None:
+    """For each shape the stretch of axes outside of which it is 1, where these follow each other; None where they do not."""
+    bounds, start = [], 0
+    for number, shape in enumerate(shapes):
+        grown = [axis for axis, size in enumerate(shape) if size != 1]
+        if any(axis < start for axis in grown):
+            return None
+        end = len(shape) if number == len(shapes) - 1 else max([start, *(axis + 1 for axis in grown)])
+        following = [axis for other in shapes[number + 1 :] for axis, size in enumerate(other) if size != 1]
+        if following and min(following) < end:
+            return None
+        if number < len(shapes) - 1 and following:
+            end = max(end, min(following))
+        bounds.append((start, end))
+        start = end
+    return bounds
+
+
+def _gathered(op: Builder, x: Tensor, index: Tensor, axis: int) -> Tensor:
+    """Gather; none where the index counts all of the axis."""
+    shape = index.shape or ()
+    grown = [place for place, size in enumerate(shape) if size != 1]
+    if len(grown) == 1 and x.shape is not None and shape[grown[0]] == x.shape[axis]:
+        ones = [place for place in range(len(shape)) if place != grown[0]]
+        if _counts(op, squeezed(op, index, ones)):
+            return unsqueezed(op, x, [axis + place for place in ones])
+    return op.Gather(x, _allowed(op, x, axis, index), axis=axis)
+
+
+def _counts(op: Builder, index: Tensor) -> bool:
+    """Is this 0, 1, 2, …?"""
+    if index.const is not None:
+        return index.const.dim() == 1 and torch.equal(index.const.long(), torch.arange(index.const.numel()))
+    node = index.value.producer()
+    if node is None or node.op_type != "Range":
+        return False
+    start, step = given_ints(node, 0, ""), given_ints(node, 2, "")
+    return start == [0] and step == [1]
+
+
+def _pointwise(op: Builder, self: Tensor, tensors: list[Tensor], axes: list[int]) -> Tensor:
+    """GatherND with the indices of each place together; the indexed axes go to the front and, if consecutive, back."""
+    rest = [axis for axis in range(rank_of(op, self)) if axis not in axes]
+    common = common_sizes(op, tensors)
+    front = permuted(op, self, [*axes, *rest])
+    if op.opset >= 11:
+        found = op.GatherND(front, stacked_indices(op, tensors, common))
+    else:
+        found = op.Gather(flattened(op, front, len(axes)), flat_places(op, front, tensors), axis=0)
+    before = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
+    width = len(common)
+    order = [*range(width, width + before), *range(width), *range(width + before, width + len(rest))]
+    return permuted(op, found, order)
+
+
+def flattened(op: Builder, front: Tensor, count: int) -> Tensor:
+    """The first `count` axes as one."""
+    return op.Reshape(front, vector(op, [-1, *(size_at(op, front, axis) for axis in range(count, rank_of(op, front)))]))
+
+
+def flat_places(op: Builder, front: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+    """The indices of the first axes as indices of these axes flattened, for opsets without GatherND and ScatterND."""
+    strides = strides_of(op, front, range(len(tensors)))
+    places: Tensor | None = None
+    for axis, (tensor, stride) in enumerate(zip(tensors, strides, strict=True)):
+        place = op.Mul(counted_from_front(op, op.cast(tensor, torch.int64), size_at(op, front, axis)), stride)
+        places = place if places is None else op.Add(places, place)
+    assert places is not None
+    return places
+
+
+def stacked_indices(op: Builder, tensors: Sequence[Tensor], common: Sequence[Any]) -> Tensor:
+    """int64[*common, len(tensors)]: what GatherND and ScatterND call indices."""
+    wide = [op.cast(tensor, torch.int64) for tensor in tensors]
+    columns = [unsqueezed(op, expanded(op, tensor, common, others=wide), [len(common)]) for tensor in wide]
+    return columns[0] if len(columns) == 1 else op.Concat(*columns, axis=-1)

@@ -1,0 +1,233 @@
+"""Writing by index: every result is a new tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.creation.new_tensors import arange_of, full_of, sizes_like
+from onnxexp_aten.indexing.gather import (
+    counted_from_front,
+)
+from onnxexp_aten.math.arithmetic import extreme, floor_divide, select
+from onnxexp_aten.nn.padding import padded
+from onnxexp_aten.support.arguments import aten, axis_of, rank_of
+from onnxexp_aten.support.composed_views import size_at, sliced, unsqueezed, with_shape
+from onnxexp_aten.support.kernel_dtypes import compute, specified
+
+__all__ = ["SINCE", "reducing_dtype", "scattered", "written"]
+
+_REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
+"""torch's names of reductions, and ONNX's."""
+
+
+SINCE = {"none": 9, "add": 16, "mul": 16, "max": 18, "min": 18}
+"""The opset from which on ONNX's scatter operators know a reduction."""
+
+
+def scattered(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, reduction: str = "none") -> Tensor:
+    """ScatterElements, in dtypes for which there are kernels and of other operators where it lacks the reduction."""
+    index = index if index.dtype in (torch.int32, torch.int64) else op.cast(index, torch.int64)
+    inner = reducing_dtype(op, x.dtype)
+    if reduction != "none" and x.dtype != inner:
+        wide = [op.cast(tensor, inner) for tensor in (x, source)]
+        return op.cast(scattered(op, wide[0], axis, index, wide[1], reduction), x.dtype)
+    if op.opset < SINCE[reduction]:
+        return _composed(op, x, axis, index, source, reduction)
+    if op.opset < 11:
+        return op.Scatter(x, counted_from_front(op, index, size_at(op, x, axis)), source, axis=axis)
+    return op.ScatterElements(x, index, source, axis=axis, reduction=reduction)
+
+
+def reducing_dtype(op: Builder, dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which a scatter reduces: not a bool's, and ONNX Runtime has no kernels for halves."""
+    if specified(op) and dtype.is_floating_point:
+        return dtype
+    return {torch.bool: torch.int32, torch.float16: torch.float32, torch.bfloat16: torch.float32}.get(dtype, dtype)
+
+
+_REDUCERS = {"add": ("ReduceSum", "Add"), "mul": ("ReduceProd", "Mul"), "max": ("ReduceMax", "Max"), "min": ("ReduceMin", "Min")}
+
+
+def _composed(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, reduction: str) -> Tensor:
+    """A scatter with a reduction by comparing each index with each place; it takes memory of both sizes multiplied."""
+    missing = _missing(op, x, axis, index, reduction)
+    index = counted_from_front(op, index, size_at(op, x, axis))
+    reduce, combine = _REDUCERS[reduction]
+    places = arange_of(op, 0, size_at(op, x, axis), 1, torch.int64)
+    places = unsqueezed(op, places, [place for place in range(rank_of(op, x) + 1) if place != axis])
+    hits = op.Equal(unsqueezed(op, op.cast(index, torch.int64), [axis]), places)  # [..., places, indices, ...]
+    torch_name = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}[reduction]
+    neutral = op.constant(_neutral(torch_name, x.dtype), x.dtype)
+    kept = select(op, hits, unsqueezed(op, source, [axis]), neutral)
+    result = compute(op, reduce, kept, axes=[axis + 1], keepdims=0)
+    if any(missing):
+        amounts = [amount for count in reversed(missing) for amount in (0, count)]
+        result = padded(op, result, amounts, "constant", _neutral(torch_name, x.dtype))
+    return extreme(op, combine, x, result) if reduction in ("max", "min") else compute(op, combine, x, result)
+
+
+def _missing(op: Builder, x: Tensor, axis: int, index: Tensor, reduction: str) -> list[int]:
+    """By how much the index is smaller than the tensor, by axis; the axis that it is for does not count."""
+    pairs = list(zip(x.shape or (), index.shape or (), strict=True))
+    pairs[axis] = (0, 0)
+    if any(size != part and not (isinstance(size, int) and isinstance(part, int)) for size, part in pairs):
+        op.opset_error(f"a scatter that reduces by {reduction!r} into part of a tensor needs it", SINCE[reduction])
+    return [0 if size == part else int(size) - int(part) for size, part in pairs]
+
+
+def _like_index(op: Builder, source: Tensor, index: Tensor) -> Tensor:
+    """A source as large as the index; torch lets it be larger."""
+    axes = [axis for axis, size in enumerate(source.shape or ()) if size != (index.shape or ())[axis]]
+    for axis in axes:
+        source = sliced(op, source, axis, 0, size_at(op, index, axis))
+    return source
+
+
+def _flat(op: Builder, *tensors: Tensor) -> list[Tensor]:
+    """0-d tensors as 1-d ones."""
+    return [tensor if tensor.rank else op.Reshape(tensor, [1]) for tensor in tensors]
+
+
+def _scatter(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, reduction: str = "none") -> Tensor:
+    x, place, values = _flat(op, self, index, source)
+    result = scattered(op, x, axis_of(op, x, dim), place, _like_index(op, values, place), reduction)
+    return result if self.rank else op.Reshape(result, [])
+
+
+@aten("scatter.src")
+def scatter_src(op: Builder, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
+    return _scatter(op, self, dim, index, src)
+
+
+@aten("scatter.value")
+def scatter_value(op: Builder, self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor"""
+    return _scatter(op, self, dim, index, full_of(op, sizes_like(op, index), value, self.dtype))
+
+
+@aten("scatter.reduce")
+def scatter_src_reduce(op: Builder, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str) -> Tensor:
+    """scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor"""
+    return _scatter(op, self, dim, index, src, _REDUCTIONS[reduce])
+
+
+@aten("scatter.value_reduce")
+def scatter_value_reduce(op: Builder, self: Tensor, dim: int, index: Tensor, value: Any, reduce: str) -> Tensor:
+    """scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor"""
+    return _scatter(op, self, dim, index, full_of(op, sizes_like(op, index), value, self.dtype), _REDUCTIONS[reduce])
+
+
+@aten("scatter_add")
+def scatter_add(op: Builder, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
+    return _scatter(op, self, dim, index, src, "add")
+
+
+# Reductions
+
+_NEUTRAL: dict[str, Any] = {"sum": 0, "mean": 0, "prod": 1, "amax": "lowest", "amin": "highest"}
+
+
+def _neutral(reduce: str, dtype: torch.dtype) -> Any:
+    """What a reduction of nothing starts from."""
+    value = _NEUTRAL[reduce]
+    if not isinstance(value, str):
+        return value
+    if dtype == torch.bool:
+        return value == "highest"
+    if dtype.is_floating_point:
+        return float("-inf") if value == "lowest" else float("inf")
+    limits = torch.iinfo(dtype)
+    return limits.min if value == "lowest" else limits.max
+
+
+def _reduced(op: Builder, self: Tensor, axis: int, index: Tensor, source: Tensor, reduce: str, include_self: bool) -> Tensor:
+    """scatter_reduce, of which index_reduce is the case with one index for a whole slice."""
+    start = self
+    if not include_self:
+        start = scattered(op, self, axis, index, full_of(op, sizes_like(op, index), _neutral(reduce, self.dtype), self.dtype))
+    if reduce != "mean":
+        return scattered(op, start, axis, index, source, _REDUCTIONS[reduce])
+    total = scattered(op, start, axis, index, source, "add")
+    ones = full_of(op, sizes_like(op, index), 1, self.dtype)
+    count = scattered(op, full_of(op, sizes_like(op, self), int(include_self), self.dtype), axis, index, ones, "add")
+    count = count if include_self else extreme(op, "Max", count, op.constant(1, count.dtype))
+    return op.Div(total, count) if self.dtype.is_floating_point else floor_divide(op, total, count)
+
+
+@aten("scatter_reduce.two")
+def scatter_reduce(op: Builder, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool) -> Tensor:
+    """scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"""
+    x, place, source = _flat(op, self, index, src)
+    result = _reduced(op, x, axis_of(op, x, dim), place, _like_index(op, source, place), reduce, include_self)
+    return result if self.rank else op.Reshape(result, [])
+
+
+@aten("index_reduce")
+def index_reduce(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool) -> Tensor:
+    """index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor"""
+    x, values = _flat(op, self, source)
+    axis = axis_of(op, x, dim)
+    result = _reduced(op, x, axis, _spread(op, x, index, values, axis), values, reduce, include_self)
+    return result if self.rank else op.Reshape(result, [])
+
+
+# One index for a whole slice
+
+
+def _spread(op: Builder, x: Tensor, index: Tensor, source: Tensor, axis: int) -> Tensor:
+    """A 1-d index at the sizes of the slices that it is for."""
+    (flat,) = _flat(op, index)
+    rank = rank_of(op, source)
+    wide = unsqueezed(op, flat, [place for place in range(rank) if place != axis])
+    if source.shape is None:
+        return op.Expand(wide, op.Shape(source))
+    if all(isinstance(size, int) for size in source.shape):
+        return op.Expand(wide, list(source.shape))
+    return with_shape(
+        op.Expand(wide, op.Shape(source)), [*(x.shape or ())[:axis], source.shape[axis], *(x.shape or ())[axis + 1 :]]
+    )
+
+
+def written(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, reduction: str = "none") -> Tensor:
+    """`source` in the places of a 1-d index along one axis: ScatterND along the first one, else ScatterElements."""
+    x, values = _flat(op, self, source)
+    axis = axis_of(op, x, dim)
+    if axis == 0 and op.opset >= max(11, SINCE[reduction]):
+        (flat,) = _flat(op, index)
+        places = unsqueezed(op, op.cast(flat, torch.int64), [1])
+        inner = x.dtype if reduction == "none" else reducing_dtype(op, x.dtype)
+        result = op.cast(op.ScatterND(op.cast(x, inner), places, op.cast(values, inner), reduction=reduction), x.dtype)
+    else:
+        result = scattered(op, x, axis, _spread(op, x, index, values, axis), values, reduction)
+    return result if self.rank else op.Reshape(result, [])
+
+
+@aten("index_copy")
+def index_copy(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor"""
+    if self.rank and source.rank == 0:
+        source = op.Expand(source, [1] * rank_of(op, self))
+    return written(op, self, dim, index, source)
+
+
+@aten("index_fill.int_Scalar", "index_fill.int_Tensor")
+def index_fill(op: Builder, self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor"""
+    x, flat = _flat(op, self, index)
+    axis = axis_of(op, x, dim)
+    sizes = [size_at(op, x, place) for place in range(rank_of(op, x))]
+    sizes[axis] = size_at(op, flat, 0)
+    return written(op, self, axis, flat, full_of(op, sizes, value, self.dtype))
+
+
+@aten("index_add")
+def index_add(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any) -> Tensor:
+    """index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor"""
+    if not (isinstance(alpha, (int, float)) and alpha == 1):
+        source = compute(op, "Mul", source, alpha)
+    return written(op, self, dim, index, source, "add")

@@ -1,0 +1,60 @@
+"""One index of an axis, taken where the axis still was part of another or had another place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.support.composed_views import made_by, permuted, reshaped, unused, with_shape
+from onnxexp_aten.support.symbolic_sizes import partition
+
+__all__ = ["picked"]
+
+
+def picked(op: Builder, x: Tensor, axis: int, index: Any) -> Tensor:
+    """``x.select(axis, index)``; the index counts from the front or ONNX's Gather takes it as it is.
+
+    Queries, keys and values that one product makes together come apart in one Split of it, before any other view.
+    """
+    if isinstance(index, int) and index >= 0 and unused(x):
+        found = made_by(op, x, "Transpose", "Reshape")
+        if found is not None and found[0].op_type == "Transpose":
+            perm = list(found[0].attributes["perm"].as_ints())
+            part = _part(op, found[1], perm[axis], index)
+            if part is not None:
+                return permuted(op, part, [place - (place > perm[axis]) for place in perm if place != perm[axis]])
+        part = _part(op, x, axis, index)
+        if part is not None:
+            return part
+    made = op.Gather(x, index, axis=axis)
+    shape = x.shape
+    return (
+        made
+        if shape is None or (isinstance(index, Tensor) and index.rank)
+        else with_shape(made, [*shape[:axis], *shape[axis + 1 :]])
+    )
+
+
+def _part(op: Builder, x: Tensor, axis: int, index: int) -> Tensor | None:
+    """One index of an axis that a Reshape made of the front of another one: that part of a Split of the other."""
+    found = made_by(op, x, "Reshape")
+    if found is None or x.shape is None or found[1].shape is None or not unused(x):
+        return None
+    source = found[1]
+    groups = partition(x.shape, source.shape)
+    place = None if groups is None else next((place for place, group in enumerate(groups) if group[0] == axis), None)
+    count = x.shape[axis]
+    if groups is None or place is None or len(groups[place]) < 2 or not isinstance(count, int) or count > 4:
+        return None
+    whole = source.shape[place]
+    if not isinstance(whole, int):
+        return None
+    moved = made_by(op, source, "Transpose")
+    perm = list(range(len(source.shape)))
+    if moved is not None and unused(source):
+        source, perm = moved[1], list(moved[0].attributes["perm"].as_ints())
+    parts = op.Split(source, [whole // count] * count, axis=perm[place], outputs=count)
+    shape = list(source.shape or ())
+    shape[perm[place]] = whole // count
+    part = permuted(op, with_shape(parts[index], shape), perm)
+    return reshaped(op, part, [*x.shape[:axis], *x.shape[axis + 1 :]])

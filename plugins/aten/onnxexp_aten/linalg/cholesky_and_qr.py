@@ -1,0 +1,138 @@
+"""Cholesky's and Householder's factorizations as torch has them, and what is computed with them."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.linalg.factorization import (
+    Matrices,
+    Reflected,
+    cholesky,
+    eye,
+    householder,
+    known_for_nothing,
+    q_of,
+    reflectors,
+    triangle,
+)
+from onnxexp_aten.linalg.solve_and_lu import linalg_solve_triangular
+from onnxexp_aten.support.arguments import aten
+from onnxexp_aten.support.composed_views import swapped, with_shape
+
+__all__: list[str] = []
+
+# Cholesky
+
+
+@aten("cholesky")
+def cholesky_(op: Builder, self: Tensor, upper: bool) -> Tensor:
+    """cholesky(Tensor self, bool upper=False) -> Tensor"""
+    return linalg_cholesky_ex(op, self, upper, False)[0]
+
+
+@aten("linalg_cholesky")
+@known_for_nothing
+def linalg_cholesky(op: Builder, self: Tensor, upper: bool) -> Tensor:
+    """linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor"""
+    return linalg_cholesky_ex(op, self, upper, False)[0]
+
+
+@aten("linalg_cholesky_ex")
+@known_for_nothing
+def linalg_cholesky_ex(op: Builder, self: Tensor, upper: bool, check_errors: bool) -> tuple[Tensor, Tensor]:
+    """linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)"""
+    matrices = Matrices(op, self)
+    n = matrices.rows
+    found = cholesky(op, swapped(op, matrices.x, 1, 2) if upper else matrices.x)
+    return matrices.back(swapped(op, found, 1, 2) if upper else found, n, n), matrices.info()
+
+
+@aten("cholesky_solve")
+def cholesky_solve(op: Builder, self: Tensor, input2: Tensor, upper: bool) -> Tensor:
+    """cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor"""
+    factor, other = input2, swapped(op, input2, -2, -1)
+    lower, raised = (other, factor) if upper else (factor, other)
+    below = linalg_solve_triangular(op, lower, self, False, True, False)
+    return linalg_solve_triangular(op, raised, below, True, True, False)
+
+
+@aten("cholesky_inverse")
+def cholesky_inverse(op: Builder, self: Tensor, upper: bool) -> Tensor:
+    """cholesky_inverse(Tensor self, bool upper=False) -> Tensor"""
+    matrices = Matrices(op, self)
+    n = matrices.rows
+    return cholesky_solve(op, matrices.back(eye(op, matrices.count, n, n), n, n), self, upper)
+
+
+# QR
+
+
+@aten("linalg_qr")
+def linalg_qr(op: Builder, A: Tensor, mode: str) -> tuple[Tensor, Tensor]:
+    """linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)"""
+    matrices = Matrices(op, A)
+    m, n = matrices.rows, matrices.columns
+    rows = m if mode == "complete" else min(m, n)
+    if not min(m, n):
+        left, right = torch.eye(m, rows, dtype=A.dtype), torch.empty(*matrices.batch, rows, n, dtype=A.dtype)
+        return op.constant(left.expand(*matrices.batch, m, rows).contiguous()), op.constant(right)
+    found = householder(op, matrices.x)
+    top = with_shape(op.Slice(found.x, [0], [rows], [1]), [matrices.count, rows, n]) if rows < m else found.x
+    right = matrices.back(triangle(op, top, upper=True), rows, n)
+    if mode == "r":
+        return op.constant(torch.empty(0, dtype=A.dtype)), right
+    return matrices.back(q_of(op, found, eye(op, matrices.count, m, rows)), m, rows), right
+
+
+@aten("qr")
+def qr(op: Builder, self: Tensor, some: bool) -> tuple[Tensor, Tensor]:
+    """qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)"""
+    return linalg_qr(op, self, "reduced" if some else "complete")
+
+
+@aten("geqrf")
+def geqrf(op: Builder, self: Tensor) -> tuple[Tensor, Tensor]:
+    """geqrf(Tensor self) -> (Tensor a, Tensor tau)"""
+    matrices = Matrices(op, self)
+    m, n = matrices.rows, matrices.columns
+    count = min(m, n)
+    found = householder(op, matrices.x)
+    vectors = op.Reshape(op.Transpose(found.vectors, perm=[1, 2, 0, 3]), [matrices.count, m, count])
+    if count < n:
+        vectors = op.Concat(vectors, op.constant(torch.zeros(matrices.count, m, n - count, dtype=torch.float64)), axis=2)
+    packed = triangle(op, with_shape(vectors, [matrices.count, m, n]), upper=False, beside=1, other=found.x)
+    own = op.constant(torch.eye(count, m, dtype=torch.bool)[:, None, None])  # where the vectors have their ones
+    factors = op.ReduceSum(op.Where(own, found.rows, op.constant(0.0, torch.float64)), axes=[3], keepdims=1)
+    taus = op.Transpose(op.Neg(factors), perm=[1, 0, 2, 3])
+    return matrices.back(packed, m, n), matrices.back(taus, count)
+
+
+def _reflectors(op: Builder, packed: Tensor, tau: Tensor) -> Reflected:
+    assert tau.shape is not None
+    taus = [math.prod(int(size) for size in tau.shape[:-1]), int(tau.shape[-1])]
+    return reflectors(op, packed, with_shape(op.Reshape(op.cast(tau, torch.float64), taus), taus))
+
+
+@aten("linalg_householder_product")
+def linalg_householder_product(op: Builder, input: Tensor, tau: Tensor) -> Tensor:
+    """linalg_householder_product(Tensor input, Tensor tau) -> Tensor"""
+    matrices = Matrices(op, input)
+    m, n = matrices.rows, matrices.columns
+    start = eye(op, matrices.count, m, n)
+    if tau.shape is not None and tau.shape[-1] == 0:
+        return matrices.back(start, m, n)
+    return matrices.back(q_of(op, _reflectors(op, matrices.x, tau), start), m, n)
+
+
+@aten("ormqr")
+def ormqr(op: Builder, self: Tensor, input2: Tensor, input3: Tensor, left: bool, transpose: bool) -> Tensor:
+    """ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor"""
+    if not left:
+        turned = ormqr(op, self, input2, swapped(op, input3, -2, -1), True, not transpose)
+        return swapped(op, turned, -2, -1)
+    matrices, other = Matrices(op, self), Matrices(op, input3)
+    result = q_of(op, _reflectors(op, matrices.x, input2), other.x, transposed=transpose)
+    return other.back(result, other.rows, other.columns)

@@ -1,0 +1,165 @@
+"""torch.einsum: as ONNX's Einsum, or of transpositions and products where that is as good or there is no Einsum yet."""
+
+from __future__ import annotations
+
+import itertools
+import string
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.creation.new_tensors import out_dtype
+from onnxexp_aten.linalg.matmul import product
+from onnxexp_aten.support.arguments import aten, promote, rank_of
+from onnxexp_aten.support.composed_views import permuted, size_at, unsqueezed, vector, with_shape
+
+__all__: list[str] = []
+
+_EINSUM_DTYPES = (torch.float32, torch.float64, torch.float16, torch.int64, torch.int32)
+
+
+@aten("einsum")
+def einsum(op: Builder, equation: str, tensors: list[Tensor], path: Any) -> Tensor:
+    """einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor"""
+    tensors = promote(op, *tensors, dtype=out_dtype(op))  # a sum of ints alone is int64
+    terms, result = _letters(op, equation, tensors)
+    plain = all(len(set(term)) == len(term) for term in terms)
+    if plain and len(terms) == 2:
+        composed = _matmul(op, tensors, terms, result, flatten=op.opset < 12 or tensors[0].dtype not in _EINSUM_DTYPES)
+        if composed is not None:
+            return composed
+    if op.opset < 12 and plain:
+        return _chained(op, tensors, terms, result)
+    dtype = tensors[0].dtype
+    compute = dtype if dtype in _EINSUM_DTYPES else torch.int32
+    written = op.Einsum(*(op.cast(tensor, compute) for tensor in tensors), equation=f"{','.join(terms)}->{result}")
+    return op.cast(written, dtype)
+
+
+def _letters(op: Builder, equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str]:
+    """The terms and the result in lower-case letters, one for each axis, also for those that `...` stands for."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    widest = max(
+        (rank_of(op, tensor) - len(term) + 3 for term, tensor in zip(terms, tensors, strict=True) if "..." in term), default=0
+    )
+    used = sorted(set(left) - set(",."), key=lambda letter: (letter.islower(), letter))
+    if not arrow:  # every letter that occurs once, in torch's order: capitals first
+        right = ("..." if "..." in left else "") + "".join(letter for letter in used if left.count(letter) == 1)
+    names = iter(string.ascii_lowercase)
+    dots = "".join(itertools.islice(names, widest))
+    table = dict(zip(used, names, strict=False))
+
+    def spelled(term: str, count: int) -> str:
+        before, three, after = term.partition("...")
+        hidden = dots[len(dots) - count :] if three else ""
+        return "".join(table[letter] for letter in before) + hidden + "".join(table[letter] for letter in after)
+
+    counts = [rank_of(op, tensor) - len(term) + 3 if "..." in term else 0 for term, tensor in zip(terms, tensors, strict=True)]
+    return [spelled(term, count) for term, count in zip(terms, counts, strict=True)], spelled(right, len(dots))
+
+
+def _matmul(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], result: str, *, flatten: bool) -> Tensor | None:
+    """Two tensors by MatMul. Without `flatten` None unless that takes no reshapes and no sums beside it."""
+    (a, b), (left, right) = tensors, terms
+    common = "".join(letter for letter in left if letter in right)
+    batch = "".join(letter for letter in result if letter in common)
+    over = "".join(letter for letter in common if letter not in result)
+    rows = "".join(letter for letter in result if letter in left and letter not in common)
+    columns = "".join(letter for letter in result if letter in right and letter not in common)
+    alone = [letter for letter in left + right if letter not in common and letter not in result]
+    if alone or not over or _broadcasts(op, tensors, terms, over):
+        return _spread(op, tensors, terms, result) if flatten else None
+    if max(map(len, (over, rows, columns))) > 1:
+        return _flattened(op, tensors, terms, result, (batch, over, rows, columns)) if flatten else None
+    first = permuted(op, a, [left.index(letter) for letter in batch + rows + over])
+    second = permuted(op, b, [right.index(letter) for letter in batch + over + columns])
+    if not rows and batch:
+        first = unsqueezed(op, first, [len(batch)])
+    if not columns and batch:
+        second = unsqueezed(op, second, [len(batch) + 1])
+    made = product(op, first, second)
+    squeezed = [len(batch) + place for place, letters in enumerate((rows, columns)) if not letters] if batch else []
+    made = op.Squeeze(made, axes=squeezed) if squeezed else made
+    order = batch + rows + columns
+    return permuted(op, made, [order.index(letter) for letter in result])
+
+
+def _broadcasts(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], letters: str) -> bool:
+    """Does one of the summed axes have the size 1 in one tensor and another in the other?"""
+    (a, b), (left, right) = tensors, terms
+    return any((a.shape or ())[left.index(letter)] != (b.shape or ())[right.index(letter)] for letter in letters)
+
+
+def _flattened(
+    op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], result: str, groups: tuple[str, str, str, str]
+) -> Tensor:
+    """Each group of letters as one axis."""
+    (a, b), (left, right) = tensors, terms
+    batch, over, rows, columns = groups
+    sizes = {
+        letter: size_at(op, tensor, place)
+        for tensor, term in zip(tensors, terms, strict=True)
+        for place, letter in enumerate(term)
+    }
+
+    def grouped(x: Tensor, term: str, order: Sequence[str]) -> Tensor:
+        x = permuted(op, x, [term.index(letter) for letter in "".join(order)])
+        return op.Reshape(x, vector(op, [_total(op, [sizes[letter] for letter in group]) for group in order]))
+
+    made = product(op, grouped(a, left, (batch, rows, over)), grouped(b, right, (batch, over, columns)))
+    order = batch + rows + columns
+    made = with_shape(
+        op.Reshape(made, vector(op, [sizes[letter] for letter in order])), [_dim(tensors, terms, letter) for letter in order]
+    )
+    return permuted(op, made, [order.index(letter) for letter in result])
+
+
+def _dim(tensors: Sequence[Tensor], terms: Sequence[str], letter: str) -> Any:
+    """The size of a letter, as shapes have it."""
+    tensor, term = next((tensor, term) for tensor, term in zip(tensors, terms, strict=True) if letter in term)
+    return (tensor.shape or ())[term.index(letter)]
+
+
+def _total(op: Builder, sizes: Sequence[Any]) -> Any:
+    total: Any = 1
+    for size in sizes:
+        if isinstance(total, int) and isinstance(size, int):
+            total *= size
+        else:
+            total = size if isinstance(total, int) and total == 1 else op.Mul(total, size)
+    return total
+
+
+def _spread(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], result: str) -> Tensor:
+    """Every letter an axis of its own, one product of elements, one sum."""
+    order = result + "".join(sorted(set("".join(terms)) - set(result)))
+    made: Tensor | None = None
+    for tensor, term in zip(tensors, terms, strict=True):
+        present = [letter for letter in order if letter in term]
+        moved = permuted(op, tensor, [term.index(letter) for letter in present])
+        wide = unsqueezed(op, moved, [place for place, letter in enumerate(order) if letter not in term])
+        made = wide if made is None else op.Mul(made, wide)
+    assert made is not None
+    summed = list(range(len(result), len(order)))
+    if not summed:
+        return made
+    if made.dtype in (torch.uint8, torch.int8, torch.int16):
+        return op.cast(op.ReduceSum(op.cast(made, torch.int32), axes=summed, keepdims=0), made.dtype)
+    return op.ReduceSum(made, axes=summed, keepdims=0)
+
+
+def _chained(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], result: str) -> Tensor:
+    """From left to right, keeping the letters that are still needed."""
+    if len(terms) == 1:
+        return _spread(op, tensors, terms, result)
+    made, term = tensors[0], terms[0]
+    for place in range(1, len(terms)):
+        later = set("".join(terms[place + 1 :])) | set(result)
+        kept = "".join(letter for letter in dict.fromkeys(term + terms[place]) if letter in later)
+        target = result if place == len(terms) - 1 else kept
+        made = _matmul(op, [made, tensors[place]], [term, terms[place]], target, flatten=True) or made
+        term = target
+    return made

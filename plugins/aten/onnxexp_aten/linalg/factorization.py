@@ -1,0 +1,298 @@
+"""Matrix factorizations by loops in the graph, for which ONNX has no operators: LU, Cholesky and QR, of batches of matrices.
+
+They compute in float64: a graph without LAPACK's blocking keeps its digits so. Sources: Golub and Van Loan, "Matrix
+Computations", 3.4 (LU with partial pivoting), 4.2 (Cholesky), 5.1 and 5.2 (Householder); signs and storage are LAPACK's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.support.arguments import rank_of
+from onnxexp_aten.support.composed_views import with_shape
+
+__all__ = [
+    "Factors",
+    "Matrices",
+    "Reflected",
+    "cholesky",
+    "dims",
+    "exchanged",
+    "eye",
+    "householder",
+    "known_for_nothing",
+    "lu",
+    "q_of",
+    "reflectors",
+    "rounds",
+    "sizes_known",
+    "solved",
+    "substitute",
+    "triangle",
+]
+
+
+def known_for_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Of matrices without rows, or none at all, the results are known: torch says them."""
+
+    @functools.wraps(function)
+    def symbolic(op: Builder, *args: Any) -> Any:
+        if not any(isinstance(arg, Tensor) and arg.shape is not None and 0 in arg.shape for arg in args):
+            return function(op, *args)
+        zeros = [torch.zeros(*arg.shape, dtype=arg.dtype) if isinstance(arg, Tensor) else arg for arg in args]
+        name, _, variant = op.node.op.removeprefix("aten::").partition(".")
+        overload = getattr(getattr(torch.ops.aten, name), variant or "default")
+        named = {given.name: arg for given, arg in zip(overload._schema.arguments, zeros, strict=True) if given.kwarg_only}
+        results = overload(*zeros[: len(zeros) - len(named)], **named)
+        return op.constant(results) if isinstance(results, torch.Tensor) else tuple(map(op.constant, results))
+
+    return symbolic
+
+
+def eye(op: Builder, batch: int, rows: int, columns: int) -> Tensor:
+    return op.constant(torch.eye(rows, columns, dtype=torch.float64).expand(batch, rows, columns).contiguous())
+
+
+def sizes_known(op: Builder, x: Tensor) -> list[int]:
+    """The sizes of what is factorized, which must be known at export."""
+    rank_of(op, x)
+    sizes = [size for size in x.shape or () if isinstance(size, int)]
+    if x.shape is None or len(sizes) < len(x.shape):
+        op.decline(f"the sizes of factorized matrices must be known at export, these are {x.shape}; cure: no dynamic axis there")
+    return sizes
+
+
+class Matrices:
+    """``[*batch, rows, columns]`` as ``float64[batch, rows, columns]``, and the way back.
+
+    Attributes:
+        x: The matrices, of one batch axis.
+        batch: The sizes in front of the matrices, static.
+    """
+
+    def __init__(self, op: Builder, x: Tensor) -> None:
+        self._op = op
+        self.dtype = x.dtype
+        *self.batch, self.rows, self.columns = sizes_known(op, x)
+        self.x = self.flat(x)
+
+    @property
+    def count(self) -> int:
+        """How many matrices there are."""
+        return math.prod(self.batch)
+
+    def flat(self, x: Tensor) -> Tensor:
+        """Any ``[*batch, m, n]`` as ``float64[batch, m, n]``; of batch sizes that broadcast, the full ones."""
+        op, shape = self._op, [int(size) for size in x.shape or ()]
+        batch = list(torch.broadcast_shapes(self.batch, shape[:-2]))
+        wide = op.cast(x, torch.float64)
+        if batch != shape[:-2]:
+            wide = op.Expand(wide, [*batch, *shape[-2:]])
+        sizes = [math.prod(batch), *shape[-2:]]
+        return with_shape(wide if len(batch) == 1 else op.Reshape(wide, sizes), sizes)
+
+    def back(self, x: Tensor, *sizes: int) -> Tensor:
+        """A result with these sizes for each matrix, in the dtype that came in (ints stay)."""
+        x = self._op.cast(x, self.dtype) if x.dtype == torch.float64 else x
+        sizes = (*self.batch, *sizes)
+        return x if x.known_shape == sizes else with_shape(self._op.Reshape(x, list(sizes)), sizes)
+
+    def info(self) -> Tensor:
+        """LAPACK's "it went well": a graph cannot raise, and has NaN or infinities where it did not."""
+        return self._op.constant(torch.zeros(self.batch, dtype=torch.int32))
+
+
+def dims(x: Tensor) -> tuple[int, int, int]:
+    """Of float64[batch, m, n]."""
+    assert x.shape is not None
+    batch, m, n = (int(size) for size in x.shape)
+    return batch, m, n
+
+
+def _column(op: Builder, n: int) -> Tensor:
+    return op.constant(torch.arange(n)[None, :, None])
+
+
+def rounds(
+    op: Builder, count: int, body: Callable[[Tensor, Tensor], tuple[Tensor, list[Tensor]]], x: Tensor, *, reverse: bool = False
+) -> list[Tensor]:
+    """A loop over the numbers up to `count`: `body(k, x)` gives the next x, and what is stacked. Returns the last x, and those.
+
+    It is a Scan: that gives k as int64[1], which Gather takes, needs no condition to go on, and can count down.
+    """
+    numbers = op.constant(torch.arange(count)[:, None])
+
+    def step(x: Tensor, k: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        after, stacked = body(k, x)
+        return [after], stacked
+
+    return op.scan(step, [x], [numbers], reverse=reverse)
+
+
+def triangle(op: Builder, x: Tensor, *, upper: bool, beside: int = 0, other: Any = 0.0) -> Tensor:
+    """The part of float64[batch, m, n] on the diagonal (or so many places beside it) and on one side of it, zeros in the rest."""
+    ones = torch.ones(*dims(x)[1:], dtype=torch.bool)
+    mask = ones.triu(beside) if upper else ones.tril(-beside)
+    return op.Where(op.constant(mask), x, op.cast(other, torch.float64))  # type: ignore[no-any-return]
+
+
+@dataclasses.dataclass(frozen=True)
+class Factors:
+    """``P A = L U``: both factors in one matrix, and the rows that were exchanged, int64[min(m, n), batch, 1, 1] from 0 on."""
+
+    factors: Tensor
+    pivots: Tensor
+
+
+def lu(op: Builder, x: Tensor, beside: Tensor | None = None, *, pivot: bool = True) -> tuple[Factors, Tensor | None]:
+    """Of float64[batch, m, n], and `beside`, float64[batch, m, k], with its rows exchanged alike."""
+    batch, m, n = dims(x)
+    width = 0 if beside is None else dims(beside)[2]
+    rows, columns = _column(op, m), op.constant(torch.tensor([[[*range(n), *[-1] * width]]]))
+    zero, one = op.constant(0.0, torch.float64), op.constant(1.0, torch.float64)
+
+    def body(k: Tensor, a: Tensor) -> tuple[Tensor, list[Tensor]]:
+        chosen = []
+        if pivot:
+            a, line, place = _pivoted(op, a, rows, k)
+            chosen.append(place)
+        else:
+            line = op.Gather(a, k, axis=1)
+        divisor, below = op.Gather(line, k, axis=2), op.Greater(rows, k)
+        factor = op.Div(op.Gather(a, k, axis=2), op.Where(op.cast(divisor, torch.bool), divisor, one))
+        factor = op.Where(below, factor, zero)
+        reduced = op.Sub(a, op.Mul(factor, op.Where(op.Greater(columns, k), line, zero)))
+        return op.Where(op.And(below, op.Equal(columns, k)), factor, reduced), chosen
+
+    count = min(m, n)
+    found, *pivots = rounds(op, count, body, x if beside is None else op.Concat(x, beside, axis=2))
+    order = pivots[0] if pivots else op.constant(torch.arange(count)[:, None, None, None].expand(count, batch, 1, 1).contiguous())
+    if beside is None:
+        return Factors(found, order), None
+    factors, moved = op.Split(found, [n, width], axis=2, outputs=2)
+    return Factors(factors, order), moved
+
+
+def _pivoted(op: Builder, a: Tensor, rows: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The matrices with the largest number of column k, from row k on, in row k; this row, and where it was."""
+    size = op.Where(op.Less(rows, k), op.constant(-1.0, torch.float64), op.Abs(op.Gather(a, k, axis=2)))
+    chosen = op.ArgMax(size, axis=1, keepdims=1)
+    return *exchanged(op, a, rows, k, chosen), with_shape(chosen, [dims(a)[0], 1, 1])
+
+
+def exchanged(op: Builder, x: Tensor, rows: Tensor, k: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Row k, int64[1], and another one, int64[batch, 1, 1], of each matrix exchanged, and what row k is then."""
+    there = op.Equal(rows, other)
+    line = op.ReduceSum(op.Where(there, x, op.constant(0, x.dtype)), axes=[1], keepdims=1)
+    return op.Where(op.Equal(rows, k), line, op.Where(there, op.Gather(x, k, axis=1), x)), line
+
+
+def solved(op: Builder, a: Tensor, b: Tensor) -> Tensor:
+    """X with ``A X = B`` of float64[batch, n, n] and float64[batch, n, k], by Gauss' and Jordan's elimination."""
+    batch, n, width = dims(b)
+    rows = _column(op, n)
+
+    def body(k: Tensor, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        x, line, _ = _pivoted(op, x, rows, k)
+        line = op.Div(line, op.Gather(line, k, axis=2))
+        reduced = op.Sub(x, op.Mul(op.Gather(x, k, axis=2), line))
+        return op.Where(op.Equal(rows, k), line, reduced), []
+
+    both = rounds(op, n, body, op.Concat(a, b, axis=2))[0]
+    return with_shape(op.Slice(both, [n], [n + width], [2]), [batch, n, width])
+
+
+def substitute(op: Builder, a: Tensor, b: Tensor, *, upper: bool, unit: bool = False) -> Tensor:
+    """X with ``A X = B`` for a triangular A, float64[batch, n, n], row after row; the other triangle is not read."""
+    n = dims(a)[1]
+    rows, a = _column(op, n), triangle(op, a, upper=upper)
+
+    def body(k: Tensor, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        line = op.Gather(a, k, axis=1)
+        rest = op.Sub(op.Gather(b, k, axis=1), op.MatMul(line, x))  # the rows of X that are not found yet are 0
+        found = rest if unit else op.Div(rest, op.Gather(line, k, axis=2))
+        return op.Where(op.Equal(rows, k), found, x), []
+
+    return rounds(op, n, body, op.constant(torch.zeros(dims(b), dtype=torch.float64)), reverse=upper)[0]
+
+
+def cholesky(op: Builder, a: Tensor) -> Tensor:
+    """The lower L with ``L L^T = A`` of float64[batch, n, n]; the upper triangle is not read. NaN where there is none."""
+    n = dims(a)[1]
+    rows, columns = _column(op, n), op.constant(torch.arange(n))
+
+    def body(k: Tensor, done: Tensor) -> tuple[Tensor, list[Tensor]]:
+        line = op.Gather(done, k, axis=1)
+        rest = op.Sub(op.Gather(a, k, axis=2), op.MatMul(done, op.Transpose(line, perm=[0, 2, 1])))
+        root = op.Sqrt(op.Gather(rest, k, axis=1))
+        column = op.Where(op.Less(rows, k), op.constant(0.0, torch.float64), op.Div(rest, root))
+        return op.Where(op.Equal(columns, k), column, done), []
+
+    return rounds(op, n, body, op.constant(torch.zeros(dims(a), dtype=torch.float64)))[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Reflected:
+    """``Q^T A`` (right on and above the diagonal, about 0 below), and Q as the product of ``I + vector row``.
+
+    The vectors, float64[min(m, n), batch, m, 1], begin with a 1 as LAPACK's. The rows, float64[min(m, n), batch, 1, m], are
+    they times a factor; LAPACK's tau is that negated.
+    """
+
+    x: Tensor
+    vectors: Tensor
+    rows: Tensor
+
+
+def householder(op: Builder, x: Tensor) -> Reflected:
+    """Of float64[batch, m, n], which has rows and columns."""
+    batch, m, n = dims(x)
+    rows = _column(op, m)
+    zero, one = op.constant(0.0, torch.float64), op.constant(1.0, torch.float64)
+
+    def body(k: Tensor, a: Tensor) -> tuple[Tensor, list[Tensor]]:
+        column = op.Gather(a, k, axis=2)
+        below, alpha = op.Where(op.Greater(rows, k), column, zero), op.Gather(column, k, axis=1)
+        tail = op.ReduceSumSquare(below, axes=[1], keepdims=1)
+        some = op.cast(tail, torch.bool)  # else nothing is left to reflect
+        size = op.Sqrt(op.Add(op.Mul(alpha, alpha), tail))
+        beta = op.Where(op.Less(alpha, 0.0), size, op.Neg(size))
+        gap = op.Sub(alpha, beta)
+        factor = op.Where(some, op.Div(gap, beta), zero)
+        vector = op.Where(op.Equal(rows, k), one, op.Div(below, op.Where(some, gap, one)))
+        row = op.Mul(factor, op.Transpose(vector, perm=[0, 2, 1]))
+        return _reflected(op, a, vector, row), [with_shape(vector, [batch, m, 1]), with_shape(row, [batch, 1, m])]
+
+    return Reflected(*rounds(op, min(m, n), body, x))
+
+
+def _reflected(op: Builder, x: Tensor, vector: Tensor, row: Tensor) -> Tensor:
+    return op.Add(x, op.Mul(vector, op.MatMul(row, x)))  # type: ignore[no-any-return]
+
+
+def reflectors(op: Builder, packed: Tensor, taus: Tensor) -> Reflected:
+    """From LAPACK's storage: the vectors below the diagonal of float64[batch, m, n], the factors float64[batch, k]."""
+    assert taus.shape is not None
+    _, m, n = dims(packed)
+    count = int(taus.shape[1])
+    below = triangle(op, packed, upper=False, beside=1, other=op.constant(torch.eye(m, n, dtype=torch.float64)))
+    kept = below if count == n else op.Slice(below, [0], [count], [2])
+    vectors = op.Transpose(kept, perm=[2, 0, 1])
+    rows = op.Mul(vectors, op.Unsqueeze(op.Transpose(op.Neg(taus), perm=[1, 0]), axes=[2]))
+    return Reflected(packed, op.Unsqueeze(vectors, axes=[3]), op.Unsqueeze(rows, axes=[2]))
+
+
+def q_of(op: Builder, found: Reflected, start: Tensor, *, transposed: bool = False) -> Tensor:
+    """``Q @ start``, or its transpose's."""
+
+    def body(x: Tensor, vector: Tensor, row: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        return [_reflected(op, x, vector, row)], []
+
+    return op.scan(body, [start], [found.vectors, found.rows], reverse=not transposed)[0]

@@ -1,0 +1,286 @@
+"""Products of matrices and vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.creation.new_tensors import arange_of
+from onnxexp_aten.reduction.reductions import reduced
+from onnxexp_aten.support.arguments import aten, axis_of, promote, rank_of
+from onnxexp_aten.support.composed_views import (
+    made_by,
+    permuted,
+    reshaped,
+    size_at,
+    sizes_of,
+    swapped,
+    unsqueezed,
+    unused,
+    with_shape,
+)
+from onnxexp_aten.support.kernel_dtypes import compute
+from onnxexp_aten.support.symbolic_sizes import partition
+
+__all__ = ["gemm", "product"]
+
+_NARROW = {torch.bool, torch.uint8, torch.int8, torch.int16}
+"""What ONNX's MatMul does not take: the low bits of a product in int32 are those of the product."""
+
+
+def product(op: Builder, a: Tensor, b: Tensor) -> Tensor:
+    """numpy's matmul in the dtype of the operands."""
+    if a.dtype in _NARROW:
+        return op.cast(product(op, op.cast(a, torch.int32), op.cast(b, torch.int32)), a.dtype)
+    if a.dtype.is_complex:
+        op.decline("ONNX's MatMul takes no complex numbers")
+    return op.MatMul(a, b)
+
+
+def gemm(op: Builder, a: Tensor, b: Tensor, c: Tensor | None, alpha: Any = 1, beta: Any = 1) -> Tensor:
+    """alpha * a @ b + beta * c of matrices. A transposition of an operand becomes Gemm's own."""
+    a, trans_a = _untransposed(op, a)
+    b, trans_b = _untransposed(op, b)
+    return op.Gemm(a, b, c, alpha=alpha, beta=beta, transA=trans_a, transB=trans_b)
+
+
+def _untransposed(op: Builder, x: Tensor) -> tuple[Tensor, int]:
+    """A matrix and 0, or what it is the transpose of and 1. A parameter transposed in memory counts as such, too."""
+    if x.const is not None:
+        stored_so = x.const.dim() == 2 and x.const.T.is_contiguous() and not x.const.is_contiguous()
+        return (op.Transpose(x, perm=[1, 0]), 1) if stored_so else (x, 0)
+    found = made_by(op, x, "Transpose")
+    return (x, 0) if found is None else (found[1], 1)
+
+
+@aten("linear")
+def linear(op: Builder, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor"""
+    if weight.rank != 2 or input.rank is None:
+        result = product(op, input, weight)
+        return result if bias is None else compute(op, "Add", result, bias)
+    moved = made_by(op, input, "Transpose")
+    if moved is not None and input.rank > 2 and unused(input):
+        perm = list(moved[0].attributes["perm"].as_ints())
+        if perm[-1] == len(perm) - 1:  # rows in another order: the product first, so that the order meets the views behind it
+            return permuted(op, _linear(op, moved[1], weight, bias), perm)
+    return _linear(op, input, weight, bias)
+
+
+def _linear(op: Builder, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    rows = _rows(op, x) if bias is not None else None
+    if rows is not None:
+        return reshaped(op, linear(op, rows, weight, bias), [*(x.shape or ())[:1], *(weight.shape or ())[:1]])
+    if bias is not None and x.rank == 2 and x.dtype.is_floating_point:
+        return op.Gemm(x, weight, bias, transB=1)
+    result = product(op, x, swapped(op, weight, 0, 1))
+    result = result if bias is None else compute(op, "Add", result, bias)
+    return with_shape(result, [*(x.shape or ())[:-1], *(weight.shape or ())[:1]])
+
+
+def _rows(op: Builder, x: Tensor) -> Tensor | None:
+    """A matrix before its rows were made one axis of several: what reshapes the product back then meets no reshape."""
+    found = made_by(op, x, "Reshape")
+    if found is None or x.rank != 2 or x.shape is None or found[1].shape is None or not unused(x):
+        return None
+    groups = partition(found[1].shape, x.shape)
+    if groups is None or len(groups[0]) < 2 or not isinstance(x.shape[1], int):
+        return None
+    return reshaped(op, found[1], [*(found[1].shape[axis] for axis in groups[0]), x.shape[1]])
+
+
+@aten("matmul", "mm", "bmm", "mv", "dot", "linalg_matmul")
+def matmul(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """matmul(Tensor self, Tensor other) -> Tensor"""
+    return product(op, self, other)
+
+
+@aten("mm.dtype", "bmm.dtype")
+def matmul_dtype(op: Builder, self: Tensor, mat2: Tensor, out_dtype: torch.dtype) -> Tensor:
+    """mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor"""
+    return product(op, op.cast(self, out_dtype), op.cast(mat2, out_dtype))
+
+
+@aten("vdot")
+def vdot(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """vdot(Tensor self, Tensor other) -> Tensor"""
+    return product(op, self, other)
+
+
+@aten("linalg_vecdot")
+def linalg_vecdot(op: Builder, x: Tensor, y: Tensor, dim: int) -> Tensor:
+    """linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor"""
+    if x.dtype.is_complex:
+        op.decline("complex numbers")
+    return reduced(op, "ReduceSum", compute(op, "Mul", x, y), [dim])
+
+
+@aten("linalg_cross")
+def linalg_cross(op: Builder, self: Tensor, other: Tensor, dim: int) -> Tensor:
+    """linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor"""
+    if self.dtype.is_complex or other.dtype.is_complex:
+        op.decline("complex numbers")
+    axis = axis_of(op, self, dim)
+    turned = [[op.Gather(x, places, axis=axis) for places in ([1, 2, 0], [2, 0, 1])] for x in promote(op, self, other)]
+    (left_next, left_last), (right_next, right_last) = turned
+    return compute(op, "Sub", compute(op, "Mul", left_next, right_last), compute(op, "Mul", left_last, right_next))
+
+
+@aten("cross")
+def cross(op: Builder, self: Tensor, other: Tensor, dim: int | None) -> Tensor:
+    """cross(Tensor self, Tensor other, int? dim=None) -> Tensor; without a dimension the first of size 3"""
+    if dim is not None:
+        return linalg_cross(op, self, other, dim)  # type: ignore[no-any-return]
+    if self.shape is None or 3 not in self.shape:
+        op.decline("sizes that only the run time knows")
+    return linalg_cross(op, self, other, self.shape.index(3))  # type: ignore[no-any-return]
+
+
+@aten("inner")
+def inner(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """inner(Tensor self, Tensor other) -> Tensor"""
+    if self.rank == 0 or other.rank == 0:
+        return compute(op, "Mul", self, other)
+    if rank_of(op, other) > 2:
+        op.decline("a product over the last axes of more than matrices")
+    return product(op, self, other if other.rank == 1 else swapped(op, other, 0, 1))
+
+
+# Products with something added
+
+
+def _scaled(op: Builder, x: Tensor, factor: Any) -> Tensor:
+    if isinstance(factor, float) and not x.dtype.is_floating_point:
+        factor = int(factor)  # as torch converts it
+    return x if not isinstance(factor, Tensor) and factor == 1 else compute(op, "Mul", x, factor)
+
+
+def _sum(op: Builder, self: Tensor, value: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """beta * self + alpha * value, where nothing of `self` is left (no NaN either) if beta is 0."""
+    value = _scaled(op, value, alpha)
+    if op.is_static(beta) and op.static(beta, "beta") == 0:
+        return value
+    return compute(op, "Add", value, _scaled(op, self, beta))
+
+
+@aten("addmm")
+def addmm(op: Builder, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    plain = op.is_static([beta, alpha]) and self.dtype.is_floating_point
+    if not plain or op.static(beta, "beta") == 0 or (beta != 1 and not _has_columns(mat1)):
+        return _sum(op, self, product(op, mat1, mat2), beta, alpha)
+    rows = _rows(op, mat1) if beta == alpha == 1 and self.rank == 1 else None
+    if rows is not None:
+        made = with_shape(op.Add(op.MatMul(rows, mat2), self), [*(rows.shape or ())[:-1], *(mat2.shape or ())[1:]])
+        return reshaped(op, made, sizes_of(op) or ())
+    return gemm(op, mat1, mat2, self, op.static(alpha, "alpha"), op.static(beta, "beta"))
+
+
+def _has_columns(x: Tensor) -> bool:
+    """Whether a matrix surely has columns: of products of nothing ONNX Runtime's Gemm leaves beta out."""
+    columns = x.shape[1] if x.shape is not None else None
+    return isinstance(columns, int) and columns > 0
+
+
+@aten("addmm.dtype", "baddbmm.dtype")
+def addmm_dtype(op: Builder, self: Tensor, mat1: Tensor, mat2: Tensor, out_dtype: torch.dtype, beta: Any, alpha: Any) -> Tensor:
+    """addmm.dtype(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    added, one, other = (op.cast(x, out_dtype) for x in (self, mat1, mat2))
+    return _sum(op, added, product(op, one, other), beta, alpha)
+
+
+@aten("addmv")
+def addmv(op: Builder, self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    return _sum(op, self, product(op, mat, vec), beta, alpha)
+
+
+@aten("baddbmm")
+def baddbmm(op: Builder, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    return _sum(op, self, product(op, batch1, batch2), beta, alpha)
+
+
+@aten("addbmm")
+def addbmm(op: Builder, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    return _sum(op, self, compute(op, "ReduceSum", product(op, batch1, batch2), axes=[0], keepdims=0), beta, alpha)
+
+
+@aten("addr")
+def addr(op: Builder, self: Tensor, vec1: Tensor, vec2: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    return _sum(op, self, compute(op, "Mul", unsqueezed(op, vec1, [1]), vec2), beta, alpha)
+
+
+@aten("outer", "ger")
+def outer(op: Builder, self: Tensor, vec2: Tensor) -> Tensor:
+    """outer(Tensor self, Tensor vec2) -> Tensor"""
+    left, right = promote(op, self, vec2)
+    return compute(op, "Mul", unsqueezed(op, left, [1]), right)
+
+
+@aten("kron")
+def kron(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """kron(Tensor self, Tensor other) -> Tensor"""
+    left, right = promote(op, self, other)
+    rank = max(rank_of(op, left), rank_of(op, right))
+    left = unsqueezed(op, left, range(rank - rank_of(op, left)))
+    right = unsqueezed(op, right, range(rank - rank_of(op, right)))
+    spread = compute(op, "Mul", unsqueezed(op, left, range(1, 2 * rank, 2)), unsqueezed(op, right, range(0, 2 * rank, 2)))
+    return reshaped(op, spread, sizes_of(op) or ())
+
+
+@aten("linalg_vander")
+def linalg_vander(op: Builder, x: Tensor, N: Any) -> Tensor:
+    """linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor"""
+    rows = x if x.rank else unsqueezed(op, x, [0])
+    return _powers(op, rows, arange_of(op, 0, size_at(op, rows, -1) if N is None else N, 1, x.dtype))
+
+
+@aten("vander")
+def vander(op: Builder, x: Tensor, N: int | None, increasing: bool) -> Tensor:
+    """vander(Tensor x, int? N=None, bool increasing=False) -> Tensor"""
+    count = size_at(op, x, 0) if N is None else N
+    last = op.Sub(count, 1) if isinstance(count, Tensor) else count - 1
+    return _powers(op, x, arange_of(op, 0, count, 1, x.dtype) if increasing else arange_of(op, last, -1, -1, x.dtype))
+
+
+def _powers(op: Builder, x: Tensor, exponents: Tensor) -> Tensor:
+    """In as many columns; ints, which are to be exact, are multiplied one by one, as torch's decomposition does."""
+    if not x.dtype.is_floating_point:
+        op.decline("it is lowered for floats")
+    return compute(op, "Pow", unsqueezed(op, x, [rank_of(op, x)]), exponents)
+
+
+@aten("tensordot")
+def tensordot(op: Builder, self: Tensor, other: Tensor, dims_self: list[int], dims_other: list[int]) -> Tensor:
+    """tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor"""
+    left, right = rank_of(op, self), rank_of(op, other)
+    over_left, over_right = [dim % left for dim in dims_self], [dim % right for dim in dims_other]
+    free_left = [axis for axis in range(left) if axis not in over_left]
+    free_right = [axis for axis in range(right) if axis not in over_right]
+    if len(over_left) != 1 or len(free_right) > 1:
+        op.decline("torch's own decomposition flattens the axes")
+    return product(op, permuted(op, self, [*free_left, *over_left]), permuted(op, other, [*over_right, *free_right]))
+
+
+@aten("chain_matmul", "linalg_multi_dot")
+def chain_matmul(op: Builder, matrices: list[Tensor]) -> Tensor:
+    """chain_matmul(Tensor[] matrices) -> Tensor"""
+    result = matrices[0]
+    for matrix in matrices[1:]:
+        result = product(op, result, matrix)
+    return result
+
+
+@aten("bilinear")
+def bilinear(op: Builder, input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor"""
+    rank = rank_of(op, input1)
+    left = unsqueezed(op, input1, [rank - 1, rank])  # [*, 1, 1, in1]
+    right = unsqueezed(op, input2, [rank - 1, rank + 1])  # [*, 1, in2, 1]
+    result = op.Squeeze(product(op, product(op, left, weight), right), axes=[rank, rank + 1])
+    return result if bias is None else compute(op, "Add", result, bias)

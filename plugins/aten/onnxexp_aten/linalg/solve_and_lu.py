@@ -1,0 +1,336 @@
+"""Determinants, inverses, linear equations: what follows from the factorizations."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.linalg.factorization import (
+    Factors,
+    Matrices,
+    dims,
+    exchanged,
+    eye,
+    known_for_nothing,
+    lu,
+    rounds,
+    sizes_known,
+    solved,
+    substitute,
+    triangle,
+)
+from onnxexp_aten.linalg.matmul import product
+from onnxexp_aten.support.arguments import aten
+from onnxexp_aten.support.composed_views import permuted, reshaped, squeezed, swapped, unsqueezed, with_shape
+
+__all__ = ["linalg_inv", "linalg_solve_triangular"]
+
+
+def _lapack_pivots(op: Builder, matrices: Matrices, found: Factors) -> Tensor:
+    counted = op.cast(op.Add(found.pivots, 1), torch.int32)
+    together = counted if matrices.count == 1 else op.Transpose(counted, perm=[1, 0, 2, 3])
+    return matrices.back(together, min(matrices.rows, matrices.columns))
+
+
+# Determinants
+
+
+def _determinant(op: Builder, found: Factors) -> tuple[Tensor, Tensor]:
+    """U's diagonal among ones, float64[batch, n, n], and the permutation's sign, float64[batch]."""
+    n = dims(found.factors)[1]
+    diagonal = op.Where(op.constant(torch.eye(n, dtype=torch.bool)), found.factors, op.constant(1.0, torch.float64))
+    stayed = op.Equal(found.pivots, op.constant(torch.arange(n)[:, None, None, None]))
+    signs = op.Where(stayed, op.constant(1.0, torch.float64), op.constant(-1.0, torch.float64))
+    return diagonal, op.ReduceProd(signs, axes=[0, 2, 3], keepdims=0)
+
+
+def _product(op: Builder, diagonal: Tensor, sign: Tensor) -> Tensor:
+    return op.Mul(op.ReduceProd(diagonal, axes=[1, 2], keepdims=0), sign)  # type: ignore[no-any-return]
+
+
+def _sign_and_log(op: Builder, found: Factors) -> tuple[Tensor, Tensor]:
+    diagonal, sign = _determinant(op, found)
+    size = op.ReduceSum(op.Log(op.Abs(diagonal)), axes=[1, 2], keepdims=0)
+    return _product(op, op.Sign(diagonal), sign), size
+
+
+@aten("_linalg_det")
+@known_for_nothing
+def linalg_det(op: Builder, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)"""
+    matrices = Matrices(op, A)
+    found = lu(op, matrices.x)[0]
+    factors = matrices.back(found.factors, matrices.rows, matrices.columns)
+    return matrices.back(_product(op, *_determinant(op, found))), factors, _lapack_pivots(op, matrices, found)
+
+
+@aten("linalg_det", "det")
+@known_for_nothing
+def det(op: Builder, A: Tensor) -> Tensor:
+    """linalg_det(Tensor A) -> Tensor"""
+    matrices = Matrices(op, A)
+    return matrices.back(_product(op, *_determinant(op, lu(op, matrices.x)[0])))
+
+
+@aten("_linalg_slogdet")
+@known_for_nothing
+def linalg_slogdet(op: Builder, A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)"""
+    matrices = Matrices(op, A)
+    found = lu(op, matrices.x)[0]
+    factors = matrices.back(found.factors, matrices.rows, matrices.columns)
+    sign, size = map(matrices.back, _sign_and_log(op, found))
+    return sign, size, factors, _lapack_pivots(op, matrices, found)
+
+
+@aten("linalg_slogdet", "slogdet")
+@known_for_nothing
+def slogdet(op: Builder, A: Tensor) -> tuple[Tensor, Tensor]:
+    """linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)"""
+    matrices = Matrices(op, A)
+    sign, size = map(matrices.back, _sign_and_log(op, lu(op, matrices.x)[0]))
+    return sign, size
+
+
+@aten("logdet")
+@known_for_nothing
+def logdet(op: Builder, self: Tensor) -> Tensor:
+    """logdet(Tensor self) -> Tensor"""
+    matrices = Matrices(op, self)
+    sign, size = _sign_and_log(op, lu(op, matrices.x)[0])
+    return matrices.back(op.Where(op.Less(sign, 0.0), op.constant(math.nan, torch.float64), size))
+
+
+# Equations
+
+
+@aten("linalg_inv_ex")
+@known_for_nothing
+def linalg_inv_ex(op: Builder, A: Tensor, check_errors: bool) -> tuple[Tensor, Tensor]:
+    """linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)"""
+    matrices = Matrices(op, A)
+    n = matrices.rows
+    return matrices.back(solved(op, matrices.x, eye(op, matrices.count, n, n)), n, n), matrices.info()
+
+
+@aten("linalg_inv", "inverse")
+@known_for_nothing
+def linalg_inv(op: Builder, A: Tensor) -> Tensor:
+    """linalg_inv(Tensor A) -> Tensor"""
+    return linalg_inv_ex(op, A, False)[0]  # type: ignore[no-any-return]
+
+
+@aten("linalg_matrix_power", "matrix_power")
+@known_for_nothing
+def linalg_matrix_power(op: Builder, self: Tensor, n: int) -> Tensor:
+    """linalg_matrix_power(Tensor self, int n) -> Tensor"""
+    if self.dtype.is_complex or (n == 0 and self.rank != 2):
+        op.decline("complex numbers, or unit matrices of a batch")
+    if n == 0:
+        return op.constant(torch.eye(sizes_known(op, self)[0], dtype=self.dtype))
+    power, rest = linalg_inv(op, self) if n < 0 else self, abs(n)
+    result = power if rest % 2 else None
+    while rest := rest // 2:
+        power = product(op, power, power)
+        if rest % 2:
+            result = power if result is None else product(op, result, power)
+    assert result is not None
+    return result
+
+
+@aten("linalg_tensorinv")
+@known_for_nothing
+def linalg_tensorinv(op: Builder, self: Tensor, ind: int) -> Tensor:
+    """linalg_tensorinv(Tensor self, int ind=2) -> Tensor"""
+    sizes = sizes_known(op, self)
+    n = math.prod(sizes[ind:])
+    return reshaped(op, linalg_inv(op, reshaped(op, self, [n, n])), [*sizes[ind:], *sizes[:ind]])
+
+
+def _is_vector(A: Tensor, B: Tensor) -> bool:
+    """Does torch.linalg.solve take B for a batch of vectors?"""
+    assert A.shape is not None and B.shape is not None
+    return len(B.shape) == 1 or (len(A.shape) - 1 == len(B.shape) and A.shape[:-1] == B.shape)
+
+
+@aten("_linalg_solve_ex")
+@known_for_nothing
+def linalg_solve_and_factors(
+    op: Builder, A: Tensor, B: Tensor, left: bool, check_errors: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False)
+    -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)"""
+    return *linalg_solve_ex(op, A, B, left, check_errors)[:1], *linalg_lu_factor_ex(op, A, True, check_errors)
+
+
+@aten("linalg_solve_ex")
+@known_for_nothing
+def linalg_solve_ex(op: Builder, A: Tensor, B: Tensor, left: bool, check_errors: bool) -> tuple[Tensor, Tensor]:
+    """linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)"""
+    assert A.shape is not None
+    info = op.constant(torch.zeros([int(size) for size in A.shape[:-2]], dtype=torch.int32))
+    return linalg_solve(op, A, B, left), info
+
+
+@aten("linalg_solve")
+@known_for_nothing
+def linalg_solve(op: Builder, A: Tensor, B: Tensor, left: bool) -> Tensor:
+    """linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor"""
+    if not _is_vector(A, B):
+        return _solution(op, A, B, left=left)
+    axis = len(B.shape or ())
+    return squeezed(op, _solution(op, A, unsqueezed(op, B, [axis]), left=left), [axis])
+
+
+def _solution(op: Builder, A: Tensor, B: Tensor, *, left: bool) -> Tensor:
+    """``A^-1 B``, or ``B A^-1``; the batch sizes broadcast."""
+    if not left:
+        return swapped(op, _solution(op, swapped(op, A, -2, -1), swapped(op, B, -2, -1), left=True), -2, -1)
+    matrices = Matrices(op, _spread(op, A, B))
+    return matrices.back(solved(op, matrices.x, matrices.flat(B)), *_last_sizes(B))
+
+
+def _spread(op: Builder, A: Tensor, B: Tensor) -> Tensor:
+    """A with the batch sizes that both have together."""
+    assert A.shape is not None and B.shape is not None
+    batch = list(torch.broadcast_shapes(tuple(A.shape[:-2]), tuple(B.shape[:-2])))  # type: ignore[arg-type]
+    return A if batch == list(A.shape[:-2]) else with_shape(op.Expand(A, [*batch, 1, 1]), [*batch, *A.shape[-2:]])
+
+
+def _last_sizes(x: Tensor) -> tuple[int, int]:
+    rows, columns = (int(size) for size in (x.shape or ())[-2:])
+    return rows, columns
+
+
+@aten("linalg_tensorsolve")
+@known_for_nothing
+def linalg_tensorsolve(op: Builder, self: Tensor, other: Tensor, dims: list[int] | None) -> Tensor:
+    """linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor"""
+    assert self.shape is not None and other.shape is not None
+    rank = len(self.shape)
+    behind = [dim % rank for dim in dims or ()]
+    turned = permuted(op, self, [*(axis for axis in range(rank) if axis not in behind), *behind])
+    sizes = sizes_known(op, turned)[len(other.shape) :]
+    n = math.prod(sizes)
+    return reshaped(op, linalg_solve(op, reshaped(op, turned, [n, n]), reshaped(op, other, [n]), True), sizes)
+
+
+@aten("linalg_solve_triangular")
+def linalg_solve_triangular(op: Builder, self: Tensor, B: Tensor, upper: bool, left: bool, unitriangular: bool) -> Tensor:
+    """linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor"""
+    if not left:
+        turned = linalg_solve_triangular(op, swapped(op, self, -2, -1), swapped(op, B, -2, -1), not upper, True, unitriangular)
+        return swapped(op, turned, -2, -1)
+    matrices = Matrices(op, _spread(op, self, B))
+    found = substitute(op, matrices.x, matrices.flat(B), upper=upper, unit=unitriangular)
+    return matrices.back(found, *_last_sizes(B))
+
+
+@aten("triangular_solve")
+def triangular_solve(
+    op: Builder, self: Tensor, A: Tensor, upper: bool, transpose: bool, unitriangular: bool
+) -> tuple[Tensor, Tensor]:
+    """triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False)
+    -> (Tensor solution, Tensor cloned_coefficient)"""
+    matrix = swapped(op, A, -2, -1) if transpose else A
+    return linalg_solve_triangular(op, matrix, self, upper != transpose, True, unitriangular), A
+
+
+# LU
+
+
+@aten("linalg_lu_factor_ex", "_lu_with_info")
+@known_for_nothing
+def linalg_lu_factor_ex(op: Builder, A: Tensor, pivot: bool, check_errors: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)"""
+    matrices = Matrices(op, A)
+    found = lu(op, matrices.x, pivot=pivot)[0]
+    factors = matrices.back(found.factors, matrices.rows, matrices.columns)
+    return factors, _lapack_pivots(op, matrices, found), matrices.info()
+
+
+@aten("linalg_lu_factor")
+@known_for_nothing
+def linalg_lu_factor(op: Builder, A: Tensor, pivot: bool) -> tuple[Tensor, Tensor]:
+    """linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)"""
+    factors, pivots, _ = linalg_lu_factor_ex(op, A, pivot, False)
+    return factors, pivots
+
+
+@aten("linalg_lu")
+def linalg_lu(op: Builder, A: Tensor, pivot: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)"""
+    matrices = Matrices(op, A)
+    m = matrices.rows
+    found, moved = lu(op, matrices.x, eye(op, matrices.count, m, m) if pivot else None, pivot=pivot)
+    lower, upper = _lower_and_upper(op, matrices, found.factors)
+    nothing = op.constant(torch.empty(0, dtype=A.dtype))
+    return nothing if moved is None else matrices.back(swapped(op, moved, 1, 2), m, m), lower, upper
+
+
+def _lower_and_upper(op: Builder, matrices: Matrices, factors: Tensor) -> tuple[Tensor, Tensor]:
+    m, n = matrices.rows, matrices.columns
+    k = min(m, n)
+    left = with_shape(op.Slice(factors, [0], [k], [2]), [matrices.count, m, k]) if k < n else factors
+    right = with_shape(op.Slice(factors, [0], [k], [1]), [matrices.count, k, n]) if k < m else factors
+    unit = op.constant(torch.eye(m, k, dtype=torch.float64))
+    lower, upper = triangle(op, left, upper=False, beside=1, other=unit), triangle(op, right, upper=True)
+    return matrices.back(lower, m, k), matrices.back(upper, k, n)
+
+
+def _exchanged(op: Builder, pivots: Tensor, matrices: Matrices, x: Tensor, *, back: bool = False) -> Tensor:
+    """The rows of float64[batch, m, n] exchanged as LAPACK's pivots say, int32[*batch, k], or exchanged back."""
+    count = min(matrices.rows, matrices.columns)
+    others = op.Sub(op.cast(op.Reshape(pivots, [matrices.count, count, 1]), torch.int64), 1)
+    rows = op.constant(torch.arange(matrices.rows)[None, :, None])
+
+    def body(k: Tensor, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        return exchanged(op, x, rows, k, op.Gather(others, k, axis=1))[0], []
+
+    return rounds(op, count, body, x, reverse=back)[0]
+
+
+@aten("lu_unpack")
+def lu_unpack(
+    op: Builder, LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool, unpack_pivots: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True)
+    -> (Tensor P, Tensor L, Tensor U)"""
+    matrices = Matrices(op, LU_data)
+    m = matrices.rows
+    nothing = op.constant(torch.empty(0, dtype=LU_data.dtype))
+    lower, upper = _lower_and_upper(op, matrices, matrices.x) if unpack_data else (nothing, nothing)
+    if not unpack_pivots:
+        return nothing, lower, upper
+    permutation = _exchanged(op, LU_pivots, matrices, eye(op, matrices.count, m, m), back=True)
+    return matrices.back(permutation, m, m), lower, upper
+
+
+@aten("lu_solve")
+@known_for_nothing
+def lu_solve(op: Builder, self: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+    """lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor"""
+    return linalg_lu_solve(op, LU_data, LU_pivots, self, True, False)
+
+
+@aten("linalg_lu_solve")
+def linalg_lu_solve(op: Builder, LU: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: bool) -> Tensor:
+    """linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor"""
+    if not left:
+        turned = linalg_lu_solve(op, LU, pivots, swapped(op, B, -2, -1), True, not adjoint)
+        return swapped(op, turned, -2, -1)
+    assert LU.shape is not None and B.shape is not None
+    if LU.shape[:-2] != B.shape[:-2]:
+        op.decline("batch sizes that broadcast")
+    matrices = Matrices(op, LU)
+    right = matrices.flat(B)
+    if adjoint:
+        turned = swapped(op, matrices.x, 1, 2)
+        result = substitute(op, turned, substitute(op, turned, right, upper=False), upper=True, unit=True)
+        result = _exchanged(op, pivots, matrices, result, back=True)
+    else:
+        below = substitute(op, matrices.x, _exchanged(op, pivots, matrices, right), upper=False, unit=True)
+        result = substitute(op, matrices.x, below, upper=True)
+    return matrices.back(result, *_last_sizes(B))

@@ -1,0 +1,377 @@
+"""Arithmetic on two or more tensors, with torch's type promotion and broadcasting."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.math.fused_products import fused_product
+from onnxexp_aten.support.arguments import aten, promote, promoted_dtype, written_as
+from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
+
+__all__ = ["both", "extreme", "floor_divide", "floor_remainder", "is_number", "nonzero", "scaled", "select", "truncated"]
+
+
+def is_number(x: Any, value: float) -> bool:
+    """Is `x` this number: a Python one, or a 0-d tensor whose contents are known?"""
+    if isinstance(x, Tensor):
+        return x.const is not None and x.const.dim() == 0 and x.const.item() == value
+    return isinstance(x, (bool, int, float)) and x == value
+
+
+def scaled(op: Builder, x: Tensor, factor: Any) -> Tensor:
+    """`x * factor` in x's dtype; `x` itself where the factor is 1."""
+    return x if is_number(factor, 1) else compute(op, "Mul", x, factor)
+
+
+def nonzero(op: Builder, x: Tensor) -> Tensor:
+    """Where `x` is not zero, as bool: what a cast to bool means in torch and in ONNX."""
+    return op.cast(x, torch.bool)
+
+
+def both(op: Builder, one: Tensor, other: Tensor) -> Tensor:
+    """``And``; nothing where one of the two is the constant True."""
+    for left, right in ((one, other), (other, one)):
+        known = left.const
+        if known is not None and known.numel() == 1 and bool(known) and right.rank is not None and known.dim() <= right.rank:
+            return right
+    return op.And(one, other)
+
+
+def select(op: Builder, condition: Tensor, one: Tensor, other: Tensor) -> Tensor:
+    """``Where`` for tensors of one dtype, bool too."""
+    condition = op.cast(condition, torch.bool)
+    if one.dtype != torch.bool or runs(op, "Where", torch.bool):
+        inner = next((d for d in (one.dtype, torch.int32, torch.int64, torch.float32) if runs(op, "Where", d)), one.dtype)
+        inner = torch.float32 if one.dtype.is_floating_point and inner != one.dtype else inner
+        return op.cast(op.Where(condition, op.cast(one, inner), op.cast(other, inner)), one.dtype)
+    if is_number(one, True):
+        return op.Or(condition, other)
+    if is_number(other, False):
+        return op.And(condition, one)
+    if is_number(one, False):
+        return op.And(op.Not(condition), other)
+    if is_number(other, True):
+        return op.Or(op.Not(condition), one)
+    return op.Or(op.And(condition, one), op.And(op.Not(condition), other))
+
+
+# Sums and products
+
+
+@aten("add.Tensor", "add.Scalar")
+def add(op: Builder, self: Tensor, other: Any, alpha: Any) -> Tensor:
+    """add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    dtype = promoted_dtype(self, other)
+    if is_number(other, 0) and self.dtype == dtype and not dtype.is_floating_point:
+        return self
+    left, right = promote(op, self, other, dtype=dtype)
+    if dtype == torch.bool:
+        return op.Or(left, both(op, right, op.constant(bool(op.static(alpha, "alpha")))))
+    if is_number(alpha, -1):
+        return compute(op, "Sub", left, right)
+    return compute(op, "Add", left, scaled(op, right, alpha))
+
+
+@aten("sub.Tensor", "sub.Scalar", "subtract.Tensor", "subtract.Scalar")
+def sub(op: Builder, self: Any, other: Any, alpha: Any) -> Tensor:
+    """sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    dtype = promoted_dtype(self, other)
+    if is_number(other, 0) and self.dtype == dtype:
+        return self
+    left, right = promote(op, self, other, dtype=dtype)
+    if is_number(alpha, -1):
+        return compute(op, "Add", left, right)
+    return compute(op, "Sub", left, scaled(op, right, alpha))
+
+
+@aten("rsub.Tensor", "rsub.Scalar")
+def rsub(op: Builder, self: Tensor, other: Any, alpha: Any) -> Tensor:
+    """rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    left, right = promote(op, self, other)
+    return compute(op, "Sub", right, scaled(op, left, alpha))
+
+
+@aten("mul.Tensor", "mul.Scalar", "multiply.Tensor", "multiply.Scalar")
+def mul(op: Builder, self: Tensor, other: Any) -> Tensor:
+    """mul.Tensor(Tensor self, Tensor other) -> Tensor"""
+    dtype = promoted_dtype(self, other)
+    if is_number(other, 1) and self.dtype == dtype:
+        return self
+    left, right = promote(op, self, other, dtype=dtype)
+    if dtype == torch.bool:
+        return both(op, left, right)
+    fused = fused_product(op, left, right) if dtype.is_floating_point else None
+    return compute(op, "Mul", left, right) if fused is None else fused
+
+
+@aten("addcmul")
+def addcmul(op: Builder, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any) -> Tensor:
+    """addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+    base, one, two = promote(op, self, tensor1, tensor2)
+    return compute(op, "Add", base, scaled(op, compute(op, "Mul", one, two), value))
+
+
+@aten("addcdiv")
+def addcdiv(op: Builder, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any) -> Tensor:
+    """addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+    base, one, two = promote(op, self, tensor1, tensor2)
+    return compute(op, "Add", base, scaled(op, compute(op, "Div", one, two), value))
+
+
+@aten("lerp.Scalar", "lerp.Tensor")
+def lerp(op: Builder, self: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor
+
+    As torch has it, from the nearer end on, where the weight is one known number: all of the way gives `end` to the last digit.
+    """
+    way = compute(op, "Sub", end, self)
+    known = op.static(weight) if op.is_static(weight) else None
+    if isinstance(known, (int, float)) and abs(known) >= 0.5:
+        return compute(op, "Sub", end, scaled(op, way, 1 - known))
+    return compute(op, "Add", self, scaled(op, way, weight))
+
+
+# Division
+
+
+@aten("div.Tensor", "div.Scalar", "divide.Tensor", "divide.Scalar", "true_divide.Tensor", "true_divide.Scalar")
+def div(op: Builder, self: Tensor, other: Any) -> Tensor:
+    """div.Tensor(Tensor self, Tensor other) -> Tensor"""
+    dtype = promoted_dtype(self, other, floating=True)
+    if is_number(other, 1) and self.dtype == dtype:
+        return self
+    return compute(op, "Div", *promote(op, self, other, dtype=dtype))
+
+
+@aten("div.Tensor_mode", "div.Scalar_mode", "divide.Tensor_mode", "divide.Scalar_mode")
+def div_mode(op: Builder, self: Tensor, other: Any, rounding_mode: str | None) -> Tensor:
+    """div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor"""
+    if rounding_mode is None:
+        return div(op, self, other)
+    left, right = promote(op, self, other)
+    if rounding_mode == "floor":
+        return floor_divide(op, left, right)
+    quotient = compute(op, "Div", left, right)
+    return truncated(op, quotient) if quotient.dtype.is_floating_point else quotient
+
+
+@aten("floor_divide", "floor_divide.Scalar")
+def aten_floor_divide(op: Builder, self: Tensor, other: Any) -> Tensor:
+    """floor_divide(Tensor self, Tensor other) -> Tensor"""
+    return floor_divide(op, *promote(op, self, other))
+
+
+@aten("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
+def remainder(op: Builder, self: Any, other: Any) -> Tensor:
+    """remainder.Tensor(Tensor self, Tensor other) -> Tensor"""
+    return floor_remainder(op, *promote(op, self, other))
+
+
+@aten("fmod.Tensor", "fmod.Scalar")
+def fmod(op: Builder, self: Tensor, other: Any) -> Tensor:
+    """fmod.Tensor(Tensor self, Tensor other) -> Tensor"""
+    return _remainder_of_truncation(op, *promote(op, self, other))
+
+
+def floor_divide(op: Builder, left: Tensor, right: Tensor) -> Tensor:
+    """The quotient rounded down, of two tensors of one dtype; floats as torch (and Python) compute it, by the remainder."""
+    if not left.dtype.is_signed:
+        return compute(op, "Div", left, right)
+    if left.dtype.is_floating_point and _is_power_of_two(right):
+        return compute(op, "Floor", compute(op, "Div", left, right))
+    if not left.dtype.is_floating_point:
+        return compute(op, "Div", compute(op, "Sub", left, floor_remainder(op, left, right)), right)
+    rest = _remainder_of_truncation(op, left, right)
+    quotient = compute(op, "Div", compute(op, "Sub", left, rest), right)
+    quotient = select(op, _is_of_other_sign(op, rest, right), compute(op, "Sub", quotient, 1), quotient)
+    down = compute(op, "Floor", quotient)
+    above = compare(
+        op, "Greater", compute(op, "Sub", quotient, down), 0.5
+    )  # half may not be added: far from 0 that is rounded up
+    finite = select(op, above, compute(op, "Add", down, 1), down)
+    return select(op, nonzero(op, right), finite, compute(op, "Div", left, right))
+
+
+def floor_remainder(op: Builder, left: Tensor, right: Tensor) -> Tensor:
+    """The remainder with the sign of the divisor, of two tensors of one dtype."""
+    if not left.dtype.is_floating_point and runs(op, "Mod", torch.int64):
+        return compute(op, "Mod", left, right)
+    rest = _remainder_of_truncation(op, left, right)
+    if not left.dtype.is_signed:
+        return rest
+    return select(op, _is_of_other_sign(op, rest, right), compute(op, "Add", rest, right), rest)
+
+
+def _is_of_other_sign(op: Builder, rest: Tensor, right: Tensor) -> Tensor:
+    """Where a remainder is not zero and has not the sign of the divisor."""
+    if right.const is not None and right.const.numel() == 1:
+        return compare(op, "Less" if right.const.item() > 0 else "Greater", rest, 0)
+    return op.And(nonzero(op, rest), op.Xor(compare(op, "Less", rest, 0), compare(op, "Less", right, 0)))
+
+
+def _remainder_of_truncation(op: Builder, left: Tensor, right: Tensor) -> Tensor:
+    if runs(op, "Mod", torch.int64):
+        return compute(op, "Mod", left, right, fmod=1)
+    quotient = compute(op, "Div", left, right)
+    whole = truncated(op, quotient) if left.dtype.is_floating_point else quotient
+    return compute(op, "Sub", left, compute(op, "Mul", whole, right))
+
+
+def _is_power_of_two(x: Tensor) -> bool:
+    return x.const is not None and x.const.numel() == 1 and abs(math.frexp(x.const.item())[0]) == 0.5
+
+
+def truncated(op: Builder, x: Tensor) -> Tensor:
+    """A float tensor rounded towards zero."""
+    return compute(op, "Mul", compute(op, "Sign", x), compute(op, "Floor", compute(op, "Abs", x)))
+
+
+# Bounds
+
+
+@aten("maximum", "max.other")
+def maximum(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """maximum(Tensor self, Tensor other) -> Tensor"""
+    return extreme(op, "Max", *promote(op, self, other))
+
+
+@aten("minimum", "min.other")
+def minimum(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """minimum(Tensor self, Tensor other) -> Tensor"""
+    return extreme(op, "Min", *promote(op, self, other))
+
+
+def extreme(op: Builder, name: str, one: Tensor, other: Tensor) -> Tensor:
+    """``Max`` or ``Min`` of two tensors of one dtype; ints stay ints where the opset has it for floats only."""
+    if one.dtype == torch.bool:
+        return op.call("", "Or" if name == "Max" else "And", one, other)
+    if one.dtype.is_floating_point or runs(op, name, torch.int64):
+        return compute(op, name, one, other)
+    return select(op, compare(op, "Greater" if name == "Max" else "Less", one, other), one, other)
+
+
+@aten("fmax")
+def fmax(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """fmax(Tensor self, Tensor other) -> Tensor"""
+    return _without_nan(op, "Max", *promote(op, self, other))
+
+
+@aten("fmin")
+def fmin(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """fmin(Tensor self, Tensor other) -> Tensor"""
+    return _without_nan(op, "Min", *promote(op, self, other))
+
+
+def _without_nan(op: Builder, name: str, one: Tensor, other: Tensor) -> Tensor:
+    result = extreme(op, name, one, other)
+    if not result.dtype.is_floating_point:
+        return result
+    result = select(op, compare(op, "IsNaN", other), one, result)
+    return select(op, compare(op, "IsNaN", one), other, result)
+
+
+@aten("clamp", "clamp.Tensor", "clip", "clip.Tensor")
+def clamp(op: Builder, self: Tensor, min: Any, max: Any) -> Tensor:
+    """clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"""
+    dtype = promoted_dtype(self, min, max)
+    x = op.cast(self, dtype)
+    bounds = [bound for bound in (min, max) if bound is not None]
+    if all(_is_scalar(bound) for bound in bounds) and runs(op, "Clip", dtype):
+        # where a bound is left out, Clip takes the largest number, and infinities are above it
+        ends = (-math.inf, math.inf) if dtype.is_floating_point else (None, None)
+        low, high = (end if bound is None else op.cast(bound, dtype) for bound, end in zip((min, max), ends, strict=True))
+        if low is not None and high is not None and op.static(low) > op.static(high):
+            low = high  # the maximum wins
+        return op.Clip(x, low, high)
+    if min is not None:
+        x = extreme(op, "Max", x, op.cast(min, dtype))
+    return x if max is None else extreme(op, "Min", x, op.cast(max, dtype))
+
+
+def _is_scalar(bound: Any) -> bool:
+    return not isinstance(bound, Tensor) or (bound.const is not None and bound.const.dim() == 0)
+
+
+@aten("clamp_min", "clamp_min.Tensor")
+def clamp_min(op: Builder, self: Tensor, min: Any) -> Tensor:
+    """clamp_min(Tensor self, Scalar min) -> Tensor"""
+    return clamp(op, self, min, None)
+
+
+@aten("clamp_max", "clamp_max.Tensor")
+def clamp_max(op: Builder, self: Tensor, max: Any) -> Tensor:
+    """clamp_max(Tensor self, Scalar max) -> Tensor"""
+    return clamp(op, self, None, max)
+
+
+# Choices
+
+
+@aten("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
+def where(op: Builder, condition: Tensor, self: Any, other: Any) -> Tensor:
+    """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
+    return select(op, condition, *promote(op, self, other))
+
+
+@aten("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(op: Builder, self: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"""
+    return select(op, mask, op.cast(written_as(value, self.dtype), self.dtype), self)
+
+
+# Of two
+
+
+@aten("atan2", "arctan2")
+def atan2(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """atan2(Tensor self, Tensor other) -> Tensor"""
+    y, x = promote(op, self, other, floating=True)
+    zero = op.constant(0.0, y.dtype)
+    angle = select(op, nonzero(op, y), compute(op, "Atan", compute(op, "Div", y, x)), zero)
+    half_turn = select(op, compare(op, "Less", y, 0), op.constant(-math.pi, y.dtype), op.constant(math.pi, y.dtype))
+    return select(op, compare(op, "Less", x, 0), compute(op, "Add", angle, half_turn), angle)
+
+
+@aten("hypot")
+def hypot(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """hypot(Tensor self, Tensor other) -> Tensor"""
+    x, y = promote(op, self, other)
+    return compute(op, "Sqrt", compute(op, "Add", compute(op, "Mul", x, x), compute(op, "Mul", y, y)))
+
+
+@aten("copysign.Tensor", "copysign.Scalar")
+def copysign(op: Builder, self: Tensor, other: Any) -> Tensor:
+    """copysign.Tensor(Tensor self, Tensor other) -> Tensor; a negative zero counts as positive"""
+    x, sign = promote(op, self, other, floating=True)
+    size = compute(op, "Abs", x)
+    return select(op, compare(op, "Less", sign, 0), compute(op, "Neg", size), size)
+
+
+@aten("heaviside")
+def heaviside(op: Builder, self: Tensor, values: Tensor) -> Tensor:
+    """heaviside(Tensor self, Tensor values) -> Tensor"""
+    step = op.cast(compare(op, "Greater", self, 0), self.dtype)
+    return select(op, nonzero(op, self), step, values)
+
+
+@aten("logaddexp")
+def logaddexp(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """logaddexp(Tensor self, Tensor other) -> Tensor"""
+    x, y = promote(op, self, other)
+    distance = compute(op, "Abs", compute(op, "Sub", x, y))
+    smaller = compute(op, "Exp", compute(op, "Neg", distance))
+    result = compute(op, "Add", extreme(op, "Max", x, y), compute(op, "Log", compute(op, "Add", smaller, 1)))
+    # Of two equal infinities, whose difference is NaN, it is the infinity.
+    return select(op, compare(op, "IsNaN", distance), compute(op, "Add", x, y), result)
+
+
+@aten("logaddexp2")
+def logaddexp2(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """logaddexp2(Tensor self, Tensor other) -> Tensor"""
+    x, y = promote(op, self, other)
+    scale = math.log(2.0)
+    return compute(op, "Div", logaddexp(op, compute(op, "Mul", x, scale), compute(op, "Mul", y, scale)), scale)

@@ -1,0 +1,196 @@
+"""Comparisons, logic, and the bits of integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.math.arithmetic import both, floor_divide, nonzero, select
+from onnxexp_aten.math.bitwise_fallback import bitwise
+from onnxexp_aten.support.arguments import aten, promote
+from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
+
+__all__ = ["equal", "relate"]
+
+_OPPOSITE: Mapping[str, str] = MappingProxyType({"LessOrEqual": "Greater", "GreaterOrEqual": "Less"})
+
+
+def equal(op: Builder, one: Tensor, other: Tensor) -> Tensor:
+    """Where two tensors of one dtype are equal; NaN is equal to nothing."""
+    if not one.dtype.is_floating_point or runs(op, "Equal", torch.float32):
+        return compare(op, "Equal", one, other)
+    different = op.Or(compare(op, "Less", one, other), compare(op, "Greater", one, other))
+    return op.Not(_or_unordered(op, different, one, other))
+
+
+def relate(op: Builder, name: str, one: Tensor, other: Tensor) -> Tensor:
+    """``Less``, ``LessOrEqual``, ``Greater`` or ``GreaterOrEqual`` of two tensors of one dtype, bool too."""
+    if name not in _OPPOSITE or runs(op, name, torch.float32):
+        return compare(op, name, one, other)
+    opposite = compare(op, _OPPOSITE[name], one, other)
+    return op.Not(_or_unordered(op, opposite, one, other) if one.dtype.is_floating_point else opposite)
+
+
+def _or_unordered(op: Builder, condition: Tensor, one: Tensor, other: Tensor) -> Tensor:
+    """`condition`, or one of the two is NaN (opposite infinities, whose sum is NaN too, differ anyway)."""
+    return op.Or(condition, compare(op, "IsNaN", compute(op, "Add", one, other)))
+
+
+def _names(name: str, *aliases: str) -> list[str]:
+    return [f"{packet}.{overload}" for packet in (name, *aliases) for overload in ("Tensor", "Scalar")]
+
+
+@aten(*_names("eq"))
+def eq(op: Builder, self: Tensor, other: Any) -> Tensor:
+    """eq.Tensor(Tensor self, Tensor other) -> Tensor"""
+    return equal(op, *promote(op, self, other))
+
+
+@aten(*_names("ne", "not_equal"))
+def ne(op: Builder, self: Tensor, other: Any) -> Tensor:
+    """ne.Tensor(Tensor self, Tensor other) -> Tensor"""
+    one, other = promote(op, self, other)
+    return op.Xor(one, other) if one.dtype == torch.bool else op.Not(equal(op, one, other))
+
+
+def _relation(name: str, onnx_name: str) -> Callable[[Builder, Tensor, Any], Tensor]:
+    def symbolic(op: Builder, self: Tensor, other: Any) -> Tensor:
+        return relate(op, onnx_name, *promote(op, self, other))
+
+    symbolic.__doc__ = f"{name}.Tensor(Tensor self, Tensor other) -> Tensor, by ONNX's {onnx_name}"
+    return symbolic
+
+
+aten(*_names("lt", "less"))(_relation("lt", "Less"))
+aten(*_names("le", "less_equal"))(_relation("le", "LessOrEqual"))
+aten(*_names("gt", "greater"))(_relation("gt", "Greater"))
+aten(*_names("ge", "greater_equal"))(_relation("ge", "GreaterOrEqual"))
+
+
+@aten("isclose")
+def isclose(op: Builder, self: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: bool) -> Tensor:
+    """isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor"""
+    close = equal(op, self, other)
+    one, two = (x if x.dtype.is_floating_point else op.cast(x, torch.float32) for x in (self, other))
+    allowed = compute(op, "Add", compute(op, "Mul", compute(op, "Abs", two), rtol), atol)
+    distance = compute(op, "Abs", compute(op, "Sub", one, two))
+    finite = compare(op, "Less", allowed, float("inf"))
+    close = op.Or(close, op.And(finite, relate(op, "LessOrEqual", distance, allowed)))
+    if equal_nan and self.dtype.is_floating_point:
+        close = op.Or(close, op.And(compare(op, "IsNaN", self), compare(op, "IsNaN", other)))
+    return close
+
+
+@aten("allclose")
+def allclose(op: Builder, self: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: bool) -> Tensor:
+    """allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool"""
+    return _all(op, isclose(op, self, other, rtol, atol, equal_nan))
+
+
+@aten("equal")
+def equal_tensors(op: Builder, self: Tensor, other: Tensor) -> Any:
+    """equal(Tensor self, Tensor other) -> bool"""
+    if self.shape is None or other.shape is None or any(isinstance(size, str) for size in (*self.shape, *other.shape)):
+        op.decline("whether two tensors have one shape must be known at export")
+    return False if self.shape != other.shape else _all(op, equal(op, *promote(op, self, other)))
+
+
+def _all(op: Builder, x: Tensor) -> Tensor:
+    return op.cast(op.ReduceMin(op.cast(x, torch.int32), keepdims=0), torch.bool)
+
+
+# Logic
+
+
+@aten("logical_not")
+def logical_not(op: Builder, self: Tensor) -> Tensor:
+    """logical_not(Tensor self) -> Tensor"""
+    return op.Not(nonzero(op, self))
+
+
+def _logical(onnx_name: str) -> Callable[[Builder, Tensor, Tensor], Tensor]:
+    def symbolic(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+        return op.call("", onnx_name, nonzero(op, self), nonzero(op, other))
+
+    symbolic.__doc__ = f"logical_{onnx_name.lower()}(Tensor self, Tensor other) -> Tensor, by ONNX's {onnx_name}"
+    return symbolic
+
+
+aten("logical_and")(_logical("And"))
+aten("logical_or")(_logical("Or"))
+aten("logical_xor")(_logical("Xor"))
+
+
+# Bits
+
+
+def _bitwise(logical: str) -> Callable[[Builder, Any, Any], Tensor]:
+    def symbolic(op: Builder, self: Any, other: Any) -> Tensor:
+        one, two = promote(op, self, other)
+        if one.dtype == torch.bool:
+            return both(op, one, two) if logical == "And" else op.call("", logical, one, two)
+        if runs(op, f"Bitwise{logical}", one.dtype):
+            return compute(op, f"Bitwise{logical}", one, two)
+        return bitwise(op, logical, one, two)
+
+    symbolic.__doc__ = f"""bitwise_{logical.lower()}.Tensor(Tensor self, Tensor other) -> Tensor
+
+    By ONNX's {logical} for bools, Bitwise{logical} (opset 18) or bit by bit for ints. A number may stand for one of the two.
+    """
+    return symbolic
+
+
+aten(*_names("bitwise_and", "__and__"), "bitwise_and.Scalar_Tensor")(_bitwise("And"))
+aten(*_names("bitwise_or", "__or__"), "bitwise_or.Scalar_Tensor")(_bitwise("Or"))
+aten(*_names("bitwise_xor", "__xor__"), "bitwise_xor.Scalar_Tensor")(_bitwise("Xor"))
+
+
+@aten("bitwise_not")
+def bitwise_not(op: Builder, self: Tensor) -> Tensor:
+    """bitwise_not(Tensor self) -> Tensor; of an int it is -1 - self, which every opset has"""
+    if self.dtype == torch.bool:
+        return op.Not(self)
+    if runs(op, "BitwiseNot", self.dtype):
+        return op.BitwiseNot(self)
+    if self.dtype.is_signed:
+        return compute(op, "Sub", op.constant(-1, self.dtype), self)
+    return compute(op, "Sub", op.constant(torch.iinfo(self.dtype).max, self.dtype), self)
+
+
+@aten(*_names("__lshift__"), "bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "bitwise_left_shift.Scalar_Tensor")
+def left_shift(op: Builder, self: Any, other: Any) -> Tensor:
+    """bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor, as the product with a power of two"""
+    one, two = promote(op, self, other)
+    top = torch.iinfo(one.dtype).bits - 1
+    return _shifted(op, two, top, lambda power: compute(op, "Mul", one, power), lambda: op.constant(0, one.dtype))
+
+
+@aten(
+    *_names("__rshift__"), "bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar", "bitwise_right_shift.Scalar_Tensor"
+)
+def right_shift(op: Builder, self: Any, other: Any) -> Tensor:
+    """bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor, as the quotient rounded down"""
+    one, two = promote(op, self, other)
+
+    def sign() -> Tensor:
+        zero = op.constant(0, one.dtype)
+        return select(op, compare(op, "Less", one, 0), op.constant(-1, one.dtype), zero) if one.dtype.is_signed else zero
+
+    top = torch.iinfo(one.dtype).bits - (2 if one.dtype.is_signed else 1)  # 2 to the next power is negative
+    return _shifted(op, two, top, lambda power: floor_divide(op, one, power), sign)
+
+
+def _shifted(op: Builder, by: Tensor, top: int, shift: Callable[[Tensor], Tensor], gone: Callable[[], Tensor]) -> Tensor:
+    """What `shift` makes of 2 to the power `by`; what `gone` gives where that is below 0 or above `top`, as eager has it."""
+    known = by.const
+    if known is not None and bool(((known >= 0) & (known <= top)).all()):
+        return shift(op.constant(torch.bitwise_left_shift(torch.ones_like(known), known)))
+    outside = compare(op, "Greater", by, top)
+    if by.dtype.is_signed:
+        outside = op.Or(compare(op, "Less", by, 0), outside)
+    inside = select(op, outside, op.constant(0, by.dtype), by)
+    return select(op, outside, gone(), shift(compute(op, "Pow", op.constant(2, by.dtype), inside)))

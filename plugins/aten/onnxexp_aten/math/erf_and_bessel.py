@@ -1,0 +1,296 @@
+"""Error functions' inverses and tails, and Bessel functions.
+
+Sources: M. Giles, "Approximating the erfinv function" (2010); Chebyshev's fit to erfc in Numerical Recipes 6.2; Abramowitz
+and Stegun 9.4 and 9.8 (Bessel functions; relative errors of about 1e-7, which is float32's accuracy).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.support.to_float64 import choose, in_float64, polynomial, polynomials, same
+
+__all__ = ["scaled_erfc"]
+
+# Error functions
+
+_ERFINV_MIDDLE = (
+    2.81022636e-08,
+    3.43273939e-07,
+    -3.5233877e-06,
+    -4.39150654e-06,
+    0.00021858087,
+    -0.00125372503,
+    -0.00417768164,
+    0.246640727,
+    1.50140941,
+)
+_ERFINV_TAIL = (
+    -0.000200214257,
+    0.000100950558,
+    0.00134934322,
+    -0.00367342844,
+    0.00573950773,
+    -0.0076224613,
+    0.00943887047,
+    1.00167406,
+    2.83297682,
+)
+_ERFC = (
+    0.17087277,
+    -0.82215223,
+    1.48851587,
+    -1.13520398,
+    0.27886807,
+    -0.18628806,
+    0.09678418,
+    0.37409196,
+    1.00002368,
+    -1.26551223,
+)
+
+
+def _erfinv(op: Builder, x: Tensor, product: Tensor) -> Tensor:
+    """The inverse of erf; `product` is (1 - x) * (1 + x), whose logarithm is never above 0."""
+    w = op.Abs(op.Log(product))
+    arguments = op.Sub(w, 2.5), op.Sub(op.Sqrt(w), 3.0)
+    middle, tail = polynomials(op, arguments, (_ERFINV_MIDDLE, _ERFINV_TAIL))
+    return op.Mul(choose(op, op.Less(w, 5.0), middle, tail), x)  # type: ignore[no-any-return]
+
+
+@in_float64("erfinv", "special_erfinv", schema="erfinv(Tensor self) -> Tensor")
+def erfinv(op: Builder, x: Tensor) -> Tensor:
+    """Infinite at -1 and 1, NaN beyond."""
+    result = _erfinv(op, x, op.Mul(op.Sub(1.0, x), op.Add(x, 1.0)))
+    return choose(op, same(op, op.Abs(x), 1.0), op.Mul(x, math.inf), result)
+
+
+@in_float64("special_ndtri", schema="special_ndtri(Tensor self) -> Tensor")
+def ndtri(op: Builder, p: Tensor) -> Tensor:
+    """The quantile of the standard normal distribution."""
+    x = op.Sub(op.Mul(p, 2.0), 1.0)
+    result = op.Mul(_erfinv(op, x, op.Mul(op.Mul(p, 4.0), op.Sub(1.0, p))), math.sqrt(2))
+    return choose(op, same(op, op.Abs(x), 1.0), op.Mul(x, math.inf), result)
+
+
+def scaled_erfc(op: Builder, x: Tensor) -> Tensor:
+    """exp(x²) * erfc(x) for x >= 0, in float64."""
+    t = op.Div(1.0, op.Add(op.Mul(x, 0.5), 1.0))
+    return op.Mul(t, op.Exp(polynomial(op, t, _ERFC)))  # type: ignore[no-any-return]
+
+
+@in_float64("special_erfcx", schema="special_erfcx(Tensor self) -> Tensor")
+def erfcx(op: Builder, x: Tensor) -> Tensor:
+    """exp(x²) * erfc(x)"""
+    right = scaled_erfc(op, op.Abs(x))
+    left = op.Sub(op.Mul(op.Exp(op.Mul(x, x)), 2.0), right)
+    return choose(op, op.Less(x, 0.0), left, right)
+
+
+@in_float64("erfc", "special_erfc", schema="erfc(Tensor self) -> Tensor")
+def erfc(op: Builder, x: Tensor) -> Tensor:
+    """1 - erf(x), whose tail keeps its digits."""
+    return _erfc(op, x, scaled_erfc(op, op.Abs(x)))
+
+
+def _erfc(op: Builder, x: Tensor, scaled: Tensor) -> Tensor:
+    """erfc(x), where exp(x²) * erfc(|x|) is known."""
+    right = op.Mul(scaled, op.Exp(op.Neg(op.Mul(x, x))))
+    return choose(op, op.Less(x, 0.0), op.Sub(2.0, right), right)
+
+
+@in_float64("special_ndtr", schema="special_ndtr(Tensor self) -> Tensor")
+def ndtr(op: Builder, x: Tensor) -> Tensor:
+    """The standard normal distribution function."""
+    return op.Mul(erfc(op, op.Mul(x, -math.sqrt(0.5))), 0.5)  # type: ignore[no-any-return]
+
+
+@in_float64("special_log_ndtr", schema="special_log_ndtr(Tensor self) -> Tensor")
+def log_ndtr(op: Builder, x: Tensor) -> Tensor:
+    """log(ndtr(x)), whose lower tail keeps its digits."""
+    z = op.Mul(x, -math.sqrt(0.5))
+    scaled = scaled_erfc(op, op.Abs(z))
+    below = op.Less(x, -1.0)
+    logarithm = op.Log(op.Mul(choose(op, below, scaled, _erfc(op, z, scaled)), 0.5))
+    return choose(op, below, op.Sub(logarithm, op.Mul(op.Mul(x, x), 0.5)), logarithm)
+
+
+# Modified Bessel functions
+
+_I0_NEAR = (0.0045813, 0.0360768, 0.2659732, 1.2067492, 3.0899424, 3.5156229, 1.0)
+_I0_FAR = (0.00392377, -0.01647633, 0.02635537, -0.02057706, 0.00916281, -0.00157565, 0.00225319, 0.01328592, 0.39894228)
+_I1_NEAR = (0.00032411, 0.00301532, 0.02658733, 0.15084934, 0.51498869, 0.87890594, 0.5)
+_I1_FAR = (-0.00420059, 0.01787654, -0.02895312, 0.02282967, -0.01031555, 0.00163801, -0.00362018, -0.03988024, 0.39894228)
+_K0_NEAR = (0.0000074, 0.0001075, 0.00262698, 0.0348859, 0.23069756, 0.4227842, -0.57721566)
+_K0_FAR = (0.00053208, -0.0025154, 0.00587872, -0.01062446, 0.02189568, -0.07832358, 1.25331414)
+_K1_NEAR = (-0.00004686, -0.00110404, -0.01919402, -0.18156897, -0.67278579, 0.15443144, 1.0)
+_K1_FAR = (-0.00068245, 0.00325614, -0.00780353, 0.01504268, -0.0365562, 0.23498619, 1.25331414)
+
+
+_I_NEAR = 3.75
+"""Within, I0 and I1(x) / x are polynomials in (x / 3.75)²."""
+
+
+def _stretched(coefficients: Sequence[float], factor: float) -> list[float]:
+    """Of the polynomial whose argument is multiplied by the factor first."""
+    highest = len(coefficients) - 1
+    return [coefficient * factor ** (highest - index) for index, coefficient in enumerate(coefficients)]
+
+
+def _parts_of_i(op: Builder, size: Tensor, order: int) -> tuple[Tensor, Tensor]:
+    """I0(size) or I1(size) where it is at most 3.75, and exp(-size) times it beyond."""
+    low, beyond = op.Min(size, _I_NEAR), op.Max(size, _I_NEAR)
+    of_near, of_far = (_I1_NEAR, _I1_FAR) if order else (_I0_NEAR, _I0_FAR)
+    rows = _stretched(of_near, _I_NEAR**-2), of_far
+    near, far = polynomials(op, (op.Mul(low, low), op.Div(_I_NEAR, beyond)), rows)
+    return op.Mul(near, size) if order else near, op.Div(far, op.Sqrt(beyond))
+
+
+def _scaled_i(op: Builder, x: Tensor, order: int) -> Tensor:
+    """exp(-|x|) * I0(x), or exp(-|x|) * I1(|x|)."""
+    size = op.Abs(x)
+    near, far = _parts_of_i(op, size, order)
+    return choose(op, op.Less(size, _I_NEAR), op.Mul(near, op.Exp(op.Neg(size))), far)
+
+
+def _i(op: Builder, x: Tensor, order: int) -> Tensor:
+    """I0(x), or I1(|x|)."""
+    size = op.Abs(x)
+    near, far = _parts_of_i(op, size, order)
+    return choose(op, op.Less(size, _I_NEAR), near, op.Mul(far, op.Exp(size)))
+
+
+@in_float64("special_i0e", schema="special_i0e(Tensor self) -> Tensor")
+def i0e(op: Builder, x: Tensor) -> Tensor:
+    """exp(-|x|) * I0(x)"""
+    return _scaled_i(op, x, 0)
+
+
+@in_float64("i0", "special_i0", "special_modified_bessel_i0", schema="i0(Tensor self) -> Tensor")
+def i0(op: Builder, x: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind of order 0."""
+    return _i(op, x, 0)
+
+
+@in_float64("special_i1e", schema="special_i1e(Tensor self) -> Tensor")
+def i1e(op: Builder, x: Tensor) -> Tensor:
+    """exp(-|x|) * I1(x)"""
+    return op.Mul(_scaled_i(op, x, 1), op.Sign(x))  # type: ignore[no-any-return]
+
+
+@in_float64("special_i1", "special_modified_bessel_i1", schema="special_i1(Tensor self) -> Tensor")
+def i1(op: Builder, x: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind of order 1."""
+    return op.Mul(_i(op, x, 1), op.Sign(x))  # type: ignore[no-any-return]
+
+
+def _k(op: Builder, x: Tensor, order: int, *, scaled: bool) -> Tensor:
+    """K0(x) or K1(x), or exp(x) times it; infinite at 0, NaN below, where the logarithm is."""
+    low, beyond = op.Min(x, 2.0), op.Max(x, 2.0)
+    half = op.Mul(low, 0.5)
+    of_k, of_i, of_far = ((_K0_NEAR, _I0_NEAR, _K0_FAR), (_K1_NEAR, _I1_NEAR, _K1_FAR))[order]
+    square = op.Mul(half, half)
+    rows = of_k, _stretched(of_i, (2 / _I_NEAR) ** 2), of_far
+    near, i, far = polynomials(op, (square, square, op.Div(2.0, beyond)), rows)
+    along = op.Mul(op.Log(half), i)
+    if order:
+        near = _from(op, x, math.inf, op.Add(op.Div(near, low), op.Mul(along, low)))
+    else:
+        near = op.Sub(near, along)
+    far = op.Div(far, op.Sqrt(beyond))
+    if scaled:
+        near = op.Mul(near, op.Exp(x))
+    else:
+        far = op.Mul(far, op.Exp(op.Neg(x)))
+    return choose(op, op.Greater(x, 2.0), far, near)
+
+
+def _from(op: Builder, x: Tensor, at_0: float, result: Tensor) -> Tensor:
+    """With this value at 0."""
+    return choose(op, same(op, x, 0.0), at_0, result)
+
+
+@in_float64("special_scaled_modified_bessel_k0", schema="special_scaled_modified_bessel_k0(Tensor x) -> Tensor")
+def scaled_k0(op: Builder, x: Tensor) -> Tensor:
+    """exp(x) * K0(x)"""
+    return _k(op, x, 0, scaled=True)
+
+
+@in_float64("special_scaled_modified_bessel_k1", schema="special_scaled_modified_bessel_k1(Tensor x) -> Tensor")
+def scaled_k1(op: Builder, x: Tensor) -> Tensor:
+    """exp(x) * K1(x)"""
+    return _k(op, x, 1, scaled=True)
+
+
+@in_float64("special_modified_bessel_k0", schema="special_modified_bessel_k0(Tensor self) -> Tensor")
+def k0(op: Builder, x: Tensor) -> Tensor:
+    """The modified Bessel function of the second kind of order 0."""
+    return _k(op, x, 0, scaled=False)
+
+
+@in_float64("special_modified_bessel_k1", schema="special_modified_bessel_k1(Tensor self) -> Tensor")
+def k1(op: Builder, x: Tensor) -> Tensor:
+    """The modified Bessel function of the second kind of order 1."""
+    return _k(op, x, 1, scaled=False)
+
+
+# Bessel functions
+
+_J0_NEAR = (0.00021, -0.0039444, 0.0444479, -0.3163866, 1.2656208, -2.2499997, 1.0)
+_J1_NEAR = (0.00001109, -0.00031761, 0.00443319, -0.03954289, 0.21093573, -0.56249985, 0.5)
+_Y0_NEAR = (-0.00024846, 0.00427916, -0.04261214, 0.25300117, -0.74350384, 0.60559366, 0.36746691)
+_Y1_NEAR = (0.0027873, -0.0400976, 0.3123951, -1.3164827, 2.1682709, 0.2212091, -0.6366198)
+_SIZE_0 = (0.00014476, -0.00072805, 0.00137237, -0.00009512, -0.0055274, -0.00000077, 0.79788456)
+_ANGLE_0 = (0.00013558, -0.00029333, -0.00054125, 0.00262573, -0.00003954, -0.04166397, -0.78539816)
+_SIZE_1 = (-0.00020033, 0.00113653, -0.00249511, 0.00017105, 0.01659667, 0.00000156, 0.79788456)
+_ANGLE_1 = (-0.00029166, 0.00079824, 0.00074348, -0.00637879, 0.0000565, 0.12499612, -2.35619449)
+
+
+def _parts(op: Builder, x: Tensor, wave: str, near: Sequence[Sequence[float]], far: Sequence[Sequence[float]]) -> list[Tensor]:
+    """Polynomials in (x / 3)² for where x is at most 3, and last, for beyond, a wave: its size and phase are some in 3 / x."""
+    beyond, low = op.Max(x, 3.0), op.Min(x, 3.0)
+    t, square = op.Div(3.0, beyond), op.Mul(low, low)
+    rows = [*(_stretched(row, 1 / 9) for row in near), *far]
+    *within, size, angle = polynomials(op, [*[square] * len(near), t, t], rows)
+    return [*within, op.Div(op.Mul(size, op.call("", wave, op.Add(angle, beyond))), op.Sqrt(beyond))]
+
+
+@in_float64("special_bessel_j0", schema="special_bessel_j0(Tensor self) -> Tensor")
+def j0(op: Builder, x: Tensor) -> Tensor:
+    """The Bessel function of the first kind of order 0."""
+    size = op.Abs(x)
+    near, far = _parts(op, size, "Cos", [_J0_NEAR], [_SIZE_0, _ANGLE_0])
+    return choose(op, op.Less(size, 3.0), near, far)
+
+
+@in_float64("special_bessel_j1", schema="special_bessel_j1(Tensor self) -> Tensor")
+def j1(op: Builder, x: Tensor) -> Tensor:
+    """The Bessel function of the first kind of order 1."""
+    size = op.Abs(x)
+    near, far = _parts(op, size, "Cos", [_J1_NEAR], [_SIZE_1, _ANGLE_1])
+    return choose(op, op.Less(size, 3.0), op.Mul(near, x), op.Mul(far, op.Sign(x)))
+
+
+@in_float64("special_bessel_y0", schema="special_bessel_y0(Tensor self) -> Tensor")
+def y0(op: Builder, x: Tensor) -> Tensor:
+    """The Bessel function of the second kind of order 0; infinite at 0, NaN below."""
+    j, near, far = _parts(op, x, "Sin", [_J0_NEAR, _Y0_NEAR], [_SIZE_0, _ANGLE_0])
+    near = op.Add(near, op.Mul(op.Mul(op.Log(op.Mul(x, 0.5)), j), 2 / math.pi))
+    return choose(op, op.Less(x, 3.0), near, far)
+
+
+@in_float64("special_bessel_y1", schema="special_bessel_y1(Tensor self) -> Tensor")
+def y1(op: Builder, x: Tensor) -> Tensor:
+    """The Bessel function of the second kind of order 1; infinite at 0, NaN below."""
+    j, near, far = _parts(op, x, "Sin", [_J1_NEAR, _Y1_NEAR], [_SIZE_1, _ANGLE_1])
+    near = op.Add(op.Div(near, x), op.Mul(op.Mul(op.Log(op.Mul(x, 0.5)), op.Mul(j, x)), 2 / math.pi))
+    return choose(op, op.Less(x, 3.0), _from(op, x, -math.inf, near), far)
+
+
+@in_float64("special_spherical_bessel_j0", schema="special_spherical_bessel_j0(Tensor x) -> Tensor")
+def spherical_j0(op: Builder, x: Tensor) -> Tensor:
+    """sin(x) / x"""
+    result = choose(op, same(op, x, 0.0), 1.0, op.Div(op.Sin(x), x))
+    return choose(op, op.Greater(op.Abs(x), 1e300), 0.0, result)

@@ -1,0 +1,200 @@
+"""The gamma function's family: its logarithm, that one's derivatives, and Hurwitz' zeta function.
+
+Sources: Lanczos' approximation with g = 7 and nine terms; DLMF 5.5.3 and 5.15.6 (reflection), 25.11.5 (Euler-Maclaurin),
+5.11.2 (asymptotic series).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.math.arithmetic import fmod
+from onnxexp_aten.math.comparison import relate
+from onnxexp_aten.support.arguments import aten, rank_of, to_float
+from onnxexp_aten.support.composed_views import unsqueezed
+from onnxexp_aten.support.to_float64 import choose, in_float64, polynomial, same, summed
+
+__all__ = ["log_gamma"]
+
+_LANCZOS = (
+    676.5203681218851,
+    -1259.1392167224028,
+    771.32342877765313,
+    -176.61502916214059,
+    12.507343278686905,
+    -0.13857109526572012,
+    9.9843695780195716e-6,
+    1.5056327351493116e-7,
+)
+_LANCZOS_FIRST = 0.99999999999980993
+_DIGAMMA = (-1 / 240, 1 / 252, -1 / 120, 1 / 12)
+"""Of the asymptotic series in 1/x², highest power first, less than log(x) - 1/2x."""
+
+_SHIFT = 8
+"""Digamma is computed so far to the right, where its asymptotic series is exact to 1e-11."""
+
+_ZETA = (1 / 12, -1 / 720, 1 / 30240)
+"""Bernoulli's numbers B2k over (2k)!: enough for 1e-12 where the terms are summed first."""
+
+_TERMS = 20
+"""So many terms of zeta's series are summed before the asymptotic expansion takes over; left of -10 it is less exact."""
+
+
+@in_float64("lgamma", "special_gammaln", schema="lgamma(Tensor self) -> Tensor")
+def log_gamma(op: Builder, x: Tensor) -> Tensor:
+    """log|gamma(x)| of a float64 tensor; infinite at 0, -1, -2, ..."""
+    x = op.Max(x, -1e300)  # minus infinity has no part behind the point
+    mirrored = _lanczos(op, op.Abs(op.Sub(x, 0.5)))
+    sine = op.Abs(op.Sin(_turn(op, x)))
+    reflected = op.Sub(math.log(math.pi), op.Add(op.Log(sine), mirrored))
+    return choose(op, op.Less(x, 0.5), reflected, mirrored)
+
+
+def _turn(op: Builder, x: Tensor) -> Tensor:
+    """An angle whose sine and cosine are those of pi * x, or both their negatives; exactly 0 where x is whole."""
+    return op.Mul(fmod(op, x, 1.0), math.pi)  # type: ignore[no-any-return]
+
+
+def _lanczos(op: Builder, x: Tensor) -> Tensor:
+    """log(gamma(x + 1/2)) for x >= 0; its numbers that are added at the end are factors within the logarithm."""
+    factor = math.sqrt(2 * math.pi) * math.exp(-7)
+    places = [k + 0.5 for k in range(len(_LANCZOS))]
+    series = summed(op, x, places, op.Reciprocal, [number * factor for number in _LANCZOS])
+    grown = op.Mul(x, op.Sub(op.Log(op.Add(x, 7.0)), 1.0))
+    return op.Add(grown, op.Log(op.Add(series, _LANCZOS_FIRST * factor)))  # type: ignore[no-any-return]
+
+
+@in_float64("digamma", "special_digamma", "special_psi", schema="digamma(Tensor self) -> Tensor")
+def digamma(op: Builder, x: Tensor) -> Tensor:
+    """The derivative of log gamma; NaN at -1, -2, ..., infinite at 0."""
+    offset = op.Abs(op.Sub(x, 0.5))
+    inverse = op.Reciprocal(op.Add(offset, _SHIFT + 0.5))
+    series = op.Mul(polynomial(op, op.Mul(inverse, inverse), _DIGAMMA), inverse)
+    result = op.Add(op.Log(inverse), op.Mul(op.Add(series, 0.5), inverse))
+    result = op.Neg(op.Add(result, summed(op, offset, [number + 0.5 for number in range(_SHIFT)], op.Reciprocal)))
+    turn = _turn(op, x)
+    cotangent = op.Div(op.Cos(turn), op.Sin(turn))
+    result = choose(op, op.Less(x, 0.5), op.Sub(result, op.Mul(cotangent, math.pi)), result)
+    return choose(op, op.And(same(op, turn, 0.0), op.Less(x, 0.0)), math.nan, result)
+
+
+@in_float64(
+    "special_zeta",
+    "special_zeta.self_scalar",
+    "special_zeta.other_scalar",
+    schema="special_zeta(Tensor self, Tensor other) -> Tensor",
+)
+def zeta(op: Builder, s: Tensor, q: Tensor) -> Tensor:
+    """The sum of 1 / (q + k)^s over k = 0, 1, ...; `s` > 1, else NaN (infinite for 1)."""
+    rank = max(rank_of(op, s), rank_of(op, q))
+    exponent = op.Neg(s)
+    terms = op.Add(unsqueezed(op, q, [rank_of(op, q)]), op.constant(torch.arange(_TERMS, dtype=torch.float64)))
+    result = op.ReduceSum(op.Pow(terms, unsqueezed(op, exponent, [rank_of(op, s)])), axes=[rank], keepdims=0)
+    end = op.Add(q, float(_TERMS))
+    inverse = op.Reciprocal(op.Mul(end, end))
+    tail = op.constant(_ZETA[-1], torch.float64)
+    for number in range(len(_ZETA) - 2, -1, -1):  # (s + n)(s + n + 1) is s(s + 2n + 1) + n(n + 1)
+        n = 2 * number + 1
+        step = op.Add(op.Mul(op.Add(s, 2.0 * n + 1), s), float(n * (n + 1)))
+        tail = op.Add(op.Mul(op.Mul(tail, step), inverse), _ZETA[number])
+    around = op.Add(op.Add(op.Div(end, op.Sub(s, 1.0)), 0.5), op.Mul(op.Div(s, end), tail))
+    return _outside(op, s, q, op.Add(result, op.Mul(op.Pow(end, exponent), around)))
+
+
+def _zeta_of_whole(op: Builder, s: int, q: Tensor) -> Tensor:
+    """The same for a number above 1 that is known, but at 0, -1, -2, ..."""
+    exponent = op.constant(-s, torch.float64)
+    result = summed(op, q, range(_TERMS), lambda terms: op.Pow(terms, exponent))
+    end = op.Add(q, float(_TERMS))
+    inverse = op.Reciprocal(end)
+    coefficients = [coefficient * math.prod(range(s, s + 2 * number + 1)) for number, coefficient in enumerate(_ZETA)]
+    tail = op.Mul(polynomial(op, op.Mul(inverse, inverse), coefficients[::-1]), inverse)
+    around = op.Add(op.Add(op.Div(end, s - 1.0), 0.5), tail)
+    return op.Add(result, op.Mul(op.Pow(end, exponent), around))  # type: ignore[no-any-return]
+
+
+def _not_positive(op: Builder, q: Tensor) -> Tensor:
+    return relate(op, "LessOrEqual", q, op.constant(0.0, torch.float64))
+
+
+def _infinite(op: Builder, q: Tensor, below: Tensor, result: Tensor) -> Tensor:
+    """At 0, -1, -2, ..."""
+    return choose(op, op.And(below, same(op, op.Floor(q), q)), math.inf, result)
+
+
+def _outside(op: Builder, s: Tensor, q: Tensor, result: Tensor) -> Tensor:
+    """Where the series has no value."""
+    below = _not_positive(op, q)
+    result = choose(op, op.And(below, op.Less(op.Floor(s), s)), math.nan, result)
+    result = choose(op, op.Less(s, 1.0), math.nan, _infinite(op, q, below, result))
+    return choose(op, same(op, s, 1.0), math.inf, result)
+
+
+@aten("polygamma", "special_polygamma")
+def polygamma(op: Builder, n: int, self: Tensor) -> Tensor:
+    """polygamma(int n, Tensor self) -> Tensor"""
+    x = to_float(op, self)
+    wide = op.cast(x, torch.float64)
+    if n == 0:
+        return op.cast(digamma(op, wide), x.dtype)
+    if n == 1:
+        return op.cast(_trigamma(op, wide), x.dtype)
+    scale = math.factorial(n) * (1.0 if n % 2 else -1.0)
+    series = _infinite(op, wide, _not_positive(op, wide), _zeta_of_whole(op, n + 1, wide))
+    return op.cast(op.Mul(series, scale), x.dtype)
+
+
+def _trigamma(op: Builder, x: Tensor) -> Tensor:
+    series = _zeta_of_whole(op, 2, op.Max(x, op.Sub(1.0, x)))
+    ratio = op.Div(math.pi, op.Sin(_turn(op, x)))
+    return choose(op, op.Less(x, 0.5), op.Sub(op.Mul(ratio, ratio), series), series)
+
+
+@in_float64("special_gammaincc", "igammac", schema="igammac(Tensor self, Tensor other) -> Tensor")
+def gamma_upper(op: Builder, a: Tensor, x: Tensor) -> Tensor:
+    """The regularized upper incomplete gamma function."""
+    return op.Sub(1.0, gamma_lower(op, a, x))  # type: ignore[no-any-return]
+
+
+_LIMIT = 20_000
+"""Rounds of the power series at most: enough for a and x up to about a million."""
+
+
+@in_float64("special_gammainc", "igamma", schema="igamma(Tensor self, Tensor other) -> Tensor")
+def gamma_lower(op: Builder, a: Tensor, x: Tensor) -> Tensor:
+    """The regularized lower incomplete gamma function, by its power series (DLMF 8.11.4)."""
+
+    def body(_: Tensor, step: Tensor, term: Tensor, total: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
+        step = op.Add(step, 1.0)
+        term = op.Mul(term, op.Div(x, step))
+        return None, [step, term, op.Add(total, term)], []
+
+    far = op.Greater(x, op.Add(a, op.Add(op.Mul(op.Sqrt(op.Abs(a)), 10.0), 40.0)))  # where nothing is left to add
+    near = choose(op, far, a, x)
+    first = op.Exp(op.Sub(op.Sub(op.Mul(a, op.Log(near)), near), _lanczos(op, op.Add(a, 0.5))))
+    total = op.loop(_rounds(op, a, near), None, body, [a, first, first])[2]
+    result = choose(op, same(op, x, 0.0), 0.0, choose(op, far, 1.0, op.Min(total, 1.0)))
+    result = choose(op, same(op, a, 0.0), choose(op, op.Greater(x, 0.0), 1.0, math.nan), result)
+    return choose(op, op.Less(a, 0.0), math.nan, result)
+
+
+def _rounds(op: Builder, a: Tensor, x: Tensor) -> Tensor:
+    """So many that no element's terms matter any more: they grow up to x - a, then fall like a bell as wide as the root of x."""
+    each = op.Add(op.Max(op.Sub(x, a), 0.0), op.Add(op.Mul(op.Sqrt(x), 8.0), 16.0))
+    known = choose(op, op.Greater(each, 0.0), each, 0.0)  # not NaN
+    most = op.ReduceMax(op.Concat(op.Reshape(known, [-1]), op.constant([0.0], torch.float64), axis=0), keepdims=0)
+    return op.cast(op.Min(most, float(_LIMIT)), torch.int64)
+
+
+@aten("mvlgamma", "special_multigammaln")
+def mvlgamma(op: Builder, self: Tensor, p: int) -> Tensor:
+    """mvlgamma(Tensor self, int p) -> Tensor"""
+    x = to_float(op, self)
+    wide = op.cast(x, torch.float64)
+    places = [-number / 2 for number in range(p)]
+    total = log_gamma(op, wide) if p == 1 else summed(op, wide, places, lambda x: log_gamma(op, x))
+    return op.cast(op.Add(total, p * (p - 1) / 4 * math.log(math.pi)), x.dtype)

@@ -1,0 +1,51 @@
+"""The greatest common divisor, by Euclid's algorithm in a loop that ends when all elements have theirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.math.arithmetic import select
+from onnxexp_aten.support.arguments import aten, promote
+from onnxexp_aten.support.kernel_dtypes import compute, running_dtype
+
+__all__: list[str] = []
+
+_ROUNDS = 100
+"""More than any two 64-bit integers need (Lamé)."""
+
+
+def _divisor(op: Builder, one: Tensor, other: Tensor) -> Tensor:
+    zero = op.constant(0, one.dtype)
+    same_sizes = op.Mul(op.Add(one, other), zero)
+
+    def body(number: Tensor, a: Tensor, b: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
+        left = op.cast(b, torch.bool)
+        rest = op.Sub(a, op.Mul(op.Div(a, op.Where(left, b, op.constant(1, one.dtype))), b))
+        rest = op.Where(left, rest, zero)
+        going = op.ReduceMax(op.cast(op.cast(rest, torch.bool), torch.int32), keepdims=0)
+        return going, [op.Where(left, b, a), rest], []
+
+    start = op.Abs(op.Add(one, same_sizes)), op.Abs(op.Add(other, same_sizes))
+    return op.loop(_ROUNDS, op.constant(True), body, start)[0]
+
+
+@aten("gcd")
+def gcd(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """gcd(Tensor self, Tensor other) -> Tensor"""
+    one, two = promote(op, self, other)
+    inner = running_dtype(op, "Mul", one.dtype)
+    inner = inner if inner in (torch.int32, torch.int64) else torch.int32
+    return op.cast(_divisor(op, op.cast(one, inner), op.cast(two, inner)), one.dtype)
+
+
+@aten("lcm")
+def lcm(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """lcm(Tensor self, Tensor other) -> Tensor"""
+    one, two = promote(op, self, other)
+    divisor = gcd(op, one, two)
+    divisor = select(op, op.cast(divisor, torch.bool), divisor, op.constant(1, one.dtype))
+    product = compute(op, "Mul", compute(op, "Div", one, divisor), two)
+    return compute(op, "Abs", product)

@@ -1,0 +1,50 @@
+"""Powers of floats and of integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.math.arithmetic import both, is_number, select
+from onnxexp_aten.support.arguments import aten, promote, promoted_dtype
+from onnxexp_aten.support.kernel_dtypes import compare, compute
+
+__all__ = ["pow_"]
+
+
+@aten("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")
+def pow_(op: Builder, self: Any, exponent: Any) -> Tensor:
+    """pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"""
+    dtype = promoted_dtype(self, exponent)
+    base = op.cast(self, dtype)
+    if is_number(exponent, 1):
+        return base
+    if dtype.is_floating_point:
+        if is_number(exponent, 0.5):
+            return compute(op, "Sqrt", base)
+        if is_number(exponent, -0.5):
+            return compute(op, "Reciprocal", compute(op, "Sqrt", base))
+        if is_number(exponent, -1):
+            return compute(op, "Reciprocal", base)
+    power = op.cast(exponent, dtype)
+    found = compute(op, "Pow", base, power)
+    finite = (base.const is not None and bool(base.const.all())) or (power.const is not None and bool((power.const >= 0).all()))
+    if finite or dtype.is_floating_point or not dtype.is_signed:
+        return found
+    # a kernel that goes through floating point makes an integer of the infinity that 0 to the power -1 is; eager gives 0
+    infinite = both(op, compare(op, "Equal", base, 0), compare(op, "Less", power, 0))
+    return select(op, infinite, op.constant(0, dtype), found)
+
+
+@aten("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar")
+def float_power(op: Builder, self: Any, exponent: Any) -> Tensor:
+    """float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"""
+    return pow_(op, op.cast(self, torch.float64), op.cast(exponent, torch.float64))
+
+
+@aten("ldexp.Tensor")
+def ldexp(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """ldexp.Tensor(Tensor self, Tensor other) -> Tensor"""
+    return compute(op, "Mul", *promote(op, self, pow_(op, 2.0, other)))

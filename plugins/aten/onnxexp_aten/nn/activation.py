@@ -1,0 +1,244 @@
+"""Activation functions. Where ONNX's own operator does not run (an old opset, float64) the formula does."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.creation.new_tensors import sizes_like
+from onnxexp_aten.math.arithmetic import clamp, extreme, is_number, scaled, select
+from onnxexp_aten.math.comparison import relate
+from onnxexp_aten.random.uniform_and_normal import uniform_of
+from onnxexp_aten.support.arguments import aten, axis_of, rank_of, written_as
+from onnxexp_aten.support.kernel_dtypes import compare, compute, runs, specified
+
+__all__ = ["gelu", "softplus"]
+
+
+# Straight pieces
+
+
+@aten("relu")
+def relu(op: Builder, self: Tensor) -> Tensor:
+    """relu(Tensor self) -> Tensor"""
+    if not self.dtype.is_floating_point and not runs(op, "Relu", self.dtype):
+        return extreme(op, "Max", self, op.constant(0, self.dtype))
+    return compute(op, "Relu", self)
+
+
+@aten("relu6")
+def relu6(op: Builder, self: Tensor) -> Tensor:
+    """relu6(Tensor self) -> Tensor"""
+    return clamp(op, self, 0, 6)
+
+
+@aten("hardtanh")
+def hardtanh(op: Builder, self: Tensor, min_val: Any, max_val: Any) -> Tensor:
+    """hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor"""
+    bounds = (min_val, max_val) if self.dtype.is_floating_point else (int(min_val), int(max_val))
+    return clamp(op, self, *bounds)
+
+
+@aten("threshold")
+def threshold(op: Builder, self: Tensor, threshold: Any, value: Any) -> Tensor:
+    """threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor"""
+    if is_number(threshold, 0) and is_number(value, 0):
+        return relu(op, self)
+    if is_number(value, 0) and op.is_static(threshold) and runs(op, "ThresholdedRelu", self.dtype):
+        return op.ThresholdedRelu(self, alpha=float(op.static(threshold)))
+    bound, instead = (op.cast(written_as(number, self.dtype), self.dtype) for number in (threshold, value))
+    return select(op, relate(op, "LessOrEqual", self, bound), instead, self)
+
+
+@aten("leaky_relu")
+def leaky_relu(op: Builder, self: Tensor, negative_slope: Any) -> Tensor:
+    """leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"""
+    if op.is_static(negative_slope) and runs(op, "LeakyRelu", self.dtype):
+        return op.LeakyRelu(self, alpha=float(op.static(negative_slope)))
+    return select(op, compare(op, "Less", self, 0), compute(op, "Mul", self, negative_slope), self)
+
+
+@aten("rrelu")
+def rrelu(op: Builder, self: Tensor, lower: Any, upper: Any, training: bool, generator: Any) -> Tensor:
+    """rrelu(Tensor self, Scalar lower=0.125, ...) -> Tensor"""
+    return _rrelu(op, self, lower, upper, training)
+
+
+@aten("rrelu_with_noise_functional")
+def rrelu_with_noise_functional(
+    op: Builder, self: Tensor, noise: Tensor, lower: Any, upper: Any, training: bool, generator: Any
+) -> tuple[Tensor, Tensor]:
+    """rrelu_with_noise_functional(Tensor self, Tensor noise, Scalar lower=0.125, ...) -> (Tensor, Tensor noise_out)"""
+    return _rrelu(op, self, lower, upper, training), noise
+
+
+@aten("rrelu_with_noise")
+def rrelu_with_noise(op: Builder, self: Tensor, noise: Tensor, lower: Any, upper: Any, training: bool, generator: Any) -> Tensor:
+    """rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower=0.125, ...) -> Tensor"""
+    return _rrelu(op, self, lower, upper, training)
+
+
+def _rrelu(op: Builder, x: Tensor, lower: Any, upper: Any, training: bool) -> Tensor:
+    if not training:
+        return leaky_relu(op, x, (op.static(lower, "lower") + op.static(upper, "upper")) / 2)
+    slope = uniform_of(op, sizes_like(op, x), x.dtype, float(op.static(lower, "lower")), float(op.static(upper, "upper")))
+    return select(op, compare(op, "Less", x, 0), compute(op, "Mul", x, slope), x)
+
+
+@aten("prelu", "_prelu_kernel")
+def prelu(op: Builder, self: Tensor, weight: Tensor) -> Tensor:
+    """prelu(Tensor self, Tensor weight) -> Tensor; one weight for all, or one for each channel (dimension 1)"""
+    slope = weight
+    rank = rank_of(op, self)
+    if weight.rank == 1 and weight.shape == (1,):
+        slope = op.Reshape(weight, [1] * max(rank, 1)) if rank > 1 else weight
+    elif weight.rank == 1 and rank > 2:
+        slope = op.Unsqueeze(weight, axes=list(range(1, rank - 1)))
+    if runs(op, "PRelu", self.dtype) and rank > 0:
+        return op.PRelu(self, slope)
+    result = select(op, compare(op, "Less", self, 0), compute(op, "Mul", self, slope), self)
+    return op.Reshape(result, []) if rank == 0 else result
+
+
+@aten("hardswish")
+def hardswish(op: Builder, self: Tensor) -> Tensor:
+    """hardswish(Tensor self) -> Tensor"""
+    if runs(op, "HardSwish", self.dtype):
+        return op.HardSwish(self)
+    return compute(op, "Mul", self, hardsigmoid(op, self))
+
+
+@aten("hardsigmoid")
+def hardsigmoid(op: Builder, self: Tensor) -> Tensor:
+    """hardsigmoid(Tensor self) -> Tensor"""
+    if runs(op, "HardSigmoid", self.dtype):
+        return op.HardSigmoid(self, alpha=1 / 6, beta=0.5)
+    return clamp(op, compute(op, "Add", compute(op, "Div", self, 6.0), 0.5), 0, 1)
+
+
+@aten("hardshrink")
+def hardshrink(op: Builder, self: Tensor, lambd: Any) -> Tensor:
+    """hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor"""
+    return _shrink(op, self, lambd, 0.0)
+
+
+@aten("softshrink")
+def softshrink(op: Builder, self: Tensor, lambd: Any) -> Tensor:
+    """softshrink(Tensor self, Scalar lambd=0.5) -> Tensor"""
+    return _shrink(op, self, lambd, op.static(lambd, "lambd"))
+
+
+def _shrink(op: Builder, x: Tensor, lambd: Any, bias: float) -> Tensor:
+    bound = float(op.static(lambd, "lambd"))
+    if x.dtype in (torch.float16, torch.float32):
+        return compute(op, "Shrink", x, lambd=bound, bias=float(bias))
+    outside = compare(op, "Greater", compute(op, "Abs", x), bound)
+    moved = compute(op, "Sub", x, compute(op, "Mul", compute(op, "Sign", x), bias)) if bias else x
+    return select(op, outside, moved, op.constant(0.0, x.dtype))
+
+
+# Exponential pieces
+
+
+@aten("elu")
+def elu(op: Builder, self: Tensor, alpha: Any, scale: Any, input_scale: Any) -> Tensor:
+    """elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"""
+    if is_number(scale, 1) and is_number(input_scale, 1) and op.is_static(alpha) and runs(op, "Elu", self.dtype):
+        return op.Elu(self, alpha=float(op.static(alpha)))
+    falling = compute(op, "Sub", compute(op, "Exp", scaled(op, self, input_scale)), 1)
+    return scaled(op, select(op, compare(op, "Less", self, 0), scaled(op, falling, alpha), self), scale)
+
+
+@aten("selu")
+def selu(op: Builder, self: Tensor) -> Tensor:
+    """selu(Tensor self) -> Tensor"""
+    alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+    return op.Selu(self) if runs(op, "Selu", self.dtype) else elu(op, self, alpha, scale, 1)
+
+
+@aten("celu")
+def celu(op: Builder, self: Tensor, alpha: Any) -> Tensor:
+    """celu(Tensor self, Scalar alpha=1.0) -> Tensor"""
+    steepness = float(op.static(alpha, "alpha"))
+    if steepness == 1:
+        return elu(op, self, 1, 1, 1)
+    return op.Celu(self, alpha=steepness) if runs(op, "Celu", self.dtype) else elu(op, self, steepness, 1, 1 / steepness)
+
+
+@aten("softplus")
+def softplus(op: Builder, self: Tensor, beta: Any, threshold: Any) -> Tensor:
+    """softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor; above the threshold a line"""
+    x = scaled(op, self, beta)
+    if runs(op, "Softplus", x.dtype):
+        curve = op.Softplus(x)
+    else:
+        rest = compute(op, "Exp", compute(op, "Neg", compute(op, "Abs", x)))
+        curve = compute(op, "Add", compute(op, "Relu", x), compute(op, "Log", compute(op, "Add", rest, 1)))
+    curve = curve if is_number(beta, 1) else compute(op, "Div", curve, beta)
+    near = op.is_static(threshold) and op.static(threshold) >= 20 and x.dtype != torch.float64
+    return curve if near else select(op, compare(op, "Greater", x, threshold), self, curve)
+
+
+@aten("log_sigmoid")
+def log_sigmoid(op: Builder, self: Tensor) -> Tensor:
+    """log_sigmoid(Tensor self) -> Tensor"""
+    return compute(op, "Neg", softplus(op, compute(op, "Neg", self), 1, 20))
+
+
+@aten("log_sigmoid_forward")
+def log_sigmoid_forward(op: Builder, self: Tensor) -> tuple[Tensor, Tensor]:
+    """log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)"""
+    return log_sigmoid(op, self), compute(op, "Exp", compute(op, "Neg", compute(op, "Abs", self)))
+
+
+# Gates
+
+
+@aten("silu")
+def silu(op: Builder, self: Tensor) -> Tensor:
+    """silu(Tensor self) -> Tensor; not as Swish (opset 24), which ONNX Runtime takes apart and does not fuse again"""
+    if specified(op, since=24):
+        return op.Swish(self)
+    return compute(op, "Mul", self, compute(op, "Sigmoid", self))
+
+
+@aten("mish")
+def mish(op: Builder, self: Tensor) -> Tensor:
+    """mish(Tensor self) -> Tensor"""
+    if runs(op, "Mish", self.dtype):
+        return op.Mish(self)
+    return compute(op, "Mul", self, compute(op, "Tanh", softplus(op, self, 1, 20)))
+
+
+@aten("gelu")
+def gelu(op: Builder, self: Tensor, approximate: str) -> Tensor:
+    """gelu(Tensor self, *, str approximate='none') -> Tensor"""
+    if runs(op, "Gelu", self.dtype):
+        return op.Gelu(self, approximate=approximate)
+    if approximate == "tanh":
+        cube = compute(op, "Mul", compute(op, "Pow", self, 3.0), 0.044715)
+        slope = compute(op, "Tanh", compute(op, "Mul", compute(op, "Add", self, cube), math.sqrt(2 / math.pi)))
+    else:
+        slope = compute(op, "Erf", compute(op, "Div", self, math.sqrt(2.0)))
+    return compute(op, "Mul", compute(op, "Mul", self, compute(op, "Add", slope, 1)), 0.5)
+
+
+@aten("glu")
+def glu(op: Builder, self: Tensor, dim: int) -> Tensor:
+    """glu(Tensor self, int dim=-1) -> Tensor"""
+    axis = axis_of(op, self, dim)
+    size = self.shape[axis] if self.shape is not None else None
+    if isinstance(size, int):
+        value, gate = op.Split(self, [size // 2, size // 2], axis=axis, outputs=2)
+    else:
+        value, gate = _halves(op, self, axis)
+    return compute(op, "Mul", value, compute(op, "Sigmoid", gate))
+
+
+def _halves(op: Builder, x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    whole = op.Gather(op.Shape(x), op.constant([axis]), axis=0)
+    half = op.Div(whole, 2)
+    return op.Slice(x, [0], half, [axis]), op.Slice(x, half, whole, [axis])

@@ -1,0 +1,277 @@
+"""Scaled dot product attention."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.creation.new_tensors import arange_of
+from onnxexp_aten.nn.dropout import dropped
+from onnxexp_aten.support.arguments import aten, rank_of
+from onnxexp_aten.support.composed_views import (
+    filled,
+    given_ints,
+    made_by,
+    permuted,
+    reshaped,
+    size_at,
+    swapped,
+    unsqueezed,
+    vector,
+    with_shape,
+)
+from onnxexp_aten.support.kernel_dtypes import specified
+
+__all__ = ["attend", "scaled_scores"]
+
+
+def attend(
+    op: Builder,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    keep: Tensor | None,
+    scale: Any,
+    dropout_p: float = 0.0,
+) -> Tensor:
+    """softmax(query @ key^T * scale + bias) @ value * keep, over the last two axes."""
+    weights = _weights(op, query, key, bias, scale)
+    if dropout_p > 0:
+        weights, _ = dropped(op, weights, dropout_p)
+    result = op.MatMul(weights, value)
+    return result if keep is None else op.Mul(result, keep)
+
+
+def _weights(op: Builder, query: Tensor, key: Tensor, bias: Tensor | None, scale: Any) -> Tensor:
+    scaled = query if not isinstance(scale, Tensor) and scale == 1 else op.Mul(query, op.cast(scale, query.dtype))
+    scores = op.MatMul(scaled, swapped(op, key, -1, -2))
+    return op.Softmax(scores if bias is None else op.Add(scores, bias), axis=-1)
+
+
+def scaled_scores(op: Builder, query: Tensor, key: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """How much each query looks at each key, and the factor that makes rows of which all is masked 0, if there may be any."""
+    bias, keep = mask_bias(op, query, key, mask, False)
+    return _weights(op, query, key, bias, _default_scale(op, query)), keep
+
+
+def _result_sizes(query: Tensor, value: Tensor) -> list[Any]:
+    return [*(query.shape or ())[:-1], *(value.shape or ())[-1:]]
+
+
+@aten("scaled_dot_product_attention")
+def scaled_dot_product_attention(
+    op: Builder,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: Any,
+    enable_gqa: bool,
+) -> Tensor:
+    """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
+    bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor
+    """
+    attn_mask = None if _masks_nothing(attn_mask) else attn_mask
+    if scale is None:
+        scale = _default_scale(op, query)
+    groups = _groups(op, query, key) if enable_gqa else 1
+    key, value, groups = _unrepeated(op, key, value, groups)
+    sizes = _result_sizes(query, value)
+    if groups > 1:
+        axis = rank_of(op, query) - 3
+        query, key, value = _split_heads(op, query, groups), unsqueezed(op, key, [axis + 1]), unsqueezed(op, value, [axis + 1])
+        attn_mask = _split_heads(op, attn_mask, groups) if attn_mask is not None and rank_of(op, attn_mask) > 2 else attn_mask
+    bias, keep = mask_bias(op, query, key, attn_mask, is_causal)
+    result = attend(op, query, key, value, bias, keep, scale, dropout_p)
+    if groups == 1:
+        return result
+    split = with_shape(result, _result_sizes(query, value))
+    return reshaped(op, split, sizes)
+
+
+@aten("scaled_dot_product_attention", since=23)
+def scaled_dot_product_attention_23(
+    op: Builder,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: Any,
+    enable_gqa: bool,
+) -> Tensor:
+    """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
+    bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor
+    """
+    attn_mask = None if _masks_nothing(attn_mask) else attn_mask
+    rank = rank_of(op, query)
+    if rank not in (3, 4) or dropout_p > 0 or isinstance(scale, Tensor) or not _kernel_takes(op, attn_mask, query.dtype):
+        return scaled_dot_product_attention(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    if attn_mask is not None:
+        attn_mask = _kernel_mask(op, attn_mask, query, key)
+    if rank == 3:
+        return op.Attention(query, key, value, attn_mask, is_causal=int(is_causal), scale=scale, q_num_heads=1, kv_num_heads=1)
+    key, value, _ = _unrepeated(op, key, value, 1)
+    packed = [_packed(op, x) for x in (query, key, value)]
+    if None in packed:
+        return op.Attention(query, key, value, attn_mask, is_causal=int(is_causal), scale=scale)
+    heads = {"q_num_heads": (query.shape or ())[1], "kv_num_heads": (key.shape or ())[1]}
+    sizes = _result_sizes(query, value)
+    flat = op.Attention(*packed, attn_mask, is_causal=int(is_causal), scale=scale, **heads)
+    with_shape(flat, [sizes[0], sizes[2], sizes[1] * sizes[3]])
+    return permuted(op, reshaped(op, flat, [sizes[0], sizes[2], sizes[1], sizes[3]]), [0, 2, 1, 3])
+
+
+def _masks_nothing(mask: Tensor | None) -> bool:
+    """A mask known to be all True, or to add only zeros, be it expanded; models make such where nothing is padded."""
+    if mask is None:
+        return False
+    if mask.const is not None:
+        return bool(mask.const.all()) if mask.dtype == torch.bool else not bool(mask.const.any())
+    node = mask.value.producer()
+    source = node.inputs[0] if node is not None and node.op_type == "Expand" else None
+    if source is None or source.const_value is None:
+        return False
+    known = source.const_value.numpy().astype(bool)
+    return bool(known.all()) if mask.dtype == torch.bool else not bool(known.any())
+
+
+def _kernel_takes(op: Builder, mask: Tensor | None, dtype: torch.dtype) -> bool:
+    """Does ONNX Runtime's kernel compute what torch does? In double, rows of which all is masked are NaN."""
+    return specified(op) or mask is None or dtype != torch.float64 or (mask.dtype == torch.bool and _every_row(mask))
+
+
+def _kernel_mask(op: Builder, mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    """The mask as ONNX Runtime's kernel understands it: of four axes or two, as long as the queries and keys are many.
+
+    It takes a row full of the lowest finite number for one of which all is masked, so that number becomes its half.
+    """
+    if rank_of(op, query) == 3 and rank_of(op, mask) == 3:
+        mask = unsqueezed(op, mask, [1])
+    if specified(op):
+        return mask
+    if mask.dtype != torch.bool:
+        lowest = torch.finfo(mask.dtype).min
+        mask = op.Where(op.Equal(mask, lowest), op.constant(lowest / 2, mask.dtype), mask)
+    return _full_rows(op, mask, query, key)
+
+
+def _packed(op: Builder, x: Tensor) -> Tensor | None:
+    """[batch, length, heads * width] where [batch, heads, length, width] was made of that, be it with axes exchanged."""
+    shape = x.shape or ()
+    if made_by(op, x, "Transpose") is None or not isinstance(shape[1], int) or not isinstance(shape[3], int):
+        return None
+    joined = reshaped(op, permuted(op, x, [0, 2, 1, 3]), [shape[0], shape[2], shape[1] * shape[3]])
+    return None if made_by(op, joined, "Reshape") else joined
+
+
+def _full_rows(op: Builder, mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    """A mask at the numbers of queries and keys: ONNX Runtime's kernel broadcasts the other axes only."""
+    shape = mask.shape or ()
+    target: list[Any] = [1] * len(shape)
+    short = [axis for axis, tensor in ((-2, query), (-1, key)) if shape[axis] == 1 and (tensor.shape or ())[-2] != 1]
+    for axis in short:
+        target[axis] = size_at(op, query if axis == -2 else key, -2)
+    return op.Expand(mask, vector(op, target)) if short else mask
+
+
+def _unrepeated(op: Builder, key: Tensor, value: Tensor, groups: int) -> tuple[Tensor, Tensor, int]:
+    """Keys and values before each of their heads was repeated for several queries, and how often that was."""
+    sources = [_before_repeat(op, x) for x in (key, value)]
+    if groups > 1 or sources[0] is None or sources[1] is None or sources[0][1] != sources[1][1]:
+        return key, value, groups
+    return sources[0][0], sources[1][0], sources[0][1]
+
+
+def _before_repeat(op: Builder, x: Tensor) -> tuple[Tensor, int] | None:
+    """``x[:, :, None].expand(-1, -1, n, -1, -1).reshape(...)``: x and n."""
+    copies = made_by(op, x, "Reshape")
+    wide = None if copies is None else made_by(op, copies[1], "Expand")
+    narrow = None if wide is None else made_by(op, wide[1], "Unsqueeze")
+    if wide is None or narrow is None or x.rank != 4 or rank_of(op, narrow[1]) != 4:
+        return None
+    target, axes = given_ints(wide[0], 1, "shape"), given_ints(narrow[0], 1, "axes")
+    heads, shared = (x.shape or ())[1], (narrow[1].shape or ())[1]
+    if target is None or axes != [2] or target[:2] + target[3:] != [1, 1, 1, 1] or not isinstance(shared, int):
+        return None
+    return (narrow[1], target[2]) if heads == shared * target[2] else None
+
+
+def _default_scale(op: Builder, query: Tensor) -> Any:
+    size = size_at(op, query, -1)
+    if isinstance(size, int):
+        return 1 / math.sqrt(size)
+    return op.Reciprocal(op.Sqrt(op.cast(size, query.dtype)))
+
+
+def _groups(op: Builder, query: Tensor, key: Tensor) -> int:
+    heads, shared = (tensor.shape[-3] if tensor.shape else None for tensor in (query, key))
+    if not isinstance(heads, int) or not isinstance(shared, int):
+        raise op.error("grouped queries need numbers of heads that are known at export")
+    return heads // shared
+
+
+def _split_heads(op: Builder, x: Tensor, groups: int) -> Tensor:
+    """The axis of heads as two: the keys' heads, and those of the queries for each; nothing is copied for a key."""
+    sizes = list(x.shape or ())
+    axis = len(sizes) - 3
+    heads = sizes[axis]
+    if not isinstance(heads, int) or heads == 1:
+        return unsqueezed(op, x, [axis + 1])
+    return reshaped(op, x, [*sizes[:axis], heads // groups, groups, *sizes[axis + 1 :]])
+
+
+def mask_bias(
+    op: Builder, query: Tensor, key: Tensor, mask: Tensor | None, is_causal: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    """What is added to the scores, and the factor of the result that makes rows without any key 0 (None: there are none).
+
+    The lowest finite number stands for minus infinity, whose softmax would be NaN in such rows.
+    """
+    dtype = query.dtype
+    lowest = torch.finfo(dtype).min
+    if is_causal:
+        sizes = [size_at(op, query, -2), size_at(op, key, -2)]
+        return _upper(op, sizes, lowest, dtype), None
+    if mask is None:
+        return None, None
+    if mask.dtype == torch.bool:
+        bias = op.Where(mask, op.constant(0.0, dtype), op.constant(lowest, dtype))
+        return bias, None if _every_row(mask) else _any(op, op.cast(mask, dtype))
+    if mask.const is not None and not bool(torch.isneginf(mask.const).all(-1).any()):
+        return op.cast(mask, dtype), None
+    bias = op.Max(mask, lowest)
+    found = op.ReduceMax(mask, axes=[-1], keepdims=1)
+    return bias, op.cast(op.Greater(found, -math.inf), dtype)
+
+
+def _every_row(mask: Tensor) -> bool:
+    return mask.const is not None and bool(mask.const.any(-1).all())
+
+
+def _any(op: Builder, numbers: Tensor) -> Tensor:
+    return op.ReduceMax(numbers, axes=[-1], keepdims=1)
+
+
+def _upper(op: Builder, sizes: list[Any], value: float, dtype: torch.dtype) -> Tensor:
+    """`value` above the diagonal, 0 elsewhere."""
+    if op.is_static(sizes) and (op.opset < 14 or math.prod(sizes) <= 4096):
+        return op.constant(_triangle(*sizes, value, dtype))
+    if op.opset >= 14:
+        return op.Trilu(filled(op, sizes, value, dtype), 1, upper=1)
+    rows, columns = (arange_of(op, 0, size, 1, torch.int64) for size in sizes)
+    return op.Where(op.Less(unsqueezed(op, rows, [1]), columns), op.constant(value, dtype), op.constant(0.0, dtype))
+
+
+@functools.lru_cache(maxsize=16)
+def _triangle(rows: int, columns: int, value: float, dtype: torch.dtype) -> torch.Tensor:
+    """Cached, so that the layers of a model share one constant."""
+    return torch.full((rows, columns), value, dtype=dtype).triu(1)

@@ -1,0 +1,161 @@
+"""Losses of targets that are classes: the negative log-likelihood and what is built on it, and margins between classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor, TensorType
+from onnxexp_aten.creation.new_tensors import arange_of
+from onnxexp_aten.indexing.gather import gather
+from onnxexp_aten.math.arithmetic import clamp_min, scaled, select
+from onnxexp_aten.nn.losses import MEAN, NONE, floats_only, reduced_loss
+from onnxexp_aten.nn.softmax import softmax_over
+from onnxexp_aten.reduction.reductions import any_, reduced
+from onnxexp_aten.support.arguments import aten, rank_of
+from onnxexp_aten.support.composed_views import size_at, squeezed, unsqueezed
+from onnxexp_aten.support.kernel_dtypes import compare, compute
+
+__all__: list[str] = []
+
+
+# Likelihoods
+
+
+@aten("nll_loss_forward", "nll_loss2d_forward")
+def nll_loss_forward(
+    op: Builder, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: Any
+) -> tuple[Tensor, Tensor]:
+    """nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index)
+    -> (Tensor output, Tensor total_weight)"""
+    return _nll(op, self, target, weight, reduction, ignore_index)
+
+
+@aten("nll_loss", "nll_loss2d", "nll_loss_nd")
+def nll_loss(op: Builder, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: Any) -> Tensor:
+    """nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor"""
+    return _nll(op, self, target, weight, reduction, ignore_index)[0]
+
+
+@aten("cross_entropy_loss")
+def cross_entropy_loss(
+    op: Builder,
+    self: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: Any,
+    label_smoothing: float,
+) -> Tensor:
+    """cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100,
+    float label_smoothing=0.0) -> Tensor"""
+    floats_only(op, self, weight)
+    logs = softmax_over(op, "LogSoftmax", self, _class_axis(op, self))
+    if not target.dtype.is_floating_point:
+        return _nll(op, logs, target, weight, reduction, ignore_index, label_smoothing)[0]
+    floats_only(op, self, target)
+    axis = _class_axis(op, self)
+    logs = _times_weight(op, logs, weight)
+    chosen = reduced(op, "ReduceSum", compute(op, "Mul", logs, target), [axis])
+    return reduced_loss(op, compute(op, "Neg", _smoothed(op, chosen, logs, axis, label_smoothing)), reduction)
+
+
+def _class_axis(op: Builder, x: Tensor) -> int:
+    return 0 if rank_of(op, x) == 1 else 1
+
+
+def _nll(
+    op: Builder,
+    logs: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: Any,
+    smoothing: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """The loss, and the sum of the weights of all targets that are not ignored, by which torch divides for the mean."""
+    floats_only(op, logs, weight)
+    axis = _class_axis(op, logs)
+    if target.rank != rank_of(op, logs) - 1:
+        op.decline("one class is expected for each element")
+    labels = op.cast(target, torch.int64)
+    counted = op.Not(op.Equal(labels, ignore_index))
+    places = op.Where(counted, labels, op.constant(0))  # what is ignored may be no class at all
+    zero = op.constant(0.0, logs.dtype)
+    logs = _times_weight(op, logs, weight)
+    chosen = gather(op, logs, axis, unsqueezed(op, places, [axis] if axis else []), False)
+    chosen = _smoothed(op, squeezed(op, chosen, [axis]) if axis else chosen, logs, axis, smoothing)
+    loss = select(op, counted, compute(op, "Neg", chosen), zero)
+    if reduction == NONE and axis:
+        return loss, zero
+    shares = op.cast(counted, logs.dtype) if weight is None else select(op, counted, op.Gather(weight, places, axis=0), zero)
+    total = shares if shares.rank == 0 else reduced(op, "ReduceSum", shares)
+    if reduction == NONE:
+        return loss, total
+    loss = loss if loss.rank == 0 else reduced(op, "ReduceSum", loss)
+    return (compute(op, "Div", loss, total) if reduction == MEAN else loss), total
+
+
+def _times_weight(op: Builder, logs: Tensor, weight: Tensor | None) -> Tensor:
+    """Each class times its weight."""
+    if weight is None:
+        return logs
+    return compute(op, "Mul", logs, unsqueezed(op, weight, range(1, rank_of(op, logs) - 1)))
+
+
+def _smoothed(op: Builder, chosen: Tensor, logs: Tensor, axis: int, smoothing: float) -> Tensor:
+    """Where labels are smoothed all classes have a share, the same for each."""
+    if not smoothing:
+        return chosen
+    shared = scaled(op, reduced(op, "ReduceMean", logs, [axis]), smoothing)
+    return compute(op, "Add", scaled(op, chosen, 1 - smoothing), shared)
+
+
+# Margins
+
+
+@aten("multi_margin_loss")
+def multi_margin_loss(
+    op: Builder, self: Tensor, target: Tensor, p: Any, margin: Any, weight: Tensor | None, reduction: int
+) -> Tensor:
+    """multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=Mean)
+    -> Tensor"""
+    floats_only(op, self, weight)
+    x, places = _rows(op, self), op.Reshape(target, [-1, 1])
+    short = compute(op, "Sub", compute(op, "Add", x, margin), gather(op, x, 1, places, False))
+    short = clamp_min(op, short, 0)
+    short = compute(op, "Mul", short, short) if p == 2 else short
+    if weight is not None:
+        short = compute(op, "Mul", short, op.Gather(weight, places, axis=0))
+    classes = arange_of(op, 0, size_at(op, x, 1), 1, torch.int64)
+    short = select(op, op.Equal(classes, places), op.constant(0.0, x.dtype), short)
+    return _of_rows(op, reduced(op, "ReduceMean", short, [1]), reduction)
+
+
+@aten("multilabel_margin_loss")
+def multilabel_margin_loss(op: Builder, self: Tensor, target: Tensor, reduction: int) -> Tensor:
+    """multilabel_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor"""
+    floats_only(op, self)
+    x, labels = (_rows(op, each) for each in (self, target))
+    size = size_at(op, x, 1)
+    classes = arange_of(op, 0, size, 1, torch.int64)
+    ends = op.Where(compare(op, "Less", labels, 0), classes, size)
+    given = op.Less(classes, reduced(op, "ReduceMin", ends, [1], True))  # a row's labels end before the first -1
+    targets = unsqueezed(op, op.Where(given, labels, op.constant(-1)), [2])
+    others = op.Not(any_(op, op.Equal(targets, classes), [1], True))
+    own = unsqueezed(op, gather(op, x, 1, op.Where(given, labels, op.constant(0)), False), [2])
+    short = clamp_min(op, compute(op, "Sub", compute(op, "Add", unsqueezed(op, x, [1]), 1), own), 0)
+    short = select(op, op.And(others, unsqueezed(op, given, [2])), short, op.constant(0.0, x.dtype))
+    return _of_rows(op, reduced(op, "ReduceSum", reduced(op, "ReduceMean", short, [2]), [1]), reduction)
+
+
+def _rows(op: Builder, x: Tensor) -> Tensor:
+    return x if rank_of(op, x) == 2 else op.Reshape(x, [1, -1])
+
+
+def _of_rows(op: Builder, loss: Tensor, reduction: int) -> Tensor:
+    """Reduced; the loss of a lone row is what the graph says: a number to torch's kernels, a vector where it has no data."""
+    type_ = op.node.outputs[0].type
+    number = reduction == NONE and isinstance(type_, TensorType) and type_.sizes == ()
+    return squeezed(op, loss, [0]) if number else reduced_loss(op, loss, reduction)

@@ -1,0 +1,71 @@
+"""Sampling an image at given places, and the places that an affine map gives."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.indexing.scatter import scattered
+from onnxexp_aten.support.arguments import aten, rank_of
+from onnxexp_aten.support.composed_views import filled, permuted, reshaped, size_at, sizes_of
+from onnxexp_aten.support.kernel_dtypes import running_dtype
+
+__all__: list[str] = []
+
+_PADDINGS = ("zeros", "border", "reflection")
+
+
+@aten("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "_grid_sampler_2d_cpu_fallback")
+def grid_sampler(
+    op: Builder, input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
+    """grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor"""
+    if rank_of(op, input) > 4 and op.opset < 20:
+        op.opset_error("ONNX's GridSample takes volumes from opset 20 on", 20)
+    if op.opset < 16 and _PADDINGS[padding_mode] == "reflection":
+        op.opset_error("ONNX has GridSample from opset 16 on", 16)
+    if op.opset < 16:
+        op.decline("ONNX has GridSample from opset 16 on")
+    names = ("linear", "nearest", "cubic") if op.opset >= 20 else ("bilinear", "nearest", "bicubic")
+    inner = running_dtype(op, "GridSample", input.dtype)
+    data, places = op.cast(input, inner), op.cast(grid, inner)
+    attributes = {"mode": names[interpolation_mode], "padding_mode": _PADDINGS[padding_mode], "align_corners": int(align_corners)}
+    return op.cast(op.GridSample(data, places, **attributes), input.dtype)
+
+
+@aten("affine_grid_generator")
+def affine_grid(op: Builder, theta: Tensor, size: list[Any], align_corners: bool) -> Tensor:
+    """affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor"""
+    sizes = sizes_of(op)
+    assert sizes is not None
+    spatial = sizes[1:-1]
+    if not all(isinstance(extent, int) for extent in spatial):
+        return op.AffineGrid(theta, op.constant(size, torch.int64), align_corners=int(align_corners))  # type: ignore[no-any-return]
+    identity = torch.eye(len(spatial), len(spatial) + 1, dtype=torch.float64)[None]
+    places = torch.affine_grid_generator(identity, [1, 1, *spatial], align_corners).reshape(-1, len(spatial))  # type: ignore[list-item]
+    homogeneous = torch.cat([places, torch.ones(len(places), 1, dtype=torch.float64)], 1)
+    grid = op.MatMul(op.constant(homogeneous, theta.dtype), permuted(op, theta, [0, 2, 1]))
+    return reshaped(op, grid, sizes)
+
+
+@aten("max_unpool2d", "max_unpool3d")
+def max_unpool(op: Builder, self: Tensor, indices: Tensor, output_size: list[Any], *windows: Any) -> Tensor:
+    """max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor"""
+    sizes = sizes_of(op)
+    assert sizes is not None
+    lead = len(sizes) - len(output_size)
+    plane = math.prod(op.static(output_size, "output_size"))
+    values, places = (reshaped(op, x, [*sizes[:lead], math.prod(_static(op, x)[lead:])]) for x in (self, indices))
+    zeros = filled(op, [*(size_at(op, self, axis) for axis in range(lead)), plane], 0, self.dtype)
+    return reshaped(op, scattered(op, zeros, lead, places, values), sizes)
+
+
+def _static(op: Builder, x: Tensor) -> tuple[Any, ...]:
+    """The sizes, of which those of the spatial axes must be known."""
+    assert x.shape is not None
+    if any(isinstance(size, str) for size in x.shape[2:]):
+        op.decline("the spatial sizes must be known at export")
+    return x.shape

@@ -1,0 +1,76 @@
+"""Sliding windows as columns (unfold) and their sum back into an image (fold)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.creation.new_tensors import arange_of
+from onnxexp_aten.nn.padding import padded
+from onnxexp_aten.support.arguments import aten, rank_of, spread
+from onnxexp_aten.support.composed_views import permuted, size_at, squeezed, unsqueezed
+from onnxexp_aten.support.kernel_dtypes import running_dtype
+from onnxexp_aten.support.spatial_axes import batched
+
+__all__: list[str] = []
+
+
+@aten("im2col")
+def im2col(op: Builder, self: Tensor, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
+    """im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor"""
+    kernel, steps, strides = (spread(value, 2) for value in (kernel_size, dilation, stride))
+    rows, columns = spread(padding, 2)
+
+    def unfolded(x: Tensor) -> Tensor:
+        x = padded(op, x, [columns, columns, rows, rows])
+        channels = size_at(op, x, 1)
+        if _tiles(op, x, kernel, steps, strides):
+            assert x.shape is not None
+            counts = [int(size) // width for size, width in zip(x.shape[2:], kernel, strict=True)]
+            windows = op.Reshape(x, [0, channels, counts[0], kernel[0], counts[1], kernel[1]])
+            windows = permuted(op, windows, [0, 1, 3, 5, 2, 4])
+        else:
+            windows = op.Gather(x, _places(op, x, 2, kernel[0], steps[0], strides[0]), axis=2)
+            windows = op.Gather(windows, _places(op, windows, 4, kernel[1], steps[1], strides[1]), axis=4)
+            windows = permuted(op, windows, [0, 1, 2, 4, 3, 5])
+        width = channels * math.prod(kernel) if isinstance(channels, int) else op.Mul(channels, math.prod(kernel))
+        if x.shape is not None and x.shape[0] == 0:  # of nothing, Reshape cannot tell what -1 stands for
+            count = op.Mul(size_at(op, windows, 4), size_at(op, windows, 5))
+            return op.Expand(op.constant(torch.zeros((), dtype=x.dtype)), [0, width, count])  # type: ignore[no-any-return]
+        return op.Reshape(windows, [0, width, -1])  # type: ignore[no-any-return]
+
+    return batched(op, self, 2, unfolded)  # type: ignore[no-any-return]
+
+
+def _tiles(op: Builder, x: Tensor, kernel: Sequence[int], steps: Sequence[int], strides: Sequence[int]) -> bool:
+    """Do the windows lie side by side, so that they need no lookup?"""
+    assert x.shape is not None
+    whole = all(isinstance(size, int) and size % width == 0 for size, width in zip(x.shape[2:], kernel, strict=True))
+    return whole and list(strides) == list(kernel) and set(steps) == {1}
+
+
+def _places(op: Builder, x: Tensor, axis: int, width: int, step: int, stride: int) -> Tensor:
+    """int64[width, windows]: where along the axis the n-th element of each window lies."""
+    size, reach = size_at(op, x, axis), step * (width - 1)
+    end = size - reach if isinstance(size, int) else op.Sub(size, reach)
+    starts = arange_of(op, 0, end, stride, torch.int64)
+    return op.Add(unsqueezed(op, starts, [0]), op.constant(torch.arange(width)[:, None] * step))  # type: ignore[no-any-return]
+
+
+@aten("col2im")
+def col2im(op: Builder, self: Tensor, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
+    """col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor"""
+    if op.opset < 18:
+        op.decline("ONNX has Col2Im from opset 18 on")
+    alone = rank_of(op, self) == 2
+    columns = op.cast(unsqueezed(op, self, [0]) if alone else self, running_dtype(op, "Col2Im", self.dtype))
+    sizes = op.constant(list(output_size), torch.int64)
+    pads = spread(padding, 2) * 2
+    result = op.Col2Im(
+        columns, sizes, spread(kernel_size, 2), dilations=spread(dilation, 2), pads=pads, strides=spread(stride, 2)
+    )
+    return op.cast(squeezed(op, result, [0]) if alone else result, self.dtype)

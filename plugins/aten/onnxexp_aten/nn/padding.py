@@ -1,0 +1,139 @@
+"""Padding: with a constant, by reflection, replication, or around the other end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.creation.new_tensors import arange_of
+from onnxexp_aten.math.arithmetic import extreme
+from onnxexp_aten.support.arguments import aten, rank_of
+from onnxexp_aten.support.composed_views import END, size_at
+from onnxexp_aten.support.kernel_dtypes import running_dtype, specified
+
+__all__ = ["padded"]
+
+_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+"""torch's name of a mode and ONNX's."""
+
+
+def padded(op: Builder, x: Tensor, pad: Sequence[Any], mode: str = "constant", value: Any = None) -> Tensor:
+    """`x` with torch's `pad`, which begins at the last axis: before, after, before, after, …
+
+    Negative amounts crop. Amounts may be known only at run time from opset 11 on (in the constant mode they may be
+    negative then too).
+    """
+    rank = rank_of(op, x)
+    if mode == "replicate" and any(isinstance(amount, int) and amount < 0 for amount in pad):
+        return _nearest(op, x, _amounts(op, pad))
+    x, amounts = _cropped(op, x, _amounts(op, pad))
+    if all(isinstance(amount, int) and amount == 0 for pair in amounts for amount in pair):
+        return x
+    if mode == "circular" and not specified(op, since=19):  # ONNX Runtime has no kernel for the mode "wrap", which 19 brought
+        return _around(op, x, amounts)
+    amounts = amounts + [(0, 0)] * (rank - len(amounts))
+    begins = [begin for begin, _ in reversed(amounts)]
+    ends = [end for _, end in reversed(amounts)]
+    inner = running_dtype(op, "Pad", x.dtype)
+    data = op.cast(x, inner)
+    fill = _fill(op, value, x.dtype, inner) if mode == "constant" else None
+    name = _MODES.get(mode)
+    if op.opset < 11:
+        result = op.Pad(data, pads=[*begins, *ends], value=None if fill is None else float(op.static(fill, "value")), mode=name)
+    else:
+        result = op.Pad(data, [*begins, *ends], fill, mode=name)
+    return op.cast(result, x.dtype)
+
+
+def _amounts(op: Builder, pad: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """(before, after) from the last axis on; what is known at export as ints."""
+    flat = [int(op.static(amount)) if op.is_static(amount) else amount for amount in pad]
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _fill(op: Builder, value: Any, dtype: torch.dtype, inner: torch.dtype) -> Tensor | None:
+    """The constant in the tensor's dtype; None for zero, which is ONNX's default."""
+    if value is None or (not isinstance(value, Tensor) and value == 0):
+        return None
+    if isinstance(value, Tensor):
+        return op.cast(op.cast(value, dtype), inner)
+    return op.constant(torch.tensor(value).to(dtype).to(inner))
+
+
+def _cropped(op: Builder, x: Tensor, amounts: list[tuple[Any, Any]]) -> tuple[Tensor, list[tuple[Any, Any]]]:
+    """What negative amounts leave of `x`, and the amounts without them."""
+    rank, slices = rank_of(op, x), []
+    for place, pair in enumerate(amounts):
+        begin, end = (-amount if isinstance(amount, int) and amount < 0 else 0 for amount in pair)
+        if begin or end:
+            slices.append((rank - 1 - place, begin, -end if end else END))
+    if slices:
+        axes, starts, ends = (list(column) for column in zip(*reversed(slices), strict=True))
+        x = op.Slice(x, starts, ends, axes=axes)
+    return x, [tuple(max(amount, 0) if isinstance(amount, int) else amount for amount in pair) for pair in amounts]  # type: ignore[misc]
+
+
+def _nearest(op: Builder, x: Tensor, amounts: list[tuple[Any, Any]]) -> Tensor:
+    """Replication where something is cropped too, by looking the nearest element up: the crop may leave nothing to replicate."""
+    for place, (begin, end) in enumerate(amounts):
+        axis = rank_of(op, x) - 1 - place
+        if begin == end == 0:
+            continue
+        size = op.constant(size_at(op, x, axis), torch.int64)
+        places = arange_of(op, op.Neg(op.constant(begin, torch.int64)), op.Add(size, end), 1, torch.int64)
+        places = extreme(op, "Min", extreme(op, "Max", places, op.constant(0)), op.Sub(size, 1))
+        x = op.Gather(x, places, axis=axis)
+    return x
+
+
+def _around(op: Builder, x: Tensor, amounts: list[tuple[Any, Any]]) -> Tensor:
+    """The other end of each axis joined to it, one axis after the other."""
+    for place, (begin, end) in enumerate(amounts):
+        axis = rank_of(op, x) - 1 - place
+        pieces = [x]
+        if not (isinstance(begin, int) and begin == 0):
+            start = -begin if isinstance(begin, int) else op.Neg(begin)
+            pieces.insert(0, op.Slice(x, [start], [END], axes=[axis]))
+        if not (isinstance(end, int) and end == 0):
+            pieces.append(op.Slice(x, [0], [end], axes=[axis]))
+        x = op.Concat(*pieces, axis=axis) if len(pieces) > 1 else x
+    return x
+
+
+@aten("pad")
+def pad(op: Builder, self: Tensor, pad: list[Any], mode: str, value: Any) -> Tensor:
+    """pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor"""
+    return padded(op, self, pad, mode, value)
+
+
+@aten("_pad_enum")
+def pad_enum(op: Builder, self: Tensor, pad: list[Any], mode: int, value: Any) -> Tensor:
+    """_pad_enum(Tensor self, SymInt[] pad, int mode, float? value=None) -> Tensor"""
+    return padded(op, self, pad, ("reflect", "replicate", "circular", "constant")[mode], value)
+
+
+@aten("constant_pad_nd")
+def constant_pad(op: Builder, self: Tensor, pad: list[Any], value: Any) -> Tensor:
+    """constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor"""
+    return padded(op, self, pad, "constant", value)
+
+
+@aten("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
+def reflection_pad(op: Builder, self: Tensor, padding: list[Any]) -> Tensor:
+    """reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor"""
+    return padded(op, self, padding, "reflect")
+
+
+@aten("replication_pad1d", "replication_pad2d", "replication_pad3d")
+def replication_pad(op: Builder, self: Tensor, padding: list[Any]) -> Tensor:
+    """replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor"""
+    return padded(op, self, padding, "replicate")
+
+
+@aten("_pad_circular")
+def circular_pad(op: Builder, self: Tensor, pad: list[Any]) -> Tensor:
+    """_pad_circular(Tensor self, SymInt[] pad) -> Tensor"""
+    return padded(op, self, pad, "circular")

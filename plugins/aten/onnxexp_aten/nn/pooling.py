@@ -1,0 +1,197 @@
+"""Pooling over windows, in one, two and three dimensions, batched or not."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.nn.padding import padded as with_padding
+from onnxexp_aten.support.arguments import aten, rank_of, spread, unless
+from onnxexp_aten.support.composed_views import size_at
+from onnxexp_aten.support.kernel_dtypes import compute, running_dtype
+from onnxexp_aten.support.spatial_axes import axis_sizes, batched, spatial_dims
+
+__all__ = ["Windows", "largest", "plane_size"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Windows:
+    """Where the windows lie, axis by axis; `begins` and `ends` are the padding, `ceil` is ONNX's own ceil_mode."""
+
+    kernel: list[int]
+    strides: list[int]
+    dilations: list[int]
+    begins: list[int]
+    ends: list[int]
+    ceil: bool = False
+
+    @classmethod
+    def of(
+        cls, op: Builder, x: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, dilation: Any = 1
+    ) -> Windows:
+        """From torch's arguments."""
+        dims = len(kernel_size) if len(kernel_size) > 1 else spatial_dims(op)
+        kernel, begins, dilations = (spread(value, dims) for value in (kernel_size, padding, dilation))
+        strides = spread(stride, dims) if stride else kernel
+        ends = begins
+        if ceil_mode:
+            rows = zip(axis_sizes(op, x, dims), kernel, strides, dilations, begins, strict=True)
+            ends = [_end(size, dilation * (kernel - 1) + 1, stride, begin) for size, kernel, stride, dilation, begin in rows]
+        if any(end >= size for end, size in zip(ends, kernel, strict=True)):  # ONNX Runtime refuses more padding, dilated or not
+            return cls(kernel, strides, dilations, begins, begins, ceil=True)
+        return cls(kernel, strides, dilations, begins, ends)
+
+    @property
+    def dims(self) -> int:
+        return len(self.kernel)
+
+    def attributes(self) -> dict[str, Any]:
+        """ONNX's attributes; those that have the operator's default are left out."""
+        return {
+            "kernel_shape": self.kernel,
+            "strides": unless(self.strides, 1),
+            "dilations": unless(self.dilations, 1),
+            "pads": unless([*self.begins, *self.ends], 0),
+            "ceil_mode": 1 if self.ceil else None,
+        }
+
+
+def _end(size: int | str, reach: int, stride: int, begin: int) -> int:
+    """The padding behind an axis that makes ONNX's floor mode give as many windows as torch's ceil mode.
+
+    torch takes a last window that reaches up to stride - 1 beyond the padding, unless it starts behind the axis; both are
+    upper bounds on where a window may end. ONNX's own ceil_mode has neither the second rule nor a place before opset 10.
+    """
+    end = min(reach - 1, begin + stride - 1)
+    if isinstance(size, str):
+        return end
+    steps = (size + begin + end - reach) // stride
+    if steps == (size + 2 * begin - reach) // stride:
+        return begin
+    return max(steps * stride + reach - size - begin, 0)
+
+
+# Maximum
+
+
+def largest(op: Builder, x: Tensor, windows: Windows) -> Tensor:
+    """MaxPool's values of ``[N, C, *spatial]``."""
+    return compute(op, "MaxPool", x, **windows.attributes())
+
+
+def largest_with_indices(op: Builder, x: Tensor, windows: Windows) -> tuple[Tensor, Tensor]:
+    """MaxPool's values and, as torch counts them, where in its plane each was found."""
+    inner = op.cast(x, running_dtype(op, "MaxPool", x.dtype))
+    values, places = op.MaxPool(inner, **windows.attributes(), outputs=2)
+    return op.cast(values, x.dtype), _in_plane(op, places, plane_size(op, x, windows.dims))
+
+
+def plane_size(op: Builder, x: Tensor, dims: int) -> int | Tensor:
+    """How many elements the last `dims` axes have together."""
+    rank = rank_of(op, x)
+    sizes = [size_at(op, x, axis) for axis in range(rank - dims, rank)]
+    known = math.prod(size for size in sizes if isinstance(size, int))
+    result: int | Tensor = known
+    for size in sizes:
+        if isinstance(size, Tensor):
+            result = op.Mul(size, result) if isinstance(result, Tensor) or result != 1 else size
+    return result
+
+
+def _in_plane(op: Builder, places: Tensor, plane: int | Tensor) -> Tensor:
+    """ONNX counts through the whole tensor, torch through each plane of it."""
+    if op.opset >= 10:
+        return op.Mod(places, plane)  # type: ignore[no-any-return]
+    return op.Sub(places, op.Mul(op.Div(places, plane), plane))  # type: ignore[no-any-return]
+
+
+@aten("max_pool1d", "max_pool2d", "max_pool3d")
+def max_pool(op: Builder, self: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Tensor:
+    """max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1,
+    bool ceil_mode=False) -> Tensor"""
+    windows = Windows.of(op, self, kernel_size, stride, padding, ceil_mode, dilation)
+    return batched(op, self, windows.dims, lambda x: largest(op, x, windows))  # type: ignore[no-any-return]
+
+
+@aten("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
+def max_pool_with_indices(
+    op: Builder, self: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> tuple[Tensor, Tensor]:
+    """max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1,
+    bool ceil_mode=False) -> (Tensor, Tensor)"""
+    windows = Windows.of(op, self, kernel_size, stride, padding, ceil_mode, dilation)
+    return batched(op, self, windows.dims, lambda x: largest_with_indices(op, x, windows))  # type: ignore[no-any-return]
+
+
+# Average
+
+
+@aten("avg_pool1d", "avg_pool2d", "avg_pool3d")
+def avg_pool(
+    op: Builder,
+    self: Tensor,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False,
+    bool count_include_pad=True, int? divisor_override=None) -> Tensor"""
+    windows = Windows.of(op, self, kernel_size, stride, padding, ceil_mode)
+
+    def averaged(x: Tensor) -> Tensor:
+        if not x.dtype.is_floating_point:
+            return _whole_average(op, x, windows, count_include_pad, divisor_override)
+        if divisor_override:
+            elements = math.prod(windows.kernel)
+            result = _average(op, x, windows, padded=True)
+            return result if divisor_override == elements else op.Mul(result, elements / divisor_override)
+        return _counting(op, x, windows) if count_include_pad else _average(op, x, windows, padded=False)
+
+    return batched(op, self, windows.dims, averaged)  # type: ignore[no-any-return]
+
+
+def _whole_average(op: Builder, x: Tensor, windows: Windows, padded: bool, divisor: int | None) -> Tensor:
+    """Of ints: the sum over each window, divided by the count and cut off towards zero."""
+    if windows.ceil:
+        raise op.error("average pooling of ints with more padding than ONNX Runtime takes")
+    wide, elements = op.cast(x, torch.float32), math.prod(windows.kernel)
+
+    def summed(values: Tensor, where: Windows) -> Tensor:
+        total = op.Mul(_average(op, values, where, padded=True), float(elements))
+        return op.cast(op.Floor(op.Add(total, 0.5)), x.dtype)  # type: ignore[no-any-return]
+
+    sums = summed(wide, windows)
+    if divisor is not None:
+        return compute(op, "Div", sums, divisor)
+    ones = op.Add(op.Mul(wide, 0.0), 1.0)
+    if padded:
+        beyond = [max(end - begin, 0) for begin, end in zip(windows.begins, windows.ends, strict=True)]
+        within = [end - extra for end, extra in zip(windows.ends, beyond, strict=True)]
+        around = [amount for pair in zip(reversed(windows.begins), reversed(within), strict=True) for amount in pair]
+        ones = with_padding(op, ones, around, "constant", 1.0)
+        windows = dataclasses.replace(windows, begins=[0] * windows.dims, ends=beyond)
+    return compute(op, "Div", sums, summed(ones, windows))
+
+
+def _counting(op: Builder, x: Tensor, windows: Windows) -> Tensor:
+    """The padding counts, but not what ceil mode has behind it."""
+    if all(end <= begin for begin, end in zip(windows.begins, windows.ends, strict=True)):
+        return _average(op, x, windows, padded=any(windows.begins))
+    beyond = [max(end - begin, 0) for begin, end in zip(windows.begins, windows.ends, strict=True)]
+    within = [end - extra for end, extra in zip(windows.ends, beyond, strict=True)]
+    if any([*windows.begins, *within]):
+        x = op.Pad(x, pads=[0, 0, *windows.begins, 0, 0, *within])
+    rest = dataclasses.replace(windows, begins=[0] * windows.dims, ends=beyond)
+    return _average(op, x, rest, padded=False)
+
+
+def _average(op: Builder, x: Tensor, windows: Windows, *, padded: bool) -> Tensor:
+    include = 1 if padded and any([*windows.begins, *windows.ends]) else None
+    return compute(op, "AveragePool", x, count_include_pad=include, **windows.attributes())

@@ -1,0 +1,361 @@
+"""Resampling on a regular grid: nearest, linear and cubic, in one, two and three dimensions.
+
+ONNX's Resize does it from opset 11 on. Where it does not (older opsets, dtypes without a kernel, torch's antialiasing, and
+nearest neighbours that Resize rounds to others than torch does), one axis after the other is looked up or multiplied by
+torch's own weights, which is exact.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.creation.new_tensors import arange_of
+from onnxexp_aten.support.arguments import aten, rank_of
+from onnxexp_aten.support.composed_views import size_at, sizes_of
+from onnxexp_aten.support.kernel_dtypes import running_dtype, specified
+from onnxexp_aten.support.spatial_axes import along, axis_sizes, known_matrix, spatial_dims
+
+__all__ = ["Axis", "Kind", "resampled"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """One axis: its number, its sizes before and after (a string where only the run time knows), torch's scale if it uses one.
+
+    `given` is the size after as the call has it, None where only the scale was given.
+    """
+
+    number: int
+    before: int | str
+    after: int | str
+    given: int | Tensor | None
+    scale: float | None
+
+    @property
+    def known(self) -> bool:
+        return isinstance(self.before, int) and isinstance(self.after, int)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A way of resampling: torch's operator for one axis of ``[1, n, n]``, and Resize's attributes (None: Resize differs)."""
+
+    weights: Callable[[torch.Tensor, int, bool, float | None], torch.Tensor]
+    resize: dict[str, Any] | None
+    align_corners: bool = False
+    first_opset: int = 11
+
+
+def _axes(op: Builder, x: Tensor, output_size: Any, scales: Sequence[float | None] | None, dims: int) -> list[Axis]:
+    rank, after = rank_of(op, x), sizes_of(op)
+    before = axis_sizes(op, x, dims)
+    assert after is not None
+    columns = range(rank - dims, rank), before, after[rank - dims :], output_size or [None] * dims, scales or [None] * dims
+    return [Axis(*row) for row in zip(*columns, strict=True)]
+
+
+def _after(op: Builder, x: Tensor, axis: Axis) -> int | Tensor:
+    """The size after, for use in the graph."""
+    if isinstance(axis.after, int):
+        return axis.after
+    if axis.given is not None:
+        return axis.given
+    before = op.cast(size_at(op, x, axis.number), torch.float32)
+    return op.cast(op.Floor(op.Mul(before, axis.scale)), torch.int64)
+
+
+# Resize
+
+
+def _resize(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor:
+    """ONNX's Resize, with scales where torch computes with them, else with sizes."""
+    assert kind.resize is not None
+    inner = running_dtype(op, "Resize", x.dtype)
+    data, rank = op.cast(x, inner), rank_of(op, x)
+    lead = rank - len(axes)
+    roi = op.constant([], torch.float32) if op.opset < 13 else None
+    numbers = None if op.opset < 18 else [axis.number for axis in axes]
+    scales = _constant_scales(op, x, axes, kind)
+    if scales is not None:
+        whole = scales if numbers is not None else [1.0] * lead + scales
+        result = op.Resize(data, roi, op.constant(whole, torch.float32), axes=numbers, **kind.resize)
+    else:
+        sizes: list[Any] = [_after(op, x, axis) for axis in axes]
+        if numbers is None:
+            sizes = [size_at(op, x, axis) for axis in range(lead)] + sizes
+        no_scales = op.constant([], torch.float32) if op.opset < 13 else None
+        result = op.Resize(data, roi, no_scales, sizes, axes=numbers, **kind.resize)
+    return op.cast(result, x.dtype)
+
+
+def _constant_scales(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> list[float] | None:
+    """The scales as float32 numbers that give the sizes; None where sizes do better."""
+    if all(axis.scale is not None for axis in axes):
+        return [_fitting(axis, float(axis.scale)) for axis in axes]  # type: ignore[arg-type]
+    lead = (x.shape or ())[: rank_of(op, x) - len(axes)]
+    if op.opset >= 18 or all(isinstance(size, int) for size in lead) or not all(axis.known for axis in axes):
+        return None
+    return [_fitting(axis, axis.after / axis.before) for axis in axes]  # type: ignore[operator]
+
+
+def _fitting(axis: Axis, scale: float) -> float:
+    """The nearest float32 scale with which Resize gives the size that torch gives, be the product taken in float32 or float64."""
+    found = torch.tensor(scale, dtype=torch.float32)
+    if axis.known:
+        up = torch.tensor(float("inf"))
+        while min(float(found) * int(axis.before), float(found * axis.before)) < int(axis.after):
+            found = torch.nextafter(found, up)
+    return float(found)
+
+
+# Nearest
+
+
+def _nearest(op: Builder, x: Tensor, axes: Sequence[Axis], exact: bool) -> Tensor:
+    transform = "half_pixel" if exact else "asymmetric"
+    rounding = "round_prefer_ceil" if exact else "floor"
+    attributes = {"mode": "nearest", "coordinate_transformation_mode": transform, "nearest_mode": rounding}
+    kind = Kind(_linear_weights, attributes)
+    if op.opset >= 11 and _takes_nearest(op, x.dtype) and all(_same_neighbours(axis, exact) for axis in axes):
+        return _resize(op, x, axes, kind)
+    if op.opset < 11 and not exact and _takes_nearest(op, x.dtype) and all(_grows(axis) for axis in axes):
+        scales = op.constant([1.0] * (rank_of(op, x) - len(axes)) + [_grown(axis) for axis in axes], torch.float32)
+        return op.Upsample(x, scales, mode="nearest") if op.opset < 10 else op.Resize(x, scales, mode="nearest")  # type: ignore[no-any-return]
+    for axis in axes:
+        if axis.before != axis.after:
+            x = op.Gather(x, _neighbours(op, x, axis, exact), axis=axis.number)
+    return x
+
+
+_NEAREST_DTYPES = (torch.float16, torch.float32, torch.int8, torch.uint8, torch.int32)
+"""What ONNX Runtime's Resize takes for nearest neighbours."""
+
+
+def _takes_nearest(op: Builder, dtype: torch.dtype) -> bool:
+    return dtype in _NEAREST_DTYPES or (specified(op) and op.takes("Resize" if op.opset > 9 else "Upsample", dtype))
+
+
+def _torch_neighbours(axis: Axis, exact: bool) -> torch.Tensor:
+    """For each place of the result the place that torch takes it from."""
+    function = torch.ops.aten._upsample_nearest_exact1d if exact else torch.ops.aten.upsample_nearest1d
+    places = torch.arange(int(axis.before), dtype=torch.float64)
+    found: torch.Tensor = function(places[None, None], [int(axis.after)], axis.scale)
+    return found[0, 0].to(torch.int64)
+
+
+def _same_neighbours(axis: Axis, exact: bool) -> bool:
+    """Does Resize, which divides by a float32 scale, find the neighbours that torch finds?
+
+    It does where one size divides the other. It does not for every sixth pair of sizes up to 200, so that a size that is
+    only known at run time is not left to it.
+    """
+    if not axis.known:
+        return _divides(axis)
+    before, after = int(axis.before), int(axis.after)
+    places, expected = torch.arange(after, dtype=torch.float32), _torch_neighbours(axis, exact)
+    for scale in {_fitting(axis, axis.scale or after / before), axis.scale or after / before}:
+        divisor = torch.tensor(scale, dtype=torch.float32)
+        found = torch.floor((places + 0.5) / divisor - 0.5 + 0.5) if exact else torch.floor(places / divisor)
+        if not torch.equal(found.clamp(0, before - 1).to(torch.int64), expected):
+            return False
+    return True
+
+
+def _divides(axis: Axis) -> bool:
+    """Is one size of a dynamic axis surely a multiple of the other?"""
+    if axis.scale is not None:
+        return axis.scale.is_integer() or math.frexp(axis.scale)[0] == 0.5
+    short, long = sorted((str(axis.before), str(axis.after)), key=len)
+    return long == short or (long.endswith(f"*{short}") and long.removesuffix(f"*{short}").isdigit())
+
+
+def _grows(axis: Axis) -> bool:
+    """Is this a scale that is known and that Upsample, which only grows, takes?"""
+    if not axis.known:
+        return axis.scale is not None and axis.scale.is_integer()
+    return int(axis.after) >= int(axis.before) and _same_neighbours(axis, False)
+
+
+def _grown(axis: Axis) -> float:
+    return _fitting(axis, axis.scale or int(axis.after) / int(axis.before))
+
+
+def _neighbours(op: Builder, x: Tensor, axis: Axis, exact: bool) -> Tensor:
+    if axis.known:
+        return op.constant(_torch_neighbours(axis, exact))
+    places = arange_of(op, 0, _after(op, x, axis), 1, torch.float32)
+    if exact:
+        places = op.Add(places, 0.5)
+    return op.cast(op.Mul(places, _step(op, x, axis)), torch.int64)
+
+
+def _step(op: Builder, x: Tensor, axis: Axis) -> Any:
+    """How far apart the places that neighbours are taken from are: a float, or a float32 tensor."""
+    if axis.scale is not None:
+        return 1.0 / axis.scale
+    before, after = size_at(op, x, axis.number), _after(op, x, axis)
+    return op.Div(op.cast(before, torch.float32), op.cast(after, torch.float32))
+
+
+# By weights
+
+
+def resampled(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor:
+    """By Resize where it agrees with torch, else by weights, axis by axis."""
+    known = all(axis.known for axis in axes)
+    by_resize = kind.resize is not None and op.opset >= kind.first_opset
+    if not x.dtype.is_floating_point:
+        return _rounded(op, x, axes, kind)
+    by_weights = known and ((x.dtype == torch.float64 and not specified(op)) or not all(map(_fits, axes)))
+    if by_resize and not by_weights:
+        return _resize(op, x, axes, kind)
+    for axis in axes:
+        if axis.before != axis.after:
+            x = along(op, x, _weights(op, x, axis, kind), axis.number)
+    return x
+
+
+def _fits(axis: Axis) -> bool:
+    """Does the scale give the size? torch's operators take any two, Resize has no place for both."""
+    return axis.scale is None or int(int(axis.before) * axis.scale) == axis.after
+
+
+def _rounded(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor:
+    """uint8: torch rounds after each axis, of which the last comes first, and weighs with numbers of 15 bits."""
+    result = op.cast(x, torch.float32)
+    for axis in reversed(axes):
+        if axis.before != axis.after:
+            weights = _weights(op, result, axis, kind)
+            known = weights.const
+            result = along(op, result, weights if known is None else op.constant(_fixed_point(known)), axis.number)
+            result = op.Clip(op.Floor(op.Add(result, 0.5)), 0.0, 255.0)
+    return op.cast(result, x.dtype)
+
+
+def _fixed_point(weights: torch.Tensor) -> torch.Tensor:
+    """As torch weighs bytes: in multiples of the smallest power of two with which the largest weight fits into 15 bits."""
+    largest = float(weights.max())
+    places = next((places for places in range(22) if int(0.5 + largest * 2.0 ** (places + 1)) >= 2**15), 22)
+    steps = weights.double() * 2.0**places
+    return ((steps.abs() + 0.5).floor() * steps.sign() / 2.0**places).to(weights.dtype)
+
+
+def _weights(op: Builder, x: Tensor, axis: Axis, kind: Kind) -> Tensor:
+    """``[before, after]``: how much of each place goes into each."""
+    if axis.known:
+        scale = None if kind.align_corners else axis.scale
+        return known_matrix(
+            op, int(axis.before), lambda unit: kind.weights(unit, int(axis.after), kind.align_corners, scale), x.dtype
+        )
+    if kind.resize is None:
+        op.decline("the sizes must be known at export")
+    if kind.weights is not _linear_weights:
+        op.opset_error("ONNX has this resampling of a size that is only known at run time from Resize on", kind.first_opset)
+    places = _places(op, x, axis, kind.align_corners)
+    rows = arange_of(op, 0, size_at(op, x, axis.number), 1, torch.float32)
+    distance = op.Abs(op.Sub(op.Unsqueeze(places, [0]), op.Unsqueeze(rows, [1])))
+    return op.cast(op.Relu(op.Sub(1.0, distance)), x.dtype)
+
+
+def _places(op: Builder, x: Tensor, axis: Axis, align_corners: bool) -> Tensor:
+    """For each place of the result where it lies before resampling, a float32 between 0 and the last place."""
+    before, after = (op.cast(size, torch.float32) for size in (size_at(op, x, axis.number), _after(op, x, axis)))
+    numbers = arange_of(op, 0, _after(op, x, axis), 1, torch.float32)
+    last = op.Sub(before, 1.0)
+    if align_corners:
+        return op.Mul(numbers, op.Div(last, op.Max(op.Sub(after, 1.0), 1.0)))  # type: ignore[no-any-return]
+    middles = op.Mul(op.Add(numbers, 0.5), _step(op, x, axis))
+    return op.Min(op.Relu(op.Sub(middles, 0.5)), last)  # type: ignore[no-any-return]
+
+
+def _linear_weights(unit: torch.Tensor, after: int, align_corners: bool, scale: float | None) -> torch.Tensor:
+    return torch.ops.aten.upsample_linear1d(unit, [after], align_corners, scale)  # type: ignore[no-any-return]
+
+
+def _planar(name: str) -> Callable[[torch.Tensor, int, bool, float | None], torch.Tensor]:
+    """The weights of an operator that torch has for two axes only."""
+
+    def weights(unit: torch.Tensor, after: int, align_corners: bool, scale: float | None) -> torch.Tensor:
+        function = getattr(torch.ops.aten, name)
+        found: torch.Tensor = function(unit[None], [unit.shape[1], after], align_corners, None, scale)
+        return found[0]
+
+    return weights
+
+
+def _antialias(attributes: dict[str, Any], align_corners: bool) -> dict[str, Any] | None:
+    """Resize's attributes for torch's antialiasing, whose windows lie elsewhere where the corners are aligned."""
+    if align_corners:
+        return None
+    return {**attributes, "coordinate_transformation_mode": "half_pixel", "antialias": 1, "exclude_outside": 1}
+
+
+def _transform(align_corners: bool) -> str:
+    return "align_corners" if align_corners else "half_pixel"
+
+
+def _called(op: Builder, x: Tensor, output_size: Any, scales: Sequence[Any]) -> list[Axis]:
+    """The axes, for both forms of the operators: .vec has one list of scales, the other a number for each axis."""
+    factors = scales[0] if len(scales) == 1 and isinstance(scales[0], (list, tuple)) else scales
+    known = [op.static(factor, "scale_factor") for factor in factors or []]
+    return _axes(op, x, output_size, known if None not in known else None, spatial_dims(op))
+
+
+@aten("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
+def upsample_nearest(op: Builder, self: Tensor, output_size: Any, *scales: Any) -> Tensor:
+    """upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    return _nearest(op, self, _called(op, self, output_size, scales), False)
+
+
+@aten("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d")
+def upsample_nearest_exact(op: Builder, self: Tensor, output_size: Any, *scales: Any) -> Tensor:
+    """_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor"""
+    return _nearest(op, self, _called(op, self, output_size, scales), True)
+
+
+@aten("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
+def upsample_linear(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
+    """upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
+    float? scales_w=None) -> Tensor"""
+    attributes = {"mode": "linear", "coordinate_transformation_mode": _transform(align_corners)}
+    return resampled(op, self, _called(op, self, output_size, scales), Kind(_linear_weights, attributes, align_corners))
+
+
+@aten("upsample_bicubic2d")
+def upsample_cubic(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
+    """upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
+    float? scales_w=None) -> Tensor"""
+    attributes = {"mode": "cubic", "coordinate_transformation_mode": _transform(align_corners)}
+    kind = Kind(_planar("upsample_bicubic2d"), attributes, align_corners)
+    return resampled(op, self, _called(op, self, output_size, scales), kind)
+
+
+@aten("_upsample_bilinear2d_aa")
+def upsample_linear_antialias(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
+    """_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
+    float? scales_w=None) -> Tensor"""
+    kind = Kind(_planar("_upsample_bilinear2d_aa"), _antialias({"mode": "linear"}, align_corners), align_corners, 18)
+    return resampled(op, self, _called(op, self, output_size, scales), kind)
+
+
+@aten("_upsample_bicubic2d_aa")
+def upsample_cubic_antialias(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
+    """_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
+    float? scales_w=None) -> Tensor"""
+    attributes = _antialias({"mode": "cubic", "cubic_coeff_a": -0.5}, align_corners)
+    kind = Kind(_planar("_upsample_bicubic2d_aa"), attributes, align_corners, 18)
+    return resampled(op, self, _called(op, self, output_size, scales), kind)
+
+
+@aten("_upsample_lanczos2d_aa")
+def upsample_lanczos_antialias(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
+    """_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
+    float? scales_w=None) -> Tensor"""
+    kind = Kind(_planar("_upsample_lanczos2d_aa"), None, align_corners)
+    return resampled(op, self, _called(op, self, output_size, scales), kind)

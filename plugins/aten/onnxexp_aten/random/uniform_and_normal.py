@@ -1,0 +1,88 @@
+"""Uniform and normal random numbers, which every other distribution is made of.
+
+ONNX Runtime has no kernels for ONNX's random operators from opset 22 on. It has one for Dropout, which tosses coins: out of 64 of
+them come as many numbers as are needed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.math.arithmetic import select
+from onnxexp_aten.support.composed_views import filled
+from onnxexp_aten.support.kernel_dtypes import runs, specified
+
+__all__ = ["gaussian", "kept_or_zero", "tossed", "uniform_of"]
+
+
+def uniform_of(op: Builder, sizes: Any, dtype: torch.dtype, low: float = 0.0, high: float = 1.0) -> Tensor:
+    """Uniform in [low, high); `sizes` is a list of ints and tensors, or a tensor."""
+    inner = dtype if dtype == torch.float64 or runs(op, "RandomUniform", dtype) else torch.float32
+    if runs(op, "RandomUniform", inner):
+        return op.cast(_generated(op, "RandomUniform", sizes, inner, low=low, high=high), dtype)
+    digits = _digits(op, sizes, inner)
+    stretched = digits if high - low == 1 else op.Mul(digits, high - low)
+    return op.cast(stretched if low == 0 else op.Add(stretched, low), dtype)
+
+
+def gaussian(op: Builder, sizes: Any, dtype: torch.dtype, mean: float = 0.0, std: float = 1.0) -> Tensor:
+    """Normally distributed numbers; `sizes` as for `uniform_of`."""
+    inner = dtype if dtype == torch.float64 or runs(op, "RandomNormal", dtype) else torch.float32
+    if runs(op, "RandomNormal", inner):
+        return op.cast(_generated(op, "RandomNormal", sizes, inner, mean=mean, scale=std), dtype)
+    # Box and Muller: a random angle, and the radius that goes with the logarithm of a random number
+    pair = _digits(op, op.Concat([2], sizes, axis=0) if isinstance(sizes, Tensor) else [2, *sizes], inner)
+    angle = op.Cos(op.Mul(op.Gather(pair, 0, axis=0), 2 * math.pi))
+    radius = op.Sqrt(op.Mul(op.Log(op.Sub(op.constant(1.0, inner), op.Gather(pair, 1, axis=0))), -2.0))
+    drawn = op.Mul(radius, angle)
+    if (mean, std) != (0.0, 1.0):
+        drawn = op.Add(op.Mul(drawn, std), mean)
+    return op.cast(drawn, dtype)
+
+
+def tossed(op: Builder, x: Tensor, ratio: float) -> tuple[Tensor, Tensor]:
+    """ONNX's Dropout in training mode: the result, and the mask of what is kept. Not where `runs` says that it does not run."""
+    result, kept = op.Dropout(x, ratio, True, outputs=2)
+    return result, kept
+
+
+def kept_or_zero(op: Builder, result: Tensor, kept: Tensor) -> Tensor:
+    """The result of `tossed`. ONNX Runtime removes a Dropout of whose outputs the first only is used, in training mode too."""
+    return result if specified(op) else select(op, kept, result, op.constant(0, result.dtype))
+
+
+def _generated(op: Builder, name: str, sizes: Any, dtype: torch.dtype, **attributes: float) -> Tensor:
+    if not isinstance(sizes, Tensor) and all(isinstance(size, int) for size in sizes) and sizes:
+        return op.call("", name, shape=list(sizes), dtype=dtype, **attributes)  # type: ignore[no-any-return]
+    shell = filled(op, sizes, 0, dtype)
+    return op.call("", f"{name}Like", shell, dtype=dtype, **attributes)  # type: ignore[no-any-return]
+
+
+def _digits(op: Builder, sizes: Any, dtype: torch.dtype) -> Tensor:
+    """Uniform in [0, 1), float32 or float64: as many binary digits as the dtype has.
+
+    Only what is common to a draw is tossed, and mixed with each element's place (Steele's splitmix64): coins alone would do too,
+    but ONNX Runtime seeds one Dropout after the other with one number after the other, and its generator shows that.
+    """
+    _, heads = tossed(op, op.constant(torch.ones(64)), 0.5)
+    seed = op.MatMul(op.cast(heads, torch.uint64), op.constant([1 << digit for digit in range(64)], torch.uint64))
+    size = math.prod(sizes) if op.is_static(sizes) and not isinstance(sizes, Tensor) else op.ReduceProd(sizes, keepdims=0)
+    places = op.cast(op.Range(0, size, 1), torch.uint64)
+    mixed = op.Add(op.Mul(places, _number(op, 0x9E3779B97F4A7C15)), seed)
+    mixed = op.Mul(_folded(op, mixed, 30), _number(op, 0xBF58476D1CE4E5B9))
+    mixed = op.Mul(_folded(op, mixed, 27), _number(op, 0x94D049BB133111EB))
+    count = 53 if dtype == torch.float64 else 24
+    digits = op.BitShift(_folded(op, mixed, 31), _number(op, 64 - count), direction="RIGHT")
+    return op.Reshape(op.Mul(op.cast(digits, dtype), 0.5**count), sizes)  # type: ignore[no-any-return]
+
+
+def _folded(op: Builder, bits: Tensor, places: int) -> Tensor:
+    return op.BitwiseXor(bits, op.BitShift(bits, _number(op, places), direction="RIGHT"))  # type: ignore[no-any-return]
+
+
+def _number(op: Builder, number: int) -> Tensor:
+    return op.constant(number, torch.uint64)

@@ -1,0 +1,258 @@
+"""Sums, means, extremes and the like over some dimensions, all of them, or none (0-d tensors)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.math.arithmetic import select
+from onnxexp_aten.support.arguments import aten, axes_of, axis_of, dtype_of, rank_of, to_float
+from onnxexp_aten.support.composed_views import size_at, squeezed
+from onnxexp_aten.support.kernel_dtypes import compare, compute, runs, specified
+
+__all__ = ["any_", "count", "reduced", "sum_", "summable", "var"]
+
+
+_OF_ONE_ITSELF = frozenset(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"))
+
+
+def reduced(op: Builder, name: str, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
+    """One of ONNX's Reduce operators; `dims` None or empty means all, a 0-d tensor counts as one element."""
+    if x.rank == 0:
+        return x if name in _OF_ONE_ITSELF else compute(op, name, op.Reshape(x, [1]), keepdims=0)
+    if name == "ReduceMean" and x.shape is not None and any(x.shape[axis] == 0 for axis in axes_of(op, x, dims)):
+        return compute(op, "Div", reduced(op, "ReduceSum", x, dims, keepdim), 0)  # of nothing: NaN, as in torch
+    axes = None if dims is None or dims == [] else axes_of(op, x, dims)
+    if axes is not None and not keepdim and len(axes) == x.rank:
+        axes = None
+    return compute(op, name, x, axes=axes, keepdims=int(keepdim))
+
+
+def summable(op: Builder, x: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """As torch sums: ints and bools as int64 where no dtype is asked for."""
+    return op.cast(x, dtype_of(dtype, x.dtype if x.dtype.is_floating_point else torch.int64))
+
+
+# Sums
+
+
+@aten("sum")
+def sum_(op: Builder, self: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """sum(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
+    return reduced(op, "ReduceSum", summable(op, self, dtype))
+
+
+@aten("sum.dim_IntList")
+def sum_dim(op: Builder, self: Tensor, dim: Any, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
+    """sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    return reduced(op, "ReduceSum", summable(op, self, dtype), dim, keepdim)
+
+
+@aten("sum_to_size")
+def sum_to_size(op: Builder, self: Tensor, size: list[Any]) -> Tensor:
+    """sum_to_size(Tensor self, SymInt[] size) -> Tensor: over the axes that have grown by broadcasting"""
+    if self.shape is None or not all(isinstance(each, int) for each in size):
+        op.decline("a rank or size that only the run time knows")
+    lead = len(self.shape) - len(size)
+    grown = [axis for axis, own in enumerate(self.shape) if axis < lead or (size[axis - lead] == 1 and own != 1)]
+    if not grown and size:
+        return self
+    return squeezed(op, reduced(op, "ReduceSum", summable(op, self, None), grown, True), range(lead))
+
+
+@aten("mean")
+def mean(op: Builder, self: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """mean(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
+    return reduced(op, "ReduceMean", op.cast(self, dtype_of(dtype, self.dtype)))
+
+
+@aten("mean.dim")
+def mean_dim(op: Builder, self: Tensor, dim: Any, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
+    """mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    return reduced(op, "ReduceMean", op.cast(self, dtype_of(dtype, self.dtype)), dim, keepdim)
+
+
+@aten("prod")
+def prod(op: Builder, self: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """prod(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
+    return reduced(op, "ReduceProd", summable(op, self, dtype))
+
+
+@aten("prod.dim_int")
+def prod_dim(op: Builder, self: Tensor, dim: int, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
+    """prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
+    return reduced(op, "ReduceProd", summable(op, self, dtype), [dim], keepdim)
+
+
+@aten("count_nonzero", "count_nonzero.dim_IntList")
+def count_nonzero(op: Builder, self: Tensor, dim: Any) -> Tensor:
+    """count_nonzero(Tensor self, int? dim=None) -> Tensor"""
+    return reduced(op, "ReduceSum", op.cast(op.cast(self, torch.bool), torch.int64), dim)
+
+
+@aten("logsumexp", "special_logsumexp")
+def logsumexp(op: Builder, self: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    """logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"""
+    x = to_float(op, self)
+    if specified(op):
+        return reduced(op, "ReduceLogSumExp", x, dim, keepdim)
+    floor = torch.finfo(x.dtype).min  # where an axis begins with -inf, ONNX Runtime takes 0 for the largest element
+    result = reduced(op, "ReduceLogSumExp", compute(op, "Max", x, floor), dim, keepdim)
+    return select(op, compare(op, "Less", result, op.constant(floor / 2, x.dtype)), op.constant(-math.inf, x.dtype), result)
+
+
+# Truth
+
+
+@aten("any", "any.dim", "any.dims")
+def any_(op: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor; of nothing it is False, as a sum is 0"""
+    truth = op.cast(self, torch.bool)
+    if _reduces_truth(op, self, dim):
+        return op.cast(reduced(op, "ReduceMax", truth, dim, keepdim), _truth(self))
+    return op.cast(op.cast(reduced(op, "ReduceSum", op.cast(truth, torch.int32), dim, keepdim), torch.bool), _truth(self))
+
+
+@aten("all", "all.dim", "all.dims")
+def all_(op: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor; of nothing it is True"""
+    truth = op.cast(self, torch.bool)
+    if _reduces_truth(op, self, dim):
+        return op.cast(reduced(op, "ReduceMin", truth, dim, keepdim), _truth(self))
+    return op.cast(op.cast(reduced(op, "ReduceMin", op.cast(truth, torch.int32), dim, keepdim), torch.bool), _truth(self))
+
+
+def _reduces_truth(op: Builder, x: Tensor, dims: Any) -> bool:
+    """May bools be reduced as they are? From opset 20 on, but ONNX Runtime refuses to where there is nothing to reduce."""
+    sizes = [x.shape[axis] for axis in axes_of(op, x, dims)] if x.shape else []
+    some = specified(op) or all(isinstance(size, int) and size > 0 for size in sizes)
+    return some and runs(op, "ReduceMax", torch.bool)
+
+
+def _truth(x: Tensor) -> torch.dtype:
+    return torch.uint8 if x.dtype == torch.uint8 else torch.bool
+
+
+# Extremes
+
+
+@aten("amax", "max")
+def amax(op: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
+    return reduced(op, "ReduceMax", self, dim, keepdim)
+
+
+@aten("amin", "min")
+def amin(op: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
+    return reduced(op, "ReduceMin", self, dim, keepdim)
+
+
+@aten("aminmax")
+def aminmax(op: Builder, self: Tensor, dim: int | None, keepdim: bool) -> tuple[Tensor, Tensor]:
+    """aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)"""
+    dims = None if dim is None else [dim]
+    return reduced(op, "ReduceMin", self, dims, keepdim), reduced(op, "ReduceMax", self, dims, keepdim)
+
+
+@aten("max.dim")
+def max_dim(op: Builder, self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+    """max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
+    return reduced(op, "ReduceMax", self, [dim], keepdim), argmax(op, self, dim, keepdim)
+
+
+@aten("min.dim")
+def min_dim(op: Builder, self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+    """min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
+    return reduced(op, "ReduceMin", self, [dim], keepdim), argmin(op, self, dim, keepdim)
+
+
+@aten("argmax")
+def argmax(op: Builder, self: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    """argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
+    return _position(op, "ArgMax", self, dim, keepdim)
+
+
+@aten("argmin")
+def argmin(op: Builder, self: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    """argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
+    return _position(op, "ArgMin", self, dim, keepdim)
+
+
+def _position(op: Builder, name: str, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    if dim is not None and x.rank != 0:
+        return compare(op, name, x, axis=axis_of(op, x, dim), keepdims=int(keepdim))
+    found = compare(op, name, op.Reshape(x, [-1]), axis=0, keepdims=0)
+    return op.Reshape(found, [1] * rank_of(op, x)) if keepdim and x.rank != 0 else found
+
+
+# Spread
+
+
+@aten("var", "var.dim", "var.correction")
+def var(op: Builder, self: Tensor, *args: Any) -> Tensor:
+    """var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+    return _variance(op, self, *_spread_args(*args))[0]
+
+
+@aten("std", "std.dim", "std.correction")
+def std(op: Builder, self: Tensor, *args: Any) -> Tensor:
+    """std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
+    return compute(op, "Sqrt", var(op, self, *args))
+
+
+@aten("var_mean", "var_mean.dim", "var_mean.correction")
+def var_mean(op: Builder, self: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
+    """var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
+    return _variance(op, self, *_spread_args(*args))
+
+
+@aten("std_mean", "std_mean.dim", "std_mean.correction")
+def std_mean(op: Builder, self: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
+    """std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
+    variance, mean = var_mean(op, self, *args)
+    return compute(op, "Sqrt", variance), mean
+
+
+def _spread_args(*args: Any) -> tuple[Any, float, bool]:
+    """(dims, correction, keepdim) of any of the overloads: (unbiased), (dim, unbiased, keepdim), (dim, correction, keepdim)."""
+    dims, correction, keepdim = (None, args[0], False) if len(args) == 1 else args
+    return dims, 1 if correction is None else float(correction), keepdim
+
+
+def _variance(op: Builder, x: Tensor, dims: Any, correction: float, keepdim: bool) -> tuple[Tensor, Tensor]:
+    if x.rank == 0:
+        x, dims, keepdim = op.Reshape(x, [1]), None, False
+    axes = axes_of(op, x, dims)
+    mean = reduced(op, "ReduceMean", x, axes, True)
+    squares = reduced(op, "ReduceSumSquare", compute(op, "Sub", x, mean), axes, keepdim)
+    variance = compute(op, "Div", squares, _degrees_of_freedom(op, x, axes, correction))
+    return variance, mean if keepdim else op.Squeeze(mean, axes=axes)
+
+
+def _degrees_of_freedom(op: Builder, x: Tensor, axes: list[int], correction: float) -> Any:
+    size = count(op, x, axes)
+    if not isinstance(size, Tensor):
+        return float(max(size - correction, 0))
+    left = op.cast(size, x.dtype)
+    return compute(op, "Relu", compute(op, "Sub", left, correction)) if correction else left
+
+
+def count(op: Builder, x: Tensor, axes: list[int]) -> int | Tensor:
+    """How many elements there are along these axes together, a 0-d int64 tensor where that is not static."""
+    static, dynamic = 1, []
+    for axis in axes:
+        size = size_at(op, x, axis)
+        if isinstance(size, Tensor):
+            dynamic.append(size)
+        else:
+            static *= size
+    if not dynamic:
+        return static
+    result = dynamic[0]
+    for size in [*dynamic[1:], *([static] if static != 1 else [])]:
+        result = op.Mul(result, size)
+    return result

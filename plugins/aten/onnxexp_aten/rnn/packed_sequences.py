@@ -1,0 +1,108 @@
+"""Packed sequences: the valid elements of a padded batch, step after step, and how many sequences reach each step.
+
+Layers on packed data run padded, with the sequences' lengths, as ONNX does; where the packed form came from a padded one
+in the same graph that one is used again (`op.notes`), and the packed form is only computed if something else needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.creation.new_tensors import arange_of
+from onnxexp_aten.math.arithmetic import extreme, select
+from onnxexp_aten.support.arguments import aten, rank_of
+from onnxexp_aten.support.composed_views import permuted, run_time_size, size_at, sliced, vector, with_shape
+from onnxexp_aten.support.kernel_dtypes import compute
+
+__all__ = ["packed_layer", "within"]
+
+
+class _Layers(Protocol):
+    def run(self, op: Builder, x: Tensor, states: Sequence[Tensor], lengths: Tensor | None) -> tuple[Tensor, list[Tensor]]: ...
+
+
+def within(op: Builder, padded: Tensor, lengths: Tensor) -> Tensor:
+    """(time, batch): is the step of this time-major batch within the sequence?"""
+    return _within(op, size_at(op, padded, 0), lengths)
+
+
+def _within(op: Builder, steps: Any, lengths: Tensor) -> Tensor:
+    time = op.Unsqueeze(arange_of(op, 0, steps, 1, torch.int64), [1])
+    return op.Less(time, op.Unsqueeze(lengths, [0]))  # type: ignore[no-any-return]
+
+
+def _packed(op: Builder, padded: Tensor, lengths: Tensor) -> Tensor:
+    """The valid steps of a time-major padded batch, and the note of where they come from."""
+    assert padded.shape is not None
+    features = [run_time_size(op, size, [padded]) for size in padded.shape[2:]]
+    mask = op.Reshape(within(op, padded, lengths), [-1])
+    data: Tensor = op.Compress(op.Reshape(padded, vector(op, [-1, *features])), mask, axis=0)
+    op.notes["packed", data.value] = (padded, lengths)
+    return data
+
+
+def _unpacked(op: Builder, data: Tensor, batch_sizes: Tensor) -> tuple[Tensor, Tensor]:
+    """The time-major padded batch (what is not valid holds some valid element) and the lengths."""
+    noted: tuple[Tensor, Tensor] | None = op.notes.get(("packed", data.value))
+    if noted is not None:
+        return noted
+    place = arange_of(op, 0, op.Gather(batch_sizes, 0, axis=0), 1, torch.int64)
+    reached = op.cast(op.Less(op.Unsqueeze(place, [0]), op.Unsqueeze(batch_sizes, [1])), torch.int64)
+    lengths = op.ReduceSum(reached, axes=[0], keepdims=0)
+    before = op.CumSum(batch_sizes, 0, exclusive=1)
+    index = op.Mul(op.Add(op.Unsqueeze(before, [1]), op.Unsqueeze(place, [0])), reached)
+    padded = op.Gather(data, index, axis=0)
+    return with_shape(padded, [batch_sizes.shape[0], *padded.shape[1:]]), lengths  # type: ignore[index]
+
+
+@aten("_pack_padded_sequence")
+def pack(op: Builder, input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
+    """_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor, Tensor)"""
+    padded = _swapped(op, input) if batch_first else input
+    lengths = op.cast(lengths, torch.int64)
+    steps = compute(op, "ReduceMax", lengths, axes=[0], keepdims=0)
+    reached = op.ReduceSum(op.cast(_within(op, steps, lengths), torch.int64), axes=[1], keepdims=0)
+    op.notes["steps", reached.value] = steps
+    return _packed(op, padded, lengths), reached
+
+
+def packed_layer(op: Builder, layers: _Layers, data: Tensor, batch_sizes: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Recurrent layers on packed data: the packed output and the final states."""
+    padded, lengths = _unpacked(op, data, batch_sizes)
+    y, final = layers.run(op, padded, states, lengths)
+    return _packed(op, y, lengths), *final
+
+
+@aten("_pad_packed_sequence")
+def pad(
+    op: Builder, data: Tensor, batch_sizes: Tensor, batch_first: bool, padding_value: Any, total_length: Any
+) -> tuple[Tensor, Tensor]:
+    """_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, int total_length)
+    -> (Tensor, Tensor)"""
+    padded, lengths = _unpacked(op, data, batch_sizes)
+    wanted = op.node.outputs[0].type.sizes[1 if batch_first else 0]
+    assert padded.shape is not None and batch_sizes.shape is not None
+    steps: Any = size_at(op, padded, 0)
+    if wanted == batch_sizes.shape[0]:
+        steps = op.notes.get(("steps", batch_sizes.value), steps)
+        padded = padded if padded.shape[0] == wanted else sliced(op, padded, 0, 0, steps)
+    elif wanted != padded.shape[0]:
+        steps, padded = total_length, _resized(op, padded, total_length)
+    inside = op.Unsqueeze(_within(op, steps, lengths), list(range(2, rank_of(op, padded))))
+    padded = select(op, inside, padded, op.constant(padding_value, padded.dtype))
+    return _swapped(op, padded) if batch_first else padded, lengths
+
+
+def _resized(op: Builder, padded: Tensor, steps: Any) -> Tensor:
+    """The first `steps` steps, and after the last one that again."""
+    last = op.Sub(size_at(op, padded, 0), 1)
+    index = extreme(op, "Min", arange_of(op, 0, steps, 1, torch.int64), last)
+    return op.Gather(padded, index, axis=0)  # type: ignore[no-any-return]
+
+
+def _swapped(op: Builder, x: Tensor) -> Tensor:
+    return permuted(op, x, [1, 0, *range(2, rank_of(op, x))])

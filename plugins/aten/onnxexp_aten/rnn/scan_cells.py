@@ -1,0 +1,134 @@
+"""Recurrent layers as a Scan over their steps: what ONNX's LSTM, GRU and RNN cannot compute.
+
+That is a projected LSTM, and float64, for which ONNX Runtime has no kernels. A cell is one such step; ONNX Runtime takes less
+time for it than for a layer of one step. Sources: the formulas in the documentation of
+`torch.nn.LSTM`, `torch.nn.GRU` and `torch.nn.RNN`; for the projection "Long Short-Term Memory Based Recurrent Neural
+Network Architectures for Large Vocabulary Speech Recognition", Sak et al. 2014.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.rnn.packed_sequences import within
+from onnxexp_aten.support.composed_views import filled, run_time_size, squeezed, with_shape
+
+__all__ = ["Cell", "step_through"]
+
+_GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """What one step computes; `kind`, `relu` as `recurrent.Layers` has them, the weights in torch's order."""
+
+    kind: str
+    has_biases: bool
+    projected: bool
+    relu: bool
+
+    def widths(self, weights: Sequence[Tensor]) -> list[int]:
+        """The sizes of the states: hidden, and LSTM's cell. w_hh is (gates * hidden, hidden), w_hr (projection, hidden)."""
+        hidden = int(weights[1].shape[0]) // _GATES[self.kind]  # type: ignore[index]
+        width = int(weights[-1].shape[0]) if self.projected else hidden  # type: ignore[index]
+        return [width, hidden] if self.kind == "LSTM" else [width]
+
+    def entering(self, op: Builder, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
+        """What the input (batch, features), or the inputs of all steps (time, batch, features), add to the gates."""
+        bias = weights[2] if self.has_biases else None
+        if bias is not None and self.kind != "GRU":
+            bias = op.Add(bias, weights[3])
+        return _linear(op, x, weights[0], bias)
+
+    def step(self, op: Builder, entering: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
+        """The states after one step."""
+        h = states[0]
+        if self.kind == "GRU":
+            return [self._gru(op, entering, _linear(op, h, weights[1], weights[3] if self.has_biases else None), h)]
+        gates = _linear(op, h, weights[1], entering)
+        if self.kind == "RNN":
+            return [op.Relu(gates) if self.relu else op.Tanh(gates)]
+        i, f, g, o = _parts(op, gates, 1, 1, 1, 1)
+        cell = op.Add(op.Mul(op.Sigmoid(f), states[1]), op.Mul(op.Sigmoid(i), op.Tanh(g)))
+        hidden = op.Mul(op.Sigmoid(o), op.Tanh(cell))
+        return [_linear(op, hidden, weights[-1], None) if self.projected else hidden, cell]
+
+    def _gru(self, op: Builder, entering: Tensor, recurrent: Tensor, h: Tensor) -> Tensor:
+        (rz, n), (hrz, hn) = _parts(op, entering, 2, 1), _parts(op, recurrent, 2, 1)
+        reset, update = _parts(op, op.Sigmoid(op.Add(rz, hrz)), 1, 1)
+        new = op.Tanh(op.Add(n, op.Mul(reset, hn)))
+        return op.Add(new, op.Mul(update, op.Sub(h, new)))  # type: ignore[no-any-return]
+
+
+def _parts(op: Builder, x: Tensor, *shares: int) -> Sequence[Tensor]:
+    """(batch, features) cut along the features, in these shares."""
+    width = int(x.shape[-1]) // sum(shares)  # type: ignore[index]
+    return op.Split(x, [share * width for share in shares], axis=1, outputs=len(shares))  # type: ignore[no-any-return]
+
+
+def _linear(op: Builder, x: Tensor, weight: Tensor, addend: Tensor | None) -> Tensor:
+    if addend is not None and x.rank == 2:
+        return op.Gemm(x, weight, addend, transB=1)  # type: ignore[no-any-return]
+    product = op.MatMul(x, op.Transpose(weight, perm=[1, 0]))
+    return product if addend is None else op.Add(product, addend)  # type: ignore[no-any-return]
+
+
+def step_through(
+    op: Builder,
+    cell: Cell,
+    x: Tensor,
+    weights: Sequence[Sequence[Tensor]],
+    start: Sequence[Tensor | None],
+    lengths: Tensor | None,
+) -> tuple[Tensor, list[list[Tensor]]]:
+    """One layer, time-major, `weights` by direction.
+
+    Returns (time, batch, directions * width), of which only what is `within` the lengths counts, and for each state what it
+    finally is by direction, (1, batch, width).
+    """
+    inside = None if lengths is None else op.Unsqueeze(within(op, x, lengths), [2])
+    outputs: list[Tensor] = []
+    finals: list[list[Tensor]] = [[] for _ in start]
+    for direction, own in enumerate(weights):
+        first = [
+            _first(op, x, state, direction, len(weights), width) for state, width in zip(start, cell.widths(own), strict=True)
+        ]
+        *final, y = _direction(op, cell, x, own, first, inside, reverse=direction == 1)
+        outputs.append(with_shape(y, [*x.shape[:2], cell.widths(own)[0]]))  # type: ignore[index]
+        for collected, state in zip(finals, final, strict=True):
+            collected.append(op.Unsqueeze(state, [0]))
+    return outputs[0] if len(outputs) == 1 else op.Concat(*outputs, axis=2), finals
+
+
+def _first(op: Builder, x: Tensor, state: Tensor | None, direction: int, directions: int, width: int) -> Tensor:
+    """The initial state of one direction, (batch, width)."""
+    if state is not None:
+        own = state if directions == 1 else op.Slice(state, [direction], [direction + 1], [0])
+        return squeezed(op, own, [0])
+    batch = x.shape[1]  # type: ignore[index]
+    return with_shape(filled(op, [run_time_size(op, batch, [x]), width], 0, x.dtype), [batch, width])
+
+
+def _direction(
+    op: Builder,
+    cell: Cell,
+    x: Tensor,
+    weights: Sequence[Tensor],
+    first: Sequence[Tensor],
+    inside: Tensor | None,
+    *,
+    reverse: bool,
+) -> list[Tensor]:
+    """The final states and the outputs of all steps. Outside of its length, a sequence keeps its states."""
+
+    def body(*values: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        before, entering = values[: len(first)], values[len(first)]
+        after = cell.step(op, entering, before, weights)
+        if inside is not None:
+            after = [op.Where(values[-1], now, then) for now, then in zip(after, before, strict=True)]
+        return after, after[:1]
+
+    entering = cell.entering(op, x, weights)
+    return op.scan(body, first, [entering] if inside is None else [entering, inside], reverse=reverse)

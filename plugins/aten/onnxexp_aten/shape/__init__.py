@@ -1,0 +1,1 @@
+"""Views, concatenation, splitting and rearrangement."""

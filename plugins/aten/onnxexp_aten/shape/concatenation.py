@@ -1,0 +1,107 @@
+"""Several tensors made one."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.nn.padding import padded
+from onnxexp_aten.support.arguments import aten, promote, rank_of
+from onnxexp_aten.support.composed_views import expanded, reshaped, size_at, sizes_of, unsqueezed
+
+__all__: list[str] = []
+
+
+def joined(op: Builder, tensors: list[Tensor], dim: int) -> Tensor:
+    """Concat in the common dtype. Tensors of shape (0,) are left out, as torch has always done."""
+    everything = promote(op, *tensors) if len({tensor.dtype for tensor in tensors}) > 1 else tensors
+    kept = [tensor for tensor in everything if tensor.shape != (0,)] or everything[:1]
+    axis = dim % max(rank_of(op, kept[0]), 1)
+    kept = [tensor for tensor in kept if tensor.shape is None or tensor.shape[axis] != 0] or kept[:1]
+    return kept[0] if len(kept) == 1 else op.Concat(*kept, axis=axis)
+
+
+@aten("cat", "concat", "concatenate")
+def cat(op: Builder, tensors: list[Tensor], dim: int) -> Tensor:
+    """cat(Tensor[] tensors, int dim=0) -> Tensor"""
+    return joined(op, tensors, dim)
+
+
+@aten("stack")
+def stack(op: Builder, tensors: list[Tensor], dim: int) -> Tensor:
+    """stack(Tensor[] tensors, int dim=0) -> Tensor"""
+    axis = dim % (rank_of(op, tensors[0]) + 1)
+    return joined(op, [unsqueezed(op, tensor, [axis]) for tensor in tensors], axis)
+
+
+def _raised(op: Builder, tensors: list[Tensor], rank: int) -> list[Tensor]:
+    return [unsqueezed(op, tensor, range(rank - rank_of(op, tensor))) for tensor in tensors]
+
+
+@aten("hstack")
+def hstack(op: Builder, tensors: list[Tensor]) -> Tensor:
+    """hstack(Tensor[] tensors) -> Tensor"""
+    tensors = _raised(op, tensors, 1)
+    return joined(op, tensors, 0 if tensors[0].rank == 1 else 1)
+
+
+@aten("vstack", "row_stack")
+def vstack(op: Builder, tensors: list[Tensor]) -> Tensor:
+    """vstack(Tensor[] tensors) -> Tensor"""
+    return joined(op, _raised(op, tensors, 2), 0)
+
+
+@aten("dstack")
+def dstack(op: Builder, tensors: list[Tensor]) -> Tensor:
+    """dstack(Tensor[] tensors) -> Tensor"""
+    flat = [
+        unsqueezed(op, tensor, [rank_of(op, tensor)] if rank_of(op, tensor) == 2 else []) for tensor in _raised(op, tensors, 2)
+    ]
+    return joined(op, flat, 2)
+
+
+@aten("column_stack")
+def column_stack(op: Builder, tensors: list[Tensor]) -> Tensor:
+    """column_stack(Tensor[] tensors) -> Tensor"""
+    return joined(op, [unsqueezed(op, one, [1]) if one.rank == 1 else one for one in _raised(op, tensors, 1)], 1)
+
+
+@aten("block_diag")
+def block_diag(op: Builder, tensors: list[Tensor]) -> Tensor:
+    """block_diag(Tensor[] tensors) -> Tensor"""
+    blocks = _raised(op, promote(op, *tensors), 2)
+    widths = [size_at(op, block, 1) for block in blocks]
+    if any(isinstance(width, Tensor) for width in widths):
+        op.decline("a width that only the run time knows")
+    ends = list(itertools.accumulate(widths))
+    rows = [padded(op, block, [end - width, ends[-1] - end]) for block, width, end in zip(blocks, widths, ends, strict=True)]
+    return joined(op, rows, 0)
+
+
+@aten("meshgrid")
+def meshgrid(op: Builder, tensors: list[Tensor], indexing: str = "ij") -> list[Tensor]:
+    """meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]"""
+    places = list(range(len(tensors)))
+    if indexing == "xy":
+        places[:2] = places[1::-1]
+    grids = []
+    for tensor, place in zip(tensors, places, strict=True):
+        flat = reshaped(op, tensor, [1]) if tensor.rank == 0 else tensor
+        around = [axis for axis in range(len(tensors)) if axis != place]
+        grids.append(expanded(op, unsqueezed(op, flat, around), sizes_of(op) or (), others=tensors))
+    return grids
+
+
+@aten("cartesian_prod")
+def cartesian_prod(op: Builder, tensors: list[Tensor]) -> Tensor:
+    """cartesian_prod(Tensor[] tensors) -> Tensor"""
+    if len(tensors) == 1:
+        return tensors[0]
+    sizes: list[Any] = [tensor.shape[0] if tensor.shape else 1 for tensor in tensors]
+    flat = []
+    for place, tensor in enumerate(tensors):
+        around = [axis for axis in range(len(tensors)) if axis != place]
+        grid = expanded(op, unsqueezed(op, tensor, around), sizes, others=tensors)
+        flat.append(op.Reshape(grid, [-1, 1]))
+    return joined(op, flat, 1)

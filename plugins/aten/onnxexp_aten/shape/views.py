@@ -1,0 +1,285 @@
+"""Views: the same elements under other sizes, axes in another order, parts of a tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.indexing.select_slices import picked
+from onnxexp_aten.support.arguments import aten, axis_of, rank_of
+from onnxexp_aten.support.composed_views import (
+    END,
+    expanded,
+    permuted,
+    reshaped,
+    size_at,
+    sizes_of,
+    sliced,
+    squeezed,
+    swapped,
+    unsqueezed,
+    vector,
+)
+
+__all__: list[str] = []
+
+
+# Other sizes
+
+
+@aten("view", "reshape", "_unsafe_view", "view_copy")
+def reshape(op: Builder, self: Tensor, size: list[Any]) -> Tensor:
+    """view(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
+    sizes = sizes_of(op)
+    if sizes is None or self.shape is None:
+        return op.Reshape(self, vector(op, size))
+    return reshaped(op, self, sizes, size)
+
+
+@aten("_reshape_alias", "_reshape_alias_copy")
+def reshape_alias(op: Builder, self: Tensor, size: list[Any], stride: list[Any]) -> Tensor:
+    """_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)"""
+    return reshape(op, self, size)
+
+
+@aten("view.dtype", "view_copy.dtype")
+def view_dtype(op: Builder, self: Tensor, dtype: torch.dtype) -> Tensor:
+    """view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)"""
+    if self.dtype == dtype:
+        return self
+    if self.dtype.itemsize != dtype.itemsize:
+        op.decline("bits of another width")
+    return op.BitCast(self, to=dtype)
+
+
+@aten("reshape_as", "view_as")
+def reshape_as(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """view_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
+    sizes = sizes_of(op)
+    if sizes is None or self.shape is None or sum(isinstance(size, str) for size in sizes) > 1:
+        return op.Reshape(self, op.Shape(other))
+    return reshaped(op, self, sizes)
+
+
+@aten("flatten.using_ints", "unflatten.int", "ravel")
+def flatten(op: Builder, self: Tensor, *args: Any) -> Tensor:
+    """flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)"""
+    sizes = sizes_of(op)
+    if sizes is None or self.shape is None:
+        raise op.error("the rank must be known at export")
+    if op.node.op != "aten::unflatten.int":
+        return reshaped(op, self, sizes)
+    axis = axis_of(op, self, args[0])
+    given = [-1] * axis + list(args[1]) + [-1] * (len(sizes) - axis - len(args[1]))
+    return reshaped(op, self, sizes, given)
+
+
+@aten("unsqueeze", "unsqueeze_copy")
+def unsqueeze(op: Builder, self: Tensor, dim: int) -> Tensor:
+    """unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"""
+    rank = rank_of(op, self) + 1
+    return unsqueezed(op, self, [dim % rank])
+
+
+@aten("squeeze", "squeeze_copy")
+def squeeze(op: Builder, self: Tensor) -> Tensor:
+    """squeeze(Tensor(a) self) -> Tensor(a)"""
+    if self.shape is None:
+        return op.Squeeze(self)
+    return squeezed(op, self, [axis for axis, size in enumerate(self.shape) if size == 1])
+
+
+@aten("squeeze.dim", "squeeze.dims", "squeeze_copy.dim", "squeeze_copy.dims")
+def squeeze_dims(op: Builder, self: Tensor, dim: Any) -> Tensor:
+    """squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"""
+    if self.rank == 0:
+        return self
+    shape = self.shape or ()
+    axes = [axis_of(op, self, one) for one in (dim if isinstance(dim, list) else [dim])]
+    return squeezed(op, self, [axis for axis in axes if shape[axis] == 1])
+
+
+@aten("atleast_1d", "atleast_2d", "atleast_3d")
+def atleast(op: Builder, self: Tensor) -> Tensor:
+    """atleast_2d(Tensor self) -> Tensor"""
+    return _at_least(op, self, int(op.node.op[-2]))
+
+
+@aten("atleast_1d.Sequence", "atleast_2d.Sequence", "atleast_3d.Sequence")
+def atleast_sequence(op: Builder, tensors: list[Tensor]) -> list[Tensor]:
+    """atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]"""
+    return [_at_least(op, tensor, int(op.node.op[-11])) for tensor in tensors]
+
+
+def _at_least(op: Builder, x: Tensor, rank: int) -> Tensor:
+    missing = {(3, 2): [2], (3, 1): [0, 2]}.get((rank, rank_of(op, x)), range(rank - rank_of(op, x)))
+    return unsqueezed(op, x, missing)
+
+
+# Axes in another order
+
+
+@aten("transpose.int", "transpose_copy.int", "swapaxes", "swapdims")
+def transpose(op: Builder, self: Tensor, dim0: int, dim1: int) -> Tensor:
+    """transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"""
+    return swapped(op, self, axis_of(op, self, dim0), axis_of(op, self, dim1)) if self.rank else self
+
+
+@aten("permute", "permute_copy")
+def permute(op: Builder, self: Tensor, dims: list[int]) -> Tensor:
+    """permute(Tensor(a) self, int[] dims) -> Tensor(a)"""
+    return permuted(op, self, [axis_of(op, self, dim) for dim in dims])
+
+
+@aten("t", "t_copy", "numpy_T")
+def t(op: Builder, self: Tensor) -> Tensor:
+    """t(Tensor(a) self) -> Tensor(a)"""
+    return permuted(op, self, list(reversed(range(rank_of(op, self)))))
+
+
+@aten("mT", "matrix_H", "mH", "adjoint")
+def matrix_transpose(op: Builder, self: Tensor) -> Tensor:
+    """mT(Tensor(a) self) -> Tensor(a)"""
+    if self.dtype.is_complex and op.node.op != "aten::mT":
+        op.decline("complex numbers")
+    return swapped(op, self, -1, -2)
+
+
+@aten("movedim", "moveaxis")
+def movedim(op: Builder, self: Tensor, source: Any, destination: Any) -> Tensor:
+    """movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)"""
+    sources = [axis_of(op, self, dim) for dim in (source if isinstance(source, list) else [source])]
+    places = [axis_of(op, self, dim) for dim in (destination if isinstance(destination, list) else [destination])]
+    moved = dict(zip(places, sources, strict=True))
+    rest = iter(axis for axis in range(rank_of(op, self)) if axis not in sources)
+    return permuted(op, self, [moved[axis] if axis in moved else next(rest) for axis in range(rank_of(op, self))])
+
+
+# Larger by repetition
+
+
+@aten("expand", "expand_copy", "broadcast_to")
+def expand(op: Builder, self: Tensor, size: list[Any], implicit: bool = False) -> Tensor:
+    """expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"""
+    sizes = sizes_of(op)
+    if sizes is None or self.shape is None:
+        return op.Expand(self, vector(op, [1 if isinstance(one, int) and one == -1 else one for one in size]))
+    return expanded(op, self, sizes, size)
+
+
+@aten("expand_as")
+def expand_as(op: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """expand_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
+    sizes = sizes_of(op)
+    if sizes is None or self.shape is None or (sum(isinstance(size, str) for size in sizes) > 1 and sizes != self.shape):
+        return op.Expand(self, op.Shape(other))
+    return expanded(op, self, sizes, others=[other])
+
+
+@aten("broadcast_tensors")
+def broadcast_tensors(op: Builder, tensors: list[Tensor]) -> list[Tensor]:
+    """broadcast_tensors(Tensor[] tensors) -> Tensor[]"""
+    sizes = sizes_of(op)
+    if sizes is None:
+        raise op.error("the ranks must be known at export")
+    return [expanded(op, tensor, sizes, others=tensors) for tensor in tensors]
+
+
+@aten("repeat", "tile")
+def repeat(op: Builder, self: Tensor, repeats: list[Any]) -> Tensor:
+    """repeat(Tensor self, SymInt[] repeats) -> Tensor"""
+    rank = rank_of(op, self)
+    repeats = [1] * (rank - len(repeats)) + list(repeats)
+    lead = len(repeats) - rank
+    if all(isinstance(count, int) and count == 1 for count in repeats):
+        return unsqueezed(op, self, range(lead))
+    shape = (1,) * lead + tuple(self.shape or ())
+    if all(size == 1 or (isinstance(count, int) and count == 1) for size, count in zip(shape, repeats, strict=True)):
+        return op.Expand(self, vector(op, repeats))
+    return op.Tile(unsqueezed(op, self, range(lead)), vector(op, repeats))
+
+
+# Parts
+
+
+@aten("slice.Tensor", "slice_copy.Tensor")
+def slice_(op: Builder, self: Tensor, dim: int, start: Any, end: Any, step: Any) -> Tensor:
+    """slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"""
+    axis = axis_of(op, self, dim)
+    start, end = 0 if start is None else start, END if end is None else end
+    sizes, step = sizes_of(op), op.static(step, "step")
+    same = sizes is not None and self.shape is not None and sizes[axis] == self.shape[axis]
+    if step == 1 and (same or _whole(start, end)):
+        return self
+    return sliced(op, self, axis, start, min(end, END) if isinstance(end, int) else end, step)
+
+
+def _whole(start: Any, end: Any) -> bool:
+    return isinstance(start, int) and isinstance(end, int) and start == 0 and end >= END
+
+
+@aten("narrow", "narrow_copy")
+def narrow(op: Builder, self: Tensor, dim: int, start: Any, length: Any) -> Tensor:
+    """narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)"""
+    axis = axis_of(op, self, dim)
+    if isinstance(start, int) and start < 0 and isinstance(length, int):
+        end: Any = END if start + length == 0 else start + length
+    elif isinstance(start, int) and isinstance(length, int):
+        end = start + length
+    else:
+        first = op.constant(start, torch.int64)
+        end = op.Add(first, op.constant(length, torch.int64))
+        if not isinstance(start, int):  # what ends where it is counted from ends with the axis
+            end = op.Where(op.And(op.Less(first, 0), op.Equal(end, 0)), END, end)
+    return slice_(op, self, axis, start, end, 1)
+
+
+def _count_first(op: Builder, self: Tensor, axis: int, index: Any) -> Any:
+    """A constant index counted from the front where the size is known."""
+    size = None if self.shape is None else self.shape[axis]
+    if op.is_static(index):
+        index = int(op.static(index, "index"))
+        return index + size if index < 0 and isinstance(size, int) else index
+    return index
+
+
+@aten("select.int", "select_copy.int")
+def select(op: Builder, self: Tensor, dim: int, index: Any) -> Tensor:
+    """select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"""
+    axis = axis_of(op, self, dim)
+    index = _count_first(op, self, axis, index)
+    if isinstance(index, int) and index < 0:
+        return squeezed(op, op.Slice(self, [index], [index + 1 or END], axes=[axis]), [axis])
+    return picked(op, self, axis, index)
+
+
+@aten("select.int", "select_copy.int", since=11)
+def select_11(op: Builder, self: Tensor, dim: int, index: Any) -> Tensor:
+    """select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"""
+    axis = axis_of(op, self, dim)
+    return picked(op, self, axis, _count_first(op, self, axis, index))
+
+
+# Sizes
+
+
+@aten("sym_size.int", "size.int")
+def size_int(op: Builder, self: Tensor, dim: int) -> Any:
+    """size.int(Tensor self, int dim) -> int"""
+    return size_at(op, self, axis_of(op, self, dim))
+
+
+@aten("numel", "sym_numel")
+def numel(op: Builder, self: Tensor) -> Any:
+    """numel(Tensor self) -> int"""
+    if self.shape is not None and all(isinstance(size, int) for size in self.shape):
+        return torch.Size(self.shape).numel()
+    return op.Size(self)
+
+
+@aten("sym_size", "size")
+def size(op: Builder, self: Tensor) -> list[Any]:
+    """size(Tensor self) -> int[]"""
+    return [size_at(op, self, axis) for axis in range(rank_of(op, self))]

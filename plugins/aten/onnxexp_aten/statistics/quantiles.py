@@ -1,0 +1,104 @@
+"""Quantiles: the element at a rank among the sorted ones, or what lies between two of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.indexing.gather import gather
+from onnxexp_aten.math.arithmetic import select
+from onnxexp_aten.math.unary import ceil, floor, is_nan, round_
+from onnxexp_aten.reduction.reductions import any_, reduced
+from onnxexp_aten.statistics.sorting import top
+from onnxexp_aten.support.arguments import aten, axis_of, rank_of
+from onnxexp_aten.support.composed_views import permuted, size_at, squeezed, unsqueezed
+from onnxexp_aten.support.kernel_dtypes import compare, compute
+
+__all__: list[str] = []
+
+
+@aten("quantile", "quantile.scalar")
+def quantile(op: Builder, self: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Tensor:
+    """quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor"""
+    return _quantile(op, _of_all, self, q, dim, keepdim, interpolation)
+
+
+@aten("nanquantile", "nanquantile.scalar")
+def nanquantile(op: Builder, self: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Tensor:
+    """nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor"""
+    return _quantile(op, _of_known, self, q, dim, keepdim, interpolation)
+
+
+def _quantile(
+    op: Builder, one: Callable[..., Tensor], self: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str
+) -> Tensor:
+    """`one` gives the quantiles along an axis, which has as many elements as q then."""
+    rank, share = rank_of(op, self), op.cast(q, self.dtype)
+    if rank == 0 and share.rank == 0:  # the quantile of a number is that number; interpolated, an infinity is NaN
+        whole = interpolation in _ROUNDED
+        return self if whole else compute(op, "Add", self, compute(op, "Sub", self, self))
+    flat = dim is None or rank == 0
+    x, axis = (self if rank == 1 else op.Reshape(self, [-1]), 0) if flat else (self, axis_of(op, self, dim))
+    found = one(op, x, axis, share if share.rank else unsqueezed(op, share, [0]), interpolation)
+    if share.rank:  # the quantiles go to the front
+        found = permuted(op, found, [axis, *(other for other in range(rank_of(op, found)) if other != axis)])
+        gone = list(range(1, rank + 1)) if flat else [axis + 1]
+        return unsqueezed(op, found, gone) if keepdim else found
+    if not keepdim or rank == 0:
+        return squeezed(op, found, [axis])
+    return unsqueezed(op, found, range(1, rank)) if flat else found
+
+
+def _of_all(op: Builder, x: Tensor, axis: int, share: Tensor, interpolation: str) -> Tensor:
+    """NaN where one of the elements is."""
+    last = op.Sub(op.cast(size_at(op, x, axis), x.dtype), 1)
+    ranks = compute(op, "Mul", share, last)
+    count = size_at(op, x, axis) if ranks.const is None else math.ceil(ranks.const.max()) + 1
+    values, _ = top(op, x, count, axis, largest=False)
+    found = _at(op, ranks, interpolation, lambda places: op.Gather(values, places, axis=axis), rank_of(op, x) - axis - 1)
+    return select(op, any_(op, is_nan(op, x), [axis], True), op.constant(math.nan, x.dtype), found)
+
+
+def _of_known(op: Builder, x: Tensor, axis: int, share: Tensor, interpolation: str) -> Tensor:
+    """Of the elements that are not NaN; NaN where all are."""
+    missing = is_nan(op, x)
+    last = op.Sub(op.cast(size_at(op, x, axis), x.dtype), 1)
+    last = compute(op, "Sub", last, reduced(op, "ReduceSum", op.cast(missing, x.dtype), [axis], True))
+    ranks = compute(op, "Mul", unsqueezed(op, share, range(1, rank_of(op, x) - axis)), last)
+    filled = select(op, missing, op.constant(math.inf, x.dtype), x)
+    values, _ = top(op, filled, size_at(op, x, axis), axis, largest=False)
+    found = _at(op, ranks, interpolation, lambda places: gather(op, values, axis, places, False))
+    if interpolation not in _ROUNDED:
+        return found  # between two infinities lies NaN
+    return select(op, compare(op, "Less", last, 0), op.constant(math.nan, x.dtype), found)
+
+
+_ROUNDED = MappingProxyType({"lower": floor, "higher": ceil, "nearest": round_})
+"""The interpolations that take one element as it is, and how they round its rank."""
+
+
+def _at(op: Builder, ranks: Tensor, interpolation: str, pick: Callable[[Tensor], Tensor], trailing: int = 0) -> Tensor:
+    """What is at these ranks; `pick` gives what is at whole ones, with so many more axes behind.
+
+    As torch's lerp: from the nearer of two neighbours on, which tells where infinities give NaN.
+    """
+
+    def element(places: Tensor) -> Tensor:
+        return pick(op.cast(places, torch.int64))
+
+    if interpolation in _ROUNDED:
+        return element(_ROUNDED[interpolation](op, ranks))
+    if interpolation == "midpoint":
+        near, far, way = ceil(op, ranks), floor(op, ranks), op.constant(0.5, ranks.dtype)
+    else:
+        near = floor(op, compute(op, "Add", ranks, 0.5))
+        rest = compute(op, "Sub", ranks, near)
+        far, way = compute(op, "Add", near, compute(op, "Sign", rest)), compute(op, "Abs", rest)
+        way = unsqueezed(op, way, range(rank_of(op, way), rank_of(op, way) + trailing))
+    start = element(near)
+    return compute(op, "Add", start, compute(op, "Mul", compute(op, "Sub", element(far), start), way))

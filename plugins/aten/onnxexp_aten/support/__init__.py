@@ -1,0 +1,1 @@
+"""What symbolics of several subjects share."""

@@ -1,0 +1,372 @@
+"""Views as the other modules build them: composed with the view they look at, without run-time shapes where any way avoids them.
+
+Sizes are ints and symbols, as `Tensor.shape` has them; the captured program tells them for every result. A size that has to
+be computed at run time is taken from the call's own arguments where it is among them, else from a tensor that has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from onnxexp import Builder, Tensor, TensorType
+from onnxexp_aten.support.arguments import rank_of
+from onnxexp_aten.support.kernel_dtypes import runs
+from onnxexp_aten.support.symbolic_sizes import Dim, partition
+
+__all__ = [
+    "END",
+    "expanded",
+    "filled",
+    "given_ints",
+    "made_by",
+    "permuted",
+    "reshaped",
+    "run_time_size",
+    "size_at",
+    "sizes_of",
+    "sliced",
+    "squeezed",
+    "swapped",
+    "unsqueezed",
+    "unused",
+    "vector",
+    "with_shape",
+]
+
+END = 2**63 - 1
+"""An end of a slice that no axis reaches."""
+
+
+def made_by(op: Builder, x: Tensor, *kinds: str) -> tuple[ir.Node, Tensor] | None:
+    """The node that makes `x` and that node's first input, where it is one of these ONNX operators."""
+    if x.const is not None:
+        return None
+    node = x.value.producer()
+    if node is None or node.domain or node.op_type not in kinds or node.inputs[0] is None:
+        return None
+    source = op.state.tensors.get(node.inputs[0])
+    return None if source is None else (node, source)
+
+
+def given_ints(node: ir.Node, index: int, name: str) -> list[int] | None:
+    """A node's constant integers, be they its input at `index` or its attribute `name`; None where not constant."""
+    if name in node.attributes:
+        return list(node.attributes[name].as_ints())
+    value = node.inputs[index] if index < len(node.inputs) else None
+    known = None if value is None else value.const_value
+    return None if known is None else [int(element) for element in known.numpy().reshape(-1)]
+
+
+# Sizes
+
+
+def with_shape(x: Tensor, sizes: Sequence[Dim]) -> Tensor:
+    """`x`, of which these sizes are known: ONNX's own inference loses names of sizes where operands are broadcast."""
+    x.stamp(TensorType(None, tuple(sizes)))
+    return x
+
+
+def sizes_of(op: Builder, index: int = 0) -> tuple[Dim, ...] | None:
+    """The sizes that the captured program knows of the node's output."""
+    sizes = op.node.outputs[index].type.sizes
+    return None if sizes is None else tuple(sizes)
+
+
+def size_at(op: Builder, x: Tensor, axis: int) -> int | Tensor:
+    """One size: an int where it is static, else a 0-d int64 tensor."""
+    axis = axis + rank_of(op, x) if axis < 0 else axis
+    size = x.shape[axis] if x.shape is not None else None
+    if isinstance(size, int):
+        return size
+    for tensor in _inputs(op):  # one source for one size, so that the nodes are shared
+        if tensor.known_shape is not None and size in tensor.known_shape:
+            x, axis = tensor, tensor.known_shape.index(size)
+            break
+    return op.Gather(op.Shape(x), axis, axis=0)
+
+
+def _inputs(op: Builder) -> list[Tensor]:
+    scope = op.state.scope
+    while scope.parent is not None:
+        scope = scope.parent
+    return [op.state.tensors[value] for value in scope.inputs]
+
+
+def vector(op: Builder, sizes: Sequence[Any]) -> Any:
+    """Sizes as a list that becomes a 1-D tensor; one that a Gather reads from a shape is read as a vector at once."""
+    return [_as_vector(op, size) if isinstance(size, Tensor) and size.rank == 0 else size for size in sizes]
+
+
+def _as_vector(op: Builder, size: Tensor) -> Tensor:
+    found = made_by(op, size, "Gather")
+    index = None if found is None else given_ints(found[0], 1, "")
+    shape = None if found is None else made_by(op, found[1], "Shape")
+    if found is None or shape is None or index is None or shape[0].attributes:
+        return size
+    if op.opset >= 15:
+        return op.Shape(shape[1], start=index[0], end=index[0] + 1)
+    return op.Gather(found[1], index, axis=0)
+
+
+def run_time_size(op: Builder, dim: Dim, candidates: Sequence[Any], given: Any = None) -> int | Tensor:
+    """A size that may be symbolic, from the call's argument or from the first tensor that has it."""
+    if isinstance(dim, int):
+        return dim
+    if isinstance(given, Tensor):
+        return given
+    for tensor in candidates:
+        if isinstance(tensor, Tensor) and tensor.shape is not None and dim in tensor.shape:
+            return size_at(op, tensor, tensor.shape.index(dim))
+    raise op.error(f"the size {dim} is not a size of any of the call's arguments")
+
+
+# Axes
+
+
+def permuted(op: Builder, x: Tensor, perm: Sequence[int]) -> Tensor:
+    """Transpose; of a Transpose it is one, and none where the axes stay as they are.
+
+    Of a Reshape that makes several axes one, it is done before that: what reshapes the result then meets the Reshape.
+    """
+    perm = list(perm)
+    if perm == list(range(len(perm))):
+        return x
+    found = made_by(op, x, "Transpose", "Reshape")
+    if found is not None and found[0].op_type == "Transpose":
+        inner = list(found[0].attributes["perm"].as_ints())
+        return permuted(op, found[1], [inner[axis] for axis in perm])
+    if found is not None and found[1].shape is not None and x.shape is not None and unused(x):
+        groups = partition(found[1].shape, x.shape)
+        if groups is not None and len(found[1].shape) > len(groups):
+            moved = permuted(op, found[1], [axis for place in perm for axis in groups[place]])
+            return reshaped(op, moved, [x.shape[axis] for axis in perm])
+    made = op.Transpose(x, perm=perm)
+    return made if x.shape is None else with_shape(made, [x.shape[axis] for axis in perm])
+
+
+def unused(x: Tensor) -> bool:
+    """Has nothing but views been made of `x` yet? Then what does the same at another place may do instead of it."""
+    return x.const is None and _unused(x.value)
+
+
+def _unused(value: ir.Value) -> bool:
+    return all(user.op_type in _VIEWS and all(map(_unused, user.outputs)) for user, _ in value.uses())
+
+
+_VIEWS = ("Reshape", "Squeeze", "Transpose", "Unsqueeze")
+
+
+def swapped(op: Builder, x: Tensor, one: int, other: int) -> Tensor:
+    """Two axes exchanged; they may count from the end."""
+    perm = list(range(rank_of(op, x)))
+    perm[one], perm[other] = perm[other], perm[one]
+    return permuted(op, x, perm)
+
+
+def unsqueezed(op: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
+    """Unsqueeze at axes of the result; together with one that made `x`."""
+    axes = sorted(axes)
+    if not axes:
+        return x
+    found = made_by(op, x, "Unsqueeze")
+    if found is not None:
+        node, source = found
+        inner = given_ints(node, 1, "axes")
+        if inner is not None and min(inner) >= 0:
+            kept = [axis for axis in range(rank_of(op, x) + len(axes)) if axis not in axes]
+            return unsqueezed(op, source, [*axes, *(kept[axis] for axis in inner)])
+    return op.Unsqueeze(x, axes=axes)
+
+
+def squeezed(op: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
+    """Squeeze of these axes, in one with a Squeeze that made `x`; it takes back an Unsqueeze that did."""
+    axes = sorted(axes)
+    if not axes:
+        return x
+    found = made_by(op, x, "Squeeze")
+    inner = None if found is None else given_ints(found[0], 1, "axes")
+    if found is not None and inner is not None and min(inner) >= 0:
+        kept = [axis for axis in range(rank_of(op, found[1])) if axis not in inner]
+        return squeezed(op, found[1], [*inner, *(kept[axis] for axis in axes)])
+    found = made_by(op, x, "Transpose", "Unsqueeze")
+    if found is not None and found[0].op_type == "Transpose":
+        return _squeezed_before(op, x, axes, *found)
+    inner = None if found is None else given_ints(found[0], 1, "axes")
+    if found is None or inner is None or min(inner) < 0 or not set(axes) & set(inner):
+        return op.Squeeze(x, axes=axes)
+    kept = [axis for axis in range(rank_of(op, x)) if axis not in inner]
+    smaller = squeezed(op, found[1], [kept.index(axis) for axis in axes if axis not in inner])
+    left = [axis for axis in range(rank_of(op, x)) if axis not in axes]
+    return unsqueezed(op, smaller, [left.index(axis) for axis in inner if axis not in axes])
+
+
+def _squeezed_before(op: Builder, x: Tensor, axes: list[int], node: ir.Node, source: Tensor) -> Tensor:
+    """Squeeze of a Transpose: before it where that takes back an Unsqueeze."""
+    if made_by(op, source, "Unsqueeze") is None or not unused(x):
+        return op.Squeeze(x, axes=axes)
+    perm = list(node.attributes["perm"].as_ints())
+    gone = [perm[axis] for axis in axes]
+    left = [axis for axis in range(len(perm)) if axis not in gone]
+    return permuted(op, squeezed(op, source, gone), [left.index(axis) for axis in perm if axis not in gone])
+
+
+# Reshape
+
+
+def reshaped(op: Builder, x: Tensor, sizes: Sequence[Dim], given: Sequence[Any] | None = None) -> Tensor:
+    """`x` with these sizes; `given` are the ints and tensors that the call has for them.
+
+    A reshape of a reshape is one. The target is a constant wherever 0 (as the input has it) and one -1 can say it.
+    """
+    sizes = tuple(sizes)
+    chain = list(_reshape_chain(op, x))
+    for source in reversed(chain):
+        if source.shape == sizes:
+            return source
+    if 0 in sizes:
+        return filled(op, _run_time_sizes(op, sizes, chain, given), 0, x.dtype)
+    for source in reversed(chain):
+        moved = _before_transpose(op, source, sizes)
+        if moved is not None:
+            return moved
+    for source in reversed(chain):
+        target, missing = _target(source.shape, sizes, given)
+        if not missing:
+            return with_shape(op.Reshape(source, target), sizes)
+    target, missing = _target(x.shape, sizes, given)
+    for axis in missing:
+        target[axis] = run_time_size(op, sizes[axis], chain, given[axis] if given else None)
+    return with_shape(op.Reshape(x, vector(op, target)), sizes)
+
+
+def _run_time_sizes(op: Builder, sizes: Sequence[Dim], chain: Sequence[Tensor], given: Sequence[Any] | None) -> list[Any]:
+    return [run_time_size(op, size, chain, given[axis] if given else None) for axis, size in enumerate(sizes)]
+
+
+def _before_transpose(op: Builder, x: Tensor, sizes: Sequence[Dim]) -> Tensor | None:
+    """A Reshape of a Transpose as a Transpose of a Reshape, where both say it and that one may meet others.
+
+    So it is where axes are only taken apart, or where making them one takes back a Reshape before the Transpose.
+    """
+    found = made_by(op, x, "Transpose")
+    if found is None or x.shape is None or found[1].shape is None:
+        return None
+    node, source = found
+    perm = list(node.attributes["perm"].as_ints())
+    groups = partition(sizes, x.shape)
+    if groups is not None and len(sizes) > len(groups) and unused(x):
+        finer = [sizes[axis] for place in range(len(perm)) for axis in groups[perm.index(place)]]
+        if any(not _target(base.shape, finer, None)[1] for base in _reshape_chain(op, source)):
+            order = [axis for place in range(len(perm)) for axis in groups[perm.index(place)]]
+            return permuted(op, reshaped(op, source, finer), [order.index(axis) for axis in range(len(sizes))])
+    groups = partition(x.shape, sizes)
+    if groups is not None and len(groups) < len(perm):
+        joined = sorted([perm[axis] for axis in group] for group in groups)
+        coarser = [sizes[groups.index([perm.index(axis) for axis in group])] for group in joined]
+        consecutive = [axis for group in joined for axis in group] == list(range(len(perm)))
+        if consecutive and any(base.shape == tuple(coarser) for base in _reshape_chain(op, source)):
+            return permuted(op, reshaped(op, source, coarser), [joined.index([perm[a] for a in group]) for group in groups])
+    return None
+
+
+def _reshape_chain(op: Builder, x: Tensor) -> Iterator[Tensor]:
+    """`x`, and what it is a reshape of, back to the first."""
+    found: tuple[ir.Node, Tensor] | None = (None, x)
+    while found is not None and found[1].shape is not None:
+        yield found[1]
+        found = made_by(op, found[1], "Reshape", "Unsqueeze", "Squeeze", "Flatten")
+
+
+def _target(shape: Sequence[Dim] | None, sizes: Sequence[Dim], given: Sequence[Any] | None) -> tuple[list[Any], list[int]]:
+    """Reshape's target, and the axes of it that only the run time knows."""
+    target: list[Any] = list(sizes)
+    for axis, size in enumerate(sizes):
+        if isinstance(size, str) and shape is not None and axis < len(shape) and shape[axis] == size:
+            target[axis] = 0
+    missing = [axis for axis, size in enumerate(target) if isinstance(size, str)]
+    if missing:
+        inferred = next((axis for axis in missing if given is not None and not isinstance(given[axis], Tensor)), missing[-1])
+        missing.remove(inferred)
+        target[inferred] = -1
+    return target, missing
+
+
+# Expand
+
+
+def expanded(
+    op: Builder, x: Tensor, sizes: Sequence[Dim], given: Sequence[Any] | None = None, others: Sequence[Any] = ()
+) -> Tensor:
+    """Broadcast to these sizes; only the axes that grow are named. `others` are tensors that have the symbolic ones."""
+    shape = x.shape
+    if shape is None:
+        return op.Expand(x, vector(op, given or sizes))
+    lead = len(sizes) - len(shape)
+    target: list[Any] = []
+    for axis, size in enumerate(sizes):
+        if axis >= lead and shape[axis - lead] == size:
+            target.append(1)
+        else:
+            target.append(run_time_size(op, size, [x, *others], given[axis] if given else None))
+    if all(isinstance(size, int) and size == 1 for size in target):
+        return unsqueezed(op, x, range(lead))
+    return op.Expand(x, vector(op, target))
+
+
+# Slice
+
+
+def sliced(op: Builder, x: Tensor, axis: int, start: Any, end: Any, step: int = 1) -> Tensor:
+    """One axis' slice, in one node with a constant slice of other axes that made `x`."""
+    if op.opset < 10 and step == 1 and not op.is_static([start, end]):
+        return _gathered(op, x, axis, start, end)
+    slices: dict[int, tuple[Any, Any, int]] = {axis: (start, end, step)}
+    found = made_by(op, x, "Slice")
+    if found is not None and op.is_static([start, end]):
+        inner = _slices(*found)
+        if inner is not None and axis not in inner:
+            x, slices = found[1], {**inner, **slices}
+    starts, ends, steps = (list(column) for column in zip(*slices.values(), strict=True))
+    return op.Slice(x, vector(op, starts), vector(op, ends), axes=list(slices), steps=None if set(steps) == {1} else steps)
+
+
+def _gathered(op: Builder, x: Tensor, axis: int, start: Any, end: Any) -> Tensor:
+    """A slice with bounds of run time for opsets whose Slice has them as attributes: the places between them, gathered."""
+    size = size_at(op, x, axis)
+    place = op.Squeeze(op.NonZero(filled(op, [size], 1, torch.float32)), axes=[0])
+    inside = op.Less(place, _counted(op, end, size))
+    if not (isinstance(start, int) and start == 0):
+        inside = op.And(inside, op.Not(op.Less(place, _counted(op, start, size))))
+    return op.Gather(x, op.Squeeze(op.NonZero(inside), axes=[0]), axis=axis)
+
+
+def _counted(op: Builder, bound: Any, size: int | Tensor) -> Any:
+    """A bound counted from the front of an axis of that size."""
+    if isinstance(bound, Tensor):
+        return op.Where(op.Less(bound, 0), op.Add(bound, size), bound)
+    return bound if bound >= 0 else op.Add(size, bound)
+
+
+def _slices(node: ir.Node, source: Tensor) -> dict[int, tuple[int, int, int]] | None:
+    starts, ends = given_ints(node, 1, "starts"), given_ints(node, 2, "ends")
+    axes, steps = given_ints(node, 3, "axes"), given_ints(node, 4, "steps")
+    if starts is None or ends is None or axes is None or (steps is None and len(node.inputs) > 4):
+        return None
+    if min(axes) < 0:
+        return None
+    return dict(zip(axes, zip(starts, ends, steps or [1] * len(axes), strict=True), strict=True))
+
+
+# Constants of a shape
+
+
+def filled(op: Builder, sizes: Any, value: bool | int | float, dtype: torch.dtype) -> Tensor:
+    """A tensor full of one number known at export; `sizes` is a list of ints and tensors, or a 1-D tensor."""
+    if not runs(op, "ConstantOfShape", dtype):
+        return op.cast(filled(op, sizes, value, torch.float32), dtype)
+    number = torch.tensor([value], dtype=dtype)
+    return op.ConstantOfShape(sizes if isinstance(sizes, Tensor) else op.constant(vector(op, sizes), torch.int64), value=number)

@@ -1,0 +1,75 @@
+"""Computing in float64 and giving the result in the tensor's own dtype, for functions that lose digits in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp_aten.math.comparison import equal
+from onnxexp_aten.support.arguments import aten, promoted_dtype, rank_of
+
+__all__ = ["choose", "in_float64", "polynomial", "polynomials", "same", "summed"]
+
+
+def polynomial(op: Builder, x: Tensor, coefficients: Sequence[Any]) -> Tensor:
+    """By Horner's rule; the coefficient of the highest power comes first."""
+    result: Any = coefficients[0]
+    for coefficient in coefficients[1:]:
+        result = op.Add(op.Mul(x, result), coefficient)
+    return result  # type: ignore[no-any-return]
+
+
+def polynomials(op: Builder, x: Tensor | Sequence[Tensor], rows: Sequence[Sequence[float]]) -> list[Tensor]:
+    """Several in one go, of one argument or each of its own (all of one shape): a new first axis holds them."""
+    first = x if isinstance(x, Tensor) else x[0]
+    if first.rank is None:
+        arguments = [x] * len(rows) if isinstance(x, Tensor) else x
+        return [polynomial(op, argument, row) for argument, row in zip(arguments, rows, strict=True)]
+    width = max(map(len, rows))
+    table = torch.tensor([[0.0] * (width - len(row)) + list(row) for row in rows], dtype=torch.float64)
+    columns = map(op.constant, table.T.reshape(width, len(rows), *[1] * first.rank).unbind())
+    together = x if isinstance(x, Tensor) else op.Concat(*(op.Unsqueeze(each, axes=[0]) for each in x), axis=0)
+    found = polynomial(op, together, list(columns))
+    return [op.Gather(found, op.constant(index), axis=0) for index in range(len(rows))]
+
+
+def summed(
+    op: Builder, x: Tensor, numbers: Sequence[float], term: Callable[[Tensor], Tensor], weights: Sequence[float] = ()
+) -> Tensor:
+    """The sum of a function of x and each of these numbers, with weights, for which a new first axis is there meanwhile."""
+    column = [-1, *[1] * rank_of(op, x)]
+    places = op.Add(op.Unsqueeze(x, axes=[0]), op.constant(torch.tensor(numbers, dtype=torch.float64).reshape(column)))
+    terms = term(places)
+    if weights:
+        terms = op.Mul(terms, op.constant(torch.tensor(weights, dtype=torch.float64).reshape(column)))
+    return op.ReduceSum(terms, axes=[0], keepdims=0)  # type: ignore[no-any-return]
+
+
+def choose(op: Builder, condition: Tensor, one: Any, other: Any) -> Tensor:
+    """``Where`` for float64 tensors and numbers."""
+    one, other = (op.cast(value, torch.float64) for value in (one, other))
+    return op.Where(condition, one, other)  # type: ignore[no-any-return]
+
+
+def same(op: Builder, x: Tensor, other: Any) -> Tensor:
+    """Where a float64 tensor equals another, or a number."""
+    return equal(op, x, op.cast(other, torch.float64))
+
+
+def in_float64(*names: str, schema: str) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
+    """Registers ``function(op, *float64 tensors)`` for operators of tensors and numbers; ints give float32, as in torch."""
+
+    def register(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def symbolic(op: Builder, *args: Any) -> Tensor:
+            dtype = promoted_dtype(*args, floating=True)
+            return op.cast(function(op, *(op.cast(arg, torch.float64) for arg in args)), dtype)
+
+        symbolic.__doc__ = f"{schema}, computed in float64"
+        symbolic.__name__ = function.__name__
+        aten(*names)(symbolic)
+        return function
+
+    return register
