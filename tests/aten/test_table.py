@@ -17,6 +17,7 @@ import onnxexp
 import onnxexp_aten
 from onnxexp.testing import cases_of, check_table
 from onnxexp_aten import aten
+from onnxexp_aten.tables import complex_aten
 
 
 def because(reason: str, *names: str) -> dict[str, str]:
@@ -40,6 +41,16 @@ WITHOUT_CASE = {
         *("_batch_norm_with_update_functional", "combinations"),
     ),
 }
+
+
+def test_every_module_with_symbolics_is_listed() -> None:
+    folder = Path(onnxexp_aten.__file__).parent
+    names = [".".join(path.relative_to(folder.parent).with_suffix("").parts) for path in folder.glob("*/[!_]*.py")]
+    modules = [importlib.import_module(name) for name in names]
+    for attribute, merged in (("table", aten), ("complex_table", complex_aten)):
+        tables = [vars(module)[attribute] for module in modules if attribute in vars(module)]
+        assert len(tables) > 1 and sum(map(len, tables)) >= len(merged)
+        assert {id(entry) for table in tables for entry in table} == {id(entry) for entry in merged}
 
 
 def test_entries_agree_with_torch() -> None:

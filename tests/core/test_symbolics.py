@@ -58,6 +58,15 @@ def test_one_operator_has_one_entry_for_each_since() -> None:
         table("abs").direct({"abs": "Abs"})
 
 
+def test_a_table_includes_others() -> None:
+    made = table("relu")
+    made.include(table("relu", since=13), table("mine::foo"))
+    assert [(entry.op, entry.since) for entry in made] == [("aten::relu", 0), ("aten::relu", 13), ("mine::foo", 0)]
+    assert made.operators() == {"aten::relu", "mine::foo"}
+    with pytest.raises(ValueError, match="aten::relu has a symbolic for opset any in this table already"):
+        made.include(table("relu"))
+
+
 def test_the_function_itself_comes_back() -> None:
     made = SymbolicTable("aten")
 

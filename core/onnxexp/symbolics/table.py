@@ -112,6 +112,15 @@ class SymbolicTable:
         for name, onnx_name in operators.items():
             self._add(Symbolic(self._full(name), since, _direct(onnx_name), onnx_name))
 
+    def include(self, *tables: SymbolicTable) -> None:
+        """Add the entries of other tables, such as those of a plugin's modules.
+
+        Raises ValueError where an operator then has two entries with the same `since`.
+        """
+        for table in tables:
+            for entry in table:
+                self._add(entry)
+
     def find(self, op: str, opset: int) -> Symbolic | None:
         """The entry for an operator's overload at an opset: of those that serve it the one with the highest `since`."""
         fitting = [entry for entry in self.versions(op) if entry.serves(opset)]

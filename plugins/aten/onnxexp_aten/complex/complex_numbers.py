@@ -1,99 +1,40 @@
-"""Complex numbers as two real tensors, by one rule for everything that treats the parts alike and formulas for the rest.
-
-The symbolics of real tensors know nothing of it: nodes with complex arguments or results are taken here before they are asked.
-"""
+"""Symbolics of complex numbers, as pairs of real tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
-from onnxexp import Builder, ComplexTensor, Node, Tensor, TensorType
+from onnxexp import Builder, ComplexTensor, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import full_of, sizes_like
 from onnxexp_aten.linalg.matmul import product
 from onnxexp_aten.math.arithmetic import atan2, hypot
 from onnxexp_aten.math.comparison import equal
-from onnxexp_aten.support.arguments import aten, rank_of
+from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.kernel_dtypes import compute
 
-__all__ = ["complex_op", "lower_complex", "mul", "paired", "real_of"]
+__all__ = ["REAL_DTYPES", "complex_table", "is_complex", "mul", "paired", "real_of"]
 
-_REAL = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
-
-_HANDLERS: dict[str, Callable[..., Any]] = {}
-
-_BY_PARTS = frozenset(
-    f"aten::{name}"
-    for name in """
-    _reshape_alias _unsafe_view alias atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors broadcast_to cat chunk
-    clone column_stack concat concatenate constant_pad_nd contiguous cumsum detach diag diag_embed diagonal diagonal_scatter
-    dsplit dstack expand expand_as fft_fftshift fft_ifftshift flatten flip fliplr flipud gather hsplit hstack index
-    index_select lift_fresh lift_fresh_copy mT masked_select mean meshgrid movedim moveaxis narrow neg negative nansum numpy_T
-    pad permute ravel repeat repeat_interleave reshape reshape_as roll rot90 select slice split split_with_sizes squeeze stack
-    sum sum_to_size swapaxes swapdims t take take_along_dim tensor_split tile trace transpose tril triu unbind unflatten
-    unfold unsafe_chunk unsafe_split unsqueeze view view_as vsplit vstack
-    """.split()  # noqa: SIM905
+REAL_DTYPES: Mapping[torch.dtype, torch.dtype] = MappingProxyType(
+    {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
 )
-"""What is linear and real: of a complex tensor it is that of both parts."""
+"""The dtype of the parts, by complex dtype."""
+
+complex_table = SymbolicTable("aten")
 
 
-def complex_op(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Registers a function for operators with complex arguments or results; they come as ComplexTensors where not constant."""
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        _HANDLERS.update({f"aten::{name}": function for name in names})
-        return function
-
-    return register
-
-
-def lower_complex(op: Builder, node: Node) -> Any:
-    """What a node with complex arguments or results lowers to; None for any other node, and where there is no rule."""
-    packet = node.op.partition(".")[0]
-    handler = _HANDLERS.get(node.op) or _HANDLERS.get(packet)
-    if (handler is None and packet not in _BY_PARTS) or not _is_complex(node):
-        return None
-    if handler is not None:
-        return handler(op, *op.args)
-    symbolic = aten.find(node.op, op.opset)
-    if symbolic is None:
-        return None
-    real, imag = (symbolic.function(op, *_part(op, op.args, which)) for which in ("real", "imag"))
-    if isinstance(real, Tensor):
-        return ComplexTensor(real, imag)
-    return [ComplexTensor(one, other) for one, other in zip(real, imag, strict=True)]
-
-
-def _is_complex(node: Node) -> bool:
-    for value in (*node.outputs, *node.inputs()):
-        type_ = value.type
-        if isinstance(type_, TensorType) and type_.dtype in _REAL:
-            return True
-    return False
-
-
-def _part(op: Builder, arg: Any, which: str) -> Any:
-    """The arguments of the real symbolic for one part. In a list with complex tensors real ones are complex, too."""
-    if isinstance(arg, (list, tuple)):
-        mixed = any(_complex(element) for element in arg)
-        dtype = next((_REAL[element.dtype] for element in arg if _complex(element)), None)
-        return [_part(op, paired(op, each, dtype) if mixed and isinstance(each, Tensor) else each, which) for each in arg]
-    if not _complex(arg):
-        return arg
-    whole = paired(op, arg)
-    return whole.real if which == "real" else whole.imag
-
-
-def _complex(x: Any) -> bool:
+def is_complex(x: Any) -> bool:
+    """Is this a complex tensor?"""
     return isinstance(x, Tensor) and x.dtype.is_complex
 
 
 def real_of(op: Builder) -> torch.dtype:
     """The dtype of the parts of the node's first result."""
     dtype: torch.dtype = op.node.outputs[0].type.dtype
-    return _REAL.get(dtype, dtype)
+    return REAL_DTYPES.get(dtype, dtype)
 
 
 def paired(op: Builder, x: Any, dtype: torch.dtype | None = None) -> ComplexTensor:
@@ -119,7 +60,7 @@ def _pair_of(op: Builder, *args: Any) -> list[ComplexTensor]:
 # There and back
 
 
-@complex_op("complex")
+@complex_table("complex")
 def complex_(op: Builder, real: Tensor, imag: Tensor) -> ComplexTensor:
     """complex(Tensor real, Tensor imag) -> Tensor"""
     if real.shape != imag.shape:  # each is broadcast to the sizes of both
@@ -128,49 +69,49 @@ def complex_(op: Builder, real: Tensor, imag: Tensor) -> ComplexTensor:
     return ComplexTensor(real, imag)
 
 
-@complex_op("polar")
+@complex_table("polar")
 def polar(op: Builder, size: Tensor, angle: Tensor) -> ComplexTensor:
     """polar(Tensor abs, Tensor angle) -> Tensor"""
     return ComplexTensor(*(compute(op, "Mul", size, compute(op, name, angle)) for name in ("Cos", "Sin")))
 
 
-@complex_op("view_as_complex", "_view_as_complex")
+@complex_table("view_as_complex", "_view_as_complex")
 def view_as_complex(op: Builder, self: Tensor) -> ComplexTensor:
     """view_as_complex(Tensor(a) self) -> Tensor(a)"""
     return ComplexTensor.parted(self)
 
 
-@complex_op("view_as_real")
+@complex_table("view_as_real")
 def view_as_real(op: Builder, self: Tensor) -> Tensor:
     """view_as_real(Tensor(a) self) -> Tensor(a)"""
     return paired(op, self).joined()
 
 
-@complex_op("real")
+@complex_table("real")
 def real_(op: Builder, self: Tensor) -> Tensor:
     """real(Tensor(a) self) -> Tensor(a)"""
     return paired(op, self).real
 
 
-@complex_op("imag")
+@complex_table("imag")
 def imag_(op: Builder, self: Tensor) -> Tensor:
     """imag(Tensor(a) self) -> Tensor(a)"""
     return paired(op, self).imag
 
 
-@complex_op("to.dtype", "_to_copy", "to.dtype_layout", "to.other", "to.device", "type_as", "chalf", "cfloat", "cdouble")
+@complex_table("to.dtype", "_to_copy", "to.dtype_layout", "to.other", "to.device", "type_as", "chalf", "cfloat", "cdouble")
 def to(op: Builder, self: Tensor, *_: Any) -> Tensor:
     """to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, ...) -> Tensor(a)"""
     dtype: torch.dtype = op.node.outputs[0].type.dtype
-    if dtype in _REAL:
-        return paired(op, self, _REAL[dtype])
+    if dtype in REAL_DTYPES:
+        return paired(op, self, REAL_DTYPES[dtype])
     whole = paired(op, self)
     if dtype == torch.bool:
         return op.Or(op.cast(whole.real, dtype), op.cast(whole.imag, dtype))  # type: ignore[no-any-return]
     return op.cast(whole.real, dtype)  # torch drops the imaginary part, too
 
 
-@complex_op("zeros_like", "ones_like", "full_like", "zeros", "ones", "full", "new_zeros", "new_ones", "new_full")
+@complex_table("zeros_like", "ones_like", "full_like", "zeros", "ones", "full", "new_zeros", "new_ones", "new_full")
 def constants(op: Builder, like: Any, *args: Any) -> ComplexTensor:
     """zeros_like(Tensor self, ...) -> Tensor and its kin"""
     name = op.node.op.removeprefix("aten::").partition(".")[0]
@@ -182,20 +123,20 @@ def constants(op: Builder, like: Any, *args: Any) -> ComplexTensor:
 # Conjugates and sizes
 
 
-@complex_op("conj", "_conj", "conj_physical", "_conj_physical")
+@complex_table("conj", "_conj", "conj_physical", "_conj_physical")
 def conj(op: Builder, self: Tensor) -> ComplexTensor:
     """conj(Tensor(a) self) -> Tensor(a)"""
     whole = paired(op, self)
     return ComplexTensor(whole.real, compute(op, "Neg", whole.imag))
 
 
-@complex_op("resolve_conj", "resolve_neg", "positive")
+@complex_table("resolve_conj", "resolve_neg", "positive")
 def same(op: Builder, self: Tensor) -> ComplexTensor:
     """resolve_conj(Tensor(a) self) -> Tensor(a)"""
     return paired(op, self)
 
 
-@complex_op("mH", "adjoint")
+@complex_table("mH", "adjoint")
 def adjoint(op: Builder, self: Tensor) -> ComplexTensor:
     """adjoint(Tensor(a) self) -> Tensor(a)"""
     whole = conj(op, self)
@@ -204,21 +145,21 @@ def adjoint(op: Builder, self: Tensor) -> ComplexTensor:
     return ComplexTensor(*(op.Transpose(part, perm=order) for part in (whole.real, whole.imag)))
 
 
-@complex_op("abs", "absolute")
+@complex_table("abs", "absolute")
 def abs_(op: Builder, self: Tensor) -> Tensor:
     """abs(Tensor self) -> Tensor"""
     whole = paired(op, self)
     return hypot(op, whole.real, whole.imag)
 
 
-@complex_op("angle")
+@complex_table("angle")
 def angle(op: Builder, self: Tensor) -> Tensor:
     """angle(Tensor self) -> Tensor"""
     whole = paired(op, self)
     return atan2(op, whole.imag, whole.real)
 
 
-@complex_op("sgn")
+@complex_table("sgn")
 def sgn(op: Builder, self: Tensor) -> ComplexTensor:
     """sgn(Tensor self) -> Tensor"""
     whole, size = paired(op, self), abs_(op, self)
@@ -229,19 +170,19 @@ def sgn(op: Builder, self: Tensor) -> ComplexTensor:
 # Arithmetic
 
 
-@complex_op("add.Tensor", "add.Scalar")
+@complex_table("add.Tensor", "add.Scalar")
 def add(op: Builder, self: Any, other: Any, alpha: Any) -> ComplexTensor:
     """add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
     return _sum(op, "Add", self, other, alpha)
 
 
-@complex_op("sub.Tensor", "sub.Scalar")
+@complex_table("sub.Tensor", "sub.Scalar")
 def sub(op: Builder, self: Any, other: Any, alpha: Any) -> ComplexTensor:
     """sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
     return _sum(op, "Sub", self, other, alpha)
 
 
-@complex_op("rsub.Tensor", "rsub.Scalar")
+@complex_table("rsub.Tensor", "rsub.Scalar")
 def rsub(op: Builder, self: Any, other: Any, alpha: Any) -> ComplexTensor:
     """rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
     return _sum(op, "Sub", other, self, alpha)
@@ -252,11 +193,11 @@ def _sum(op: Builder, name: str, self: Any, other: Any, alpha: Any) -> ComplexTe
     return ComplexTensor(compute(op, name, one.real, two.real), compute(op, name, one.imag, two.imag))
 
 
-@complex_op("mul.Tensor", "mul.Scalar")
+@complex_table("mul.Tensor", "mul.Scalar")
 def mul(op: Builder, self: Any, other: Any) -> ComplexTensor:
     """mul.Tensor(Tensor self, Tensor other) -> Tensor"""
     for whole, factor in ((self, other), (other, self)):
-        if not _complex(factor) and not isinstance(factor, complex):
+        if not is_complex(factor) and not isinstance(factor, complex):
             whole, factor = paired(op, whole, real_of(op)), op.cast(factor, real_of(op))
             return ComplexTensor(*(compute(op, "Mul", part, factor) for part in (whole.real, whole.imag)))
     return _product(op, *_pair_of(op, self, other))
@@ -270,28 +211,28 @@ def _product(op: Builder, one: ComplexTensor, two: ComplexTensor, name: str = "M
     return ComplexTensor(real, compute(op, "Add", of(one.real, two.imag), of(one.imag, two.real)))
 
 
-@complex_op("matmul", "mm", "bmm", "mv", "dot")
+@complex_table("matmul", "mm", "bmm", "mv", "dot")
 def matmul(op: Builder, self: Tensor, other: Tensor) -> ComplexTensor:
     """matmul(Tensor self, Tensor other) -> Tensor"""
     return _product(op, *_pair_of(op, self, other), "MatMul")
 
 
-@complex_op("vdot")
+@complex_table("vdot")
 def vdot(op: Builder, self: Tensor, other: Tensor) -> ComplexTensor:
     """vdot(Tensor self, Tensor other) -> Tensor"""
     return matmul(op, conj(op, self), other)
 
 
-@complex_op("div.Tensor", "div.Scalar", "true_divide.Tensor")
+@complex_table("div.Tensor", "div.Scalar", "true_divide.Tensor")
 def div(op: Builder, self: Any, other: Any) -> ComplexTensor:
     """div.Tensor(Tensor self, Tensor other) -> Tensor"""
-    if not _complex(other) and not isinstance(other, complex):
+    if not is_complex(other) and not isinstance(other, complex):
         whole, divisor = paired(op, self, real_of(op)), op.cast(other, real_of(op))
         return ComplexTensor(*(compute(op, "Div", part, divisor) for part in (whole.real, whole.imag)))
     return _product(op, paired(op, self, real_of(op)), reciprocal(op, paired(op, other, real_of(op))))
 
 
-@complex_op("reciprocal")
+@complex_table("reciprocal")
 def reciprocal(op: Builder, self: Tensor) -> ComplexTensor:
     """reciprocal(Tensor self) -> Tensor"""
     whole = paired(op, self)
@@ -299,26 +240,26 @@ def reciprocal(op: Builder, self: Tensor) -> ComplexTensor:
     return ComplexTensor(compute(op, "Div", whole.real, size), compute(op, "Neg", compute(op, "Div", whole.imag, size)))
 
 
-@complex_op("exp")
+@complex_table("exp")
 def exp(op: Builder, self: Tensor) -> ComplexTensor:
     """exp(Tensor self) -> Tensor"""
     whole = paired(op, self)
     return polar(op, compute(op, "Exp", whole.real), whole.imag)
 
 
-@complex_op("log")
+@complex_table("log")
 def log(op: Builder, self: Tensor) -> ComplexTensor:
     """log(Tensor self) -> Tensor"""
     return ComplexTensor(compute(op, "Log", abs_(op, self)), angle(op, self))
 
 
-@complex_op("sqrt")
+@complex_table("sqrt")
 def sqrt(op: Builder, self: Tensor) -> ComplexTensor:
     """sqrt(Tensor self) -> Tensor"""
     return polar(op, compute(op, "Sqrt", abs_(op, self)), compute(op, "Mul", angle(op, self), 0.5))
 
 
-@complex_op("pow.Tensor_Scalar")
+@complex_table("pow.Tensor_Scalar")
 def pow_(op: Builder, self: Tensor, exponent: Any) -> ComplexTensor:
     """pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"""
     if isinstance(exponent, complex):
@@ -329,22 +270,22 @@ def pow_(op: Builder, self: Tensor, exponent: Any) -> ComplexTensor:
     return polar(op, size, compute(op, "Mul", angle(op, self), float(exponent)))
 
 
-@complex_op("where.self")
+@complex_table("where.self")
 def where(op: Builder, condition: Tensor, self: Any, other: Any) -> ComplexTensor:
     """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
     one, two = _pair_of(op, self, other)
     return ComplexTensor(op.Where(condition, one.real, two.real), op.Where(condition, one.imag, two.imag))
 
 
-@complex_op("eq.Tensor", "eq.Scalar")
+@complex_table("eq.Tensor", "eq.Scalar")
 def eq(op: Builder, self: Any, other: Any) -> Tensor:
     """eq.Tensor(Tensor self, Tensor other) -> Tensor"""
-    dtype = next(_REAL[x.dtype] for x in (self, other) if _complex(x))
+    dtype = next(REAL_DTYPES[x.dtype] for x in (self, other) if is_complex(x))
     one, two = (paired(op, x, dtype) for x in (self, other))
     return op.And(equal(op, one.real, two.real), equal(op, one.imag, two.imag))  # type: ignore[no-any-return]
 
 
-@complex_op("ne.Tensor", "ne.Scalar")
+@complex_table("ne.Tensor", "ne.Scalar")
 def ne(op: Builder, self: Any, other: Any) -> Tensor:
     """ne.Tensor(Tensor self, Tensor other) -> Tensor"""
     return op.Not(eq(op, self, other))  # type: ignore[no-any-return]

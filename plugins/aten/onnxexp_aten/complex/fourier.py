@@ -14,17 +14,20 @@ from typing import Any, TypeAlias
 
 import torch
 
-from onnxexp import Builder, ComplexTensor, Tensor
-from onnxexp_aten.complex.complex_numbers import complex_op, mul, paired, real_of
+from onnxexp import Builder, ComplexTensor, SymbolicTable, Tensor
+from onnxexp_aten.complex.complex_numbers import mul, paired, real_of
 from onnxexp_aten.creation.new_tensors import arange_of
 from onnxexp_aten.math.arithmetic import floor_remainder
 from onnxexp_aten.shape.rearranging import roll, window_starts
-from onnxexp_aten.support.arguments import aten, rank_of
+from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import reshaped, size_at, sliced, swapped, with_shape
 from onnxexp_aten.support.kernel_dtypes import compute, specified
 from onnxexp_aten.support.spatial_axes import along
 
-__all__: list[str] = []
+__all__ = ["complex_table", "table"]
+
+table = SymbolicTable("aten")
+complex_table = SymbolicTable("aten")
 
 Parts: TypeAlias = list[Tensor]
 """A real tensor alone, or the real and the imaginary part of a complex one."""
@@ -146,7 +149,7 @@ def _complex(op: Builder, z: Parts) -> ComplexTensor:
     return ComplexTensor(*z) if len(z) == 2 else paired(op, z[0], z[0].dtype)
 
 
-@complex_op("_fft_c2c")
+@complex_table("_fft_c2c")
 def fft_c2c(op: Builder, self: Tensor, dim: list[int], normalization: int, forward: bool) -> ComplexTensor:
     """_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor"""
     return _complex(op, _each(op, _parts(op, self), _axes(op, self, dim), normalization, forward=forward))
@@ -158,7 +161,7 @@ def _each(op: Builder, z: Parts, axes: Sequence[int], mode: int, *, forward: boo
     return z
 
 
-@complex_op("_fft_r2c")
+@complex_table("_fft_r2c")
 def fft_r2c(op: Builder, self: Tensor, dim: list[int], normalization: int, onesided: bool) -> ComplexTensor:
     """_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor"""
     transform = _onesided if onesided else _each
@@ -177,7 +180,7 @@ def _onesided(op: Builder, x: Parts, axes: Sequence[int], mode: int, *, forward:
     return _each(op, z, others, mode, forward=forward)
 
 
-@complex_op("_fft_c2r")
+@complex_table("_fft_c2r")
 def fft_c2r(op: Builder, self: Tensor, dim: list[int], normalization: int, last_dim_size: Any) -> Tensor:
     """_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor"""
     return _to_real(op, _parts(op, self), _axes(op, self, dim), normalization, last_dim_size, forward=False)
@@ -290,47 +293,47 @@ def _real(op: Builder, self: Tensor, s: Any, dim: Any, norm: str | None, *, forw
 
 
 for _ending in ("", "2", "n"):
-    complex_op(f"fft_fft{_ending}")(functools.partial(_transform, forward=True, onesided=False))
-    complex_op(f"fft_ifft{_ending}")(functools.partial(_transform, forward=False, onesided=False))
-    complex_op(f"fft_rfft{_ending}")(functools.partial(_transform, forward=True, onesided=True))
-    complex_op(f"fft_ihfft{_ending}")(functools.partial(_transform, forward=False, onesided=True))
+    complex_table(f"fft_fft{_ending}")(functools.partial(_transform, forward=True, onesided=False))
+    complex_table(f"fft_ifft{_ending}")(functools.partial(_transform, forward=False, onesided=False))
+    complex_table(f"fft_rfft{_ending}")(functools.partial(_transform, forward=True, onesided=True))
+    complex_table(f"fft_ihfft{_ending}")(functools.partial(_transform, forward=False, onesided=True))
 
 
-@complex_op("fft_irfft")
-@aten("fft_irfft")
+@complex_table("fft_irfft")
+@table("fft_irfft")
 def fft_irfft(op: Builder, self: Tensor, n: Any, dim: int, norm: str | None) -> Tensor:
     """fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor"""
     return _real(op, self, n, dim, norm, forward=False)
 
 
-@complex_op("fft_irfft2", "fft_irfftn")
-@aten("fft_irfft2", "fft_irfftn")
+@complex_table("fft_irfft2", "fft_irfftn")
+@table("fft_irfft2", "fft_irfftn")
 def fft_irfftn(op: Builder, self: Tensor, s: Any, dim: Any, norm: str | None) -> Tensor:
     """fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor"""
     return _real(op, self, s, dim, norm, forward=False)
 
 
-@complex_op("fft_hfft")
-@aten("fft_hfft")
+@complex_table("fft_hfft")
+@table("fft_hfft")
 def fft_hfft(op: Builder, self: Tensor, n: Any, dim: int, norm: str | None) -> Tensor:
     """fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor"""
     return _real(op, self, n, dim, norm, forward=True)
 
 
-@complex_op("fft_hfft2", "fft_hfftn")
-@aten("fft_hfft2", "fft_hfftn")
+@complex_table("fft_hfft2", "fft_hfftn")
+@table("fft_hfft2", "fft_hfftn")
 def fft_hfftn(op: Builder, self: Tensor, s: Any, dim: Any, norm: str | None) -> Tensor:
     """fft_hfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor"""
     return _real(op, self, s, dim, norm, forward=True)
 
 
-@aten("fft_fftshift")
+@table("fft_fftshift")
 def fft_fftshift(op: Builder, self: Tensor, dim: Any) -> Tensor:
     """fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor"""
     return _shifted(op, self, dim, forward=True)
 
 
-@aten("fft_ifftshift")
+@table("fft_ifftshift")
 def fft_ifftshift(op: Builder, self: Tensor, dim: Any) -> Tensor:
     """fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor"""
     return _shifted(op, self, dim, forward=False)
@@ -346,8 +349,8 @@ def _shifted(op: Builder, x: Tensor, dim: Any, *, forward: bool) -> Tensor:
     return roll(op, x, halves, axes)
 
 
-@complex_op("stft")
-@aten("stft")
+@complex_table("stft")
+@table("stft")
 def stft(op: Builder, self: Tensor, n_fft: int, hop_length: Any, win_length: Any, window: Tensor | None, *rest: Any) -> Tensor:
     """stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False,
     bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor"""

@@ -6,13 +6,14 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
-from onnxexp_aten.support.arguments import aten
+from onnxexp import Builder, SymbolicTable, Tensor
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 
-@aten("to.dtype", "to.dtype_layout", "to.device", "to.prim_Device", "to.prim_dtype", "_to_copy", "prims::convert_element_type")
+@table("to.dtype", "to.dtype_layout", "to.device", "to.prim_Device", "to.prim_dtype", "_to_copy", "prims::convert_element_type")
 def to(op: Builder, self: Tensor, *options: Any) -> Tensor:
     """to.dtype(Tensor self, ScalarType dtype, bool non_blocking=False, bool copy=False, ...) -> Tensor
 
@@ -22,7 +23,7 @@ def to(op: Builder, self: Tensor, *options: Any) -> Tensor:
     return self if dtype is None else op.cast(self, dtype)
 
 
-@aten("to.other", "to.prim_other", "type_as")
+@table("to.other", "to.prim_other", "type_as")
 def to_other(op: Builder, self: Tensor, *options: Any) -> Tensor:
     """to.other(Tensor self, Tensor other, bool non_blocking=False, bool copy=False, ...) -> Tensor"""
     return op.cast(self, next((option.dtype for option in options if isinstance(option, Tensor)), self.dtype))
@@ -33,7 +34,7 @@ def _named(name: str, dtype: torch.dtype) -> None:
         return op.cast(self, dtype)
 
     symbolic.__doc__ = f"{name}(Tensor self, ...) -> Tensor, a cast to {dtype}"
-    aten(name)(symbolic)
+    table(name)(symbolic)
 
 
 for _name, _dtype in {
@@ -49,7 +50,7 @@ for _name, _dtype in {
     _named(_name, _dtype)
 
 
-@aten(
+@table(
     "alias",
     "alias_copy",
     "clone",

@@ -6,12 +6,14 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import select
-from onnxexp_aten.support.arguments import aten, rank_of
+from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import filled, size_at, unsqueezed, vector
 
-__all__ = ["arange_of", "full_of", "out_dtype", "sizes_like"]
+__all__ = ["arange_of", "full_of", "out_dtype", "sizes_like", "table"]
+
+table = SymbolicTable("aten")
 
 
 def full_of(op: Builder, sizes: Any, value: Any, dtype: torch.dtype) -> Tensor:
@@ -33,61 +35,61 @@ def out_dtype(op: Builder) -> torch.dtype:
     return op.node.outputs[0].type.dtype
 
 
-@aten("zeros", "empty.memory_format", "empty_strided", "empty_permuted")
+@table("zeros", "empty.memory_format", "empty_strided", "empty_permuted")
 def zeros(op: Builder, size: list[Any], *options: Any) -> Tensor:
     """zeros(SymInt[] size, *, ScalarType? dtype=None, ...) -> Tensor"""
     return filled(op, size, 0, out_dtype(op))
 
 
-@aten("ones")
+@table("ones")
 def ones(op: Builder, size: list[Any], *options: Any) -> Tensor:
     """ones(SymInt[] size, *, ScalarType? dtype=None, ...) -> Tensor"""
     return filled(op, size, 1, out_dtype(op))
 
 
-@aten("full")
+@table("full")
 def full(op: Builder, size: list[Any], fill_value: Any, *options: Any) -> Tensor:
     """full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, ...) -> Tensor"""
     return full_of(op, size, fill_value, out_dtype(op))
 
 
-@aten("zeros_like", "empty_like")
+@table("zeros_like", "empty_like")
 def zeros_like(op: Builder, self: Tensor, *options: Any) -> Tensor:
     """zeros_like(Tensor self, *, ScalarType? dtype=None, ...) -> Tensor"""
     return filled(op, sizes_like(op, self), 0, out_dtype(op))
 
 
-@aten("ones_like")
+@table("ones_like")
 def ones_like(op: Builder, self: Tensor, *options: Any) -> Tensor:
     """ones_like(Tensor self, *, ScalarType? dtype=None, ...) -> Tensor"""
     return filled(op, sizes_like(op, self), 1, out_dtype(op))
 
 
-@aten("full_like")
+@table("full_like")
 def full_like(op: Builder, self: Tensor, fill_value: Any, *options: Any) -> Tensor:
     """full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, ...) -> Tensor"""
     return full_of(op, sizes_like(op, self), fill_value, out_dtype(op))
 
 
-@aten("new_zeros", "new_empty", "new_empty_strided")
+@table("new_zeros", "new_empty", "new_empty_strided")
 def new_zeros(op: Builder, self: Tensor, size: list[Any], *options: Any) -> Tensor:
     """new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, ...) -> Tensor"""
     return filled(op, size, 0, out_dtype(op))
 
 
-@aten("new_ones")
+@table("new_ones")
 def new_ones(op: Builder, self: Tensor, size: list[Any], *options: Any) -> Tensor:
     """new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, ...) -> Tensor"""
     return filled(op, size, 1, out_dtype(op))
 
 
-@aten("new_full")
+@table("new_full")
 def new_full(op: Builder, self: Tensor, size: list[Any], fill_value: Any, *options: Any) -> Tensor:
     """new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, ...) -> Tensor"""
     return full_of(op, size, fill_value, out_dtype(op))
 
 
-@aten("scalar_tensor")
+@table("scalar_tensor")
 def scalar_tensor(op: Builder, s: Any, *options: Any) -> Tensor:
     """scalar_tensor(Scalar s, *, ScalarType? dtype=None, ...) -> Tensor"""
     return op.cast(s, out_dtype(op))
@@ -134,25 +136,25 @@ def _together(op: Builder, *numbers: Any) -> list[Tensor]:
     return [op.cast(number, dtype) for number in numbers]
 
 
-@aten("arange")
+@table("arange")
 def arange(op: Builder, end: Any, *options: Any) -> Tensor:
     """arange(Scalar end, *, ScalarType? dtype=None, ...) -> Tensor"""
     return arange_of(op, 0, end, 1, out_dtype(op))
 
 
-@aten("arange.start")
+@table("arange.start")
 def arange_start(op: Builder, start: Any, end: Any, *options: Any) -> Tensor:
     """arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, ...) -> Tensor"""
     return arange_of(op, start, end, 1, out_dtype(op))
 
 
-@aten("arange.start_step")
+@table("arange.start_step")
 def arange_start_step(op: Builder, start: Any, end: Any, step: Any, *options: Any) -> Tensor:
     """arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, ...) -> Tensor"""
     return arange_of(op, start, end, step, out_dtype(op))
 
 
-@aten("range", "range.step")
+@table("range", "range.step")
 def range_(op: Builder, start: Any, end: Any, *options: Any) -> Tensor:
     """range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, ...) -> Tensor"""
     step = options[0] if op.node.op == "aten::range.step" else 1
@@ -160,21 +162,21 @@ def range_(op: Builder, start: Any, end: Any, *options: Any) -> Tensor:
     return op.constant(torch.arange(start, end + step / 2, step, dtype=out_dtype(op)))
 
 
-@aten("linspace")
+@table("linspace")
 def linspace(op: Builder, start: Any, end: Any, steps: Any, *options: Any) -> Tensor:
     """linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, ...) -> Tensor"""
     start, end, steps = (op.static(bound, "a bound") for bound in (start, end, steps))
     return op.constant(torch.linspace(start, end, steps, dtype=out_dtype(op)))
 
 
-@aten("linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor")
+@table("linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor")
 def linspace_between(op: Builder, start: Any, end: Any, steps: Any, *options: Any) -> Tensor:
     """linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, ...) -> Tensor"""
     dtype = out_dtype(op)
     return op.cast(_between(op, start, end, steps, dtype), dtype)
 
 
-@aten("logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor")
+@table("logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor")
 def logspace_between(op: Builder, start: Any, end: Any, steps: Any, base: float, *options: Any) -> Tensor:
     """logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, ...) -> Tensor"""
     dtype = out_dtype(op)
@@ -195,7 +197,7 @@ def _between(op: Builder, start: Any, end: Any, steps: Any, dtype: torch.dtype) 
     return op.Where(op.constant(torch.arange(steps) < steps // 2), rising, falling)
 
 
-@aten("logspace")
+@table("logspace")
 def logspace(op: Builder, start: Any, end: Any, steps: Any, base: float, *options: Any) -> Tensor:
     """logspace(Scalar start, Scalar end, int steps, float base=10., *, ScalarType? dtype=None, ...) -> Tensor"""
     start, end, steps = (op.static(bound, "a bound") for bound in (start, end, steps))
@@ -205,7 +207,7 @@ def logspace(op: Builder, start: Any, end: Any, steps: Any, base: float, *option
 # Patterns
 
 
-@aten("eye", "eye.m")
+@table("eye", "eye.m")
 def eye(op: Builder, n: Any, *options: Any) -> Tensor:
     """eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, ...) -> Tensor"""
     dtype = out_dtype(op)
@@ -220,20 +222,20 @@ _SMALL = 4096
 """Elements up to which a pattern is stored rather than computed."""
 
 
-@aten("tril_indices", "triu_indices")
+@table("tril_indices", "triu_indices")
 def triangle_indices(op: Builder, row: int, col: int, offset: int, *options: Any) -> Tensor:
     """tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=4, ...) -> Tensor"""
     make = torch.tril_indices if op.node.op == "aten::tril_indices" else torch.triu_indices
     return op.constant(make(row, col, offset, dtype=out_dtype(op)))
 
 
-@aten("tril")
+@table("tril")
 def tril(op: Builder, self: Tensor, diagonal: Any) -> Tensor:
     """tril(Tensor self, SymInt diagonal=0) -> Tensor"""
     return _triangle(op, self, diagonal, upper=False)
 
 
-@aten("triu")
+@table("triu")
 def triu(op: Builder, self: Tensor, diagonal: Any) -> Tensor:
     """triu(Tensor self, SymInt diagonal=0) -> Tensor"""
     return _triangle(op, self, diagonal, upper=True)
@@ -259,7 +261,7 @@ def _masked_triangle(op: Builder, x: Tensor, diagonal: Any, *, upper: bool) -> T
     return select(op, kept, x, op.constant(0, x.dtype))
 
 
-@aten("one_hot")
+@table("one_hot")
 def one_hot(op: Builder, self: Tensor, num_classes: int) -> Tensor:
     """one_hot(Tensor self, int num_classes=-1) -> Tensor"""
     if self.rank == 0:

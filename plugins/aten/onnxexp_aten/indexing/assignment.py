@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import arange_of, full_of, sizes_like
 from onnxexp_aten.indexing.gather import (
     common_sizes,
@@ -21,17 +21,19 @@ from onnxexp_aten.indexing.scatter import SINCE, reducing_dtype, scattered, writ
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.reduction.cumulative import running_sum
 from onnxexp_aten.shape.rearranging import diagonal_places, strided_places
-from onnxexp_aten.support.arguments import aten, axis_of, rank_of
+from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.composed_views import END, expanded, permuted, reshaped, size_at, sizes_of, sliced, unsqueezed, vector
 from onnxexp_aten.support.kernel_dtypes import compute
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 
 # self[...] = values
 
 
-@aten(
+@table(
     "index_put",
     "index_put.hacked_twin",
     "_unsafe_index_put",
@@ -62,7 +64,7 @@ def index_put(op: Builder, self: Tensor, indices: list[Tensor | None], values: T
     return permuted(op, result, [order.index(axis) for axis in range(len(order))])
 
 
-@aten("_unsafe_masked_index_put_accumulate")
+@table("_unsafe_masked_index_put_accumulate")
 def unsafe_masked_add(op: Builder, self: Tensor, mask: Tensor, indices: list[Tensor | None], values: Tensor) -> Tensor:
     """_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor"""
     return index_put(op, self, within(op, self, indices), select(op, mask, values, op.constant(0, values.dtype)), True)
@@ -115,7 +117,7 @@ def _put_flat(
     return op.Reshape(result, vector(op, [size_at(op, front, axis) for axis in range(rank_of(op, front))]))
 
 
-@aten("masked_scatter")
+@table("masked_scatter")
 def masked_scatter(op: Builder, self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor"""
     sizes = common_sizes(op, [self, mask])
@@ -132,7 +134,7 @@ def _constant(sizes: Sequence[Any]) -> bool:
     return sum(not isinstance(size, int) for size in sizes) <= 1
 
 
-@aten("put")
+@table("put")
 def put(op: Builder, self: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
     """put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor"""
     places, values = op.Reshape(index, [-1]), op.Reshape(source, [-1])
@@ -154,7 +156,7 @@ def _replaced(op: Builder, self: Tensor, src: Tensor, axis: int, start: Any, end
     return parts[0] if len(parts) == 1 else op.Concat(*parts, axis=axis)
 
 
-@aten("slice_scatter")
+@table("slice_scatter")
 def slice_scatter(op: Builder, self: Tensor, src: Tensor, dim: int, start: Any, end: Any, step: Any) -> Tensor:
     """slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"""
     axis, src, step = axis_of(op, self, dim), op.cast(src, self.dtype), op.static(step, "step")
@@ -174,7 +176,7 @@ def slice_scatter(op: Builder, self: Tensor, src: Tensor, dim: int, start: Any, 
     return written(op, self, axis, places, src)
 
 
-@aten("select_scatter")
+@table("select_scatter")
 def select_scatter(op: Builder, self: Tensor, src: Tensor, dim: int, index: Any) -> Tensor:
     """select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor"""
     axis = axis_of(op, self, dim)
@@ -186,7 +188,7 @@ def select_scatter(op: Builder, self: Tensor, src: Tensor, dim: int, index: Any)
     return _replaced(op, self, layer, axis, index, op.Add(index, 1))
 
 
-@aten("diagonal_scatter")
+@table("diagonal_scatter")
 def diagonal_scatter(op: Builder, self: Tensor, src: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     """diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor"""
     one, other, rank = axis_of(op, self, dim1), axis_of(op, self, dim2), rank_of(op, self)
@@ -199,7 +201,7 @@ def diagonal_scatter(op: Builder, self: Tensor, src: Tensor, offset: int, dim1: 
     return permuted(op, back, [order.index(axis) for axis in range(rank)])
 
 
-@aten("as_strided_scatter")
+@table("as_strided_scatter")
 def as_strided_scatter(op: Builder, self: Tensor, src: Tensor, size: list[Any], stride: list[Any], storage_offset: Any) -> Tensor:
     """as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor"""
     places = op.Reshape(strided_places(op, size, stride, storage_offset or 0), [-1])
@@ -208,13 +210,13 @@ def as_strided_scatter(op: Builder, self: Tensor, src: Tensor, size: list[Any], 
     return op.Reshape(written(op, flat, 0, places, values), vector(op, back))
 
 
-@aten("fill.Scalar", "fill.Tensor")
+@table("fill.Scalar", "fill.Tensor")
 def fill(op: Builder, self: Tensor, value: Any) -> Tensor:
     """fill.Scalar(Tensor self, Scalar value) -> Tensor"""
     return full_of(op, sizes_like(op, self), value, self.dtype)
 
 
-@aten("copy")
+@table("copy")
 def copy(op: Builder, self: Tensor, src: Tensor, non_blocking: bool) -> Tensor:
     """copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor"""
     return expanded(op, op.cast(src, self.dtype), sizes_of(op) or (), others=[self])

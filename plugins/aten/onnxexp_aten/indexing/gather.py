@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import arange_of
 from onnxexp_aten.math.arithmetic import clamp, select
-from onnxexp_aten.support.arguments import aten, axis_of, rank_of
+from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.composed_views import expanded, given_ints, permuted, size_at, squeezed, unsqueezed, vector
 
 __all__ = [
@@ -22,8 +22,11 @@ __all__ = [
     "indices_and_axes",
     "stacked_indices",
     "strides_of",
+    "table",
     "within",
 ]
+
+table = SymbolicTable("aten")
 
 
 def counted_from_front(op: Builder, index: Tensor, size: Any) -> Tensor:
@@ -36,13 +39,13 @@ def counted_from_front(op: Builder, index: Tensor, size: Any) -> Tensor:
     return op.Where(op.Less(wide, 0), op.Add(wide, size), wide)
 
 
-@aten("embedding")
+@table("embedding")
 def embedding(op: Builder, weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> Tensor:
     """embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, ...) -> Tensor"""
     return op.Gather(weight, indices, axis=0)
 
 
-@aten("index_select")
+@table("index_select")
 def index_select(op: Builder, self: Tensor, dim: int, index: Tensor) -> Tensor:
     """index_select(Tensor self, int dim, Tensor index) -> Tensor"""
     if self.rank == 0:
@@ -50,7 +53,7 @@ def index_select(op: Builder, self: Tensor, dim: int, index: Tensor) -> Tensor:
     return op.Gather(self, unsqueezed(op, index, [0]) if index.rank == 0 else index, axis=axis_of(op, self, dim))
 
 
-@aten("gather")
+@table("gather")
 def gather(op: Builder, self: Tensor, dim: int, index: Tensor, sparse_grad: bool) -> Tensor:
     """gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"""
     if self.rank == 0 or index.rank == 0:
@@ -78,14 +81,14 @@ def strides_of(op: Builder, x: Tensor, axes: Sequence[int]) -> list[Tensor]:
     return strides
 
 
-@aten("take")
+@table("take")
 def take(op: Builder, self: Tensor, index: Tensor) -> Tensor:
     """take(Tensor self, Tensor index) -> Tensor"""
     flat = self if self.rank == 1 else op.Reshape(self, [-1])
     return op.Gather(flat, _allowed(op, flat, 0, index), axis=0)
 
 
-@aten("take_along_dim")
+@table("take_along_dim")
 def take_along_dim(op: Builder, self: Tensor, indices: Tensor, dim: int | None) -> Tensor:
     """take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor"""
     if dim is None:
@@ -123,7 +126,7 @@ def indices_and_axes(op: Builder, self: Tensor, indices: Sequence[Any]) -> tuple
     return tensors, axes
 
 
-@aten("index.Tensor", "index.Tensor_hacked_twin", "_unsafe_index.Tensor", "_unsafe_index.Tensor_hacked_twin")
+@table("index.Tensor", "index.Tensor_hacked_twin", "_unsafe_index.Tensor", "_unsafe_index.Tensor_hacked_twin")
 def index(op: Builder, self: Tensor, indices: list[Tensor | None]) -> Tensor:
     """index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"""
     given = [one for one in indices if one is not None]
@@ -143,7 +146,7 @@ def _allowed(op: Builder, self: Tensor, axis: int, index: Tensor) -> Tensor:
     return index if op.opset >= 11 else counted_from_front(op, index, size_at(op, self, axis))
 
 
-@aten("_unsafe_masked_index")
+@table("_unsafe_masked_index")
 def unsafe_masked_index(op: Builder, self: Tensor, mask: Tensor, indices: list[Tensor | None], fill: Any) -> Tensor:
     """_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor"""
     return select(op, mask, index(op, self, within(op, self, indices)), op.cast(fill, self.dtype))
@@ -176,7 +179,7 @@ def masked(op: Builder, self: Tensor, mask: Tensor, axis: int) -> Tensor:
     return op.Compress(self, mask, axis=axis)
 
 
-@aten("masked_select")
+@table("masked_select")
 def masked_select(op: Builder, self: Tensor, mask: Tensor) -> Tensor:
     """masked_select(Tensor self, Tensor mask) -> Tensor"""
     if self.shape is None or self.shape != mask.shape:

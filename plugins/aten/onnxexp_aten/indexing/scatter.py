@@ -6,18 +6,20 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import arange_of, full_of, sizes_like
 from onnxexp_aten.indexing.gather import (
     counted_from_front,
 )
 from onnxexp_aten.math.arithmetic import extreme, floor_divide, select
 from onnxexp_aten.nn.padding import padded
-from onnxexp_aten.support.arguments import aten, axis_of, rank_of
+from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.composed_views import size_at, sliced, unsqueezed, with_shape
 from onnxexp_aten.support.kernel_dtypes import compute, specified
 
-__all__ = ["SINCE", "reducing_dtype", "scattered", "written"]
+__all__ = ["SINCE", "reducing_dtype", "scattered", "table", "written"]
+
+table = SymbolicTable("aten")
 
 _REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
 """torch's names of reductions, and ONNX's."""
@@ -97,31 +99,31 @@ def _scatter(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor,
     return result if self.rank else op.Reshape(result, [])
 
 
-@aten("scatter.src")
+@table("scatter.src")
 def scatter_src(op: Builder, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
     return _scatter(op, self, dim, index, src)
 
 
-@aten("scatter.value")
+@table("scatter.value")
 def scatter_value(op: Builder, self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor"""
     return _scatter(op, self, dim, index, full_of(op, sizes_like(op, index), value, self.dtype))
 
 
-@aten("scatter.reduce")
+@table("scatter.reduce")
 def scatter_src_reduce(op: Builder, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str) -> Tensor:
     """scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor"""
     return _scatter(op, self, dim, index, src, _REDUCTIONS[reduce])
 
 
-@aten("scatter.value_reduce")
+@table("scatter.value_reduce")
 def scatter_value_reduce(op: Builder, self: Tensor, dim: int, index: Tensor, value: Any, reduce: str) -> Tensor:
     """scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor"""
     return _scatter(op, self, dim, index, full_of(op, sizes_like(op, index), value, self.dtype), _REDUCTIONS[reduce])
 
 
-@aten("scatter_add")
+@table("scatter_add")
 def scatter_add(op: Builder, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
     return _scatter(op, self, dim, index, src, "add")
@@ -159,7 +161,7 @@ def _reduced(op: Builder, self: Tensor, axis: int, index: Tensor, source: Tensor
     return op.Div(total, count) if self.dtype.is_floating_point else floor_divide(op, total, count)
 
 
-@aten("scatter_reduce.two")
+@table("scatter_reduce.two")
 def scatter_reduce(op: Builder, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool) -> Tensor:
     """scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"""
     x, place, source = _flat(op, self, index, src)
@@ -167,7 +169,7 @@ def scatter_reduce(op: Builder, self: Tensor, dim: int, index: Tensor, src: Tens
     return result if self.rank else op.Reshape(result, [])
 
 
-@aten("index_reduce")
+@table("index_reduce")
 def index_reduce(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool) -> Tensor:
     """index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor"""
     x, values = _flat(op, self, source)
@@ -207,7 +209,7 @@ def written(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, 
     return result if self.rank else op.Reshape(result, [])
 
 
-@aten("index_copy")
+@table("index_copy")
 def index_copy(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor"""
     if self.rank and source.rank == 0:
@@ -215,7 +217,7 @@ def index_copy(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tenso
     return written(op, self, dim, index, source)
 
 
-@aten("index_fill.int_Scalar", "index_fill.int_Tensor")
+@table("index_fill.int_Scalar", "index_fill.int_Tensor")
 def index_fill(op: Builder, self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor"""
     x, flat = _flat(op, self, index)
@@ -225,7 +227,7 @@ def index_fill(op: Builder, self: Tensor, dim: int, index: Tensor, value: Any) -
     return written(op, self, axis, flat, full_of(op, sizes, value, self.dtype))
 
 
-@aten("index_add")
+@table("index_add")
 def index_add(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any) -> Tensor:
     """index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor"""
     if not (isinstance(alpha, (int, float)) and alpha == 1):

@@ -8,10 +8,10 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.support.composed_views import made_by, permuted, reshaped, unused, with_shape
 from onnxexp_aten.support.symbolic_sizes import partition
 
-__all__ = ["picked"]
+__all__ = ["select_slice"]
 
 
-def picked(op: Builder, x: Tensor, axis: int, index: Any) -> Tensor:
+def select_slice(op: Builder, x: Tensor, axis: int, index: Any) -> Tensor:
     """``x.select(axis, index)``; the index counts from the front or ONNX's Gather takes it as it is.
 
     Queries, keys and values that one product makes together come apart in one Split of it, before any other view.

@@ -6,42 +6,43 @@ import math
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.linalg.factorization import (
     Matrices,
     Reflected,
     cholesky,
+    eager_if_empty,
     eye,
     householder,
-    known_for_nothing,
     q_of,
     reflectors,
     triangle,
 )
 from onnxexp_aten.linalg.solve_and_lu import linalg_solve_triangular
-from onnxexp_aten.support.arguments import aten
 from onnxexp_aten.support.composed_views import swapped, with_shape
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 # Cholesky
 
 
-@aten("cholesky")
+@table("cholesky")
 def cholesky_(op: Builder, self: Tensor, upper: bool) -> Tensor:
     """cholesky(Tensor self, bool upper=False) -> Tensor"""
     return linalg_cholesky_ex(op, self, upper, False)[0]
 
 
-@aten("linalg_cholesky")
-@known_for_nothing
+@table("linalg_cholesky")
+@eager_if_empty
 def linalg_cholesky(op: Builder, self: Tensor, upper: bool) -> Tensor:
     """linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor"""
     return linalg_cholesky_ex(op, self, upper, False)[0]
 
 
-@aten("linalg_cholesky_ex")
-@known_for_nothing
+@table("linalg_cholesky_ex")
+@eager_if_empty
 def linalg_cholesky_ex(op: Builder, self: Tensor, upper: bool, check_errors: bool) -> tuple[Tensor, Tensor]:
     """linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)"""
     matrices = Matrices(op, self)
@@ -50,7 +51,7 @@ def linalg_cholesky_ex(op: Builder, self: Tensor, upper: bool, check_errors: boo
     return matrices.back(swapped(op, found, 1, 2) if upper else found, n, n), matrices.info()
 
 
-@aten("cholesky_solve")
+@table("cholesky_solve")
 def cholesky_solve(op: Builder, self: Tensor, input2: Tensor, upper: bool) -> Tensor:
     """cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor"""
     factor, other = input2, swapped(op, input2, -2, -1)
@@ -59,7 +60,7 @@ def cholesky_solve(op: Builder, self: Tensor, input2: Tensor, upper: bool) -> Te
     return linalg_solve_triangular(op, raised, below, True, True, False)
 
 
-@aten("cholesky_inverse")
+@table("cholesky_inverse")
 def cholesky_inverse(op: Builder, self: Tensor, upper: bool) -> Tensor:
     """cholesky_inverse(Tensor self, bool upper=False) -> Tensor"""
     matrices = Matrices(op, self)
@@ -70,7 +71,7 @@ def cholesky_inverse(op: Builder, self: Tensor, upper: bool) -> Tensor:
 # QR
 
 
-@aten("linalg_qr")
+@table("linalg_qr")
 def linalg_qr(op: Builder, A: Tensor, mode: str) -> tuple[Tensor, Tensor]:
     """linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)"""
     matrices = Matrices(op, A)
@@ -87,13 +88,13 @@ def linalg_qr(op: Builder, A: Tensor, mode: str) -> tuple[Tensor, Tensor]:
     return matrices.back(q_of(op, found, eye(op, matrices.count, m, rows)), m, rows), right
 
 
-@aten("qr")
+@table("qr")
 def qr(op: Builder, self: Tensor, some: bool) -> tuple[Tensor, Tensor]:
     """qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)"""
     return linalg_qr(op, self, "reduced" if some else "complete")
 
 
-@aten("geqrf")
+@table("geqrf")
 def geqrf(op: Builder, self: Tensor) -> tuple[Tensor, Tensor]:
     """geqrf(Tensor self) -> (Tensor a, Tensor tau)"""
     matrices = Matrices(op, self)
@@ -116,7 +117,7 @@ def _reflectors(op: Builder, packed: Tensor, tau: Tensor) -> Reflected:
     return reflectors(op, packed, with_shape(op.Reshape(op.cast(tau, torch.float64), taus), taus))
 
 
-@aten("linalg_householder_product")
+@table("linalg_householder_product")
 def linalg_householder_product(op: Builder, input: Tensor, tau: Tensor) -> Tensor:
     """linalg_householder_product(Tensor input, Tensor tau) -> Tensor"""
     matrices = Matrices(op, input)
@@ -127,7 +128,7 @@ def linalg_householder_product(op: Builder, input: Tensor, tau: Tensor) -> Tenso
     return matrices.back(q_of(op, _reflectors(op, matrices.x, tau), start), m, n)
 
 
-@aten("ormqr")
+@table("ormqr")
 def ormqr(op: Builder, self: Tensor, input2: Tensor, input3: Tensor, left: bool, transpose: bool) -> Tensor:
     """ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor"""
     if not left:

@@ -9,18 +9,21 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import out_dtype
 from onnxexp_aten.linalg.matmul import product
-from onnxexp_aten.support.arguments import aten, promote, rank_of
+from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import permuted, size_at, unsqueezed, vector, with_shape
+from onnxexp_aten.support.type_promotion import promote
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 _EINSUM_DTYPES = (torch.float32, torch.float64, torch.float16, torch.int64, torch.int32)
 
 
-@aten("einsum")
+@table("einsum")
 def einsum(op: Builder, equation: str, tensors: list[Tensor], path: Any) -> Tensor:
     """einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor"""
     tensors = promote(op, *tensors, dtype=out_dtype(op))  # a sum of ints alone is int64
@@ -50,12 +53,12 @@ def _letters(op: Builder, equation: str, tensors: Sequence[Tensor]) -> tuple[lis
         right = ("..." if "..." in left else "") + "".join(letter for letter in used if left.count(letter) == 1)
     names = iter(string.ascii_lowercase)
     dots = "".join(itertools.islice(names, widest))
-    table = dict(zip(used, names, strict=False))
+    renamed = dict(zip(used, names, strict=False))
 
     def spelled(term: str, count: int) -> str:
         before, three, after = term.partition("...")
         hidden = dots[len(dots) - count :] if three else ""
-        return "".join(table[letter] for letter in before) + hidden + "".join(table[letter] for letter in after)
+        return "".join(renamed[letter] for letter in before) + hidden + "".join(renamed[letter] for letter in after)
 
     counts = [rank_of(op, tensor) - len(term) + 3 if "..." in term else 0 for term, tensor in zip(terms, tensors, strict=True)]
     return [spelled(term, count) for term, count in zip(terms, counts, strict=True)], spelled(right, len(dots))

@@ -27,7 +27,7 @@ __all__ = [
     "exchanged",
     "eye",
     "householder",
-    "known_for_nothing",
+    "eager_if_empty",
     "lu",
     "q_of",
     "reflectors",
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-def known_for_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
+def eager_if_empty(function: Callable[..., Any]) -> Callable[..., Any]:
     """Of matrices without rows, or none at all, the results are known: torch says them."""
 
     @functools.wraps(function)

@@ -6,14 +6,17 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
-from onnxexp_aten.support.arguments import aten, dtype_of, rank_of
+from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import size_at, sliced, vector
+from onnxexp_aten.support.type_promotion import dtype_of
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 
-@aten("_grouped_mm")
+@table("_grouped_mm")
 def grouped_mm(op: Builder, self: Tensor, mat2: Tensor, offs: Tensor | None, bias: Any, out_dtype: Any) -> Tensor:
     """_grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor"""
     if bias is not None:
@@ -27,7 +30,7 @@ def grouped_mm(op: Builder, self: Tensor, mat2: Tensor, offs: Tensor | None, bia
     return op.cast(product, dtype_of(out_dtype, self.dtype))
 
 
-@aten("transformers::grouped_mm_fallback")
+@table("transformers::grouped_mm_fallback")
 def grouped_mm_fallback(op: Builder, input: Tensor, weight: Tensor, offs: Tensor) -> Tensor:
     """grouped_mm_fallback(Tensor input, Tensor weight, Tensor offs) -> Tensor"""
     return _by_rows(op, input, weight, offs)

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import arange_of
 from onnxexp_aten.reduction.reductions import reduced
-from onnxexp_aten.support.arguments import aten, axis_of, promote, rank_of
+from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.composed_views import (
     made_by,
     permuted,
@@ -23,8 +23,11 @@ from onnxexp_aten.support.composed_views import (
 )
 from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.symbolic_sizes import partition
+from onnxexp_aten.support.type_promotion import promote
 
-__all__ = ["gemm", "product"]
+__all__ = ["gemm", "product", "table"]
+
+table = SymbolicTable("aten")
 
 _NARROW = {torch.bool, torch.uint8, torch.int8, torch.int16}
 """What ONNX's MatMul does not take: the low bits of a product in int32 are those of the product."""
@@ -55,7 +58,7 @@ def _untransposed(op: Builder, x: Tensor) -> tuple[Tensor, int]:
     return (x, 0) if found is None else (found[1], 1)
 
 
-@aten("linear")
+@table("linear")
 def linear(op: Builder, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor"""
     if weight.rank != 2 or input.rank is None:
@@ -91,25 +94,25 @@ def _rows(op: Builder, x: Tensor) -> Tensor | None:
     return reshaped(op, found[1], [*(found[1].shape[axis] for axis in groups[0]), x.shape[1]])
 
 
-@aten("matmul", "mm", "bmm", "mv", "dot", "linalg_matmul")
+@table("matmul", "mm", "bmm", "mv", "dot", "linalg_matmul")
 def matmul(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """matmul(Tensor self, Tensor other) -> Tensor"""
     return product(op, self, other)
 
 
-@aten("mm.dtype", "bmm.dtype")
+@table("mm.dtype", "bmm.dtype")
 def matmul_dtype(op: Builder, self: Tensor, mat2: Tensor, out_dtype: torch.dtype) -> Tensor:
     """mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor"""
     return product(op, op.cast(self, out_dtype), op.cast(mat2, out_dtype))
 
 
-@aten("vdot")
+@table("vdot")
 def vdot(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """vdot(Tensor self, Tensor other) -> Tensor"""
     return product(op, self, other)
 
 
-@aten("linalg_vecdot")
+@table("linalg_vecdot")
 def linalg_vecdot(op: Builder, x: Tensor, y: Tensor, dim: int) -> Tensor:
     """linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor"""
     if x.dtype.is_complex:
@@ -117,7 +120,7 @@ def linalg_vecdot(op: Builder, x: Tensor, y: Tensor, dim: int) -> Tensor:
     return reduced(op, "ReduceSum", compute(op, "Mul", x, y), [dim])
 
 
-@aten("linalg_cross")
+@table("linalg_cross")
 def linalg_cross(op: Builder, self: Tensor, other: Tensor, dim: int) -> Tensor:
     """linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor"""
     if self.dtype.is_complex or other.dtype.is_complex:
@@ -128,7 +131,7 @@ def linalg_cross(op: Builder, self: Tensor, other: Tensor, dim: int) -> Tensor:
     return compute(op, "Sub", compute(op, "Mul", left_next, right_last), compute(op, "Mul", left_last, right_next))
 
 
-@aten("cross")
+@table("cross")
 def cross(op: Builder, self: Tensor, other: Tensor, dim: int | None) -> Tensor:
     """cross(Tensor self, Tensor other, int? dim=None) -> Tensor; without a dimension the first of size 3"""
     if dim is not None:
@@ -138,7 +141,7 @@ def cross(op: Builder, self: Tensor, other: Tensor, dim: int | None) -> Tensor:
     return linalg_cross(op, self, other, self.shape.index(3))  # type: ignore[no-any-return]
 
 
-@aten("inner")
+@table("inner")
 def inner(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """inner(Tensor self, Tensor other) -> Tensor"""
     if self.rank == 0 or other.rank == 0:
@@ -165,7 +168,7 @@ def _sum(op: Builder, self: Tensor, value: Tensor, beta: Any, alpha: Any) -> Ten
     return compute(op, "Add", value, _scaled(op, self, beta))
 
 
-@aten("addmm")
+@table("addmm")
 def addmm(op: Builder, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
     """addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     plain = op.is_static([beta, alpha]) and self.dtype.is_floating_point
@@ -184,45 +187,45 @@ def _has_columns(x: Tensor) -> bool:
     return isinstance(columns, int) and columns > 0
 
 
-@aten("addmm.dtype", "baddbmm.dtype")
+@table("addmm.dtype", "baddbmm.dtype")
 def addmm_dtype(op: Builder, self: Tensor, mat1: Tensor, mat2: Tensor, out_dtype: torch.dtype, beta: Any, alpha: Any) -> Tensor:
     """addmm.dtype(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     added, one, other = (op.cast(x, out_dtype) for x in (self, mat1, mat2))
     return _sum(op, added, product(op, one, other), beta, alpha)
 
 
-@aten("addmv")
+@table("addmv")
 def addmv(op: Builder, self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Tensor:
     """addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     return _sum(op, self, product(op, mat, vec), beta, alpha)
 
 
-@aten("baddbmm")
+@table("baddbmm")
 def baddbmm(op: Builder, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Tensor:
     """baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     return _sum(op, self, product(op, batch1, batch2), beta, alpha)
 
 
-@aten("addbmm")
+@table("addbmm")
 def addbmm(op: Builder, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Tensor:
     """addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     return _sum(op, self, compute(op, "ReduceSum", product(op, batch1, batch2), axes=[0], keepdims=0), beta, alpha)
 
 
-@aten("addr")
+@table("addr")
 def addr(op: Builder, self: Tensor, vec1: Tensor, vec2: Tensor, beta: Any, alpha: Any) -> Tensor:
     """addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     return _sum(op, self, compute(op, "Mul", unsqueezed(op, vec1, [1]), vec2), beta, alpha)
 
 
-@aten("outer", "ger")
+@table("outer", "ger")
 def outer(op: Builder, self: Tensor, vec2: Tensor) -> Tensor:
     """outer(Tensor self, Tensor vec2) -> Tensor"""
     left, right = promote(op, self, vec2)
     return compute(op, "Mul", unsqueezed(op, left, [1]), right)
 
 
-@aten("kron")
+@table("kron")
 def kron(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """kron(Tensor self, Tensor other) -> Tensor"""
     left, right = promote(op, self, other)
@@ -233,14 +236,14 @@ def kron(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     return reshaped(op, spread, sizes_of(op) or ())
 
 
-@aten("linalg_vander")
+@table("linalg_vander")
 def linalg_vander(op: Builder, x: Tensor, N: Any) -> Tensor:
     """linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor"""
     rows = x if x.rank else unsqueezed(op, x, [0])
     return _powers(op, rows, arange_of(op, 0, size_at(op, rows, -1) if N is None else N, 1, x.dtype))
 
 
-@aten("vander")
+@table("vander")
 def vander(op: Builder, x: Tensor, N: int | None, increasing: bool) -> Tensor:
     """vander(Tensor x, int? N=None, bool increasing=False) -> Tensor"""
     count = size_at(op, x, 0) if N is None else N
@@ -255,7 +258,7 @@ def _powers(op: Builder, x: Tensor, exponents: Tensor) -> Tensor:
     return compute(op, "Pow", unsqueezed(op, x, [rank_of(op, x)]), exponents)
 
 
-@aten("tensordot")
+@table("tensordot")
 def tensordot(op: Builder, self: Tensor, other: Tensor, dims_self: list[int], dims_other: list[int]) -> Tensor:
     """tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor"""
     left, right = rank_of(op, self), rank_of(op, other)
@@ -267,7 +270,7 @@ def tensordot(op: Builder, self: Tensor, other: Tensor, dims_self: list[int], di
     return product(op, permuted(op, self, [*free_left, *over_left]), permuted(op, other, [*over_right, *free_right]))
 
 
-@aten("chain_matmul", "linalg_multi_dot")
+@table("chain_matmul", "linalg_multi_dot")
 def chain_matmul(op: Builder, matrices: list[Tensor]) -> Tensor:
     """chain_matmul(Tensor[] matrices) -> Tensor"""
     result = matrices[0]
@@ -276,7 +279,7 @@ def chain_matmul(op: Builder, matrices: list[Tensor]) -> Tensor:
     return result
 
 
-@aten("bilinear")
+@table("bilinear")
 def bilinear(op: Builder, input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor"""
     rank = rank_of(op, input1)

@@ -7,53 +7,56 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
-from onnxexp_aten.linalg.factorization import Matrices, known_for_nothing
+from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp_aten.linalg.factorization import Matrices, eager_if_empty
 from onnxexp_aten.linalg.solve_and_lu import linalg_inv
 from onnxexp_aten.linalg.svd_and_eigh import singular_values
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.math.comparison import relate
 from onnxexp_aten.math.powers import pow_
 from onnxexp_aten.reduction.reductions import reduced
-from onnxexp_aten.support.arguments import aten, axis_of, dtype_of, rank_of
+from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.composed_views import permuted, size_at, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute
+from onnxexp_aten.support.type_promotion import dtype_of
 
-__all__ = ["vector_norm"]
+__all__ = ["table", "vector_norm"]
+
+table = SymbolicTable("aten")
 
 
-@aten("linalg_vector_norm")
+@table("linalg_vector_norm")
 def linalg_vector_norm(op: Builder, self: Tensor, ord: Any, dim: Any, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
     """linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     return vector_norm(op, op.cast(self, dtype_of(dtype, self.dtype)), ord, dim, keepdim)
 
 
-@aten("norm.Scalar")
+@table("norm.Scalar")
 def norm(op: Builder, self: Tensor, p: Any) -> Tensor:
     """norm.Scalar(Tensor self, Scalar p=2) -> Tensor"""
     return vector_norm(op, self, p)
 
 
-@aten("norm.ScalarOpt_dtype")
+@table("norm.ScalarOpt_dtype")
 def norm_dtype(op: Builder, self: Tensor, p: Any, dtype: torch.dtype) -> Tensor:
     """norm.ScalarOpt_dtype(Tensor self, Scalar? p, *, ScalarType dtype) -> Tensor"""
     return vector_norm(op, op.cast(self, dtype), p)
 
 
-@aten("norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype")
+@table("norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype")
 def norm_dim(op: Builder, self: Tensor, p: Any, dim: Any, keepdim: bool, dtype: torch.dtype | None = None) -> Tensor:
     """norm.ScalarOpt_dim_dtype(Tensor self, Scalar? p, int[1] dim, bool keepdim, *, ScalarType dtype) -> Tensor"""
     return vector_norm(op, op.cast(self, dtype_of(dtype, self.dtype)), p, dim, keepdim)
 
 
-@aten("frobenius_norm.dim")
+@table("frobenius_norm.dim")
 def frobenius_norm(op: Builder, self: Tensor, dim: Any, keepdim: bool) -> Tensor:
     """frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"""
     return vector_norm(op, self, 2, dim, keepdim)
 
 
-@aten("linalg_norm", "linalg_norm.ord_str")
-@known_for_nothing
+@table("linalg_norm", "linalg_norm.ord_str")
+@eager_if_empty
 def linalg_norm(op: Builder, self: Tensor, ord: Any, dim: Any, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
     """linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     dims = list(range(rank_of(op, self))) if dim is None else dim if isinstance(dim, list) else [dim]
@@ -62,8 +65,8 @@ def linalg_norm(op: Builder, self: Tensor, ord: Any, dim: Any, keepdim: bool, dt
     return linalg_matrix_norm(op, self, ord, dims, keepdim, dtype)  # type: ignore[no-any-return]
 
 
-@aten("linalg_matrix_norm", "linalg_matrix_norm.str_ord")
-@known_for_nothing
+@table("linalg_matrix_norm", "linalg_matrix_norm.str_ord")
+@eager_if_empty
 def linalg_matrix_norm(op: Builder, self: Tensor, ord: Any, dim: list[int], keepdim: bool, dtype: torch.dtype | None) -> Tensor:
     """linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2, -1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     x, ord = op.cast(self, dtype_of(dtype, self.dtype)), op.static(ord, "the order of a norm")
@@ -82,8 +85,8 @@ def linalg_matrix_norm(op: Builder, self: Tensor, ord: Any, dim: list[int], keep
     return reduced(op, chosen, sums, [added, left], keepdim)
 
 
-@aten("linalg_cond", "linalg_cond.p_str")
-@known_for_nothing
+@table("linalg_cond", "linalg_cond.p_str")
+@eager_if_empty
 def linalg_cond(op: Builder, self: Tensor, p: Any) -> Tensor:
     """linalg_cond(Tensor self, Scalar? p=None) -> Tensor"""
     if p not in (None, 2, -2):
@@ -108,7 +111,7 @@ def vector_norm(op: Builder, x: Tensor, p: Any = 2, dims: Any = None, keepdim: b
     return pow_(op, reduced(op, "ReduceSum", pow_(op, size, order), dims, keepdim), 1 / order)
 
 
-@aten("renorm")
+@table("renorm")
 def renorm(op: Builder, self: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
     """renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor: no slice's norm is larger, halves' computed in float32"""
     if self.dtype.is_complex:
@@ -121,13 +124,13 @@ def renorm(op: Builder, self: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
     return compute(op, "Mul", self, op.cast(factors, self.dtype))
 
 
-@aten("dist")
+@table("dist")
 def dist(op: Builder, self: Tensor, other: Tensor, p: Any) -> Tensor:
     """dist(Tensor self, Tensor other, Scalar p=2) -> Tensor"""
     return vector_norm(op, compute(op, "Sub", self, other), p)
 
 
-@aten("pdist", "_pdist_forward")
+@table("pdist", "_pdist_forward")
 def pdist(op: Builder, self: Tensor, p: float) -> Tensor:
     """pdist(Tensor self, float p=2) -> Tensor: the distances of all pairs of rows"""
     rows = size_at(op, self, 0)
@@ -137,7 +140,7 @@ def pdist(op: Builder, self: Tensor, p: float) -> Tensor:
     return vector_norm(op, compute(op, "Sub", one, other), p, [-1])
 
 
-@aten("cdist", "_cdist_forward")
+@table("cdist", "_cdist_forward")
 def cdist(op: Builder, x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor:
     """cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor"""
     rank = rank_of(op, x1)

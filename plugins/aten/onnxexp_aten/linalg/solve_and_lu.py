@@ -6,14 +6,14 @@ import math
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.linalg.factorization import (
     Factors,
     Matrices,
     dims,
+    eager_if_empty,
     exchanged,
     eye,
-    known_for_nothing,
     lu,
     rounds,
     sizes_known,
@@ -22,10 +22,11 @@ from onnxexp_aten.linalg.factorization import (
     triangle,
 )
 from onnxexp_aten.linalg.matmul import product
-from onnxexp_aten.support.arguments import aten
 from onnxexp_aten.support.composed_views import permuted, reshaped, squeezed, swapped, unsqueezed, with_shape
 
-__all__ = ["linalg_inv", "linalg_solve_triangular"]
+__all__ = ["linalg_inv", "linalg_solve_triangular", "table"]
+
+table = SymbolicTable("aten")
 
 
 def _lapack_pivots(op: Builder, matrices: Matrices, found: Factors) -> Tensor:
@@ -56,8 +57,8 @@ def _sign_and_log(op: Builder, found: Factors) -> tuple[Tensor, Tensor]:
     return _product(op, op.Sign(diagonal), sign), size
 
 
-@aten("_linalg_det")
-@known_for_nothing
+@table("_linalg_det")
+@eager_if_empty
 def linalg_det(op: Builder, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)"""
     matrices = Matrices(op, A)
@@ -66,16 +67,16 @@ def linalg_det(op: Builder, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return matrices.back(_product(op, *_determinant(op, found))), factors, _lapack_pivots(op, matrices, found)
 
 
-@aten("linalg_det", "det")
-@known_for_nothing
+@table("linalg_det", "det")
+@eager_if_empty
 def det(op: Builder, A: Tensor) -> Tensor:
     """linalg_det(Tensor A) -> Tensor"""
     matrices = Matrices(op, A)
     return matrices.back(_product(op, *_determinant(op, lu(op, matrices.x)[0])))
 
 
-@aten("_linalg_slogdet")
-@known_for_nothing
+@table("_linalg_slogdet")
+@eager_if_empty
 def linalg_slogdet(op: Builder, A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)"""
     matrices = Matrices(op, A)
@@ -85,8 +86,8 @@ def linalg_slogdet(op: Builder, A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tens
     return sign, size, factors, _lapack_pivots(op, matrices, found)
 
 
-@aten("linalg_slogdet", "slogdet")
-@known_for_nothing
+@table("linalg_slogdet", "slogdet")
+@eager_if_empty
 def slogdet(op: Builder, A: Tensor) -> tuple[Tensor, Tensor]:
     """linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)"""
     matrices = Matrices(op, A)
@@ -94,8 +95,8 @@ def slogdet(op: Builder, A: Tensor) -> tuple[Tensor, Tensor]:
     return sign, size
 
 
-@aten("logdet")
-@known_for_nothing
+@table("logdet")
+@eager_if_empty
 def logdet(op: Builder, self: Tensor) -> Tensor:
     """logdet(Tensor self) -> Tensor"""
     matrices = Matrices(op, self)
@@ -106,8 +107,8 @@ def logdet(op: Builder, self: Tensor) -> Tensor:
 # Equations
 
 
-@aten("linalg_inv_ex")
-@known_for_nothing
+@table("linalg_inv_ex")
+@eager_if_empty
 def linalg_inv_ex(op: Builder, A: Tensor, check_errors: bool) -> tuple[Tensor, Tensor]:
     """linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)"""
     matrices = Matrices(op, A)
@@ -115,15 +116,15 @@ def linalg_inv_ex(op: Builder, A: Tensor, check_errors: bool) -> tuple[Tensor, T
     return matrices.back(solved(op, matrices.x, eye(op, matrices.count, n, n)), n, n), matrices.info()
 
 
-@aten("linalg_inv", "inverse")
-@known_for_nothing
+@table("linalg_inv", "inverse")
+@eager_if_empty
 def linalg_inv(op: Builder, A: Tensor) -> Tensor:
     """linalg_inv(Tensor A) -> Tensor"""
     return linalg_inv_ex(op, A, False)[0]  # type: ignore[no-any-return]
 
 
-@aten("linalg_matrix_power", "matrix_power")
-@known_for_nothing
+@table("linalg_matrix_power", "matrix_power")
+@eager_if_empty
 def linalg_matrix_power(op: Builder, self: Tensor, n: int) -> Tensor:
     """linalg_matrix_power(Tensor self, int n) -> Tensor"""
     if self.dtype.is_complex or (n == 0 and self.rank != 2):
@@ -140,8 +141,8 @@ def linalg_matrix_power(op: Builder, self: Tensor, n: int) -> Tensor:
     return result
 
 
-@aten("linalg_tensorinv")
-@known_for_nothing
+@table("linalg_tensorinv")
+@eager_if_empty
 def linalg_tensorinv(op: Builder, self: Tensor, ind: int) -> Tensor:
     """linalg_tensorinv(Tensor self, int ind=2) -> Tensor"""
     sizes = sizes_known(op, self)
@@ -155,8 +156,8 @@ def _is_vector(A: Tensor, B: Tensor) -> bool:
     return len(B.shape) == 1 or (len(A.shape) - 1 == len(B.shape) and A.shape[:-1] == B.shape)
 
 
-@aten("_linalg_solve_ex")
-@known_for_nothing
+@table("_linalg_solve_ex")
+@eager_if_empty
 def linalg_solve_and_factors(
     op: Builder, A: Tensor, B: Tensor, left: bool, check_errors: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -165,8 +166,8 @@ def linalg_solve_and_factors(
     return *linalg_solve_ex(op, A, B, left, check_errors)[:1], *linalg_lu_factor_ex(op, A, True, check_errors)
 
 
-@aten("linalg_solve_ex")
-@known_for_nothing
+@table("linalg_solve_ex")
+@eager_if_empty
 def linalg_solve_ex(op: Builder, A: Tensor, B: Tensor, left: bool, check_errors: bool) -> tuple[Tensor, Tensor]:
     """linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)"""
     assert A.shape is not None
@@ -174,8 +175,8 @@ def linalg_solve_ex(op: Builder, A: Tensor, B: Tensor, left: bool, check_errors:
     return linalg_solve(op, A, B, left), info
 
 
-@aten("linalg_solve")
-@known_for_nothing
+@table("linalg_solve")
+@eager_if_empty
 def linalg_solve(op: Builder, A: Tensor, B: Tensor, left: bool) -> Tensor:
     """linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor"""
     if not _is_vector(A, B):
@@ -204,8 +205,8 @@ def _last_sizes(x: Tensor) -> tuple[int, int]:
     return rows, columns
 
 
-@aten("linalg_tensorsolve")
-@known_for_nothing
+@table("linalg_tensorsolve")
+@eager_if_empty
 def linalg_tensorsolve(op: Builder, self: Tensor, other: Tensor, dims: list[int] | None) -> Tensor:
     """linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor"""
     assert self.shape is not None and other.shape is not None
@@ -217,7 +218,7 @@ def linalg_tensorsolve(op: Builder, self: Tensor, other: Tensor, dims: list[int]
     return reshaped(op, linalg_solve(op, reshaped(op, turned, [n, n]), reshaped(op, other, [n]), True), sizes)
 
 
-@aten("linalg_solve_triangular")
+@table("linalg_solve_triangular")
 def linalg_solve_triangular(op: Builder, self: Tensor, B: Tensor, upper: bool, left: bool, unitriangular: bool) -> Tensor:
     """linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor"""
     if not left:
@@ -228,7 +229,7 @@ def linalg_solve_triangular(op: Builder, self: Tensor, B: Tensor, upper: bool, l
     return matrices.back(found, *_last_sizes(B))
 
 
-@aten("triangular_solve")
+@table("triangular_solve")
 def triangular_solve(
     op: Builder, self: Tensor, A: Tensor, upper: bool, transpose: bool, unitriangular: bool
 ) -> tuple[Tensor, Tensor]:
@@ -241,8 +242,8 @@ def triangular_solve(
 # LU
 
 
-@aten("linalg_lu_factor_ex", "_lu_with_info")
-@known_for_nothing
+@table("linalg_lu_factor_ex", "_lu_with_info")
+@eager_if_empty
 def linalg_lu_factor_ex(op: Builder, A: Tensor, pivot: bool, check_errors: bool) -> tuple[Tensor, Tensor, Tensor]:
     """linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)"""
     matrices = Matrices(op, A)
@@ -251,15 +252,15 @@ def linalg_lu_factor_ex(op: Builder, A: Tensor, pivot: bool, check_errors: bool)
     return factors, _lapack_pivots(op, matrices, found), matrices.info()
 
 
-@aten("linalg_lu_factor")
-@known_for_nothing
+@table("linalg_lu_factor")
+@eager_if_empty
 def linalg_lu_factor(op: Builder, A: Tensor, pivot: bool) -> tuple[Tensor, Tensor]:
     """linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)"""
     factors, pivots, _ = linalg_lu_factor_ex(op, A, pivot, False)
     return factors, pivots
 
 
-@aten("linalg_lu")
+@table("linalg_lu")
 def linalg_lu(op: Builder, A: Tensor, pivot: bool) -> tuple[Tensor, Tensor, Tensor]:
     """linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)"""
     matrices = Matrices(op, A)
@@ -292,7 +293,7 @@ def _exchanged(op: Builder, pivots: Tensor, matrices: Matrices, x: Tensor, *, ba
     return rounds(op, count, body, x, reverse=back)[0]
 
 
-@aten("lu_unpack")
+@table("lu_unpack")
 def lu_unpack(
     op: Builder, LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool, unpack_pivots: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -308,14 +309,14 @@ def lu_unpack(
     return matrices.back(permutation, m, m), lower, upper
 
 
-@aten("lu_solve")
-@known_for_nothing
+@table("lu_solve")
+@eager_if_empty
 def lu_solve(op: Builder, self: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
     """lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor"""
     return linalg_lu_solve(op, LU_data, LU_pivots, self, True, False)
 
 
-@aten("linalg_lu_solve")
+@table("linalg_lu_solve")
 def linalg_lu_solve(op: Builder, LU: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: bool) -> Tensor:
     """linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor"""
     if not left:

@@ -12,13 +12,15 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
-from onnxexp_aten.linalg.factorization import Matrices, dims, eye, householder, known_for_nothing, q_of
+from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp_aten.linalg.factorization import Matrices, dims, eager_if_empty, eye, householder, q_of
 from onnxexp_aten.math.arithmetic import extreme
-from onnxexp_aten.support.arguments import aten, rank_of
+from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import swapped, unsqueezed, with_shape
 
-__all__ = ["singular_values"]
+__all__ = ["singular_values", "table"]
+
+table = SymbolicTable("aten")
 
 _SWEEPS = 12
 """Each rotates every pair of columns once; convergence is quadratic after a few."""
@@ -130,7 +132,7 @@ def _orthonormal(op: Builder, x: Tensor, columns: int) -> Tensor:
     return op.Mul(q_of(op, found, eye(op, batch, m, columns)), signs)  # type: ignore[no-any-return]
 
 
-@aten("_linalg_svd")
+@table("_linalg_svd")
 def linalg_svd(
     op: Builder, A: Tensor, full_matrices: bool, compute_uv: bool, driver: str | None
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -150,13 +152,13 @@ def linalg_svd(
     return matrices.back(u, m, width), matrices.back(sizes, k), matrices.back(swapped(op, v, 1, 2), height, n)
 
 
-@aten("linalg_svd")
+@table("linalg_svd")
 def thin_or_full_svd(op: Builder, A: Tensor, full_matrices: bool, driver: str | None) -> tuple[Tensor, Tensor, Tensor]:
     """linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)"""
     return linalg_svd(op, A, full_matrices, True, driver)
 
 
-@aten("linalg_svdvals")
+@table("linalg_svdvals")
 def linalg_svdvals(op: Builder, A: Tensor, driver: str | None) -> Tensor:
     """linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor"""
     return linalg_svd(op, A, False, False, driver)[1]
@@ -168,7 +170,7 @@ def _unit(op: Builder, matrices: Matrices, *sizes: int) -> Tensor:
     return op.constant(part.expand(*matrices.batch, *sizes).contiguous())
 
 
-@aten("svd")
+@table("svd")
 def svd(op: Builder, self: Tensor, some: bool, compute_uv: bool) -> tuple[Tensor, Tensor, Tensor]:
     """svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)"""
     if not compute_uv:
@@ -180,7 +182,7 @@ def svd(op: Builder, self: Tensor, some: bool, compute_uv: bool) -> tuple[Tensor
 # Eigenvalues of symmetric matrices
 
 
-@aten("_linalg_eigh")
+@table("_linalg_eigh")
 def linalg_eigh(op: Builder, A: Tensor, UPLO: str, compute_v: bool) -> tuple[Tensor, Tensor]:
     """_linalg_eigh(Tensor A, str UPLO="L", bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)"""
     matrices = Matrices(op, A)
@@ -190,13 +192,13 @@ def linalg_eigh(op: Builder, A: Tensor, UPLO: str, compute_v: bool) -> tuple[Ten
     return matrices.back(values, n), vectors
 
 
-@aten("linalg_eigh")
+@table("linalg_eigh")
 def values_and_vectors(op: Builder, self: Tensor, UPLO: str) -> tuple[Tensor, Tensor]:
     """linalg_eigh(Tensor self, str UPLO="L") -> (Tensor eigenvalues, Tensor eigenvectors)"""
     return linalg_eigh(op, self, UPLO, True)
 
 
-@aten("linalg_eigvalsh")
+@table("linalg_eigvalsh")
 def linalg_eigvalsh(op: Builder, self: Tensor, UPLO: str) -> Tensor:
     """linalg_eigvalsh(Tensor self, str UPLO="L") -> Tensor"""
     matrices = Matrices(op, self)
@@ -224,20 +226,20 @@ def _shifted(op: Builder, matrices: Matrices, *, upper: bool) -> tuple[Tensor, T
 # Inverses of any matrices
 
 
-@aten("linalg_pinv.atol_rtol_tensor")
+@table("linalg_pinv.atol_rtol_tensor")
 def linalg_pinv(op: Builder, self: Tensor, atol: Tensor | None, rtol: Tensor | None, hermitian: bool) -> Tensor:
     """linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor"""
     matrices = Matrices(op, self)
     return matrices.back(_pseudo_inverse(op, matrices, atol, rtol, hermitian=hermitian)[0], matrices.columns, matrices.rows)
 
 
-@aten("linalg_pinv.atol_rtol_float")
+@table("linalg_pinv.atol_rtol_float")
 def linalg_pinv_float(op: Builder, self: Tensor, atol: float | None, rtol: float | None, hermitian: bool) -> Tensor:
     """linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor"""
     return linalg_pinv(op, self, _number(op, atol), _number(op, rtol), hermitian)
 
 
-@aten("pinverse")
+@table("pinverse")
 def pinverse(op: Builder, self: Tensor, rcond: float) -> Tensor:
     """pinverse(Tensor self, float rcond=1e-15) -> Tensor"""
     return linalg_pinv_float(op, self, None, rcond, False)
@@ -267,8 +269,8 @@ def _pseudo_inverse(
     return op.MatMul(op.Mul(left, inverses), swapped(op, right, 1, 2)), kept, sizes
 
 
-@aten("linalg_matrix_rank.atol_rtol_tensor")
-@known_for_nothing
+@table("linalg_matrix_rank.atol_rtol_tensor")
+@eager_if_empty
 def linalg_matrix_rank(op: Builder, input: Tensor, atol: Tensor | None, rtol: Tensor | None, hermitian: bool) -> Tensor:
     """linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False)
     -> Tensor"""
@@ -281,8 +283,8 @@ def linalg_matrix_rank(op: Builder, input: Tensor, atol: Tensor | None, rtol: Te
     return _rank(op, matrices, op.Greater(sizes, _tolerance(op, matrices, sizes, atol, rtol)))
 
 
-@aten("linalg_matrix_rank.atol_rtol_float")
-@known_for_nothing
+@table("linalg_matrix_rank.atol_rtol_float")
+@eager_if_empty
 def linalg_matrix_rank_float(op: Builder, self: Tensor, atol: float | None, rtol: float | None, hermitian: bool) -> Tensor:
     """linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor"""
     return linalg_matrix_rank(op, self, _number(op, atol), _number(op, rtol), hermitian)
@@ -292,7 +294,7 @@ def _rank(op: Builder, matrices: Matrices, kept: Tensor) -> Tensor:
     return matrices.back(op.ReduceSum(op.cast(kept, torch.int64), axes=[1, 2], keepdims=0))
 
 
-@aten("linalg_lstsq")
+@table("linalg_lstsq")
 def linalg_lstsq(op: Builder, self: Tensor, b: Tensor, rcond: float | None, driver: str | None) -> tuple[Tensor, ...]:
     """linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None)
     -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values), the solution of the smallest norm"""
@@ -345,7 +347,7 @@ _TERMS = 16
 """Of the series, for matrices of norms up to 1/2: exact to float64's accuracy."""
 
 
-@aten("linalg_matrix_exp")
+@table("linalg_matrix_exp")
 def matrix_exp(op: Builder, self: Tensor) -> Tensor:
     """linalg_matrix_exp(Tensor self) -> Tensor, by scaling and squaring"""
     matrices = Matrices(op, self)

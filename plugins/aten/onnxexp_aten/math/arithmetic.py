@@ -7,12 +7,15 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.fused_products import fused_product
-from onnxexp_aten.support.arguments import aten, promote, promoted_dtype, written_as
+from onnxexp_aten.support.arguments import truncate_like_torch
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
+from onnxexp_aten.support.type_promotion import promote, promoted_dtype
 
-__all__ = ["both", "extreme", "floor_divide", "floor_remainder", "is_number", "nonzero", "scaled", "select", "truncated"]
+__all__ = ["both", "extreme", "floor_divide", "floor_remainder", "is_number", "nonzero", "scaled", "select", "table", "truncated"]
+
+table = SymbolicTable("aten")
 
 
 def is_number(x: Any, value: float) -> bool:
@@ -62,7 +65,7 @@ def select(op: Builder, condition: Tensor, one: Tensor, other: Tensor) -> Tensor
 # Sums and products
 
 
-@aten("add.Tensor", "add.Scalar")
+@table("add.Tensor", "add.Scalar")
 def add(op: Builder, self: Tensor, other: Any, alpha: Any) -> Tensor:
     """add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
     dtype = promoted_dtype(self, other)
@@ -76,7 +79,7 @@ def add(op: Builder, self: Tensor, other: Any, alpha: Any) -> Tensor:
     return compute(op, "Add", left, scaled(op, right, alpha))
 
 
-@aten("sub.Tensor", "sub.Scalar", "subtract.Tensor", "subtract.Scalar")
+@table("sub.Tensor", "sub.Scalar", "subtract.Tensor", "subtract.Scalar")
 def sub(op: Builder, self: Any, other: Any, alpha: Any) -> Tensor:
     """sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
     dtype = promoted_dtype(self, other)
@@ -88,14 +91,14 @@ def sub(op: Builder, self: Any, other: Any, alpha: Any) -> Tensor:
     return compute(op, "Sub", left, scaled(op, right, alpha))
 
 
-@aten("rsub.Tensor", "rsub.Scalar")
+@table("rsub.Tensor", "rsub.Scalar")
 def rsub(op: Builder, self: Tensor, other: Any, alpha: Any) -> Tensor:
     """rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
     left, right = promote(op, self, other)
     return compute(op, "Sub", right, scaled(op, left, alpha))
 
 
-@aten("mul.Tensor", "mul.Scalar", "multiply.Tensor", "multiply.Scalar")
+@table("mul.Tensor", "mul.Scalar", "multiply.Tensor", "multiply.Scalar")
 def mul(op: Builder, self: Tensor, other: Any) -> Tensor:
     """mul.Tensor(Tensor self, Tensor other) -> Tensor"""
     dtype = promoted_dtype(self, other)
@@ -108,21 +111,21 @@ def mul(op: Builder, self: Tensor, other: Any) -> Tensor:
     return compute(op, "Mul", left, right) if fused is None else fused
 
 
-@aten("addcmul")
+@table("addcmul")
 def addcmul(op: Builder, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any) -> Tensor:
     """addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
     base, one, two = promote(op, self, tensor1, tensor2)
     return compute(op, "Add", base, scaled(op, compute(op, "Mul", one, two), value))
 
 
-@aten("addcdiv")
+@table("addcdiv")
 def addcdiv(op: Builder, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any) -> Tensor:
     """addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
     base, one, two = promote(op, self, tensor1, tensor2)
     return compute(op, "Add", base, scaled(op, compute(op, "Div", one, two), value))
 
 
-@aten("lerp.Scalar", "lerp.Tensor")
+@table("lerp.Scalar", "lerp.Tensor")
 def lerp(op: Builder, self: Tensor, end: Tensor, weight: Any) -> Tensor:
     """lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor
 
@@ -138,7 +141,7 @@ def lerp(op: Builder, self: Tensor, end: Tensor, weight: Any) -> Tensor:
 # Division
 
 
-@aten("div.Tensor", "div.Scalar", "divide.Tensor", "divide.Scalar", "true_divide.Tensor", "true_divide.Scalar")
+@table("div.Tensor", "div.Scalar", "divide.Tensor", "divide.Scalar", "true_divide.Tensor", "true_divide.Scalar")
 def div(op: Builder, self: Tensor, other: Any) -> Tensor:
     """div.Tensor(Tensor self, Tensor other) -> Tensor"""
     dtype = promoted_dtype(self, other, floating=True)
@@ -147,7 +150,7 @@ def div(op: Builder, self: Tensor, other: Any) -> Tensor:
     return compute(op, "Div", *promote(op, self, other, dtype=dtype))
 
 
-@aten("div.Tensor_mode", "div.Scalar_mode", "divide.Tensor_mode", "divide.Scalar_mode")
+@table("div.Tensor_mode", "div.Scalar_mode", "divide.Tensor_mode", "divide.Scalar_mode")
 def div_mode(op: Builder, self: Tensor, other: Any, rounding_mode: str | None) -> Tensor:
     """div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor"""
     if rounding_mode is None:
@@ -159,19 +162,19 @@ def div_mode(op: Builder, self: Tensor, other: Any, rounding_mode: str | None) -
     return truncated(op, quotient) if quotient.dtype.is_floating_point else quotient
 
 
-@aten("floor_divide", "floor_divide.Scalar")
+@table("floor_divide", "floor_divide.Scalar")
 def aten_floor_divide(op: Builder, self: Tensor, other: Any) -> Tensor:
     """floor_divide(Tensor self, Tensor other) -> Tensor"""
     return floor_divide(op, *promote(op, self, other))
 
 
-@aten("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
+@table("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
 def remainder(op: Builder, self: Any, other: Any) -> Tensor:
     """remainder.Tensor(Tensor self, Tensor other) -> Tensor"""
     return floor_remainder(op, *promote(op, self, other))
 
 
-@aten("fmod.Tensor", "fmod.Scalar")
+@table("fmod.Tensor", "fmod.Scalar")
 def fmod(op: Builder, self: Tensor, other: Any) -> Tensor:
     """fmod.Tensor(Tensor self, Tensor other) -> Tensor"""
     return _remainder_of_truncation(op, *promote(op, self, other))
@@ -233,13 +236,13 @@ def truncated(op: Builder, x: Tensor) -> Tensor:
 # Bounds
 
 
-@aten("maximum", "max.other")
+@table("maximum", "max.other")
 def maximum(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """maximum(Tensor self, Tensor other) -> Tensor"""
     return extreme(op, "Max", *promote(op, self, other))
 
 
-@aten("minimum", "min.other")
+@table("minimum", "min.other")
 def minimum(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """minimum(Tensor self, Tensor other) -> Tensor"""
     return extreme(op, "Min", *promote(op, self, other))
@@ -254,13 +257,13 @@ def extreme(op: Builder, name: str, one: Tensor, other: Tensor) -> Tensor:
     return select(op, compare(op, "Greater" if name == "Max" else "Less", one, other), one, other)
 
 
-@aten("fmax")
+@table("fmax")
 def fmax(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """fmax(Tensor self, Tensor other) -> Tensor"""
     return _without_nan(op, "Max", *promote(op, self, other))
 
 
-@aten("fmin")
+@table("fmin")
 def fmin(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """fmin(Tensor self, Tensor other) -> Tensor"""
     return _without_nan(op, "Min", *promote(op, self, other))
@@ -274,7 +277,7 @@ def _without_nan(op: Builder, name: str, one: Tensor, other: Tensor) -> Tensor:
     return select(op, compare(op, "IsNaN", one), other, result)
 
 
-@aten("clamp", "clamp.Tensor", "clip", "clip.Tensor")
+@table("clamp", "clamp.Tensor", "clip", "clip.Tensor")
 def clamp(op: Builder, self: Tensor, min: Any, max: Any) -> Tensor:
     """clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"""
     dtype = promoted_dtype(self, min, max)
@@ -296,13 +299,13 @@ def _is_scalar(bound: Any) -> bool:
     return not isinstance(bound, Tensor) or (bound.const is not None and bound.const.dim() == 0)
 
 
-@aten("clamp_min", "clamp_min.Tensor")
+@table("clamp_min", "clamp_min.Tensor")
 def clamp_min(op: Builder, self: Tensor, min: Any) -> Tensor:
     """clamp_min(Tensor self, Scalar min) -> Tensor"""
     return clamp(op, self, min, None)
 
 
-@aten("clamp_max", "clamp_max.Tensor")
+@table("clamp_max", "clamp_max.Tensor")
 def clamp_max(op: Builder, self: Tensor, max: Any) -> Tensor:
     """clamp_max(Tensor self, Scalar max) -> Tensor"""
     return clamp(op, self, None, max)
@@ -311,22 +314,22 @@ def clamp_max(op: Builder, self: Tensor, max: Any) -> Tensor:
 # Choices
 
 
-@aten("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
+@table("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
 def where(op: Builder, condition: Tensor, self: Any, other: Any) -> Tensor:
     """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
     return select(op, condition, *promote(op, self, other))
 
 
-@aten("masked_fill.Scalar", "masked_fill.Tensor")
+@table("masked_fill.Scalar", "masked_fill.Tensor")
 def masked_fill(op: Builder, self: Tensor, mask: Tensor, value: Any) -> Tensor:
     """masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"""
-    return select(op, mask, op.cast(written_as(value, self.dtype), self.dtype), self)
+    return select(op, mask, op.cast(truncate_like_torch(value, self.dtype), self.dtype), self)
 
 
 # Of two
 
 
-@aten("atan2", "arctan2")
+@table("atan2", "arctan2")
 def atan2(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """atan2(Tensor self, Tensor other) -> Tensor"""
     y, x = promote(op, self, other, floating=True)
@@ -336,14 +339,14 @@ def atan2(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     return select(op, compare(op, "Less", x, 0), compute(op, "Add", angle, half_turn), angle)
 
 
-@aten("hypot")
+@table("hypot")
 def hypot(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """hypot(Tensor self, Tensor other) -> Tensor"""
     x, y = promote(op, self, other)
     return compute(op, "Sqrt", compute(op, "Add", compute(op, "Mul", x, x), compute(op, "Mul", y, y)))
 
 
-@aten("copysign.Tensor", "copysign.Scalar")
+@table("copysign.Tensor", "copysign.Scalar")
 def copysign(op: Builder, self: Tensor, other: Any) -> Tensor:
     """copysign.Tensor(Tensor self, Tensor other) -> Tensor; a negative zero counts as positive"""
     x, sign = promote(op, self, other, floating=True)
@@ -351,14 +354,14 @@ def copysign(op: Builder, self: Tensor, other: Any) -> Tensor:
     return select(op, compare(op, "Less", sign, 0), compute(op, "Neg", size), size)
 
 
-@aten("heaviside")
+@table("heaviside")
 def heaviside(op: Builder, self: Tensor, values: Tensor) -> Tensor:
     """heaviside(Tensor self, Tensor values) -> Tensor"""
     step = op.cast(compare(op, "Greater", self, 0), self.dtype)
     return select(op, nonzero(op, self), step, values)
 
 
-@aten("logaddexp")
+@table("logaddexp")
 def logaddexp(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """logaddexp(Tensor self, Tensor other) -> Tensor"""
     x, y = promote(op, self, other)
@@ -369,7 +372,7 @@ def logaddexp(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     return select(op, compare(op, "IsNaN", distance), compute(op, "Add", x, y), result)
 
 
-@aten("logaddexp2")
+@table("logaddexp2")
 def logaddexp2(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """logaddexp2(Tensor self, Tensor other) -> Tensor"""
     x, y = promote(op, self, other)

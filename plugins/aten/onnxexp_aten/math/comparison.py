@@ -8,13 +8,15 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import both, floor_divide, nonzero, select
 from onnxexp_aten.math.bitwise_fallback import bitwise
-from onnxexp_aten.support.arguments import aten, promote
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
+from onnxexp_aten.support.type_promotion import promote
 
-__all__ = ["equal", "relate"]
+__all__ = ["equal", "relate", "table"]
+
+table = SymbolicTable("aten")
 
 _OPPOSITE: Mapping[str, str] = MappingProxyType({"LessOrEqual": "Greater", "GreaterOrEqual": "Less"})
 
@@ -44,13 +46,13 @@ def _names(name: str, *aliases: str) -> list[str]:
     return [f"{packet}.{overload}" for packet in (name, *aliases) for overload in ("Tensor", "Scalar")]
 
 
-@aten(*_names("eq"))
+@table(*_names("eq"))
 def eq(op: Builder, self: Tensor, other: Any) -> Tensor:
     """eq.Tensor(Tensor self, Tensor other) -> Tensor"""
     return equal(op, *promote(op, self, other))
 
 
-@aten(*_names("ne", "not_equal"))
+@table(*_names("ne", "not_equal"))
 def ne(op: Builder, self: Tensor, other: Any) -> Tensor:
     """ne.Tensor(Tensor self, Tensor other) -> Tensor"""
     one, other = promote(op, self, other)
@@ -65,13 +67,13 @@ def _relation(name: str, onnx_name: str) -> Callable[[Builder, Tensor, Any], Ten
     return symbolic
 
 
-aten(*_names("lt", "less"))(_relation("lt", "Less"))
-aten(*_names("le", "less_equal"))(_relation("le", "LessOrEqual"))
-aten(*_names("gt", "greater"))(_relation("gt", "Greater"))
-aten(*_names("ge", "greater_equal"))(_relation("ge", "GreaterOrEqual"))
+table(*_names("lt", "less"))(_relation("lt", "Less"))
+table(*_names("le", "less_equal"))(_relation("le", "LessOrEqual"))
+table(*_names("gt", "greater"))(_relation("gt", "Greater"))
+table(*_names("ge", "greater_equal"))(_relation("ge", "GreaterOrEqual"))
 
 
-@aten("isclose")
+@table("isclose")
 def isclose(op: Builder, self: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: bool) -> Tensor:
     """isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor"""
     close = equal(op, self, other)
@@ -85,13 +87,13 @@ def isclose(op: Builder, self: Tensor, other: Tensor, rtol: float, atol: float, 
     return close
 
 
-@aten("allclose")
+@table("allclose")
 def allclose(op: Builder, self: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: bool) -> Tensor:
     """allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool"""
     return _all(op, isclose(op, self, other, rtol, atol, equal_nan))
 
 
-@aten("equal")
+@table("equal")
 def equal_tensors(op: Builder, self: Tensor, other: Tensor) -> Any:
     """equal(Tensor self, Tensor other) -> bool"""
     if self.shape is None or other.shape is None or any(isinstance(size, str) for size in (*self.shape, *other.shape)):
@@ -106,7 +108,7 @@ def _all(op: Builder, x: Tensor) -> Tensor:
 # Logic
 
 
-@aten("logical_not")
+@table("logical_not")
 def logical_not(op: Builder, self: Tensor) -> Tensor:
     """logical_not(Tensor self) -> Tensor"""
     return op.Not(nonzero(op, self))
@@ -120,9 +122,9 @@ def _logical(onnx_name: str) -> Callable[[Builder, Tensor, Tensor], Tensor]:
     return symbolic
 
 
-aten("logical_and")(_logical("And"))
-aten("logical_or")(_logical("Or"))
-aten("logical_xor")(_logical("Xor"))
+table("logical_and")(_logical("And"))
+table("logical_or")(_logical("Or"))
+table("logical_xor")(_logical("Xor"))
 
 
 # Bits
@@ -144,12 +146,12 @@ def _bitwise(logical: str) -> Callable[[Builder, Any, Any], Tensor]:
     return symbolic
 
 
-aten(*_names("bitwise_and", "__and__"), "bitwise_and.Scalar_Tensor")(_bitwise("And"))
-aten(*_names("bitwise_or", "__or__"), "bitwise_or.Scalar_Tensor")(_bitwise("Or"))
-aten(*_names("bitwise_xor", "__xor__"), "bitwise_xor.Scalar_Tensor")(_bitwise("Xor"))
+table(*_names("bitwise_and", "__and__"), "bitwise_and.Scalar_Tensor")(_bitwise("And"))
+table(*_names("bitwise_or", "__or__"), "bitwise_or.Scalar_Tensor")(_bitwise("Or"))
+table(*_names("bitwise_xor", "__xor__"), "bitwise_xor.Scalar_Tensor")(_bitwise("Xor"))
 
 
-@aten("bitwise_not")
+@table("bitwise_not")
 def bitwise_not(op: Builder, self: Tensor) -> Tensor:
     """bitwise_not(Tensor self) -> Tensor; of an int it is -1 - self, which every opset has"""
     if self.dtype == torch.bool:
@@ -161,7 +163,7 @@ def bitwise_not(op: Builder, self: Tensor) -> Tensor:
     return compute(op, "Sub", op.constant(torch.iinfo(self.dtype).max, self.dtype), self)
 
 
-@aten(*_names("__lshift__"), "bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "bitwise_left_shift.Scalar_Tensor")
+@table(*_names("__lshift__"), "bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "bitwise_left_shift.Scalar_Tensor")
 def left_shift(op: Builder, self: Any, other: Any) -> Tensor:
     """bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor, as the product with a power of two"""
     one, two = promote(op, self, other)
@@ -169,7 +171,7 @@ def left_shift(op: Builder, self: Any, other: Any) -> Tensor:
     return _shifted(op, two, top, lambda power: compute(op, "Mul", one, power), lambda: op.constant(0, one.dtype))
 
 
-@aten(
+@table(
     *_names("__rshift__"), "bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar", "bitwise_right_shift.Scalar_Tensor"
 )
 def right_shift(op: Builder, self: Any, other: Any) -> Tensor:

@@ -6,24 +6,27 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
-from onnxexp_aten.indexing.select_slices import picked
+from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp_aten.indexing.select_slices import select_slice
 from onnxexp_aten.math.arithmetic import scaled
 from onnxexp_aten.nn.padding import padded
 from onnxexp_aten.reduction.cumulative import running_sum
 from onnxexp_aten.reduction.reductions import reduced, summable
 from onnxexp_aten.shape.concatenation import cat
-from onnxexp_aten.support.arguments import aten, axis_of, promote, rank_of, to_float
+from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.composed_views import END, size_at, sliced, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute, runs
+from onnxexp_aten.support.type_promotion import promote, to_float
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 _TABLE = 4096
 """Samples up to which a table says how far the neighbours of each are apart."""
 
 
-@aten("gradient.scalarint", "gradient.scalararray", "gradient.array", "gradient.scalarrayint", "gradient.scalarrayarray")
+@table("gradient.scalarint", "gradient.scalararray", "gradient.array", "gradient.scalarrayint", "gradient.scalarrayarray")
 def gradient(op: Builder, self: Tensor, *args: Any) -> list[Tensor]:
     """gradient.scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None, int edge_order=1) -> Tensor[]
 
@@ -49,32 +52,32 @@ def _slopes(op: Builder, x: Tensor, axis: int, gap: float) -> Tensor:
     return compute(op, "Div", rise, unsqueezed(op, op.constant(run), range(1, rank - axis)))
 
 
-@aten("trapezoid.x", "trapz.x")
+@table("trapezoid.x", "trapz.x")
 def trapezoid(op: Builder, y: Tensor, x: Tensor, dim: int) -> Tensor:
     """trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor"""
     axis = axis_of(op, y, dim)
     return _halved(op, reduced(op, "ReduceSum", _areas(op, y, x, axis), [axis]))
 
 
-@aten("cumulative_trapezoid.x")
+@table("cumulative_trapezoid.x")
 def cumulative_trapezoid(op: Builder, y: Tensor, x: Tensor, dim: int) -> Tensor:
     """cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor"""
     axis = axis_of(op, y, dim)
     return _halved(op, running_sum(op, _areas(op, y, x, axis), axis))
 
 
-@aten("trapezoid.dx", "trapz.dx")
+@table("trapezoid.dx", "trapz.dx")
 def trapezoid_dx(op: Builder, y: Tensor, dx: Any, dim: int) -> Tensor:
     """trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor"""
     axis = _axis(op, y, dim)
     if y.shape is not None and y.shape[axis] == 0:
         op.decline("no samples")
-    ends = compute(op, "Add", picked(op, y, axis, 0), picked(op, y, axis, -1))
+    ends = compute(op, "Add", select_slice(op, y, axis, 0), select_slice(op, y, axis, -1))
     total = to_float(op, reduced(op, "ReduceSum", summable(op, y, None), [axis]))
     return scaled(op, compute(op, "Sub", total, _halved(op, ends)), dx)
 
 
-@aten("cumulative_trapezoid.dx")
+@table("cumulative_trapezoid.dx")
 def cumulative_trapezoid_dx(op: Builder, y: Tensor, dx: Any, dim: int) -> Tensor:
     """cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor"""
     axis = _axis(op, y, dim)
@@ -82,7 +85,7 @@ def cumulative_trapezoid_dx(op: Builder, y: Tensor, dx: Any, dim: int) -> Tensor
     return running_sum(op, scaled(op, heights, op.static(dx, "dx") / 2), axis)
 
 
-@aten("diff")
+@table("diff")
 def diff(op: Builder, self: Tensor, n: int, dim: int, prepend: Tensor | None, append: Tensor | None) -> Tensor:
     """diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor"""
     parts = [part for part in (prepend, self, append) if part is not None] if n else [self]  # eager joins nothing for no steps

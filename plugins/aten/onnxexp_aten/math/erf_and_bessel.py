@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.support.to_float64 import choose, in_float64, polynomial, polynomials, same
 
-__all__ = ["scaled_erfc"]
+__all__ = ["scaled_erfc", "table"]
+
+table = SymbolicTable("aten")
 
 # Error functions
 
@@ -60,14 +62,14 @@ def _erfinv(op: Builder, x: Tensor, product: Tensor) -> Tensor:
     return op.Mul(choose(op, op.Less(w, 5.0), middle, tail), x)  # type: ignore[no-any-return]
 
 
-@in_float64("erfinv", "special_erfinv", schema="erfinv(Tensor self) -> Tensor")
+@in_float64(table, "erfinv", "special_erfinv", schema="erfinv(Tensor self) -> Tensor")
 def erfinv(op: Builder, x: Tensor) -> Tensor:
     """Infinite at -1 and 1, NaN beyond."""
     result = _erfinv(op, x, op.Mul(op.Sub(1.0, x), op.Add(x, 1.0)))
     return choose(op, same(op, op.Abs(x), 1.0), op.Mul(x, math.inf), result)
 
 
-@in_float64("special_ndtri", schema="special_ndtri(Tensor self) -> Tensor")
+@in_float64(table, "special_ndtri", schema="special_ndtri(Tensor self) -> Tensor")
 def ndtri(op: Builder, p: Tensor) -> Tensor:
     """The quantile of the standard normal distribution."""
     x = op.Sub(op.Mul(p, 2.0), 1.0)
@@ -81,7 +83,7 @@ def scaled_erfc(op: Builder, x: Tensor) -> Tensor:
     return op.Mul(t, op.Exp(polynomial(op, t, _ERFC)))  # type: ignore[no-any-return]
 
 
-@in_float64("special_erfcx", schema="special_erfcx(Tensor self) -> Tensor")
+@in_float64(table, "special_erfcx", schema="special_erfcx(Tensor self) -> Tensor")
 def erfcx(op: Builder, x: Tensor) -> Tensor:
     """exp(x²) * erfc(x)"""
     right = scaled_erfc(op, op.Abs(x))
@@ -89,7 +91,7 @@ def erfcx(op: Builder, x: Tensor) -> Tensor:
     return choose(op, op.Less(x, 0.0), left, right)
 
 
-@in_float64("erfc", "special_erfc", schema="erfc(Tensor self) -> Tensor")
+@in_float64(table, "erfc", "special_erfc", schema="erfc(Tensor self) -> Tensor")
 def erfc(op: Builder, x: Tensor) -> Tensor:
     """1 - erf(x), whose tail keeps its digits."""
     return _erfc(op, x, scaled_erfc(op, op.Abs(x)))
@@ -101,13 +103,13 @@ def _erfc(op: Builder, x: Tensor, scaled: Tensor) -> Tensor:
     return choose(op, op.Less(x, 0.0), op.Sub(2.0, right), right)
 
 
-@in_float64("special_ndtr", schema="special_ndtr(Tensor self) -> Tensor")
+@in_float64(table, "special_ndtr", schema="special_ndtr(Tensor self) -> Tensor")
 def ndtr(op: Builder, x: Tensor) -> Tensor:
     """The standard normal distribution function."""
     return op.Mul(erfc(op, op.Mul(x, -math.sqrt(0.5))), 0.5)  # type: ignore[no-any-return]
 
 
-@in_float64("special_log_ndtr", schema="special_log_ndtr(Tensor self) -> Tensor")
+@in_float64(table, "special_log_ndtr", schema="special_log_ndtr(Tensor self) -> Tensor")
 def log_ndtr(op: Builder, x: Tensor) -> Tensor:
     """log(ndtr(x)), whose lower tail keeps its digits."""
     z = op.Mul(x, -math.sqrt(0.5))
@@ -162,25 +164,25 @@ def _i(op: Builder, x: Tensor, order: int) -> Tensor:
     return choose(op, op.Less(size, _I_NEAR), near, op.Mul(far, op.Exp(size)))
 
 
-@in_float64("special_i0e", schema="special_i0e(Tensor self) -> Tensor")
+@in_float64(table, "special_i0e", schema="special_i0e(Tensor self) -> Tensor")
 def i0e(op: Builder, x: Tensor) -> Tensor:
     """exp(-|x|) * I0(x)"""
     return _scaled_i(op, x, 0)
 
 
-@in_float64("i0", "special_i0", "special_modified_bessel_i0", schema="i0(Tensor self) -> Tensor")
+@in_float64(table, "i0", "special_i0", "special_modified_bessel_i0", schema="i0(Tensor self) -> Tensor")
 def i0(op: Builder, x: Tensor) -> Tensor:
     """The modified Bessel function of the first kind of order 0."""
     return _i(op, x, 0)
 
 
-@in_float64("special_i1e", schema="special_i1e(Tensor self) -> Tensor")
+@in_float64(table, "special_i1e", schema="special_i1e(Tensor self) -> Tensor")
 def i1e(op: Builder, x: Tensor) -> Tensor:
     """exp(-|x|) * I1(x)"""
     return op.Mul(_scaled_i(op, x, 1), op.Sign(x))  # type: ignore[no-any-return]
 
 
-@in_float64("special_i1", "special_modified_bessel_i1", schema="special_i1(Tensor self) -> Tensor")
+@in_float64(table, "special_i1", "special_modified_bessel_i1", schema="special_i1(Tensor self) -> Tensor")
 def i1(op: Builder, x: Tensor) -> Tensor:
     """The modified Bessel function of the first kind of order 1."""
     return op.Mul(_i(op, x, 1), op.Sign(x))  # type: ignore[no-any-return]
@@ -212,25 +214,25 @@ def _from(op: Builder, x: Tensor, at_0: float, result: Tensor) -> Tensor:
     return choose(op, same(op, x, 0.0), at_0, result)
 
 
-@in_float64("special_scaled_modified_bessel_k0", schema="special_scaled_modified_bessel_k0(Tensor x) -> Tensor")
+@in_float64(table, "special_scaled_modified_bessel_k0", schema="special_scaled_modified_bessel_k0(Tensor x) -> Tensor")
 def scaled_k0(op: Builder, x: Tensor) -> Tensor:
     """exp(x) * K0(x)"""
     return _k(op, x, 0, scaled=True)
 
 
-@in_float64("special_scaled_modified_bessel_k1", schema="special_scaled_modified_bessel_k1(Tensor x) -> Tensor")
+@in_float64(table, "special_scaled_modified_bessel_k1", schema="special_scaled_modified_bessel_k1(Tensor x) -> Tensor")
 def scaled_k1(op: Builder, x: Tensor) -> Tensor:
     """exp(x) * K1(x)"""
     return _k(op, x, 1, scaled=True)
 
 
-@in_float64("special_modified_bessel_k0", schema="special_modified_bessel_k0(Tensor self) -> Tensor")
+@in_float64(table, "special_modified_bessel_k0", schema="special_modified_bessel_k0(Tensor self) -> Tensor")
 def k0(op: Builder, x: Tensor) -> Tensor:
     """The modified Bessel function of the second kind of order 0."""
     return _k(op, x, 0, scaled=False)
 
 
-@in_float64("special_modified_bessel_k1", schema="special_modified_bessel_k1(Tensor self) -> Tensor")
+@in_float64(table, "special_modified_bessel_k1", schema="special_modified_bessel_k1(Tensor self) -> Tensor")
 def k1(op: Builder, x: Tensor) -> Tensor:
     """The modified Bessel function of the second kind of order 1."""
     return _k(op, x, 1, scaled=False)
@@ -257,7 +259,7 @@ def _parts(op: Builder, x: Tensor, wave: str, near: Sequence[Sequence[float]], f
     return [*within, op.Div(op.Mul(size, op.call("", wave, op.Add(angle, beyond))), op.Sqrt(beyond))]
 
 
-@in_float64("special_bessel_j0", schema="special_bessel_j0(Tensor self) -> Tensor")
+@in_float64(table, "special_bessel_j0", schema="special_bessel_j0(Tensor self) -> Tensor")
 def j0(op: Builder, x: Tensor) -> Tensor:
     """The Bessel function of the first kind of order 0."""
     size = op.Abs(x)
@@ -265,7 +267,7 @@ def j0(op: Builder, x: Tensor) -> Tensor:
     return choose(op, op.Less(size, 3.0), near, far)
 
 
-@in_float64("special_bessel_j1", schema="special_bessel_j1(Tensor self) -> Tensor")
+@in_float64(table, "special_bessel_j1", schema="special_bessel_j1(Tensor self) -> Tensor")
 def j1(op: Builder, x: Tensor) -> Tensor:
     """The Bessel function of the first kind of order 1."""
     size = op.Abs(x)
@@ -273,7 +275,7 @@ def j1(op: Builder, x: Tensor) -> Tensor:
     return choose(op, op.Less(size, 3.0), op.Mul(near, x), op.Mul(far, op.Sign(x)))
 
 
-@in_float64("special_bessel_y0", schema="special_bessel_y0(Tensor self) -> Tensor")
+@in_float64(table, "special_bessel_y0", schema="special_bessel_y0(Tensor self) -> Tensor")
 def y0(op: Builder, x: Tensor) -> Tensor:
     """The Bessel function of the second kind of order 0; infinite at 0, NaN below."""
     j, near, far = _parts(op, x, "Sin", [_J0_NEAR, _Y0_NEAR], [_SIZE_0, _ANGLE_0])
@@ -281,7 +283,7 @@ def y0(op: Builder, x: Tensor) -> Tensor:
     return choose(op, op.Less(x, 3.0), near, far)
 
 
-@in_float64("special_bessel_y1", schema="special_bessel_y1(Tensor self) -> Tensor")
+@in_float64(table, "special_bessel_y1", schema="special_bessel_y1(Tensor self) -> Tensor")
 def y1(op: Builder, x: Tensor) -> Tensor:
     """The Bessel function of the second kind of order 1; infinite at 0, NaN below."""
     j, near, far = _parts(op, x, "Sin", [_J1_NEAR, _Y1_NEAR], [_SIZE_1, _ANGLE_1])
@@ -289,7 +291,7 @@ def y1(op: Builder, x: Tensor) -> Tensor:
     return choose(op, op.Less(x, 3.0), _from(op, x, -math.inf, near), far)
 
 
-@in_float64("special_spherical_bessel_j0", schema="special_spherical_bessel_j0(Tensor x) -> Tensor")
+@in_float64(table, "special_spherical_bessel_j0", schema="special_spherical_bessel_j0(Tensor x) -> Tensor")
 def spherical_j0(op: Builder, x: Tensor) -> Tensor:
     """sin(x) / x"""
     result = choose(op, same(op, x, 0.0), 1.0, op.Div(op.Sin(x), x))

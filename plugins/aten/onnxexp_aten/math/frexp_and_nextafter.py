@@ -6,13 +6,15 @@ import math
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.math.comparison import equal
-from onnxexp_aten.support.arguments import aten, promote
 from onnxexp_aten.support.to_float64 import choose
+from onnxexp_aten.support.type_promotion import promote
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 
 def _exponent(op: Builder, size: Tensor) -> Tensor:
@@ -28,7 +30,7 @@ def _positive(op: Builder, size: Tensor) -> Tensor:
     return op.And(op.Greater(size, 0.0), op.Less(size, math.inf))  # type: ignore[no-any-return]
 
 
-@aten("frexp.Tensor")
+@table("frexp.Tensor")
 def frexp(op: Builder, self: Tensor) -> tuple[Tensor, Tensor]:
     """frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)"""
     x = op.cast(self, torch.float64)
@@ -39,7 +41,7 @@ def frexp(op: Builder, self: Tensor) -> tuple[Tensor, Tensor]:
     return op.cast(choose(op, plain, mantissa, x), self.dtype), op.cast(choose(op, plain, exponent, 0.0), torch.int32)
 
 
-@aten("nextafter")
+@table("nextafter")
 def nextafter(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """nextafter(Tensor self, Tensor other) -> Tensor"""
     one, two = promote(op, self, other)

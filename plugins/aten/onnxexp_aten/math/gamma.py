@@ -11,14 +11,17 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import fmod
 from onnxexp_aten.math.comparison import relate
-from onnxexp_aten.support.arguments import aten, rank_of, to_float
+from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import unsqueezed
 from onnxexp_aten.support.to_float64 import choose, in_float64, polynomial, same, summed
+from onnxexp_aten.support.type_promotion import to_float
 
-__all__ = ["log_gamma"]
+__all__ = ["log_gamma", "table"]
+
+table = SymbolicTable("aten")
 
 _LANCZOS = (
     676.5203681218851,
@@ -44,7 +47,7 @@ _TERMS = 20
 """So many terms of zeta's series are summed before the asymptotic expansion takes over; left of -10 it is less exact."""
 
 
-@in_float64("lgamma", "special_gammaln", schema="lgamma(Tensor self) -> Tensor")
+@in_float64(table, "lgamma", "special_gammaln", schema="lgamma(Tensor self) -> Tensor")
 def log_gamma(op: Builder, x: Tensor) -> Tensor:
     """log|gamma(x)| of a float64 tensor; infinite at 0, -1, -2, ..."""
     x = op.Max(x, -1e300)  # minus infinity has no part behind the point
@@ -68,7 +71,7 @@ def _lanczos(op: Builder, x: Tensor) -> Tensor:
     return op.Add(grown, op.Log(op.Add(series, _LANCZOS_FIRST * factor)))  # type: ignore[no-any-return]
 
 
-@in_float64("digamma", "special_digamma", "special_psi", schema="digamma(Tensor self) -> Tensor")
+@in_float64(table, "digamma", "special_digamma", "special_psi", schema="digamma(Tensor self) -> Tensor")
 def digamma(op: Builder, x: Tensor) -> Tensor:
     """The derivative of log gamma; NaN at -1, -2, ..., infinite at 0."""
     offset = op.Abs(op.Sub(x, 0.5))
@@ -83,6 +86,7 @@ def digamma(op: Builder, x: Tensor) -> Tensor:
 
 
 @in_float64(
+    table,
     "special_zeta",
     "special_zeta.self_scalar",
     "special_zeta.other_scalar",
@@ -134,7 +138,7 @@ def _outside(op: Builder, s: Tensor, q: Tensor, result: Tensor) -> Tensor:
     return choose(op, same(op, s, 1.0), math.inf, result)
 
 
-@aten("polygamma", "special_polygamma")
+@table("polygamma", "special_polygamma")
 def polygamma(op: Builder, n: int, self: Tensor) -> Tensor:
     """polygamma(int n, Tensor self) -> Tensor"""
     x = to_float(op, self)
@@ -154,7 +158,7 @@ def _trigamma(op: Builder, x: Tensor) -> Tensor:
     return choose(op, op.Less(x, 0.5), op.Sub(op.Mul(ratio, ratio), series), series)
 
 
-@in_float64("special_gammaincc", "igammac", schema="igammac(Tensor self, Tensor other) -> Tensor")
+@in_float64(table, "special_gammaincc", "igammac", schema="igammac(Tensor self, Tensor other) -> Tensor")
 def gamma_upper(op: Builder, a: Tensor, x: Tensor) -> Tensor:
     """The regularized upper incomplete gamma function."""
     return op.Sub(1.0, gamma_lower(op, a, x))  # type: ignore[no-any-return]
@@ -164,7 +168,7 @@ _LIMIT = 20_000
 """Rounds of the power series at most: enough for a and x up to about a million."""
 
 
-@in_float64("special_gammainc", "igamma", schema="igamma(Tensor self, Tensor other) -> Tensor")
+@in_float64(table, "special_gammainc", "igamma", schema="igamma(Tensor self, Tensor other) -> Tensor")
 def gamma_lower(op: Builder, a: Tensor, x: Tensor) -> Tensor:
     """The regularized lower incomplete gamma function, by its power series (DLMF 8.11.4)."""
 
@@ -190,7 +194,7 @@ def _rounds(op: Builder, a: Tensor, x: Tensor) -> Tensor:
     return op.cast(op.Min(most, float(_LIMIT)), torch.int64)
 
 
-@aten("mvlgamma", "special_multigammaln")
+@table("mvlgamma", "special_multigammaln")
 def mvlgamma(op: Builder, self: Tensor, p: int) -> Tensor:
     """mvlgamma(Tensor self, int p) -> Tensor"""
     x = to_float(op, self)

@@ -6,12 +6,14 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import select
-from onnxexp_aten.support.arguments import aten, promote
 from onnxexp_aten.support.kernel_dtypes import compute, running_dtype
+from onnxexp_aten.support.type_promotion import promote
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 _ROUNDS = 100
 """More than any two 64-bit integers need (Lamé)."""
@@ -32,7 +34,7 @@ def _divisor(op: Builder, one: Tensor, other: Tensor) -> Tensor:
     return op.loop(_ROUNDS, op.constant(True), body, start)[0]
 
 
-@aten("gcd")
+@table("gcd")
 def gcd(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """gcd(Tensor self, Tensor other) -> Tensor"""
     one, two = promote(op, self, other)
@@ -41,7 +43,7 @@ def gcd(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     return op.cast(_divisor(op, op.cast(one, inner), op.cast(two, inner)), one.dtype)
 
 
-@aten("lcm")
+@table("lcm")
 def lcm(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """lcm(Tensor self, Tensor other) -> Tensor"""
     one, two = promote(op, self, other)

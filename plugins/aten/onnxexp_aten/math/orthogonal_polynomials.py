@@ -12,12 +12,15 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import full_of, sizes_like
-from onnxexp_aten.support.arguments import aten, promoted_dtype, written_as
+from onnxexp_aten.support.arguments import truncate_like_torch
 from onnxexp_aten.support.to_float64 import choose, in_float64, polynomials
+from onnxexp_aten.support.type_promotion import promoted_dtype
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 Step = Callable[[Builder, Tensor, Tensor, Tensor, Tensor], Tensor]
 """(op, x, k as an int64, the polynomial of degree k, that of degree k - 1) -> that of degree k + 1."""
@@ -83,13 +86,13 @@ def _register(name: str, slope: int, offset: int, step: Step, *, shifted: bool) 
         dtype = promoted_dtype(x, n, floating=True)
         wide = op.cast(x, torch.float64)
         wide = op.Sub(op.Mul(wide, 2.0), 1.0) if shifted else wide
-        degree = op.cast(written_as(n, torch.int64), torch.int64)
+        degree = op.cast(truncate_like_torch(n, torch.int64), torch.int64)
         return op.cast(_orthogonal(op, wide, degree, slope, offset, step), dtype)
 
     full = f"special_{'shifted_' if shifted else ''}{name}"
     symbolic.__doc__ = f"{full}(Tensor x, Tensor n) -> Tensor, computed in float64"
     symbolic.__name__ = full
-    aten(full, f"{full}.x_scalar", f"{full}.n_scalar")(symbolic)
+    table(full, f"{full}.x_scalar", f"{full}.n_scalar")(symbolic)
 
 
 for _name, (_slope, _offset, _step) in _FAMILIES.items():
@@ -124,7 +127,7 @@ def _expansion(last: int) -> list[float]:
     return numbers
 
 
-@in_float64("special_airy_ai", schema="special_airy_ai(Tensor x) -> Tensor")
+@in_float64(table, "special_airy_ai", schema="special_airy_ai(Tensor x) -> Tensor")
 def airy(op: Builder, x: Tensor) -> Tensor:
     """Ai(x)"""
     near = op.Max(op.Min(x, _AIRY_FAR), -_AIRY_FAR)

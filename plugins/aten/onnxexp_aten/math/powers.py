@@ -6,15 +6,17 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import both, is_number, select
-from onnxexp_aten.support.arguments import aten, promote, promoted_dtype
 from onnxexp_aten.support.kernel_dtypes import compare, compute
+from onnxexp_aten.support.type_promotion import promote, promoted_dtype
 
-__all__ = ["pow_"]
+__all__ = ["pow_", "table"]
+
+table = SymbolicTable("aten")
 
 
-@aten("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")
+@table("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")
 def pow_(op: Builder, self: Any, exponent: Any) -> Tensor:
     """pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"""
     dtype = promoted_dtype(self, exponent)
@@ -38,13 +40,13 @@ def pow_(op: Builder, self: Any, exponent: Any) -> Tensor:
     return select(op, infinite, op.constant(0, dtype), found)
 
 
-@aten("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar")
+@table("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar")
 def float_power(op: Builder, self: Any, exponent: Any) -> Tensor:
     """float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"""
     return pow_(op, op.cast(self, torch.float64), op.cast(exponent, torch.float64))
 
 
-@aten("ldexp.Tensor")
+@table("ldexp.Tensor")
 def ldexp(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """ldexp.Tensor(Tensor self, Tensor other) -> Tensor"""
     return compute(op, "Mul", *promote(op, self, pow_(op, 2.0, other)))

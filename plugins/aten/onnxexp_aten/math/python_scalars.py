@@ -14,15 +14,16 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import extreme, floor_divide, floor_remainder, select, truncated
 from onnxexp_aten.math.comparison import equal, relate
 from onnxexp_aten.math.unary import round_
-from onnxexp_aten.support.arguments import aten
 from onnxexp_aten.support.composed_views import made_by
 from onnxexp_aten.support.kernel_dtypes import compute
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 _KINDS: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float32}
 
@@ -47,7 +48,7 @@ def _scalar(
                 return _of_kind(op, python(*(op.static(arg) for arg in args)))
             return _of_kind(op, function(op, *(_unified(op, args) if unify else args)))
 
-        aten(*_names(name, bare=bare))(symbolic)
+        table(*_names(name, bare=bare))(symbolic)
         return function
 
     return register
@@ -256,14 +257,14 @@ def _extremum(name: str, onnx_name: str, python: Callable[..., Any]) -> None:
         return _of_kind(op, functools.reduce(lambda one, other: extreme(op, onnx_name, one, other), others, first))
 
     extremum.__doc__ = f"{name}.int(int a, int b) -> int"
-    aten(f"prim::{name}")(extremum)
+    table(f"prim::{name}")(extremum)
 
 
 _extremum("max", "Max", max)
 _extremum("min", "Min", min)
 
 
-@aten("sum.int", "sum.float", "sum.bool")
+@table("sum.int", "sum.float", "sum.bool")
 def sum_(op: Builder, self: list[Any]) -> Any:
     """sum.int(int[] self) -> int"""
     numbers = [int(number) if isinstance(number, bool) else number for number in self]
@@ -272,7 +273,7 @@ def sum_(op: Builder, self: list[Any]) -> Any:
     return _of_kind(op, functools.reduce(op.Add, _unified(op, (*numbers,))))
 
 
-@aten("prim::ternary")
+@table("prim::ternary")
 def ternary(op: Builder, condition: Any, then: Any, otherwise: Any) -> Any:
     """torch.sym_ite(condition, then, otherwise)"""
     if op.is_static(condition):
@@ -283,7 +284,7 @@ def ternary(op: Builder, condition: Any, then: Any, otherwise: Any) -> Any:
 # Between tensors and numbers
 
 
-@aten(
+@table(
     "item", "_local_scalar_dense", "ScalarImplicit", "IntImplicit", "FloatImplicit", "Int.Tensor", "Float.Tensor", "Bool.Tensor"
 )
 def item(op: Builder, self: Tensor) -> Any:

@@ -9,12 +9,14 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import clamp, nonzero, scaled, select, truncated
-from onnxexp_aten.support.arguments import aten, to_float
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
+from onnxexp_aten.support.type_promotion import to_float
 
-__all__ = ["ceil", "expm1", "floor", "is_inf", "is_nan", "round_"]
+__all__ = ["ceil", "expm1", "floor", "is_inf", "is_nan", "round_", "table"]
+
+table = SymbolicTable("aten")
 
 _FLOATING: Mapping[str, str] = MappingProxyType(
     {
@@ -55,26 +57,26 @@ def _floating(name: str, onnx_name: str) -> Callable[[Builder, Tensor], Tensor]:
 
 
 for _name, _onnx_name in _FLOATING.items():
-    aten(_name)(_floating(_name, _onnx_name))
+    table(_name)(_floating(_name, _onnx_name))
 
 
 # float64 where the runtime has float32 only, by way of what it has
 
 
-@aten("tan")
+@table("tan")
 def tan(op: Builder, self: Tensor) -> Tensor:
     """tan(Tensor self) -> Tensor"""
     x = to_float(op, self)
     return compute(op, "Tan", x) if runs(op, "Tan", x.dtype) else compute(op, "Div", compute(op, "Sin", x), compute(op, "Cos", x))
 
 
-@aten("sinh")
+@table("sinh")
 def sinh(op: Builder, self: Tensor) -> Tensor:
     """sinh(Tensor self) -> Tensor"""
     return _hyperbolic(op, "Sinh", "Sub", to_float(op, self))
 
 
-@aten("cosh")
+@table("cosh")
 def cosh(op: Builder, self: Tensor) -> Tensor:
     """cosh(Tensor self) -> Tensor"""
     return _hyperbolic(op, "Cosh", "Add", to_float(op, self))
@@ -90,61 +92,61 @@ def _hyperbolic(op: Builder, name: str, combine: str, x: Tensor) -> Tensor:
 # Signs and rounding
 
 
-@aten("abs", "absolute")
+@table("abs", "absolute")
 def abs_(op: Builder, self: Tensor) -> Tensor:
     """abs(Tensor self) -> Tensor"""
     return self if self.dtype == torch.bool else compute(op, "Abs", self)
 
 
-@aten("neg", "negative")
+@table("neg", "negative")
 def neg(op: Builder, self: Tensor) -> Tensor:
     """neg(Tensor self) -> Tensor"""
     return compute(op, "Neg", self)
 
 
-@aten("sign", "sgn")
+@table("sign", "sgn")
 def sign(op: Builder, self: Tensor) -> Tensor:
     """sign(Tensor self) -> Tensor"""
     return self if self.dtype == torch.bool else compute(op, "Sign", self)
 
 
-@aten("signbit")
+@table("signbit")
 def signbit(op: Builder, self: Tensor) -> Tensor:
     """signbit(Tensor self) -> Tensor; a negative zero counts as positive"""
     return op.Xor(self, self) if self.dtype == torch.bool else compare(op, "Less", self, 0)
 
 
-@aten("ceil")
+@table("ceil")
 def ceil(op: Builder, self: Tensor) -> Tensor:
     """ceil(Tensor self) -> Tensor"""
     return compute(op, "Ceil", self) if self.dtype.is_floating_point else self
 
 
-@aten("floor")
+@table("floor")
 def floor(op: Builder, self: Tensor) -> Tensor:
     """floor(Tensor self) -> Tensor"""
     return compute(op, "Floor", self) if self.dtype.is_floating_point else self
 
 
-@aten("trunc", "fix")
+@table("trunc", "fix")
 def trunc(op: Builder, self: Tensor) -> Tensor:
     """trunc(Tensor self) -> Tensor"""
     return truncated(op, self) if self.dtype.is_floating_point else self
 
 
-@aten("frac")
+@table("frac")
 def frac(op: Builder, self: Tensor) -> Tensor:
     """frac(Tensor self) -> Tensor"""
     return compute(op, "Sub", self, truncated(op, self))
 
 
-@aten("round")
+@table("round")
 def round_(op: Builder, self: Tensor) -> Tensor:
     """round(Tensor self) -> Tensor"""
     return _rounded(op, self) if self.dtype.is_floating_point else self
 
 
-@aten("round.decimals")
+@table("round.decimals")
 def round_decimals(op: Builder, self: Tensor, decimals: int) -> Tensor:
     """round.decimals(Tensor self, *, int decimals) -> Tensor"""
     if not self.dtype.is_floating_point or decimals == 0:
@@ -170,52 +172,52 @@ def _rounded(op: Builder, x: Tensor) -> Tensor:
 # Exponentials and logarithms
 
 
-@aten("rsqrt")
+@table("rsqrt")
 def rsqrt(op: Builder, self: Tensor) -> Tensor:
     """rsqrt(Tensor self) -> Tensor"""
     return compute(op, "Reciprocal", compute(op, "Sqrt", to_float(op, self)))
 
 
-@aten("square")
+@table("square")
 def square(op: Builder, self: Tensor) -> Tensor:
     """square(Tensor self) -> Tensor"""
     x = op.cast(self, torch.int64) if self.dtype == torch.bool else self
     return compute(op, "Mul", x, x)
 
 
-@aten("exp2", "special_exp2")
+@table("exp2", "special_exp2")
 def exp2(op: Builder, self: Tensor) -> Tensor:
     """exp2(Tensor self) -> Tensor"""
     x = to_float(op, self)
     return compute(op, "Pow", op.constant(2.0, x.dtype), x)
 
 
-@aten("expm1", "special_expm1")
+@table("expm1", "special_expm1")
 def expm1(op: Builder, self: Tensor) -> Tensor:
     """expm1(Tensor self) -> Tensor, as tanh(x/2) * (exp(x) + 1), which is exact near zero too"""
     x = to_float(op, self)
     return compute(op, "Mul", compute(op, "Tanh", compute(op, "Mul", x, 0.5)), compute(op, "Add", compute(op, "Exp", x), 1))
 
 
-@aten("log2")
+@table("log2")
 def log2(op: Builder, self: Tensor) -> Tensor:
     """log2(Tensor self) -> Tensor"""
     return compute(op, "Div", compute(op, "Log", to_float(op, self)), math.log(2.0))
 
 
-@aten("log10")
+@table("log10")
 def log10(op: Builder, self: Tensor) -> Tensor:
     """log10(Tensor self) -> Tensor"""
     return compute(op, "Div", compute(op, "Log", to_float(op, self)), math.log(10.0))
 
 
-@aten("log1p", "special_log1p")
+@table("log1p", "special_log1p")
 def log1p(op: Builder, self: Tensor) -> Tensor:
     """log1p(Tensor self) -> Tensor"""
     return compute(op, "Log", compute(op, "Add", to_float(op, self), 1))
 
 
-@aten("logit", "special_logit")
+@table("logit", "special_logit")
 def logit(op: Builder, self: Tensor, eps: float | None) -> Tensor:
     """logit(Tensor self, float? eps=None) -> Tensor"""
     x = to_float(op, self)
@@ -224,13 +226,13 @@ def logit(op: Builder, self: Tensor, eps: float | None) -> Tensor:
     return compute(op, "Log", compute(op, "Div", x, compute(op, "Sub", op.constant(1.0, x.dtype), x)))
 
 
-@aten("deg2rad")
+@table("deg2rad")
 def deg2rad(op: Builder, self: Tensor) -> Tensor:
     """deg2rad(Tensor self) -> Tensor"""
     return scaled(op, to_float(op, self), math.pi / 180)
 
 
-@aten("rad2deg")
+@table("rad2deg")
 def rad2deg(op: Builder, self: Tensor) -> Tensor:
     """rad2deg(Tensor self) -> Tensor"""
     return scaled(op, to_float(op, self), 180 / math.pi)
@@ -239,13 +241,13 @@ def rad2deg(op: Builder, self: Tensor) -> Tensor:
 # What is not a finite number
 
 
-@aten("isnan")
+@table("isnan")
 def is_nan(op: Builder, self: Tensor) -> Tensor:
     """isnan(Tensor self) -> Tensor"""
     return compare(op, "IsNaN", self if self.dtype.is_floating_point else op.cast(self, torch.float32))
 
 
-@aten("isinf")
+@table("isinf")
 def is_inf(op: Builder, self: Tensor) -> Tensor:
     """isinf(Tensor self) -> Tensor"""
     x = to_float(op, self)
@@ -254,27 +256,27 @@ def is_inf(op: Builder, self: Tensor) -> Tensor:
     return compare(op, "Greater", compute(op, "Abs", x), torch.finfo(x.dtype).max)
 
 
-@aten("isposinf")
+@table("isposinf")
 def isposinf(op: Builder, self: Tensor) -> Tensor:
     """isposinf(Tensor self) -> Tensor"""
     x = to_float(op, self)
     return compare(op, "Greater", x, torch.finfo(x.dtype).max)
 
 
-@aten("isneginf")
+@table("isneginf")
 def isneginf(op: Builder, self: Tensor) -> Tensor:
     """isneginf(Tensor self) -> Tensor"""
     x = to_float(op, self)
     return compare(op, "Less", x, torch.finfo(x.dtype).min)
 
 
-@aten("isfinite")
+@table("isfinite")
 def isfinite(op: Builder, self: Tensor) -> Tensor:
     """isfinite(Tensor self) -> Tensor"""
     return compare(op, "Less", compute(op, "Abs", to_float(op, self)), math.inf)
 
 
-@aten("nan_to_num")
+@table("nan_to_num")
 def nan_to_num(op: Builder, self: Tensor, nan: Any, posinf: Any, neginf: Any) -> Tensor:
     """nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor"""
     if not self.dtype.is_floating_point:
@@ -291,7 +293,7 @@ def nan_to_num(op: Builder, self: Tensor, nan: Any, posinf: Any, neginf: Any) ->
     return select(op, compare(op, "IsNaN", self), op.constant(0.0 if nan is None else nan, self.dtype), x)
 
 
-@aten("angle")
+@table("angle")
 def angle(op: Builder, self: Tensor) -> Tensor:
     """angle(Tensor self) -> Tensor, of real numbers"""
     x = to_float(op, self)
@@ -299,7 +301,7 @@ def angle(op: Builder, self: Tensor) -> Tensor:
     return select(op, compare(op, "IsNaN", x), x, turned)
 
 
-@aten("sinc", "special_sinc")
+@table("sinc", "special_sinc")
 def sinc(op: Builder, self: Tensor) -> Tensor:
     """sinc(Tensor self) -> Tensor"""
     x = scaled(op, to_float(op, self), math.pi)

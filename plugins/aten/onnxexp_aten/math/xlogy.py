@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.math.comparison import equal
-from onnxexp_aten.support.arguments import aten, promote, to_float
 from onnxexp_aten.support.kernel_dtypes import compare, compute
+from onnxexp_aten.support.type_promotion import promote, to_float
 
-__all__ = ["xlogy"]
+__all__ = ["table", "xlogy"]
+
+table = SymbolicTable("aten")
 
 
-@aten(
+@table(
     *("xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other"),
     *("special_xlogy", "special_xlogy.self_scalar", "special_xlogy.other_scalar"),
 )
@@ -23,7 +25,7 @@ def xlogy(op: Builder, self: Any, other: Any) -> Tensor:
     return _product(op, x, y, compute(op, "Log", y))
 
 
-@aten("special_xlog1py", "special_xlog1py.self_scalar", "special_xlog1py.other_scalar")
+@table("special_xlog1py", "special_xlog1py.self_scalar", "special_xlog1py.other_scalar")
 def xlog1py(op: Builder, self: Any, other: Any) -> Tensor:
     """special_xlog1py(Tensor self, Tensor other) -> Tensor"""
     x, y = promote(op, self, other, floating=True)
@@ -36,7 +38,7 @@ def _product(op: Builder, x: Tensor, y: Tensor, logarithm: Tensor) -> Tensor:
     return select(op, compare(op, "IsNaN", y), y, defined)
 
 
-@aten("special_entr")
+@table("special_entr")
 def entr(op: Builder, self: Tensor) -> Tensor:
     """special_entr(Tensor self) -> Tensor"""
     x = to_float(op, self)

@@ -7,21 +7,23 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import sizes_like
 from onnxexp_aten.math.arithmetic import clamp, extreme, is_number, scaled, select
 from onnxexp_aten.math.comparison import relate
 from onnxexp_aten.random.uniform_and_normal import uniform_of
-from onnxexp_aten.support.arguments import aten, axis_of, rank_of, written_as
+from onnxexp_aten.support.arguments import axis_of, rank_of, truncate_like_torch
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs, specified
 
-__all__ = ["gelu", "softplus"]
+__all__ = ["gelu", "softplus", "table"]
+
+table = SymbolicTable("aten")
 
 
 # Straight pieces
 
 
-@aten("relu")
+@table("relu")
 def relu(op: Builder, self: Tensor) -> Tensor:
     """relu(Tensor self) -> Tensor"""
     if not self.dtype.is_floating_point and not runs(op, "Relu", self.dtype):
@@ -29,31 +31,31 @@ def relu(op: Builder, self: Tensor) -> Tensor:
     return compute(op, "Relu", self)
 
 
-@aten("relu6")
+@table("relu6")
 def relu6(op: Builder, self: Tensor) -> Tensor:
     """relu6(Tensor self) -> Tensor"""
     return clamp(op, self, 0, 6)
 
 
-@aten("hardtanh")
+@table("hardtanh")
 def hardtanh(op: Builder, self: Tensor, min_val: Any, max_val: Any) -> Tensor:
     """hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor"""
     bounds = (min_val, max_val) if self.dtype.is_floating_point else (int(min_val), int(max_val))
     return clamp(op, self, *bounds)
 
 
-@aten("threshold")
+@table("threshold")
 def threshold(op: Builder, self: Tensor, threshold: Any, value: Any) -> Tensor:
     """threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor"""
     if is_number(threshold, 0) and is_number(value, 0):
         return relu(op, self)
     if is_number(value, 0) and op.is_static(threshold) and runs(op, "ThresholdedRelu", self.dtype):
         return op.ThresholdedRelu(self, alpha=float(op.static(threshold)))
-    bound, instead = (op.cast(written_as(number, self.dtype), self.dtype) for number in (threshold, value))
+    bound, instead = (op.cast(truncate_like_torch(number, self.dtype), self.dtype) for number in (threshold, value))
     return select(op, relate(op, "LessOrEqual", self, bound), instead, self)
 
 
-@aten("leaky_relu")
+@table("leaky_relu")
 def leaky_relu(op: Builder, self: Tensor, negative_slope: Any) -> Tensor:
     """leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"""
     if op.is_static(negative_slope) and runs(op, "LeakyRelu", self.dtype):
@@ -61,13 +63,13 @@ def leaky_relu(op: Builder, self: Tensor, negative_slope: Any) -> Tensor:
     return select(op, compare(op, "Less", self, 0), compute(op, "Mul", self, negative_slope), self)
 
 
-@aten("rrelu")
+@table("rrelu")
 def rrelu(op: Builder, self: Tensor, lower: Any, upper: Any, training: bool, generator: Any) -> Tensor:
     """rrelu(Tensor self, Scalar lower=0.125, ...) -> Tensor"""
     return _rrelu(op, self, lower, upper, training)
 
 
-@aten("rrelu_with_noise_functional")
+@table("rrelu_with_noise_functional")
 def rrelu_with_noise_functional(
     op: Builder, self: Tensor, noise: Tensor, lower: Any, upper: Any, training: bool, generator: Any
 ) -> tuple[Tensor, Tensor]:
@@ -75,7 +77,7 @@ def rrelu_with_noise_functional(
     return _rrelu(op, self, lower, upper, training), noise
 
 
-@aten("rrelu_with_noise")
+@table("rrelu_with_noise")
 def rrelu_with_noise(op: Builder, self: Tensor, noise: Tensor, lower: Any, upper: Any, training: bool, generator: Any) -> Tensor:
     """rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower=0.125, ...) -> Tensor"""
     return _rrelu(op, self, lower, upper, training)
@@ -88,7 +90,7 @@ def _rrelu(op: Builder, x: Tensor, lower: Any, upper: Any, training: bool) -> Te
     return select(op, compare(op, "Less", x, 0), compute(op, "Mul", x, slope), x)
 
 
-@aten("prelu", "_prelu_kernel")
+@table("prelu", "_prelu_kernel")
 def prelu(op: Builder, self: Tensor, weight: Tensor) -> Tensor:
     """prelu(Tensor self, Tensor weight) -> Tensor; one weight for all, or one for each channel (dimension 1)"""
     slope = weight
@@ -103,7 +105,7 @@ def prelu(op: Builder, self: Tensor, weight: Tensor) -> Tensor:
     return op.Reshape(result, []) if rank == 0 else result
 
 
-@aten("hardswish")
+@table("hardswish")
 def hardswish(op: Builder, self: Tensor) -> Tensor:
     """hardswish(Tensor self) -> Tensor"""
     if runs(op, "HardSwish", self.dtype):
@@ -111,7 +113,7 @@ def hardswish(op: Builder, self: Tensor) -> Tensor:
     return compute(op, "Mul", self, hardsigmoid(op, self))
 
 
-@aten("hardsigmoid")
+@table("hardsigmoid")
 def hardsigmoid(op: Builder, self: Tensor) -> Tensor:
     """hardsigmoid(Tensor self) -> Tensor"""
     if runs(op, "HardSigmoid", self.dtype):
@@ -119,13 +121,13 @@ def hardsigmoid(op: Builder, self: Tensor) -> Tensor:
     return clamp(op, compute(op, "Add", compute(op, "Div", self, 6.0), 0.5), 0, 1)
 
 
-@aten("hardshrink")
+@table("hardshrink")
 def hardshrink(op: Builder, self: Tensor, lambd: Any) -> Tensor:
     """hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor"""
     return _shrink(op, self, lambd, 0.0)
 
 
-@aten("softshrink")
+@table("softshrink")
 def softshrink(op: Builder, self: Tensor, lambd: Any) -> Tensor:
     """softshrink(Tensor self, Scalar lambd=0.5) -> Tensor"""
     return _shrink(op, self, lambd, op.static(lambd, "lambd"))
@@ -143,7 +145,7 @@ def _shrink(op: Builder, x: Tensor, lambd: Any, bias: float) -> Tensor:
 # Exponential pieces
 
 
-@aten("elu")
+@table("elu")
 def elu(op: Builder, self: Tensor, alpha: Any, scale: Any, input_scale: Any) -> Tensor:
     """elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"""
     if is_number(scale, 1) and is_number(input_scale, 1) and op.is_static(alpha) and runs(op, "Elu", self.dtype):
@@ -152,14 +154,14 @@ def elu(op: Builder, self: Tensor, alpha: Any, scale: Any, input_scale: Any) -> 
     return scaled(op, select(op, compare(op, "Less", self, 0), scaled(op, falling, alpha), self), scale)
 
 
-@aten("selu")
+@table("selu")
 def selu(op: Builder, self: Tensor) -> Tensor:
     """selu(Tensor self) -> Tensor"""
     alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
     return op.Selu(self) if runs(op, "Selu", self.dtype) else elu(op, self, alpha, scale, 1)
 
 
-@aten("celu")
+@table("celu")
 def celu(op: Builder, self: Tensor, alpha: Any) -> Tensor:
     """celu(Tensor self, Scalar alpha=1.0) -> Tensor"""
     steepness = float(op.static(alpha, "alpha"))
@@ -168,7 +170,7 @@ def celu(op: Builder, self: Tensor, alpha: Any) -> Tensor:
     return op.Celu(self, alpha=steepness) if runs(op, "Celu", self.dtype) else elu(op, self, steepness, 1, 1 / steepness)
 
 
-@aten("softplus")
+@table("softplus")
 def softplus(op: Builder, self: Tensor, beta: Any, threshold: Any) -> Tensor:
     """softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor; above the threshold a line"""
     x = scaled(op, self, beta)
@@ -182,13 +184,13 @@ def softplus(op: Builder, self: Tensor, beta: Any, threshold: Any) -> Tensor:
     return curve if near else select(op, compare(op, "Greater", x, threshold), self, curve)
 
 
-@aten("log_sigmoid")
+@table("log_sigmoid")
 def log_sigmoid(op: Builder, self: Tensor) -> Tensor:
     """log_sigmoid(Tensor self) -> Tensor"""
     return compute(op, "Neg", softplus(op, compute(op, "Neg", self), 1, 20))
 
 
-@aten("log_sigmoid_forward")
+@table("log_sigmoid_forward")
 def log_sigmoid_forward(op: Builder, self: Tensor) -> tuple[Tensor, Tensor]:
     """log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)"""
     return log_sigmoid(op, self), compute(op, "Exp", compute(op, "Neg", compute(op, "Abs", self)))
@@ -197,7 +199,7 @@ def log_sigmoid_forward(op: Builder, self: Tensor) -> tuple[Tensor, Tensor]:
 # Gates
 
 
-@aten("silu")
+@table("silu")
 def silu(op: Builder, self: Tensor) -> Tensor:
     """silu(Tensor self) -> Tensor; not as Swish (opset 24), which ONNX Runtime takes apart and does not fuse again"""
     if specified(op, since=24):
@@ -205,7 +207,7 @@ def silu(op: Builder, self: Tensor) -> Tensor:
     return compute(op, "Mul", self, compute(op, "Sigmoid", self))
 
 
-@aten("mish")
+@table("mish")
 def mish(op: Builder, self: Tensor) -> Tensor:
     """mish(Tensor self) -> Tensor"""
     if runs(op, "Mish", self.dtype):
@@ -213,7 +215,7 @@ def mish(op: Builder, self: Tensor) -> Tensor:
     return compute(op, "Mul", self, compute(op, "Tanh", softplus(op, self, 1, 20)))
 
 
-@aten("gelu")
+@table("gelu")
 def gelu(op: Builder, self: Tensor, approximate: str) -> Tensor:
     """gelu(Tensor self, *, str approximate='none') -> Tensor"""
     if runs(op, "Gelu", self.dtype):
@@ -226,7 +228,7 @@ def gelu(op: Builder, self: Tensor, approximate: str) -> Tensor:
     return compute(op, "Mul", compute(op, "Mul", self, compute(op, "Add", slope, 1)), 0.5)
 
 
-@aten("glu")
+@table("glu")
 def glu(op: Builder, self: Tensor, dim: int) -> Tensor:
     """glu(Tensor self, int dim=-1) -> Tensor"""
     axis = axis_of(op, self, dim)

@@ -7,15 +7,17 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import arange_of
 from onnxexp_aten.nn.pooling import Windows, largest_with_indices, plane_size
-from onnxexp_aten.support.arguments import aten, rank_of
+from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import permuted, size_at, sizes_of, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
 from onnxexp_aten.support.spatial_axes import along, axis_sizes, batched, known_matrix
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 
 class _Axis:
@@ -65,7 +67,7 @@ def _windows(axes: Sequence[_Axis]) -> Windows:
 # Average
 
 
-@aten("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
+@table("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
 def adaptive_avg_pool(op: Builder, self: Tensor, output_size: list[Any]) -> Tensor:
     """adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"""
     return batched(op, self, len(output_size), lambda x: _averaged(op, x, _axes(op, x, output_size)))  # type: ignore[no-any-return]
@@ -119,7 +121,7 @@ def _bounds(op: Builder, x: Tensor, axis: _Axis) -> tuple[Tensor, Tensor]:
 # Maximum
 
 
-@aten("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
+@table("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
 def adaptive_max_pool(op: Builder, self: Tensor, output_size: list[Any]) -> tuple[Tensor, Tensor]:
     """adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)"""
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import arange_of
 from onnxexp_aten.nn.dropout import dropped
-from onnxexp_aten.support.arguments import aten, rank_of
+from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import (
     filled,
     given_ints,
@@ -26,7 +26,9 @@ from onnxexp_aten.support.composed_views import (
 )
 from onnxexp_aten.support.kernel_dtypes import specified
 
-__all__ = ["attend", "scaled_scores"]
+__all__ = ["attend", "scaled_scores", "table"]
+
+table = SymbolicTable("aten")
 
 
 def attend(
@@ -63,7 +65,7 @@ def _result_sizes(query: Tensor, value: Tensor) -> list[Any]:
     return [*(query.shape or ())[:-1], *(value.shape or ())[-1:]]
 
 
-@aten("scaled_dot_product_attention")
+@table("scaled_dot_product_attention")
 def scaled_dot_product_attention(
     op: Builder,
     query: Tensor,
@@ -96,7 +98,7 @@ def scaled_dot_product_attention(
     return reshaped(op, split, sizes)
 
 
-@aten("scaled_dot_product_attention", since=23)
+@table("scaled_dot_product_attention", since=23)
 def scaled_dot_product_attention_23(
     op: Builder,
     query: Tensor,

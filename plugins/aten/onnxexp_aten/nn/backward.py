@@ -8,15 +8,17 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.indexing.scatter import scattered
 from onnxexp_aten.nn.convolution import convolve
 from onnxexp_aten.reduction.reductions import reduced
-from onnxexp_aten.support.arguments import aten, rank_of, spread
+from onnxexp_aten.support.arguments import expand_scalar, rank_of
 from onnxexp_aten.support.composed_views import filled, reshaped, size_at, sliced, swapped, with_shape
 from onnxexp_aten.support.kernel_dtypes import compute
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 
 def _sizes(op: Builder, x: Tensor, dims: int) -> list[int]:
@@ -25,7 +27,7 @@ def _sizes(op: Builder, x: Tensor, dims: int) -> list[int]:
     return [int(size) for size in x.shape[-dims:]]
 
 
-@aten("convolution_backward")
+@table("convolution_backward")
 def convolution_backward(
     op: Builder,
     grad_output: Tensor,
@@ -44,7 +46,7 @@ def convolution_backward(
     SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask)
     -> (Tensor, Tensor, Tensor)"""
     dims = rank_of(op, weight) - 2
-    steps, pads, apart = (spread(each, dims) for each in (stride, padding, dilation))
+    steps, pads, apart = (expand_scalar(each, dims) for each in (stride, padding, dilation))
     by_input, by_weight, by_bias = output_mask
     results: list[Tensor | None] = [None, None, None]
     if by_input:
@@ -83,7 +85,7 @@ def _by_weight(
     return swapped(op, found, 0, 1)
 
 
-@aten("avg_pool2d_backward")
+@table("avg_pool2d_backward")
 def avg_pool2d_backward(
     op: Builder,
     grad_output: Tensor,
@@ -97,8 +99,8 @@ def avg_pool2d_backward(
 ) -> Tensor:
     """avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode,
     bool count_include_pad, int? divisor_override) -> Tensor"""
-    kernel, pads = spread(kernel_size, 2), spread(padding, 2)
-    steps = spread(stride, 2) if stride else kernel
+    kernel, pads = expand_scalar(kernel_size, 2), expand_scalar(padding, 2)
+    steps = expand_scalar(stride, 2) if stride else kernel
     matrices = []
     for size, count, *window in zip(_sizes(op, self, 2), _sizes(op, grad_output, 2), kernel, steps, pads, strict=True):
         matrices.append(_window_shares(size, count, *window, whole=divisor_override is not None, padded=count_include_pad))
@@ -117,7 +119,7 @@ def _window_shares(size: int, count: int, width: int, step: int, pad: int, *, wh
     return shares
 
 
-@aten("_adaptive_avg_pool2d_backward")
+@table("_adaptive_avg_pool2d_backward")
 def adaptive_avg_pool2d_backward(op: Builder, grad_output: Tensor, self: Tensor) -> Tensor:
     """_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor"""
     matrices = []
@@ -136,7 +138,7 @@ def _spread_out(op: Builder, grad: Tensor, shares: Sequence[torch.Tensor]) -> Te
     return op.MatMul(op.MatMul(swapped(op, rows, 0, 1), grad), columns)  # type: ignore[no-any-return]
 
 
-@aten("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
+@table("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
 def max_pool_backward(
     op: Builder,
     grad_output: Tensor,

@@ -6,24 +6,26 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor, TensorType
+from onnxexp import Builder, SymbolicTable, Tensor, TensorType
 from onnxexp_aten.creation.new_tensors import arange_of
 from onnxexp_aten.indexing.gather import gather
 from onnxexp_aten.math.arithmetic import clamp_min, scaled, select
 from onnxexp_aten.nn.losses import MEAN, NONE, floats_only, reduced_loss
 from onnxexp_aten.nn.softmax import softmax_over
 from onnxexp_aten.reduction.reductions import any_, reduced
-from onnxexp_aten.support.arguments import aten, rank_of
+from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import size_at, squeezed, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compare, compute
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 
 # Likelihoods
 
 
-@aten("nll_loss_forward", "nll_loss2d_forward")
+@table("nll_loss_forward", "nll_loss2d_forward")
 def nll_loss_forward(
     op: Builder, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: Any
 ) -> tuple[Tensor, Tensor]:
@@ -32,13 +34,13 @@ def nll_loss_forward(
     return _nll(op, self, target, weight, reduction, ignore_index)
 
 
-@aten("nll_loss", "nll_loss2d", "nll_loss_nd")
+@table("nll_loss", "nll_loss2d", "nll_loss_nd")
 def nll_loss(op: Builder, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: Any) -> Tensor:
     """nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor"""
     return _nll(op, self, target, weight, reduction, ignore_index)[0]
 
 
-@aten("cross_entropy_loss")
+@table("cross_entropy_loss")
 def cross_entropy_loss(
     op: Builder,
     self: Tensor,
@@ -115,7 +117,7 @@ def _smoothed(op: Builder, chosen: Tensor, logs: Tensor, axis: int, smoothing: f
 # Margins
 
 
-@aten("multi_margin_loss")
+@table("multi_margin_loss")
 def multi_margin_loss(
     op: Builder, self: Tensor, target: Tensor, p: Any, margin: Any, weight: Tensor | None, reduction: int
 ) -> Tensor:
@@ -133,7 +135,7 @@ def multi_margin_loss(
     return _of_rows(op, reduced(op, "ReduceMean", short, [1]), reduction)
 
 
-@aten("multilabel_margin_loss")
+@table("multilabel_margin_loss")
 def multilabel_margin_loss(op: Builder, self: Tensor, target: Tensor, reduction: int) -> Tensor:
     """multilabel_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor"""
     floats_only(op, self)

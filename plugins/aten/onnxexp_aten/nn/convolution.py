@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.nn.padding import padded
-from onnxexp_aten.support.arguments import aten, rank_of, spread, unless
+from onnxexp_aten.support.arguments import expand_scalar, none_if_default, rank_of
 from onnxexp_aten.support.composed_views import permuted, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.spatial_axes import batched
 
-__all__ = ["convolve"]
+__all__ = ["convolve", "table"]
+
+table = SymbolicTable("aten")
 
 
 def convolve(
@@ -33,30 +35,30 @@ def convolve(
     """
     dims = rank_of(op, weight) - 2
     attributes: dict[str, Any] = {
-        "strides": unless(spread(stride, dims), 1),
-        "dilations": unless(spread(dilation, dims), 1),
-        "pads": unless(list(pads or [0]), 0),
+        "strides": none_if_default(expand_scalar(stride, dims), 1),
+        "dilations": none_if_default(expand_scalar(dilation, dims), 1),
+        "pads": none_if_default(list(pads or [0]), 0),
         "group": None if groups == 1 else groups,
     }
     name = "Conv"
     if output_padding is not None:
-        name, attributes["output_padding"] = "ConvTranspose", unless(spread(output_padding, dims), 0)
+        name, attributes["output_padding"] = "ConvTranspose", none_if_default(expand_scalar(output_padding, dims), 0)
     return batched(op, input, dims, lambda x: compute(op, name, x, weight, bias, **attributes))  # type: ignore[no-any-return]
 
 
 def _symmetric(padding: Any, weight: Tensor, op: Builder) -> list[int]:
-    return spread(padding, rank_of(op, weight) - 2) * 2
+    return expand_scalar(padding, rank_of(op, weight) - 2) * 2
 
 
 def _same(weight: Tensor, dilation: Any) -> list[int]:
     """torch's "same": what does not divide goes to the end."""
     assert weight.shape is not None
     kernel = weight.shape[2:]
-    totals = [step * (int(size) - 1) for step, size in zip(spread(dilation, len(kernel)), kernel, strict=True)]
+    totals = [step * (int(size) - 1) for step, size in zip(expand_scalar(dilation, len(kernel)), kernel, strict=True)]
     return [total // 2 for total in totals] + [total - total // 2 for total in totals]
 
 
-@aten("conv1d", "conv2d", "conv3d")
+@table("conv1d", "conv2d", "conv3d")
 def conv(
     op: Builder, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Tensor:
@@ -66,7 +68,7 @@ def conv(
     return convolve(op, input, weight, bias, stride=stride, dilation=dilation, groups=groups, pads=pads)
 
 
-@aten("conv1d.padding", "conv2d.padding", "conv3d.padding")
+@table("conv1d.padding", "conv2d.padding", "conv3d.padding")
 def conv_padding(
     op: Builder, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: str, dilation: Any, groups: int
 ) -> Tensor:
@@ -76,7 +78,7 @@ def conv_padding(
     return convolve(op, input, weight, bias, stride=stride, dilation=dilation, groups=groups, pads=pads)
 
 
-@aten("conv_transpose1d", "conv_transpose2d.input", "conv_transpose3d.input")
+@table("conv_transpose1d", "conv_transpose2d.input", "conv_transpose3d.input")
 def conv_transpose(
     op: Builder,
     input: Tensor,
@@ -92,18 +94,18 @@ def conv_transpose(
     SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor"""
     options: dict[str, Any] = {"stride": stride, "dilation": dilation, "groups": groups}
     pads, dims = _symmetric(padding, weight, op), rank_of(op, weight) - 2
-    more = spread(output_padding, dims)
-    if all(extra < step for extra, step in zip(more, spread(stride, dims), strict=True)):
+    more = expand_scalar(output_padding, dims)
+    if all(extra < step for extra, step in zip(more, expand_scalar(stride, dims), strict=True)):
         return convolve(op, input, weight, bias, **options, pads=pads, output_padding=more)
     # ONNX Runtime takes less than a stride; otherwise less is cut off at the end, and what nothing falls on is zero
     pads = [*pads[:dims], *(max(pad - extra, 0) for pad, extra in zip(pads[dims:], more, strict=True))]
-    beyond = [max(extra - pad, 0) for pad, extra in zip(spread(padding, dims), more, strict=True)]
+    beyond = [max(extra - pad, 0) for pad, extra in zip(expand_scalar(padding, dims), more, strict=True)]
     result = convolve(op, input, weight, None, **options, pads=pads, output_padding=0)
     result = padded(op, result, [amount for end in reversed(beyond) for amount in (0, end)])
     return result if bias is None else compute(op, "Add", result, unsqueezed(op, bias, range(1, dims + 1)))
 
 
-@aten("convolution")
+@table("convolution")
 def convolution(
     op: Builder,
     input: Tensor,
@@ -123,7 +125,7 @@ def convolution(
     return conv(op, input, weight, bias, stride, padding, dilation, groups)
 
 
-@aten("_convolution", "_convolution.deprecated")
+@table("_convolution", "_convolution.deprecated")
 def _convolution(op: Builder, *args: Any) -> Tensor:
     """_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation,
     bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled,
@@ -131,7 +133,7 @@ def _convolution(op: Builder, *args: Any) -> Tensor:
     return convolution(op, *args[:9])
 
 
-@aten("conv_tbc")
+@table("conv_tbc")
 def conv_tbc(op: Builder, self: Tensor, weight: Tensor, bias: Tensor, pad: int) -> Tensor:
     """conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor"""
     rows, kernel = permuted(op, self, [1, 2, 0]), permuted(op, weight, [2, 1, 0])

@@ -11,17 +11,19 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import arange_of
 from onnxexp_aten.math.arithmetic import extreme
 from onnxexp_aten.reduction.cumulative import running_sum
 from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.rnn.packed_sequences import within
-from onnxexp_aten.support.arguments import aten, rank_of
+from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import size_at, squeezed, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 _NEVER = -math.inf
 """The logarithm of a probability of zero."""
@@ -30,7 +32,7 @@ _NONE, _MEAN = 0, 1
 """torch's numbers of reductions; 2 is the sum."""
 
 
-@aten("ctc_loss.IntList", "ctc_loss.Tensor")
+@table("ctc_loss.IntList", "ctc_loss.Tensor")
 def ctc_loss(
     op: Builder,
     log_probs: Tensor,

@@ -6,24 +6,27 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import sizes_like
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.random.uniform_and_normal import kept_or_zero, tossed, uniform_of
-from onnxexp_aten.support.arguments import aten, rank_of, to_float
+from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import size_at
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
+from onnxexp_aten.support.type_promotion import to_float
 
-__all__ = ["dropped"]
+__all__ = ["dropped", "table"]
+
+table = SymbolicTable("aten")
 
 
-@aten("dropout")
+@table("dropout")
 def dropout(op: Builder, input: Tensor, p: Any, train: bool) -> Tensor:
     """dropout(Tensor input, float p, bool train) -> Tensor"""
     return dropped(op, input, p)[0] if op.static(train, "train") else input
 
 
-@aten("native_dropout")
+@table("native_dropout")
 def native_dropout(op: Builder, input: Tensor, p: Any, train: bool | None) -> tuple[Tensor, Tensor]:
     """native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor), the second the mask of what is kept"""
     if op.static(train, "train") is False:
@@ -31,14 +34,14 @@ def native_dropout(op: Builder, input: Tensor, p: Any, train: bool | None) -> tu
     return dropped(op, input, p)
 
 
-@aten("native_dropout_backward")
+@table("native_dropout_backward")
 def native_dropout_backward(op: Builder, grad_output: Tensor, mask: Tensor, scale: float) -> Tensor:
     """native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor"""
     grad = to_float(op, grad_output)
     return compute(op, "Mul", grad, compute(op, "Mul", op.cast(mask, grad.dtype), scale))
 
 
-@aten("feature_dropout")
+@table("feature_dropout")
 def feature_dropout(op: Builder, input: Tensor, p: Any, train: bool) -> Tensor:
     """feature_dropout(Tensor input, float p, bool train) -> Tensor; whole channels are dropped"""
     ratio = float(op.static(p, "p"))
@@ -50,13 +53,13 @@ def feature_dropout(op: Builder, input: Tensor, p: Any, train: bool) -> Tensor:
     return compute(op, "Mul", input, _factor(op, kept, input.dtype, ratio))
 
 
-@aten("alpha_dropout")
+@table("alpha_dropout")
 def alpha_dropout(op: Builder, input: Tensor, p: Any, train: bool) -> Tensor:
     """alpha_dropout(Tensor input, float p, bool train) -> Tensor"""
     return _alpha(op, input, op.static(p, "p"), channels=False) if op.static(train, "train") else input
 
 
-@aten("feature_alpha_dropout")
+@table("feature_alpha_dropout")
 def feature_alpha_dropout(op: Builder, input: Tensor, p: Any, train: bool) -> Tensor:
     """feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor; whole channels are dropped"""
     return _alpha(op, input, op.static(p, "p"), channels=True) if op.static(train, "train") else input

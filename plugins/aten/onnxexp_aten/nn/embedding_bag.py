@@ -6,13 +6,14 @@ import dataclasses
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import arange_of
-from onnxexp_aten.support.arguments import aten
 from onnxexp_aten.support.composed_views import END, given_ints, made_by, reshaped, size_at, squeezed, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 _SUM, _MEAN = 0, 1
 
@@ -31,7 +32,7 @@ class _Bags:
     equal: bool
 
 
-@aten("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
+@table("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
 def embedding_bag(
     op: Builder,
     weight: Tensor,
@@ -124,7 +125,7 @@ def _largest(op: Builder, bags: _Bags) -> Tensor:
     return op.Where(op.cast(some, torch.bool), found, 0.0)  # type: ignore[no-any-return]
 
 
-@aten("embedding_renorm")
+@table("embedding_renorm")
 def embedding_renorm(op: Builder, self: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
     """embedding_renorm(Tensor self, Tensor indices, float max_norm, float norm_type) -> Tensor"""
     places = op.Reshape(indices, [-1, 1])

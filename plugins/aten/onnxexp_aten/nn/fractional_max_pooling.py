@@ -7,13 +7,15 @@ from collections.abc import Sequence
 
 import torch
 
-from onnxexp import Builder, Tensor
-from onnxexp_aten.support.arguments import aten, rank_of, spread
+from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp_aten.support.arguments import expand_scalar, rank_of
 from onnxexp_aten.support.composed_views import size_at, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.spatial_axes import batched
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 
 def _starts(op: Builder, samples: Tensor, sizes: Sequence[int], kernel: Sequence[int], output: Sequence[int]) -> Tensor:
@@ -54,12 +56,12 @@ def _pooled(op: Builder, x: Tensor, kernel: Sequence[int], output: Sequence[int]
     return tuple(op.Reshape(part, [*lead, *output]) for part in (op.GatherElements(values, best, axis=3), found))  # type: ignore[return-value]
 
 
-@aten("fractional_max_pool2d", "fractional_max_pool3d")
+@table("fractional_max_pool2d", "fractional_max_pool3d")
 def fractional_max_pool(
     op: Builder, self: Tensor, kernel_size: list[int], output_size: list[int], random_samples: Tensor
 ) -> tuple[Tensor, Tensor]:
     """fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)"""
     dims = 3 if "3d" in op.node.op else 2
     samples = random_samples if rank_of(op, random_samples) == 3 else unsqueezed(op, random_samples, [0])
-    kernel, output = spread(kernel_size, dims), spread(output_size, dims)
+    kernel, output = expand_scalar(kernel_size, dims), expand_scalar(output_size, dims)
     return batched(op, self, dims, lambda x: _pooled(op, x, kernel, output, samples))  # type: ignore[no-any-return]

@@ -7,18 +7,20 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.indexing.scatter import scattered
-from onnxexp_aten.support.arguments import aten, rank_of
+from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import filled, permuted, reshaped, size_at, sizes_of
 from onnxexp_aten.support.kernel_dtypes import running_dtype
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 _PADDINGS = ("zeros", "border", "reflection")
 
 
-@aten("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "_grid_sampler_2d_cpu_fallback")
+@table("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "_grid_sampler_2d_cpu_fallback")
 def grid_sampler(
     op: Builder, input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
@@ -36,7 +38,7 @@ def grid_sampler(
     return op.cast(op.GridSample(data, places, **attributes), input.dtype)
 
 
-@aten("affine_grid_generator")
+@table("affine_grid_generator")
 def affine_grid(op: Builder, theta: Tensor, size: list[Any], align_corners: bool) -> Tensor:
     """affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor"""
     sizes = sizes_of(op)
@@ -51,7 +53,7 @@ def affine_grid(op: Builder, theta: Tensor, size: list[Any], align_corners: bool
     return reshaped(op, grid, sizes)
 
 
-@aten("max_unpool2d", "max_unpool3d")
+@table("max_unpool2d", "max_unpool3d")
 def max_unpool(op: Builder, self: Tensor, indices: Tensor, output_size: list[Any], *windows: Any) -> Tensor:
     """max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor"""
     sizes = sizes_of(op)

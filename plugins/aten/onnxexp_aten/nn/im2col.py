@@ -8,22 +8,24 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import arange_of
 from onnxexp_aten.nn.padding import padded
-from onnxexp_aten.support.arguments import aten, rank_of, spread
+from onnxexp_aten.support.arguments import expand_scalar, rank_of
 from onnxexp_aten.support.composed_views import permuted, size_at, squeezed, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import running_dtype
 from onnxexp_aten.support.spatial_axes import batched
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 
-@aten("im2col")
+@table("im2col")
 def im2col(op: Builder, self: Tensor, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
     """im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor"""
-    kernel, steps, strides = (spread(value, 2) for value in (kernel_size, dilation, stride))
-    rows, columns = spread(padding, 2)
+    kernel, steps, strides = (expand_scalar(value, 2) for value in (kernel_size, dilation, stride))
+    rows, columns = expand_scalar(padding, 2)
 
     def unfolded(x: Tensor) -> Tensor:
         x = padded(op, x, [columns, columns, rows, rows])
@@ -61,7 +63,7 @@ def _places(op: Builder, x: Tensor, axis: int, width: int, step: int, stride: in
     return op.Add(unsqueezed(op, starts, [0]), op.constant(torch.arange(width)[:, None] * step))  # type: ignore[no-any-return]
 
 
-@aten("col2im")
+@table("col2im")
 def col2im(op: Builder, self: Tensor, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
     """col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor"""
     if op.opset < 18:
@@ -69,8 +71,13 @@ def col2im(op: Builder, self: Tensor, output_size: Any, kernel_size: Any, dilati
     alone = rank_of(op, self) == 2
     columns = op.cast(unsqueezed(op, self, [0]) if alone else self, running_dtype(op, "Col2Im", self.dtype))
     sizes = op.constant(list(output_size), torch.int64)
-    pads = spread(padding, 2) * 2
+    pads = expand_scalar(padding, 2) * 2
     result = op.Col2Im(
-        columns, sizes, spread(kernel_size, 2), dilations=spread(dilation, 2), pads=pads, strides=spread(stride, 2)
+        columns,
+        sizes,
+        expand_scalar(kernel_size, 2),
+        dilations=expand_scalar(dilation, 2),
+        pads=pads,
+        strides=expand_scalar(stride, 2),
     )
     return op.cast(squeezed(op, result, [0]) if alone else result, self.dtype)

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import math
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.linalg.norms import vector_norm
 from onnxexp_aten.math.arithmetic import clamp_min, extreme, scaled, select
 from onnxexp_aten.math.comparison import equal, relate
 from onnxexp_aten.math.xlogy import xlogy
 from onnxexp_aten.nn.activation import log_sigmoid
 from onnxexp_aten.reduction.reductions import reduced
-from onnxexp_aten.support.arguments import aten, axis_of, rank_of
+from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compare, compute
 
-__all__ = ["MEAN", "NONE", "floats_only", "reduced_loss"]
+__all__ = ["MEAN", "NONE", "floats_only", "reduced_loss", "table"]
+
+table = SymbolicTable("aten")
 
 NONE, MEAN = 0, 1
 """torch's numbers of reductions; 2 is the sum."""
@@ -40,13 +42,13 @@ def reduced_loss(op: Builder, loss: Tensor, reduction: int) -> Tensor:
 # Distances
 
 
-@aten("l1_loss")
+@table("l1_loss")
 def l1_loss(op: Builder, self: Tensor, target: Tensor, reduction: int) -> Tensor:
     """l1_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor"""
     return reduced_loss(op, _distance(op, self, target), reduction)
 
 
-@aten("mse_loss")
+@table("mse_loss")
 def mse_loss(op: Builder, self: Tensor, target: Tensor, reduction: int) -> Tensor:
     """mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor"""
     floats_only(op, self, target)
@@ -54,14 +56,14 @@ def mse_loss(op: Builder, self: Tensor, target: Tensor, reduction: int) -> Tenso
     return reduced_loss(op, compute(op, "Mul", difference, difference), reduction)
 
 
-@aten("smooth_l1_loss")
+@table("smooth_l1_loss")
 def smooth_l1_loss(op: Builder, self: Tensor, target: Tensor, reduction: int, beta: float) -> Tensor:
     """smooth_l1_loss(Tensor self, Tensor target, int reduction=Mean, float beta=1.0) -> Tensor"""
     distance = _distance(op, self, target)
     return reduced_loss(op, _rounded_off(op, distance, beta, 1.0) if beta else distance, reduction)
 
 
-@aten("huber_loss")
+@table("huber_loss")
 def huber_loss(op: Builder, self: Tensor, target: Tensor, reduction: int, delta: float) -> Tensor:
     """huber_loss(Tensor self, Tensor target, int reduction=Mean, float delta=1.0) -> Tensor"""
     return reduced_loss(op, _rounded_off(op, _distance(op, self, target), delta, delta), reduction)
@@ -79,14 +81,14 @@ def _rounded_off(op: Builder, distance: Tensor, bound: float, slope: float) -> T
     return select(op, compare(op, "Less", distance, bound), parabola, line)
 
 
-@aten("pairwise_distance")
+@table("pairwise_distance")
 def pairwise_distance(op: Builder, x1: Tensor, x2: Tensor, p: float, eps: float, keepdim: bool) -> Tensor:
     """pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor"""
     floats_only(op, x1, x2)
     return vector_norm(op, compute(op, "Add", compute(op, "Sub", x1, x2), eps), p, [-1], keepdim)
 
 
-@aten("triplet_margin_loss")
+@table("triplet_margin_loss")
 def triplet_margin_loss(
     op: Builder,
     anchor: Tensor,
@@ -114,7 +116,7 @@ def _hinge(op: Builder, x: Tensor, margin: float, reduction: int) -> Tensor:
 # Cosines
 
 
-@aten("cosine_similarity")
+@table("cosine_similarity")
 def cosine_similarity(op: Builder, x1: Tensor, x2: Tensor, dim: int, eps: float) -> Tensor:
     """cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor"""
     floats_only(op, x1, x2)
@@ -125,7 +127,7 @@ def cosine_similarity(op: Builder, x1: Tensor, x2: Tensor, dim: int, eps: float)
     return reduced(op, "ReduceSum", compute(op, "Mul", *units), [axis])
 
 
-@aten("cosine_embedding_loss")
+@table("cosine_embedding_loss")
 def cosine_embedding_loss(op: Builder, input1: Tensor, input2: Tensor, target: Tensor, margin: float, reduction: int) -> Tensor:
     """cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor"""
     floats_only(op, input1, input2)
@@ -144,14 +146,14 @@ def cosine_embedding_loss(op: Builder, input1: Tensor, input2: Tensor, target: T
 # Which of two
 
 
-@aten("margin_ranking_loss")
+@table("margin_ranking_loss")
 def margin_ranking_loss(op: Builder, input1: Tensor, input2: Tensor, target: Tensor, margin: float, reduction: int) -> Tensor:
     """margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor"""
     floats_only(op, input1, input2, target)
     return _hinge(op, compute(op, "Mul", target, compute(op, "Sub", input2, input1)), margin, reduction)
 
 
-@aten("hinge_embedding_loss")
+@table("hinge_embedding_loss")
 def hinge_embedding_loss(op: Builder, self: Tensor, target: Tensor, margin: float, reduction: int) -> Tensor:
     """hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=Mean) -> Tensor"""
     floats_only(op, self, target)
@@ -162,7 +164,7 @@ def hinge_embedding_loss(op: Builder, self: Tensor, target: Tensor, margin: floa
     return reduced_loss(op, compute(op, "Add", apart, alike), reduction)
 
 
-@aten("soft_margin_loss")
+@table("soft_margin_loss")
 def soft_margin_loss(op: Builder, self: Tensor, target: Tensor, reduction: int) -> Tensor:
     """soft_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor"""
     floats_only(op, self, target)
@@ -170,7 +172,7 @@ def soft_margin_loss(op: Builder, self: Tensor, target: Tensor, reduction: int) 
     return reduced_loss(op, compute(op, "Log", compute(op, "Add", odds, 1)), reduction)
 
 
-@aten("binary_cross_entropy")
+@table("binary_cross_entropy")
 def binary_cross_entropy(op: Builder, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int) -> Tensor:
     """binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor"""
     floats_only(op, self, target, weight)
@@ -182,7 +184,7 @@ def binary_cross_entropy(op: Builder, self: Tensor, target: Tensor, weight: Tens
     return _weighted(op, loss, weight, reduction)
 
 
-@aten("binary_cross_entropy_with_logits")
+@table("binary_cross_entropy_with_logits")
 def binary_cross_entropy_with_logits(
     op: Builder, self: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: int
 ) -> Tensor:
@@ -205,7 +207,7 @@ def _weighted(op: Builder, loss: Tensor, weight: Tensor | None, reduction: int) 
 # Of distributions
 
 
-@aten("kl_div")
+@table("kl_div")
 def kl_div(op: Builder, self: Tensor, target: Tensor, reduction: int, log_target: bool) -> Tensor:
     """kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor"""
     floats_only(op, self, target)
@@ -216,7 +218,7 @@ def kl_div(op: Builder, self: Tensor, target: Tensor, reduction: int, log_target
     return reduced_loss(op, loss, reduction)
 
 
-@aten("poisson_nll_loss")
+@table("poisson_nll_loss")
 def poisson_nll_loss(
     op: Builder, input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int
 ) -> Tensor:

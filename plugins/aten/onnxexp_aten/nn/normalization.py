@@ -7,12 +7,14 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
-from onnxexp_aten.support.arguments import aten, rank_of
+from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import filled, reshaped, size_at, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute, runs
 
-__all__ = ["normalized", "widened"]
+__all__ = ["normalized", "table", "widened"]
+
+table = SymbolicTable("aten")
 
 _HALVES = (torch.float16, torch.bfloat16)
 
@@ -75,7 +77,7 @@ def _last(normalized_shape: Sequence[Any]) -> list[int]:
 # Batch
 
 
-@aten("batch_norm")
+@table("batch_norm")
 def batch_norm(
     op: Builder,
     input: Tensor,
@@ -138,7 +140,7 @@ def _moved(op: Builder, old: Tensor | None, new: Tensor, momentum: float) -> Ten
     return op.Add(op.Mul(old, 1.0 - momentum), op.Mul(new, momentum))  # type: ignore[no-any-return]
 
 
-@aten("_native_batch_norm_legit_no_training", "_batch_norm_no_update")
+@table("_native_batch_norm_legit_no_training", "_batch_norm_no_update")
 def batch_norm_inference(
     op: Builder, input: Tensor, weight: Any, bias: Any, running_mean: Tensor, running_var: Tensor, momentum: float, eps: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -153,7 +155,7 @@ def _nothing(op: Builder, index: int) -> Tensor:
     return op.constant(torch.empty(0, dtype=op.node.outputs[index].type.dtype))
 
 
-@aten("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional")
+@table("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional")
 def native_batch_norm(
     op: Builder,
     input: Tensor,
@@ -174,7 +176,7 @@ def native_batch_norm(
     return result, _nothing(op, 1), _nothing(op, 2), running_mean, running_var
 
 
-@aten("_native_batch_norm_legit.no_stats")
+@table("_native_batch_norm_legit.no_stats")
 def native_batch_norm_alone(
     op: Builder, input: Tensor, weight: Any, bias: Any, training: bool, momentum: float, eps: float
 ) -> tuple[Any, ...]:
@@ -183,7 +185,7 @@ def native_batch_norm_alone(
     return _with_batch_statistics(op, input, weight, bias, None, None, momentum, eps)
 
 
-@aten("_batch_norm_with_update_functional")
+@table("_batch_norm_with_update_functional")
 def batch_norm_update(
     op: Builder, input: Tensor, weight: Any, bias: Any, running_mean: Tensor, running_var: Tensor, momentum: float, eps: float
 ) -> tuple[Any, ...]:
@@ -196,7 +198,7 @@ def batch_norm_update(
 # Instance
 
 
-@aten("instance_norm")
+@table("instance_norm")
 def instance_norm(
     op: Builder,
     input: Tensor,
@@ -229,7 +231,7 @@ def _by_instance(op: Builder, x: Tensor, weight: Tensor | None, bias: Tensor | N
 # Group
 
 
-@aten("group_norm")
+@table("group_norm")
 def group_norm(
     op: Builder,
     input: Tensor,
@@ -253,7 +255,7 @@ def group_norm(
     return _by_channel(op, whole, scale, shift, len(shape))
 
 
-@aten("native_group_norm")
+@table("native_group_norm")
 def native_group_norm(
     op: Builder, input: Tensor, weight: Any, bias: Any, N: Any, C: Any, HxW: Any, group: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -268,7 +270,7 @@ def native_group_norm(
 # Layer
 
 
-@aten("layer_norm")
+@table("layer_norm")
 def layer_norm(
     op: Builder, input: Tensor, normalized_shape: list[Any], weight: Tensor | None, bias: Tensor | None, eps: float, *_: bool
 ) -> Tensor:
@@ -287,7 +289,7 @@ def _composed_layer_norm(
     return widened(op, computed, x, weight, bias)  # type: ignore[no-any-return]
 
 
-@aten("layer_norm", since=17)
+@table("layer_norm", since=17)
 def layer_norm_17(
     op: Builder, input: Tensor, normalized_shape: list[Any], weight: Tensor | None, bias: Tensor | None, eps: float, *_: bool
 ) -> Tensor:
@@ -317,7 +319,7 @@ def _scale(op: Builder, x: Tensor, normalized_shape: Sequence[Any], weight: Tens
     return op.constant(torch.ones(op.static(normalized_shape), dtype=x.dtype))
 
 
-@aten("native_layer_norm")
+@table("native_layer_norm")
 def native_layer_norm(
     op: Builder, input: Tensor, normalized_shape: list[Any], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -326,7 +328,7 @@ def native_layer_norm(
     return _composed_layer_norm(op, input, normalized_shape, weight, bias, eps)
 
 
-@aten("native_layer_norm", since=17)
+@table("native_layer_norm", since=17)
 def native_layer_norm_17(
     op: Builder, input: Tensor, normalized_shape: list[Any], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -340,13 +342,13 @@ def native_layer_norm_17(
 # Root mean square
 
 
-@aten("rms_norm")
+@table("rms_norm")
 def rms_norm(op: Builder, input: Tensor, normalized_shape: list[Any], weight: Tensor | None, eps: float | None) -> Tensor:
     """rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor"""
     return fused_rms_norm(op, input, normalized_shape, weight, eps)[0]
 
 
-@aten("_fused_rms_norm")
+@table("_fused_rms_norm")
 def fused_rms_norm(
     op: Builder, input: Tensor, normalized_shape: list[Any], weight: Tensor | None, eps: float | None
 ) -> tuple[Tensor, Tensor]:
@@ -364,7 +366,7 @@ def _eps(x: Tensor, eps: float | None) -> float:
     return torch.finfo(torch.float32 if x.dtype in _HALVES else x.dtype).eps if eps is None else eps
 
 
-@aten("rms_norm", since=23)
+@table("rms_norm", since=23)
 def rms_norm_23(op: Builder, input: Tensor, normalized_shape: list[Any], weight: Tensor | None, eps: float | None) -> Tensor:
     """rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor"""
     scale = _scale(op, input, normalized_shape, weight)
@@ -376,7 +378,7 @@ def rms_norm_23(op: Builder, input: Tensor, normalized_shape: list[Any], weight:
 # Weights
 
 
-@aten("_weight_norm")
+@table("_weight_norm")
 def weight_norm(op: Builder, v: Tensor, g: Tensor, dim: int) -> Tensor:
     """_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor"""
     if op.is_static([v, g]):

@@ -7,14 +7,16 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import arange_of
 from onnxexp_aten.math.arithmetic import extreme
-from onnxexp_aten.support.arguments import aten, rank_of
+from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import END, size_at
 from onnxexp_aten.support.kernel_dtypes import running_dtype, specified
 
-__all__ = ["padded"]
+__all__ = ["padded", "table"]
+
+table = SymbolicTable("aten")
 
 _MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 """torch's name of a mode and ONNX's."""
@@ -103,37 +105,37 @@ def _around(op: Builder, x: Tensor, amounts: list[tuple[Any, Any]]) -> Tensor:
     return x
 
 
-@aten("pad")
+@table("pad")
 def pad(op: Builder, self: Tensor, pad: list[Any], mode: str, value: Any) -> Tensor:
     """pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor"""
     return padded(op, self, pad, mode, value)
 
 
-@aten("_pad_enum")
+@table("_pad_enum")
 def pad_enum(op: Builder, self: Tensor, pad: list[Any], mode: int, value: Any) -> Tensor:
     """_pad_enum(Tensor self, SymInt[] pad, int mode, float? value=None) -> Tensor"""
     return padded(op, self, pad, ("reflect", "replicate", "circular", "constant")[mode], value)
 
 
-@aten("constant_pad_nd")
+@table("constant_pad_nd")
 def constant_pad(op: Builder, self: Tensor, pad: list[Any], value: Any) -> Tensor:
     """constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor"""
     return padded(op, self, pad, "constant", value)
 
 
-@aten("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
+@table("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
 def reflection_pad(op: Builder, self: Tensor, padding: list[Any]) -> Tensor:
     """reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor"""
     return padded(op, self, padding, "reflect")
 
 
-@aten("replication_pad1d", "replication_pad2d", "replication_pad3d")
+@table("replication_pad1d", "replication_pad2d", "replication_pad3d")
 def replication_pad(op: Builder, self: Tensor, padding: list[Any]) -> Tensor:
     """replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor"""
     return padded(op, self, padding, "replicate")
 
 
-@aten("_pad_circular")
+@table("_pad_circular")
 def circular_pad(op: Builder, self: Tensor, pad: list[Any]) -> Tensor:
     """_pad_circular(Tensor self, SymInt[] pad) -> Tensor"""
     return padded(op, self, pad, "circular")

@@ -8,14 +8,16 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.nn.padding import padded as with_padding
-from onnxexp_aten.support.arguments import aten, rank_of, spread, unless
+from onnxexp_aten.support.arguments import expand_scalar, none_if_default, rank_of
 from onnxexp_aten.support.composed_views import size_at
 from onnxexp_aten.support.kernel_dtypes import compute, running_dtype
 from onnxexp_aten.support.spatial_axes import axis_sizes, batched, spatial_dims
 
-__all__ = ["Windows", "largest", "plane_size"]
+__all__ = ["Windows", "largest", "plane_size", "table"]
+
+table = SymbolicTable("aten")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +37,8 @@ class Windows:
     ) -> Windows:
         """From torch's arguments."""
         dims = len(kernel_size) if len(kernel_size) > 1 else spatial_dims(op)
-        kernel, begins, dilations = (spread(value, dims) for value in (kernel_size, padding, dilation))
-        strides = spread(stride, dims) if stride else kernel
+        kernel, begins, dilations = (expand_scalar(value, dims) for value in (kernel_size, padding, dilation))
+        strides = expand_scalar(stride, dims) if stride else kernel
         ends = begins
         if ceil_mode:
             rows = zip(axis_sizes(op, x, dims), kernel, strides, dilations, begins, strict=True)
@@ -53,9 +55,9 @@ class Windows:
         """ONNX's attributes; those that have the operator's default are left out."""
         return {
             "kernel_shape": self.kernel,
-            "strides": unless(self.strides, 1),
-            "dilations": unless(self.dilations, 1),
-            "pads": unless([*self.begins, *self.ends], 0),
+            "strides": none_if_default(self.strides, 1),
+            "dilations": none_if_default(self.dilations, 1),
+            "pads": none_if_default([*self.begins, *self.ends], 0),
             "ceil_mode": 1 if self.ceil else None,
         }
 
@@ -109,7 +111,7 @@ def _in_plane(op: Builder, places: Tensor, plane: int | Tensor) -> Tensor:
     return op.Sub(places, op.Mul(op.Div(places, plane), plane))  # type: ignore[no-any-return]
 
 
-@aten("max_pool1d", "max_pool2d", "max_pool3d")
+@table("max_pool1d", "max_pool2d", "max_pool3d")
 def max_pool(op: Builder, self: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Tensor:
     """max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1,
     bool ceil_mode=False) -> Tensor"""
@@ -117,7 +119,7 @@ def max_pool(op: Builder, self: Tensor, kernel_size: Any, stride: Any, padding: 
     return batched(op, self, windows.dims, lambda x: largest(op, x, windows))  # type: ignore[no-any-return]
 
 
-@aten("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
+@table("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
 def max_pool_with_indices(
     op: Builder, self: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> tuple[Tensor, Tensor]:
@@ -130,7 +132,7 @@ def max_pool_with_indices(
 # Average
 
 
-@aten("avg_pool1d", "avg_pool2d", "avg_pool3d")
+@table("avg_pool1d", "avg_pool2d", "avg_pool3d")
 def avg_pool(
     op: Builder,
     self: Tensor,

@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.reduction.reductions import reduced
-from onnxexp_aten.support.arguments import aten, axis_of, rank_of, to_float
+from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compute
+from onnxexp_aten.support.type_promotion import to_float
 
-__all__ = ["softmax_over"]
+__all__ = ["softmax_over", "table"]
+
+table = SymbolicTable("aten")
 
 
-@aten("softmax.int", "special_softmax")
+@table("softmax.int", "special_softmax")
 def softmax(op: Builder, self: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
     """softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"""
     return softmax_over(op, "Softmax", _converted(op, self, dtype), axis_of(op, self, dim))
 
 
-@aten("log_softmax.int", "special_log_softmax")
+@table("log_softmax.int", "special_log_softmax")
 def log_softmax(op: Builder, self: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
     """log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"""
     return softmax_over(op, "LogSoftmax", _converted(op, self, dtype), axis_of(op, self, dim))
 
 
-@aten("_softmax")
+@table("_softmax")
 def softmax_kernel(op: Builder, self: Tensor, dim: int, half_to_float: bool) -> Tensor:
     """_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
     return softmax(op, self, dim, torch.float32 if half_to_float else None)
 
 
-@aten("_log_softmax")
+@table("_log_softmax")
 def log_softmax_kernel(op: Builder, self: Tensor, dim: int, half_to_float: bool) -> Tensor:
     """_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
     return log_softmax(op, self, dim, torch.float32 if half_to_float else None)
@@ -52,14 +55,14 @@ def softmax_over(op: Builder, name: str, x: Tensor, axis: int) -> Tensor:
     return op.Transpose(compute(op, name, op.Transpose(x, perm=order), axis=rank - 1), perm=order)
 
 
-@aten("_softmax_backward_data")
+@table("_softmax_backward_data")
 def softmax_backward(op: Builder, grad_output: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype) -> Tensor:
     """_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"""
     parts = compute(op, "Mul", grad_output, output)
     return op.cast(_less_its_sum(op, parts, output, dim), input_dtype)
 
 
-@aten("_log_softmax_backward_data")
+@table("_log_softmax_backward_data")
 def log_softmax_backward(op: Builder, grad_output: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype) -> Tensor:
     """_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"""
     return op.cast(_less_its_sum(op, grad_output, compute(op, "Exp", output), dim), input_dtype)

@@ -9,21 +9,23 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.linalg.matmul import linear
-from onnxexp_aten.nn.attention import scaled_scores
-from onnxexp_aten.support.arguments import aten, rank_of
+from onnxexp_aten.nn import activation, attention, normalization
+from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import permuted, reshaped, unsqueezed
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 _KEY_PADDING = 1
 """The mask type of a mask [batch, keys]; the others are masks [queries, keys] and [batch, heads, queries, keys]."""
 
 
-def _call(op: Builder, name: str, *args: Any) -> Any:
-    """Another operator of torch, by its symbolic at the target opset."""
-    found = aten.find(f"aten::{name}", op.opset)
+def _call(op: Builder, symbolics: SymbolicTable, name: str, *args: Any) -> Any:
+    """Lower another operator by the entry that its table has for the target opset."""
+    found = symbolics.find(f"aten::{name}", op.opset)
     assert found is not None
     return found.function(op, *args)
 
@@ -61,7 +63,7 @@ def _kept(op: Builder, mask: Tensor | None, mask_type: int | None) -> Tensor | N
     return unsqueezed(op, mask, [1, 2]) if mask_type == _KEY_PADDING else mask
 
 
-@aten("_native_multi_head_attention")
+@table("_native_multi_head_attention")
 def native_multi_head_attention(
     op: Builder,
     query: Tensor,
@@ -82,20 +84,20 @@ def native_multi_head_attention(
     made = [_heads(op, x, num_head) for x in _projected(op, [query, key, value], qkv_weight, qkv_bias)]
     kept = _kept(op, mask, mask_type)
     if need_weights:
-        weights, keep = scaled_scores(op, made[0], made[1], kept)
+        weights, keep = attention.scaled_scores(op, made[0], made[1], kept)
         result = op.MatMul(weights, made[2])
         result = result if keep is None else op.Mul(result, keep)
         weights = weights if keep is None else op.Mul(weights, keep)
         weights = op.ReduceMean(weights, axes=[1], keepdims=0) if average_attn_weights else weights
     else:
-        result = _call(op, "scaled_dot_product_attention", *made, kept, 0.0, False, None, False)
+        result = _call(op, attention.table, "scaled_dot_product_attention", *made, kept, 0.0, False, None, False)
         weights = op.constant(torch.zeros(0, dtype=query.dtype))
     batch, length, _ = query.shape or (1, 1, 1)
     joined = reshaped(op, permuted(op, result, [0, 2, 1, 3]), [batch, length, embed_dim])
     return linear(op, joined, proj_weight, proj_bias), weights
 
 
-@aten("_transformer_encoder_layer_fwd")
+@table("_transformer_encoder_layer_fwd")
 def transformer_encoder_layer(
     op: Builder,
     src: Tensor,
@@ -122,23 +124,23 @@ def transformer_encoder_layer(
     """_transformer_encoder_layer_fwd(Tensor src, int embed_dim, int num_heads, Tensor qkv_weight, ...) -> Tensor"""
 
     def norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        made: Tensor = _call(op, "layer_norm", x, [embed_dim], weight, bias, eps, False)
+        made: Tensor = _call(op, normalization.table, "layer_norm", x, [embed_dim], weight, bias, eps, False)
         return made
 
-    def attention(x: Tensor) -> Tensor:
+    def attend(x: Tensor) -> Tensor:
         weights = (qkv_weight, qkv_bias, proj_weight, proj_bias)
         return native_multi_head_attention(op, x, x, x, embed_dim, num_heads, *weights, mask, False, True, mask_type)[0]
 
     def feed_forward(x: Tensor) -> Tensor:
         inner = linear(op, x, ffn_weight_1, ffn_bias_1)
-        active = _call(op, "gelu", inner, "none") if use_gelu else op.Relu(inner)
+        active = _call(op, activation.table, "gelu", inner, "none") if use_gelu else op.Relu(inner)
         return linear(op, active, ffn_weight_2, ffn_bias_2)
 
     first, second = (norm_weight_1, norm_bias_1), (norm_weight_2, norm_bias_2)
     if rank_of(op, src) != 3:
         op.decline("a batch of sequences is wanted")
     if norm_first:
-        x = op.Add(src, attention(norm(src, *first)))
+        x = op.Add(src, attend(norm(src, *first)))
         return op.Add(x, feed_forward(norm(x, *second)))
-    x = norm(op.Add(src, attention(src)), *first)
+    x = norm(op.Add(src, attend(src)), *first)
     return norm(op.Add(x, feed_forward(x)), *second)

@@ -14,14 +14,16 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import arange_of
-from onnxexp_aten.support.arguments import aten, rank_of
+from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import size_at, sizes_of
 from onnxexp_aten.support.kernel_dtypes import running_dtype, specified
 from onnxexp_aten.support.spatial_axes import along, axis_sizes, known_matrix, spatial_dims
 
-__all__ = ["Axis", "Kind", "resampled"]
+__all__ = ["Axis", "Kind", "resampled", "table"]
+
+table = SymbolicTable("aten")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -307,19 +309,19 @@ def _called(op: Builder, x: Tensor, output_size: Any, scales: Sequence[Any]) -> 
     return _axes(op, x, output_size, known if None not in known else None, spatial_dims(op))
 
 
-@aten("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
+@table("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
 def upsample_nearest(op: Builder, self: Tensor, output_size: Any, *scales: Any) -> Tensor:
     """upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor"""
     return _nearest(op, self, _called(op, self, output_size, scales), False)
 
 
-@aten("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d")
+@table("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d")
 def upsample_nearest_exact(op: Builder, self: Tensor, output_size: Any, *scales: Any) -> Tensor:
     """_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor"""
     return _nearest(op, self, _called(op, self, output_size, scales), True)
 
 
-@aten("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
+@table("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
 def upsample_linear(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
     """upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
     float? scales_w=None) -> Tensor"""
@@ -327,7 +329,7 @@ def upsample_linear(op: Builder, self: Tensor, output_size: Any, align_corners: 
     return resampled(op, self, _called(op, self, output_size, scales), Kind(_linear_weights, attributes, align_corners))
 
 
-@aten("upsample_bicubic2d")
+@table("upsample_bicubic2d")
 def upsample_cubic(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
     """upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
     float? scales_w=None) -> Tensor"""
@@ -336,7 +338,7 @@ def upsample_cubic(op: Builder, self: Tensor, output_size: Any, align_corners: b
     return resampled(op, self, _called(op, self, output_size, scales), kind)
 
 
-@aten("_upsample_bilinear2d_aa")
+@table("_upsample_bilinear2d_aa")
 def upsample_linear_antialias(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
     """_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
     float? scales_w=None) -> Tensor"""
@@ -344,7 +346,7 @@ def upsample_linear_antialias(op: Builder, self: Tensor, output_size: Any, align
     return resampled(op, self, _called(op, self, output_size, scales), kind)
 
 
-@aten("_upsample_bicubic2d_aa")
+@table("_upsample_bicubic2d_aa")
 def upsample_cubic_antialias(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
     """_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
     float? scales_w=None) -> Tensor"""
@@ -353,7 +355,7 @@ def upsample_cubic_antialias(op: Builder, self: Tensor, output_size: Any, align_
     return resampled(op, self, _called(op, self, output_size, scales), kind)
 
 
-@aten("_upsample_lanczos2d_aa")
+@table("_upsample_lanczos2d_aa")
 def upsample_lanczos_antialias(op: Builder, self: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
     """_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
     float? scales_w=None) -> Tensor"""

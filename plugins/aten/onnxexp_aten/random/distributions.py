@@ -7,59 +7,60 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import out_dtype, sizes_like
 from onnxexp_aten.math.arithmetic import is_number, scaled
 from onnxexp_aten.random.uniform_and_normal import gaussian, uniform_of
-from onnxexp_aten.support.arguments import aten
 from onnxexp_aten.support.kernel_dtypes import compute, specified
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 
-@aten("rand", "rand.generator")
+@table("rand", "rand.generator")
 def rand(op: Builder, size: list[Any], *options: Any) -> Tensor:
     """rand(SymInt[] size, *, ScalarType? dtype=None, ...) -> Tensor"""
     return uniform_of(op, size, out_dtype(op))
 
 
-@aten("randn", "randn.generator")
+@table("randn", "randn.generator")
 def randn(op: Builder, size: list[Any], *options: Any) -> Tensor:
     """randn(SymInt[] size, *, ScalarType? dtype=None, ...) -> Tensor"""
     return gaussian(op, size, out_dtype(op))
 
 
-@aten("rand_like")
+@table("rand_like")
 def rand_like(op: Builder, self: Tensor, *options: Any) -> Tensor:
     """rand_like(Tensor self, *, ScalarType? dtype=None, ...) -> Tensor"""
     return uniform_of(op, sizes_like(op, self), out_dtype(op))
 
 
-@aten("randn_like")
+@table("randn_like")
 def randn_like(op: Builder, self: Tensor, *options: Any) -> Tensor:
     """randn_like(Tensor self, *, ScalarType? dtype=None, ...) -> Tensor"""
     return gaussian(op, sizes_like(op, self), out_dtype(op))
 
 
-@aten("uniform")
+@table("uniform")
 def uniform(op: Builder, self: Tensor, from_: float, to: float, generator: Any) -> Tensor:
     """uniform(Tensor self, float from=0., float to=1., *, Generator? generator=None) -> Tensor"""
     return uniform_of(op, sizes_like(op, self), self.dtype, from_, to)
 
 
-@aten("normal_functional")
+@table("normal_functional")
 def normal_functional(op: Builder, self: Tensor, mean: float, std: float, generator: Any) -> Tensor:
     """normal_functional(Tensor self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor"""
     return gaussian(op, sizes_like(op, self), self.dtype, mean, std)
 
 
-@aten("normal.float_float")
+@table("normal.float_float")
 def normal_sized(op: Builder, mean: float, std: float, size: list[Any], *options: Any) -> Tensor:
     """normal.float_float(float mean, float std, SymInt[] size, *, ...) -> Tensor"""
     return gaussian(op, size, out_dtype(op), mean, std)
 
 
-@aten("normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor")
+@table("normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor")
 def normal(op: Builder, mean: Any, std: Any, generator: Any) -> Tensor:
     """normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor"""
     dtype = out_dtype(op)
@@ -69,13 +70,13 @@ def normal(op: Builder, mean: Any, std: Any, generator: Any) -> Tensor:
     return op.Add(op.Mul(noise, op.cast(std, dtype)), op.cast(mean, dtype))
 
 
-@aten("log_normal")
+@table("log_normal")
 def log_normal(op: Builder, self: Tensor, mean: float, std: float, generator: Any) -> Tensor:
     """log_normal(Tensor self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor"""
     return op.cast(compute(op, "Exp", gaussian(op, sizes_like(op, self), _inner(self), mean, std)), self.dtype)
 
 
-@aten("cauchy")
+@table("cauchy")
 def cauchy(op: Builder, self: Tensor, median: float, sigma: float, generator: Any) -> Tensor:
     """cauchy(Tensor self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor"""
     drawn = compute(op, "Tan", uniform_of(op, sizes_like(op, self), _inner(self), -math.pi / 2, math.pi / 2))
@@ -83,13 +84,13 @@ def cauchy(op: Builder, self: Tensor, median: float, sigma: float, generator: An
     return op.cast(drawn if median == 0 else compute(op, "Add", drawn, median), self.dtype)
 
 
-@aten("exponential")
+@table("exponential")
 def exponential(op: Builder, self: Tensor, lambd: float, generator: Any) -> Tensor:
     """exponential(Tensor self, float lambd=1., *, Generator? generator=None) -> Tensor"""
     return op.cast(op.Div(_logarithm(op, self), -lambd), self.dtype)
 
 
-@aten("geometric")
+@table("geometric")
 def geometric(op: Builder, self: Tensor, p: float, generator: Any) -> Tensor:
     """geometric(Tensor self, float p, *, Generator? generator=None) -> Tensor"""
     return op.cast(op.Add(op.Floor(op.Div(_logarithm(op, self), math.log1p(-p))), 1.0), self.dtype)
@@ -121,31 +122,31 @@ _EXACT = 2**24
 """Up to which whole numbers are exact as attributes, which are float32."""
 
 
-@aten("randint", "randint.generator")
+@table("randint", "randint.generator")
 def randint(op: Builder, high: Any, size: list[Any], *options: Any) -> Tensor:
     """randint(SymInt high, SymInt[] size, *, ScalarType? dtype=4, ...) -> Tensor"""
     return integers(op, size, 0, high, out_dtype(op))
 
 
-@aten("randint.low", "randint.low_generator")
+@table("randint.low", "randint.low_generator")
 def randint_low(op: Builder, low: Any, high: Any, size: list[Any], *options: Any) -> Tensor:
     """randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=4, ...) -> Tensor"""
     return integers(op, size, low, high, out_dtype(op))
 
 
-@aten("randint_like", "randint_like.Tensor", "randint_like.generator", "randint_like.Tensor_generator")
+@table("randint_like", "randint_like.Tensor", "randint_like.generator", "randint_like.Tensor_generator")
 def randint_like(op: Builder, self: Tensor, high: Any, *options: Any) -> Tensor:
     """randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, ...) -> Tensor"""
     return integers(op, sizes_like(op, self), 0, high, out_dtype(op))
 
 
-@aten("randint_like.low_dtype", "randint_like.low_generator_dtype")
+@table("randint_like.low_dtype", "randint_like.low_generator_dtype")
 def randint_like_low(op: Builder, self: Tensor, low: Any, high: Any, *options: Any) -> Tensor:
     """randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, ...) -> Tensor"""
     return integers(op, sizes_like(op, self), low, high, out_dtype(op))
 
 
-@aten("random.from", "random.to", "random")
+@table("random.from", "random.to", "random")
 def random_(op: Builder, self: Tensor, *options: Any) -> Tensor:
     """random.from(Tensor self, int from, int? to, *, Generator? generator=None) -> Tensor; no `to` is the dtype's largest"""
     bounds = [bound for bound in options[:-1] if bound is not None]
@@ -156,7 +157,7 @@ def random_(op: Builder, self: Tensor, *options: Any) -> Tensor:
     return integers(op, sizes_like(op, self), low, high, self.dtype)
 
 
-@aten("randperm", "randperm.generator")
+@table("randperm", "randperm.generator")
 def randperm(op: Builder, n: Any, *options: Any) -> Tensor:
     """randperm(SymInt n, *, ScalarType? dtype=4, ...) -> Tensor"""
     _, order = op.TopK(uniform_of(op, [n], torch.float32), op.Reshape(op.constant(n, torch.int64), [1]), axis=0)
@@ -166,7 +167,7 @@ def randperm(op: Builder, n: Any, *options: Any) -> Tensor:
 # Draws
 
 
-@aten("bernoulli")
+@table("bernoulli")
 def bernoulli(op: Builder, self: Tensor, generator: Any) -> Tensor:
     """bernoulli(Tensor self, *, Generator? generator=None) -> Tensor"""
     if specified(op, since=15):  # ONNX Runtime's kernel draws the other way round
@@ -175,7 +176,7 @@ def bernoulli(op: Builder, self: Tensor, generator: Any) -> Tensor:
     return op.cast(op.Less(drawn, self), self.dtype)
 
 
-@aten("bernoulli.p", "bernoulli.Tensor")
+@table("bernoulli.p", "bernoulli.Tensor")
 def bernoulli_p(op: Builder, self: Tensor, p: Any, generator: Any) -> Tensor:
     """bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor"""
     drawn = uniform_of(op, sizes_like(op, self), torch.float32)

@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import sizes_like
 from onnxexp_aten.random.uniform_and_normal import gaussian, uniform_of
-from onnxexp_aten.support.arguments import aten
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 
 def _any(op: Builder, condition: Tensor) -> Tensor:
@@ -23,7 +24,7 @@ def _inner(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
-@aten("poisson")
+@table("poisson")
 def poisson(op: Builder, self: Tensor, generator: Any) -> Tensor:
     """poisson(Tensor self, Generator? generator=None) -> Tensor: how many waiting times of mean 1 pass until `self`"""
     rate, sizes = op.cast(self, torch.float32), sizes_like(op, self)
@@ -38,7 +39,7 @@ def poisson(op: Builder, self: Tensor, generator: Any) -> Tensor:
     return op.cast(op.loop(None, op.constant(True), body, [nothing, nothing])[1], self.dtype)
 
 
-@aten("binomial")
+@table("binomial")
 def binomial(op: Builder, count: Tensor, prob: Tensor, generator: Any) -> Tensor:
     """binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor: as many tosses as the largest count"""
     tosses, share = op.cast(count, torch.float32), op.cast(prob, torch.float32)
@@ -54,7 +55,7 @@ def binomial(op: Builder, count: Tensor, prob: Tensor, generator: Any) -> Tensor
     return op.cast(op.loop(most, None, body, [nothing])[0], count.dtype)
 
 
-@aten("_standard_gamma")
+@table("_standard_gamma")
 def standard_gamma(op: Builder, self: Tensor, generator: Any) -> Tensor:
     """_standard_gamma(Tensor self, Generator? generator=None) -> Tensor: Marsaglia's and Tsang's method of rejection
 
@@ -83,7 +84,7 @@ def standard_gamma(op: Builder, self: Tensor, generator: Any) -> Tensor:
     return op.cast(op.Where(small, op.Mul(found, scale), found), self.dtype)
 
 
-@aten("_sample_dirichlet")
+@table("_sample_dirichlet")
 def sample_dirichlet(op: Builder, self: Tensor, generator: Any) -> Tensor:
     """_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor: gamma's numbers by their sum"""
     drawn = op.cast(standard_gamma(op, self, generator), _inner(self))

@@ -8,24 +8,26 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import logaddexp, select
 from onnxexp_aten.reduction.reductions import summable
-from onnxexp_aten.support.arguments import aten, axis_of, rank_of
+from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.composed_views import filled, swapped
 from onnxexp_aten.support.kernel_dtypes import compare, compute, running_dtype
 
-__all__ = ["running_sum"]
+__all__ = ["running_sum", "table"]
+
+table = SymbolicTable("aten")
 
 
-@aten("cumsum")
+@table("cumsum")
 def cumsum(op: Builder, self: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
     """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
     x = summable(op, self, dtype)
     return _running(op, x, dim, 0, lambda one, other: compute(op, "Add", one, other))
 
 
-@aten("cumsum", since=11)
+@table("cumsum", since=11)
 def cumsum_11(op: Builder, self: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
     """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
     return _native(op, "CumSum", summable(op, self, dtype), dim)
@@ -36,32 +38,32 @@ def running_sum(op: Builder, x: Tensor, axis: int) -> Tensor:
     return (cumsum_11 if op.opset >= 11 else cumsum)(op, x, axis, x.dtype)
 
 
-@aten("cumprod")
+@table("cumprod")
 def cumprod(op: Builder, self: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
     """cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
     x = summable(op, self, dtype)
     return _running(op, x, dim, 1, lambda one, other: compute(op, "Mul", one, other))
 
 
-@aten("cumprod", since=26)
+@table("cumprod", since=26)
 def cumprod_26(op: Builder, self: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
     """cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
     return _native(op, "CumProd", summable(op, self, dtype), dim)
 
 
-@aten("logcumsumexp")
+@table("logcumsumexp")
 def logcumsumexp(op: Builder, self: Tensor, dim: int) -> Tensor:
     """logcumsumexp(Tensor self, int dim) -> Tensor"""
     return _running(op, self, dim, -math.inf, lambda one, other: logaddexp(op, one, other))
 
 
-@aten("cummax")
+@table("cummax")
 def cummax(op: Builder, self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """cummax(Tensor self, int dim) -> (Tensor values, Tensor indices); of equal elements the last"""
     return _extremes(op, "Less", self, dim, -math.inf)
 
 
-@aten("cummin")
+@table("cummin")
 def cummin(op: Builder, self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """cummin(Tensor self, int dim) -> (Tensor values, Tensor indices); of equal elements the last"""
     return _extremes(op, "Greater", self, dim, math.inf)

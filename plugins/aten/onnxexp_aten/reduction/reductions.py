@@ -7,13 +7,16 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import select
-from onnxexp_aten.support.arguments import aten, axes_of, axis_of, dtype_of, rank_of, to_float
+from onnxexp_aten.support.arguments import axes_of, axis_of, rank_of
 from onnxexp_aten.support.composed_views import size_at, squeezed
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs, specified
+from onnxexp_aten.support.type_promotion import dtype_of, to_float
 
-__all__ = ["any_", "count", "reduced", "sum_", "summable", "var"]
+__all__ = ["any_", "count", "reduced", "sum_", "summable", "table", "var"]
+
+table = SymbolicTable("aten")
 
 
 _OF_ONE_ITSELF = frozenset(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"))
@@ -39,19 +42,19 @@ def summable(op: Builder, x: Tensor, dtype: torch.dtype | None) -> Tensor:
 # Sums
 
 
-@aten("sum")
+@table("sum")
 def sum_(op: Builder, self: Tensor, dtype: torch.dtype | None) -> Tensor:
     """sum(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
     return reduced(op, "ReduceSum", summable(op, self, dtype))
 
 
-@aten("sum.dim_IntList")
+@table("sum.dim_IntList")
 def sum_dim(op: Builder, self: Tensor, dim: Any, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
     """sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     return reduced(op, "ReduceSum", summable(op, self, dtype), dim, keepdim)
 
 
-@aten("sum_to_size")
+@table("sum_to_size")
 def sum_to_size(op: Builder, self: Tensor, size: list[Any]) -> Tensor:
     """sum_to_size(Tensor self, SymInt[] size) -> Tensor: over the axes that have grown by broadcasting"""
     if self.shape is None or not all(isinstance(each, int) for each in size):
@@ -63,37 +66,37 @@ def sum_to_size(op: Builder, self: Tensor, size: list[Any]) -> Tensor:
     return squeezed(op, reduced(op, "ReduceSum", summable(op, self, None), grown, True), range(lead))
 
 
-@aten("mean")
+@table("mean")
 def mean(op: Builder, self: Tensor, dtype: torch.dtype | None) -> Tensor:
     """mean(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
     return reduced(op, "ReduceMean", op.cast(self, dtype_of(dtype, self.dtype)))
 
 
-@aten("mean.dim")
+@table("mean.dim")
 def mean_dim(op: Builder, self: Tensor, dim: Any, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
     """mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     return reduced(op, "ReduceMean", op.cast(self, dtype_of(dtype, self.dtype)), dim, keepdim)
 
 
-@aten("prod")
+@table("prod")
 def prod(op: Builder, self: Tensor, dtype: torch.dtype | None) -> Tensor:
     """prod(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
     return reduced(op, "ReduceProd", summable(op, self, dtype))
 
 
-@aten("prod.dim_int")
+@table("prod.dim_int")
 def prod_dim(op: Builder, self: Tensor, dim: int, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
     """prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     return reduced(op, "ReduceProd", summable(op, self, dtype), [dim], keepdim)
 
 
-@aten("count_nonzero", "count_nonzero.dim_IntList")
+@table("count_nonzero", "count_nonzero.dim_IntList")
 def count_nonzero(op: Builder, self: Tensor, dim: Any) -> Tensor:
     """count_nonzero(Tensor self, int? dim=None) -> Tensor"""
     return reduced(op, "ReduceSum", op.cast(op.cast(self, torch.bool), torch.int64), dim)
 
 
-@aten("logsumexp", "special_logsumexp")
+@table("logsumexp", "special_logsumexp")
 def logsumexp(op: Builder, self: Tensor, dim: Any, keepdim: bool) -> Tensor:
     """logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"""
     x = to_float(op, self)
@@ -107,7 +110,7 @@ def logsumexp(op: Builder, self: Tensor, dim: Any, keepdim: bool) -> Tensor:
 # Truth
 
 
-@aten("any", "any.dim", "any.dims")
+@table("any", "any.dim", "any.dims")
 def any_(op: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor; of nothing it is False, as a sum is 0"""
     truth = op.cast(self, torch.bool)
@@ -116,7 +119,7 @@ def any_(op: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> T
     return op.cast(op.cast(reduced(op, "ReduceSum", op.cast(truth, torch.int32), dim, keepdim), torch.bool), _truth(self))
 
 
-@aten("all", "all.dim", "all.dims")
+@table("all", "all.dim", "all.dims")
 def all_(op: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor; of nothing it is True"""
     truth = op.cast(self, torch.bool)
@@ -139,44 +142,44 @@ def _truth(x: Tensor) -> torch.dtype:
 # Extremes
 
 
-@aten("amax", "max")
+@table("amax", "max")
 def amax(op: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
     return reduced(op, "ReduceMax", self, dim, keepdim)
 
 
-@aten("amin", "min")
+@table("amin", "min")
 def amin(op: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
     return reduced(op, "ReduceMin", self, dim, keepdim)
 
 
-@aten("aminmax")
+@table("aminmax")
 def aminmax(op: Builder, self: Tensor, dim: int | None, keepdim: bool) -> tuple[Tensor, Tensor]:
     """aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)"""
     dims = None if dim is None else [dim]
     return reduced(op, "ReduceMin", self, dims, keepdim), reduced(op, "ReduceMax", self, dims, keepdim)
 
 
-@aten("max.dim")
+@table("max.dim")
 def max_dim(op: Builder, self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
     """max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
     return reduced(op, "ReduceMax", self, [dim], keepdim), argmax(op, self, dim, keepdim)
 
 
-@aten("min.dim")
+@table("min.dim")
 def min_dim(op: Builder, self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
     """min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
     return reduced(op, "ReduceMin", self, [dim], keepdim), argmin(op, self, dim, keepdim)
 
 
-@aten("argmax")
+@table("argmax")
 def argmax(op: Builder, self: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     """argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
     return _position(op, "ArgMax", self, dim, keepdim)
 
 
-@aten("argmin")
+@table("argmin")
 def argmin(op: Builder, self: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     """argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
     return _position(op, "ArgMin", self, dim, keepdim)
@@ -192,25 +195,25 @@ def _position(op: Builder, name: str, x: Tensor, dim: int | None, keepdim: bool)
 # Spread
 
 
-@aten("var", "var.dim", "var.correction")
+@table("var", "var.dim", "var.correction")
 def var(op: Builder, self: Tensor, *args: Any) -> Tensor:
     """var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
     return _variance(op, self, *_spread_args(*args))[0]
 
 
-@aten("std", "std.dim", "std.correction")
+@table("std", "std.dim", "std.correction")
 def std(op: Builder, self: Tensor, *args: Any) -> Tensor:
     """std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
     return compute(op, "Sqrt", var(op, self, *args))
 
 
-@aten("var_mean", "var_mean.dim", "var_mean.correction")
+@table("var_mean", "var_mean.dim", "var_mean.correction")
 def var_mean(op: Builder, self: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
     """var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
     return _variance(op, self, *_spread_args(*args))
 
 
-@aten("std_mean", "std_mean.dim", "std_mean.correction")
+@table("std_mean", "std_mean.dim", "std_mean.correction")
 def std_mean(op: Builder, self: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
     """std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
     variance, mean = var_mean(op, self, *args)

@@ -13,15 +13,16 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.nn.dropout import dropped
 from onnxexp_aten.rnn.packed_sequences import packed_layer
-from onnxexp_aten.rnn.scan_cells import Cell, step_through
-from onnxexp_aten.support.arguments import aten
+from onnxexp_aten.rnn.scan_cells import Cell, scan_layer
 from onnxexp_aten.support.composed_views import permuted, reshaped, squeezed, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import running_dtype, runs
 
-__all__ = ["Layers"]
+__all__ = ["Layers", "table"]
+
+table = SymbolicTable("aten")
 
 _GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
 """ONNX's gates by their place in torch's weights."""
@@ -92,7 +93,7 @@ class Layers:
         weights = self.weights(layer)
         projected = len(weights[0]) % 2 == 1
         if projected or (x.dtype == torch.float64 and not runs(op, self.kind, x.dtype)):
-            y, final = step_through(op, Cell(self.kind, self.has_biases, projected, self.relu), x, weights, start, lengths)
+            y, final = scan_layer(op, Cell(self.kind, self.has_biases, projected, self.relu), x, weights, start, lengths)
             return swapped_batch(op, y) if batch_first else y, final
         y, *final = self._native(op, x, weights, start, lengths)
         pieces = [[state] for state in final]
@@ -175,7 +176,7 @@ def _padded(op: Builder, layers: Layers, input: Tensor, states: Sequence[Tensor]
     return y, *final
 
 
-@aten("lstm.input")
+@table("lstm.input")
 def lstm(op: Builder, input: Tensor, hx: list[Tensor], params: list[Tensor], *rest: Any) -> tuple[Tensor, ...]:
     """lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train,
     bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)"""
@@ -183,7 +184,7 @@ def lstm(op: Builder, input: Tensor, hx: list[Tensor], params: list[Tensor], *re
     return _padded(op, Layers("LSTM", params, *form), input, hx, batch_first)
 
 
-@aten("lstm.data")
+@table("lstm.data")
 def lstm_packed(
     op: Builder, data: Tensor, batch_sizes: Tensor, hx: list[Tensor], params: list[Tensor], *form: Any
 ) -> tuple[Tensor, ...]:
@@ -207,8 +208,8 @@ def _register(name: str, layers: Callable[..., Layers]) -> None:
     form = "bool has_biases, int num_layers, float dropout, bool train, bool bidirectional"
     padded.__doc__ = f"{name}.input(Tensor input, Tensor hx, Tensor[] params, {form}, bool batch_first) -> (Tensor, Tensor)"
     packed.__doc__ = f"{name}.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, {form}) -> (Tensor, Tensor)"
-    aten(f"{name}.input")(padded)
-    aten(f"{name}.data")(packed)
+    table(f"{name}.input")(padded)
+    table(f"{name}.data")(packed)
 
 
 _register("gru", lambda params, *form: Layers("GRU", params, *form))
@@ -219,7 +220,7 @@ _register("rnn_relu", lambda params, *form: Layers("RNN", params, *form, relu=Tr
 # Cells: one step of a layer
 
 
-@aten("lstm_cell")
+@table("lstm_cell")
 def lstm_cell(op: Builder, input: Tensor, hx: list[Tensor], *params: Tensor | None) -> tuple[Tensor, ...]:
     """lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)
     -> (Tensor, Tensor)"""
@@ -231,7 +232,7 @@ def _register_cell(name: str, kind: str, *, relu: bool = False) -> None:
         return _step(op, kind, input, [hx], params, relu=relu)[0]
 
     cell.__doc__ = f"{name}(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor"
-    aten(name)(cell)
+    table(name)(cell)
 
 
 _register_cell("gru_cell", "GRU")

@@ -11,14 +11,16 @@ from typing import Any, Protocol
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import arange_of
 from onnxexp_aten.math.arithmetic import extreme, select
-from onnxexp_aten.support.arguments import aten, rank_of
+from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import permuted, run_time_size, size_at, sliced, vector, with_shape
 from onnxexp_aten.support.kernel_dtypes import compute
 
-__all__ = ["packed_layer", "within"]
+__all__ = ["packed_layer", "table", "within"]
+
+table = SymbolicTable("aten")
 
 
 class _Layers(Protocol):
@@ -59,7 +61,7 @@ def _unpacked(op: Builder, data: Tensor, batch_sizes: Tensor) -> tuple[Tensor, T
     return with_shape(padded, [batch_sizes.shape[0], *padded.shape[1:]]), lengths  # type: ignore[index]
 
 
-@aten("_pack_padded_sequence")
+@table("_pack_padded_sequence")
 def pack(op: Builder, input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
     """_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor, Tensor)"""
     padded = _swapped(op, input) if batch_first else input
@@ -77,7 +79,7 @@ def packed_layer(op: Builder, layers: _Layers, data: Tensor, batch_sizes: Tensor
     return _packed(op, y, lengths), *final
 
 
-@aten("_pad_packed_sequence")
+@table("_pad_packed_sequence")
 def pad(
     op: Builder, data: Tensor, batch_sizes: Tensor, batch_first: bool, padding_value: Any, total_length: Any
 ) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.rnn.packed_sequences import within
 from onnxexp_aten.support.composed_views import filled, run_time_size, squeezed, with_shape
 
-__all__ = ["Cell", "step_through"]
+__all__ = ["Cell", "scan_layer"]
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
@@ -75,7 +75,7 @@ def _linear(op: Builder, x: Tensor, weight: Tensor, addend: Tensor | None) -> Te
     return product if addend is None else op.Add(product, addend)  # type: ignore[no-any-return]
 
 
-def step_through(
+def scan_layer(
     op: Builder,
     cell: Cell,
     x: Tensor,

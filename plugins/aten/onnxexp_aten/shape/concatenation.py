@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.nn.padding import padded
-from onnxexp_aten.support.arguments import aten, promote, rank_of
+from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import expanded, reshaped, size_at, sizes_of, unsqueezed
+from onnxexp_aten.support.type_promotion import promote
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 
 def joined(op: Builder, tensors: list[Tensor], dim: int) -> Tensor:
@@ -22,13 +25,13 @@ def joined(op: Builder, tensors: list[Tensor], dim: int) -> Tensor:
     return kept[0] if len(kept) == 1 else op.Concat(*kept, axis=axis)
 
 
-@aten("cat", "concat", "concatenate")
+@table("cat", "concat", "concatenate")
 def cat(op: Builder, tensors: list[Tensor], dim: int) -> Tensor:
     """cat(Tensor[] tensors, int dim=0) -> Tensor"""
     return joined(op, tensors, dim)
 
 
-@aten("stack")
+@table("stack")
 def stack(op: Builder, tensors: list[Tensor], dim: int) -> Tensor:
     """stack(Tensor[] tensors, int dim=0) -> Tensor"""
     axis = dim % (rank_of(op, tensors[0]) + 1)
@@ -39,20 +42,20 @@ def _raised(op: Builder, tensors: list[Tensor], rank: int) -> list[Tensor]:
     return [unsqueezed(op, tensor, range(rank - rank_of(op, tensor))) for tensor in tensors]
 
 
-@aten("hstack")
+@table("hstack")
 def hstack(op: Builder, tensors: list[Tensor]) -> Tensor:
     """hstack(Tensor[] tensors) -> Tensor"""
     tensors = _raised(op, tensors, 1)
     return joined(op, tensors, 0 if tensors[0].rank == 1 else 1)
 
 
-@aten("vstack", "row_stack")
+@table("vstack", "row_stack")
 def vstack(op: Builder, tensors: list[Tensor]) -> Tensor:
     """vstack(Tensor[] tensors) -> Tensor"""
     return joined(op, _raised(op, tensors, 2), 0)
 
 
-@aten("dstack")
+@table("dstack")
 def dstack(op: Builder, tensors: list[Tensor]) -> Tensor:
     """dstack(Tensor[] tensors) -> Tensor"""
     flat = [
@@ -61,13 +64,13 @@ def dstack(op: Builder, tensors: list[Tensor]) -> Tensor:
     return joined(op, flat, 2)
 
 
-@aten("column_stack")
+@table("column_stack")
 def column_stack(op: Builder, tensors: list[Tensor]) -> Tensor:
     """column_stack(Tensor[] tensors) -> Tensor"""
     return joined(op, [unsqueezed(op, one, [1]) if one.rank == 1 else one for one in _raised(op, tensors, 1)], 1)
 
 
-@aten("block_diag")
+@table("block_diag")
 def block_diag(op: Builder, tensors: list[Tensor]) -> Tensor:
     """block_diag(Tensor[] tensors) -> Tensor"""
     blocks = _raised(op, promote(op, *tensors), 2)
@@ -79,7 +82,7 @@ def block_diag(op: Builder, tensors: list[Tensor]) -> Tensor:
     return joined(op, rows, 0)
 
 
-@aten("meshgrid")
+@table("meshgrid")
 def meshgrid(op: Builder, tensors: list[Tensor], indexing: str = "ij") -> list[Tensor]:
     """meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]"""
     places = list(range(len(tensors)))
@@ -93,7 +96,7 @@ def meshgrid(op: Builder, tensors: list[Tensor], indexing: str = "ij") -> list[T
     return grids
 
 
-@aten("cartesian_prod")
+@table("cartesian_prod")
 def cartesian_prod(op: Builder, tensors: list[Tensor]) -> Tensor:
     """cartesian_prod(Tensor[] tensors) -> Tensor"""
     if len(tensors) == 1:

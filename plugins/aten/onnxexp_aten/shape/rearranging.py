@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import arange_of
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.reduction.reductions import sum_
-from onnxexp_aten.support.arguments import aten, axis_of, rank_of
+from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.composed_views import (
     END,
     permuted,
@@ -25,19 +25,21 @@ from onnxexp_aten.support.composed_views import (
     vector,
 )
 
-__all__ = ["diagonal_places", "roll", "strided_places", "window_starts"]
+__all__ = ["diagonal_places", "roll", "strided_places", "table", "window_starts"]
+
+table = SymbolicTable("aten")
 
 _TABLE = 4096
 """Indices up to which a table of them is the cheapest way to repeat or to pick elements."""
 
 
-@aten("flip")
+@table("flip")
 def flip(op: Builder, self: Tensor, dims: list[int]) -> Tensor:
     """flip(Tensor self, int[] dims) -> Tensor"""
     return reversed_along(op, self, [axis_of(op, self, dim) for dim in dims] if self.rank else [])
 
 
-@aten("fliplr", "flipud")
+@table("fliplr", "flipud")
 def fliplr(op: Builder, self: Tensor) -> Tensor:
     """fliplr(Tensor self) -> Tensor"""
     return reversed_along(op, self, [1 if op.node.op == "aten::fliplr" else 0])
@@ -55,7 +57,7 @@ def reversed_along(op: Builder, x: Tensor, axes: list[int]) -> Tensor:
     return x
 
 
-@aten("rot90")
+@table("rot90")
 def rot90(op: Builder, self: Tensor, k: int, dims: list[int]) -> Tensor:
     """rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor"""
     one, other = (axis_of(op, self, dim) for dim in dims)
@@ -64,7 +66,7 @@ def rot90(op: Builder, self: Tensor, k: int, dims: list[int]) -> Tensor:
     return swapped(op, result, one, other) if k % 2 else result
 
 
-@aten("roll")
+@table("roll")
 def roll(op: Builder, self: Tensor, shifts: list[Any], dims: list[int]) -> Tensor:
     """roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor"""
     if not dims:
@@ -87,7 +89,7 @@ def _rolled(op: Builder, x: Tensor, axis: int, shift: Any) -> Tensor:
     return op.Concat(sliced(op, x, axis, start, END), sliced(op, x, axis, 0, start), axis=axis)
 
 
-@aten("unfold", "unfold_copy")
+@table("unfold", "unfold_copy")
 def unfold(op: Builder, self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)"""
     if self.rank == 0:
@@ -109,7 +111,7 @@ def window_starts(op: Builder, x: Tensor, axis: int, size: int, step: int) -> Te
 # Pixels
 
 
-@aten("pixel_shuffle")
+@table("pixel_shuffle")
 def pixel_shuffle(op: Builder, self: Tensor, upscale_factor: int) -> Tensor:
     """pixel_shuffle(Tensor self, int upscale_factor) -> Tensor"""
     if rank_of(op, self) < 5 and self.dtype.is_floating_point and op.opset >= 11:
@@ -124,7 +126,7 @@ def pixel_shuffle(op: Builder, self: Tensor, upscale_factor: int) -> Tensor:
     return op.Reshape(spread, vector(op, [*_lead(op, self), fewer, taller, wider]))
 
 
-@aten("pixel_unshuffle")
+@table("pixel_unshuffle")
 def pixel_unshuffle(op: Builder, self: Tensor, downscale_factor: int) -> Tensor:
     """pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor"""
     channels, height, width = _pixels(op, self)
@@ -153,7 +155,7 @@ def _pixels(op: Builder, x: Tensor) -> list[Any]:
     return [size_at(op, x, axis) for axis in (-3, -2, -1)]
 
 
-@aten("channel_shuffle", "native_channel_shuffle")
+@table("channel_shuffle", "native_channel_shuffle")
 def channel_shuffle(op: Builder, self: Tensor, groups: Any) -> Tensor:
     """channel_shuffle(Tensor self, SymInt groups) -> Tensor"""
     groups = op.static(groups, "groups")
@@ -178,7 +180,7 @@ def diagonal_places(op: Builder, rows: Any, columns: Any, offset: int) -> Tensor
     return places if offset == 0 else op.Add(places, first)
 
 
-@aten("diagonal", "diagonal_copy", "linalg_diagonal")
+@table("diagonal", "diagonal_copy", "linalg_diagonal")
 def diagonal(op: Builder, self: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     """diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"""
     one, other, rank = axis_of(op, self, dim1), axis_of(op, self, dim2), rank_of(op, self)
@@ -188,13 +190,13 @@ def diagonal(op: Builder, self: Tensor, offset: int, dim1: int, dim2: int) -> Te
     return op.Gather(flat, diagonal_places(op, rows, columns, offset), axis=rank - 2)
 
 
-@aten("trace")
+@table("trace")
 def trace(op: Builder, self: Tensor) -> Tensor:
     """trace(Tensor self) -> Tensor"""
     return sum_(op, diagonal(op, self, 0, 0, 1), None)
 
 
-@aten("diag_embed")
+@table("diag_embed")
 def diag_embed(op: Builder, self: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     """diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor"""
     rank = rank_of(op, self)
@@ -211,7 +213,7 @@ def diag_embed(op: Builder, self: Tensor, offset: int, dim1: int, dim2: int) -> 
     return permuted(op, made, [{**places, one: rank - 1, other: rank}[axis] for axis in range(rank + 1)])
 
 
-@aten("diag")
+@table("diag")
 def diag(op: Builder, self: Tensor, diagonal: int) -> Tensor:
     """diag(Tensor self, int diagonal=0) -> Tensor"""
     if rank_of(op, self) == 1:
@@ -219,14 +221,14 @@ def diag(op: Builder, self: Tensor, diagonal: int) -> Tensor:
     return op.torch_op("aten::diagonal", self, diagonal, 0, 1)[0]  # type: ignore[no-any-return]
 
 
-@aten("diagflat")
+@table("diagflat")
 def diagflat(op: Builder, self: Tensor, offset: int) -> Tensor:
     """diagflat(Tensor self, int offset=0) -> Tensor"""
     flat = self if self.rank == 1 else op.Reshape(self, [-1])
     return diag_embed(op, flat, offset, 0, 1)  # type: ignore[no-any-return]
 
 
-@aten("combinations")
+@table("combinations")
 def combinations(op: Builder, self: Tensor, r: int, with_replacement: bool) -> Tensor:
     """combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor"""
     size = size_at(op, self, 0)
@@ -236,7 +238,7 @@ def combinations(op: Builder, self: Tensor, r: int, with_replacement: bool) -> T
     return op.Gather(self, op.constant(places), axis=0)  # type: ignore[no-any-return]
 
 
-@aten("as_strided", "as_strided_copy")
+@table("as_strided", "as_strided_copy")
 def as_strided(op: Builder, self: Tensor, size: list[Any], stride: list[Any], storage_offset: Any) -> Tensor:
     """as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)"""
     sizes, own = sizes_of(op), self.shape or ()
@@ -272,7 +274,7 @@ def strided_places(op: Builder, size: list[Any], stride: list[Any], offset: Any)
 # Each element several times
 
 
-@aten("repeat_interleave.self_int")
+@table("repeat_interleave.self_int")
 def repeat_interleave(op: Builder, self: Tensor, repeats: Any, dim: int | None, output_size: Any) -> Tensor:
     """repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor"""
     x = self if dim is not None else op.Reshape(self, [-1])
@@ -292,13 +294,13 @@ def _constant_tail(sizes: list[Any], axis: int) -> bool:
     return all(isinstance(size, int) for size in sizes[axis + 1 :])
 
 
-@aten("repeat_interleave.Tensor")
+@table("repeat_interleave.Tensor")
 def repeat_interleave_places(op: Builder, repeats: Tensor, output_size: Any) -> Tensor:
     """repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor"""
     return op.cast(_sources(op, repeats), repeats.dtype)
 
 
-@aten("repeat_interleave.self_Tensor")
+@table("repeat_interleave.self_Tensor")
 def repeat_interleave_each(op: Builder, self: Tensor, repeats: Tensor, dim: int | None, output_size: Any) -> Tensor:
     """repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor"""
     x = self if dim is not None else op.Reshape(self, [-1])

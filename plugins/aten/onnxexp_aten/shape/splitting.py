@@ -7,12 +7,14 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
-from onnxexp_aten.indexing.select_slices import picked
-from onnxexp_aten.support.arguments import aten, axis_of, rank_of
+from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp_aten.indexing.select_slices import select_slice
+from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.composed_views import END, size_at, sizes_of, sliced
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 
 def _parts(op: Builder, x: Tensor, axis: int, given: list[Any] | None = None) -> list[Tensor]:
@@ -45,7 +47,7 @@ def _cut_each(op: Builder, x: Tensor, axis: int, step: Tensor) -> list[Tensor]:
     return _cut(op, x, axis, [step if factor == 1 else op.Mul(step, factor) for factor in range(1, len(op.node.outputs))])
 
 
-@aten("split.Tensor", "unsafe_split.Tensor", "split_copy.Tensor")
+@table("split.Tensor", "unsafe_split.Tensor", "split_copy.Tensor")
 def split(op: Builder, self: Tensor, split_size: Any, dim: int) -> list[Tensor]:
     """split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]"""
     axis = axis_of(op, self, dim)
@@ -54,13 +56,13 @@ def split(op: Builder, self: Tensor, split_size: Any, dim: int) -> list[Tensor]:
     return _parts(op, self, axis)
 
 
-@aten("split.sizes", "split_with_sizes", "unsafe_split_with_sizes", "split_with_sizes_copy", "split")
+@table("split.sizes", "split_with_sizes", "unsafe_split_with_sizes", "split_with_sizes_copy", "split")
 def split_with_sizes(op: Builder, self: Tensor, split_sizes: list[Any], dim: int) -> list[Tensor]:
     """split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]"""
     return _parts(op, self, axis_of(op, self, dim), split_sizes)
 
 
-@aten("chunk", "unsafe_chunk")
+@table("chunk", "unsafe_chunk")
 def chunk(op: Builder, self: Tensor, chunks: int, dim: int) -> list[Tensor]:
     """chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]"""
     axis, count = axis_of(op, self, dim), len(op.node.outputs)
@@ -70,7 +72,7 @@ def chunk(op: Builder, self: Tensor, chunks: int, dim: int) -> list[Tensor]:
     return _cut_each(op, self, axis, op.Div(op.Add(size, chunks - 1), chunks))
 
 
-@aten("tensor_split.sections", "tensor_split.indices")
+@table("tensor_split.sections", "tensor_split.indices")
 def tensor_split(op: Builder, self: Tensor, sections: Any, dim: int) -> list[Tensor]:
     """tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]
 
@@ -87,7 +89,7 @@ def tensor_split(op: Builder, self: Tensor, sections: Any, dim: int) -> list[Ten
     return _cut(op, self, axis, list(itertools.accumulate(lengths, op.Add)))
 
 
-@aten("tensor_split.tensor_indices_or_sections")
+@table("tensor_split.tensor_indices_or_sections")
 def tensor_split_by(op: Builder, self: Tensor, tensor_indices_or_sections: Tensor, dim: int) -> list[Tensor]:
     """tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor[]"""
     given = tensor_indices_or_sections
@@ -97,15 +99,15 @@ def tensor_split_by(op: Builder, self: Tensor, tensor_indices_or_sections: Tenso
     return _cut(op, self, axis_of(op, self, dim), places)
 
 
-@aten("hsplit", "vsplit", "dsplit")
+@table("hsplit", "vsplit", "dsplit")
 def hsplit(op: Builder, self: Tensor, sections: Any) -> list[Tensor]:
     """hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]"""
     axis = {"v": 0, "h": min(1, rank_of(op, self) - 1), "d": 2}[op.node.op.removeprefix("aten::")[0]]
     return tensor_split(op, self, sections, axis)
 
 
-@aten("unbind.int", "unbind_copy.int")
+@table("unbind.int", "unbind_copy.int")
 def unbind(op: Builder, self: Tensor, dim: int) -> list[Tensor]:
     """unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]"""
     axis = axis_of(op, self, dim)
-    return [picked(op, self, axis, index) for index in range(len(op.node.outputs))]
+    return [select_slice(op, self, axis, index) for index in range(len(op.node.outputs))]

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
-from onnxexp_aten.indexing.select_slices import picked
-from onnxexp_aten.support.arguments import aten, axis_of, rank_of
+from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp_aten.indexing.select_slices import select_slice
+from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.composed_views import (
     END,
     expanded,
@@ -23,13 +23,15 @@ from onnxexp_aten.support.composed_views import (
     vector,
 )
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 
 # Other sizes
 
 
-@aten("view", "reshape", "_unsafe_view", "view_copy")
+@table("view", "reshape", "_unsafe_view", "view_copy")
 def reshape(op: Builder, self: Tensor, size: list[Any]) -> Tensor:
     """view(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
     sizes = sizes_of(op)
@@ -38,13 +40,13 @@ def reshape(op: Builder, self: Tensor, size: list[Any]) -> Tensor:
     return reshaped(op, self, sizes, size)
 
 
-@aten("_reshape_alias", "_reshape_alias_copy")
+@table("_reshape_alias", "_reshape_alias_copy")
 def reshape_alias(op: Builder, self: Tensor, size: list[Any], stride: list[Any]) -> Tensor:
     """_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)"""
     return reshape(op, self, size)
 
 
-@aten("view.dtype", "view_copy.dtype")
+@table("view.dtype", "view_copy.dtype")
 def view_dtype(op: Builder, self: Tensor, dtype: torch.dtype) -> Tensor:
     """view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)"""
     if self.dtype == dtype:
@@ -54,7 +56,7 @@ def view_dtype(op: Builder, self: Tensor, dtype: torch.dtype) -> Tensor:
     return op.BitCast(self, to=dtype)
 
 
-@aten("reshape_as", "view_as")
+@table("reshape_as", "view_as")
 def reshape_as(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """view_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
     sizes = sizes_of(op)
@@ -63,7 +65,7 @@ def reshape_as(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     return reshaped(op, self, sizes)
 
 
-@aten("flatten.using_ints", "unflatten.int", "ravel")
+@table("flatten.using_ints", "unflatten.int", "ravel")
 def flatten(op: Builder, self: Tensor, *args: Any) -> Tensor:
     """flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)"""
     sizes = sizes_of(op)
@@ -76,14 +78,14 @@ def flatten(op: Builder, self: Tensor, *args: Any) -> Tensor:
     return reshaped(op, self, sizes, given)
 
 
-@aten("unsqueeze", "unsqueeze_copy")
+@table("unsqueeze", "unsqueeze_copy")
 def unsqueeze(op: Builder, self: Tensor, dim: int) -> Tensor:
     """unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"""
     rank = rank_of(op, self) + 1
     return unsqueezed(op, self, [dim % rank])
 
 
-@aten("squeeze", "squeeze_copy")
+@table("squeeze", "squeeze_copy")
 def squeeze(op: Builder, self: Tensor) -> Tensor:
     """squeeze(Tensor(a) self) -> Tensor(a)"""
     if self.shape is None:
@@ -91,7 +93,7 @@ def squeeze(op: Builder, self: Tensor) -> Tensor:
     return squeezed(op, self, [axis for axis, size in enumerate(self.shape) if size == 1])
 
 
-@aten("squeeze.dim", "squeeze.dims", "squeeze_copy.dim", "squeeze_copy.dims")
+@table("squeeze.dim", "squeeze.dims", "squeeze_copy.dim", "squeeze_copy.dims")
 def squeeze_dims(op: Builder, self: Tensor, dim: Any) -> Tensor:
     """squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"""
     if self.rank == 0:
@@ -101,13 +103,13 @@ def squeeze_dims(op: Builder, self: Tensor, dim: Any) -> Tensor:
     return squeezed(op, self, [axis for axis in axes if shape[axis] == 1])
 
 
-@aten("atleast_1d", "atleast_2d", "atleast_3d")
+@table("atleast_1d", "atleast_2d", "atleast_3d")
 def atleast(op: Builder, self: Tensor) -> Tensor:
     """atleast_2d(Tensor self) -> Tensor"""
     return _at_least(op, self, int(op.node.op[-2]))
 
 
-@aten("atleast_1d.Sequence", "atleast_2d.Sequence", "atleast_3d.Sequence")
+@table("atleast_1d.Sequence", "atleast_2d.Sequence", "atleast_3d.Sequence")
 def atleast_sequence(op: Builder, tensors: list[Tensor]) -> list[Tensor]:
     """atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]"""
     return [_at_least(op, tensor, int(op.node.op[-11])) for tensor in tensors]
@@ -121,25 +123,25 @@ def _at_least(op: Builder, x: Tensor, rank: int) -> Tensor:
 # Axes in another order
 
 
-@aten("transpose.int", "transpose_copy.int", "swapaxes", "swapdims")
+@table("transpose.int", "transpose_copy.int", "swapaxes", "swapdims")
 def transpose(op: Builder, self: Tensor, dim0: int, dim1: int) -> Tensor:
     """transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"""
     return swapped(op, self, axis_of(op, self, dim0), axis_of(op, self, dim1)) if self.rank else self
 
 
-@aten("permute", "permute_copy")
+@table("permute", "permute_copy")
 def permute(op: Builder, self: Tensor, dims: list[int]) -> Tensor:
     """permute(Tensor(a) self, int[] dims) -> Tensor(a)"""
     return permuted(op, self, [axis_of(op, self, dim) for dim in dims])
 
 
-@aten("t", "t_copy", "numpy_T")
+@table("t", "t_copy", "numpy_T")
 def t(op: Builder, self: Tensor) -> Tensor:
     """t(Tensor(a) self) -> Tensor(a)"""
     return permuted(op, self, list(reversed(range(rank_of(op, self)))))
 
 
-@aten("mT", "matrix_H", "mH", "adjoint")
+@table("mT", "matrix_H", "mH", "adjoint")
 def matrix_transpose(op: Builder, self: Tensor) -> Tensor:
     """mT(Tensor(a) self) -> Tensor(a)"""
     if self.dtype.is_complex and op.node.op != "aten::mT":
@@ -147,7 +149,7 @@ def matrix_transpose(op: Builder, self: Tensor) -> Tensor:
     return swapped(op, self, -1, -2)
 
 
-@aten("movedim", "moveaxis")
+@table("movedim", "moveaxis")
 def movedim(op: Builder, self: Tensor, source: Any, destination: Any) -> Tensor:
     """movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)"""
     sources = [axis_of(op, self, dim) for dim in (source if isinstance(source, list) else [source])]
@@ -160,7 +162,7 @@ def movedim(op: Builder, self: Tensor, source: Any, destination: Any) -> Tensor:
 # Larger by repetition
 
 
-@aten("expand", "expand_copy", "broadcast_to")
+@table("expand", "expand_copy", "broadcast_to")
 def expand(op: Builder, self: Tensor, size: list[Any], implicit: bool = False) -> Tensor:
     """expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"""
     sizes = sizes_of(op)
@@ -169,7 +171,7 @@ def expand(op: Builder, self: Tensor, size: list[Any], implicit: bool = False) -
     return expanded(op, self, sizes, size)
 
 
-@aten("expand_as")
+@table("expand_as")
 def expand_as(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """expand_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
     sizes = sizes_of(op)
@@ -178,7 +180,7 @@ def expand_as(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     return expanded(op, self, sizes, others=[other])
 
 
-@aten("broadcast_tensors")
+@table("broadcast_tensors")
 def broadcast_tensors(op: Builder, tensors: list[Tensor]) -> list[Tensor]:
     """broadcast_tensors(Tensor[] tensors) -> Tensor[]"""
     sizes = sizes_of(op)
@@ -187,7 +189,7 @@ def broadcast_tensors(op: Builder, tensors: list[Tensor]) -> list[Tensor]:
     return [expanded(op, tensor, sizes, others=tensors) for tensor in tensors]
 
 
-@aten("repeat", "tile")
+@table("repeat", "tile")
 def repeat(op: Builder, self: Tensor, repeats: list[Any]) -> Tensor:
     """repeat(Tensor self, SymInt[] repeats) -> Tensor"""
     rank = rank_of(op, self)
@@ -204,7 +206,7 @@ def repeat(op: Builder, self: Tensor, repeats: list[Any]) -> Tensor:
 # Parts
 
 
-@aten("slice.Tensor", "slice_copy.Tensor")
+@table("slice.Tensor", "slice_copy.Tensor")
 def slice_(op: Builder, self: Tensor, dim: int, start: Any, end: Any, step: Any) -> Tensor:
     """slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"""
     axis = axis_of(op, self, dim)
@@ -220,7 +222,7 @@ def _whole(start: Any, end: Any) -> bool:
     return isinstance(start, int) and isinstance(end, int) and start == 0 and end >= END
 
 
-@aten("narrow", "narrow_copy")
+@table("narrow", "narrow_copy")
 def narrow(op: Builder, self: Tensor, dim: int, start: Any, length: Any) -> Tensor:
     """narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)"""
     axis = axis_of(op, self, dim)
@@ -245,33 +247,33 @@ def _count_first(op: Builder, self: Tensor, axis: int, index: Any) -> Any:
     return index
 
 
-@aten("select.int", "select_copy.int")
+@table("select.int", "select_copy.int")
 def select(op: Builder, self: Tensor, dim: int, index: Any) -> Tensor:
     """select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"""
     axis = axis_of(op, self, dim)
     index = _count_first(op, self, axis, index)
     if isinstance(index, int) and index < 0:
         return squeezed(op, op.Slice(self, [index], [index + 1 or END], axes=[axis]), [axis])
-    return picked(op, self, axis, index)
+    return select_slice(op, self, axis, index)
 
 
-@aten("select.int", "select_copy.int", since=11)
+@table("select.int", "select_copy.int", since=11)
 def select_11(op: Builder, self: Tensor, dim: int, index: Any) -> Tensor:
     """select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"""
     axis = axis_of(op, self, dim)
-    return picked(op, self, axis, _count_first(op, self, axis, index))
+    return select_slice(op, self, axis, _count_first(op, self, axis, index))
 
 
 # Sizes
 
 
-@aten("sym_size.int", "size.int")
+@table("sym_size.int", "size.int")
 def size_int(op: Builder, self: Tensor, dim: int) -> Any:
     """size.int(Tensor self, int dim) -> int"""
     return size_at(op, self, axis_of(op, self, dim))
 
 
-@aten("numel", "sym_numel")
+@table("numel", "sym_numel")
 def numel(op: Builder, self: Tensor) -> Any:
     """numel(Tensor self) -> int"""
     if self.shape is not None and all(isinstance(size, int) for size in self.shape):
@@ -279,7 +281,7 @@ def numel(op: Builder, self: Tensor) -> Any:
     return op.Size(self)
 
 
-@aten("sym_size", "size")
+@table("sym_size", "size")
 def size(op: Builder, self: Tensor) -> list[Any]:
     """size(Tensor self) -> int[]"""
     return [size_at(op, self, axis) for axis in range(rank_of(op, self))]

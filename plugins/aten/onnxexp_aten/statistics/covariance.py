@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import extreme
 from onnxexp_aten.reduction.reductions import reduced, var
 from onnxexp_aten.shape.rearranging import diagonal
-from onnxexp_aten.support.arguments import aten, promoted_dtype, rank_of
+from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import size_at, swapped, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute
+from onnxexp_aten.support.type_promotion import promoted_dtype
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 
-@aten("cov")
+@table("cov")
 def cov(op: Builder, self: Tensor, correction: int, fweights: Tensor | None, aweights: Tensor | None) -> Tensor:
     """cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor"""
     rank = rank_of(op, self)
@@ -48,7 +51,7 @@ def _covariance(op: Builder, x: Tensor, correction: int, fweights: Tensor | None
     return compute(op, "Div", op.MatMul(weighed, swapped(op, apart, 0, 1)), divisor)
 
 
-@aten("corrcoef")
+@table("corrcoef")
 def corrcoef(op: Builder, self: Tensor) -> Tensor:
     """corrcoef(Tensor self) -> Tensor"""
     covariances = cov(op, self, 1, None, None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import arange_of, full_of, out_dtype, sizes_like
 from onnxexp_aten.indexing.scatter import scattered
 from onnxexp_aten.math.arithmetic import extreme, select
@@ -17,11 +17,13 @@ from onnxexp_aten.reduction.cumulative import running_sum
 from onnxexp_aten.reduction.reductions import reduced, summable
 from onnxexp_aten.shape.concatenation import joined, stack
 from onnxexp_aten.statistics.sorting import top
-from onnxexp_aten.support.arguments import aten, axis_of, rank_of
+from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.composed_views import size_at, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compare, compute
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 
 def _chosen(op: Builder, x: Tensor, places: Tensor, axis: int) -> Tensor:
@@ -43,7 +45,7 @@ def _without(op: Builder, parts: tuple[Tensor, ...], axis: int, keepdim: bool) -
     return parts if keepdim else tuple(op.Squeeze(part, axes=[axis]) for part in parts)
 
 
-@aten("mode")
+@table("mode")
 def mode(op: Builder, self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, ...]:
     """mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices): of equally frequent ones the least"""
     if self.rank == 0:
@@ -57,7 +59,7 @@ def mode(op: Builder, self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, ..
     return _without(op, (_chosen(op, values, first, axis), _chosen(op, places, last, axis)), axis, keepdim)
 
 
-@aten("nanmedian.dim")
+@table("nanmedian.dim")
 def nanmedian_dim(op: Builder, self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, ...]:
     """nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
     if self.rank == 0:
@@ -76,7 +78,7 @@ def nanmedian_dim(op: Builder, self: Tensor, dim: int, keepdim: bool) -> tuple[T
     return _without(op, (_chosen(op, self, place, axis), place), axis, keepdim)  # where all are NaN, any of them
 
 
-@aten("nanmedian")
+@table("nanmedian")
 def nanmedian(op: Builder, self: Tensor) -> Tensor:
     """nanmedian(Tensor self) -> Tensor"""
     return nanmedian_dim(op, op.Reshape(self, [-1]), 0, False)[0]
@@ -85,14 +87,14 @@ def nanmedian(op: Builder, self: Tensor) -> Tensor:
 # Counts
 
 
-@aten("nansum")
+@table("nansum")
 def nansum(op: Builder, self: Tensor, dim: Any, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
     """nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     known = select(op, is_nan(op, self), op.constant(0.0, self.dtype), self) if self.dtype.is_floating_point else self
     return reduced(op, "ReduceSum", summable(op, known, dtype), dim, keepdim)
 
 
-@aten("nanmean")
+@table("nanmean")
 def nanmean(op: Builder, self: Tensor, dim: Any, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
     """nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     total = nansum(op, self, dim, keepdim, dtype)
@@ -100,7 +102,7 @@ def nanmean(op: Builder, self: Tensor, dim: Any, keepdim: bool, dtype: torch.dty
     return compute(op, "Div", total, reduced(op, "ReduceSum", known, dim, keepdim))
 
 
-@aten("bincount")
+@table("bincount")
 def bincount(op: Builder, self: Tensor, weights: Tensor | None, minlength: Any) -> Tensor:
     """bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor"""
     places = op.cast(self, torch.int64)
@@ -130,7 +132,7 @@ def _bounds(op: Builder, x: Tensor, low: Any, high: Any, margin: float = 1.0, di
     return compute(op, "Sub", least, alike), compute(op, "Add", most, alike)
 
 
-@aten("histc")
+@table("histc")
 def histc(op: Builder, self: Tensor, bins: int, min: Any, max: Any) -> Tensor:
     """histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor"""
     if not self.dtype.is_floating_point:
@@ -174,7 +176,7 @@ def _edges(op: Builder, least: Tensor, most: Tensor, counts: torch.Tensor) -> Te
     )
 
 
-@aten("histogram.bin_ct")
+@table("histogram.bin_ct")
 def histogram(op: Builder, self: Tensor, bins: int, range: Any, weight: Tensor | None, density: bool) -> tuple[Tensor, Tensor]:
     """histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False)
     -> (Tensor hist, Tensor bin_edges)"""
@@ -182,7 +184,7 @@ def histogram(op: Builder, self: Tensor, bins: int, range: Any, weight: Tensor |
     return _histogram(op, self, edges, bins, weight, density), edges
 
 
-@aten("histogram.bins_tensor")
+@table("histogram.bins_tensor")
 def histogram_edges(op: Builder, self: Tensor, bins: Tensor, weight: Tensor | None, density: bool) -> tuple[Tensor, Tensor]:
     """histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor, Tensor)"""
     size = size_at(op, bins, 0)
@@ -191,7 +193,7 @@ def histogram_edges(op: Builder, self: Tensor, bins: Tensor, weight: Tensor | No
     return _histogram(op, self, bins, size - 1, weight, density), bins
 
 
-@aten("histogramdd", "histogramdd.int_bins", "histogramdd.TensorList_bins")
+@table("histogramdd", "histogramdd.int_bins", "histogramdd.TensorList_bins")
 def histogramdd(op: Builder, self: Tensor, bins: Any, range: Any, weight: Tensor | None, density: bool) -> list[Tensor]:
     """histogramdd(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, bool density=False)
     -> (Tensor hist, Tensor[] bin_edges), of points; also with one number of bins for all axes, or with their edges"""
@@ -203,16 +205,16 @@ def histogramdd(op: Builder, self: Tensor, bins: Any, range: Any, weight: Tensor
     counts = [int(size) - 1 for size in sizes]
     points = op.Transpose(op.Reshape(self, [-1, len(counts)]), perm=[1, 0])
     if isinstance(given[0], Tensor):
-        edges, table = given, _stacked(op, given, max(counts))
+        edges, grid = given, _stacked(op, given, max(counts))
     else:
         ends = torch.tensor(range, dtype=self.dtype).view(-1, 2, 1).unbind(1) if range else (None, None)
         bounds = _bounds(op, points, *(end if end is None else op.constant(end) for end in ends), 0.5, [1])
-        table = _edges(op, *bounds, torch.tensor(counts)[:, None])
-        rows = [op.Gather(table, number, axis=0) for number, _ in enumerate(counts)]
+        grid = _edges(op, *bounds, torch.tensor(counts)[:, None])
+        rows = [op.Gather(grid, number, axis=0) for number, _ in enumerate(counts)]
         edges = [
             row if count == max(counts) else op.Slice(row, [0], [count + 1], [0]) for row, count in zip(rows, counts, strict=True)
         ]
-    found = _counted_points(op, points, table, counts, None if weight is None else op.Reshape(weight, [-1]))
+    found = _counted_points(op, points, grid, counts, None if weight is None else op.Reshape(weight, [-1]))
     if density:
         found = op.Div(found, reduced(op, "ReduceSum", found))
         for number, (each, count) in enumerate(zip(edges, counts, strict=True)):
@@ -251,7 +253,7 @@ _REDUCERS = {"sum": "ReduceSum", "mean": "ReduceSum", "prod": "ReduceProd", "max
 _COMBINE = {"sum": "Add", "mean": "Add", "prod": "Mul", "max": "Max", "min": "Min"}
 
 
-@aten("segment_reduce")
+@table("segment_reduce")
 def segment_reduce(
     op: Builder,
     data: Tensor,

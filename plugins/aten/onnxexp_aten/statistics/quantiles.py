@@ -9,26 +9,28 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.indexing.gather import gather
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.math.unary import ceil, floor, is_nan, round_
 from onnxexp_aten.reduction.reductions import any_, reduced
 from onnxexp_aten.statistics.sorting import top
-from onnxexp_aten.support.arguments import aten, axis_of, rank_of
+from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.composed_views import permuted, size_at, squeezed, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compare, compute
 
-__all__: list[str] = []
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
 
 
-@aten("quantile", "quantile.scalar")
+@table("quantile", "quantile.scalar")
 def quantile(op: Builder, self: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Tensor:
     """quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor"""
     return _quantile(op, _of_all, self, q, dim, keepdim, interpolation)
 
 
-@aten("nanquantile", "nanquantile.scalar")
+@table("nanquantile", "nanquantile.scalar")
 def nanquantile(op: Builder, self: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Tensor:
     """nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor"""
     return _quantile(op, _of_known, self, q, dim, keepdim, interpolation)

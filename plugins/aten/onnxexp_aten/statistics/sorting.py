@@ -6,17 +6,20 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import sizes_like
 from onnxexp_aten.math.arithmetic import extreme
 from onnxexp_aten.math.comparison import equal, relate
 from onnxexp_aten.random.uniform_and_normal import uniform_of
 from onnxexp_aten.reduction.reductions import any_
-from onnxexp_aten.support.arguments import aten, axis_of, promote, rank_of
+from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.composed_views import END, size_at, sliced, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compare, compute, running_dtype, runs
+from onnxexp_aten.support.type_promotion import promote
 
-__all__ = ["positions", "top"]
+__all__ = ["positions", "table", "top"]
+
+table = SymbolicTable("aten")
 
 
 def top(op: Builder, x: Tensor, k: Any, axis: int, *, largest: bool) -> tuple[Tensor, Tensor]:
@@ -29,7 +32,7 @@ def top(op: Builder, x: Tensor, k: Any, axis: int, *, largest: bool) -> tuple[Te
     return op.cast(op.Neg(negated), x.dtype), indices
 
 
-@aten("topk")
+@table("topk")
 def topk(op: Builder, self: Tensor, k: Any, dim: int, largest: bool, sorted: bool) -> tuple[Tensor, Tensor]:
     """topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)"""
     if self.rank == 0:
@@ -37,7 +40,7 @@ def topk(op: Builder, self: Tensor, k: Any, dim: int, largest: bool, sorted: boo
     return top(op, self, k, axis_of(op, self, dim), largest=largest)
 
 
-@aten("sort")
+@table("sort")
 def sort(op: Builder, self: Tensor, dim: int, descending: bool) -> tuple[Tensor, Tensor]:
     """sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)"""
     if self.rank == 0:
@@ -46,31 +49,31 @@ def sort(op: Builder, self: Tensor, dim: int, descending: bool) -> tuple[Tensor,
     return top(op, self, size_at(op, self, axis), axis, largest=descending)
 
 
-@aten("sort.stable")
+@table("sort.stable")
 def sort_stable(op: Builder, self: Tensor, stable: bool | None, dim: int, descending: bool) -> tuple[Tensor, Tensor]:
     """sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)"""
     return sort(op, self, dim, descending)
 
 
-@aten("argsort")
+@table("argsort")
 def argsort(op: Builder, self: Tensor, dim: int, descending: bool) -> Tensor:
     """argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor"""
     return sort(op, self, dim, descending)[1]
 
 
-@aten("argsort.stable")
+@table("argsort.stable")
 def argsort_stable(op: Builder, self: Tensor, stable: bool, dim: int, descending: bool) -> Tensor:
     """argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor"""
     return sort(op, self, dim, descending)[1]
 
 
-@aten("msort")
+@table("msort")
 def msort(op: Builder, self: Tensor) -> Tensor:
     """msort(Tensor self) -> Tensor"""
     return sort(op, self, 0, False)[0]
 
 
-@aten("kthvalue")
+@table("kthvalue")
 def kthvalue(op: Builder, self: Tensor, k: Any, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
     """kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)"""
     if self.rank == 0:
@@ -82,7 +85,7 @@ def kthvalue(op: Builder, self: Tensor, k: Any, dim: int, keepdim: bool) -> tupl
     return values, indices
 
 
-@aten("median.dim")
+@table("median.dim")
 def median_dim(op: Builder, self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
     """median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
     if self.rank == 0:
@@ -90,7 +93,7 @@ def median_dim(op: Builder, self: Tensor, dim: int, keepdim: bool) -> tuple[Tens
     return kthvalue(op, self, _middle(op, size_at(op, self, axis_of(op, self, dim))), dim, keepdim)
 
 
-@aten("median")
+@table("median")
 def median(op: Builder, self: Tensor) -> Tensor:
     """median(Tensor self) -> Tensor, of an even count the lower one"""
     flat = op.Reshape(self, [-1])
@@ -104,7 +107,7 @@ def _middle(op: Builder, size: Any) -> Any:
 # Distinct elements
 
 
-@aten("_unique2")
+@table("_unique2")
 def unique2(op: Builder, self: Tensor, sorted: bool, return_inverse: bool, return_counts: bool) -> tuple[Tensor, Tensor, Tensor]:
     """_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)"""
     values, inverse, counts = _unique(op, self, None)
@@ -115,13 +118,13 @@ def unique2(op: Builder, self: Tensor, sorted: bool, return_inverse: bool, retur
     )
 
 
-@aten("_unique")
+@table("_unique")
 def unique(op: Builder, self: Tensor, sorted: bool, return_inverse: bool) -> tuple[Tensor, Tensor]:
     """_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)"""
     return unique2(op, self, sorted, return_inverse, False)[:2]
 
 
-@aten("unique_dim")
+@table("unique_dim")
 def unique_dim(
     op: Builder, self: Tensor, dim: int, sorted: bool, return_inverse: bool, return_counts: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -139,7 +142,7 @@ def _nothing(op: Builder) -> Tensor:
     return op.constant([], torch.int64)
 
 
-@aten("unique_consecutive")
+@table("unique_consecutive")
 def unique_consecutive(
     op: Builder, self: Tensor, return_inverse: bool, return_counts: bool, dim: int | None
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -170,7 +173,7 @@ def _runs_of(op: Builder, starts: Tensor, length: Tensor) -> Tensor:
 # Where elements are
 
 
-@aten("nonzero", "argwhere")
+@table("nonzero", "argwhere")
 def nonzero(op: Builder, self: Tensor) -> Tensor:
     """nonzero(Tensor self) -> Tensor: one row of indices for each element that is not zero"""
     if self.rank == 0:
@@ -179,14 +182,14 @@ def nonzero(op: Builder, self: Tensor) -> Tensor:
     return op.Reshape(found, [-1, 1]) if self.rank == 1 else op.Transpose(found, perm=[1, 0])
 
 
-@aten("nonzero_numpy", "where")
+@table("nonzero_numpy", "where")
 def nonzero_numpy(op: Builder, self: Tensor) -> list[Tensor]:
     """nonzero_numpy(Tensor self) -> Tensor[]: the indices along each dimension"""
     found = positions(op, op.Reshape(self, [1]) if self.rank == 0 else self)
     return [op.Gather(found, axis, axis=0) for axis in range(max(rank_of(op, self), 1))]
 
 
-@aten("nonzero_static")
+@table("nonzero_static")
 def nonzero_static(op: Builder, self: Tensor, size: Any, fill_value: int) -> Tensor:
     """nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor: `nonzero` cut off or filled up to a size"""
     width = rank_of(op, self)
@@ -195,7 +198,7 @@ def nonzero_static(op: Builder, self: Tensor, size: Any, fill_value: int) -> Ten
     return op.Slice(op.Concat(nonzero(op, self), filling, axis=0), [0], [size], [0])
 
 
-@aten("isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor")
+@table("isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor")
 def isin(op: Builder, elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Tensor:
     """isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor"""
     one, other = promote(op, elements, test_elements)
@@ -212,7 +215,7 @@ def positions(op: Builder, x: Tensor) -> Tensor:
     return op.NonZero(x if runs(op, "NonZero", x.dtype) else op.cast(x, torch.bool))
 
 
-@aten("searchsorted.Tensor", "searchsorted.Scalar")
+@table("searchsorted.Tensor", "searchsorted.Scalar")
 def searchsorted(
     op: Builder, sorted_sequence: Tensor, self: Any, out_int32: bool, right: bool, side: str | None, sorter: Tensor | None
 ) -> Tensor:
@@ -222,7 +225,7 @@ def searchsorted(
     return _insertion_point(op, self, sorted_sequence, right or side == "right", out_int32)
 
 
-@aten("bucketize.Tensor", "bucketize.Scalar")
+@table("bucketize.Tensor", "bucketize.Scalar")
 def bucketize(op: Builder, self: Any, boundaries: Tensor, out_int32: bool, right: bool) -> Tensor:
     """bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor"""
     return _insertion_point(op, self, boundaries, right, out_int32)
@@ -240,7 +243,7 @@ def _insertion_point(op: Builder, x: Any, boundaries: Tensor, right: bool, narro
     return op.cast(op.ReduceSum(before, axes=[last], keepdims=0), torch.int32 if narrow else torch.int64)
 
 
-@aten("multinomial")
+@table("multinomial")
 def multinomial(op: Builder, self: Tensor, num_samples: Any, replacement: bool, generator: Any) -> Tensor:
     """multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor"""
     if replacement or num_samples == 1:

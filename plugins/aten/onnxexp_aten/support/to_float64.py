@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.comparison import equal
-from onnxexp_aten.support.arguments import aten, promoted_dtype, rank_of
+from onnxexp_aten.support.arguments import rank_of
+from onnxexp_aten.support.type_promotion import promoted_dtype
 
 __all__ = ["choose", "in_float64", "polynomial", "polynomials", "same", "summed"]
 
@@ -29,8 +30,8 @@ def polynomials(op: Builder, x: Tensor | Sequence[Tensor], rows: Sequence[Sequen
         arguments = [x] * len(rows) if isinstance(x, Tensor) else x
         return [polynomial(op, argument, row) for argument, row in zip(arguments, rows, strict=True)]
     width = max(map(len, rows))
-    table = torch.tensor([[0.0] * (width - len(row)) + list(row) for row in rows], dtype=torch.float64)
-    columns = map(op.constant, table.T.reshape(width, len(rows), *[1] * first.rank).unbind())
+    rows_by_power = torch.tensor([[0.0] * (width - len(row)) + list(row) for row in rows], dtype=torch.float64)
+    columns = map(op.constant, rows_by_power.T.reshape(width, len(rows), *[1] * first.rank).unbind())
     together = x if isinstance(x, Tensor) else op.Concat(*(op.Unsqueeze(each, axes=[0]) for each in x), axis=0)
     found = polynomial(op, together, list(columns))
     return [op.Gather(found, op.constant(index), axis=0) for index in range(len(rows))]
@@ -59,7 +60,7 @@ def same(op: Builder, x: Tensor, other: Any) -> Tensor:
     return equal(op, x, op.cast(other, torch.float64))
 
 
-def in_float64(*names: str, schema: str) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
+def in_float64(table: SymbolicTable, *names: str, schema: str) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
     """Registers ``function(op, *float64 tensors)`` for operators of tensors and numbers; ints give float32, as in torch."""
 
     def register(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -69,7 +70,7 @@ def in_float64(*names: str, schema: str) -> Callable[[Callable[..., Tensor]], Ca
 
         symbolic.__doc__ = f"{schema}, computed in float64"
         symbolic.__name__ = function.__name__
-        aten(*names)(symbolic)
+        table(*names)(symbolic)
         return function
 
     return register

@@ -12,7 +12,7 @@ from torch._prims_common import elementwise_dtypes
 
 from onnxexp import Builder
 from onnxexp.graph import TensorType
-from onnxexp_aten.support.arguments import promoted_dtype
+from onnxexp_aten.support.type_promotion import promoted_dtype
 
 DTYPES = (
     torch.bool, torch.uint8, torch.int8, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64,

@@ -1,0 +1,64 @@
+"""Lower nodes with complex arguments or results: the hook `lower_node` of the plugin.
+
+An operator has a symbolic of its own in `complex_aten`, or it is linear and real: its real symbolic then lowers both parts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onnxexp import Builder, ComplexTensor, Node, Tensor, TensorType
+from onnxexp_aten.complex.complex_numbers import REAL_DTYPES, is_complex, paired
+from onnxexp_aten.tables import aten, complex_aten
+
+__all__ = ["lower_complex"]
+
+_BY_PARTS = frozenset(
+    f"aten::{name}"
+    for name in """
+    _reshape_alias _unsafe_view alias atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors broadcast_to cat chunk
+    clone column_stack concat concatenate constant_pad_nd contiguous cumsum detach diag diag_embed diagonal diagonal_scatter
+    dsplit dstack expand expand_as fft_fftshift fft_ifftshift flatten flip fliplr flipud gather hsplit hstack index
+    index_select lift_fresh lift_fresh_copy mT masked_select mean meshgrid movedim moveaxis narrow neg negative nansum numpy_T
+    pad permute ravel repeat repeat_interleave reshape reshape_as roll rot90 select slice split split_with_sizes squeeze stack
+    sum sum_to_size swapaxes swapdims t take take_along_dim tensor_split tile trace transpose tril triu unbind unflatten
+    unfold unsafe_chunk unsafe_split unsqueeze view view_as vsplit vstack
+    """.split()  # noqa: SIM905
+)
+"""Linear operators with real coefficients: the result's parts are those of the argument's parts."""
+
+
+def lower_complex(op: Builder, node: Node) -> Any:
+    """Lower a node with complex arguments or results; None for any other node, and where there is no rule."""
+    symbolic = complex_aten.find(node.op, op.opset)
+    if (symbolic is None and node.op.partition(".")[0] not in _BY_PARTS) or not _has_complex(node):
+        return None
+    if symbolic is not None:
+        return symbolic.function(op, *op.args)
+    symbolic = aten.find(node.op, op.opset)
+    if symbolic is None:
+        return None
+    real, imag = (symbolic.function(op, *_part(op, op.args, which)) for which in ("real", "imag"))
+    if isinstance(real, Tensor):
+        return ComplexTensor(real, imag)
+    return [ComplexTensor(one, other) for one, other in zip(real, imag, strict=True)]
+
+
+def _has_complex(node: Node) -> bool:
+    for value in (*node.outputs, *node.inputs()):
+        type_ = value.type
+        if isinstance(type_, TensorType) and type_.dtype in REAL_DTYPES:
+            return True
+    return False
+
+
+def _part(op: Builder, arg: Any, which: str) -> Any:
+    """The arguments of the real symbolic for one part. In a list with complex tensors real ones are complex, too."""
+    if isinstance(arg, (list, tuple)):
+        mixed = any(is_complex(element) for element in arg)
+        dtype = next((REAL_DTYPES[element.dtype] for element in arg if is_complex(element)), None)
+        return [_part(op, paired(op, each, dtype) if mixed and isinstance(each, Tensor) else each, which) for each in arg]
+    if not is_complex(arg):
+        return arg
+    whole = paired(op, arg)
+    return whole.real if which == "real" else whole.imag

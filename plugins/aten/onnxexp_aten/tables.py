@@ -1,0 +1,134 @@
+"""The tables of all modules, and the two that the plugin is made of."""
+
+from __future__ import annotations
+
+from onnxexp import SymbolicTable
+from onnxexp_aten.complex import complex_numbers, fourier
+from onnxexp_aten.creation import conversion, new_tensors
+from onnxexp_aten.indexing import assignment, gather, scatter
+from onnxexp_aten.linalg import cholesky_and_qr, einsum, grouped_matmul, matmul, norms, solve_and_lu, svd_and_eigh
+from onnxexp_aten.math import (
+    arithmetic,
+    comparison,
+    differences,
+    erf_and_bessel,
+    frexp_and_nextafter,
+    gamma,
+    gcd,
+    orthogonal_polynomials,
+    powers,
+    python_scalars,
+    unary,
+    xlogy,
+)
+from onnxexp_aten.nn import (
+    activation,
+    adaptive_pooling,
+    attention,
+    backward,
+    classification_losses,
+    convolution,
+    ctc_loss,
+    dropout,
+    embedding_bag,
+    fractional_max_pooling,
+    grid_sample,
+    im2col,
+    losses,
+    normalization,
+    padding,
+    pooling,
+    softmax,
+    transformer_layer,
+    upsampling,
+)
+from onnxexp_aten.random import distributions, rejection_loops
+from onnxexp_aten.reduction import cumulative, reductions
+from onnxexp_aten.rnn import layers, packed_sequences
+from onnxexp_aten.shape import concatenation, rearranging, splitting, views
+from onnxexp_aten.statistics import covariance, histograms, quantiles, sorting
+
+__all__ = ["aten", "complex_aten"]
+
+_TABLES = (
+    # complex
+    fourier.table,
+    # creation
+    conversion.table,
+    new_tensors.table,
+    # indexing
+    assignment.table,
+    gather.table,
+    scatter.table,
+    # linalg
+    cholesky_and_qr.table,
+    einsum.table,
+    grouped_matmul.table,
+    matmul.table,
+    norms.table,
+    solve_and_lu.table,
+    svd_and_eigh.table,
+    # math
+    arithmetic.table,
+    comparison.table,
+    differences.table,
+    erf_and_bessel.table,
+    frexp_and_nextafter.table,
+    gamma.table,
+    gcd.table,
+    orthogonal_polynomials.table,
+    powers.table,
+    python_scalars.table,
+    unary.table,
+    xlogy.table,
+    # nn
+    activation.table,
+    adaptive_pooling.table,
+    attention.table,
+    backward.table,
+    classification_losses.table,
+    convolution.table,
+    ctc_loss.table,
+    dropout.table,
+    embedding_bag.table,
+    fractional_max_pooling.table,
+    grid_sample.table,
+    im2col.table,
+    losses.table,
+    normalization.table,
+    padding.table,
+    pooling.table,
+    softmax.table,
+    transformer_layer.table,
+    upsampling.table,
+    # random
+    distributions.table,
+    rejection_loops.table,
+    # reduction
+    cumulative.table,
+    reductions.table,
+    # rnn
+    layers.table,
+    packed_sequences.table,
+    # shape
+    concatenation.table,
+    rearranging.table,
+    splitting.table,
+    views.table,
+    # statistics
+    covariance.table,
+    histograms.table,
+    quantiles.table,
+    sorting.table,
+)
+"""One for each module of symbolics, by subject."""
+
+aten = SymbolicTable("aten")
+"""The symbolics of torch's own operators."""
+
+aten.include(*_TABLES)
+
+complex_aten = SymbolicTable("aten")
+"""The symbolics of operators with complex arguments or results."""
+
+complex_aten.include(complex_numbers.complex_table, fourier.complex_table)
