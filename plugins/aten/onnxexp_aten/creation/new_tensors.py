@@ -10,6 +10,7 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import filled, size_at, unsqueezed, vector
+from onnxexp_aten.support.kernel_dtypes import has_operator
 
 __all__ = ["arange_of", "full_of", "out_dtype", "sizes_like", "table"]
 
@@ -105,7 +106,7 @@ def arange_of(op: Builder, start: Any, end: Any, step: Any, dtype: torch.dtype) 
     if op.is_static([start, end, step]):
         start, end, step = (op.static(bound) for bound in (start, end, step))
         return op.constant(torch.arange(start, end, step, dtype=dtype))
-    if op.opset < 11:
+    if not has_operator(op, "Range"):
         return _counted(op, start, end, step, dtype)
     compute = dtype if dtype in _RANGE_DTYPES else torch.float32 if dtype.is_floating_point else torch.int64
     bounds = [op.cast(bound, compute) for bound in (start, end, step)]
@@ -245,7 +246,7 @@ _TRILU_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, to
 
 
 def _triangle(op: Builder, x: Tensor, diagonal: Any, *, upper: bool) -> Tensor:
-    if op.opset < 14:
+    if not has_operator(op, "Trilu"):
         return _masked_triangle(op, x, diagonal, upper=upper)
     shift = None if isinstance(diagonal, int) and diagonal == 0 else op.constant(diagonal, torch.int64)
     if x.dtype not in _TRILU_DTYPES:
@@ -271,10 +272,8 @@ def one_hot(op: Builder, self: Tensor, num_classes: int) -> Tensor:
 
 def _one_hot(op: Builder, self: Tensor, num_classes: int) -> Tensor:
     index = op.cast(self, torch.int64)
-    depth: Any = num_classes
+    depth = op.constant([num_classes], torch.int64)
     if num_classes == -1:
         largest = op.ReduceMax(op.cast(op.Reshape(index, [-1]), torch.int32), axes=[0], keepdims=1)
         depth = op.Add(op.cast(largest, torch.int64), 1)
-    else:
-        depth = op.constant(torch.tensor([num_classes])) if op.opset < 11 else op.constant(num_classes, torch.int64)
     return op.OneHot(index, depth, op.constant([0, 1], torch.int64), axis=rank_of(op, self))

@@ -17,7 +17,7 @@ from onnxexp_aten.indexing.gather import (
     stacked_indices,
     within,
 )
-from onnxexp_aten.indexing.scatter import SINCE, reducing_dtype, scattered, written
+from onnxexp_aten.indexing.scatter import can_reduce, reducing_dtype, scattered, written
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.reduction.cumulative import running_sum
 from onnxexp_aten.shape.rearranging import diagonal_places, strided_places
@@ -55,12 +55,13 @@ def index_put(op: Builder, self: Tensor, indices: list[Tensor | None], values: T
     common = common_sizes(op, tensors)
     order = [*axes, *rest]
     front = permuted(op, self, order)
-    if op.opset < (SINCE["add"] if accumulate else 11):
-        result = _put_flat(op, self, front, tensors, axes, values, "add" if accumulate else "none")
-    else:
+    reduction = "add" if accumulate else "none"
+    if can_reduce(op, reduction):
         places = stacked_indices(op, tensors, common)
         updates = _values(op, self, values, places, axes, rest, len(common))
-        result = op.ScatterND(front, places, updates, reduction="add" if accumulate else "none")
+        result = op.ScatterND(front, places, updates, reduction=reduction)
+    else:
+        result = _put_flat(op, self, front, tensors, axes, values, reduction)
     return permuted(op, result, [order.index(axis) for axis in range(len(order))])
 
 

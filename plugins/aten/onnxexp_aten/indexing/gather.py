@@ -12,6 +12,7 @@ from onnxexp_aten.creation.new_tensors import arange_of
 from onnxexp_aten.math.arithmetic import clamp, select
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.composed_views import expanded, given_ints, permuted, size_at, squeezed, unsqueezed, vector
+from onnxexp_aten.support.kernel_dtypes import has_operator
 
 __all__ = [
     "common_sizes",
@@ -60,7 +61,7 @@ def gather(op: Builder, self: Tensor, dim: int, index: Tensor, sparse_grad: bool
         flat = self if self.rank else unsqueezed(op, self, [0])
         return op.Gather(flat, index, axis=0)
     axis = axis_of(op, self, dim)
-    if op.opset >= 11:
+    if has_operator(op, "GatherElements"):
         return op.GatherElements(self, index, axis=axis)
     strides = strides_of(op, self, range(rank_of(op, self)))
     place_along = op.cast(index, torch.int64)
@@ -141,7 +142,7 @@ def index(op: Builder, self: Tensor, indices: list[Tensor | None]) -> Tensor:
 
 
 def _allowed(op: Builder, self: Tensor, axis: int, index: Tensor) -> Tensor:
-    """Gather takes negative indices from opset 11 on."""
+    """An index tensor as Gather takes it: negative ones from opset 11 on, which the schema shows in prose only."""
     index = index if index.dtype in (torch.int32, torch.int64) else op.cast(index, torch.int64)
     return index if op.opset >= 11 else counted_from_front(op, index, size_at(op, self, axis))
 
@@ -273,7 +274,7 @@ def _pointwise(op: Builder, self: Tensor, tensors: list[Tensor], axes: list[int]
     rest = [axis for axis in range(rank_of(op, self)) if axis not in axes]
     common = common_sizes(op, tensors)
     front = permuted(op, self, [*axes, *rest])
-    if op.opset >= 11:
+    if has_operator(op, "GatherND"):
         found = op.GatherND(front, stacked_indices(op, tensors, common))
     else:
         found = op.Gather(flattened(op, front, len(axes)), flat_places(op, front, tensors), axis=0)

@@ -17,7 +17,7 @@ from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.composed_views import size_at, sliced, unsqueezed, with_shape
 from onnxexp_aten.support.kernel_dtypes import compute, specified
 
-__all__ = ["SINCE", "reducing_dtype", "scattered", "table", "written"]
+__all__ = ["can_reduce", "reducing_dtype", "scattered", "table", "written"]
 
 table = SymbolicTable("aten")
 
@@ -25,8 +25,13 @@ _REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "am
 """torch's names of reductions, and ONNX's."""
 
 
-SINCE = {"none": 9, "add": 16, "mul": 16, "max": 18, "min": 18}
-"""The opset from which on ONNX's scatter operators know a reduction."""
+_SINCE = {"none": 11, "add": 16, "mul": 16, "max": 18, "min": 18}
+"""The first opset at which ScatterElements and ScatterND have a reduction."""
+
+
+def can_reduce(op: Builder, reduction: str) -> bool:
+    """Do ONNX's scatter operators have this reduction at the target opset? Schemas do not list an attribute's values."""
+    return op.opset >= _SINCE[reduction]
 
 
 def scattered(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, reduction: str = "none") -> Tensor:
@@ -36,11 +41,11 @@ def scattered(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, 
     if reduction != "none" and x.dtype != inner:
         wide = [op.cast(tensor, inner) for tensor in (x, source)]
         return op.cast(scattered(op, wide[0], axis, index, wide[1], reduction), x.dtype)
-    if op.opset < SINCE[reduction]:
+    if can_reduce(op, reduction):
+        return op.ScatterElements(x, index, source, axis=axis, reduction=reduction)
+    if reduction != "none":
         return _composed(op, x, axis, index, source, reduction)
-    if op.opset < 11:
-        return op.Scatter(x, counted_from_front(op, index, size_at(op, x, axis)), source, axis=axis)
-    return op.ScatterElements(x, index, source, axis=axis, reduction=reduction)
+    return op.Scatter(x, counted_from_front(op, index, size_at(op, x, axis)), source, axis=axis)
 
 
 def reducing_dtype(op: Builder, dtype: torch.dtype) -> torch.dtype:
@@ -76,7 +81,7 @@ def _missing(op: Builder, x: Tensor, axis: int, index: Tensor, reduction: str) -
     pairs = list(zip(x.shape or (), index.shape or (), strict=True))
     pairs[axis] = (0, 0)
     if any(size != part and not (isinstance(size, int) and isinstance(part, int)) for size, part in pairs):
-        op.opset_error(f"a scatter that reduces by {reduction!r} into part of a tensor needs it", SINCE[reduction])
+        op.opset_error(f"a scatter that reduces by {reduction!r} into part of a tensor needs it", _SINCE[reduction])
     return [0 if size == part else int(size) - int(part) for size, part in pairs]
 
 
@@ -199,7 +204,7 @@ def written(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, 
     """`source` in the places of a 1-d index along one axis: ScatterND along the first one, else ScatterElements."""
     x, values = _flat(op, self, source)
     axis = axis_of(op, x, dim)
-    if axis == 0 and op.opset >= max(11, SINCE[reduction]):
+    if axis == 0 and can_reduce(op, reduction):
         (flat,) = _flat(op, index)
         places = unsqueezed(op, op.cast(flat, torch.int64), [1])
         inner = x.dtype if reduction == "none" else reducing_dtype(op, x.dtype)

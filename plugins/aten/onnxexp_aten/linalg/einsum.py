@@ -14,6 +14,7 @@ from onnxexp_aten.creation.new_tensors import out_dtype
 from onnxexp_aten.linalg.matmul import product
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import permuted, size_at, unsqueezed, vector, with_shape
+from onnxexp_aten.support.kernel_dtypes import has_operator
 from onnxexp_aten.support.type_promotion import promote
 
 __all__ = ["table"]
@@ -29,11 +30,12 @@ def einsum(op: Builder, equation: str, tensors: list[Tensor], path: Any) -> Tens
     tensors = promote(op, *tensors, dtype=out_dtype(op))  # a sum of ints alone is int64
     terms, result = _letters(op, equation, tensors)
     plain = all(len(set(term)) == len(term) for term in terms)
+    has_einsum = has_operator(op, "Einsum")
     if plain and len(terms) == 2:
-        composed = _matmul(op, tensors, terms, result, flatten=op.opset < 12 or tensors[0].dtype not in _EINSUM_DTYPES)
+        composed = _matmul(op, tensors, terms, result, flatten=not has_einsum or tensors[0].dtype not in _EINSUM_DTYPES)
         if composed is not None:
             return composed
-    if op.opset < 12 and plain:
+    if plain and not has_einsum:
         return _chained(op, tensors, terms, result)
     dtype = tensors[0].dtype
     compute = dtype if dtype in _EINSUM_DTYPES else torch.int32

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp import Builder, ScalarType, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import extreme, floor_divide, floor_remainder, select, truncated
 from onnxexp_aten.math.comparison import equal, relate
 from onnxexp_aten.math.unary import round_
@@ -63,7 +63,7 @@ def _unified(op: Builder, args: tuple[Any, ...]) -> list[Tensor]:
 def _of_kind(op: Builder, result: Any) -> Any:
     """The result as the kind of number that the captured program says it is."""
     type_ = op.node.outputs[0].type
-    kind = type_.kind if hasattr(type_, "kind") else None  # a TensorType where TorchScript did not tell
+    kind = type_.kind if isinstance(type_, ScalarType) else None  # TorchScript records no number in some places
     if kind is None or not isinstance(result, (Tensor, bool, int, float)):
         return result
     if not isinstance(result, Tensor):

@@ -24,7 +24,7 @@ from onnxexp_aten.support.composed_views import (
     vector,
     with_shape,
 )
-from onnxexp_aten.support.kernel_dtypes import specified
+from onnxexp_aten.support.kernel_dtypes import has_operator, specified
 
 __all__ = ["attend", "scaled_scores", "table"]
 
@@ -265,9 +265,9 @@ def _any(op: Builder, numbers: Tensor) -> Tensor:
 
 def _upper(op: Builder, sizes: list[Any], value: float, dtype: torch.dtype) -> Tensor:
     """`value` above the diagonal, 0 elsewhere."""
-    if op.is_static(sizes) and (op.opset < 14 or math.prod(sizes) <= 4096):
+    if op.is_static(sizes) and (not has_operator(op, "Trilu") or math.prod(sizes) <= 4096):
         return op.constant(_triangle(*sizes, value, dtype))
-    if op.opset >= 14:
+    if has_operator(op, "Trilu"):
         return op.Trilu(filled(op, sizes, value, dtype), 1, upper=1)
     rows, columns = (arange_of(op, 0, size, 1, torch.int64) for size in sizes)
     return op.Where(op.Less(unsqueezed(op, rows, [1]), columns), op.constant(value, dtype), op.constant(0.0, dtype))

@@ -17,24 +17,47 @@ __all__ = ["table"]
 
 table = SymbolicTable("aten")
 
+_GRID_SAMPLERS = ("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "_grid_sampler_2d_cpu_fallback")
 _PADDINGS = ("zeros", "border", "reflection")
 
 
-@table("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "_grid_sampler_2d_cpu_fallback")
+@table(*_GRID_SAMPLERS)
 def grid_sampler(
     op: Builder, input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
     """grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor"""
-    if rank_of(op, input) > 4 and op.opset < 20:
-        op.opset_error("ONNX's GridSample takes volumes from opset 20 on", 20)
-    if op.opset < 16 and _PADDINGS[padding_mode] == "reflection":
+    _needs_planes(op, input)
+    if _PADDINGS[padding_mode] == "reflection":
         op.opset_error("ONNX has GridSample from opset 16 on", 16)
-    if op.opset < 16:
-        op.decline("ONNX has GridSample from opset 16 on")
-    names = ("linear", "nearest", "cubic") if op.opset >= 20 else ("bilinear", "nearest", "bicubic")
+    op.decline("ONNX has GridSample from opset 16 on")
+
+
+@table(*_GRID_SAMPLERS, since=16)
+def grid_sampler_16(
+    op: Builder, input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
+    """grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor"""
+    _needs_planes(op, input)
+    return _sampled(op, input, grid, ("bilinear", "nearest", "bicubic")[interpolation_mode], padding_mode, align_corners)
+
+
+@table(*_GRID_SAMPLERS, since=20)
+def grid_sampler_20(
+    op: Builder, input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
+    """grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor"""
+    return _sampled(op, input, grid, ("linear", "nearest", "cubic")[interpolation_mode], padding_mode, align_corners)
+
+
+def _needs_planes(op: Builder, x: Tensor) -> None:
+    if rank_of(op, x) > 4:
+        op.opset_error("ONNX's GridSample takes volumes from opset 20 on", 20)
+
+
+def _sampled(op: Builder, input: Tensor, grid: Tensor, mode: str, padding_mode: int, align_corners: bool) -> Tensor:
     inner = running_dtype(op, "GridSample", input.dtype)
     data, places = op.cast(input, inner), op.cast(grid, inner)
-    attributes = {"mode": names[interpolation_mode], "padding_mode": _PADDINGS[padding_mode], "align_corners": int(align_corners)}
+    attributes = {"mode": mode, "padding_mode": _PADDINGS[padding_mode], "align_corners": int(align_corners)}
     return op.cast(op.GridSample(data, places, **attributes), input.dtype)
 
 

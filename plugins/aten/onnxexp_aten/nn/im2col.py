@@ -13,7 +13,7 @@ from onnxexp_aten.creation.new_tensors import arange_of
 from onnxexp_aten.nn.padding import padded
 from onnxexp_aten.support.arguments import expand_scalar, rank_of
 from onnxexp_aten.support.composed_views import permuted, size_at, squeezed, unsqueezed
-from onnxexp_aten.support.kernel_dtypes import running_dtype
+from onnxexp_aten.support.kernel_dtypes import has_operator, running_dtype
 from onnxexp_aten.support.spatial_axes import batched
 
 __all__ = ["table"]
@@ -66,7 +66,7 @@ def _places(op: Builder, x: Tensor, axis: int, width: int, step: int, stride: in
 @table("col2im")
 def col2im(op: Builder, self: Tensor, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
     """col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor"""
-    if op.opset < 18:
+    if not has_operator(op, "Col2Im"):
         op.decline("ONNX has Col2Im from opset 18 on")
     alone = rank_of(op, self) == 2
     columns = op.cast(unsqueezed(op, self, [0]) if alone else self, running_dtype(op, "Col2Im", self.dtype))

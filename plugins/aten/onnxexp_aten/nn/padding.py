@@ -43,11 +43,7 @@ def padded(op: Builder, x: Tensor, pad: Sequence[Any], mode: str = "constant", v
     data = op.cast(x, inner)
     fill = _fill(op, value, x.dtype, inner) if mode == "constant" else None
     name = _MODES.get(mode)
-    if op.opset < 11:
-        result = op.Pad(data, pads=[*begins, *ends], value=None if fill is None else float(op.static(fill, "value")), mode=name)
-    else:
-        result = op.Pad(data, [*begins, *ends], fill, mode=name)
-    return op.cast(result, x.dtype)
+    return op.cast(op.Pad(data, [*begins, *ends], fill, mode=name), x.dtype)
 
 
 def _amounts(op: Builder, pad: Sequence[Any]) -> list[tuple[Any, Any]]:

@@ -12,7 +12,7 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.nn.padding import padded as with_padding
 from onnxexp_aten.support.arguments import expand_scalar, none_if_default, rank_of
 from onnxexp_aten.support.composed_views import size_at
-from onnxexp_aten.support.kernel_dtypes import compute, running_dtype
+from onnxexp_aten.support.kernel_dtypes import compute, has_operator, running_dtype
 from onnxexp_aten.support.spatial_axes import axis_sizes, batched, spatial_dims
 
 __all__ = ["Windows", "largest", "plane_size", "table"]
@@ -106,7 +106,7 @@ def plane_size(op: Builder, x: Tensor, dims: int) -> int | Tensor:
 
 def _in_plane(op: Builder, places: Tensor, plane: int | Tensor) -> Tensor:
     """ONNX counts through the whole tensor, torch through each plane of it."""
-    if op.opset >= 10:
+    if has_operator(op, "Mod"):
         return op.Mod(places, plane)  # type: ignore[no-any-return]
     return op.Sub(places, op.Mul(op.Div(places, plane), plane))  # type: ignore[no-any-return]
 

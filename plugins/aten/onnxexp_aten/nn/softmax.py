@@ -48,7 +48,7 @@ def softmax_over(op: Builder, name: str, x: Tensor, axis: int) -> Tensor:
     rank = rank_of(op, x)
     if rank == 0:
         return op.Reshape(compute(op, name, op.Reshape(x, [1]), axis=0), [])
-    if op.opset >= 13 or axis == rank - 1:
+    if op.opset >= 13 or axis == rank - 1:  # before, ONNX flattens everything from the axis on
         return compute(op, name, x, axis=axis)
     order = list(range(rank))
     order[axis], order[-1] = order[-1], order[axis]

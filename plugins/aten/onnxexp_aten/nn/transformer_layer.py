@@ -5,8 +5,6 @@ They are taken apart into the operators that the module itself calls with gradie
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
@@ -14,6 +12,7 @@ from onnxexp_aten.linalg.matmul import linear
 from onnxexp_aten.nn import activation, attention, normalization
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import permuted, reshaped, unsqueezed
+from onnxexp_aten.support.table_entry import lower_by
 
 __all__ = ["table"]
 
@@ -21,13 +20,6 @@ table = SymbolicTable("aten")
 
 _KEY_PADDING = 1
 """The mask type of a mask [batch, keys]; the others are masks [queries, keys] and [batch, heads, queries, keys]."""
-
-
-def _call(op: Builder, symbolics: SymbolicTable, name: str, *args: Any) -> Any:
-    """Lower another operator by the entry that its table has for the target opset."""
-    found = symbolics.find(f"aten::{name}", op.opset)
-    assert found is not None
-    return found.function(op, *args)
 
 
 def _heads(op: Builder, x: Tensor, count: int) -> Tensor:
@@ -90,7 +82,7 @@ def native_multi_head_attention(
         weights = weights if keep is None else op.Mul(weights, keep)
         weights = op.ReduceMean(weights, axes=[1], keepdims=0) if average_attn_weights else weights
     else:
-        result = _call(op, attention.table, "scaled_dot_product_attention", *made, kept, 0.0, False, None, False)
+        result = lower_by(op, attention.table, "scaled_dot_product_attention", *made, kept, 0.0, False, None, False)
         weights = op.constant(torch.zeros(0, dtype=query.dtype))
     batch, length, _ = query.shape or (1, 1, 1)
     joined = reshaped(op, permuted(op, result, [0, 2, 1, 3]), [batch, length, embed_dim])
@@ -124,7 +116,7 @@ def transformer_encoder_layer(
     """_transformer_encoder_layer_fwd(Tensor src, int embed_dim, int num_heads, Tensor qkv_weight, ...) -> Tensor"""
 
     def norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        made: Tensor = _call(op, normalization.table, "layer_norm", x, [embed_dim], weight, bias, eps, False)
+        made: Tensor = lower_by(op, normalization.table, "layer_norm", x, [embed_dim], weight, bias, eps, False)
         return made
 
     def attend(x: Tensor) -> Tensor:
@@ -133,7 +125,7 @@ def transformer_encoder_layer(
 
     def feed_forward(x: Tensor) -> Tensor:
         inner = linear(op, x, ffn_weight_1, ffn_bias_1)
-        active = _call(op, activation.table, "gelu", inner, "none") if use_gelu else op.Relu(inner)
+        active = lower_by(op, activation.table, "gelu", inner, "none") if use_gelu else op.Relu(inner)
         return linear(op, active, ffn_weight_2, ffn_bias_2)
 
     first, second = (norm_weight_1, norm_bias_1), (norm_weight_2, norm_bias_2)

@@ -18,7 +18,7 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import arange_of
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import size_at, sizes_of
-from onnxexp_aten.support.kernel_dtypes import running_dtype, specified
+from onnxexp_aten.support.kernel_dtypes import has_operator, running_dtype, specified
 from onnxexp_aten.support.spatial_axes import along, axis_sizes, known_matrix, spatial_dims
 
 __all__ = ["Axis", "Kind", "resampled", "table"]
@@ -81,19 +81,23 @@ def _resize(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor:
     inner = running_dtype(op, "Resize", x.dtype)
     data, rank = op.cast(x, inner), rank_of(op, x)
     lead = rank - len(axes)
-    roi = op.constant([], torch.float32) if op.opset < 13 else None
-    numbers = None if op.opset < 18 else [axis.number for axis in axes]
+    nothing = op.constant([], torch.float32) if op.opset < 13 else None  # what Resize does not use is required before opset 13
+    numbers = [axis.number for axis in axes] if _names_axes(op) else None
     scales = _constant_scales(op, x, axes, kind)
     if scales is not None:
         whole = scales if numbers is not None else [1.0] * lead + scales
-        result = op.Resize(data, roi, op.constant(whole, torch.float32), axes=numbers, **kind.resize)
+        result = op.Resize(data, nothing, op.constant(whole, torch.float32), axes=numbers, **kind.resize)
     else:
         sizes: list[Any] = [_after(op, x, axis) for axis in axes]
         if numbers is None:
             sizes = [size_at(op, x, axis) for axis in range(lead)] + sizes
-        no_scales = op.constant([], torch.float32) if op.opset < 13 else None
-        result = op.Resize(data, roi, no_scales, sizes, axes=numbers, **kind.resize)
+        result = op.Resize(data, nothing, nothing, sizes, axes=numbers, **kind.resize)
     return op.cast(result, x.dtype)
+
+
+def _names_axes(op: Builder) -> bool:
+    """Can Resize leave the other axes alone? It has the attribute from opset 18 on."""
+    return op.opset >= 18
 
 
 def _constant_scales(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> list[float] | None:
@@ -101,7 +105,7 @@ def _constant_scales(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -
     if all(axis.scale is not None for axis in axes):
         return [_fitting(axis, float(axis.scale)) for axis in axes]  # type: ignore[arg-type]
     lead = (x.shape or ())[: rank_of(op, x) - len(axes)]
-    if op.opset >= 18 or all(isinstance(size, int) for size in lead) or not all(axis.known for axis in axes):
+    if _names_axes(op) or all(isinstance(size, int) for size in lead) or not all(axis.known for axis in axes):
         return None
     return [_fitting(axis, axis.after / axis.before) for axis in axes]  # type: ignore[operator]
 
@@ -124,11 +128,12 @@ def _nearest(op: Builder, x: Tensor, axes: Sequence[Axis], exact: bool) -> Tenso
     rounding = "round_prefer_ceil" if exact else "floor"
     attributes = {"mode": "nearest", "coordinate_transformation_mode": transform, "nearest_mode": rounding}
     kind = Kind(_linear_weights, attributes)
-    if op.opset >= 11 and _takes_nearest(op, x.dtype) and all(_same_neighbours(axis, exact) for axis in axes):
-        return _resize(op, x, axes, kind)
-    if op.opset < 11 and not exact and _takes_nearest(op, x.dtype) and all(_grows(axis) for axis in axes):
-        scales = op.constant([1.0] * (rank_of(op, x) - len(axes)) + [_grown(axis) for axis in axes], torch.float32)
-        return op.Upsample(x, scales, mode="nearest") if op.opset < 10 else op.Resize(x, scales, mode="nearest")  # type: ignore[no-any-return]
+    if _takes_nearest(op, x.dtype):
+        if op.opset >= kind.first_opset and all(_same_neighbours(axis, exact) for axis in axes):
+            return _resize(op, x, axes, kind)
+        if op.opset < kind.first_opset and not exact and all(_grows(axis) for axis in axes):
+            scales = op.constant([1.0] * (rank_of(op, x) - len(axes)) + [_grown(axis) for axis in axes], torch.float32)
+            return op.call("", "Resize" if has_operator(op, "Resize") else "Upsample", x, scales, mode="nearest")  # type: ignore[no-any-return]
     for axis in axes:
         if axis.before != axis.after:
             x = op.Gather(x, _neighbours(op, x, axis, exact), axis=axis.number)
@@ -140,7 +145,7 @@ _NEAREST_DTYPES = (torch.float16, torch.float32, torch.int8, torch.uint8, torch.
 
 
 def _takes_nearest(op: Builder, dtype: torch.dtype) -> bool:
-    return dtype in _NEAREST_DTYPES or (specified(op) and op.takes("Resize" if op.opset > 9 else "Upsample", dtype))
+    return dtype in _NEAREST_DTYPES or (specified(op) and op.takes("Resize" if has_operator(op, "Resize") else "Upsample", dtype))
 
 
 def _torch_neighbours(axis: Axis, exact: bool) -> torch.Tensor:

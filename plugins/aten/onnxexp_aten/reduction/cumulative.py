@@ -14,6 +14,7 @@ from onnxexp_aten.reduction.reductions import summable
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.composed_views import filled, swapped
 from onnxexp_aten.support.kernel_dtypes import compare, compute, running_dtype
+from onnxexp_aten.support.table_entry import lower_by
 
 __all__ = ["running_sum", "table"]
 
@@ -35,7 +36,7 @@ def cumsum_11(op: Builder, self: Tensor, dim: int, dtype: torch.dtype | None) ->
 
 def running_sum(op: Builder, x: Tensor, axis: int) -> Tensor:
     """The sum of the elements up to each one, in the tensor's own dtype."""
-    return (cumsum_11 if op.opset >= 11 else cumsum)(op, x, axis, x.dtype)
+    return lower_by(op, table, "cumsum", x, axis, x.dtype)  # type: ignore[no-any-return]
 
 
 @table("cumprod")

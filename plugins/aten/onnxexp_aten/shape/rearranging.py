@@ -46,7 +46,7 @@ def fliplr(op: Builder, self: Tensor) -> Tensor:
 
 
 def reversed_along(op: Builder, x: Tensor, axes: list[int]) -> Tensor:
-    """The axes the other way round; Slice takes negative steps from opset 10 on, before that a table of indices does."""
+    """The axes the other way round: Slice with negative steps, which it has from opset 10 on, before that a table of indices."""
     if not axes:
         return x
     if op.opset >= 10:
@@ -114,7 +114,7 @@ def window_starts(op: Builder, x: Tensor, axis: int, size: int, step: int) -> Te
 @table("pixel_shuffle")
 def pixel_shuffle(op: Builder, self: Tensor, upscale_factor: int) -> Tensor:
     """pixel_shuffle(Tensor self, int upscale_factor) -> Tensor"""
-    if rank_of(op, self) < 5 and self.dtype.is_floating_point and op.opset >= 11:
+    if rank_of(op, self) < 5 and self.dtype.is_floating_point and op.opset >= 11:  # from there on DepthToSpace has modes
         batch = unsqueezed(op, self, range(4 - rank_of(op, self)))
         shuffled = op.DepthToSpace(batch, blocksize=upscale_factor, mode="CRD")
         return squeezed(op, shuffled, range(4 - rank_of(op, self)))

@@ -9,6 +9,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import arange_of, full_of, out_dtype, sizes_like
+from onnxexp_aten.indexing.gather import gather
 from onnxexp_aten.indexing.scatter import scattered
 from onnxexp_aten.math.arithmetic import extreme, select
 from onnxexp_aten.math.comparison import equal, relate
@@ -26,21 +27,6 @@ __all__ = ["table"]
 table = SymbolicTable("aten")
 
 
-def _chosen(op: Builder, x: Tensor, places: Tensor, axis: int) -> Tensor:
-    """The elements at places that have size 1 along the axis."""
-    if op.opset >= 11:
-        return op.GatherElements(x, places, axis=axis)  # type: ignore[no-any-return]
-    order = _ordered(op, x, axis)
-    hit = op.Equal(order, places)
-    return reduced(op, "ReduceSum", select(op, hit, x, op.constant(0, x.dtype)), [axis], True)
-
-
-def _ordered(op: Builder, x: Tensor, axis: int) -> Tensor:
-    """0, 1, 2, ... along an axis, of size 1 along the others."""
-    count = arange_of(op, 0, size_at(op, x, axis), 1, torch.int64)
-    return unsqueezed(op, count, [place for place in range(rank_of(op, x)) if place != axis])
-
-
 def _without(op: Builder, parts: tuple[Tensor, ...], axis: int, keepdim: bool) -> tuple[Tensor, ...]:
     return parts if keepdim else tuple(op.Squeeze(part, axes=[axis]) for part in parts)
 
@@ -55,8 +41,8 @@ def mode(op: Builder, self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, ..
     pairs = equal(op, unsqueezed(op, values, [axis]), unsqueezed(op, values, [axis + 1]))
     counts = op.ReduceSum(op.cast(pairs, torch.int32), axes=[axis], keepdims=0)
     first = op.ArgMax(counts, axis=axis, keepdims=1)
-    last = op.Sub(op.Add(first, op.cast(_chosen(op, counts, first, axis), torch.int64)), 1)
-    return _without(op, (_chosen(op, values, first, axis), _chosen(op, places, last, axis)), axis, keepdim)
+    last = op.Sub(op.Add(first, op.cast(gather(op, counts, axis, first, False), torch.int64)), 1)
+    return _without(op, (gather(op, values, axis, first, False), gather(op, places, axis, last, False)), axis, keepdim)
 
 
 @table("nanmedian.dim")
@@ -70,12 +56,12 @@ def nanmedian_dim(op: Builder, self: Tensor, dim: int, keepdim: bool) -> tuple[T
     if not self.dtype.is_floating_point:
         values, places = top(op, self, size, axis, largest=False)
         middle = op.Add(reduced(op, "ReduceSum", op.Mul(places, 0), [axis], True), op.Div(last, 2))
-        return _without(op, tuple(_chosen(op, part, middle, axis) for part in (values, places)), axis, keepdim)
+        return _without(op, tuple(gather(op, part, axis, middle, False) for part in (values, places)), axis, keepdim)
     missing = compare(op, "IsNaN", self)
     _, places = top(op, select(op, missing, op.constant(math.inf, self.dtype), self), size, axis, largest=False)
     middle = op.Div(op.Sub(last, op.ReduceSum(op.cast(missing, torch.int64), axes=[axis], keepdims=1)), 2)
-    place = _chosen(op, places, middle, axis)
-    return _without(op, (_chosen(op, self, place, axis), place), axis, keepdim)  # where all are NaN, any of them
+    place = gather(op, places, axis, middle, False)
+    return _without(op, (gather(op, self, axis, place, False), place), axis, keepdim)  # where all are NaN, any of them
 
 
 @table("nanmedian")

@@ -107,7 +107,7 @@ def _as_vector(op: Builder, size: Tensor) -> Tensor:
     shape = None if found is None else made_by(op, found[1], "Shape")
     if found is None or shape is None or index is None or shape[0].attributes:
         return size
-    if op.opset >= 15:
+    if op.opset >= 15:  # Shape cannot slice before, and no dtype of it tells
         return op.Shape(shape[1], start=index[0], end=index[0] + 1)
     return op.Gather(found[1], index, axis=0)
 
@@ -322,7 +322,7 @@ def expanded(
 
 def sliced(op: Builder, x: Tensor, axis: int, start: Any, end: Any, step: int = 1) -> Tensor:
     """One axis' slice, in one node with a constant slice of other axes that made `x`."""
-    if op.opset < 10 and step == 1 and not op.is_static([start, end]):
+    if op.opset < 10 and step == 1 and not op.is_static([start, end]):  # the bounds are attributes of Slice before opset 10
         return _gathered(op, x, axis, start, end)
     slices: dict[int, tuple[Any, Any, int]] = {axis: (start, end, step)}
     found = made_by(op, x, "Slice")

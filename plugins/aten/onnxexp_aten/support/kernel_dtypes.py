@@ -15,7 +15,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 
-__all__ = ["compare", "compute", "running_dtype", "runs", "specified"]
+__all__ = ["compare", "compute", "has_operator", "running_dtype", "runs", "specified"]
 
 _FLOATS = "float16 float32 float64"
 _INTS = "int8 int16 int32 int64 uint8"
@@ -110,6 +110,11 @@ _WIDER: Mapping[torch.dtype, tuple[torch.dtype, ...]] = MappingProxyType(
     }
 )
 """Where to go from a dtype that does not run, the nearest first."""
+
+
+def has_operator(op: Builder, name: str) -> bool:
+    """Does ONNX have this operator, which takes float32 among others, at the target opset?"""
+    return op.takes(name, torch.float32)
 
 
 def specified(op: Builder, since: int = 0) -> bool:

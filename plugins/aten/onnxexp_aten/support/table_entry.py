@@ -1,0 +1,16 @@
+"""Lower one operator by the symbolic of another module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onnxexp import Builder, SymbolicTable
+
+__all__ = ["lower_by"]
+
+
+def lower_by(op: Builder, table: SymbolicTable, name: str, *args: Any) -> Any:
+    """Lower an ATen operator by the entry that a table has for the target opset."""
+    entry = table.find(f"aten::{name}", op.opset)
+    assert entry is not None
+    return entry.function(op, *args)
