@@ -1,12 +1,22 @@
-"""The tables of all modules, and the two that the plugin is made of."""
+"""The tables of all modules, merged into the two that the plugin registers."""
 
 from __future__ import annotations
 
 from onnxexp import SymbolicTable
 from onnxexp_aten.complex import complex_numbers, fourier
-from onnxexp_aten.creation import conversion, new_tensors
+from onnxexp_aten.creation import conversion, new_tensors, ranges, triangles_and_one_hot
 from onnxexp_aten.indexing import assignment, gather, scatter
-from onnxexp_aten.linalg import cholesky_and_qr, einsum, grouped_matmul, matmul, norms, solve_and_lu, svd_and_eigh
+from onnxexp_aten.linalg import (
+    cholesky_and_qr,
+    einsum,
+    grouped_matmul,
+    matmul,
+    matrix_exp,
+    norms,
+    pseudo_inverse,
+    solve_and_lu,
+    svd_and_eigh,
+)
 from onnxexp_aten.math import (
     arithmetic,
     comparison,
@@ -45,17 +55,31 @@ from onnxexp_aten.nn import (
 from onnxexp_aten.random import distributions, rejection_loops
 from onnxexp_aten.reduction import cumulative, reductions
 from onnxexp_aten.rnn import layers, packed_sequences
-from onnxexp_aten.shape import concatenation, rearranging, splitting, views
-from onnxexp_aten.statistics import covariance, histograms, quantiles, sorting
+from onnxexp_aten.shape import (
+    as_strided,
+    concatenation,
+    diagonals,
+    flip_and_roll,
+    pixel_shuffle,
+    repeat_interleave,
+    splitting,
+    views,
+)
+from onnxexp_aten.statistics import covariance, histograms, mode_and_nan, quantiles, searching, segment_reduce, sorting, unique
 
 __all__ = ["aten", "complex_aten"]
 
-_TABLES = (
+aten = SymbolicTable("aten")
+"""The symbolics of torch's own operators."""
+
+aten.include(
     # complex
     fourier.table,
     # creation
     conversion.table,
     new_tensors.table,
+    ranges.table,
+    triangles_and_one_hot.table,
     # indexing
     assignment.table,
     gather.table,
@@ -65,7 +89,9 @@ _TABLES = (
     einsum.table,
     grouped_matmul.table,
     matmul.table,
+    matrix_exp.table,
     norms.table,
+    pseudo_inverse.table,
     solve_and_lu.table,
     svd_and_eigh.table,
     # math
@@ -111,22 +137,24 @@ _TABLES = (
     layers.table,
     packed_sequences.table,
     # shape
+    as_strided.table,
     concatenation.table,
-    rearranging.table,
+    diagonals.table,
+    flip_and_roll.table,
+    pixel_shuffle.table,
+    repeat_interleave.table,
     splitting.table,
     views.table,
     # statistics
     covariance.table,
     histograms.table,
+    mode_and_nan.table,
     quantiles.table,
+    searching.table,
+    segment_reduce.table,
     sorting.table,
+    unique.table,
 )
-"""One for each module of symbolics, by subject."""
-
-aten = SymbolicTable("aten")
-"""The symbolics of torch's own operators."""
-
-aten.include(*_TABLES)
 
 complex_aten = SymbolicTable("aten")
 """The symbolics of operators with complex arguments or results."""

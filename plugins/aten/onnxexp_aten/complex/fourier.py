@@ -16,12 +16,13 @@ import torch
 
 from onnxexp import Builder, ComplexTensor, SymbolicTable, Tensor
 from onnxexp_aten.complex.complex_numbers import mul, paired, real_of
-from onnxexp_aten.creation.new_tensors import arange_of
+from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.math.arithmetic import floor_remainder
-from onnxexp_aten.shape.rearranging import roll, window_starts
+from onnxexp_aten.shape.flip_and_roll import roll, window_starts
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.composed_views import reshaped, size_at, sliced, swapped, with_shape
+from onnxexp_aten.support.composed_views import reshaped, sliced, swapped
 from onnxexp_aten.support.kernel_dtypes import compute, specified
+from onnxexp_aten.support.run_time_sizes import size_at, with_shape
 from onnxexp_aten.support.spatial_axes import along
 
 __all__ = ["complex_table", "table"]

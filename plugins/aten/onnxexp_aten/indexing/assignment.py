@@ -8,22 +8,18 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.creation.new_tensors import arange_of, full_of, sizes_like
-from onnxexp_aten.indexing.gather import (
-    common_sizes,
-    flat_places,
-    flattened,
-    indices_and_axes,
-    stacked_indices,
-    within,
-)
+from onnxexp_aten.creation.new_tensors import full_of, sizes_like
+from onnxexp_aten.creation.ranges import arange_of
+from onnxexp_aten.indexing.gather import common_sizes, flat_places, flattened, indices_and_axes, stacked_indices, within
 from onnxexp_aten.indexing.scatter import can_reduce, reducing_dtype, scattered, written
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.reduction.cumulative import running_sum
-from onnxexp_aten.shape.rearranging import diagonal_places, strided_places
+from onnxexp_aten.shape.as_strided import strided_places
+from onnxexp_aten.shape.diagonals import diagonal_places
 from onnxexp_aten.support.arguments import axis_of, rank_of
-from onnxexp_aten.support.composed_views import END, expanded, permuted, reshaped, size_at, sizes_of, sliced, unsqueezed, vector
+from onnxexp_aten.support.composed_views import END, expanded, permuted, reshaped, sliced, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute
+from onnxexp_aten.support.run_time_sizes import size_at, sizes_of, vector
 
 __all__ = ["table"]
 

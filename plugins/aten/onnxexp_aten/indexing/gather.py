@@ -8,11 +8,13 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.creation.new_tensors import arange_of
+from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.math.arithmetic import clamp, select
 from onnxexp_aten.support.arguments import axis_of, rank_of
-from onnxexp_aten.support.composed_views import expanded, given_ints, permuted, size_at, squeezed, unsqueezed, vector
+from onnxexp_aten.support.composed_views import expanded, permuted, squeezed, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import has_operator
+from onnxexp_aten.support.producers import given_ints
+from onnxexp_aten.support.run_time_sizes import size_at, vector
 
 __all__ = [
     "common_sizes",
@@ -22,7 +24,6 @@ __all__ = [
     "gather",
     "indices_and_axes",
     "stacked_indices",
-    "strides_of",
     "table",
     "within",
 ]

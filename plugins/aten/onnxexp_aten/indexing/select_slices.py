@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.support.composed_views import made_by, permuted, reshaped, unused, with_shape
+from onnxexp_aten.support.composed_views import permuted, reshaped
+from onnxexp_aten.support.producers import made_by, unused
+from onnxexp_aten.support.run_time_sizes import with_shape
 from onnxexp_aten.support.symbolic_sizes import partition
 
 __all__ = ["select_slice"]

@@ -16,7 +16,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.composed_views import with_shape
+from onnxexp_aten.support.run_time_sizes import with_shape
 
 __all__ = [
     "Factors",
@@ -24,10 +24,10 @@ __all__ = [
     "Reflected",
     "cholesky",
     "dims",
+    "eager_if_empty",
     "exchanged",
     "eye",
     "householder",
-    "eager_if_empty",
     "lu",
     "q_of",
     "reflectors",

@@ -7,25 +7,17 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.creation.new_tensors import arange_of
+from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.support.arguments import axis_of, rank_of
-from onnxexp_aten.support.composed_views import (
-    made_by,
-    permuted,
-    reshaped,
-    size_at,
-    sizes_of,
-    swapped,
-    unsqueezed,
-    unused,
-    with_shape,
-)
+from onnxexp_aten.support.composed_views import permuted, reshaped, swapped, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute
+from onnxexp_aten.support.producers import made_by, unused
+from onnxexp_aten.support.run_time_sizes import size_at, sizes_of, with_shape
 from onnxexp_aten.support.symbolic_sizes import partition
 from onnxexp_aten.support.type_promotion import promote
 
-__all__ = ["gemm", "product", "table"]
+__all__ = ["linear", "product", "table"]
 
 table = SymbolicTable("aten")
 

@@ -13,7 +13,24 @@ from onnxexp_aten.support.arguments import truncate_like_torch
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
 from onnxexp_aten.support.type_promotion import promote, promoted_dtype
 
-__all__ = ["both", "extreme", "floor_divide", "floor_remainder", "is_number", "nonzero", "scaled", "select", "table", "truncated"]
+__all__ = [
+    "atan2",
+    "both",
+    "clamp",
+    "clamp_min",
+    "extreme",
+    "floor_divide",
+    "floor_remainder",
+    "fmod",
+    "hypot",
+    "is_number",
+    "logaddexp",
+    "nonzero",
+    "scaled",
+    "select",
+    "table",
+    "truncated",
+]
 
 table = SymbolicTable("aten")
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp_aten.creation.new_tensors import MAX_TABLE
 from onnxexp_aten.indexing.select_slices import select_slice
 from onnxexp_aten.math.arithmetic import scaled
 from onnxexp_aten.nn.padding import padded
@@ -14,16 +15,14 @@ from onnxexp_aten.reduction.cumulative import running_sum
 from onnxexp_aten.reduction.reductions import reduced, summable
 from onnxexp_aten.shape.concatenation import cat
 from onnxexp_aten.support.arguments import axis_of, rank_of
-from onnxexp_aten.support.composed_views import END, size_at, sliced, unsqueezed
+from onnxexp_aten.support.composed_views import END, sliced, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute, runs
+from onnxexp_aten.support.run_time_sizes import size_at
 from onnxexp_aten.support.type_promotion import promote, to_float
 
 __all__ = ["table"]
 
 table = SymbolicTable("aten")
-
-_TABLE = 4096
-"""Samples up to which a table says how far the neighbours of each are apart."""
 
 
 @table("gradient.scalarint", "gradient.scalararray", "gradient.array", "gradient.scalarrayint", "gradient.scalarrayarray")
@@ -43,7 +42,7 @@ def gradient(op: Builder, self: Tensor, *args: Any) -> list[Tensor]:
 def _slopes(op: Builder, x: Tensor, axis: int, gap: float) -> Tensor:
     """By the samples before and after each one; at the ends one of the two is itself."""
     size, rank = size_at(op, x, axis), rank_of(op, x)
-    if isinstance(size, Tensor) or size > _TABLE or not runs(op, "Pad", x.dtype):
+    if isinstance(size, Tensor) or size > MAX_TABLE or not runs(op, "Pad", x.dtype):
         op.decline("a size that only the run time knows, a large one, or a dtype that cannot be padded")
     wider = padded(op, x, [0, 0] * (rank - axis - 1) + [1, 1], "replicate")
     rise = to_float(op, compute(op, "Sub", sliced(op, wider, axis, 2, END), sliced(op, wider, axis, 0, -2)))

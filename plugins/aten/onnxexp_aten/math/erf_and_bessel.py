@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.support.to_float64 import choose, in_float64, polynomial, polynomials, same
 
-__all__ = ["scaled_erfc", "table"]
+__all__ = ["table"]
 
 table = SymbolicTable("aten")
 

@@ -9,8 +9,8 @@ import onnx_ir as ir
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.support.composed_views import given_ints, made_by
 from onnxexp_aten.support.kernel_dtypes import compute, runs
+from onnxexp_aten.support.producers import given_ints, made_by
 
 __all__ = ["fused_product"]
 

@@ -19,7 +19,7 @@ from onnxexp_aten.support.composed_views import unsqueezed
 from onnxexp_aten.support.to_float64 import choose, in_float64, polynomial, same, summed
 from onnxexp_aten.support.type_promotion import to_float
 
-__all__ = ["log_gamma", "table"]
+__all__ = ["table"]
 
 table = SymbolicTable("aten")
 

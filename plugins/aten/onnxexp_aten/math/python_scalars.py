@@ -18,8 +18,8 @@ from onnxexp import Builder, ScalarType, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import extreme, floor_divide, floor_remainder, select, truncated
 from onnxexp_aten.math.comparison import equal, relate
 from onnxexp_aten.math.unary import round_
-from onnxexp_aten.support.composed_views import made_by
 from onnxexp_aten.support.kernel_dtypes import compute
+from onnxexp_aten.support.producers import made_by
 
 __all__ = ["table"]
 

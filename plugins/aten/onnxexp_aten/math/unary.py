@@ -14,7 +14,7 @@ from onnxexp_aten.math.arithmetic import clamp, nonzero, scaled, select, truncat
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
 from onnxexp_aten.support.type_promotion import to_float
 
-__all__ = ["ceil", "expm1", "floor", "is_inf", "is_nan", "round_", "table"]
+__all__ = ["ceil", "floor", "is_nan", "round_", "table"]
 
 table = SymbolicTable("aten")
 

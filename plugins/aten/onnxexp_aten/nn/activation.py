@@ -15,7 +15,7 @@ from onnxexp_aten.random.uniform_and_normal import uniform_of
 from onnxexp_aten.support.arguments import axis_of, rank_of, truncate_like_torch
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs, specified
 
-__all__ = ["gelu", "softplus", "table"]
+__all__ = ["log_sigmoid", "table"]
 
 table = SymbolicTable("aten")
 

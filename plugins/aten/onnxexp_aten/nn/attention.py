@@ -9,24 +9,17 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.creation.new_tensors import arange_of
+from onnxexp_aten.creation.new_tensors import MAX_TABLE
+from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.nn.dropout import dropped
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.composed_views import (
-    filled,
-    given_ints,
-    made_by,
-    permuted,
-    reshaped,
-    size_at,
-    swapped,
-    unsqueezed,
-    vector,
-    with_shape,
-)
+from onnxexp_aten.support.composed_views import permuted, reshaped, swapped, unsqueezed
+from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import has_operator, specified
+from onnxexp_aten.support.producers import given_ints, made_by
+from onnxexp_aten.support.run_time_sizes import size_at, vector, with_shape
 
-__all__ = ["attend", "scaled_scores", "table"]
+__all__ = ["table"]
 
 table = SymbolicTable("aten")
 
@@ -265,7 +258,7 @@ def _any(op: Builder, numbers: Tensor) -> Tensor:
 
 def _upper(op: Builder, sizes: list[Any], value: float, dtype: torch.dtype) -> Tensor:
     """`value` above the diagonal, 0 elsewhere."""
-    if op.is_static(sizes) and (not has_operator(op, "Trilu") or math.prod(sizes) <= 4096):
+    if op.is_static(sizes) and (not has_operator(op, "Trilu") or math.prod(sizes) <= MAX_TABLE):
         return op.constant(_triangle(*sizes, value, dtype))
     if has_operator(op, "Trilu"):
         return op.Trilu(filled(op, sizes, value, dtype), 1, upper=1)

@@ -12,14 +12,16 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.creation.new_tensors import arange_of
+from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.math.arithmetic import extreme
+from onnxexp_aten.nn.losses import MEAN, NONE
 from onnxexp_aten.reduction.cumulative import running_sum
 from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.rnn.packed_sequences import within
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.composed_views import size_at, squeezed, unsqueezed
+from onnxexp_aten.support.composed_views import squeezed, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute
+from onnxexp_aten.support.run_time_sizes import size_at
 
 __all__ = ["table"]
 
@@ -27,9 +29,6 @@ table = SymbolicTable("aten")
 
 _NEVER = -math.inf
 """The logarithm of a probability of zero."""
-
-_NONE, _MEAN = 0, 1
-"""torch's numbers of reductions; 2 is the sum."""
 
 
 @table("ctc_loss.IntList", "ctc_loss.Tensor")
@@ -54,9 +53,9 @@ def ctc_loss(
     loss = _losses(op, x, within(op, x, steps), states, size, places)
     if zero_infinity:
         loss = op.Where(op.Equal(loss, math.inf), op.constant(0, loss.dtype), loss)
-    if reduction == _NONE:
+    if reduction == NONE:
         return squeezed(op, loss, [0]) if alone else loss
-    if reduction == _MEAN:
+    if reduction == MEAN:
         return reduced(op, "ReduceMean", op.Div(loss, op.cast(extreme(op, "Max", lengths, op.constant(1)), loss.dtype)))
     return reduced(op, "ReduceSum", loss)
 

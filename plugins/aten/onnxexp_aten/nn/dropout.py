@@ -11,8 +11,8 @@ from onnxexp_aten.creation.new_tensors import sizes_like
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.random.uniform_and_normal import kept_or_zero, tossed, uniform_of
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.composed_views import size_at
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
+from onnxexp_aten.support.run_time_sizes import size_at
 from onnxexp_aten.support.type_promotion import to_float
 
 __all__ = ["dropped", "table"]

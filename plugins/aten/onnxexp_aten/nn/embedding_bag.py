@@ -7,9 +7,11 @@ import dataclasses
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.creation.new_tensors import arange_of
-from onnxexp_aten.support.composed_views import END, given_ints, made_by, reshaped, size_at, squeezed, unsqueezed
+from onnxexp_aten.creation.ranges import arange_of
+from onnxexp_aten.support.composed_views import END, reshaped, squeezed, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute
+from onnxexp_aten.support.producers import given_ints, made_by
+from onnxexp_aten.support.run_time_sizes import size_at
 
 __all__ = ["table"]
 

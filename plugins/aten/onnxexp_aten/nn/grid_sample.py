@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.indexing.scatter import scattered
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.composed_views import filled, permuted, reshaped, size_at, sizes_of
+from onnxexp_aten.support.composed_views import permuted, reshaped
 from onnxexp_aten.support.kernel_dtypes import running_dtype
+from onnxexp_aten.support.run_time_sizes import sizes_of
 
 __all__ = ["table"]
 
@@ -74,23 +73,3 @@ def affine_grid(op: Builder, theta: Tensor, size: list[Any], align_corners: bool
     homogeneous = torch.cat([places, torch.ones(len(places), 1, dtype=torch.float64)], 1)
     grid = op.MatMul(op.constant(homogeneous, theta.dtype), permuted(op, theta, [0, 2, 1]))
     return reshaped(op, grid, sizes)
-
-
-@table("max_unpool2d", "max_unpool3d")
-def max_unpool(op: Builder, self: Tensor, indices: Tensor, output_size: list[Any], *windows: Any) -> Tensor:
-    """max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor"""
-    sizes = sizes_of(op)
-    assert sizes is not None
-    lead = len(sizes) - len(output_size)
-    plane = math.prod(op.static(output_size, "output_size"))
-    values, places = (reshaped(op, x, [*sizes[:lead], math.prod(_static(op, x)[lead:])]) for x in (self, indices))
-    zeros = filled(op, [*(size_at(op, self, axis) for axis in range(lead)), plane], 0, self.dtype)
-    return reshaped(op, scattered(op, zeros, lead, places, values), sizes)
-
-
-def _static(op: Builder, x: Tensor) -> tuple[Any, ...]:
-    """The sizes, of which those of the spatial axes must be known."""
-    assert x.shape is not None
-    if any(isinstance(size, str) for size in x.shape[2:]):
-        op.decline("the spatial sizes must be known at export")
-    return x.shape

@@ -9,10 +9,12 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.composed_views import filled, reshaped, size_at, unsqueezed
+from onnxexp_aten.support.composed_views import reshaped, unsqueezed
+from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import compute, runs
+from onnxexp_aten.support.run_time_sizes import size_at
 
-__all__ = ["normalized", "table", "widened"]
+__all__ = ["table"]
 
 table = SymbolicTable("aten")
 

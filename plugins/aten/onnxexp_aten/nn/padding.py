@@ -8,11 +8,12 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.creation.new_tensors import arange_of
+from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.math.arithmetic import extreme
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.composed_views import END, size_at
+from onnxexp_aten.support.composed_views import END
 from onnxexp_aten.support.kernel_dtypes import running_dtype, specified
+from onnxexp_aten.support.run_time_sizes import size_at
 
 __all__ = ["padded", "table"]
 

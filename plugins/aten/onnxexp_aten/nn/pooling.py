@@ -9,13 +9,16 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp_aten.indexing.scatter import scattered
 from onnxexp_aten.nn.padding import padded as with_padding
 from onnxexp_aten.support.arguments import expand_scalar, none_if_default, rank_of
-from onnxexp_aten.support.composed_views import size_at
+from onnxexp_aten.support.composed_views import reshaped
+from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import compute, has_operator, running_dtype
+from onnxexp_aten.support.run_time_sizes import size_at, sizes_of
 from onnxexp_aten.support.spatial_axes import axis_sizes, batched, spatial_dims
 
-__all__ = ["Windows", "largest", "plane_size", "table"]
+__all__ = ["Windows", "largest_with_indices", "plane_size", "table"]
 
 table = SymbolicTable("aten")
 
@@ -197,3 +200,23 @@ def _counting(op: Builder, x: Tensor, windows: Windows) -> Tensor:
 def _average(op: Builder, x: Tensor, windows: Windows, *, padded: bool) -> Tensor:
     include = 1 if padded and any([*windows.begins, *windows.ends]) else None
     return compute(op, "AveragePool", x, count_include_pad=include, **windows.attributes())
+
+
+@table("max_unpool2d", "max_unpool3d")
+def max_unpool(op: Builder, self: Tensor, indices: Tensor, output_size: list[Any], *windows: Any) -> Tensor:
+    """max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor"""
+    sizes = sizes_of(op)
+    assert sizes is not None
+    lead = len(sizes) - len(output_size)
+    plane = math.prod(op.static(output_size, "output_size"))
+    values, places = (reshaped(op, x, [*sizes[:lead], math.prod(_static(op, x)[lead:])]) for x in (self, indices))
+    zeros = filled(op, [*(size_at(op, self, axis) for axis in range(lead)), plane], 0, self.dtype)
+    return reshaped(op, scattered(op, zeros, lead, places, values), sizes)
+
+
+def _static(op: Builder, x: Tensor) -> tuple[Any, ...]:
+    """The sizes, of which those of the spatial axes must be known."""
+    assert x.shape is not None
+    if any(isinstance(size, str) for size in x.shape[2:]):
+        op.decline("the spatial sizes must be known at export")
+    return x.shape

@@ -15,13 +15,13 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.creation.new_tensors import arange_of
+from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.composed_views import size_at, sizes_of
 from onnxexp_aten.support.kernel_dtypes import has_operator, running_dtype, specified
+from onnxexp_aten.support.run_time_sizes import size_at, sizes_of
 from onnxexp_aten.support.spatial_axes import along, axis_sizes, known_matrix, spatial_dims
 
-__all__ = ["Axis", "Kind", "resampled", "table"]
+__all__ = ["Axis", "table"]
 
 table = SymbolicTable("aten")
 

@@ -10,8 +10,12 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import out_dtype, sizes_like
 from onnxexp_aten.math.arithmetic import is_number, scaled
-from onnxexp_aten.random.uniform_and_normal import gaussian, uniform_of
-from onnxexp_aten.support.kernel_dtypes import compute, specified
+from onnxexp_aten.random.uniform_and_normal import drawn_dtype, gaussian, uniform_of
+from onnxexp_aten.statistics.searching import searchsorted
+from onnxexp_aten.statistics.sorting import top
+from onnxexp_aten.support.arguments import rank_of
+from onnxexp_aten.support.kernel_dtypes import compare, compute, runs, specified
+from onnxexp_aten.support.run_time_sizes import size_at
 
 __all__ = ["table"]
 
@@ -73,13 +77,13 @@ def normal(op: Builder, mean: Any, std: Any, generator: Any) -> Tensor:
 @table("log_normal")
 def log_normal(op: Builder, self: Tensor, mean: float, std: float, generator: Any) -> Tensor:
     """log_normal(Tensor self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor"""
-    return op.cast(compute(op, "Exp", gaussian(op, sizes_like(op, self), _inner(self), mean, std)), self.dtype)
+    return op.cast(compute(op, "Exp", gaussian(op, sizes_like(op, self), drawn_dtype(self), mean, std)), self.dtype)
 
 
 @table("cauchy")
 def cauchy(op: Builder, self: Tensor, median: float, sigma: float, generator: Any) -> Tensor:
     """cauchy(Tensor self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor"""
-    drawn = compute(op, "Tan", uniform_of(op, sizes_like(op, self), _inner(self), -math.pi / 2, math.pi / 2))
+    drawn = compute(op, "Tan", uniform_of(op, sizes_like(op, self), drawn_dtype(self), -math.pi / 2, math.pi / 2))
     drawn = scaled(op, drawn, sigma)
     return op.cast(drawn if median == 0 else compute(op, "Add", drawn, median), self.dtype)
 
@@ -99,10 +103,6 @@ def geometric(op: Builder, self: Tensor, p: float, generator: Any) -> Tensor:
 def _logarithm(op: Builder, x: Tensor) -> Tensor:
     """Logarithms of float32 numbers that are uniform in (0, 1], as many as `x` has elements."""
     return op.Log(uniform_of(op, sizes_like(op, x), torch.float32, 2.0**-25))  # type: ignore[no-any-return]
-
-
-def _inner(x: Tensor) -> torch.dtype:
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
 # Whole numbers
@@ -181,3 +181,26 @@ def bernoulli_p(op: Builder, self: Tensor, p: Any, generator: Any) -> Tensor:
     """bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor"""
     drawn = uniform_of(op, sizes_like(op, self), torch.float32)
     return op.cast(op.Less(drawn, op.cast(p, torch.float32)), self.dtype)
+
+
+@table("multinomial")
+def multinomial(op: Builder, self: Tensor, num_samples: Any, replacement: bool, generator: Any) -> Tensor:
+    """multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor"""
+    if replacement or num_samples == 1:
+        rows = op.Unsqueeze(self, axes=[0]) if self.rank == 1 else self
+        drawn = _drawn(op, rows, num_samples)
+        return op.Squeeze(drawn, axes=[0]) if self.rank == 1 else drawn
+    scores = op.cast(compute(op, "Log", self), torch.float32)
+    noise = op.Neg(op.Log(uniform_of(op, sizes_like(op, self), torch.float32, 1e-7, 1.0)))
+    return top(op, op.Sub(scores, op.Log(noise)), num_samples, rank_of(op, self) - 1, largest=True)[1]
+
+
+def _drawn(op: Builder, rows: Tensor, count: Any) -> Tensor:
+    """int64[rows, count]: places in each row of weights, drawn with replacement."""
+    if runs(op, "Multinomial", torch.float32):
+        scores = compute(op, "Log", rows)
+        return compare(op, "Multinomial", scores, sample_size=op.static(count, "num_samples"), dtype=torch.int64)  # type: ignore[no-any-return]
+    sums = op.CumSum(op.cast(rows, torch.float64), 1)
+    total = op.Slice(sums, starts=[-1], ends=[2**62], axes=[1])
+    drawn = op.Mul(uniform_of(op, [size_at(op, rows, 0), count], torch.float64), total)
+    return searchsorted(op, sums, drawn, False, True, None, None)

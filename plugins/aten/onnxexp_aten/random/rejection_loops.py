@@ -8,7 +8,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import sizes_like
-from onnxexp_aten.random.uniform_and_normal import gaussian, uniform_of
+from onnxexp_aten.random.uniform_and_normal import drawn_dtype, gaussian, uniform_of
 
 __all__ = ["table"]
 
@@ -18,10 +18,6 @@ table = SymbolicTable("aten")
 def _any(op: Builder, condition: Tensor) -> Tensor:
     """Does it hold anywhere? A bool without dimensions."""
     return op.cast(op.ReduceMax(op.cast(condition, torch.int32), keepdims=0), torch.bool)
-
-
-def _inner(x: Tensor) -> torch.dtype:
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
 @table("poisson")
@@ -61,7 +57,7 @@ def standard_gamma(op: Builder, self: Tensor, generator: Any) -> Tensor:
 
     It is for shapes from 1 on; below, one number of the shape that is larger by 1 is scaled down.
     """
-    dtype, sizes = _inner(self), sizes_like(op, self)
+    dtype, sizes = drawn_dtype(self), sizes_like(op, self)
     shape = op.cast(self, dtype)
     small = op.Less(shape, 1.0)
     d = op.Sub(op.Add(shape, op.cast(small, dtype)), 1 / 3)
@@ -87,5 +83,5 @@ def standard_gamma(op: Builder, self: Tensor, generator: Any) -> Tensor:
 @table("_sample_dirichlet")
 def sample_dirichlet(op: Builder, self: Tensor, generator: Any) -> Tensor:
     """_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor: gamma's numbers by their sum"""
-    drawn = op.cast(standard_gamma(op, self, generator), _inner(self))
+    drawn = op.cast(standard_gamma(op, self, generator), drawn_dtype(self))
     return op.cast(op.Div(drawn, op.ReduceSum(drawn, axes=[-1], keepdims=1)), self.dtype)

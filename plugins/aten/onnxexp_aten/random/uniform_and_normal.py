@@ -13,10 +13,15 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.math.arithmetic import select
-from onnxexp_aten.support.composed_views import filled
+from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import runs, specified
 
-__all__ = ["gaussian", "kept_or_zero", "tossed", "uniform_of"]
+__all__ = ["drawn_dtype", "gaussian", "kept_or_zero", "tossed", "uniform_of"]
+
+
+def drawn_dtype(x: Tensor) -> torch.dtype:
+    """The dtype in which a distribution is computed: float32, or float64 for float64."""
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
 def uniform_of(op: Builder, sizes: Any, dtype: torch.dtype, low: float = 0.0, high: float = 1.0) -> Tensor:

@@ -10,11 +10,12 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.support.arguments import axes_of, axis_of, rank_of
-from onnxexp_aten.support.composed_views import size_at, squeezed
+from onnxexp_aten.support.composed_views import squeezed
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs, specified
+from onnxexp_aten.support.run_time_sizes import size_at
 from onnxexp_aten.support.type_promotion import dtype_of, to_float
 
-__all__ = ["any_", "count", "reduced", "sum_", "summable", "table", "var"]
+__all__ = ["any_", "reduced", "sum_", "summable", "table", "var"]
 
 table = SymbolicTable("aten")
 

@@ -20,7 +20,7 @@ from onnxexp_aten.rnn.scan_cells import Cell, scan_layer
 from onnxexp_aten.support.composed_views import permuted, reshaped, squeezed, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import running_dtype, runs
 
-__all__ = ["Layers", "table"]
+__all__ = ["table"]
 
 table = SymbolicTable("aten")
 

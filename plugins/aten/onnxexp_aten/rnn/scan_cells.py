@@ -13,7 +13,9 @@ from collections.abc import Sequence
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.rnn.packed_sequences import within
-from onnxexp_aten.support.composed_views import filled, run_time_size, squeezed, with_shape
+from onnxexp_aten.support.composed_views import squeezed
+from onnxexp_aten.support.constant_of_shape import filled
+from onnxexp_aten.support.run_time_sizes import run_time_size, with_shape
 
 __all__ = ["Cell", "scan_layer"]
 

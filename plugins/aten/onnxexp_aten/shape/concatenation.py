@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import torch
+
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.nn.padding import padded
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.composed_views import expanded, reshaped, size_at, sizes_of, unsqueezed
+from onnxexp_aten.support.composed_views import expanded, reshaped, unsqueezed
+from onnxexp_aten.support.run_time_sizes import size_at, sizes_of
 from onnxexp_aten.support.type_promotion import promote
 
-__all__ = ["table"]
+__all__ = ["cat", "joined", "stack", "table"]
 
 table = SymbolicTable("aten")
 
@@ -108,3 +111,13 @@ def cartesian_prod(op: Builder, tensors: list[Tensor]) -> Tensor:
         grid = expanded(op, unsqueezed(op, tensor, around), sizes, others=tensors)
         flat.append(op.Reshape(grid, [-1, 1]))
     return joined(op, flat, 1)
+
+
+@table("combinations")
+def combinations(op: Builder, self: Tensor, r: int, with_replacement: bool) -> Tensor:
+    """combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor"""
+    size = size_at(op, self, 0)
+    if isinstance(size, Tensor):
+        op.decline("a size that only the run time knows")
+    places = torch.combinations(torch.arange(size), r, with_replacement)
+    return op.Gather(self, op.constant(places), axis=0)  # type: ignore[no-any-return]

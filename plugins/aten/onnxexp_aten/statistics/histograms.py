@@ -8,84 +8,20 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.creation.new_tensors import arange_of, full_of, out_dtype, sizes_like
-from onnxexp_aten.indexing.gather import gather
+from onnxexp_aten.creation.new_tensors import full_of, out_dtype, sizes_like
 from onnxexp_aten.indexing.scatter import scattered
 from onnxexp_aten.math.arithmetic import extreme, select
 from onnxexp_aten.math.comparison import equal, relate
-from onnxexp_aten.math.unary import is_nan
-from onnxexp_aten.reduction.cumulative import running_sum
-from onnxexp_aten.reduction.reductions import reduced, summable
+from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.shape.concatenation import joined, stack
-from onnxexp_aten.statistics.sorting import top
-from onnxexp_aten.support.arguments import axis_of, rank_of
-from onnxexp_aten.support.composed_views import size_at, unsqueezed
-from onnxexp_aten.support.kernel_dtypes import compare, compute
+from onnxexp_aten.support.arguments import rank_of
+from onnxexp_aten.support.composed_views import unsqueezed
+from onnxexp_aten.support.kernel_dtypes import compute
+from onnxexp_aten.support.run_time_sizes import size_at
 
 __all__ = ["table"]
 
 table = SymbolicTable("aten")
-
-
-def _without(op: Builder, parts: tuple[Tensor, ...], axis: int, keepdim: bool) -> tuple[Tensor, ...]:
-    return parts if keepdim else tuple(op.Squeeze(part, axes=[axis]) for part in parts)
-
-
-@table("mode")
-def mode(op: Builder, self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, ...]:
-    """mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices): of equally frequent ones the least"""
-    if self.rank == 0:
-        return self, op.constant(0)
-    axis = axis_of(op, self, dim)
-    values, places = top(op, self, size_at(op, self, axis), axis, largest=False)
-    pairs = equal(op, unsqueezed(op, values, [axis]), unsqueezed(op, values, [axis + 1]))
-    counts = op.ReduceSum(op.cast(pairs, torch.int32), axes=[axis], keepdims=0)
-    first = op.ArgMax(counts, axis=axis, keepdims=1)
-    last = op.Sub(op.Add(first, op.cast(gather(op, counts, axis, first, False), torch.int64)), 1)
-    return _without(op, (gather(op, values, axis, first, False), gather(op, places, axis, last, False)), axis, keepdim)
-
-
-@table("nanmedian.dim")
-def nanmedian_dim(op: Builder, self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, ...]:
-    """nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
-    if self.rank == 0:
-        return self, op.constant(0)
-    axis = axis_of(op, self, dim)
-    size = size_at(op, self, axis)
-    last: Any = op.Sub(size, 1) if isinstance(size, Tensor) else size - 1
-    if not self.dtype.is_floating_point:
-        values, places = top(op, self, size, axis, largest=False)
-        middle = op.Add(reduced(op, "ReduceSum", op.Mul(places, 0), [axis], True), op.Div(last, 2))
-        return _without(op, tuple(gather(op, part, axis, middle, False) for part in (values, places)), axis, keepdim)
-    missing = compare(op, "IsNaN", self)
-    _, places = top(op, select(op, missing, op.constant(math.inf, self.dtype), self), size, axis, largest=False)
-    middle = op.Div(op.Sub(last, op.ReduceSum(op.cast(missing, torch.int64), axes=[axis], keepdims=1)), 2)
-    place = gather(op, places, axis, middle, False)
-    return _without(op, (gather(op, self, axis, place, False), place), axis, keepdim)  # where all are NaN, any of them
-
-
-@table("nanmedian")
-def nanmedian(op: Builder, self: Tensor) -> Tensor:
-    """nanmedian(Tensor self) -> Tensor"""
-    return nanmedian_dim(op, op.Reshape(self, [-1]), 0, False)[0]
-
-
-# Counts
-
-
-@table("nansum")
-def nansum(op: Builder, self: Tensor, dim: Any, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
-    """nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
-    known = select(op, is_nan(op, self), op.constant(0.0, self.dtype), self) if self.dtype.is_floating_point else self
-    return reduced(op, "ReduceSum", summable(op, known, dtype), dim, keepdim)
-
-
-@table("nanmean")
-def nanmean(op: Builder, self: Tensor, dim: Any, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
-    """nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
-    total = nansum(op, self, dim, keepdim, dtype)
-    known = op.cast(op.Not(is_nan(op, self)), total.dtype)
-    return compute(op, "Div", total, reduced(op, "ReduceSum", known, dim, keepdim))
 
 
 @table("bincount")
@@ -230,58 +166,3 @@ def _counted_points(op: Builder, points: Tensor, edges: Tensor, counts: list[int
     added = full_of(op, sizes_like(op, place), 1, points.dtype) if weights is None else op.cast(weights, points.dtype)
     found = scattered(op, op.constant(torch.zeros(total + 1, dtype=points.dtype)), 0, place, added, "add")
     return op.Reshape(op.Slice(found, [0], [total], [0]), counts)  # type: ignore[no-any-return]
-
-
-# Segments
-
-_NEUTRAL = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}
-_REDUCERS = {"sum": "ReduceSum", "mean": "ReduceSum", "prod": "ReduceProd", "max": "ReduceMax", "min": "ReduceMin"}
-_COMBINE = {"sum": "Add", "mean": "Add", "prod": "Mul", "max": "Max", "min": "Min"}
-
-
-@table("segment_reduce")
-def segment_reduce(
-    op: Builder,
-    data: Tensor,
-    reduce: str,
-    lengths: Tensor | None,
-    indices: Tensor | None,
-    offsets: Tensor | None,
-    axis: int,
-    unsafe: bool,
-    initial: Any,
-) -> Tensor:
-    """segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0,
-    bool unsafe=False, Scalar? initial=None) -> Tensor"""
-    starts, ends = _segments(op, lengths, offsets)
-    rank, first = rank_of(op, data), rank_of(op, starts) - 1
-    place = arange_of(op, 0, size_at(op, data, first), 1, torch.int64)
-    inside = op.And(
-        relate(op, "LessOrEqual", unsqueezed(op, starts, [first + 1]), place),
-        relate(op, "Less", place, unsqueezed(op, ends, [first + 1])),
-    )  # [..., segments, elements]
-    mask = unsqueezed(op, inside, range(first + 2, rank + 1))
-    neutral = op.constant(_NEUTRAL[reduce], data.dtype)
-    kept = select(op, mask, unsqueezed(op, data, [first]), neutral)
-    result = compute(op, _REDUCERS[reduce], kept, axes=[first + 1], keepdims=0)
-    if initial is not None:
-        start = op.cast(initial, data.dtype)
-        combine = _COMBINE[reduce]
-        result = extreme(op, combine, result, start) if reduce in ("max", "min") else compute(op, combine, result, start)
-    if reduce != "mean":
-        return result
-    count = unsqueezed(op, op.cast(op.Sub(ends, starts), data.dtype), range(first + 1, rank))
-    if initial is None:
-        return compute(op, "Div", result, count)
-    return select(op, op.cast(count, torch.bool), compute(op, "Div", result, count), op.cast(initial, data.dtype))
-
-
-def _segments(op: Builder, lengths: Tensor | None, offsets: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Where the segments begin and end, int64."""
-    if lengths is not None:
-        wide, last = op.cast(lengths, torch.int64), rank_of(op, lengths) - 1
-        ends = running_sum(op, wide, last)
-        return op.Sub(ends, wide), ends
-    assert offsets is not None
-    last, wide = rank_of(op, offsets) - 1, op.cast(offsets, torch.int64)
-    return op.Slice(wide, [0], [-1], [last]), op.Slice(wide, [1], [2**63 - 1], [last])

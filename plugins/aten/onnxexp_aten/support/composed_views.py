@@ -12,116 +12,17 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnxexp import Builder, Tensor, TensorType
+from onnxexp import Builder, Tensor
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.kernel_dtypes import runs
+from onnxexp_aten.support.constant_of_shape import filled
+from onnxexp_aten.support.producers import given_ints, made_by, unused
+from onnxexp_aten.support.run_time_sizes import run_time_size, size_at, vector, with_shape
 from onnxexp_aten.support.symbolic_sizes import Dim, partition
 
-__all__ = [
-    "END",
-    "expanded",
-    "filled",
-    "given_ints",
-    "made_by",
-    "permuted",
-    "reshaped",
-    "run_time_size",
-    "size_at",
-    "sizes_of",
-    "sliced",
-    "squeezed",
-    "swapped",
-    "unsqueezed",
-    "unused",
-    "vector",
-    "with_shape",
-]
+__all__ = ["END", "expanded", "permuted", "reshaped", "sliced", "squeezed", "swapped", "unsqueezed"]
 
 END = 2**63 - 1
 """An end of a slice that no axis reaches."""
-
-
-def made_by(op: Builder, x: Tensor, *kinds: str) -> tuple[ir.Node, Tensor] | None:
-    """The node that makes `x` and that node's first input, where it is one of these ONNX operators."""
-    if x.const is not None:
-        return None
-    node = x.value.producer()
-    if node is None or node.domain or node.op_type not in kinds or node.inputs[0] is None:
-        return None
-    source = op.state.tensors.get(node.inputs[0])
-    return None if source is None else (node, source)
-
-
-def given_ints(node: ir.Node, index: int, name: str) -> list[int] | None:
-    """A node's constant integers, be they its input at `index` or its attribute `name`; None where not constant."""
-    if name in node.attributes:
-        return list(node.attributes[name].as_ints())
-    value = node.inputs[index] if index < len(node.inputs) else None
-    known = None if value is None else value.const_value
-    return None if known is None else [int(element) for element in known.numpy().reshape(-1)]
-
-
-# Sizes
-
-
-def with_shape(x: Tensor, sizes: Sequence[Dim]) -> Tensor:
-    """`x`, of which these sizes are known: ONNX's own inference loses names of sizes where operands are broadcast."""
-    x.stamp(TensorType(None, tuple(sizes)))
-    return x
-
-
-def sizes_of(op: Builder, index: int = 0) -> tuple[Dim, ...] | None:
-    """The sizes that the captured program knows of the node's output."""
-    sizes = op.node.outputs[index].type.sizes
-    return None if sizes is None else tuple(sizes)
-
-
-def size_at(op: Builder, x: Tensor, axis: int) -> int | Tensor:
-    """One size: an int where it is static, else a 0-d int64 tensor."""
-    axis = axis + rank_of(op, x) if axis < 0 else axis
-    size = x.shape[axis] if x.shape is not None else None
-    if isinstance(size, int):
-        return size
-    for tensor in _inputs(op):  # one source for one size, so that the nodes are shared
-        if tensor.known_shape is not None and size in tensor.known_shape:
-            x, axis = tensor, tensor.known_shape.index(size)
-            break
-    return op.Gather(op.Shape(x), axis, axis=0)
-
-
-def _inputs(op: Builder) -> list[Tensor]:
-    scope = op.state.scope
-    while scope.parent is not None:
-        scope = scope.parent
-    return [op.state.tensors[value] for value in scope.inputs]
-
-
-def vector(op: Builder, sizes: Sequence[Any]) -> Any:
-    """Sizes as a list that becomes a 1-D tensor; one that a Gather reads from a shape is read as a vector at once."""
-    return [_as_vector(op, size) if isinstance(size, Tensor) and size.rank == 0 else size for size in sizes]
-
-
-def _as_vector(op: Builder, size: Tensor) -> Tensor:
-    found = made_by(op, size, "Gather")
-    index = None if found is None else given_ints(found[0], 1, "")
-    shape = None if found is None else made_by(op, found[1], "Shape")
-    if found is None or shape is None or index is None or shape[0].attributes:
-        return size
-    if op.opset >= 15:  # Shape cannot slice before, and no dtype of it tells
-        return op.Shape(shape[1], start=index[0], end=index[0] + 1)
-    return op.Gather(found[1], index, axis=0)
-
-
-def run_time_size(op: Builder, dim: Dim, candidates: Sequence[Any], given: Any = None) -> int | Tensor:
-    """A size that may be symbolic, from the call's argument or from the first tensor that has it."""
-    if isinstance(dim, int):
-        return dim
-    if isinstance(given, Tensor):
-        return given
-    for tensor in candidates:
-        if isinstance(tensor, Tensor) and tensor.shape is not None and dim in tensor.shape:
-            return size_at(op, tensor, tensor.shape.index(dim))
-    raise op.error(f"the size {dim} is not a size of any of the call's arguments")
 
 
 # Axes
@@ -146,18 +47,6 @@ def permuted(op: Builder, x: Tensor, perm: Sequence[int]) -> Tensor:
             return reshaped(op, moved, [x.shape[axis] for axis in perm])
     made = op.Transpose(x, perm=perm)
     return made if x.shape is None else with_shape(made, [x.shape[axis] for axis in perm])
-
-
-def unused(x: Tensor) -> bool:
-    """Has nothing but views been made of `x` yet? Then what does the same at another place may do instead of it."""
-    return x.const is None and _unused(x.value)
-
-
-def _unused(value: ir.Value) -> bool:
-    return all(user.op_type in _VIEWS and all(map(_unused, user.outputs)) for user, _ in value.uses())
-
-
-_VIEWS = ("Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
 def swapped(op: Builder, x: Tensor, one: int, other: int) -> Tensor:
@@ -359,14 +248,3 @@ def _slices(node: ir.Node, source: Tensor) -> dict[int, tuple[int, int, int]] | 
     if min(axes) < 0:
         return None
     return dict(zip(axes, zip(starts, ends, steps or [1] * len(axes), strict=True), strict=True))
-
-
-# Constants of a shape
-
-
-def filled(op: Builder, sizes: Any, value: bool | int | float, dtype: torch.dtype) -> Tensor:
-    """A tensor full of one number known at export; `sizes` is a list of ints and tensors, or a 1-D tensor."""
-    if not runs(op, "ConstantOfShape", dtype):
-        return op.cast(filled(op, sizes, value, torch.float32), dtype)
-    number = torch.tensor([value], dtype=dtype)
-    return op.ConstantOfShape(sizes if isinstance(sizes, Tensor) else op.constant(vector(op, sizes), torch.int64), value=number)

@@ -1,0 +1,123 @@
+"""Ranges of evenly spaced numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp_aten.creation.new_tensors import out_dtype
+from onnxexp_aten.support.constant_of_shape import filled
+from onnxexp_aten.support.kernel_dtypes import has_operator
+
+__all__ = ["arange_of", "table"]
+
+table = SymbolicTable("aten")
+
+
+_RANGE_DTYPES = (torch.int64, torch.int32, torch.int16, torch.float32, torch.float64)
+
+
+def arange_of(op: Builder, start: Any, end: Any, step: Any, dtype: torch.dtype) -> Tensor:
+    """start, start + step, … below end."""
+    if op.is_static([start, end, step]):
+        start, end, step = (op.static(bound) for bound in (start, end, step))
+        return op.constant(torch.arange(start, end, step, dtype=dtype))
+    if not has_operator(op, "Range"):
+        return _counted(op, start, end, step, dtype)
+    compute = dtype if dtype in _RANGE_DTYPES else torch.float32 if dtype.is_floating_point else torch.int64
+    bounds = [op.cast(bound, compute) for bound in (start, end, step)]
+    return op.cast(op.Range(*bounds), dtype)
+
+
+def _counted(op: Builder, start: Any, end: Any, step: Any, dtype: torch.dtype) -> Tensor:
+    """A range from the places in as many ones, for opsets without Range."""
+    unit = not isinstance(step, Tensor) and step == 1
+    zero = not isinstance(start, Tensor) and start == 0
+    length = op.cast(end if zero else op.Sub(*_together(op, end, start)), torch.float64)
+    if not unit:
+        length = op.Div(length, op.cast(step, torch.float64))
+    if not (unit and _integral(start) and _integral(end)):
+        length = op.cast(op.Ceil(op.cast(length, torch.float32)), torch.int64)
+    places = op.NonZero(filled(op, [op.cast(length, torch.int64)], 1, torch.float32))
+    result = op.cast(op.Squeeze(places, axes=[0]), dtype)
+    result = result if unit else op.Mul(result, op.cast(step, dtype))
+    return result if zero else op.Add(result, op.cast(start, dtype))
+
+
+def _integral(number: Any) -> bool:
+    return (isinstance(number, Tensor) and not number.dtype.is_floating_point) or isinstance(number, int)
+
+
+def _together(op: Builder, *numbers: Any) -> list[Tensor]:
+    dtype = torch.int64 if all(map(_integral, numbers)) else torch.float64
+    return [op.cast(number, dtype) for number in numbers]
+
+
+@table("arange")
+def arange(op: Builder, end: Any, *options: Any) -> Tensor:
+    """arange(Scalar end, *, ScalarType? dtype=None, ...) -> Tensor"""
+    return arange_of(op, 0, end, 1, out_dtype(op))
+
+
+@table("arange.start")
+def arange_start(op: Builder, start: Any, end: Any, *options: Any) -> Tensor:
+    """arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, ...) -> Tensor"""
+    return arange_of(op, start, end, 1, out_dtype(op))
+
+
+@table("arange.start_step")
+def arange_start_step(op: Builder, start: Any, end: Any, step: Any, *options: Any) -> Tensor:
+    """arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, ...) -> Tensor"""
+    return arange_of(op, start, end, step, out_dtype(op))
+
+
+@table("range", "range.step")
+def range_(op: Builder, start: Any, end: Any, *options: Any) -> Tensor:
+    """range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, ...) -> Tensor"""
+    step = options[0] if op.node.op == "aten::range.step" else 1
+    start, end, step = (op.static(bound, "a bound") for bound in (start, end, step))
+    return op.constant(torch.arange(start, end + step / 2, step, dtype=out_dtype(op)))
+
+
+@table("linspace")
+def linspace(op: Builder, start: Any, end: Any, steps: Any, *options: Any) -> Tensor:
+    """linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, ...) -> Tensor"""
+    start, end, steps = (op.static(bound, "a bound") for bound in (start, end, steps))
+    return op.constant(torch.linspace(start, end, steps, dtype=out_dtype(op)))
+
+
+@table("linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor")
+def linspace_between(op: Builder, start: Any, end: Any, steps: Any, *options: Any) -> Tensor:
+    """linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, ...) -> Tensor"""
+    dtype = out_dtype(op)
+    return op.cast(_between(op, start, end, steps, dtype), dtype)
+
+
+@table("logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor")
+def logspace_between(op: Builder, start: Any, end: Any, steps: Any, base: float, *options: Any) -> Tensor:
+    """logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, ...) -> Tensor"""
+    dtype = out_dtype(op)
+    return op.cast(op.Pow(op.constant(base, torch.float64), _between(op, start, end, steps, dtype)), dtype)
+
+
+def _between(op: Builder, start: Any, end: Any, steps: Any, dtype: torch.dtype) -> Tensor:
+    """Evenly spaced float64 numbers, counted from the nearer end. For an integer dtype both ends are of it."""
+    ends = (op.cast(bound, bound.dtype if isinstance(bound, Tensor) else torch.float64) for bound in (start, end))
+    low, high = (op.cast(bound if dtype.is_floating_point else op.cast(bound, dtype), torch.float64) for bound in ends)
+    steps = int(op.static(steps, "the number of steps"))
+    if steps == 1:
+        return op.Reshape(low, [1])
+    step = op.Div(op.Sub(high, low), float(steps - 1))
+    numbers = torch.arange(steps, dtype=torch.float64)
+    rising = op.Add(op.Mul(step, op.constant(numbers)), low)
+    falling = op.Sub(high, op.Mul(step, op.constant(numbers.flip(0))))
+    return op.Where(op.constant(torch.arange(steps) < steps // 2), rising, falling)
+
+
+@table("logspace")
+def logspace(op: Builder, start: Any, end: Any, steps: Any, base: float, *options: Any) -> Tensor:
+    """logspace(Scalar start, Scalar end, int steps, float base=10., *, ScalarType? dtype=None, ...) -> Tensor"""
+    start, end, steps = (op.static(bound, "a bound") for bound in (start, end, steps))
+    return op.constant(torch.logspace(start, end, steps, base, dtype=out_dtype(op)))

@@ -1,0 +1,52 @@
+"""The exponential of matrices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp_aten.linalg.factorization import Matrices, eye
+from onnxexp_aten.support.run_time_sizes import with_shape
+
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
+
+
+_TERMS = 16
+"""Of the series, for matrices of norms up to 1/2: exact to float64's accuracy."""
+
+
+@table("linalg_matrix_exp")
+def matrix_exp(op: Builder, self: Tensor) -> Tensor:
+    """linalg_matrix_exp(Tensor self) -> Tensor, by scaling and squaring"""
+    matrices = Matrices(op, self)
+    n = matrices.rows
+    norm = op.ReduceMax(op.ReduceSum(op.Abs(matrices.x), axes=[2], keepdims=0), keepdims=0)
+    halvings = op.Ceil(op.Div(op.Log(op.Max(norm, 0.5)), op.constant(torch.log(torch.tensor(2.0, dtype=torch.float64)))))
+    halvings = op.Add(halvings, 1.0)
+    x = op.Div(matrices.x, op.Pow(op.constant(2.0, torch.float64), halvings))
+    result = _taylor(op, x, matrices.count, n)
+
+    def body(number: Tensor, power: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
+        return None, [op.MatMul(power, power)], []
+
+    squared = op.loop(op.cast(halvings, torch.int64), None, body, [result])[0]
+    return matrices.back(squared, n, n)
+
+
+def _taylor(op: Builder, x: Tensor, batch: int, n: int) -> Tensor:
+    """The series by Paterson's and Stockmeyer's rule: a polynomial in the fourth power whose coefficients are cubic ones."""
+    square = op.MatMul(x, x)
+    powers = op.Concat(eye(op, batch, n, n), x, square, op.MatMul(square, x), axis=1)
+    inverses = [1 / math.factorial(k) for k in range(_TERMS)]
+    factors = op.constant(torch.tensor(inverses, dtype=torch.float64).reshape(-1, 4))
+    cubic = op.Reshape(op.MatMul(factors, op.Reshape(powers, [batch, 4, n * n])), [batch, _TERMS // 4 * n, n])
+    *others, result = op.Split(cubic, [n] * (_TERMS // 4), axis=1, outputs=_TERMS // 4)
+    fourth = op.MatMul(square, square)
+    for other in reversed(others):
+        result = op.Add(op.MatMul(fourth, result), other)
+    return with_shape(result, [batch, n, n])

@@ -1,0 +1,133 @@
+"""Pseudo-inverses, ranks and least squares, from singular values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp_aten.linalg.factorization import Matrices, eager_if_empty
+from onnxexp_aten.linalg.svd_and_eigh import rotated_with_turns, shifted_positive, singular_values, symmetric_eigen
+from onnxexp_aten.math.arithmetic import extreme
+from onnxexp_aten.support.arguments import rank_of
+from onnxexp_aten.support.composed_views import swapped, unsqueezed
+
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
+
+
+@table("linalg_pinv.atol_rtol_tensor")
+def linalg_pinv(op: Builder, self: Tensor, atol: Tensor | None, rtol: Tensor | None, hermitian: bool) -> Tensor:
+    """linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor"""
+    matrices = Matrices(op, self)
+    return matrices.back(_pseudo_inverse(op, matrices, atol, rtol, hermitian=hermitian)[0], matrices.columns, matrices.rows)
+
+
+@table("linalg_pinv.atol_rtol_float")
+def linalg_pinv_float(op: Builder, self: Tensor, atol: float | None, rtol: float | None, hermitian: bool) -> Tensor:
+    """linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor"""
+    return linalg_pinv(op, self, _number(op, atol), _number(op, rtol), hermitian)
+
+
+@table("pinverse")
+def pinverse(op: Builder, self: Tensor, rcond: float) -> Tensor:
+    """pinverse(Tensor self, float rcond=1e-15) -> Tensor"""
+    return linalg_pinv_float(op, self, None, rcond, False)
+
+
+def _number(op: Builder, value: float | None) -> Tensor | None:
+    return None if value is None else op.constant(value, torch.float64)
+
+
+def _pseudo_inverse(
+    op: Builder, matrices: Matrices, atol: Tensor | None, rtol: Tensor | None, *, hermitian: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    """float64[batch, n, m] of singular values that are not counted as zero, which these are, and all of them, in any order."""
+    if hermitian:
+        values, vectors = symmetric_eigen(op, matrices, upper=False)
+        left, right, divisor, sizes = vectors, vectors, values, op.Abs(values)
+    else:
+        tall = matrices.rows >= matrices.columns
+        both = rotated_with_turns(op, matrices.x if tall else swapped(op, matrices.x, 1, 2))
+        heights = sorted((matrices.rows, matrices.columns), reverse=True)
+        columns, turned = op.Split(both, heights, axis=1, outputs=2)
+        left, right = (turned, columns) if tall else (columns, turned)
+        divisor = op.ReduceSumSquare(columns, axes=[1], keepdims=1)
+        sizes = op.Sqrt(divisor)
+    kept = op.Greater(sizes, _tolerance(op, matrices, sizes, atol, rtol))
+    inverses = op.Where(kept, op.Div(1.0, divisor), op.constant(0.0, torch.float64))
+    return op.MatMul(op.Mul(left, inverses), swapped(op, right, 1, 2)), kept, sizes
+
+
+@table("linalg_matrix_rank.atol_rtol_tensor")
+@eager_if_empty
+def linalg_matrix_rank(op: Builder, input: Tensor, atol: Tensor | None, rtol: Tensor | None, hermitian: bool) -> Tensor:
+    """linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False)
+    -> Tensor"""
+    matrices = Matrices(op, input)
+    if hermitian:
+        shifted, shift = shifted_positive(op, matrices, upper=False)
+        sizes = op.Abs(op.Sub(shift, singular_values(op, shifted)))
+    else:
+        sizes = singular_values(op, matrices.x)
+    return _rank(op, matrices, op.Greater(sizes, _tolerance(op, matrices, sizes, atol, rtol)))
+
+
+@table("linalg_matrix_rank.atol_rtol_float")
+@eager_if_empty
+def linalg_matrix_rank_float(op: Builder, self: Tensor, atol: float | None, rtol: float | None, hermitian: bool) -> Tensor:
+    """linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor"""
+    return linalg_matrix_rank(op, self, _number(op, atol), _number(op, rtol), hermitian)
+
+
+def _rank(op: Builder, matrices: Matrices, kept: Tensor) -> Tensor:
+    return matrices.back(op.ReduceSum(op.cast(kept, torch.int64), axes=[1, 2], keepdims=0))
+
+
+@table("linalg_lstsq")
+def linalg_lstsq(op: Builder, self: Tensor, b: Tensor, rcond: float | None, driver: str | None) -> tuple[Tensor, ...]:
+    """linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None)
+    -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values), the solution of the smallest norm"""
+    matrices = Matrices(op, self)
+    m, n = matrices.rows, matrices.columns
+    right = unsqueezed(op, b, [rank_of(op, b)]) if rank_of(op, b) < rank_of(op, self) else b
+    assert right.shape is not None
+    width = int(right.shape[-1])
+    relative = None if rcond is None or rcond < 0 else rcond
+    inverse, kept, sizes = _pseudo_inverse(op, matrices, None, _number(op, relative))
+    wanted = matrices.flat(right)
+    solution = op.MatMul(inverse, wanted)
+    nothing, driver = op.constant(torch.empty(0, dtype=self.dtype)), driver or "gelsy"
+    residuals, singular = nothing, nothing
+    if m > n and driver != "gelsy":
+        missed = op.Sub(op.MatMul(matrices.x, solution), wanted)
+        residuals = matrices.back(op.ReduceSumSquare(missed, axes=[1], keepdims=0), width)
+    if driver in ("gelsd", "gelss"):
+        singular = matrices.back(op.TopK(sizes, [min(m, n)], axis=2, outputs=2)[0], min(m, n))
+    vector = right is not b
+    return (
+        matrices.back(solution, *([n] if vector else [n, width])),
+        residuals,
+        op.constant(torch.empty(0, dtype=torch.int64)) if driver == "gels" else _rank(op, matrices, kept),
+        singular,
+    )
+
+
+def _tolerance(op: Builder, matrices: Matrices, sizes: Tensor, atol: Tensor | None, rtol: Tensor | None) -> Tensor:
+    """What counts as zero: the larger of `atol` and `rtol` times the largest value, float64 that broadcasts to [batch, 1, n]."""
+    largest = op.ReduceMax(sizes, axes=[2], keepdims=1)
+
+    def each(tolerance: Tensor) -> Tensor:
+        wide = op.cast(tolerance, torch.float64)
+        return op.Reshape(wide, [-1, 1, 1]) if wide.rank else wide  # type: ignore[no-any-return]
+
+    default = torch.finfo(matrices.dtype).eps * max(matrices.rows, matrices.columns)
+    relative: Any = each(rtol) if rtol is not None else default
+    if atol is None:
+        return op.Mul(largest, relative)  # type: ignore[no-any-return]
+    absolute = each(atol)
+    if rtol is None:  # torch's default holds only where no absolute tolerance is asked for
+        relative = op.Where(op.Greater(absolute, 0.0), op.constant(0.0, torch.float64), op.constant(default, torch.float64))
+    return extreme(op, "Max", absolute, op.Mul(largest, relative))

@@ -1,0 +1,51 @@
+"""Strided views of flattened tensors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp_aten.creation.new_tensors import MAX_TABLE
+from onnxexp_aten.creation.ranges import arange_of
+from onnxexp_aten.support.composed_views import unsqueezed
+from onnxexp_aten.support.run_time_sizes import sizes_of
+
+__all__ = ["strided_places", "table"]
+
+table = SymbolicTable("aten")
+
+
+@table("as_strided", "as_strided_copy")
+def as_strided(op: Builder, self: Tensor, size: list[Any], stride: list[Any], storage_offset: Any) -> Tensor:
+    """as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)"""
+    sizes, own = sizes_of(op), self.shape or ()
+    contiguous = [1]
+    for length in reversed([*own[1:]]):
+        contiguous.insert(0, contiguous[0] * length if isinstance(length, int) and isinstance(contiguous[0], int) else None)
+    offset = storage_offset or 0
+    if sizes == own and offset == 0 and list(stride) == contiguous[: len(own)]:
+        return self
+    flat = self if len(own) == 1 else op.Reshape(self, [-1])
+    places = strided_places(op, size, stride, offset)
+    if places.const is not None and all(isinstance(length, int) for length in own):
+        elements = torch.arange(torch.Size(own).numel())
+        if torch.equal(places.const.reshape(-1), elements):
+            return op.Reshape(flat, list(places.const.shape))
+    return op.Gather(flat, places, axis=0)
+
+
+def strided_places(op: Builder, size: list[Any], stride: list[Any], offset: Any) -> Tensor:
+    """int64[*size]: where in memory the elements of a strided view are."""
+    if all(isinstance(each, int) for each in (*size, *stride, offset)) and math.prod(size) <= MAX_TABLE:
+        known = torch.tensor(offset)
+        for count, step in zip(size, stride, strict=True):
+            known = known.unsqueeze(-1) + torch.arange(count) * step
+        return op.constant(known)
+    places = op.constant(offset, torch.int64)
+    for axis, (count, step) in enumerate(zip(size, stride, strict=True)):
+        steps = op.Mul(arange_of(op, 0, count, 1, torch.int64), step)
+        places = op.Add(places, unsqueezed(op, steps, range(1, len(size) - axis)))
+    return places

@@ -1,0 +1,80 @@
+"""Diagonals: read, embedded, summed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp_aten.creation.ranges import arange_of
+from onnxexp_aten.math.arithmetic import select
+from onnxexp_aten.reduction.reductions import sum_
+from onnxexp_aten.support.arguments import axis_of, rank_of
+from onnxexp_aten.support.composed_views import permuted, unsqueezed
+from onnxexp_aten.support.run_time_sizes import size_at
+
+__all__ = ["diagonal", "diagonal_places", "table"]
+
+table = SymbolicTable("aten")
+
+
+def diagonal_places(op: Builder, rows: Any, columns: Any, offset: int) -> Tensor:
+    """int64[n]: where the diagonal's elements are in a flattened matrix."""
+    if isinstance(rows, int) and isinstance(columns, int):
+        return op.constant(torch.arange(rows * columns).view(rows, columns).diagonal(offset).contiguous())
+    rows, columns = op.constant(rows, torch.int64), op.constant(columns, torch.int64)
+    height = rows if offset >= 0 else op.Add(rows, offset)
+    width = columns if offset <= 0 else op.Sub(columns, offset)
+    count = op.Where(op.Less(height, width), height, width)
+    first = op.constant(offset, torch.int64) if offset >= 0 else op.Mul(columns, -offset)
+    places = op.Mul(arange_of(op, 0, count, 1, torch.int64), op.Add(columns, 1))
+    return places if offset == 0 else op.Add(places, first)
+
+
+@table("diagonal", "diagonal_copy", "linalg_diagonal")
+def diagonal(op: Builder, self: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
+    """diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"""
+    one, other, rank = axis_of(op, self, dim1), axis_of(op, self, dim2), rank_of(op, self)
+    rows, columns = size_at(op, self, one), size_at(op, self, other)
+    matrices = permuted(op, self, [*(axis for axis in range(rank) if axis not in (one, other)), one, other])
+    flat = op.Reshape(matrices, [0] * (rank - 2) + [-1])
+    return op.Gather(flat, diagonal_places(op, rows, columns, offset), axis=rank - 2)
+
+
+@table("trace")
+def trace(op: Builder, self: Tensor) -> Tensor:
+    """trace(Tensor self) -> Tensor"""
+    return sum_(op, diagonal(op, self, 0, 0, 1), None)
+
+
+@table("diag_embed")
+def diag_embed(op: Builder, self: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
+    """diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor"""
+    rank = rank_of(op, self)
+    size = size_at(op, self, rank - 1)
+    if isinstance(size, Tensor) or self.dtype.is_complex:
+        op.decline("a size that only the run time knows, or complex numbers")
+    pads = [0, offset] if offset > 0 else [-offset, 0]
+    rows = op.torch_op("aten::constant_pad_nd", self, pads, 0)[0] if offset else self
+    mask = torch.ones(size + abs(offset), size + abs(offset), dtype=torch.bool)
+    kept = op.constant(mask.triu(offset).tril(offset))
+    made = select(op, kept, unsqueezed(op, rows, [rank]), op.constant(0, self.dtype))
+    one, other = dim1 % (rank + 1), dim2 % (rank + 1)
+    places = dict(zip([axis for axis in range(rank + 1) if axis not in (one, other)], range(rank - 1), strict=True))
+    return permuted(op, made, [{**places, one: rank - 1, other: rank}[axis] for axis in range(rank + 1)])
+
+
+@table("diag")
+def diag(op: Builder, self: Tensor, diagonal: int) -> Tensor:
+    """diag(Tensor self, int diagonal=0) -> Tensor"""
+    if rank_of(op, self) == 1:
+        return diag_embed(op, self, diagonal, 0, 1)  # type: ignore[no-any-return]
+    return op.torch_op("aten::diagonal", self, diagonal, 0, 1)[0]  # type: ignore[no-any-return]
+
+
+@table("diagflat")
+def diagflat(op: Builder, self: Tensor, offset: int) -> Tensor:
+    """diagflat(Tensor self, int offset=0) -> Tensor"""
+    flat = self if self.rank == 1 else op.Reshape(self, [-1])
+    return diag_embed(op, flat, offset, 0, 1)  # type: ignore[no-any-return]

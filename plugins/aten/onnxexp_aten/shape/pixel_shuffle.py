@@ -1,0 +1,70 @@
+"""Pixel and channel shuffles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp_aten.creation.ranges import arange_of
+from onnxexp_aten.support.arguments import rank_of
+from onnxexp_aten.support.composed_views import squeezed, unsqueezed
+from onnxexp_aten.support.run_time_sizes import size_at, vector
+
+__all__ = ["table"]
+
+table = SymbolicTable("aten")
+
+
+@table("pixel_shuffle")
+def pixel_shuffle(op: Builder, self: Tensor, upscale_factor: int) -> Tensor:
+    """pixel_shuffle(Tensor self, int upscale_factor) -> Tensor"""
+    if rank_of(op, self) < 5 and self.dtype.is_floating_point and op.opset >= 11:  # from there on DepthToSpace has modes
+        batch = unsqueezed(op, self, range(4 - rank_of(op, self)))
+        shuffled = op.DepthToSpace(batch, blocksize=upscale_factor, mode="CRD")
+        return squeezed(op, shuffled, range(4 - rank_of(op, self)))
+    channels, height, width = _pixels(op, self)
+    fewer = _over(op, channels, upscale_factor**2)
+    flat = op.Reshape(self, vector(op, [-1, fewer, upscale_factor, upscale_factor, height, width]))
+    spread = op.Transpose(flat, perm=[0, 1, 4, 2, 5, 3])
+    taller, wider = (_times(op, size, upscale_factor) for size in (height, width))
+    return op.Reshape(spread, vector(op, [*_lead(op, self), fewer, taller, wider]))
+
+
+@table("pixel_unshuffle")
+def pixel_unshuffle(op: Builder, self: Tensor, downscale_factor: int) -> Tensor:
+    """pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor"""
+    channels, height, width = _pixels(op, self)
+    if self.rank == 4 and channels == 1 and self.dtype.is_floating_point:
+        return op.SpaceToDepth(self, blocksize=downscale_factor)
+    height, width = (_over(op, size, downscale_factor) for size in (height, width))
+    flat = op.Reshape(self, vector(op, [-1, channels, height, downscale_factor, width, downscale_factor]))
+    spread = op.Transpose(flat, perm=[0, 1, 3, 5, 2, 4])
+    return op.Reshape(spread, vector(op, [*_lead(op, self), _times(op, channels, downscale_factor**2), height, width]))
+
+
+def _lead(op: Builder, x: Tensor) -> list[Any]:
+    return [size_at(op, x, axis) for axis in range(rank_of(op, x) - 3)]
+
+
+def _times(op: Builder, size: Any, factor: int) -> Any:
+    return size * factor if isinstance(size, int) else op.Mul(size, factor)
+
+
+def _over(op: Builder, size: Any, factor: int) -> Any:
+    return size // factor if isinstance(size, int) else op.Div(size, factor)
+
+
+def _pixels(op: Builder, x: Tensor) -> list[Any]:
+    """Channels, height and width."""
+    return [size_at(op, x, axis) for axis in (-3, -2, -1)]
+
+
+@table("channel_shuffle", "native_channel_shuffle")
+def channel_shuffle(op: Builder, self: Tensor, groups: Any) -> Tensor:
+    """channel_shuffle(Tensor self, SymInt groups) -> Tensor"""
+    groups = op.static(groups, "groups")
+    places = arange_of(op, 0, size_at(op, self, 1), 1, torch.int64)
+    order = op.Reshape(op.Transpose(op.Reshape(places, [groups, -1]), perm=[1, 0]), [-1])
+    return op.Gather(self, order, axis=1)
