@@ -1,4 +1,4 @@
-"""Recurrent layers for test_recurrent.py and test_packing.py."""
+"""Recurrent layers for test_recurrent.py and test_packed_sequences.py."""
 
 from __future__ import annotations
 

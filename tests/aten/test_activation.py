@@ -1,4 +1,4 @@
-"""activation.py: each activation at every opset, in single, double and half precision."""
+"""nn/activation.py: every activation at every opset, in single, double and half precision."""
 
 from __future__ import annotations
 

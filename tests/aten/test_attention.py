@@ -1,4 +1,4 @@
-"""attention.py: scaled dot product attention in every form."""
+"""nn/attention.py: scaled dot product attention in every form."""
 
 from __future__ import annotations
 

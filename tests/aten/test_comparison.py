@@ -1,4 +1,4 @@
-"""comparison.py: comparisons, logic and bits, old opsets without Equal on floats and without the bitwise operators included."""
+"""math/comparison.py: comparisons, logic and bitwise operators, also at opsets that lack some of them."""
 
 from __future__ import annotations
 

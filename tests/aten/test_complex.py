@@ -1,4 +1,4 @@
-"""complexes.py, fourier.py: complex numbers as pairs of real ones, and Fourier transforms."""
+"""complex/: complex numbers as pairs of real tensors, and Fourier transforms."""
 
 from __future__ import annotations
 

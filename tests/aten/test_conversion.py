@@ -1,4 +1,4 @@
-"""conversion.py: other dtypes are casts, everything else is nothing."""
+"""creation/conversion.py: casts for other dtypes, no nodes for everything else."""
 
 from __future__ import annotations
 

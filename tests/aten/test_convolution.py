@@ -1,4 +1,4 @@
-"""convolution.py: every argument, in every rank, batched or not; weights that are inputs; doubles."""
+"""nn/convolution.py: every argument in every rank, batched or not; weights that are inputs; float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""covariance.py: covariances and correlations, which torch's fake tensors cannot compute."""
+"""statistics/covariance.py: covariances and correlations, which torch's fake tensors cannot compute."""
 
 from __future__ import annotations
 

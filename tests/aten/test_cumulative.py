@@ -1,4 +1,4 @@
-"""cumulative.py: running sums, products and extremes; by a Scan where ONNX has no operator of its own."""
+"""reduction/cumulative.py: cumulative sums, products and extremes; a Scan where ONNX has no operator."""
 
 from __future__ import annotations
 

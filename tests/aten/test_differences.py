@@ -1,4 +1,4 @@
-"""differences.py: derivatives and integrals of sampled functions."""
+"""math/differences.py: numerical derivatives and integrals."""
 
 from __future__ import annotations
 

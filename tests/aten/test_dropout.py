@@ -1,4 +1,4 @@
-"""dropout.py: nothing when evaluating; in training, the shares and the sizes that torch documents."""
+"""nn/dropout.py: the identity in evaluation; in training the documented shares and sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""einsum.py: MatMul where that says it, else Einsum, or elementary operators before opset 12."""
+"""linalg/einsum.py: MatMul where it suffices, else Einsum, or elementary operators before opset 12."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""losses.py and entropy.py: losses of targets that are numbers, cosines, distances, and products with logarithms."""
+"""nn/losses.py and math/xlogy.py: losses for numeric targets, cosines, distances, products with logarithms."""
 
 from __future__ import annotations
 

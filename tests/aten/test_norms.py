@@ -1,4 +1,4 @@
-"""norms.py: every order, over some dimensions and all."""
+"""linalg/norms.py: every order, over some dimensions and all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""padding.py: every mode in every rank, negative amounts, dtypes without a kernel, amounts known only at run time."""
+"""nn/padding.py: every mode in every rank, negative amounts, dtypes without a kernel, dynamic amounts."""
 
 from __future__ import annotations
 

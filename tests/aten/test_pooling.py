@@ -1,4 +1,4 @@
-"""pooling.py, adaptive.py and max_unpool: torch's rules on windows at the edges, its indices, its uneven windows."""
+"""nn/pooling.py, nn/adaptive_pooling.py: torch's rules for windows at edges, indices, uneven windows."""
 
 from __future__ import annotations
 

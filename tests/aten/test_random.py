@@ -1,4 +1,4 @@
-"""random.py: what does not depend on the numbers drawn, and their mean and spread."""
+"""random/: properties that do not depend on the numbers drawn, and mean and spread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""rearranging.py: windows, rotations, pixels, diagonals, repetitions of each element."""
+"""shape/: flips, rolls, windows, pixel shuffles, diagonals, repetitions."""
 
 from __future__ import annotations
 

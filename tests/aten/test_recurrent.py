@@ -1,4 +1,4 @@
-"""recurrent.py and stepwise.py: recurrent layers and cells in all their forms, against eager at sizes that were not seen."""
+"""rnn/layers.py, rnn/scan_cells.py: recurrent layers and cells in all forms, at sizes that the export did not see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""scatter.py: writing by index."""
+"""indexing/scatter.py, indexing/assignment.py: writing by index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""softmax.py: any axis, at opsets before 13 too."""
+"""nn/softmax.py: any axis, also before opset 13."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""sorting.py: order, distinct elements, places, and samples."""
+"""statistics/sorting.py, unique.py, searching.py: order, unique elements, positions, and samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""splitting.py: a tensor taken apart along an axis."""
+"""shape/splitting.py: split, chunk and unbind."""
 
 from __future__ import annotations
 
@@ -132,5 +132,5 @@ def test_a_number_of_parts_that_torch_refuses() -> None:
 
 
 def test_a_number_of_parts_that_is_an_input() -> None:
-    with pytest.raises(onnxexp.LoweringError, match="how many parts there are must be known at export"):
+    with pytest.raises(onnxexp.LoweringError, match="the number of parts must be known at export"):
         onnxexp.export(lambda x, count: x.tensor_split(count, 1), (X, torch.tensor(2)), capture="trace")

@@ -1,4 +1,4 @@
-"""statistics.py, quantiles.py, floats.py, fractional.py: counts, middles, segments, and the parts of floating-point numbers."""
+"""statistics/: counts, medians, quantiles, segments; frexp and nextafter; fractional pooling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the symbolics share: torch's type promotion, as torch itself tells it."""
+"""support/type_promotion.py: type promotion agrees with torch's own."""
 
 from __future__ import annotations
 

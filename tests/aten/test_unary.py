@@ -1,4 +1,4 @@
-"""unary.py: every function, in every dtype that torch takes."""
+"""math/unary.py: every function, in every dtype that torch takes."""
 
 from __future__ import annotations
 

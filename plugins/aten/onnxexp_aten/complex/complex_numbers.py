@@ -1,4 +1,4 @@
-"""Symbolics of complex numbers, as pairs of real tensors."""
+"""Symbolics of complex numbers as pairs of real tensors."""
 
 from __future__ import annotations
 
@@ -21,31 +21,34 @@ __all__ = ["REAL_DTYPES", "complex_table", "is_complex", "mul", "paired", "real_
 REAL_DTYPES: Mapping[torch.dtype, torch.dtype] = MappingProxyType(
     {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
 )
-"""The dtype of the parts, by complex dtype."""
+"""Complex dtypes and the dtypes of their parts."""
 
 complex_table = SymbolicTable("aten")
 
 
 def is_complex(x: Any) -> bool:
-    """Is this a complex tensor?"""
+    """Whether this is a complex tensor."""
     return isinstance(x, Tensor) and x.dtype.is_complex
 
 
 def real_of(op: Builder) -> torch.dtype:
-    """The dtype of the parts of the node's first result."""
+    """The dtype of the real and imaginary parts of the node's first result."""
     dtype: torch.dtype = op.node.outputs[0].type.dtype
     return REAL_DTYPES.get(dtype, dtype)
 
 
 def paired(op: Builder, x: Any, dtype: torch.dtype | None = None) -> ComplexTensor:
-    """A tensor or number as a ComplexTensor, whose parts are of this dtype (or of its own)."""
+    """Convert a tensor or number to a ComplexTensor.
+
+    `dtype` is the dtype of the parts; the default is that of the argument.
+    """
     if isinstance(x, Tensor) and x.const is not None and x.dtype.is_complex:
         parts = [op.constant(part.contiguous()) for part in (x.const.resolve_conj().real, x.const.resolve_conj().imag)]
         x = ComplexTensor(*parts)
     if isinstance(x, ComplexTensor):
         return x if dtype in (None, x.real.dtype) else ComplexTensor(op.cast(x.real, dtype), op.cast(x.imag, dtype))
     if dtype is None:
-        raise op.error(f"the parts of {x!r} are not known")
+        raise op.error(f"the dtype of the parts of {x!r} is unknown")
     if not isinstance(x, Tensor):
         number = complex(x)
         return ComplexTensor(op.constant(number.real, dtype), op.constant(number.imag, dtype))
@@ -53,17 +56,17 @@ def paired(op: Builder, x: Any, dtype: torch.dtype | None = None) -> ComplexTens
 
 
 def _pair_of(op: Builder, *args: Any) -> list[ComplexTensor]:
-    """Operands in the dtype of the result."""
+    """Convert operands to the dtype of the result."""
     return [paired(op, arg, real_of(op)) for arg in args]
 
 
-# There and back
+# Conversions
 
 
 @complex_table("complex")
 def complex_(op: Builder, real: Tensor, imag: Tensor) -> ComplexTensor:
     """complex(Tensor real, Tensor imag) -> Tensor"""
-    if real.shape != imag.shape:  # each is broadcast to the sizes of both
+    if real.shape != imag.shape:  # broadcast both to their common shape
         nothing = (full_of(op, sizes_like(op, part), 0, part.dtype) for part in (imag, real))
         real, imag = (compute(op, "Add", part, zeros) for part, zeros in zip((real, imag), nothing, strict=True))
     return ComplexTensor(real, imag)
@@ -108,7 +111,7 @@ def to(op: Builder, self: Tensor, *_: Any) -> Tensor:
     whole = paired(op, self)
     if dtype == torch.bool:
         return op.Or(op.cast(whole.real, dtype), op.cast(whole.imag, dtype))  # type: ignore[no-any-return]
-    return op.cast(whole.real, dtype)  # torch drops the imaginary part, too
+    return op.cast(whole.real, dtype)  # torch also drops the imaginary part
 
 
 @complex_table("zeros_like", "ones_like", "full_like", "zeros", "ones", "full", "new_zeros", "new_ones", "new_full")
@@ -120,7 +123,7 @@ def constants(op: Builder, like: Any, *args: Any) -> ComplexTensor:
     return ComplexTensor(*(full_of(op, sizes, part, real_of(op)) for part in (complex(value).real, complex(value).imag)))
 
 
-# Conjugates and sizes
+# Conjugates and absolute values
 
 
 @complex_table("conj", "_conj", "conj_physical", "_conj_physical")
@@ -263,7 +266,7 @@ def sqrt(op: Builder, self: Tensor) -> ComplexTensor:
 def pow_(op: Builder, self: Tensor, exponent: Any) -> ComplexTensor:
     """pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"""
     if isinstance(exponent, complex):
-        op.decline("a complex exponent")
+        op.decline("a complex exponent is not supported")
     if exponent == 2:
         return _product(op, paired(op, self), paired(op, self))
     size = compute(op, "Pow", abs_(op, self), float(exponent))

@@ -1,8 +1,10 @@
-"""Discrete Fourier transforms, one axis after the other, as products with matrices, which every opset has. The matrices are
-constants where the lengths are known at export, else made at run time.
+"""Discrete Fourier transforms as matrix products, one axis at a time.
 
-ONNX has an operator DFT from opset 17 on; ONNX Runtime's kernel of it loses half of the digits where the length is no power of
-two. Source of the two steps: Cooley and Tukey, "An Algorithm for the Machine Calculation of Complex Fourier Series" (1965).
+The matrices are constants where the lengths are known at export. Otherwise the graph computes them.
+
+ONNX has the operator DFT from opset 17 on. ONNX Runtime's kernel loses half of the digits where the length is not a power of
+two. Source of the two-step algorithm: Cooley and Tukey, "An Algorithm for the Machine Calculation of Complex Fourier Series"
+(1965).
 """
 
 from __future__ import annotations
@@ -31,14 +33,17 @@ table = SymbolicTable("aten")
 complex_table = SymbolicTable("aten")
 
 Parts: TypeAlias = list[Tensor]
-"""A real tensor alone, or the real and the imaginary part of a complex one."""
+"""A real tensor, or the real and imaginary parts of a complex tensor."""
 
 _SHORT = 64
-"""Up to this length one product does; beyond, two smaller ones are less work and need smaller constants."""
+"""Longest axis that one product transforms.
+
+Beyond it, two smaller products take less work and smaller constants.
+"""
 
 
 def _scale(op: Builder, mode: int, size: Any) -> Any:
-    """torch's normalization: none, by the root of the size, by the size."""
+    """Scale factor of a torch normalization mode: 1, 1/sqrt(n) or 1/n."""
     if isinstance(size, Tensor):
         wide = op.cast(size, torch.float64)
         return (1.0, op.Reciprocal(op.Sqrt(wide)), op.Reciprocal(wide))[mode]
@@ -46,34 +51,40 @@ def _scale(op: Builder, mode: int, size: Any) -> Any:
 
 
 def _angles(rows: int, columns: int, period: int) -> torch.Tensor:
-    """2 pi j k / period; the product is reduced before the division, so that nothing is lost."""
+    """Angles 2 pi j k / period.
+
+    The product is reduced modulo the period before the division, which keeps its digits.
+    """
     turns = torch.arange(rows, dtype=torch.int64)[:, None] * torch.arange(columns, dtype=torch.int64)
     return (turns % period).double() * (2 * math.pi / period)
 
 
 def _angles_of(op: Builder, rows: Any, columns: Any, period: Tensor) -> Tensor:
-    """The same, float64[rows, columns], for sizes that only the run time knows."""
+    """Angles of `_angles` as float64[rows, columns], for sizes known at run time."""
     down, right = (arange_of(op, 0, count, 1, torch.int64) for count in (rows, columns))
     turns = floor_remainder(op, op.Mul(op.Unsqueeze(down, [1]), right), period)
     return op.Mul(op.cast(turns, torch.float64), op.Div(2 * math.pi, op.cast(period, torch.float64)))  # type: ignore[no-any-return]
 
 
 def _factor(length: int) -> int:
-    """The largest divisor up to the root; 1 where there is none."""
+    """The largest divisor up to the square root; 1 for a prime."""
     return next(divisor for divisor in range(math.isqrt(length), 0, -1) if length % divisor == 0)
 
 
 def _in_steps(op: Builder, length: Any) -> bool:
-    """Is it more than one product?"""
+    """Whether a transform of this length takes several steps."""
     return specified(op, since=17) or (isinstance(length, int) and length > _SHORT and _factor(length) > 1)
 
 
 def _waves(
     op: Builder, dtype: torch.dtype, sizes: Sequence[Any], period: Any, scale: Any, parts: tuple[int, int], *, forward: bool
 ) -> Tensor:
-    """The matrix of exp(-i angle), or of exp(i angle) on the way back, of this size; a constant where that is known.
+    """The DFT matrix of exp(-i angle), or of exp(i angle) for the inverse.
 
-    `parts` says how many a row has that it multiplies, and the product: the imaginary one stands behind the real one.
+    It is a constant where the period is known at export.
+
+    Args:
+        parts: Number of parts of the input (1 for a real one) and of the output. The imaginary part follows the real part.
     """
     multiply: Callable[..., Any]
     join: Callable[..., Any]
@@ -96,7 +107,10 @@ def _joined(op: Builder, pieces: Sequence[Tensor], axis: int) -> Tensor:
 
 
 def _times(op: Builder, z: Parts, waves: Tensor, axis: int, count: Any) -> Parts:
-    """One axis multiplied by a matrix of waves, which gives both parts, of this size along it."""
+    """Multiply one axis by a DFT matrix and split the result into its parts.
+
+    `count` is the size of the axis in the result.
+    """
     sizes = list(z[0].shape or ())
     both = along(op, _joined(op, z, axis), waves, axis)
     halves = op.Split(both, axis=axis, outputs=2)
@@ -107,7 +121,7 @@ def _times(op: Builder, z: Parts, waves: Tensor, axis: int, count: Any) -> Parts
 
 
 def _along(op: Builder, z: Parts, axis: int, *, forward: bool, mode: int) -> Parts:
-    """The transform along one axis; a long one whose length is a product is done in two steps (Cooley and Tukey)."""
+    """Transform one axis, in two steps where a long length is composite."""
     length, dtype = size_at(op, z[0], axis), z[0].dtype
     scale = _scale(op, mode, length)
     if specified(op, since=17):
@@ -129,7 +143,7 @@ def _along(op: Builder, z: Parts, axis: int, *, forward: bool, mode: int) -> Par
 
 
 def _reshaped(op: Builder, z: Parts, axis: int, count: int, sizes: list[int]) -> Parts:
-    """`count` axes from one on replaced by axes of these sizes."""
+    """Replace `count` axes, beginning with `axis`, by axes of these sizes."""
     shape = z[0].shape or ()
     return [reshaped(op, part, [*shape[:axis], *sizes, *shape[axis + count :]]) for part in z]
 
@@ -205,12 +219,15 @@ def _to_real(op: Builder, z: Parts, axes: Sequence[int], mode: int, length: Any,
 
 
 def _half(op: Builder, length: Any) -> Any:
-    """How much of the spectrum of a real signal says all of it."""
+    """Number of coefficients that determine the spectrum of a real signal."""
     return op.Add(op.Div(length, 2), 1) if isinstance(length, Tensor) else length // 2 + 1
 
 
 def _weights(op: Builder, kept: Any, length: Any) -> Tensor:
-    """``float64[kept, 1]``: 2 where a coefficient stands for its conjugate, too, 1 where it is its own."""
+    """Weights of the coefficients in an inverse transform, float64[kept, 1].
+
+    A coefficient that also stands for its conjugate counts twice.
+    """
     places = op.Unsqueeze(arange_of(op, 0, kept, 1, torch.int64), [1])
     twice = op.And(op.Greater(places, 0), op.Less(op.Mul(places, 2), length))
     return op.Where(twice, *(op.constant(weight, torch.float64) for weight in (2.0, 1.0)))  # type: ignore[no-any-return]
@@ -223,7 +240,10 @@ def _shortened(op: Builder, x: Tensor, axis: int, kept: Any) -> Tensor:
 
 
 def _both_halves(op: Builder, z: Parts, axis: int, length: int) -> Parts:
-    """The whole spectrum of a real signal: what was left out are conjugates. Those of their own conjugates are real."""
+    """Complete the spectrum of a real signal with the conjugates left out.
+
+    Coefficients that equal their own conjugates become real.
+    """
     mirrored = op.constant(torch.arange(length - length // 2 - 1, 0, -1))
     signs = torch.ones(length // 2 + 1)
     signs[0] = 0
@@ -238,7 +258,7 @@ def _both_halves(op: Builder, z: Parts, axis: int, length: int) -> Parts:
     return [with_shape(op.Concat(*pair, axis=axis), sizes) for pair in halves]
 
 
-# By torch's own names
+# Operators of torch.fft
 
 
 def _mode(norm: str | None, *, forward: bool) -> int:
@@ -246,12 +266,12 @@ def _mode(norm: str | None, *, forward: bool) -> int:
 
 
 def _fitted(op: Builder, x: Tensor, axis: int, wanted: int | None) -> Tensor:
-    """Cut, or filled up with zeros, to this size."""
+    """Crop an axis, or pad it with zeros, to this size."""
     size = size_at(op, x, axis)
     if wanted is None or size == wanted:
         return x
     if not isinstance(size, int) or not isinstance(wanted, int):
-        op.decline("sizes that only the run time knows")
+        op.decline("the sizes must be known at export")
     if wanted < size:
         return _shortened(op, x, axis, wanted)
     pads = [0, 0] * (rank_of(op, x) - 1 - axis) + [0, wanted - size]
@@ -259,7 +279,7 @@ def _fitted(op: Builder, x: Tensor, axis: int, wanted: int | None) -> Tensor:
 
 
 def _fitted_parts(op: Builder, x: Tensor, axes: Sequence[int], sizes: Sequence[int | None]) -> Parts:
-    """A tensor's parts in the dtype of the transform, of these sizes."""
+    """Split a tensor into parts, cropped or padded to these sizes."""
     z = _parts(op, x)
     for axis, wanted in zip(axes, sizes, strict=True):
         z = [_fitted(op, part, axis, wanted) for part in z]
@@ -267,7 +287,10 @@ def _fitted_parts(op: Builder, x: Tensor, axes: Sequence[int], sizes: Sequence[i
 
 
 def _sized(op: Builder, x: Tensor, s: Any, dim: Any) -> tuple[list[int], list[int | None]]:
-    """The axes and their new sizes (None: as it is) from either sort of arguments: of one axis, or of several."""
+    """Axes and their new sizes (None: unchanged) from torch's arguments.
+
+    The operators take one axis, several, or none.
+    """
     s, dim = (value if value is None or isinstance(value, list) else [value] for value in (s, dim))
     rank = rank_of(op, x)
     axes = _axes(op, x, dim if dim is not None else range(rank - len(s), rank) if s is not None else range(rank))
@@ -281,14 +304,14 @@ def _transform(op: Builder, self: Tensor, s: Any, dim: Any, norm: str | None, *,
 
 
 def _real(op: Builder, self: Tensor, s: Any, dim: Any, norm: str | None, *, forward: bool) -> Tensor:
-    """What half of a spectrum that is its own conjugate mirrored gives."""
+    """Real signal from one half of its Hermitian spectrum."""
     axes, sizes = _sized(op, self, s, dim)
     before = size_at(op, self, axes[-1])
     if isinstance(before, Tensor):
-        op.decline("sizes that only the run time knows")
+        op.decline("the sizes must be known at export")
     length = 2 * (before - 1) if sizes[-1] is None else sizes[-1]
     if not isinstance(length, int):
-        op.decline("sizes that only the run time knows")
+        op.decline("the sizes must be known at export")
     z = _fitted_parts(op, self, axes, [*sizes[:-1], _half(op, length)])
     return _to_real(op, z, axes, _mode(norm, forward=forward), length, forward=forward)
 
@@ -341,7 +364,7 @@ def fft_ifftshift(op: Builder, self: Tensor, dim: Any) -> Tensor:
 
 
 def _shifted(op: Builder, x: Tensor, dim: Any, *, forward: bool) -> Tensor:
-    """Rolled by half of each size, there or back."""
+    """Roll each axis by half of its size, forward or back."""
     axes, _ = _sized(op, x, None, dim)
     halves: list[Any] = []
     for size in (size_at(op, x, axis) for axis in axes):
@@ -357,9 +380,9 @@ def stft(op: Builder, self: Tensor, n_fft: int, hop_length: Any, win_length: Any
     bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor"""
     *center, normalized, onesided, return_complex, align_to_window = rest
     if align_to_window or any(center[:1]) or (window is not None and window.dtype.is_complex):
-        op.decline("frames that are aligned or padded, which torch.stft does before the call, or a complex window")
+        op.decline("aligned or centered frames and complex windows are not supported")
     x, axis = _parts(op, self), rank_of(op, self) - 1
-    rows = _in_steps(op, n_fft)  # several products are fastest along the last axis; one may as well give frequencies first
+    rows = _in_steps(op, n_fft)  # several products are fastest along the last axis; a single one can put the frequencies first
     starts = op.Unsqueeze(window_starts(op, x[0], axis, n_fft, hop_length or n_fft // 4), axes=[int(rows)])
     frame = torch.arange(n_fft) if rows else torch.arange(n_fft)[:, None]
     z = [op.Gather(part, op.Add(starts, op.constant(frame)), axis=axis) for part in x]
@@ -373,7 +396,7 @@ def stft(op: Builder, self: Tensor, n_fft: int, hop_length: Any, win_length: Any
 
 
 def _window(op: Builder, window: Tensor | None, size: int, length: int, dtype: torch.dtype) -> Tensor | None:
-    """The window in the middle of so many numbers and zeros around it; None where it is ones alone."""
+    """Center the window among zeros; None for a window of ones."""
     if window is None and length == size:
         return None
     column = op.constant(torch.ones(length, dtype=dtype)) if window is None else op.cast(window, dtype)

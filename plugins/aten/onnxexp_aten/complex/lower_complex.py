@@ -1,6 +1,7 @@
-"""Lower nodes with complex arguments or results: the hook `lower_node` of the plugin.
+"""Lower nodes with complex arguments or results.
 
-An operator has a symbolic of its own in `complex_aten`, or it is linear and real: its real symbolic then lowers both parts.
+An operator either has its own entry in `complex_aten`, or it is linear with real coefficients. In the second case the real
+symbolic lowers the real and the imaginary parts one after the other.
 """
 
 from __future__ import annotations
@@ -25,11 +26,14 @@ _BY_PARTS = frozenset(
     unfold unsafe_chunk unsafe_split unsqueeze view view_as vsplit vstack
     """.split()  # noqa: SIM905
 )
-"""Linear operators with real coefficients: the result's parts are those of the argument's parts."""
+"""Linear operators with real coefficients, applied to each part."""
 
 
 def lower_complex(op: Builder, node: Node) -> Any:
-    """Lower a node with complex arguments or results; None for any other node, and where there is no rule."""
+    """Lower a node with complex arguments or results.
+
+    Returns None for any other node, and where there is no rule.
+    """
     symbolic = complex_aten.find(node.op, op.opset)
     if (symbolic is None and node.op.partition(".")[0] not in _BY_PARTS) or not _has_complex(node):
         return None
@@ -53,7 +57,10 @@ def _has_complex(node: Node) -> bool:
 
 
 def _part(op: Builder, arg: Any, which: str) -> Any:
-    """The arguments of the real symbolic for one part. In a list with complex tensors real ones are complex, too."""
+    """Arguments of the real symbolic for one part.
+
+    In a list with complex tensors, real tensors become complex as well.
+    """
     if isinstance(arg, (list, tuple)):
         mixed = any(is_complex(element) for element in arg)
         dtype = next((REAL_DTYPES[element.dtype] for element in arg if is_complex(element)), None)

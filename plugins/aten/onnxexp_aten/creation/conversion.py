@@ -1,4 +1,4 @@
-"""Other dtypes, other devices, copies: casts where the dtype changes, nothing else."""
+"""Casts and copies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ table = SymbolicTable("aten")
 def to(op: Builder, self: Tensor, *options: Any) -> Tensor:
     """to.dtype(Tensor self, ScalarType dtype, bool non_blocking=False, bool copy=False, ...) -> Tensor
 
-    Of the options only a dtype means something to ONNX; device, layout and memory format do not. `self` may be a number.
+    ONNX has no devices, layouts or memory formats: only a dtype among the options has an effect. `self` may be a number.
     """
     dtype = next((option for option in options if isinstance(option, torch.dtype)), None)
     return self if dtype is None else op.cast(self, dtype)
@@ -68,5 +68,5 @@ for _name, _dtype in {
     "resolve_neg",
 )
 def same(op: Builder, self: Tensor, *options: Any) -> Tensor:
-    """clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor; ONNX tensors have no storage of their own to copy"""
+    """clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor; ONNX tensors are values and need no copy"""
     return self

@@ -1,4 +1,4 @@
-"""New tensors: of one number, of a range, of a pattern."""
+"""New tensors full of one number."""
 
 from __future__ import annotations
 
@@ -19,21 +19,24 @@ MAX_TABLE = 4096
 
 
 def full_of(op: Builder, sizes: Any, value: Any, dtype: torch.dtype) -> Tensor:
-    """A tensor of one number, be it known at export or not; `sizes` as for `filled`."""
+    """A tensor full of one number, static or not.
+
+    `sizes` is as for `filled`.
+    """
     if op.is_static(value):
         return filled(op, sizes, op.static(value), dtype)
     return op.Expand(op.cast(value, dtype), sizes if isinstance(sizes, Tensor) else vector(op, sizes))
 
 
 def sizes_like(op: Builder, x: Tensor) -> Any:
-    """The sizes of a tensor, as a list where they are static, else as a tensor."""
+    """Sizes of a tensor: a list where they are static, else a tensor."""
     if x.shape is not None and all(isinstance(size, int) for size in x.shape):
         return list(x.shape)
     return op.Shape(x)
 
 
 def out_dtype(op: Builder) -> torch.dtype:
-    """The dtype that the captured program knows of the result."""
+    """Dtype of the node's first output in the captured program."""
     return op.node.outputs[0].type.dtype
 
 

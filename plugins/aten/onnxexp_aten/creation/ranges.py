@@ -20,7 +20,7 @@ _RANGE_DTYPES = (torch.int64, torch.int32, torch.int16, torch.float32, torch.flo
 
 
 def arange_of(op: Builder, start: Any, end: Any, step: Any, dtype: torch.dtype) -> Tensor:
-    """start, start + step, … below end."""
+    """The numbers start, start + step, … below end."""
     if op.is_static([start, end, step]):
         start, end, step = (op.static(bound) for bound in (start, end, step))
         return op.constant(torch.arange(start, end, step, dtype=dtype))
@@ -32,7 +32,7 @@ def arange_of(op: Builder, start: Any, end: Any, step: Any, dtype: torch.dtype) 
 
 
 def _counted(op: Builder, start: Any, end: Any, step: Any, dtype: torch.dtype) -> Tensor:
-    """A range from the places in as many ones, for opsets without Range."""
+    """Compute a range with NonZero, for opsets without Range."""
     unit = not isinstance(step, Tensor) and step == 1
     zero = not isinstance(start, Tensor) and start == 0
     length = op.cast(end if zero else op.Sub(*_together(op, end, start)), torch.float64)
@@ -103,7 +103,10 @@ def logspace_between(op: Builder, start: Any, end: Any, steps: Any, base: float,
 
 
 def _between(op: Builder, start: Any, end: Any, steps: Any, dtype: torch.dtype) -> Tensor:
-    """Evenly spaced float64 numbers, counted from the nearer end. For an integer dtype both ends are of it."""
+    """Evenly spaced float64 numbers, counted from the nearer end.
+
+    For an integer dtype both ends are rounded to it first.
+    """
     ends = (op.cast(bound, bound.dtype if isinstance(bound, Tensor) else torch.float64) for bound in (start, end))
     low, high = (op.cast(bound if dtype.is_floating_point else op.cast(bound, dtype), torch.float64) for bound in ends)
     steps = int(op.static(steps, "the number of steps"))

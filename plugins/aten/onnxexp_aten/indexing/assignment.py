@@ -1,4 +1,4 @@
-"""Assignment to a part: by index, by mask, by slice; every result is a new tensor."""
+"""Assignment by index, mask or slice; every result is a new tensor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["table"]
 table = SymbolicTable("aten")
 
 
-# self[...] = values
+# By index and by mask
 
 
 @table(
@@ -76,7 +76,7 @@ def _filled_with(op: Builder, x: Tensor, values: Tensor) -> Tensor:
 
 
 def _masked_put(op: Builder, self: Tensor, mask: Tensor, axis: int, value: Tensor, accumulate: bool) -> Tensor:
-    """One value wherever a mask says so."""
+    """Write one value wherever a mask is True."""
     behind = rank_of(op, self) - axis - rank_of(op, mask)
     mask = unsqueezed(op, op.cast(mask, torch.bool), range(rank_of(op, mask), rank_of(op, mask) + behind))
     value = value if value.rank == 0 else op.Reshape(value, [])
@@ -84,7 +84,10 @@ def _masked_put(op: Builder, self: Tensor, mask: Tensor, axis: int, value: Tenso
 
 
 def _values(op: Builder, self: Tensor, values: Tensor, places: Tensor, axes: list[int], rest: list[int], width: int) -> Tensor:
-    """The values as ScatterND wants them: the sizes of the indices, then those of the axes that are not indexed."""
+    """Arrange the values as the updates of ScatterND.
+
+    The axes of the indices come first, then the axes that are not indexed.
+    """
     consecutive = axes == list(range(axes[0], axes[0] + len(axes)))
     before = axes[0] if consecutive else 0
     sizes = [size_at(op, places, axis) for axis in range(width)]
@@ -99,7 +102,10 @@ def _values(op: Builder, self: Tensor, values: Tensor, places: Tensor, axes: lis
 def _put_flat(
     op: Builder, self: Tensor, front: Tensor, tensors: list[Tensor], axes: list[int], values: Tensor, reduction: str
 ) -> Tensor:
-    """For opsets without ScatterND, or one that adds: the indexed axes of `front` as one, and a scatter along it."""
+    """Write along the indexed axes flattened into one.
+
+    For opsets whose ScatterND is missing or has no reductions.
+    """
     rest = [axis for axis in range(rank_of(op, self)) if axis not in axes]
     places = flat_places(op, front, tensors)
     updates = _values(op, self, values, places, axes, rest, rank_of(op, places))
@@ -139,11 +145,11 @@ def put(op: Builder, self: Tensor, index: Tensor, source: Tensor, accumulate: bo
     return op.Reshape(result, op.Shape(self))
 
 
-# Parts replaced
+# Slices, diagonals and strided views
 
 
 def _replaced(op: Builder, self: Tensor, src: Tensor, axis: int, start: Any, end: Any) -> Tensor:
-    """`src` between what is before `start` and what is from `end` on."""
+    """Join the part before `start`, `src`, and the part from `end` on."""
     parts = [src]
     if not (isinstance(start, int) and start == 0):
         parts.insert(0, sliced(op, self, axis, 0, start))

@@ -1,4 +1,4 @@
-"""Reading by index."""
+"""Read by index: gather, index_select, embedding and self[...]."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ table = SymbolicTable("aten")
 
 
 def counted_from_front(op: Builder, index: Tensor, size: Any) -> Tensor:
-    """Indices that may be negative, made non-negative."""
+    """Count negative indices from the front."""
     if index.const is not None and isinstance(size, int):
         return op.constant(torch.where(index.const < 0, index.const + size, index.const).to(torch.int64))
     if index.const is not None and bool((index.const >= 0).all()):
@@ -76,7 +76,7 @@ def gather(op: Builder, self: Tensor, dim: int, index: Tensor, sparse_grad: bool
 
 
 def strides_of(op: Builder, x: Tensor, axes: Sequence[int]) -> list[Tensor]:
-    """How far apart neighbours along each of these axes are in a flattened tensor of just these axes."""
+    """Strides of these axes in a contiguous tensor of these axes alone."""
     strides = [op.constant(1, torch.int64)]
     for axis in list(axes)[:0:-1]:
         strides.insert(0, op.Mul(strides[0], size_at(op, x, axis)))
@@ -104,11 +104,14 @@ def take_along_dim(op: Builder, self: Tensor, indices: Tensor, dim: int | None) 
     return gather(op, x, axis, _allowed(op, x, axis, place), False)
 
 
-# self[...]
+# Indexing with tensors
 
 
 def indices_and_axes(op: Builder, self: Tensor, indices: Sequence[Any]) -> tuple[list[Tensor], list[int]]:
-    """The int tensors among the indices and the axis that each is for; a mask stands for one for each of its axes."""
+    """Integer index tensors and the axis of each.
+
+    A mask becomes one index tensor for each of its axes.
+    """
     tensors: list[Tensor] = []
     axes: list[int] = []
     axis = 0
@@ -143,7 +146,10 @@ def index(op: Builder, self: Tensor, indices: list[Tensor | None]) -> Tensor:
 
 
 def _allowed(op: Builder, self: Tensor, axis: int, index: Tensor) -> Tensor:
-    """An index tensor as Gather takes it: negative ones from opset 11 on, which the schema shows in prose only."""
+    """Convert an index tensor for Gather.
+
+    Gather takes negative indices from opset 11 on. The schemas state it in prose only.
+    """
     index = index if index.dtype in (torch.int32, torch.int64) else op.cast(index, torch.int64)
     return index if op.opset >= 11 else counted_from_front(op, index, size_at(op, self, axis))
 
@@ -155,9 +161,9 @@ def unsafe_masked_index(op: Builder, self: Tensor, mask: Tensor, indices: list[T
 
 
 def within(op: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """The indices of places that there are; what others become does not matter."""
+    """Clamp the indices into bounds; the caller masks the results of others."""
     if x.dtype.is_complex or 0 in (x.shape or ()):
-        op.decline("complex numbers, or nothing to index")
+        op.decline("the dtype is complex or the tensor empty")
     sizes = (None if each is None else op.constant(size_at(op, x, axis), torch.int64) for axis, each in enumerate(indices))
     return [
         None if each is None or size is None else clamp(op, each, op.Neg(size), op.Sub(size, 1))
@@ -166,12 +172,12 @@ def within(op: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> list[Ten
 
 
 def masked(op: Builder, self: Tensor, mask: Tensor, axis: int) -> Tensor:
-    """What of the axes from `axis` on the mask leaves, as one axis."""
+    """Select by a mask; the masked axes become one axis."""
     count, shape = rank_of(op, mask), self.shape or ()
     if count > 1:
         rest = [size for place, size in enumerate(shape) if not axis <= place < axis + count]
         dynamic = [size for size in rest if isinstance(size, str)]
-        if len(dynamic) > axis:  # sizes behind the mask cannot all be copied or inferred
+        if len(dynamic) > axis:  # Reshape can copy leading sizes and infer one, no more
             places = op.Transpose(op.NonZero(mask), perm=[1, 0])
             front = permuted(op, self, [*range(axis, axis + count), *range(axis), *range(axis + count, len(shape))])
             found = op.GatherND(front, places)
@@ -192,13 +198,13 @@ def masked_select(op: Builder, self: Tensor, mask: Tensor) -> Tensor:
 
 
 def _broadcast(op: Builder, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Tensors at their common sizes."""
+    """Broadcast tensors to their common shape."""
     sizes = common_sizes(op, tensors)
     return [expanded(op, tensor, sizes, others=tensors) for tensor in tensors]
 
 
 def common_sizes(op: Builder, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
-    """The sizes that tensors broadcast to."""
+    """The shape that tensors broadcast to."""
     rank = max(rank_of(op, tensor) for tensor in tensors)
     shapes = [(1,) * (rank - rank_of(op, tensor)) + tuple(tensor.shape or ()) for tensor in tensors]
     sizes: list[Any] = []
@@ -212,7 +218,10 @@ def common_sizes(op: Builder, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
 
 
 def _outer(op: Builder, self: Tensor, tensors: list[Tensor], axes: list[int]) -> Tensor | None:
-    """One Gather after the other, where each index tensor has axes of the result to itself (``x[rows[:, None], columns]``)."""
+    """Index with a chain of Gathers, such as ``x[rows[:, None], columns]``.
+
+    Returns None unless each index tensor has axes of the result to itself.
+    """
     if axes != list(range(axes[0], axes[0] + len(axes))):
         return None
     shapes = [tensor.shape for tensor in tensors]
@@ -231,7 +240,10 @@ def _outer(op: Builder, self: Tensor, tensors: list[Tensor], axes: list[int]) ->
 
 
 def _own_axes(shapes: Sequence[tuple[Any, ...]]) -> list[tuple[int, int]] | None:
-    """For each shape the stretch of axes outside of which it is 1, where these follow each other; None where they do not."""
+    """Ranges of axes outside which each shape is 1.
+
+    Returns None unless the ranges follow one another.
+    """
     bounds, start = [], 0
     for number, shape in enumerate(shapes):
         grown = [axis for axis, size in enumerate(shape) if size != 1]
@@ -249,7 +261,7 @@ def _own_axes(shapes: Sequence[tuple[Any, ...]]) -> list[tuple[int, int]] | None
 
 
 def _gathered(op: Builder, x: Tensor, index: Tensor, axis: int) -> Tensor:
-    """Gather; none where the index counts all of the axis."""
+    """Gather along an axis; nothing where the index is 0, 1, … n - 1."""
     shape = index.shape or ()
     grown = [place for place, size in enumerate(shape) if size != 1]
     if len(grown) == 1 and x.shape is not None and shape[grown[0]] == x.shape[axis]:
@@ -260,7 +272,7 @@ def _gathered(op: Builder, x: Tensor, index: Tensor, axis: int) -> Tensor:
 
 
 def _counts(op: Builder, index: Tensor) -> bool:
-    """Is this 0, 1, 2, …?"""
+    """Whether an index is 0, 1, 2, …"""
     if index.const is not None:
         return index.const.dim() == 1 and torch.equal(index.const.long(), torch.arange(index.const.numel()))
     node = index.value.producer()
@@ -271,7 +283,10 @@ def _counts(op: Builder, index: Tensor) -> bool:
 
 
 def _pointwise(op: Builder, self: Tensor, tensors: list[Tensor], axes: list[int]) -> Tensor:
-    """GatherND with the indices of each place together; the indexed axes go to the front and, if consecutive, back."""
+    """Index with GatherND.
+
+    The indexed axes move to the front and, if they are consecutive, back.
+    """
     rest = [axis for axis in range(rank_of(op, self)) if axis not in axes]
     common = common_sizes(op, tensors)
     front = permuted(op, self, [*axes, *rest])
@@ -286,12 +301,15 @@ def _pointwise(op: Builder, self: Tensor, tensors: list[Tensor], axes: list[int]
 
 
 def flattened(op: Builder, front: Tensor, count: int) -> Tensor:
-    """The first `count` axes as one."""
+    """Flatten the first `count` axes."""
     return op.Reshape(front, vector(op, [-1, *(size_at(op, front, axis) for axis in range(count, rank_of(op, front)))]))
 
 
 def flat_places(op: Builder, front: Tensor, tensors: Sequence[Tensor]) -> Tensor:
-    """The indices of the first axes as indices of these axes flattened, for opsets without GatherND and ScatterND."""
+    """Convert indices of several axes to indices of these axes flattened.
+
+    For opsets without GatherND and ScatterND.
+    """
     strides = strides_of(op, front, range(len(tensors)))
     places: Tensor | None = None
     for axis, (tensor, stride) in enumerate(zip(tensors, strides, strict=True)):
@@ -302,7 +320,10 @@ def flat_places(op: Builder, front: Tensor, tensors: Sequence[Tensor]) -> Tensor
 
 
 def stacked_indices(op: Builder, tensors: Sequence[Tensor], common: Sequence[Any]) -> Tensor:
-    """int64[*common, len(tensors)]: what GatherND and ScatterND call indices."""
+    """Stack index tensors as GatherND and ScatterND expect them.
+
+    Returns int64[*common, len(tensors)].
+    """
     wide = [op.cast(tensor, torch.int64) for tensor in tensors]
     columns = [unsqueezed(op, expanded(op, tensor, common, others=wide), [len(common)]) for tensor in wide]
     return columns[0] if len(columns) == 1 else op.Concat(*columns, axis=-1)

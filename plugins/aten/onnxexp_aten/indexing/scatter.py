@@ -1,4 +1,4 @@
-"""Writing by index: every result is a new tensor."""
+"""Write by index: scatter, index_copy, index_add; results are new tensors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["can_reduce", "reducing_dtype", "scattered", "table", "written"]
 table = SymbolicTable("aten")
 
 _REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
-"""torch's names of reductions, and ONNX's."""
+"""Reductions: torch's names and ONNX's."""
 
 
 _SINCE = {"none": 11, "add": 16, "mul": 16, "max": 18, "min": 18}
@@ -30,12 +30,15 @@ _SINCE = {"none": 11, "add": 16, "mul": 16, "max": 18, "min": 18}
 
 
 def can_reduce(op: Builder, reduction: str) -> bool:
-    """Do ONNX's scatter operators have this reduction at the target opset? Schemas do not list an attribute's values."""
+    """Whether ONNX's scatter operators have a reduction at the target opset.
+
+    The schemas do not list the values of an attribute.
+    """
     return op.opset >= _SINCE[reduction]
 
 
 def scattered(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, reduction: str = "none") -> Tensor:
-    """ScatterElements, in dtypes for which there are kernels and of other operators where it lacks the reduction."""
+    """ScatterElements, or an equivalent where it lacks the dtype or reduction."""
     index = index if index.dtype in (torch.int32, torch.int64) else op.cast(index, torch.int64)
     inner = reducing_dtype(op, x.dtype)
     if reduction != "none" and x.dtype != inner:
@@ -49,7 +52,10 @@ def scattered(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, 
 
 
 def reducing_dtype(op: Builder, dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which a scatter reduces: not a bool's, and ONNX Runtime has no kernels for halves."""
+    """The dtype in which a scatter reduces.
+
+    ONNX reduces no bools, and ONNX Runtime has no kernels for half precision.
+    """
     if specified(op) and dtype.is_floating_point:
         return dtype
     return {torch.bool: torch.int32, torch.float16: torch.float32, torch.bfloat16: torch.float32}.get(dtype, dtype)
@@ -59,7 +65,10 @@ _REDUCERS = {"add": ("ReduceSum", "Add"), "mul": ("ReduceProd", "Mul"), "max": (
 
 
 def _composed(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, reduction: str) -> Tensor:
-    """A scatter with a reduction by comparing each index with each place; it takes memory of both sizes multiplied."""
+    """Scatter with a reduction by comparing every index with every position.
+
+    The comparison takes memory proportional to the product of both sizes.
+    """
     missing = _missing(op, x, axis, index, reduction)
     index = counted_from_front(op, index, size_at(op, x, axis))
     reduce, combine = _REDUCERS[reduction]
@@ -77,16 +86,19 @@ def _composed(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, 
 
 
 def _missing(op: Builder, x: Tensor, axis: int, index: Tensor, reduction: str) -> list[int]:
-    """By how much the index is smaller than the tensor, by axis; the axis that it is for does not count."""
+    """Sizes that the index lacks along each axis but its own."""
     pairs = list(zip(x.shape or (), index.shape or (), strict=True))
     pairs[axis] = (0, 0)
     if any(size != part and not (isinstance(size, int) and isinstance(part, int)) for size, part in pairs):
-        op.opset_error(f"a scatter that reduces by {reduction!r} into part of a tensor needs it", _SINCE[reduction])
+        op.opset_error(
+            f"a scatter with reduction {reduction!r} into part of a tensor needs ScatterElements with reductions",
+            _SINCE[reduction],
+        )
     return [0 if size == part else int(size) - int(part) for size, part in pairs]
 
 
 def _like_index(op: Builder, source: Tensor, index: Tensor) -> Tensor:
-    """A source as large as the index; torch lets it be larger."""
+    """Crop the source to the size of the index; torch accepts larger ones."""
     axes = [axis for axis, size in enumerate(source.shape or ()) if size != (index.shape or ())[axis]]
     for axis in axes:
         source = sliced(op, source, axis, 0, size_at(op, index, axis))
@@ -94,7 +106,7 @@ def _like_index(op: Builder, source: Tensor, index: Tensor) -> Tensor:
 
 
 def _flat(op: Builder, *tensors: Tensor) -> list[Tensor]:
-    """0-d tensors as 1-d ones."""
+    """Convert 0-d tensors to 1-d tensors."""
     return [tensor if tensor.rank else op.Reshape(tensor, [1]) for tensor in tensors]
 
 
@@ -140,7 +152,7 @@ _NEUTRAL: dict[str, Any] = {"sum": 0, "mean": 0, "prod": 1, "amax": "lowest", "a
 
 
 def _neutral(reduce: str, dtype: torch.dtype) -> Any:
-    """What a reduction of nothing starts from."""
+    """Neutral element of a reduction."""
     value = _NEUTRAL[reduce]
     if not isinstance(value, str):
         return value
@@ -153,7 +165,7 @@ def _neutral(reduce: str, dtype: torch.dtype) -> Any:
 
 
 def _reduced(op: Builder, self: Tensor, axis: int, index: Tensor, source: Tensor, reduce: str, include_self: bool) -> Tensor:
-    """scatter_reduce, of which index_reduce is the case with one index for a whole slice."""
+    """Scatter with a reduction, with or without the old values."""
     start = self
     if not include_self:
         start = scattered(op, self, axis, index, full_of(op, sizes_like(op, index), _neutral(reduce, self.dtype), self.dtype))
@@ -183,11 +195,11 @@ def index_reduce(op: Builder, self: Tensor, dim: int, index: Tensor, source: Ten
     return result if self.rank else op.Reshape(result, [])
 
 
-# One index for a whole slice
+# One index for each slice
 
 
 def _spread(op: Builder, x: Tensor, index: Tensor, source: Tensor, axis: int) -> Tensor:
-    """A 1-d index at the sizes of the slices that it is for."""
+    """Expand a 1-d index to the size of the slices it selects."""
     (flat,) = _flat(op, index)
     rank = rank_of(op, source)
     wide = unsqueezed(op, flat, [place for place in range(rank) if place != axis])
@@ -201,7 +213,10 @@ def _spread(op: Builder, x: Tensor, index: Tensor, source: Tensor, axis: int) ->
 
 
 def written(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, reduction: str = "none") -> Tensor:
-    """`source` in the places of a 1-d index along one axis: ScatterND along the first one, else ScatterElements."""
+    """Write slices at a 1-d index along one axis.
+
+    ScatterND serves the first axis, ScatterElements the others.
+    """
     x, values = _flat(op, self, source)
     axis = axis_of(op, x, dim)
     if axis == 0 and can_reduce(op, reduction):

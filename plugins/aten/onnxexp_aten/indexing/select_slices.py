@@ -1,4 +1,4 @@
-"""One index of an axis, taken where the axis still was part of another or had another place."""
+"""Select one index of an axis, or split the axis it was reshaped from."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ __all__ = ["select_slice"]
 
 
 def select_slice(op: Builder, x: Tensor, axis: int, index: Any) -> Tensor:
-    """``x.select(axis, index)``; the index counts from the front or ONNX's Gather takes it as it is.
+    """Select one index of an axis: ``x.select(axis, index)``.
 
-    Queries, keys and values that one product makes together come apart in one Split of it, before any other view.
+    The index counts from the front, or the target opset's Gather accepts it as it is. Queries, keys and values of one product
+    are split with one Split of the product, before any other view.
     """
     if isinstance(index, int) and index >= 0 and unused(x):
         found = made_by(op, x, "Transpose", "Reshape")
@@ -38,7 +39,10 @@ def select_slice(op: Builder, x: Tensor, axis: int, index: Any) -> Tensor:
 
 
 def _part(op: Builder, x: Tensor, axis: int, index: int) -> Tensor | None:
-    """One index of an axis that a Reshape made of the front of another one: that part of a Split of the other."""
+    """Select from an axis that a Reshape split off the front of a larger one.
+
+    Returns one output of a Split of the larger axis; None where there is no such Reshape.
+    """
     found = made_by(op, x, "Reshape")
     if found is None or x.shape is None or found[1].shape is None or not unused(x):
         return None

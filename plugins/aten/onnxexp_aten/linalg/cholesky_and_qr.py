@@ -1,4 +1,4 @@
-"""Cholesky's and Householder's factorizations as torch has them, and what is computed with them."""
+"""Cholesky and QR factorizations, and solutions by them."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def geqrf(op: Builder, self: Tensor) -> tuple[Tensor, Tensor]:
     if count < n:
         vectors = op.Concat(vectors, op.constant(torch.zeros(matrices.count, m, n - count, dtype=torch.float64)), axis=2)
     packed = triangle(op, with_shape(vectors, [matrices.count, m, n]), upper=False, beside=1, other=found.x)
-    own = op.constant(torch.eye(count, m, dtype=torch.bool)[:, None, None])  # where the vectors have their ones
+    own = op.constant(torch.eye(count, m, dtype=torch.bool)[:, None, None])  # positions of the ones in the vectors
     factors = op.ReduceSum(op.Where(own, found.rows, op.constant(0.0, torch.float64)), axes=[3], keepdims=1)
     taus = op.Transpose(op.Neg(factors), perm=[1, 0, 2, 3])
     return matrices.back(packed, m, n), matrices.back(taus, count)

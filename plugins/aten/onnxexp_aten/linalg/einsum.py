@@ -1,4 +1,7 @@
-"""torch.einsum: as ONNX's Einsum, or of transpositions and products where that is as good or there is no Einsum yet."""
+"""torch.einsum as Einsum, or as transpositions and matrix products.
+
+Products serve opsets without Einsum, and equations of one plain MatMul.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +48,17 @@ def einsum(op: Builder, equation: str, tensors: list[Tensor], path: Any) -> Tens
 
 
 def _letters(op: Builder, equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str]:
-    """The terms and the result in lower-case letters, one for each axis, also for those that `...` stands for."""
+    """Terms and result of an equation in lower-case letters, one per axis.
+
+    Axes under `...` get letters too.
+    """
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     widest = max(
         (rank_of(op, tensor) - len(term) + 3 for term, tensor in zip(terms, tensors, strict=True) if "..." in term), default=0
     )
     used = sorted(set(left) - set(",."), key=lambda letter: (letter.islower(), letter))
-    if not arrow:  # every letter that occurs once, in torch's order: capitals first
+    if not arrow:  # letters that occur once, in torch's order: capitals first
         right = ("..." if "..." in left else "") + "".join(letter for letter in used if left.count(letter) == 1)
     names = iter(string.ascii_lowercase)
     dots = "".join(itertools.islice(names, widest))
@@ -68,7 +74,10 @@ def _letters(op: Builder, equation: str, tensors: Sequence[Tensor]) -> tuple[lis
 
 
 def _matmul(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], result: str, *, flatten: bool) -> Tensor | None:
-    """Two tensors by MatMul. Without `flatten` None unless that takes no reshapes and no sums beside it."""
+    """Contract two tensors with MatMul.
+
+    Without `flatten`, returns None where this takes a reshape or a separate sum.
+    """
     (a, b), (left, right) = tensors, terms
     common = "".join(letter for letter in left if letter in right)
     batch = "".join(letter for letter in result if letter in common)
@@ -94,7 +103,7 @@ def _matmul(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], result
 
 
 def _broadcasts(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], letters: str) -> bool:
-    """Does one of the summed axes have the size 1 in one tensor and another in the other?"""
+    """Whether a summed axis is broadcast: 1 in one tensor, larger in the other."""
     (a, b), (left, right) = tensors, terms
     return any((a.shape or ())[left.index(letter)] != (b.shape or ())[right.index(letter)] for letter in letters)
 
@@ -102,7 +111,7 @@ def _broadcasts(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], le
 def _flattened(
     op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], result: str, groups: tuple[str, str, str, str]
 ) -> Tensor:
-    """Each group of letters as one axis."""
+    """Contract with each group of letters flattened into one axis."""
     (a, b), (left, right) = tensors, terms
     batch, over, rows, columns = groups
     sizes = {
@@ -124,7 +133,7 @@ def _flattened(
 
 
 def _dim(tensors: Sequence[Tensor], terms: Sequence[str], letter: str) -> Any:
-    """The size of a letter, as shapes have it."""
+    """Size of a letter, from the shape of a tensor that has it."""
     tensor, term = next((tensor, term) for tensor, term in zip(tensors, terms, strict=True) if letter in term)
     return (tensor.shape or ())[term.index(letter)]
 
@@ -140,7 +149,7 @@ def _total(op: Builder, sizes: Sequence[Any]) -> Any:
 
 
 def _spread(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], result: str) -> Tensor:
-    """Every letter an axis of its own, one product of elements, one sum."""
+    """Contract by broadcasting: elementwise products and one sum."""
     order = result + "".join(sorted(set("".join(terms)) - set(result)))
     made: Tensor | None = None
     for tensor, term in zip(tensors, terms, strict=True):
@@ -158,7 +167,7 @@ def _spread(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], result
 
 
 def _chained(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], result: str) -> Tensor:
-    """From left to right, keeping the letters that are still needed."""
+    """Contract from left to right, keeping the letters still needed."""
     if len(terms) == 1:
         return _spread(op, tensors, terms, result)
     made, term = tensors[0], terms[0]

@@ -1,7 +1,8 @@
-"""Matrix factorizations by loops in the graph, for which ONNX has no operators: LU, Cholesky and QR, of batches of matrices.
+"""LU, Cholesky and QR factorizations of batches, as loops in the graph.
 
-They compute in float64: a graph without LAPACK's blocking keeps its digits so. Sources: Golub and Van Loan, "Matrix
-Computations", 3.4 (LU with partial pivoting), 4.2 (Cholesky), 5.1 and 5.2 (Householder); signs and storage are LAPACK's.
+ONNX has no operators for them. The loops compute in float64, because they lack the blocking that keeps LAPACK's digits.
+Sources: Golub and Van Loan, "Matrix Computations", 3.4 (LU with partial pivoting), 4.2 (Cholesky), 5.1 and 5.2 (Householder).
+Signs and storage are LAPACK's.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ __all__ = [
 
 
 def eager_if_empty(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Of matrices without rows, or none at all, the results are known: torch says them."""
+    """Decorate a symbolic to take empty matrices' results from eager torch."""
 
     @functools.wraps(function)
     def symbolic(op: Builder, *args: Any) -> Any:
@@ -61,20 +62,22 @@ def eye(op: Builder, batch: int, rows: int, columns: int) -> Tensor:
 
 
 def sizes_known(op: Builder, x: Tensor) -> list[int]:
-    """The sizes of what is factorized, which must be known at export."""
+    """Sizes of matrices to factorize; declines the call where one is dynamic."""
     rank_of(op, x)
     sizes = [size for size in x.shape or () if isinstance(size, int)]
     if x.shape is None or len(sizes) < len(x.shape):
-        op.decline(f"the sizes of factorized matrices must be known at export, these are {x.shape}; cure: no dynamic axis there")
+        op.decline(
+            f"the sizes of matrices to factorize must be known at export, but they are {x.shape}; cure: no dynamic axis there"
+        )
     return sizes
 
 
 class Matrices:
-    """``[*batch, rows, columns]`` as ``float64[batch, rows, columns]``, and the way back.
+    """Matrices ``[*batch, rows, columns]`` as ``float64[batch, rows, columns]``.
 
     Attributes:
-        x: The matrices, of one batch axis.
-        batch: The sizes in front of the matrices, static.
+        x: The matrices with a single batch axis.
+        batch: The original batch sizes.
     """
 
     def __init__(self, op: Builder, x: Tensor) -> None:
@@ -85,11 +88,14 @@ class Matrices:
 
     @property
     def count(self) -> int:
-        """How many matrices there are."""
+        """Number of matrices."""
         return math.prod(self.batch)
 
     def flat(self, x: Tensor) -> Tensor:
-        """Any ``[*batch, m, n]`` as ``float64[batch, m, n]``; of batch sizes that broadcast, the full ones."""
+        """Flatten any ``[*batch, m, n]`` to ``float64[batch, m, n]``.
+
+        Batch sizes that broadcast are expanded.
+        """
         op, shape = self._op, [int(size) for size in x.shape or ()]
         batch = list(torch.broadcast_shapes(self.batch, shape[:-2]))
         wide = op.cast(x, torch.float64)
@@ -99,18 +105,24 @@ class Matrices:
         return with_shape(wide if len(batch) == 1 else op.Reshape(wide, sizes), sizes)
 
     def back(self, x: Tensor, *sizes: int) -> Tensor:
-        """A result with these sizes for each matrix, in the dtype that came in (ints stay)."""
+        """Restore the batch axes and the dtype of a result; integers stay.
+
+        `sizes` are those of one matrix's result.
+        """
         x = self._op.cast(x, self.dtype) if x.dtype == torch.float64 else x
         sizes = (*self.batch, *sizes)
         return x if x.known_shape == sizes else with_shape(self._op.Reshape(x, list(sizes)), sizes)
 
     def info(self) -> Tensor:
-        """LAPACK's "it went well": a graph cannot raise, and has NaN or infinities where it did not."""
+        """LAPACK's status code for success.
+
+        A graph cannot raise; it returns NaN or infinity where a factorization fails.
+        """
         return self._op.constant(torch.zeros(self.batch, dtype=torch.int32))
 
 
 def dims(x: Tensor) -> tuple[int, int, int]:
-    """Of float64[batch, m, n]."""
+    """Sizes of float64[batch, m, n]."""
     assert x.shape is not None
     batch, m, n = (int(size) for size in x.shape)
     return batch, m, n
@@ -123,9 +135,10 @@ def _column(op: Builder, n: int) -> Tensor:
 def rounds(
     op: Builder, count: int, body: Callable[[Tensor, Tensor], tuple[Tensor, list[Tensor]]], x: Tensor, *, reverse: bool = False
 ) -> list[Tensor]:
-    """A loop over the numbers up to `count`: `body(k, x)` gives the next x, and what is stacked. Returns the last x, and those.
+    """Loop over the numbers below `count`.
 
-    It is a Scan: that gives k as int64[1], which Gather takes, needs no condition to go on, and can count down.
+    `body(k, x)` returns the next x and values to stack. Returns the last x, then the stacked values. The loop is a Scan: k is
+    int64[1], as Gather takes it, there is no condition to compute, and the numbers can count down.
     """
     numbers = op.constant(torch.arange(count)[:, None])
 
@@ -137,7 +150,10 @@ def rounds(
 
 
 def triangle(op: Builder, x: Tensor, *, upper: bool, beside: int = 0, other: Any = 0.0) -> Tensor:
-    """The part of float64[batch, m, n] on the diagonal (or so many places beside it) and on one side of it, zeros in the rest."""
+    """Triangle of float64[batch, m, n], with `other` in the rest.
+
+    `beside` shifts the diagonal away from the triangle's corner.
+    """
     ones = torch.ones(*dims(x)[1:], dtype=torch.bool)
     mask = ones.triu(beside) if upper else ones.tril(-beside)
     return op.Where(op.constant(mask), x, op.cast(other, torch.float64))  # type: ignore[no-any-return]
@@ -145,14 +161,20 @@ def triangle(op: Builder, x: Tensor, *, upper: bool, beside: int = 0, other: Any
 
 @dataclasses.dataclass(frozen=True)
 class Factors:
-    """``P A = L U``: both factors in one matrix, and the rows that were exchanged, int64[min(m, n), batch, 1, 1] from 0 on."""
+    """Factors of ``P A = L U`` in one matrix, and the pivot rows.
+
+    The pivots are int64[min(m, n), batch, 1, 1] and count from 0.
+    """
 
     factors: Tensor
     pivots: Tensor
 
 
 def lu(op: Builder, x: Tensor, beside: Tensor | None = None, *, pivot: bool = True) -> tuple[Factors, Tensor | None]:
-    """Of float64[batch, m, n], and `beside`, float64[batch, m, k], with its rows exchanged alike."""
+    """LU factorization of float64[batch, m, n].
+
+    `beside`, float64[batch, m, k], gets the same row exchanges.
+    """
     batch, m, n = dims(x)
     width = 0 if beside is None else dims(beside)[2]
     rows, columns = _column(op, m), op.constant(torch.tensor([[[*range(n), *[-1] * width]]]))
@@ -181,21 +203,30 @@ def lu(op: Builder, x: Tensor, beside: Tensor | None = None, *, pivot: bool = Tr
 
 
 def _pivoted(op: Builder, a: Tensor, rows: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The matrices with the largest number of column k, from row k on, in row k; this row, and where it was."""
+    """Exchange row k with the row of the pivot of column k.
+
+    Returns the matrices, row k, and the pivot's position.
+    """
     size = op.Where(op.Less(rows, k), op.constant(-1.0, torch.float64), op.Abs(op.Gather(a, k, axis=2)))
     chosen = op.ArgMax(size, axis=1, keepdims=1)
     return *exchanged(op, a, rows, k, chosen), with_shape(chosen, [dims(a)[0], 1, 1])
 
 
 def exchanged(op: Builder, x: Tensor, rows: Tensor, k: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """Row k, int64[1], and another one, int64[batch, 1, 1], of each matrix exchanged, and what row k is then."""
+    """Exchange row k, int64[1], with row `other`, int64[batch, 1, 1].
+
+    Returns the matrices and the new row k.
+    """
     there = op.Equal(rows, other)
     line = op.ReduceSum(op.Where(there, x, op.constant(0, x.dtype)), axes=[1], keepdims=1)
     return op.Where(op.Equal(rows, k), line, op.Where(there, op.Gather(x, k, axis=1), x)), line
 
 
 def solved(op: Builder, a: Tensor, b: Tensor) -> Tensor:
-    """X with ``A X = B`` of float64[batch, n, n] and float64[batch, n, k], by Gauss' and Jordan's elimination."""
+    """Solve ``A X = B`` by Gauss-Jordan elimination.
+
+    A is float64[batch, n, n], B float64[batch, n, k].
+    """
     batch, n, width = dims(b)
     rows = _column(op, n)
 
@@ -210,13 +241,16 @@ def solved(op: Builder, a: Tensor, b: Tensor) -> Tensor:
 
 
 def substitute(op: Builder, a: Tensor, b: Tensor, *, upper: bool, unit: bool = False) -> Tensor:
-    """X with ``A X = B`` for a triangular A, float64[batch, n, n], row after row; the other triangle is not read."""
+    """Solve ``A X = B`` for a triangular A, row by row.
+
+    A is float64[batch, n, n]; its other triangle is not read.
+    """
     n = dims(a)[1]
     rows, a = _column(op, n), triangle(op, a, upper=upper)
 
     def body(k: Tensor, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         line = op.Gather(a, k, axis=1)
-        rest = op.Sub(op.Gather(b, k, axis=1), op.MatMul(line, x))  # the rows of X that are not found yet are 0
+        rest = op.Sub(op.Gather(b, k, axis=1), op.MatMul(line, x))  # rows of X that are still unknown are 0
         found = rest if unit else op.Div(rest, op.Gather(line, k, axis=2))
         return op.Where(op.Equal(rows, k), found, x), []
 
@@ -224,7 +258,10 @@ def substitute(op: Builder, a: Tensor, b: Tensor, *, upper: bool, unit: bool = F
 
 
 def cholesky(op: Builder, a: Tensor) -> Tensor:
-    """The lower L with ``L L^T = A`` of float64[batch, n, n]; the upper triangle is not read. NaN where there is none."""
+    """Lower L with ``L L^T = A`` of float64[batch, n, n].
+
+    The upper triangle is not read. L is NaN where A is not positive definite.
+    """
     n = dims(a)[1]
     rows, columns = _column(op, n), op.constant(torch.arange(n))
 
@@ -240,10 +277,10 @@ def cholesky(op: Builder, a: Tensor) -> Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Reflected:
-    """``Q^T A`` (right on and above the diagonal, about 0 below), and Q as the product of ``I + vector row``.
+    """Householder factorization: ``Q^T A``, and Q as a product of reflectors.
 
-    The vectors, float64[min(m, n), batch, m, 1], begin with a 1 as LAPACK's. The rows, float64[min(m, n), batch, 1, m], are
-    they times a factor; LAPACK's tau is that negated.
+    A reflector is ``I + vector row``. Below the diagonal, ``Q^T A`` is zero up to rounding. The vectors, float64[min(m, n),
+    batch, m, 1], begin with 1, as LAPACK's do. The rows, float64[min(m, n), batch, 1, m], are the vectors times -tau.
     """
 
     x: Tensor
@@ -252,7 +289,7 @@ class Reflected:
 
 
 def householder(op: Builder, x: Tensor) -> Reflected:
-    """Of float64[batch, m, n], which has rows and columns."""
+    """Factorize float64[batch, m, n] by Householder reflections; m, n > 0."""
     batch, m, n = dims(x)
     rows = _column(op, m)
     zero, one = op.constant(0.0, torch.float64), op.constant(1.0, torch.float64)
@@ -261,7 +298,7 @@ def householder(op: Builder, x: Tensor) -> Reflected:
         column = op.Gather(a, k, axis=2)
         below, alpha = op.Where(op.Greater(rows, k), column, zero), op.Gather(column, k, axis=1)
         tail = op.ReduceSumSquare(below, axes=[1], keepdims=1)
-        some = op.cast(tail, torch.bool)  # else nothing is left to reflect
+        some = op.cast(tail, torch.bool)  # otherwise the column is reduced already
         size = op.Sqrt(op.Add(op.Mul(alpha, alpha), tail))
         beta = op.Where(op.Less(alpha, 0.0), size, op.Neg(size))
         gap = op.Sub(alpha, beta)
@@ -278,7 +315,10 @@ def _reflected(op: Builder, x: Tensor, vector: Tensor, row: Tensor) -> Tensor:
 
 
 def reflectors(op: Builder, packed: Tensor, taus: Tensor) -> Reflected:
-    """From LAPACK's storage: the vectors below the diagonal of float64[batch, m, n], the factors float64[batch, k]."""
+    """Reflectors from LAPACK's storage.
+
+    The vectors lie below the diagonal of float64[batch, m, n]; the factors are float64[batch, k].
+    """
     assert taus.shape is not None
     _, m, n = dims(packed)
     count = int(taus.shape[1])
@@ -290,7 +330,7 @@ def reflectors(op: Builder, packed: Tensor, taus: Tensor) -> Reflected:
 
 
 def q_of(op: Builder, found: Reflected, start: Tensor, *, transposed: bool = False) -> Tensor:
-    """``Q @ start``, or its transpose's."""
+    """``Q @ start``, or ``Q^T @ start``."""
 
     def body(x: Tensor, vector: Tensor, row: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         return [_reflected(op, x, vector, row)], []

@@ -1,4 +1,4 @@
-"""Products by groups of rows, as mixtures of experts use them."""
+"""Grouped matrix products of mixtures of experts."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ table = SymbolicTable("aten")
 def grouped_mm(op: Builder, self: Tensor, mat2: Tensor, offs: Tensor | None, bias: Any, out_dtype: Any) -> Tensor:
     """_grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor"""
     if bias is not None:
-        op.decline("torch computes no bias here either")
+        op.decline("a bias is not supported, nor does torch compute one")
     if offs is None:
         product = op.MatMul(self, mat2)
     elif rank_of(op, self) == 2 and rank_of(op, mat2) == 3:
         product = _by_rows(op, self, mat2, offs)
     else:
-        op.decline("groups along another axis than the rows of a matrix are not lowered")
+        op.decline("only groups of rows of a matrix are supported")
     return op.cast(product, dtype_of(out_dtype, self.dtype))
 
 
@@ -38,7 +38,10 @@ def grouped_mm_fallback(op: Builder, input: Tensor, weight: Tensor, offs: Tensor
 
 
 def _by_rows(op: Builder, rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
-    """(S, K) by (groups, K, N): the rows up to the first end by the first matrix, and so on; zeros after the last end."""
+    """Multiply each group of rows by its own matrix, (S, K) by (groups, K, N).
+
+    Rows after the last end are zero in the result.
+    """
     groups = size_at(op, weights, 0)
     if not isinstance(groups, int):
         op.decline("the number of groups must be known at export")
@@ -53,7 +56,7 @@ def _by_rows(op: Builder, rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor
 
 
 def _matrix(op: Builder, weights: Tensor, group: int) -> Tensor:
-    """One of the matrices; of a parameter a part of it, so that no run copies weights."""
+    """One of the matrices; a parameter is sliced at export, not at run time."""
     if weights.const is not None:
         return op.wrap_constant(weights.const[group], f"{weights.name}.{group}" if weights.name else None)
     return op.Gather(weights, group, axis=0)  # type: ignore[no-any-return]

@@ -22,27 +22,36 @@ __all__ = ["linear", "product", "table"]
 table = SymbolicTable("aten")
 
 _NARROW = {torch.bool, torch.uint8, torch.int8, torch.int16}
-"""What ONNX's MatMul does not take: the low bits of a product in int32 are those of the product."""
+"""Dtypes that ONNX's MatMul lacks.
+
+The low bits of a product in int32 equal those of the narrow product.
+"""
 
 
 def product(op: Builder, a: Tensor, b: Tensor) -> Tensor:
-    """numpy's matmul in the dtype of the operands."""
+    """Product by the rules of numpy's matmul, in the dtype of the operands."""
     if a.dtype in _NARROW:
         return op.cast(product(op, op.cast(a, torch.int32), op.cast(b, torch.int32)), a.dtype)
     if a.dtype.is_complex:
-        op.decline("ONNX's MatMul takes no complex numbers")
+        op.decline("complex numbers are not supported")
     return op.MatMul(a, b)
 
 
 def gemm(op: Builder, a: Tensor, b: Tensor, c: Tensor | None, alpha: Any = 1, beta: Any = 1) -> Tensor:
-    """alpha * a @ b + beta * c of matrices. A transposition of an operand becomes Gemm's own."""
+    """Gemm: alpha * a @ b + beta * c.
+
+    The transposition of an operand becomes an attribute.
+    """
     a, trans_a = _untransposed(op, a)
     b, trans_b = _untransposed(op, b)
     return op.Gemm(a, b, c, alpha=alpha, beta=beta, transA=trans_a, transB=trans_b)
 
 
 def _untransposed(op: Builder, x: Tensor) -> tuple[Tensor, int]:
-    """A matrix and 0, or what it is the transpose of and 1. A parameter transposed in memory counts as such, too."""
+    """Source of a transposed matrix and 1, else the matrix and 0.
+
+    A parameter stored in transposed order counts as transposed.
+    """
     if x.const is not None:
         stored_so = x.const.dim() == 2 and x.const.T.is_contiguous() and not x.const.is_contiguous()
         return (op.Transpose(x, perm=[1, 0]), 1) if stored_so else (x, 0)
@@ -59,7 +68,9 @@ def linear(op: Builder, input: Tensor, weight: Tensor, bias: Tensor | None) -> T
     moved = made_by(op, input, "Transpose")
     if moved is not None and input.rank > 2 and unused(input):
         perm = list(moved[0].attributes["perm"].as_ints())
-        if perm[-1] == len(perm) - 1:  # rows in another order: the product first, so that the order meets the views behind it
+        if (
+            perm[-1] == len(perm) - 1
+        ):  # only the rows are permuted: transpose after the product, where the next view can absorb it
             return permuted(op, _linear(op, moved[1], weight, bias), perm)
     return _linear(op, input, weight, bias)
 
@@ -76,7 +87,10 @@ def _linear(op: Builder, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
 
 
 def _rows(op: Builder, x: Tensor) -> Tensor | None:
-    """A matrix before its rows were made one axis of several: what reshapes the product back then meets no reshape."""
+    """Undo the Reshape that flattened several axes into the rows of a matrix.
+
+    The caller's reshape of the product then finds nothing to undo. Returns None where there is no such Reshape.
+    """
     found = made_by(op, x, "Reshape")
     if found is None or x.rank != 2 or x.shape is None or found[1].shape is None or not unused(x):
         return None
@@ -108,7 +122,7 @@ def vdot(op: Builder, self: Tensor, other: Tensor) -> Tensor:
 def linalg_vecdot(op: Builder, x: Tensor, y: Tensor, dim: int) -> Tensor:
     """linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor"""
     if x.dtype.is_complex:
-        op.decline("complex numbers")
+        op.decline("complex numbers are not supported")
     return reduced(op, "ReduceSum", compute(op, "Mul", x, y), [dim])
 
 
@@ -116,7 +130,7 @@ def linalg_vecdot(op: Builder, x: Tensor, y: Tensor, dim: int) -> Tensor:
 def linalg_cross(op: Builder, self: Tensor, other: Tensor, dim: int) -> Tensor:
     """linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor"""
     if self.dtype.is_complex or other.dtype.is_complex:
-        op.decline("complex numbers")
+        op.decline("complex numbers are not supported")
     axis = axis_of(op, self, dim)
     turned = [[op.Gather(x, places, axis=axis) for places in ([1, 2, 0], [2, 0, 1])] for x in promote(op, self, other)]
     (left_next, left_last), (right_next, right_last) = turned
@@ -125,11 +139,11 @@ def linalg_cross(op: Builder, self: Tensor, other: Tensor, dim: int) -> Tensor:
 
 @table("cross")
 def cross(op: Builder, self: Tensor, other: Tensor, dim: int | None) -> Tensor:
-    """cross(Tensor self, Tensor other, int? dim=None) -> Tensor; without a dimension the first of size 3"""
+    """cross(Tensor self, Tensor other, int? dim=None) -> Tensor; the default dimension is the first of size 3"""
     if dim is not None:
         return linalg_cross(op, self, other, dim)  # type: ignore[no-any-return]
     if self.shape is None or 3 not in self.shape:
-        op.decline("sizes that only the run time knows")
+        op.decline("the sizes must be known at export")
     return linalg_cross(op, self, other, self.shape.index(3))  # type: ignore[no-any-return]
 
 
@@ -139,7 +153,7 @@ def inner(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     if self.rank == 0 or other.rank == 0:
         return compute(op, "Mul", self, other)
     if rank_of(op, other) > 2:
-        op.decline("a product over the last axes of more than matrices")
+        op.decline("the second tensor has more than two dimensions")
     return product(op, self, other if other.rank == 1 else swapped(op, other, 0, 1))
 
 
@@ -148,12 +162,12 @@ def inner(op: Builder, self: Tensor, other: Tensor) -> Tensor:
 
 def _scaled(op: Builder, x: Tensor, factor: Any) -> Tensor:
     if isinstance(factor, float) and not x.dtype.is_floating_point:
-        factor = int(factor)  # as torch converts it
+        factor = int(factor)  # torch truncates here
     return x if not isinstance(factor, Tensor) and factor == 1 else compute(op, "Mul", x, factor)
 
 
 def _sum(op: Builder, self: Tensor, value: Tensor, beta: Any, alpha: Any) -> Tensor:
-    """beta * self + alpha * value, where nothing of `self` is left (no NaN either) if beta is 0."""
+    """beta * self + alpha * value; beta = 0 ignores `self`, NaN included."""
     value = _scaled(op, value, alpha)
     if op.is_static(beta) and op.static(beta, "beta") == 0:
         return value
@@ -174,7 +188,10 @@ def addmm(op: Builder, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alph
 
 
 def _has_columns(x: Tensor) -> bool:
-    """Whether a matrix surely has columns: of products of nothing ONNX Runtime's Gemm leaves beta out."""
+    """Whether a matrix certainly has columns.
+
+    ONNX Runtime's Gemm ignores beta where the inner size is 0.
+    """
     columns = x.shape[1] if x.shape is not None else None
     return isinstance(columns, int) and columns > 0
 
@@ -244,9 +261,12 @@ def vander(op: Builder, x: Tensor, N: int | None, increasing: bool) -> Tensor:
 
 
 def _powers(op: Builder, x: Tensor, exponents: Tensor) -> Tensor:
-    """In as many columns; ints, which are to be exact, are multiplied one by one, as torch's decomposition does."""
+    """Powers of a vector in columns.
+
+    Integers are declined: torch's decomposition multiplies them exactly.
+    """
     if not x.dtype.is_floating_point:
-        op.decline("it is lowered for floats")
+        op.decline("only floats are supported")
     return compute(op, "Pow", unsqueezed(op, x, [rank_of(op, x)]), exponents)
 
 
@@ -258,7 +278,7 @@ def tensordot(op: Builder, self: Tensor, other: Tensor, dims_self: list[int], di
     free_left = [axis for axis in range(left) if axis not in over_left]
     free_right = [axis for axis in range(right) if axis not in over_right]
     if len(over_left) != 1 or len(free_right) > 1:
-        op.decline("torch's own decomposition flattens the axes")
+        op.decline("only one contracted axis and at most one free axis on the right are supported")
     return product(op, permuted(op, self, [*free_left, *over_left]), permuted(op, other, [*over_right, *free_right]))
 
 

@@ -1,4 +1,7 @@
-"""The exponential of matrices."""
+"""Matrix exponential by scaling and squaring.
+
+Source: Golub and Van Loan, "Matrix Computations", 9.3.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ table = SymbolicTable("aten")
 
 
 _TERMS = 16
-"""Of the series, for matrices of norms up to 1/2: exact to float64's accuracy."""
+"""Terms of the series; exact to float64 for norms up to 1/2."""
 
 
 @table("linalg_matrix_exp")
@@ -39,7 +42,10 @@ def matrix_exp(op: Builder, self: Tensor) -> Tensor:
 
 
 def _taylor(op: Builder, x: Tensor, batch: int, n: int) -> Tensor:
-    """The series by Paterson's and Stockmeyer's rule: a polynomial in the fourth power whose coefficients are cubic ones."""
+    """Taylor series by the Paterson-Stockmeyer rule.
+
+    It is a polynomial in the fourth power with cubic coefficients.
+    """
     square = op.MatMul(x, x)
     powers = op.Concat(eye(op, batch, n, n), x, square, op.MatMul(square, x), axis=1)
     inverses = [1 / math.factorial(k) for k in range(_TERMS)]

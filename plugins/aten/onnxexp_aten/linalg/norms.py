@@ -100,7 +100,7 @@ def linalg_cond(op: Builder, self: Tensor, p: Any) -> Tensor:
 
 
 def vector_norm(op: Builder, x: Tensor, p: Any = 2, dims: Any = None, keepdim: bool = False) -> Tensor:
-    """The p-norm of a float tensor over some dimensions; p may be 0 or infinite."""
+    """p-norm of a float tensor over some dimensions; p may be 0 or infinite."""
     order = 2.0 if p is None else float(op.static(p, "the order of a norm"))
     if order in (1, 2):
         return reduced(op, f"ReduceL{int(order)}", x, dims, keepdim)
@@ -114,9 +114,9 @@ def vector_norm(op: Builder, x: Tensor, p: Any = 2, dims: Any = None, keepdim: b
 
 @table("renorm")
 def renorm(op: Builder, self: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
-    """renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor: no slice's norm is larger, halves' computed in float32"""
+    """renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor; norms of half precision are computed in float32"""
     if self.dtype.is_complex:
-        op.decline("complex numbers")
+        op.decline("complex numbers are not supported")
     own, inner = axis_of(op, self, dim), torch.float64 if self.dtype == torch.float64 else torch.float32
     others = [axis for axis in range(rank_of(op, self)) if axis != own]
     norms, most = vector_norm(op, op.cast(self, inner), p, others, True), op.cast(maxnorm, inner)
@@ -133,7 +133,7 @@ def dist(op: Builder, self: Tensor, other: Tensor, p: Any) -> Tensor:
 
 @table("pdist", "_pdist_forward")
 def pdist(op: Builder, self: Tensor, p: float) -> Tensor:
-    """pdist(Tensor self, float p=2) -> Tensor: the distances of all pairs of rows"""
+    """pdist(Tensor self, float p=2) -> Tensor; the distances of all pairs of rows"""
     rows = size_at(op, self, 0)
     if isinstance(rows, Tensor):
         raise op.error("the number of rows must be known at export")

@@ -1,4 +1,4 @@
-"""Pseudo-inverses, ranks and least squares, from singular values."""
+"""Pseudo-inverses, ranks and least squares by singular values."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _number(op: Builder, value: float | None) -> Tensor | None:
 def _pseudo_inverse(
     op: Builder, matrices: Matrices, atol: Tensor | None, rtol: Tensor | None, *, hermitian: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """float64[batch, n, m] of singular values that are not counted as zero, which these are, and all of them, in any order."""
+    """Pseudo-inverse float64[batch, n, m], the mask of nonzero values, and all."""
     if hermitian:
         values, vectors = symmetric_eigen(op, matrices, upper=False)
         left, right, divisor, sizes = vectors, vectors, values, op.Abs(values)
@@ -89,7 +89,7 @@ def _rank(op: Builder, matrices: Matrices, kept: Tensor) -> Tensor:
 @table("linalg_lstsq")
 def linalg_lstsq(op: Builder, self: Tensor, b: Tensor, rcond: float | None, driver: str | None) -> tuple[Tensor, ...]:
     """linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None)
-    -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values), the solution of the smallest norm"""
+    -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values); the solution with the smallest norm"""
     matrices = Matrices(op, self)
     m, n = matrices.rows, matrices.columns
     right = unsqueezed(op, b, [rank_of(op, b)]) if rank_of(op, b) < rank_of(op, self) else b
@@ -116,7 +116,10 @@ def linalg_lstsq(op: Builder, self: Tensor, b: Tensor, rcond: float | None, driv
 
 
 def _tolerance(op: Builder, matrices: Matrices, sizes: Tensor, atol: Tensor | None, rtol: Tensor | None) -> Tensor:
-    """What counts as zero: the larger of `atol` and `rtol` times the largest value, float64 that broadcasts to [batch, 1, n]."""
+    """Threshold for zero: the larger of `atol` and `rtol` times the maximum.
+
+    The result is float64 and broadcasts to [batch, 1, n].
+    """
     largest = op.ReduceMax(sizes, axes=[2], keepdims=1)
 
     def each(tolerance: Tensor) -> Tensor:
@@ -128,6 +131,6 @@ def _tolerance(op: Builder, matrices: Matrices, sizes: Tensor, atol: Tensor | No
     if atol is None:
         return op.Mul(largest, relative)  # type: ignore[no-any-return]
     absolute = each(atol)
-    if rtol is None:  # torch's default holds only where no absolute tolerance is asked for
+    if rtol is None:  # torch's default applies only without an absolute tolerance
         relative = op.Where(op.Greater(absolute, 0.0), op.constant(0.0, torch.float64), op.constant(default, torch.float64))
     return extreme(op, "Max", absolute, op.Mul(largest, relative))

@@ -1,4 +1,4 @@
-"""Determinants, inverses, linear equations: what follows from the factorizations."""
+"""Determinants, inverses, linear equations and LU factorizations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ def _lapack_pivots(op: Builder, matrices: Matrices, found: Factors) -> Tensor:
 
 
 def _determinant(op: Builder, found: Factors) -> tuple[Tensor, Tensor]:
-    """U's diagonal among ones, float64[batch, n, n], and the permutation's sign, float64[batch]."""
+    """Diagonal of U among ones and the sign of the permutation.
+
+    Returns float64[batch, n, n] and float64[batch].
+    """
     n = dims(found.factors)[1]
     diagonal = op.Where(op.constant(torch.eye(n, dtype=torch.bool)), found.factors, op.constant(1.0, torch.float64))
     stayed = op.Equal(found.pivots, op.constant(torch.arange(n)[:, None, None, None]))
@@ -129,7 +132,7 @@ def linalg_inv(op: Builder, A: Tensor) -> Tensor:
 def linalg_matrix_power(op: Builder, self: Tensor, n: int) -> Tensor:
     """linalg_matrix_power(Tensor self, int n) -> Tensor"""
     if self.dtype.is_complex or (n == 0 and self.rank != 2):
-        op.decline("complex numbers, or unit matrices of a batch")
+        op.decline("complex numbers and the power 0 of a batch are not supported")
     if n == 0:
         return op.constant(torch.eye(sizes_known(op, self)[0], dtype=self.dtype))
     power, rest = linalg_inv(op, self) if n < 0 else self, abs(n)
@@ -152,7 +155,7 @@ def linalg_tensorinv(op: Builder, self: Tensor, ind: int) -> Tensor:
 
 
 def _is_vector(A: Tensor, B: Tensor) -> bool:
-    """Does torch.linalg.solve take B for a batch of vectors?"""
+    """Whether torch.linalg.solve treats B as a batch of vectors."""
     assert A.shape is not None and B.shape is not None
     return len(B.shape) == 1 or (len(A.shape) - 1 == len(B.shape) and A.shape[:-1] == B.shape)
 
@@ -187,7 +190,7 @@ def linalg_solve(op: Builder, A: Tensor, B: Tensor, left: bool) -> Tensor:
 
 
 def _solution(op: Builder, A: Tensor, B: Tensor, *, left: bool) -> Tensor:
-    """``A^-1 B``, or ``B A^-1``; the batch sizes broadcast."""
+    """Compute ``A^-1 B``, or ``B A^-1``; batch sizes broadcast."""
     if not left:
         return swapped(op, _solution(op, swapped(op, A, -2, -1), swapped(op, B, -2, -1), left=True), -2, -1)
     matrices = Matrices(op, _spread(op, A, B))
@@ -195,7 +198,7 @@ def _solution(op: Builder, A: Tensor, B: Tensor, *, left: bool) -> Tensor:
 
 
 def _spread(op: Builder, A: Tensor, B: Tensor) -> Tensor:
-    """A with the batch sizes that both have together."""
+    """Expand A to the common batch sizes of A and B."""
     assert A.shape is not None and B.shape is not None
     batch = list(torch.broadcast_shapes(tuple(A.shape[:-2]), tuple(B.shape[:-2])))  # type: ignore[arg-type]
     return A if batch == list(A.shape[:-2]) else with_shape(op.Expand(A, [*batch, 1, 1]), [*batch, *A.shape[-2:]])
@@ -283,7 +286,10 @@ def _lower_and_upper(op: Builder, matrices: Matrices, factors: Tensor) -> tuple[
 
 
 def _exchanged(op: Builder, pivots: Tensor, matrices: Matrices, x: Tensor, *, back: bool = False) -> Tensor:
-    """The rows of float64[batch, m, n] exchanged as LAPACK's pivots say, int32[*batch, k], or exchanged back."""
+    """Apply LAPACK's row exchanges to float64[batch, m, n], or undo them.
+
+    The pivots are int32[*batch, k].
+    """
     count = min(matrices.rows, matrices.columns)
     others = op.Sub(op.cast(op.Reshape(pivots, [matrices.count, count, 1]), torch.int64), 1)
     rows = op.constant(torch.arange(matrices.rows)[None, :, None])
@@ -325,7 +331,7 @@ def linalg_lu_solve(op: Builder, LU: Tensor, pivots: Tensor, B: Tensor, left: bo
         return swapped(op, turned, -2, -1)
     assert LU.shape is not None and B.shape is not None
     if LU.shape[:-2] != B.shape[:-2]:
-        op.decline("batch sizes that broadcast")
+        op.decline("the batch sizes differ")
     matrices = Matrices(op, LU)
     right = matrices.flat(B)
     if adjoint:

@@ -1,7 +1,7 @@
-"""Singular values and eigenvalues by Jacobi's rotations in a loop, and what is made of them; the exponential of a matrix.
+"""Singular values and symmetric eigenvalues by Jacobi rotations.
 
-Sources: Golub and Van Loan, "Matrix Computations", 8.5.6 (the order of rotations), 8.6.3 (one-sided Jacobi), 9.3 (scaling and
-squaring). Singular and eigenvectors are determined up to their signs only; these need not be LAPACK's.
+Sources: Golub and Van Loan, "Matrix Computations", 8.5.6 (order of rotations) and 8.6.3 (one-sided Jacobi). The signs of
+singular vectors and eigenvectors are not unique and may differ from LAPACK's.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ __all__ = ["rotated_with_turns", "shifted_positive", "singular_values", "symmetr
 table = SymbolicTable("aten")
 
 _SWEEPS = 12
-"""Each rotates every pair of columns once; convergence is quadratic after a few."""
+"""Sweeps over all pairs of columns; convergence is quadratic."""
 
 
 def _next(count: int) -> torch.Tensor:
-    """int64[count]: which columns come next, where the n-th of both halves are a pair; all have met after count - 1 rounds.
+    """Next order of the columns, int64[count].
 
-    As in a tournament, the first stays and the others move on by one place of a ring, the second half of which is the lower row.
+    The n-th columns of both halves form a pair. As in a round-robin tournament, the first column stays and the others move
+    one place around a ring. After count - 1 rounds every pair has met.
     """
     half = count // 2
     ring = [*range(1, half), *range(count - 1, half - 1, -1)]
@@ -37,7 +38,10 @@ def _next(count: int) -> torch.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class _Rotated:
-    """``A V`` with orthogonal columns by falling size, these sizes, and V: float64[batch, m, n], [batch, 1, n], [batch, n, n]."""
+    """Result of one-sided Jacobi: ``A V`` with orthogonal columns, and V.
+
+    The columns, float64[batch, m, n], descend by size. The sizes are float64[batch, 1, n], V is float64[batch, n, n].
+    """
 
     columns: Tensor
     sizes: Tensor
@@ -45,13 +49,16 @@ class _Rotated:
 
 
 def rotated_with_turns(op: Builder, a: Tensor) -> Tensor:
-    """One-sided Jacobi of float64[batch, m, n]: ``A V`` above V, in any order, and a column of zeros where n is odd."""
+    """One-sided Jacobi of float64[batch, m, n], unsorted: ``A V`` above V.
+
+    An odd n gets one more column, of zeros.
+    """
     batch, m, n = dims(a)
     return _turned(op, op.Concat(_even(op, a), eye(op, batch, n, n + n % 2), axis=1), m)
 
 
 def _rotated(op: Builder, a: Tensor) -> _Rotated:
-    """One-sided Jacobi of float64[batch, m, n]."""
+    """One-sided Jacobi of float64[batch, m, n], sorted by size."""
     batch, m, n = dims(a)
     both = rotated_with_turns(op, a)
     sizes, order = op.TopK(_lengths(op, op.Slice(both, [0], [m], [1])), [n], axis=2, outputs=2)
@@ -61,7 +68,7 @@ def _rotated(op: Builder, a: Tensor) -> _Rotated:
 
 
 def singular_values(op: Builder, a: Tensor) -> Tensor:
-    """The singular values of float64[batch, m, n] alone, float64[batch, 1, min(m, n)]."""
+    """Singular values of float64[batch, m, n], float64[batch, 1, min(m, n)]."""
     batch, m, n = dims(a)
     if m < n:
         return singular_values(op, swapped(op, a, 1, 2))
@@ -70,7 +77,7 @@ def singular_values(op: Builder, a: Tensor) -> Tensor:
 
 
 def _even(op: Builder, a: Tensor) -> Tensor:
-    """An even number of columns: one of zeros, which no rotation changes, is the last among equals."""
+    """Pad to an even number of columns; rotations leave a zero column alone."""
     batch, m, n = dims(a)
     return op.Concat(a, op.constant(torch.zeros(batch, m, 1, dtype=torch.float64)), axis=2) if n % 2 else a
 
@@ -80,7 +87,10 @@ def _lengths(op: Builder, columns: Tensor) -> Tensor:
 
 
 def _turned(op: Builder, x: Tensor, m: int) -> Tensor:
-    """Columns, an even number, turned in pairs until their first m rows are orthogonal."""
+    """Rotate pairs of columns until their first m rows are orthogonal.
+
+    The number of columns is even.
+    """
     _, rows, count = dims(x)
     order = op.constant(_next(count))
     halves = [count // 2, count // 2]
@@ -96,10 +106,10 @@ def _turned(op: Builder, x: Tensor, m: int) -> Tensor:
 
 
 def _angle(op: Builder, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """The tangent and the cosine of the smaller angle that makes pairs of columns orthogonal."""
+    """Tangent and cosine of the smaller angle that makes columns orthogonal."""
     alpha, beta = op.ReduceSumSquare(left, axes=[1], keepdims=1), op.ReduceSumSquare(right, axes=[1], keepdims=1)
     gamma = op.ReduceSum(op.Mul(left, right), axes=[1], keepdims=1)
-    double = op.Div(op.Sub(beta, alpha), gamma)  # of the cotangent of the doubled angle
+    double = op.Div(op.Sub(beta, alpha), gamma)  # twice the cotangent of the doubled angle
     root = op.Sqrt(op.Add(op.Mul(double, double), 4.0))
     longer = op.Where(op.Less(double, 0.0), op.Sub(double, root), op.Add(double, root))
     tangent = op.Where(op.cast(gamma, torch.bool), op.Div(2.0, longer), op.constant(0.0, torch.float64))
@@ -110,7 +120,10 @@ def _angle(op: Builder, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _singular(op: Builder, matrices: Matrices) -> tuple[Tensor, Tensor, Tensor]:
-    """U, the singular values and V of the thin decomposition; U or V is square and orthogonal, the other may lack columns."""
+    """U, singular values and V of the thin decomposition.
+
+    One of U and V is square and orthogonal. The other may have columns of zeros.
+    """
     tall = matrices.rows >= matrices.columns
     found = _rotated(op, matrices.x if tall else swapped(op, matrices.x, 1, 2))
     divisor = op.Where(op.cast(found.sizes, torch.bool), found.sizes, op.constant(1.0, torch.float64))
@@ -119,7 +132,10 @@ def _singular(op: Builder, matrices: Matrices) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _orthonormal(op: Builder, x: Tensor, columns: int) -> Tensor:
-    """The columns of float64[batch, m, n], and more of them, orthogonal to each other where some were zero or lacked."""
+    """Complete the columns of float64[batch, m, n] to an orthonormal set.
+
+    Columns of zeros are replaced.
+    """
     batch, m, n = dims(x)
     found = householder(op, x)
     mask = op.constant(torch.eye(m, n, dtype=torch.bool))
@@ -163,7 +179,10 @@ def linalg_svdvals(op: Builder, A: Tensor, driver: str | None) -> Tensor:
 
 
 def _unit(op: Builder, matrices: Matrices, *sizes: int) -> Tensor:
-    """What an empty matrix' decomposition consists of, for each matrix: a part of the unit matrix, or a vector of nothing."""
+    """Constant part of an empty matrix's decomposition, for each batch.
+
+    Two sizes give a part of the identity matrix, one size an empty vector.
+    """
     part = torch.eye(*sizes, dtype=matrices.dtype) if len(sizes) == 2 else torch.empty(sizes, dtype=matrices.dtype)
     return op.constant(part.expand(*matrices.batch, *sizes).contiguous())
 
@@ -172,7 +191,7 @@ def _unit(op: Builder, matrices: Matrices, *sizes: int) -> Tensor:
 def svd(op: Builder, self: Tensor, some: bool, compute_uv: bool) -> tuple[Tensor, Tensor, Tensor]:
     """svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)"""
     if not compute_uv:
-        op.decline("torch gives zeros for the vectors that were not asked for")
+        op.decline("compute_uv=False is not supported")
     u, sizes, vh = linalg_svd(op, self, not some, True, None)
     return u, sizes, swapped(op, vh, -2, -1)
 
@@ -205,14 +224,17 @@ def linalg_eigvalsh(op: Builder, self: Tensor, UPLO: str) -> Tensor:
 
 
 def symmetric_eigen(op: Builder, matrices: Matrices, *, upper: bool) -> tuple[Tensor, Tensor]:
-    """Rising eigenvalues, float64[batch, 1, n], and their vectors."""
+    """Ascending eigenvalues, float64[batch, 1, n], and eigenvectors."""
     shifted, shift = shifted_positive(op, matrices, upper=upper)
     found = _rotated(op, shifted)
     return op.Sub(shift, found.sizes), found.turned
 
 
 def shifted_positive(op: Builder, matrices: Matrices, *, upper: bool) -> tuple[Tensor, Tensor]:
-    """A multiple of the unit matrix less the symmetric one, so that nothing is negative, and the factor of it."""
+    """Subtract the symmetric matrix from a multiple of the identity.
+
+    The difference is positive semidefinite. Returns it and the multiple.
+    """
     x, (batch, n, _) = matrices.x, dims(matrices.x)
     ones = torch.ones(n, n, dtype=torch.bool)
     symmetric = op.Where(op.constant(ones.triu() if upper else ones.tril()), x, swapped(op, x, 1, 2))

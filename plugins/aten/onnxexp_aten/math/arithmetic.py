@@ -36,24 +36,24 @@ table = SymbolicTable("aten")
 
 
 def is_number(x: Any, value: float) -> bool:
-    """Is `x` this number: a Python one, or a 0-d tensor whose contents are known?"""
+    """Whether `x` is this number, as a Python number or a constant 0-d tensor."""
     if isinstance(x, Tensor):
         return x.const is not None and x.const.dim() == 0 and x.const.item() == value
     return isinstance(x, (bool, int, float)) and x == value
 
 
 def scaled(op: Builder, x: Tensor, factor: Any) -> Tensor:
-    """`x * factor` in x's dtype; `x` itself where the factor is 1."""
+    """Multiply by a factor in x's dtype; a factor of 1 returns `x`."""
     return x if is_number(factor, 1) else compute(op, "Mul", x, factor)
 
 
 def nonzero(op: Builder, x: Tensor) -> Tensor:
-    """Where `x` is not zero, as bool: what a cast to bool means in torch and in ONNX."""
+    """Where `x` is not zero: a cast to bool."""
     return op.cast(x, torch.bool)
 
 
 def both(op: Builder, one: Tensor, other: Tensor) -> Tensor:
-    """``And``; nothing where one of the two is the constant True."""
+    """``And`` of two bools; a constant True adds no node."""
     for left, right in ((one, other), (other, one)):
         known = left.const
         if known is not None and known.numel() == 1 and bool(known) and right.rank is not None and known.dim() <= right.rank:
@@ -146,7 +146,7 @@ def addcdiv(op: Builder, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: 
 def lerp(op: Builder, self: Tensor, end: Tensor, weight: Any) -> Tensor:
     """lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor
 
-    As torch has it, from the nearer end on, where the weight is one known number: all of the way gives `end` to the last digit.
+    As in torch, a static weight starts at the nearer end, so that a weight of 1 gives exactly `end`.
     """
     way = compute(op, "Sub", end, self)
     known = op.static(weight) if op.is_static(weight) else None
@@ -198,7 +198,10 @@ def fmod(op: Builder, self: Tensor, other: Any) -> Tensor:
 
 
 def floor_divide(op: Builder, left: Tensor, right: Tensor) -> Tensor:
-    """The quotient rounded down, of two tensors of one dtype; floats as torch (and Python) compute it, by the remainder."""
+    """Quotient rounded down, of two tensors of one dtype.
+
+    Floats are computed from the remainder, as torch and Python do.
+    """
     if not left.dtype.is_signed:
         return compute(op, "Div", left, right)
     if left.dtype.is_floating_point and _is_power_of_two(right):
@@ -209,15 +212,13 @@ def floor_divide(op: Builder, left: Tensor, right: Tensor) -> Tensor:
     quotient = compute(op, "Div", compute(op, "Sub", left, rest), right)
     quotient = select(op, _is_of_other_sign(op, rest, right), compute(op, "Sub", quotient, 1), quotient)
     down = compute(op, "Floor", quotient)
-    above = compare(
-        op, "Greater", compute(op, "Sub", quotient, down), 0.5
-    )  # half may not be added: far from 0 that is rounded up
+    above = compare(op, "Greater", compute(op, "Sub", quotient, down), 0.5)  # adding 0.5 before Floor would round up far from 0
     finite = select(op, above, compute(op, "Add", down, 1), down)
     return select(op, nonzero(op, right), finite, compute(op, "Div", left, right))
 
 
 def floor_remainder(op: Builder, left: Tensor, right: Tensor) -> Tensor:
-    """The remainder with the sign of the divisor, of two tensors of one dtype."""
+    """Remainder with the sign of the divisor, of two tensors of one dtype."""
     if not left.dtype.is_floating_point and runs(op, "Mod", torch.int64):
         return compute(op, "Mod", left, right)
     rest = _remainder_of_truncation(op, left, right)
@@ -227,7 +228,7 @@ def floor_remainder(op: Builder, left: Tensor, right: Tensor) -> Tensor:
 
 
 def _is_of_other_sign(op: Builder, rest: Tensor, right: Tensor) -> Tensor:
-    """Where a remainder is not zero and has not the sign of the divisor."""
+    """Where a nonzero remainder and the divisor differ in sign."""
     if right.const is not None and right.const.numel() == 1:
         return compare(op, "Less" if right.const.item() > 0 else "Greater", rest, 0)
     return op.And(nonzero(op, rest), op.Xor(compare(op, "Less", rest, 0), compare(op, "Less", right, 0)))
@@ -246,7 +247,7 @@ def _is_power_of_two(x: Tensor) -> bool:
 
 
 def truncated(op: Builder, x: Tensor) -> Tensor:
-    """A float tensor rounded towards zero."""
+    """Round a float tensor towards zero."""
     return compute(op, "Mul", compute(op, "Sign", x), compute(op, "Floor", compute(op, "Abs", x)))
 
 
@@ -266,7 +267,7 @@ def minimum(op: Builder, self: Tensor, other: Tensor) -> Tensor:
 
 
 def extreme(op: Builder, name: str, one: Tensor, other: Tensor) -> Tensor:
-    """``Max`` or ``Min`` of two tensors of one dtype; ints stay ints where the opset has it for floats only."""
+    """``Max`` or ``Min`` of two tensors of one dtype, integers included."""
     if one.dtype == torch.bool:
         return op.call("", "Or" if name == "Max" else "And", one, other)
     if one.dtype.is_floating_point or runs(op, name, torch.int64):
@@ -301,7 +302,7 @@ def clamp(op: Builder, self: Tensor, min: Any, max: Any) -> Tensor:
     x = op.cast(self, dtype)
     bounds = [bound for bound in (min, max) if bound is not None]
     if all(_is_scalar(bound) for bound in bounds) and runs(op, "Clip", dtype):
-        # where a bound is left out, Clip takes the largest number, and infinities are above it
+        # without a bound, Clip uses the largest finite number and would clip infinity
         ends = (-math.inf, math.inf) if dtype.is_floating_point else (None, None)
         low, high = (end if bound is None else op.cast(bound, dtype) for bound, end in zip((min, max), ends, strict=True))
         if low is not None and high is not None and op.static(low) > op.static(high):
@@ -328,7 +329,7 @@ def clamp_max(op: Builder, self: Tensor, max: Any) -> Tensor:
     return clamp(op, self, None, max)
 
 
-# Choices
+# Selections
 
 
 @table("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
@@ -343,7 +344,7 @@ def masked_fill(op: Builder, self: Tensor, mask: Tensor, value: Any) -> Tensor:
     return select(op, mask, op.cast(truncate_like_torch(value, self.dtype), self.dtype), self)
 
 
-# Of two
+# Functions of two variables
 
 
 @table("atan2", "arctan2")
@@ -385,7 +386,7 @@ def logaddexp(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     distance = compute(op, "Abs", compute(op, "Sub", x, y))
     smaller = compute(op, "Exp", compute(op, "Neg", distance))
     result = compute(op, "Add", extreme(op, "Max", x, y), compute(op, "Log", compute(op, "Add", smaller, 1)))
-    # Of two equal infinities, whose difference is NaN, it is the infinity.
+    # equal infinities: their difference is NaN, the result is the infinity
     return select(op, compare(op, "IsNaN", distance), compute(op, "Add", x, y), result)
 
 

@@ -1,4 +1,4 @@
-"""The bits of integers, for opsets without operators for them."""
+"""Bitwise And, Or and Xor from arithmetic, for opsets below 18."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ __all__ = ["bitwise"]
 
 
 def bitwise(op: Builder, logical: str, one: Tensor, other: Tensor) -> Tensor:
-    """``And``, ``Or`` or ``Xor`` of two integer tensors of one dtype, bit by bit along a new last axis."""
+    """``And``, ``Or`` or ``Xor`` of two integer tensors of one dtype.
+
+    The bits are computed along a new last axis.
+    """
     dtype, limits = one.dtype, torch.iinfo(one.dtype)
     count = limits.bits - 1 if limits.min < 0 else limits.bits
     wide = [op.cast(x, torch.int64) for x in (one, other)]
@@ -26,7 +29,10 @@ def bitwise(op: Builder, logical: str, one: Tensor, other: Tensor) -> Tensor:
 
 
 def _number(op: Builder, bits: Tensor, count: int) -> Tensor:
-    """What the bits stand for. In two halves: ONNX Runtime adds int64 up in float64."""
+    """The integer of these bits, from two halves.
+
+    ONNX Runtime sums int64 in float64, which holds only 53 bits.
+    """
     result: Any = None
     for start in range(0, count, 32):
         powers = torch.tensor([1 << (k - start) if start <= k < start + 32 else 0 for k in range(count)])
@@ -36,8 +42,8 @@ def _number(op: Builder, bits: Tensor, count: int) -> Tensor:
 
 
 def _low_bits(op: Builder, x: Tensor, count: int) -> Tensor:
-    """int64[..., count]: the bits but for the sign's, the lowest first."""
-    half = 1 << (count - 1)  # added twice: the sum of both may be more than an int64 holds
+    """Bits without the sign bit, lowest first, int64[..., count]."""
+    half = 1 << (count - 1)  # added twice, because twice `half` may overflow int64
     rest = unsqueezed(op, op.Where(op.Less(x, 0), op.Add(op.Add(x, half), half), x), [x.rank])  # type: ignore[list-item]
     shifted = op.Div(rest, op.constant(torch.tensor([1 << k for k in range(count)])))
     return op.Sub(shifted, op.Mul(op.Div(shifted, 2), 2))  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Comparisons, logic, and the bits of integers."""
+"""Comparisons, logic and bitwise operators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPPOSITE: Mapping[str, str] = MappingProxyType({"LessOrEqual": "Greater", "Grea
 
 
 def equal(op: Builder, one: Tensor, other: Tensor) -> Tensor:
-    """Where two tensors of one dtype are equal; NaN is equal to nothing."""
+    """Where two tensors of one dtype are equal; NaN equals nothing."""
     if not one.dtype.is_floating_point or runs(op, "Equal", torch.float32):
         return compare(op, "Equal", one, other)
     different = op.Or(compare(op, "Less", one, other), compare(op, "Greater", one, other))
@@ -30,7 +30,10 @@ def equal(op: Builder, one: Tensor, other: Tensor) -> Tensor:
 
 
 def relate(op: Builder, name: str, one: Tensor, other: Tensor) -> Tensor:
-    """``Less``, ``LessOrEqual``, ``Greater`` or ``GreaterOrEqual`` of two tensors of one dtype, bool too."""
+    """An order relation of two tensors of one dtype, bool included.
+
+    `name` is ``Less``, ``LessOrEqual``, ``Greater`` or ``GreaterOrEqual``.
+    """
     if name not in _OPPOSITE or runs(op, name, torch.float32):
         return compare(op, name, one, other)
     opposite = compare(op, _OPPOSITE[name], one, other)
@@ -38,7 +41,10 @@ def relate(op: Builder, name: str, one: Tensor, other: Tensor) -> Tensor:
 
 
 def _or_unordered(op: Builder, condition: Tensor, one: Tensor, other: Tensor) -> Tensor:
-    """`condition`, or one of the two is NaN (opposite infinities, whose sum is NaN too, differ anyway)."""
+    """`condition`, or either operand is NaN.
+
+    The sum of opposite infinities is NaN too, but they differ anyway.
+    """
     return op.Or(condition, compare(op, "IsNaN", compute(op, "Add", one, other)))
 
 
@@ -63,7 +69,7 @@ def _relation(name: str, onnx_name: str) -> Callable[[Builder, Tensor, Any], Ten
     def symbolic(op: Builder, self: Tensor, other: Any) -> Tensor:
         return relate(op, onnx_name, *promote(op, self, other))
 
-    symbolic.__doc__ = f"{name}.Tensor(Tensor self, Tensor other) -> Tensor, by ONNX's {onnx_name}"
+    symbolic.__doc__ = f"{name}.Tensor(Tensor self, Tensor other) -> Tensor; ONNX's {onnx_name}"
     return symbolic
 
 
@@ -97,7 +103,7 @@ def allclose(op: Builder, self: Tensor, other: Tensor, rtol: float, atol: float,
 def equal_tensors(op: Builder, self: Tensor, other: Tensor) -> Any:
     """equal(Tensor self, Tensor other) -> bool"""
     if self.shape is None or other.shape is None or any(isinstance(size, str) for size in (*self.shape, *other.shape)):
-        op.decline("whether two tensors have one shape must be known at export")
+        op.decline("the shapes must be known at export")
     return False if self.shape != other.shape else _all(op, equal(op, *promote(op, self, other)))
 
 
@@ -118,7 +124,7 @@ def _logical(onnx_name: str) -> Callable[[Builder, Tensor, Tensor], Tensor]:
     def symbolic(op: Builder, self: Tensor, other: Tensor) -> Tensor:
         return op.call("", onnx_name, nonzero(op, self), nonzero(op, other))
 
-    symbolic.__doc__ = f"logical_{onnx_name.lower()}(Tensor self, Tensor other) -> Tensor, by ONNX's {onnx_name}"
+    symbolic.__doc__ = f"logical_{onnx_name.lower()}(Tensor self, Tensor other) -> Tensor; ONNX's {onnx_name}"
     return symbolic
 
 
@@ -141,7 +147,7 @@ def _bitwise(logical: str) -> Callable[[Builder, Any, Any], Tensor]:
 
     symbolic.__doc__ = f"""bitwise_{logical.lower()}.Tensor(Tensor self, Tensor other) -> Tensor
 
-    By ONNX's {logical} for bools, Bitwise{logical} (opset 18) or bit by bit for ints. A number may stand for one of the two.
+    ONNX's {logical} for bools, Bitwise{logical} (opset 18) or arithmetic for ints. One operand may be a number.
     """
     return symbolic
 
@@ -153,7 +159,7 @@ table(*_names("bitwise_xor", "__xor__"), "bitwise_xor.Scalar_Tensor")(_bitwise("
 
 @table("bitwise_not")
 def bitwise_not(op: Builder, self: Tensor) -> Tensor:
-    """bitwise_not(Tensor self) -> Tensor; of an int it is -1 - self, which every opset has"""
+    """bitwise_not(Tensor self) -> Tensor; ~x is -1 - x"""
     if self.dtype == torch.bool:
         return op.Not(self)
     if runs(op, "BitwiseNot", self.dtype):
@@ -165,7 +171,7 @@ def bitwise_not(op: Builder, self: Tensor) -> Tensor:
 
 @table(*_names("__lshift__"), "bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "bitwise_left_shift.Scalar_Tensor")
 def left_shift(op: Builder, self: Any, other: Any) -> Tensor:
-    """bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor, as the product with a power of two"""
+    """bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor; a product with a power of two"""
     one, two = promote(op, self, other)
     top = torch.iinfo(one.dtype).bits - 1
     return _shifted(op, two, top, lambda power: compute(op, "Mul", one, power), lambda: op.constant(0, one.dtype))
@@ -175,19 +181,19 @@ def left_shift(op: Builder, self: Any, other: Any) -> Tensor:
     *_names("__rshift__"), "bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar", "bitwise_right_shift.Scalar_Tensor"
 )
 def right_shift(op: Builder, self: Any, other: Any) -> Tensor:
-    """bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor, as the quotient rounded down"""
+    """bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor; a quotient rounded down"""
     one, two = promote(op, self, other)
 
     def sign() -> Tensor:
         zero = op.constant(0, one.dtype)
         return select(op, compare(op, "Less", one, 0), op.constant(-1, one.dtype), zero) if one.dtype.is_signed else zero
 
-    top = torch.iinfo(one.dtype).bits - (2 if one.dtype.is_signed else 1)  # 2 to the next power is negative
+    top = torch.iinfo(one.dtype).bits - (2 if one.dtype.is_signed else 1)  # the next power of two is negative
     return _shifted(op, two, top, lambda power: floor_divide(op, one, power), sign)
 
 
 def _shifted(op: Builder, by: Tensor, top: int, shift: Callable[[Tensor], Tensor], gone: Callable[[], Tensor]) -> Tensor:
-    """What `shift` makes of 2 to the power `by`; what `gone` gives where that is below 0 or above `top`, as eager has it."""
+    """Shift by a power of two; `gone` replaces shifts below 0 or above `top`."""
     known = by.const
     if known is not None and bool(((known >= 0) & (known <= top)).all()):
         return shift(op.constant(torch.bitwise_left_shift(torch.ones_like(known), known)))

@@ -1,4 +1,4 @@
-"""Derivatives and integrals of sampled functions: from the differences and sums of neighbours along an axis."""
+"""Numerical derivatives and integrals along an axis."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ table = SymbolicTable("aten")
 def gradient(op: Builder, self: Tensor, *args: Any) -> list[Tensor]:
     """gradient.scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None, int edge_order=1) -> Tensor[]
 
-    The other overloads have lists of spacings or of dims; gradient.array has no spacing.
+    Other overloads take lists of spacings or dims; gradient.array has no spacing.
     """
     spacing, dims, edge_order = (1, *args) if op.node.op == "aten::gradient.array" else args
     dims = list(range(rank_of(op, self))) if dims is None else dims if isinstance(dims, list) else [dims]
     gaps = spacing if isinstance(spacing, list) else [1 if spacing is None else spacing] * len(dims)
     if edge_order != 1 or self.dtype.is_complex or not op.is_static(gaps):
-        op.decline("it is lowered for real numbers, known spacings and differences of two samples")
+        op.decline("only real numbers, static spacings and edge_order=1 are supported")
     return [_slopes(op, self, axis_of(op, self, dim), op.static(gap)) for dim, gap in zip(dims, gaps, strict=True)]
 
 
 def _slopes(op: Builder, x: Tensor, axis: int, gap: float) -> Tensor:
-    """By the samples before and after each one; at the ends one of the two is itself."""
+    """Slopes from the neighbours of each sample, one-sided at the ends."""
     size, rank = size_at(op, x, axis), rank_of(op, x)
     if isinstance(size, Tensor) or size > MAX_TABLE or not runs(op, "Pad", x.dtype):
-        op.decline("a size that only the run time knows, a large one, or a dtype that cannot be padded")
+        op.decline("the size is dynamic or large, or Pad does not take the dtype")
     wider = padded(op, x, [0, 0] * (rank - axis - 1) + [1, 1], "replicate")
     rise = to_float(op, compute(op, "Sub", sliced(op, wider, axis, 2, END), sliced(op, wider, axis, 0, -2)))
     run = torch.full((size,), 2 * gap, dtype=rise.dtype)
@@ -70,7 +70,7 @@ def trapezoid_dx(op: Builder, y: Tensor, dx: Any, dim: int) -> Tensor:
     """trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor"""
     axis = _axis(op, y, dim)
     if y.shape is not None and y.shape[axis] == 0:
-        op.decline("no samples")
+        op.decline("there are no samples")
     ends = compute(op, "Add", select_slice(op, y, axis, 0), select_slice(op, y, axis, -1))
     total = to_float(op, reduced(op, "ReduceSum", summable(op, y, None), [axis]))
     return scaled(op, compute(op, "Sub", total, _halved(op, ends)), dx)
@@ -87,9 +87,11 @@ def cumulative_trapezoid_dx(op: Builder, y: Tensor, dx: Any, dim: int) -> Tensor
 @table("diff")
 def diff(op: Builder, self: Tensor, n: int, dim: int, prepend: Tensor | None, append: Tensor | None) -> Tensor:
     """diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor"""
-    parts = [part for part in (prepend, self, append) if part is not None] if n else [self]  # eager joins nothing for no steps
+    parts = (
+        [part for part in (prepend, self, append) if part is not None] if n else [self]
+    )  # with n = 0 eager ignores prepend and append
     if any(part.dtype == torch.bool or part.dtype.is_complex for part in parts):
-        op.decline("truth values or complex numbers")
+        op.decline("bool and complex dtypes are not supported")
     axis = axis_of(op, self, dim)
     x = cat(op, parts, axis)
     for _ in range(n):
@@ -100,15 +102,18 @@ def diff(op: Builder, self: Tensor, n: int, dim: int, prepend: Tensor | None, ap
 
 def _axis(op: Builder, y: Tensor, dim: int) -> int:
     if y.dtype.is_complex:
-        op.decline("complex numbers")
+        op.decline("complex numbers are not supported")
     return axis_of(op, y, dim)
 
 
 def _areas(op: Builder, y: Tensor, x: Tensor, axis: int) -> Tensor:
-    """Twice the area between each two samples; `x` of one dimension is for the axis, of fewer than `y` for the last ones."""
+    """Twice the area between neighbouring samples.
+
+    A 1-d `x` belongs to the axis; one with fewer dimensions than `y` to the last axes.
+    """
     own = 0 if x.rank == 1 else axis - rank_of(op, y) + rank_of(op, x)
     if own < 0 or rank_of(op, x) > rank_of(op, y) or y.dtype.is_complex or x.dtype.is_complex:
-        op.decline("complex numbers, or samples without places along the axis")
+        op.decline("the dtype is complex, or `x` lacks the axis")
     before, after = _neighbours(op, x, own)
     widths = compute(op, "Sub", after, before)
     if x.rank == 1:
@@ -118,7 +123,7 @@ def _areas(op: Builder, y: Tensor, x: Tensor, axis: int) -> Tensor:
 
 
 def _neighbours(op: Builder, x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """All but the last, and all but the first."""
+    """All samples but the last, and all but the first."""
     return sliced(op, x, axis, 0, -1), sliced(op, x, axis, 1, END)
 
 

@@ -1,7 +1,7 @@
-"""Error functions' inverses and tails, and Bessel functions.
+"""Error functions, their inverses, and Bessel functions.
 
-Sources: M. Giles, "Approximating the erfinv function" (2010); Chebyshev's fit to erfc in Numerical Recipes 6.2; Abramowitz
-and Stegun 9.4 and 9.8 (Bessel functions; relative errors of about 1e-7, which is float32's accuracy).
+Sources: M. Giles, "Approximating the erfinv function" (2010); the Chebyshev fit to erfc in Numerical Recipes 6.2; Abramowitz
+and Stegun 9.4 and 9.8 (Bessel functions; relative errors of about 1e-7, the accuracy of float32).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _ERFC = (
 
 
 def _erfinv(op: Builder, x: Tensor, product: Tensor) -> Tensor:
-    """The inverse of erf; `product` is (1 - x) * (1 + x), whose logarithm is never above 0."""
+    """Inverse of erf; `product` is (1 - x) * (1 + x), at most 1."""
     w = op.Abs(op.Log(product))
     arguments = op.Sub(w, 2.5), op.Sub(op.Sqrt(w), 3.0)
     middle, tail = polynomials(op, arguments, (_ERFINV_MIDDLE, _ERFINV_TAIL))
@@ -64,7 +64,7 @@ def _erfinv(op: Builder, x: Tensor, product: Tensor) -> Tensor:
 
 @in_float64(table, "erfinv", "special_erfinv", schema="erfinv(Tensor self) -> Tensor")
 def erfinv(op: Builder, x: Tensor) -> Tensor:
-    """Infinite at -1 and 1, NaN beyond."""
+    """Inverse of erf: infinite at -1 and 1, NaN beyond."""
     result = _erfinv(op, x, op.Mul(op.Sub(1.0, x), op.Add(x, 1.0)))
     return choose(op, same(op, op.Abs(x), 1.0), op.Mul(x, math.inf), result)
 
@@ -132,17 +132,17 @@ _K1_FAR = (-0.00068245, 0.00325614, -0.00780353, 0.01504268, -0.0365562, 0.23498
 
 
 _I_NEAR = 3.75
-"""Within, I0 and I1(x) / x are polynomials in (x / 3.75)²."""
+"""Bound below which I0 and I1(x) / x are polynomials in (x / 3.75)²."""
 
 
 def _stretched(coefficients: Sequence[float], factor: float) -> list[float]:
-    """Of the polynomial whose argument is multiplied by the factor first."""
+    """Coefficients of the polynomial with its argument scaled by the factor."""
     highest = len(coefficients) - 1
     return [coefficient * factor ** (highest - index) for index, coefficient in enumerate(coefficients)]
 
 
 def _parts_of_i(op: Builder, size: Tensor, order: int) -> tuple[Tensor, Tensor]:
-    """I0(size) or I1(size) where it is at most 3.75, and exp(-size) times it beyond."""
+    """I0 or I1 of `size` up to 3.75, and exp(-size) times it beyond."""
     low, beyond = op.Min(size, _I_NEAR), op.Max(size, _I_NEAR)
     of_near, of_far = (_I1_NEAR, _I1_FAR) if order else (_I0_NEAR, _I0_FAR)
     rows = _stretched(of_near, _I_NEAR**-2), of_far
@@ -189,7 +189,7 @@ def i1(op: Builder, x: Tensor) -> Tensor:
 
 
 def _k(op: Builder, x: Tensor, order: int, *, scaled: bool) -> Tensor:
-    """K0(x) or K1(x), or exp(x) times it; infinite at 0, NaN below, where the logarithm is."""
+    """K0(x) or K1(x), or exp(x) times it; infinite at 0, NaN below 0."""
     low, beyond = op.Min(x, 2.0), op.Max(x, 2.0)
     half = op.Mul(low, 0.5)
     of_k, of_i, of_far = ((_K0_NEAR, _I0_NEAR, _K0_FAR), (_K1_NEAR, _I1_NEAR, _K1_FAR))[order]
@@ -210,7 +210,7 @@ def _k(op: Builder, x: Tensor, order: int, *, scaled: bool) -> Tensor:
 
 
 def _from(op: Builder, x: Tensor, at_0: float, result: Tensor) -> Tensor:
-    """With this value at 0."""
+    """Replace the result at x = 0."""
     return choose(op, same(op, x, 0.0), at_0, result)
 
 
@@ -251,7 +251,10 @@ _ANGLE_1 = (-0.00029166, 0.00079824, 0.00074348, -0.00637879, 0.0000565, 0.12499
 
 
 def _parts(op: Builder, x: Tensor, wave: str, near: Sequence[Sequence[float]], far: Sequence[Sequence[float]]) -> list[Tensor]:
-    """Polynomials in (x / 3)² for where x is at most 3, and last, for beyond, a wave: its size and phase are some in 3 / x."""
+    """Polynomials in (x / 3)² for x up to 3, and last the wave beyond.
+
+    The size and phase of the wave are polynomials in 3 / x.
+    """
     beyond, low = op.Max(x, 3.0), op.Min(x, 3.0)
     t, square = op.Div(3.0, beyond), op.Mul(low, low)
     rows = [*(_stretched(row, 1 / 9) for row in near), *far]

@@ -1,4 +1,4 @@
-"""The parts of floating-point numbers, without looking at their bits, which ONNX cannot."""
+"""frexp and nextafter by arithmetic; ONNX has no access to bits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ table = SymbolicTable("aten")
 
 
 def _exponent(op: Builder, size: Tensor) -> Tensor:
-    """The e of ``size = m * 2**e`` with m from 1 to 2, of positive float64; the logarithm may be off by a hair."""
+    """Exponent e of ``size = m * 2**e``, 1 <= m < 2, of positive float64.
+
+    The estimate by logarithm may be off by one and is corrected.
+    """
     guess = op.Floor(op.Div(op.Log(size), math.log(2)))
     mantissa = op.Div(size, op.Pow(op.constant(2.0, torch.float64), guess))
     too_low = op.cast(op.Not(op.Less(mantissa, 2.0)), torch.float64)
@@ -26,7 +29,7 @@ def _exponent(op: Builder, size: Tensor) -> Tensor:
 
 
 def _positive(op: Builder, size: Tensor) -> Tensor:
-    """Where a float64 tensor is a number that has an exponent."""
+    """Where a float64 tensor is positive and finite."""
     return op.And(op.Greater(size, 0.0), op.Less(size, math.inf))  # type: ignore[no-any-return]
 
 
@@ -46,12 +49,12 @@ def nextafter(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     """nextafter(Tensor self, Tensor other) -> Tensor"""
     one, two = promote(op, self, other)
     if one.dtype == torch.float64:
-        op.decline("the step is computed in float64, of which it is the last place")
+        op.decline("float64 has no wider dtype to compute the step in")
     x, goal = op.cast(one, torch.float64), op.cast(two, torch.float64)
     info = torch.finfo(one.dtype)
-    highest = info.max / (1 - info.eps / 2)  # what would follow the last number: infinity is that far from it
+    highest = info.max / (1 - info.eps / 2)  # the number that would follow the largest one, and stands for infinity
     x = op.Max(op.Min(x, highest), -highest)
-    # Rounding gives the next number where 0.5 to 1.5 of its distance are added: here it is 0.56 to 1.13 of it.
+    # adding 0.5 to 1.5 of the spacing rounds to the next number; this adds 0.56 to 1.13 of it
     step = op.Max(op.Mul(op.Abs(x), 0.5625 * info.eps), op.constant(0.75 * info.tiny * info.eps, torch.float64))
     moved = op.cast(op.Add(x, op.Mul(op.Sign(op.Sub(goal, x)), step)), one.dtype)
     return select(op, equal(op, one, two), two, moved)

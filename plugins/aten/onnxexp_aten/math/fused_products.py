@@ -1,6 +1,6 @@
-"""What several captured operators are as one ONNX operator, found when the last of them is lowered.
+"""Fuse the last of several captured operators into one ONNX operator.
 
-The nodes that have become useless are dropped with everything else that nothing uses.
+Dead code elimination removes the nodes that the fusion leaves without users.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = ["fused_product"]
 
 
 def fused_product(op: Builder, one: Tensor, other: Tensor) -> Tensor | None:
-    """The product of two float tensors where there is something better than Mul, else None.
+    """A better operator than Mul for a product of floats; None if none fits.
 
-    ``x * (1 / y)`` is ``x / y``, which is how ONNX Runtime recognizes a root mean square norm before opset 23, and
-    ``scale * (x / sqrt(mean(x^2) + epsilon))`` is RMSNormalization from opset 23 on.
+    ``x * (1 / y)`` becomes ``x / y``: ONNX Runtime recognizes this form of the root mean square norm before opset 23.
+    ``scale * (x / sqrt(mean(x^2) + epsilon))`` becomes RMSNormalization from opset 23 on.
     """
     for left, right in ((one, other), (other, one)):
         inverse = made_by(op, right, "Reciprocal")
@@ -33,7 +33,7 @@ def fused_product(op: Builder, one: Tensor, other: Tensor) -> Tensor | None:
 
 
 def _rms_normalization(op: Builder, scale: Tensor, x: Tensor) -> Tensor | None:
-    widened = made_by(op, x, "Cast")  # half precision is normalized in float32, as the operator does by itself
+    widened = made_by(op, x, "Cast")  # half precision is normalized in float32; RMSNormalization does this by itself
     quotient = made_by(op, x if widened is None else widened[1], "Div")
     root = None if quotient is None else made_by(op, _input(op, quotient[0], 1), "Sqrt")
     found = None if root is None else _mean_and_epsilon(op, root[1])
@@ -52,7 +52,7 @@ def _rms_normalization(op: Builder, scale: Tensor, x: Tensor) -> Tensor | None:
 
 
 def _mean_and_epsilon(op: Builder, x: Tensor) -> tuple[Tensor, float] | None:
-    """(m, e) where `x` is m + e and e a number."""
+    """Split ``x = m + e`` with a constant number e into (m, e); else None."""
     total = made_by(op, x, "Add")
     if total is None:
         return None
@@ -64,7 +64,7 @@ def _mean_and_epsilon(op: Builder, x: Tensor) -> tuple[Tensor, float] | None:
 
 
 def _first_axis(op: Builder, mean: Tensor, data: Tensor) -> int | None:
-    """The axis from which on `mean` averages the squares of `data`, None where it is anything else."""
+    """First axis over which `mean` averages the squares of `data`; else None."""
     averaged = made_by(op, mean, "ReduceMean")
     if averaged is None or data.rank is None:
         return None
@@ -92,4 +92,4 @@ def _number(value: ir.Value | None) -> float | None:
 def _input(op: Builder, node: ir.Node, index: int) -> Tensor:
     value = node.inputs[index]
     assert value is not None
-    return op.state.tensors[value] if value in op.state.tensors else op.constant(0)  # a constant is none of what is looked for
+    return op.state.tensors[value] if value in op.state.tensors else op.constant(0)  # no pattern contains a constant here

@@ -1,6 +1,6 @@
-"""The gamma function's family: its logarithm, that one's derivatives, and Hurwitz' zeta function.
+"""Logarithm and derivatives of the gamma function, and related functions.
 
-Sources: Lanczos' approximation with g = 7 and nine terms; DLMF 5.5.3 and 5.15.6 (reflection), 25.11.5 (Euler-Maclaurin),
+Sources: Lanczos approximation with g = 7 and nine terms; DLMF 5.5.3 and 5.15.6 (reflection), 25.11.5 (Euler-Maclaurin),
 5.11.2 (asymptotic series).
 """
 
@@ -35,22 +35,28 @@ _LANCZOS = (
 )
 _LANCZOS_FIRST = 0.99999999999980993
 _DIGAMMA = (-1 / 240, 1 / 252, -1 / 120, 1 / 12)
-"""Of the asymptotic series in 1/x², highest power first, less than log(x) - 1/2x."""
+"""Coefficients of digamma's asymptotic series in 1/x², highest power first.
+
+The terms log(x) - 1/2x are left out.
+"""
 
 _SHIFT = 8
-"""Digamma is computed so far to the right, where its asymptotic series is exact to 1e-11."""
+"""Shift of digamma's argument; its series is then exact to 1e-11."""
 
 _ZETA = (1 / 12, -1 / 720, 1 / 30240)
-"""Bernoulli's numbers B2k over (2k)!: enough for 1e-12 where the terms are summed first."""
+"""Bernoulli numbers B2k over (2k)!, enough for 1e-12 after `_TERMS` terms."""
 
 _TERMS = 20
-"""So many terms of zeta's series are summed before the asymptotic expansion takes over; left of -10 it is less exact."""
+"""Terms of zeta's series before the asymptotic expansion.
+
+The result is less exact left of -10.
+"""
 
 
 @in_float64(table, "lgamma", "special_gammaln", schema="lgamma(Tensor self) -> Tensor")
 def log_gamma(op: Builder, x: Tensor) -> Tensor:
-    """log|gamma(x)| of a float64 tensor; infinite at 0, -1, -2, ..."""
-    x = op.Max(x, -1e300)  # minus infinity has no part behind the point
+    """log|gamma(x)| of a float64 tensor; infinite at 0, -1, -2, …"""
+    x = op.Max(x, -1e300)  # fmod of minus infinity is NaN
     mirrored = _lanczos(op, op.Abs(op.Sub(x, 0.5)))
     sine = op.Abs(op.Sin(_turn(op, x)))
     reflected = op.Sub(math.log(math.pi), op.Add(op.Log(sine), mirrored))
@@ -58,12 +64,12 @@ def log_gamma(op: Builder, x: Tensor) -> Tensor:
 
 
 def _turn(op: Builder, x: Tensor) -> Tensor:
-    """An angle whose sine and cosine are those of pi * x, or both their negatives; exactly 0 where x is whole."""
+    """pi * x up to a multiple of pi; exactly 0 for integers."""
     return op.Mul(fmod(op, x, 1.0), math.pi)  # type: ignore[no-any-return]
 
 
 def _lanczos(op: Builder, x: Tensor) -> Tensor:
-    """log(gamma(x + 1/2)) for x >= 0; its numbers that are added at the end are factors within the logarithm."""
+    """log(gamma(x + 1/2)) for x >= 0; constant addends are factors in the log."""
     factor = math.sqrt(2 * math.pi) * math.exp(-7)
     places = [k + 0.5 for k in range(len(_LANCZOS))]
     series = summed(op, x, places, op.Reciprocal, [number * factor for number in _LANCZOS])
@@ -73,7 +79,7 @@ def _lanczos(op: Builder, x: Tensor) -> Tensor:
 
 @in_float64(table, "digamma", "special_digamma", "special_psi", schema="digamma(Tensor self) -> Tensor")
 def digamma(op: Builder, x: Tensor) -> Tensor:
-    """The derivative of log gamma; NaN at -1, -2, ..., infinite at 0."""
+    """Derivative of log gamma; NaN at -1, -2, …, infinite at 0."""
     offset = op.Abs(op.Sub(x, 0.5))
     inverse = op.Reciprocal(op.Add(offset, _SHIFT + 0.5))
     series = op.Mul(polynomial(op, op.Mul(inverse, inverse), _DIGAMMA), inverse)
@@ -93,7 +99,7 @@ def digamma(op: Builder, x: Tensor) -> Tensor:
     schema="special_zeta(Tensor self, Tensor other) -> Tensor",
 )
 def zeta(op: Builder, s: Tensor, q: Tensor) -> Tensor:
-    """The sum of 1 / (q + k)^s over k = 0, 1, ...; `s` > 1, else NaN (infinite for 1)."""
+    """Hurwitz zeta: sum of 1 / (q + k)^s for k = 0, 1, …; NaN for s < 1."""
     rank = max(rank_of(op, s), rank_of(op, q))
     exponent = op.Neg(s)
     terms = op.Add(unsqueezed(op, q, [rank_of(op, q)]), op.constant(torch.arange(_TERMS, dtype=torch.float64)))
@@ -110,7 +116,7 @@ def zeta(op: Builder, s: Tensor, q: Tensor) -> Tensor:
 
 
 def _zeta_of_whole(op: Builder, s: int, q: Tensor) -> Tensor:
-    """The same for a number above 1 that is known, but at 0, -1, -2, ..."""
+    """Hurwitz zeta for an integer s > 1 known at export, except at 0, -1, …"""
     exponent = op.constant(-s, torch.float64)
     result = summed(op, q, range(_TERMS), lambda terms: op.Pow(terms, exponent))
     end = op.Add(q, float(_TERMS))
@@ -126,12 +132,12 @@ def _not_positive(op: Builder, q: Tensor) -> Tensor:
 
 
 def _infinite(op: Builder, q: Tensor, below: Tensor, result: Tensor) -> Tensor:
-    """At 0, -1, -2, ..."""
+    """Replace the result by infinity at 0, -1, -2, …"""
     return choose(op, op.And(below, same(op, op.Floor(q), q)), math.inf, result)
 
 
 def _outside(op: Builder, s: Tensor, q: Tensor, result: Tensor) -> Tensor:
-    """Where the series has no value."""
+    """Replace the result where the series diverges or is undefined."""
     below = _not_positive(op, q)
     result = choose(op, op.And(below, op.Less(op.Floor(s), s)), math.nan, result)
     result = choose(op, op.Less(s, 1.0), math.nan, _infinite(op, q, below, result))
@@ -165,19 +171,19 @@ def gamma_upper(op: Builder, a: Tensor, x: Tensor) -> Tensor:
 
 
 _LIMIT = 20_000
-"""Rounds of the power series at most: enough for a and x up to about a million."""
+"""Most rounds of the power series; enough for a and x up to about a million."""
 
 
 @in_float64(table, "special_gammainc", "igamma", schema="igamma(Tensor self, Tensor other) -> Tensor")
 def gamma_lower(op: Builder, a: Tensor, x: Tensor) -> Tensor:
-    """The regularized lower incomplete gamma function, by its power series (DLMF 8.11.4)."""
+    """Regularized lower incomplete gamma function by power series (DLMF 8.11.4)."""
 
     def body(_: Tensor, step: Tensor, term: Tensor, total: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
         step = op.Add(step, 1.0)
         term = op.Mul(term, op.Div(x, step))
         return None, [step, term, op.Add(total, term)], []
 
-    far = op.Greater(x, op.Add(a, op.Add(op.Mul(op.Sqrt(op.Abs(a)), 10.0), 40.0)))  # where nothing is left to add
+    far = op.Greater(x, op.Add(a, op.Add(op.Mul(op.Sqrt(op.Abs(a)), 10.0), 40.0)))  # the result is 1 here
     near = choose(op, far, a, x)
     first = op.Exp(op.Sub(op.Sub(op.Mul(a, op.Log(near)), near), _lanczos(op, op.Add(a, 0.5))))
     total = op.loop(_rounds(op, a, near), None, body, [a, first, first])[2]
@@ -187,9 +193,12 @@ def gamma_lower(op: Builder, a: Tensor, x: Tensor) -> Tensor:
 
 
 def _rounds(op: Builder, a: Tensor, x: Tensor) -> Tensor:
-    """So many that no element's terms matter any more: they grow up to x - a, then fall like a bell as wide as the root of x."""
+    """Rounds after which the terms of every element are negligible.
+
+    The terms grow up to round x - a, then fall like a bell curve of width sqrt(x).
+    """
     each = op.Add(op.Max(op.Sub(x, a), 0.0), op.Add(op.Mul(op.Sqrt(x), 8.0), 16.0))
-    known = choose(op, op.Greater(each, 0.0), each, 0.0)  # not NaN
+    known = choose(op, op.Greater(each, 0.0), each, 0.0)  # replaces NaN
     most = op.ReduceMax(op.Concat(op.Reshape(known, [-1]), op.constant([0.0], torch.float64), axis=0), keepdims=0)
     return op.cast(op.Min(most, float(_LIMIT)), torch.int64)
 

@@ -1,4 +1,7 @@
-"""The greatest common divisor, by Euclid's algorithm in a loop that ends when all elements have theirs."""
+"""Greatest common divisor and least common multiple.
+
+Euclid's algorithm runs in a loop until every element is done.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ __all__ = ["table"]
 table = SymbolicTable("aten")
 
 _ROUNDS = 100
-"""More than any two 64-bit integers need (Lamé)."""
+"""Most rounds; two 64-bit integers need fewer (Lamé's theorem)."""
 
 
 def _divisor(op: Builder, one: Tensor, other: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
-"""Orthogonal polynomials whose degree is a tensor, by their recurrences in a loop; and the Airy function.
+"""Orthogonal polynomials with a tensor as degree, and the Airy function.
 
-Sources: DLMF 18.9 (recurrences), 9.4 and 9.7 (Airy's function: series and asymptotic expansions).
+The polynomials run their recurrences in a loop. Sources: DLMF 18.9 (recurrences), 9.4 and 9.7 (series and asymptotic
+expansions of Airy's function).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__ = ["table"]
 table = SymbolicTable("aten")
 
 Step = Callable[[Builder, Tensor, Tensor, Tensor, Tensor], Tensor]
-"""(op, x, k as an int64, the polynomial of degree k, that of degree k - 1) -> that of degree k + 1."""
+"""Recurrence step: (op, x, int64 k, P(k), P(k - 1)) -> P(k + 1)."""
 
 
 def _chebyshev(op: Builder, x: Tensor, k: Tensor, now: Tensor, before: Tensor) -> Tensor:
@@ -64,11 +65,11 @@ _FAMILIES: Mapping[str, tuple[int, int, Step]] = MappingProxyType(
         "legendre_polynomial_p": (0, 0, _legendre),
     }
 )
-"""What stands for the polynomial of degree -1 (its slope and its value at 0), and the recurrence."""
+"""Slope and value at 0 of the polynomial of degree -1, and the recurrence."""
 
 
 def _orthogonal(op: Builder, x: Tensor, n: Tensor, slope: int, offset: int, step: Step) -> Tensor:
-    """Of degree 0 it is 1, of a negative one 0; `n` is int64."""
+    """Orthogonal polynomial of int64 degree `n`: 1 for 0, 0 for negative n."""
     one = full_of(op, sizes_like(op, x), 1.0, torch.float64)
     before = x if slope else op.Mul(one, float(offset)) if offset != 1 else one
 
@@ -105,13 +106,17 @@ for _name, (_slope, _offset, _step) in _FAMILIES.items():
 
 _AIRY_AT_0, _AIRY_SLOPE = 0.355028053887817239, 0.258819403792806799
 _AIRY_FAR = 6.0
-"""Beyond, the asymptotic expansions are exact to 1e-8; within, the series loses seven of float64's digits at most."""
+"""Bound between series and asymptotic expansions.
+
+Beyond it the expansions are exact to 1e-8. Within it the series loses at most seven of float64's digits.
+"""
 
 
 def _series(first: float, last: int) -> list[float]:
-    """Of the series in (x / 6)³ whose coefficients divide by (3k + first - 1)(3k + first), highest power first.
+    """Coefficients of the series in (x / 6)³, highest power first.
 
-    Not in x³: ONNX Runtime takes two float64 constants for one where they are equal in float32, as two that underflow are.
+    Each coefficient divides its predecessor by (3k + first - 1)(3k + first). The scale matters: in x³ the last coefficients
+    underflow in float32, and ONNX Runtime merges float64 constants that are equal in float32.
     """
     coefficients = [1.0]
     for k in range(1, last):
@@ -120,7 +125,7 @@ def _series(first: float, last: int) -> list[float]:
 
 
 def _expansion(last: int) -> list[float]:
-    """u_0, u_1, ... of DLMF 9.7.2."""
+    """Coefficients u_0, u_1, … of DLMF 9.7.2."""
     numbers = [1.0]
     for k in range(1, last):
         numbers.append(numbers[-1] * (6 * k - 5) * (6 * k - 3) * (6 * k - 1) / (216 * k * (2 * k - 1)))
@@ -129,7 +134,7 @@ def _expansion(last: int) -> list[float]:
 
 @in_float64(table, "special_airy_ai", schema="special_airy_ai(Tensor x) -> Tensor")
 def airy(op: Builder, x: Tensor) -> Tensor:
-    """Ai(x)"""
+    """Airy function Ai(x)."""
     near = op.Max(op.Min(x, _AIRY_FAR), -_AIRY_FAR)
     part = op.Div(near, _AIRY_FAR)
     cube = op.Mul(op.Mul(part, part), part)
@@ -142,7 +147,7 @@ def airy(op: Builder, x: Tensor) -> Tensor:
     root = op.Sqrt(size)
     zeta = op.Mul(op.Mul(size, root), 2 / 3)
     scale = op.Div(1 / math.sqrt(math.pi), op.Sqrt(root))
-    numbers = _expansion(10)  # an even count: the last is of an odd index
+    numbers = _expansion(10)  # an even count, so the last index is odd
     signs = [(-1) ** (k // 2) for k in range(10)]
     waved = [number * sign for number, sign in zip(numbers, signs, strict=True)]
     rows = (numbers[-2::-2], numbers[::-2], waved[-2::-2], waved[::-2])

@@ -1,6 +1,6 @@
-"""Python's arithmetic on numbers that are known only at run time: sizes, and what is computed from them.
+"""Python arithmetic on numbers known only at run time, such as sizes.
 
-Such a number is a 0-d Tensor (int64, float32, bool). What is known at export is computed at export, with Python.
+Such a number is a 0-d Tensor (int64, float32 or bool). Arithmetic on static numbers runs at export, in Python.
 """
 
 from __future__ import annotations
@@ -29,16 +29,19 @@ _KINDS: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: to
 
 
 def _names(name: str, *, bare: bool = True) -> list[str]:
-    """The name alone: every overload that is not registered by itself; not where a tensor operator has that."""
+    """Names to register: the bare name, or the overloads for numbers.
+
+    A bare name covers every overload without its own entry. It is wrong where a tensor operator has that name.
+    """
     return [name] if bare else [f"{name}.{overload}" for overload in ("int", "float", "Scalar")]
 
 
 def _scalar(
     name: str, python: Callable[..., Any], *, bare: bool = True, unify: bool = True
 ) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
-    """Register `function(op, *tensors)`, the tensors of one dtype where `unify`, for what is not known at export.
+    """Register `function(op, *tensors)` for arguments that are not static.
 
-    `python` computes what is.
+    `python` computes static ones. With `unify` the tensors have one dtype.
     """
 
     def register(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -61,9 +64,9 @@ def _unified(op: Builder, args: tuple[Any, ...]) -> list[Tensor]:
 
 
 def _of_kind(op: Builder, result: Any) -> Any:
-    """The result as the kind of number that the captured program says it is."""
+    """Convert a result to the kind of number in the captured program."""
     type_ = op.node.outputs[0].type
-    kind = type_.kind if isinstance(type_, ScalarType) else None  # TorchScript records no number in some places
+    kind = type_.kind if isinstance(type_, ScalarType) else None  # TorchScript sometimes records a tensor instead of a number
     if kind is None or not isinstance(result, (Tensor, bool, int, float)):
         return result
     if not isinstance(result, Tensor):
@@ -110,7 +113,10 @@ def floordiv(op: Builder, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _is_natural(op: Builder, x: Tensor) -> bool:
-    """Is this int never negative, by how it is made: a size, sums, products and quotients of sizes?"""
+    """Whether an integer is provably never negative.
+
+    Sizes are not, nor are sums, products and quotients of sizes.
+    """
     if x.const is not None:
         return bool((x.const >= 0).all())
     if made_by(op, x, "Shape", "Size") is not None:
@@ -119,7 +125,7 @@ def _is_natural(op: Builder, x: Tensor) -> bool:
         return False
     node = x.value.producer()
     assert node is not None
-    count = 2 if node.op_type in ("Add", "Mul", "Div") else 1  # the other input of the others tells where, not what
+    count = 2 if node.op_type in ("Add", "Mul", "Div") else 1  # the second input of Gather and Squeeze is a position, not a value
     return all(_is_natural_value(op, value) for value in node.inputs[:count])
 
 
@@ -206,7 +212,7 @@ def not_(op: Builder, a: Tensor) -> Tensor:
     return op.Not(op.cast(a, torch.bool))
 
 
-# Rounding and other kinds
+# Rounding and conversions
 
 
 @_scalar("ceil", math.ceil, bare=False)
@@ -275,7 +281,7 @@ def sum_(op: Builder, self: list[Any]) -> Any:
 
 @table("prim::ternary")
 def ternary(op: Builder, condition: Any, then: Any, otherwise: Any) -> Any:
-    """torch.sym_ite(condition, then, otherwise)"""
+    """torch.sym_ite(condition, then, otherwise) -> Scalar"""
     if op.is_static(condition):
         return then if op.static(condition) else otherwise
     return _of_kind(op, select(op, condition, *_unified(op, (then, otherwise))))
@@ -288,9 +294,9 @@ def ternary(op: Builder, condition: Any, then: Any, otherwise: Any) -> Any:
     "item", "_local_scalar_dense", "ScalarImplicit", "IntImplicit", "FloatImplicit", "Int.Tensor", "Float.Tensor", "Bool.Tensor"
 )
 def item(op: Builder, self: Tensor) -> Any:
-    """item(Tensor self) -> Scalar; a tensor of one element, as a number"""
+    """item(Tensor self) -> Scalar; the number in a tensor of one element"""
     if self.const is not None:
         return _of_kind(op, self.const.item())
     number = self if self.rank == 0 else op.Reshape(self, op.constant([], torch.int64))
-    assert number.rank == 0  # known of the tensor, whichever of the two is asked later
-    return copy.copy(_of_kind(op, number))  # the tensor itself must not turn into a number
+    assert number.rank == 0  # infers the rank now, for the tensor and for its copy
+    return copy.copy(_of_kind(op, number))  # a copy, so that the tensor itself stays a tensor

@@ -1,4 +1,4 @@
-"""Functions of one tensor, element by element."""
+"""Elementwise functions of one tensor."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ _FLOATING: Mapping[str, str] = MappingProxyType(
         "tanh": "Tanh",
     }
 )
-"""One ONNX operator each; ints and bools are computed as float32."""
+"""Functions with one ONNX operator each; ints and bools become float32."""
 
 
 def _floating(name: str, onnx_name: str) -> Callable[[Builder, Tensor], Tensor]:
     def symbolic(op: Builder, self: Tensor) -> Tensor:
         return compute(op, onnx_name, to_float(op, self))
 
-    symbolic.__doc__ = f"{name}(Tensor self) -> Tensor, by ONNX's {onnx_name}"
+    symbolic.__doc__ = f"{name}(Tensor self) -> Tensor; ONNX's {onnx_name}"
     return symbolic
 
 
@@ -60,7 +60,7 @@ for _name, _onnx_name in _FLOATING.items():
     table(_name)(_floating(_name, _onnx_name))
 
 
-# float64 where the runtime has float32 only, by way of what it has
+# Functions that ONNX Runtime lacks in float64
 
 
 @table("tan")
@@ -157,7 +157,10 @@ def round_decimals(op: Builder, self: Tensor, decimals: int) -> Tensor:
 
 
 def _rounded(op: Builder, x: Tensor) -> Tensor:
-    """To the nearest whole number, halves to the even one; ONNX has that from opset 11 on."""
+    """Round to the nearest integer, halves to even.
+
+    ONNX has Round from opset 11 on.
+    """
     if runs(op, "Round", torch.float32):
         return compute(op, "Round", x)
     down = compute(op, "Floor", x)
@@ -194,7 +197,7 @@ def exp2(op: Builder, self: Tensor) -> Tensor:
 
 @table("expm1", "special_expm1")
 def expm1(op: Builder, self: Tensor) -> Tensor:
-    """expm1(Tensor self) -> Tensor, as tanh(x/2) * (exp(x) + 1), which is exact near zero too"""
+    """expm1(Tensor self) -> Tensor; tanh(x/2) * (exp(x) + 1) is exact near zero"""
     x = to_float(op, self)
     return compute(op, "Mul", compute(op, "Tanh", compute(op, "Mul", x, 0.5)), compute(op, "Add", compute(op, "Exp", x), 1))
 
@@ -238,7 +241,7 @@ def rad2deg(op: Builder, self: Tensor) -> Tensor:
     return scaled(op, to_float(op, self), 180 / math.pi)
 
 
-# What is not a finite number
+# NaN and infinity
 
 
 @table("isnan")
@@ -295,7 +298,7 @@ def nan_to_num(op: Builder, self: Tensor, nan: Any, posinf: Any, neginf: Any) ->
 
 @table("angle")
 def angle(op: Builder, self: Tensor) -> Tensor:
-    """angle(Tensor self) -> Tensor, of real numbers"""
+    """angle(Tensor self) -> Tensor; for real numbers"""
     x = to_float(op, self)
     turned = select(op, compare(op, "Less", x, 0), op.constant(math.pi, x.dtype), op.constant(0.0, x.dtype))
     return select(op, compare(op, "IsNaN", x), x, turned)

@@ -1,4 +1,4 @@
-"""Products with a logarithm: of a zero and whatever logarithm it is zero, unless that is of NaN."""
+"""x log(y), x log(1 + y) and -x log(x), zero for x = 0."""
 
 from __future__ import annotations
 

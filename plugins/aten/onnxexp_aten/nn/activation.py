@@ -1,4 +1,7 @@
-"""Activation functions. Where ONNX's own operator does not run (an old opset, float64) the formula does."""
+"""Activation functions.
+
+A formula replaces ONNX's operator where the opset or ONNX Runtime lacks it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ __all__ = ["log_sigmoid", "table"]
 table = SymbolicTable("aten")
 
 
-# Straight pieces
+# Piecewise linear
 
 
 @table("relu")
@@ -92,7 +95,7 @@ def _rrelu(op: Builder, x: Tensor, lower: Any, upper: Any, training: bool) -> Te
 
 @table("prelu", "_prelu_kernel")
 def prelu(op: Builder, self: Tensor, weight: Tensor) -> Tensor:
-    """prelu(Tensor self, Tensor weight) -> Tensor; one weight for all, or one for each channel (dimension 1)"""
+    """prelu(Tensor self, Tensor weight) -> Tensor; one weight, or one per channel (dimension 1)"""
     slope = weight
     rank = rank_of(op, self)
     if weight.rank == 1 and weight.shape == (1,):
@@ -142,7 +145,7 @@ def _shrink(op: Builder, x: Tensor, lambd: Any, bias: float) -> Tensor:
     return select(op, outside, moved, op.constant(0.0, x.dtype))
 
 
-# Exponential pieces
+# Exponential
 
 
 @table("elu")
@@ -172,7 +175,7 @@ def celu(op: Builder, self: Tensor, alpha: Any) -> Tensor:
 
 @table("softplus")
 def softplus(op: Builder, self: Tensor, beta: Any, threshold: Any) -> Tensor:
-    """softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor; above the threshold a line"""
+    """softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor; linear above the threshold"""
     x = scaled(op, self, beta)
     if runs(op, "Softplus", x.dtype):
         curve = op.Softplus(x)
@@ -201,7 +204,7 @@ def log_sigmoid_forward(op: Builder, self: Tensor) -> tuple[Tensor, Tensor]:
 
 @table("silu")
 def silu(op: Builder, self: Tensor) -> Tensor:
-    """silu(Tensor self) -> Tensor; not as Swish (opset 24), which ONNX Runtime takes apart and does not fuse again"""
+    """silu(Tensor self) -> Tensor; ONNX Runtime decomposes Swish and does not fuse it again"""
     if specified(op, since=24):
         return op.Swish(self)
     return compute(op, "Mul", self, compute(op, "Sigmoid", self))

@@ -1,4 +1,7 @@
-"""Pooling to a given output size. Window i of an axis of size n reaches from floor(i n / m) to ceil((i + 1) n / m)."""
+"""Pooling to a given output size.
+
+Window i of an axis of size n covers floor(i n / m) to ceil((i + 1) n / m).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ table = SymbolicTable("aten")
 
 
 class _Axis:
-    """One axis to be pooled: its number, its sizes before and after, and the latter as the call has it."""
+    """One axis to pool: its number, its sizes before and after pooling.
+
+    `given` is the size after pooling as the call has it.
+    """
 
     def __init__(self, number: int, before: int | str, after: int | str, given: Any) -> None:
         self.number = number
@@ -44,7 +50,7 @@ class _Axis:
 
     @property
     def window(self) -> int | None:
-        """The windows' size, where all are equal and follow each other."""
+        """Size of the windows where they are equal and adjacent, else None."""
         if self.kept:
             return 1
         if isinstance(self.before, int) and isinstance(self.after, int) and self.after and self.before % self.after == 0:
@@ -97,7 +103,7 @@ def _mean(op: Builder, x: Tensor, axes: Sequence[_Axis]) -> Tensor:
 
 
 def _shares(op: Builder, x: Tensor, axis: _Axis) -> Tensor:
-    """``[before, after]``: the share of each place in each window's mean."""
+    """Weight of each element in each window's mean, [before, after]."""
     if axis.known:
         after = int(axis.after)
         return known_matrix(op, int(axis.before), lambda unit: torch.ops.aten.adaptive_avg_pool1d(unit, [after]), x.dtype)
@@ -108,7 +114,7 @@ def _shares(op: Builder, x: Tensor, axis: _Axis) -> Tensor:
 
 
 def _bounds(op: Builder, x: Tensor, axis: _Axis) -> tuple[Tensor, Tensor]:
-    """Where each window begins and ends, int64[after] each."""
+    """Begin and end of each window, int64[after] each."""
     before, after = size_at(op, x, axis.number), axis.given
     if axis.known:
         numbers = torch.arange(int(axis.after))
@@ -146,7 +152,10 @@ def _maximum(op: Builder, x: Tensor, axes: Sequence[_Axis]) -> Tensor:
 
 
 def _members(op: Builder, x: Tensor, axis: _Axis) -> Tensor:
-    """int64[after, longest]: the places in each window; a shorter one has its last place several times."""
+    """Positions in each window, int64[after, longest].
+
+    A shorter window repeats its last position.
+    """
     starts, ends = _bounds(op, x, axis)
     if starts.const is not None and ends.const is not None:
         longest = int((ends.const - starts.const).max())
@@ -158,7 +167,10 @@ def _members(op: Builder, x: Tensor, axis: _Axis) -> Tensor:
 
 
 def _where(op: Builder, x: Tensor, axes: Sequence[_Axis]) -> Tensor:
-    """Where in its plane each maximum is: the first largest among each window's places side by side, then its own place."""
+    """Position of each maximum in its plane.
+
+    The positions of each window are laid side by side; the first largest wins.
+    """
     dims, lead = len(axes), rank_of(op, x) - len(axes)
     if all(axis.whole for axis in axes):
         best = compare(op, "ArgMax", op.Reshape(x, [0] * lead + [-1]), axis=-1, keepdims=1)

@@ -34,7 +34,7 @@ def attend(
     scale: Any,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """softmax(query @ key^T * scale + bias) @ value * keep, over the last two axes."""
+    """softmax(query @ key^T * scale + bias) @ value * keep."""
     weights = _weights(op, query, key, bias, scale)
     if dropout_p > 0:
         weights, _ = dropped(op, weights, dropout_p)
@@ -49,7 +49,10 @@ def _weights(op: Builder, query: Tensor, key: Tensor, bias: Tensor | None, scale
 
 
 def scaled_scores(op: Builder, query: Tensor, key: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """How much each query looks at each key, and the factor that makes rows of which all is masked 0, if there may be any."""
+    """Attention weights, and the factor that zeroes fully masked rows.
+
+    The factor is None where no row can be fully masked.
+    """
     bias, keep = mask_bias(op, query, key, mask, False)
     return _weights(op, query, key, bias, _default_scale(op, query)), keep
 
@@ -126,7 +129,10 @@ def scaled_dot_product_attention_23(
 
 
 def _masks_nothing(mask: Tensor | None) -> bool:
-    """A mask known to be all True, or to add only zeros, be it expanded; models make such where nothing is padded."""
+    """Whether a mask is provably all True, or adds only zeros.
+
+    Models build such masks where nothing is padded, often with Expand.
+    """
     if mask is None:
         return False
     if mask.const is not None:
@@ -140,14 +146,18 @@ def _masks_nothing(mask: Tensor | None) -> bool:
 
 
 def _kernel_takes(op: Builder, mask: Tensor | None, dtype: torch.dtype) -> bool:
-    """Does ONNX Runtime's kernel compute what torch does? In double, rows of which all is masked are NaN."""
+    """Whether ONNX Runtime's Attention kernel agrees with torch.
+
+    In float64 its fully masked rows are NaN.
+    """
     return specified(op) or mask is None or dtype != torch.float64 or (mask.dtype == torch.bool and _every_row(mask))
 
 
 def _kernel_mask(op: Builder, mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """The mask as ONNX Runtime's kernel understands it: of four axes or two, as long as the queries and keys are many.
+    """Convert a mask for ONNX Runtime's Attention kernel.
 
-    It takes a row full of the lowest finite number for one of which all is masked, so that number becomes its half.
+    The kernel takes masks with two or four axes and full query and key sizes. It treats a row of the lowest finite number as
+    fully masked, so that number is halved.
     """
     if rank_of(op, query) == 3 and rank_of(op, mask) == 3:
         mask = unsqueezed(op, mask, [1])
@@ -160,7 +170,10 @@ def _kernel_mask(op: Builder, mask: Tensor, query: Tensor, key: Tensor) -> Tenso
 
 
 def _packed(op: Builder, x: Tensor) -> Tensor | None:
-    """[batch, length, heads * width] where [batch, heads, length, width] was made of that, be it with axes exchanged."""
+    """Undo the view that split the heads of [batch, heads, length, width].
+
+    Returns [batch, length, heads * width], or None where there was no such view.
+    """
     shape = x.shape or ()
     if made_by(op, x, "Transpose") is None or not isinstance(shape[1], int) or not isinstance(shape[3], int):
         return None
@@ -169,7 +182,10 @@ def _packed(op: Builder, x: Tensor) -> Tensor | None:
 
 
 def _full_rows(op: Builder, mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """A mask at the numbers of queries and keys: ONNX Runtime's kernel broadcasts the other axes only."""
+    """Expand a mask to the numbers of queries and keys.
+
+    ONNX Runtime's kernel broadcasts the other axes only.
+    """
     shape = mask.shape or ()
     target: list[Any] = [1] * len(shape)
     short = [axis for axis, tensor in ((-2, query), (-1, key)) if shape[axis] == 1 and (tensor.shape or ())[-2] != 1]
@@ -179,7 +195,10 @@ def _full_rows(op: Builder, mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
 
 
 def _unrepeated(op: Builder, key: Tensor, value: Tensor, groups: int) -> tuple[Tensor, Tensor, int]:
-    """Keys and values before each of their heads was repeated for several queries, and how often that was."""
+    """Undo the repetition of key and value heads.
+
+    Returns keys, values, and the number of repetitions.
+    """
     sources = [_before_repeat(op, x) for x in (key, value)]
     if groups > 1 or sources[0] is None or sources[1] is None or sources[0][1] != sources[1][1]:
         return key, value, groups
@@ -187,7 +206,10 @@ def _unrepeated(op: Builder, key: Tensor, value: Tensor, groups: int) -> tuple[T
 
 
 def _before_repeat(op: Builder, x: Tensor) -> tuple[Tensor, int] | None:
-    """``x[:, :, None].expand(-1, -1, n, -1, -1).reshape(...)``: x and n."""
+    """Match ``x[:, :, None].expand(-1, -1, n, -1, -1).reshape(...)``.
+
+    Returns x and n, or None.
+    """
     copies = made_by(op, x, "Reshape")
     wide = None if copies is None else made_by(op, copies[1], "Expand")
     narrow = None if wide is None else made_by(op, wide[1], "Unsqueeze")
@@ -210,12 +232,15 @@ def _default_scale(op: Builder, query: Tensor) -> Any:
 def _groups(op: Builder, query: Tensor, key: Tensor) -> int:
     heads, shared = (tensor.shape[-3] if tensor.shape else None for tensor in (query, key))
     if not isinstance(heads, int) or not isinstance(shared, int):
-        raise op.error("grouped queries need numbers of heads that are known at export")
+        raise op.error("the number of heads must be known at export for grouped queries; cure: no dynamic axis there")
     return heads // shared
 
 
 def _split_heads(op: Builder, x: Tensor, groups: int) -> Tensor:
-    """The axis of heads as two: the keys' heads, and those of the queries for each; nothing is copied for a key."""
+    """Split the heads into key heads and the queries of each.
+
+    The keys broadcast along the second axis instead of being copied.
+    """
     sizes = list(x.shape or ())
     axis = len(sizes) - 3
     heads = sizes[axis]
@@ -227,9 +252,10 @@ def _split_heads(op: Builder, x: Tensor, groups: int) -> Tensor:
 def mask_bias(
     op: Builder, query: Tensor, key: Tensor, mask: Tensor | None, is_causal: bool
 ) -> tuple[Tensor | None, Tensor | None]:
-    """What is added to the scores, and the factor of the result that makes rows without any key 0 (None: there are none).
+    """Bias of the scores, and the factor that zeroes rows without any key.
 
-    The lowest finite number stands for minus infinity, whose softmax would be NaN in such rows.
+    The factor is None where there are no such rows. The lowest finite number stands for minus infinity, whose softmax is NaN
+    in such a row.
     """
     dtype = query.dtype
     lowest = torch.finfo(dtype).min
@@ -257,7 +283,7 @@ def _any(op: Builder, numbers: Tensor) -> Tensor:
 
 
 def _upper(op: Builder, sizes: list[Any], value: float, dtype: torch.dtype) -> Tensor:
-    """`value` above the diagonal, 0 elsewhere."""
+    """Matrix with `value` above the diagonal and 0 elsewhere."""
     if op.is_static(sizes) and (not has_operator(op, "Trilu") or math.prod(sizes) <= MAX_TABLE):
         return op.constant(_triangle(*sizes, value, dtype))
     if has_operator(op, "Trilu"):
@@ -268,5 +294,5 @@ def _upper(op: Builder, sizes: list[Any], value: float, dtype: torch.dtype) -> T
 
 @functools.lru_cache(maxsize=16)
 def _triangle(rows: int, columns: int, value: float, dtype: torch.dtype) -> torch.Tensor:
-    """Cached, so that the layers of a model share one constant."""
+    """Constant triangle, cached so that the layers of a model share it."""
     return torch.full((rows, columns), value, dtype=dtype).triu(1)

@@ -1,4 +1,4 @@
-"""Gradients among the core ATen operators: of convolutions, and of averages and maxima over windows."""
+"""Backward operators in core ATen: convolution and pooling."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ table = SymbolicTable("aten")
 
 def _sizes(op: Builder, x: Tensor, dims: int) -> list[int]:
     if x.shape is None or any(isinstance(size, str) for size in x.shape[-dims:]):
-        op.decline("the sizes of what a gradient is taken for must be known at export")
+        op.decline("the sizes must be known at export")
     return [int(size) for size in x.shape[-dims:]]
 
 
@@ -66,7 +66,7 @@ def convolution_backward(
 def _missing(
     op: Builder, grad: Tensor, x: Tensor, weight: Tensor, steps: list[int], pads: list[int], apart: list[int]
 ) -> list[int]:
-    """What the strides left over at the end of each axis."""
+    """Output padding: elements that the strides skipped at each axis's end."""
     sizes = zip(*(_sizes(op, each, len(steps)) for each in (grad, x, weight)), steps, pads, apart, strict=True)
     return [after - ((before - 1) * step - 2 * pad + far * (width - 1) + 1) for before, after, width, step, pad, far in sizes]
 
@@ -74,7 +74,10 @@ def _missing(
 def _by_weight(
     op: Builder, large: Tensor, small: Tensor, weight: Tensor, steps: list[int], pads: list[int], apart: list[int], groups: int
 ) -> Tensor:
-    """The convolution of the larger side with the smaller as its kernel, in which batches and channels change places."""
+    """Gradient of the weight: a convolution of `large` with kernel `small`.
+
+    Batches and channels change places.
+    """
     dims = len(steps)
     batch, channels = _sizes(op, large, dims + 2)[:2]
     each = channels // groups
@@ -82,7 +85,7 @@ def _by_weight(
     sides = op.Reshape(large, [batch, groups, each, *space])
     sides = op.Reshape(op.Transpose(sides, perm=[2, 1, 0, *range(3, dims + 3)]), [each, groups * batch, *space])
     found = convolve(op, sides, swapped(op, small, 0, 1), None, stride=apart, dilation=steps, groups=groups, pads=pads * 2)
-    for axis, size in enumerate(_sizes(op, weight, dims), 2):  # where strides left something over, there is more than the kernel
+    for axis, size in enumerate(_sizes(op, weight, dims), 2):  # skipped elements make the result larger than the kernel
         found = sliced(op, found, axis, 0, size)
     return swapped(op, found, 0, 1)
 
@@ -111,7 +114,10 @@ def avg_pool2d_backward(
 
 
 def _window_shares(size: int, count: int, width: int, step: int, pad: int, *, whole: bool, padded: bool) -> torch.Tensor:
-    """[windows, elements]: the share that an element has in a window's average; `whole`: 1 where it is inside."""
+    """Weight of each element in each window's average, [windows, elements].
+
+    With `whole` the weights are 1.
+    """
     shares = torch.zeros(count, size, dtype=torch.float64)
     for number in range(count):
         start = number * step - pad
@@ -135,7 +141,7 @@ def adaptive_avg_pool2d_backward(op: Builder, grad_output: Tensor, self: Tensor)
 
 
 def _spread_out(op: Builder, grad: Tensor, shares: Sequence[torch.Tensor]) -> Tensor:
-    """[..., windows, windows] as [..., elements, elements]."""
+    """Distribute [..., windows, windows] to [..., elements, elements]."""
     rows, columns = (op.constant(each.to(grad.dtype)) for each in shares)
     return op.MatMul(op.MatMul(swapped(op, rows, 0, 1), grad), columns)  # type: ignore[no-any-return]
 

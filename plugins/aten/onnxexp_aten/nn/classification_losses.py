@@ -1,4 +1,4 @@
-"""Losses of targets that are classes: the negative log-likelihood and what is built on it, and margins between classes."""
+"""Losses for class targets: likelihoods and margins."""
 
 from __future__ import annotations
 
@@ -77,14 +77,17 @@ def _nll(
     ignore_index: Any,
     smoothing: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """The loss, and the sum of the weights of all targets that are not ignored, by which torch divides for the mean."""
+    """Negative log-likelihood and the total weight of targets not ignored.
+
+    torch divides by the total weight for the mean.
+    """
     floats_only(op, logs, weight)
     axis = _class_axis(op, logs)
     if target.rank != rank_of(op, logs) - 1:
-        op.decline("one class is expected for each element")
+        op.decline("the target must have one class for each element")
     labels = op.cast(target, torch.int64)
     counted = op.Not(op.Equal(labels, ignore_index))
-    places = op.Where(counted, labels, op.constant(0))  # what is ignored may be no class at all
+    places = op.Where(counted, labels, op.constant(0))  # an ignored target may be no valid class
     zero = op.constant(0.0, logs.dtype)
     logs = _times_weight(op, logs, weight)
     chosen = gather(op, logs, axis, unsqueezed(op, places, [axis] if axis else []), False)
@@ -101,14 +104,14 @@ def _nll(
 
 
 def _times_weight(op: Builder, logs: Tensor, weight: Tensor | None) -> Tensor:
-    """Each class times its weight."""
+    """Multiply each class by its weight."""
     if weight is None:
         return logs
     return compute(op, "Mul", logs, unsqueezed(op, weight, range(1, rank_of(op, logs) - 1)))
 
 
 def _smoothed(op: Builder, chosen: Tensor, logs: Tensor, axis: int, smoothing: float) -> Tensor:
-    """Where labels are smoothed all classes have a share, the same for each."""
+    """Label smoothing: every class gets the same share."""
     if not smoothing:
         return chosen
     shared = scaled(op, reduced(op, "ReduceMean", logs, [axis]), smoothing)
@@ -144,7 +147,7 @@ def multilabel_margin_loss(op: Builder, self: Tensor, target: Tensor, reduction:
     size = size_at(op, x, 1)
     classes = arange_of(op, 0, size, 1, torch.int64)
     ends = op.Where(compare(op, "Less", labels, 0), classes, size)
-    given = op.Less(classes, reduced(op, "ReduceMin", ends, [1], True))  # a row's labels end before the first -1
+    given = op.Less(classes, reduced(op, "ReduceMin", ends, [1], True))  # the labels of a row end before the first -1
     targets = unsqueezed(op, op.Where(given, labels, op.constant(-1)), [2])
     others = op.Not(any_(op, op.Equal(targets, classes), [1], True))
     own = unsqueezed(op, gather(op, x, 1, op.Where(given, labels, op.constant(0)), False), [2])
@@ -158,7 +161,7 @@ def _rows(op: Builder, x: Tensor) -> Tensor:
 
 
 def _of_rows(op: Builder, loss: Tensor, reduction: int) -> Tensor:
-    """Reduced; the loss of a lone row is what the graph says: a number to torch's kernels, a vector where it has no data."""
+    """Reduce the loss; a single row keeps the rank of the captured program."""
     type_ = op.node.outputs[0].type
     number = reduction == NONE and isinstance(type_, TensorType) and type_.sizes == ()
     return squeezed(op, loss, [0]) if number else reduced_loss(op, loss, reduction)

@@ -1,4 +1,4 @@
-"""Convolutions and transposed convolutions in one, two and three dimensions, batched or not."""
+"""Convolutions and transposed convolutions in one to three dimensions."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def convolve(
     pads: Sequence[int] | None = None,
     output_padding: Any = None,
 ) -> Tensor:
-    """ONNX's Conv, or ConvTranspose where `output_padding` is given; `pads` as ONNX has them, begins then ends.
+    """Conv, or ConvTranspose where `output_padding` is given.
 
-    An input without a batch axis gets one for the operator.
+    `pads` are in ONNX's order: all begins, then all ends. An input without a batch axis gets one for the operator.
     """
     dims = rank_of(op, weight) - 2
     attributes: dict[str, Any] = {
@@ -51,7 +51,7 @@ def _symmetric(padding: Any, weight: Tensor, op: Builder) -> list[int]:
 
 
 def _same(weight: Tensor, dilation: Any) -> list[int]:
-    """torch's "same": what does not divide goes to the end."""
+    """Padding of torch's mode "same"; an odd amount goes to the end."""
     assert weight.shape is not None
     kernel = weight.shape[2:]
     totals = [step * (int(size) - 1) for step, size in zip(expand_scalar(dilation, len(kernel)), kernel, strict=True)]
@@ -97,7 +97,7 @@ def conv_transpose(
     more = expand_scalar(output_padding, dims)
     if all(extra < step for extra, step in zip(more, expand_scalar(stride, dims), strict=True)):
         return convolve(op, input, weight, bias, **options, pads=pads, output_padding=more)
-    # ONNX Runtime takes less than a stride; otherwise less is cut off at the end, and what nothing falls on is zero
+    # ONNX Runtime limits output_padding to the stride: crop less at the end, then pad with zeros
     pads = [*pads[:dims], *(max(pad - extra, 0) for pad, extra in zip(pads[dims:], more, strict=True))]
     beyond = [max(extra - pad, 0) for pad, extra in zip(expand_scalar(padding, dims), more, strict=True)]
     result = convolve(op, input, weight, None, **options, pads=pads, output_padding=0)

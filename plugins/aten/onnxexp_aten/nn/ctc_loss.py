@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: the loss by the forward recursion over the labels with blanks between them.
+"""Connectionist temporal classification loss by the forward recursion.
 
 Source: "Connectionist Temporal Classification: Labelling Unsegmented Sequence Data with Recurrent Neural Networks", Graves et
 al. 2006, section 4.1.
@@ -61,7 +61,7 @@ def ctc_loss(
 
 
 def _places(op: Builder, targets: Tensor, lengths: Tensor) -> Tensor:
-    """int64[states]: the numbers of the labels, and of a blank before, between and after them."""
+    """State numbers, int64[states]: labels with blanks around each."""
     if rank_of(op, targets) == 2:
         longest = size_at(op, targets, 1)
     else:
@@ -72,11 +72,12 @@ def _places(op: Builder, targets: Tensor, lengths: Tensor) -> Tensor:
 
 
 def _states(op: Builder, targets: Tensor, size: Tensor, places: Tensor, blank: int) -> Tensor:
-    """int64[batch, states]: the labels of each sequence, of which there are `size`, int64[batch, 1], and the blanks.
+    """Labels and blanks of each sequence, int64[batch, states].
 
-    `targets` is padded, [batch, longest], or holds one sequence after the other. A blank is put in front of them.
+    `size`, int64[batch, 1], counts the labels. `targets` is padded, [batch, longest], or one sequence after the other; it
+    gets a blank in front.
     """
-    number = op.Mul(op.Mod(places, 2), op.Div(op.Add(places, 1), 2))  # 0, 1, 0, 2, 0, …: of the label, 0 for a blank
+    number = op.Mul(op.Mod(places, 2), op.Div(op.Add(places, 1), 2))  # 0, 1, 0, 2, 0, …: the label's number, 0 for a blank
     number = op.Where(op.Less(size, number), op.constant(0), number)
     if rank_of(op, targets) == 2:
         front = op.Add(op.Mul(size, 0), op.constant(blank, torch.int64))
@@ -87,9 +88,10 @@ def _states(op: Builder, targets: Tensor, size: Tensor, places: Tensor, blank: i
 
 
 def _losses(op: Builder, x: Tensor, inside: Tensor, states: Tensor, size: Tensor, places: Tensor) -> Tensor:
-    """[batch], from log-probabilities [time, batch, classes] and bool[time, batch], whether a step counts.
+    """Losses [batch] from log-probabilities [time, batch, classes].
 
-    A state is reached from itself, the one before, and the one before that unless both are the same label, or blanks.
+    `inside`, bool[time, batch], marks the valid steps. A state is reached from itself, from its predecessor, and from the
+    state before that unless both are the same label or blanks.
     """
     zero, never = op.constant(0, x.dtype), op.constant(_NEVER, x.dtype)
     nothing = op.cast(op.Mul(size, 0), x.dtype)
@@ -105,12 +107,12 @@ def _losses(op: Builder, x: Tensor, inside: Tensor, states: Tensor, size: Tensor
     start = op.Add(nothing, op.Where(op.Equal(places, 0), zero, never))
     whole = inside.const is not None and bool(inside.const.all())
     alpha = op.scan(step, [start], [x] if whole else [x, unsqueezed(op, inside, [2])])[0]
-    before, end = op.Concat(gap, alpha, axis=1), op.Mul(size, 2)  # where there is no label, the gap is in front of the last blank
+    before, end = op.Concat(gap, alpha, axis=1), op.Mul(size, 2)  # without labels, the gap precedes the last blank
     ends = (op.GatherElements(before, op.Add(end, place), axis=1) for place in (1, 2))
     return op.Sub(zero, squeezed(op, _log_sum(op, *ends), [1]))  # type: ignore[no-any-return]
 
 
 def _log_sum(op: Builder, *terms: Tensor) -> Tensor:
-    """log(exp(a) + exp(b) + ...), of nothing but impossible ones too."""
+    """log(exp(a) + exp(b) + …), also where all terms are minus infinity."""
     base = compute(op, "Max", *terms, torch.finfo(terms[0].dtype).min)
     return op.Add(op.Log(op.Sum(*(op.Exp(op.Sub(term, base)) for term in terms))), base)  # type: ignore[no-any-return]

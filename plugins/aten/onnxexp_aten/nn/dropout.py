@@ -1,4 +1,4 @@
-"""Dropout: nothing when evaluating; in training mode zeros at random, the rest scaled up."""
+"""Dropout: identity in evaluation, random zeros and scaling in training."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def dropout(op: Builder, input: Tensor, p: Any, train: bool) -> Tensor:
 
 @table("native_dropout")
 def native_dropout(op: Builder, input: Tensor, p: Any, train: bool | None) -> tuple[Tensor, Tensor]:
-    """native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor), the second the mask of what is kept"""
+    """native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor); the second is the mask of kept elements"""
     if op.static(train, "train") is False:
         return input, op.Expand(op.constant(True), op.Shape(input))
     return dropped(op, input, p)
@@ -43,7 +43,7 @@ def native_dropout_backward(op: Builder, grad_output: Tensor, mask: Tensor, scal
 
 @table("feature_dropout")
 def feature_dropout(op: Builder, input: Tensor, p: Any, train: bool) -> Tensor:
-    """feature_dropout(Tensor input, float p, bool train) -> Tensor; whole channels are dropped"""
+    """feature_dropout(Tensor input, float p, bool train) -> Tensor; drops whole channels"""
     ratio = float(op.static(p, "p"))
     if not op.static(train, "train") or ratio == 0:
         return input
@@ -61,12 +61,12 @@ def alpha_dropout(op: Builder, input: Tensor, p: Any, train: bool) -> Tensor:
 
 @table("feature_alpha_dropout")
 def feature_alpha_dropout(op: Builder, input: Tensor, p: Any, train: bool) -> Tensor:
-    """feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor; whole channels are dropped"""
+    """feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor; drops whole channels"""
     return _alpha(op, input, op.static(p, "p"), channels=True) if op.static(train, "train") else input
 
 
 def dropped(op: Builder, x: Tensor, p: Any) -> tuple[Tensor, Tensor]:
-    """Dropout in training mode, and the mask of what is kept."""
+    """Dropout in training mode, and the mask of kept elements."""
     ratio = float(op.static(p, "p"))
     if ratio == 1:
         return compute(op, "Mul", x, 0), op.Expand(op.constant(False), op.Shape(x))
@@ -82,14 +82,20 @@ def _factor(op: Builder, kept: Tensor, dtype: torch.dtype, ratio: float) -> Tens
 
 
 def _kept(op: Builder, x: Tensor, ratio: float, *, channels: bool = False) -> Tensor:
-    """A random mask that is True for a share of 1 - ratio, shaped as `x` or as its batch and channels alone."""
+    """Random mask that is True with probability 1 - ratio.
+
+    It has the shape of `x`, or of its batch and channel axes alone.
+    """
     sizes = [size_at(op, x, axis) if axis < 2 else 1 for axis in range(rank_of(op, x))] if channels else []
     noise = uniform_of(op, sizes if channels else sizes_like(op, x), torch.float32)
     return op.Not(compare(op, "Less", noise, ratio))
 
 
 def _alpha(op: Builder, x: Tensor, p: float, *, channels: bool) -> Tensor:
-    """What is dropped becomes the negative saturation value of SELU; an affine map keeps mean and variance."""
+    """Alpha dropout: dropped elements become SELU's negative saturation value.
+
+    An affine map keeps mean and variance.
+    """
     if p == 0:
         return x
     if p == 1:

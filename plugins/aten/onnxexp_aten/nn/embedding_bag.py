@@ -1,4 +1,4 @@
-"""Bags of embeddings: the sum, mean or maximum of the rows that each bag's indices name."""
+"""Embedding bags: the sum, mean or maximum of each bag's rows."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ _SUM, _MEAN = 0, 1
 
 @dataclasses.dataclass(frozen=True)
 class _Bags:
-    """`rows` are the embeddings: ``[bags, n, width]`` where all bags have n indices, else ``[all, width]``.
+    """Embeddings of the bags.
 
-    `members` says which index is in which bag and counts, ``bool[bags, n]`` or ``bool[bags, all]`` (None: all do).
-    `weights` are the indices' own, in the shape of the indices.
+    Attributes:
+        rows: ``[bags, n, width]`` where all bags have n indices, else ``[all, width]``.
+        members: Which index counts in which bag, ``bool[bags, n]`` or ``bool[bags, all]``; None: all do.
+        weights: Weights of the indices, in the shape of the indices.
+        equal: Whether all bags have the same number of indices.
     """
 
     rows: Tensor
@@ -77,7 +80,10 @@ def _bags(
 
 
 def _equal_count(op: Builder, indices: Tensor, offsets: Tensor) -> int | None:
-    """How many indices each bag has, where that is the same for all; this is what indices in two axes come to."""
+    """Number of indices in each bag where it is the same for all, else None.
+
+    Two-dimensional indices take this form.
+    """
     if offsets.const is not None:
         total = indices.shape[0] if indices.shape is not None else None
         bags = offsets.const.numel()
@@ -93,7 +99,7 @@ def _equal_count(op: Builder, indices: Tensor, offsets: Tensor) -> int | None:
 
 
 def _bounds(op: Builder, indices: Tensor, offsets: Tensor, include_last: bool) -> tuple[Tensor, Tensor]:
-    """Where each bag begins and ends."""
+    """Begin and end of each bag."""
     following = op.Slice(offsets, [1], [END], axes=[0])
     if include_last:
         return op.Slice(offsets, [0], [-1], axes=[0]), following
@@ -116,7 +122,7 @@ def _added(op: Builder, bags: _Bags, mean: bool) -> Tensor:
 
 
 def _largest(op: Builder, bags: _Bags) -> Tensor:
-    """The maximum, zero for an empty bag."""
+    """Maximum of each bag, zero for an empty one."""
     rows, members = bags.rows, bags.members
     if members is None:
         return compute(op, "ReduceMax", rows, axes=[1], keepdims=0)

@@ -1,4 +1,4 @@
-"""Fractional max pooling: windows at places that random numbers choose."""
+"""Fractional max pooling: windows at random positions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ table = SymbolicTable("aten")
 
 
 def _starts(op: Builder, samples: Tensor, sizes: Sequence[int], kernel: Sequence[int], output: Sequence[int]) -> Tensor:
-    """int64[batch, channels, sum(output)]: where the windows begin, counted in the plane, one axis after the other.
+    """Begins of the windows, int64[batch, channels, sum(output)].
 
-    `samples` has one number for each channel and axis; of planes torch takes the numbers from the last axis on.
+    They count elements of the plane, one axis after the other. `samples` has one number per channel and axis; in two
+    dimensions torch takes them from the last axis on.
     """
     dims, dtype = len(sizes), samples.dtype
     axis = torch.repeat_interleave(torch.arange(dims), torch.tensor(output))
@@ -38,10 +39,10 @@ def _starts(op: Builder, samples: Tensor, sizes: Sequence[int], kernel: Sequence
 
 
 def _pooled(op: Builder, x: Tensor, kernel: Sequence[int], output: Sequence[int], samples: Tensor) -> tuple[Tensor, Tensor]:
-    """Of ``[N, C, *spatial]``: all windows' places in their planes, gathered, and the largest of each."""
+    """Maximum of each window of ``[N, C, *spatial]`` and its position."""
     shape = [size_at(op, x, axis) for axis in range(rank_of(op, x))]
     if not all(isinstance(size, int) for size in shape):
-        raise op.error("fractional pooling needs sizes that are known at export")
+        raise op.error("the sizes must be known at export; cure: no dynamic axis there")
     lead, sizes = [int(size) for size in shape[:2]], [int(size) for size in shape[2:]]  # type: ignore[arg-type]
     starts = _starts(op, samples, sizes, kernel, output)
     windows = torch.cartesian_prod(*(torch.arange(count) + sum(output[:axis]) for axis, count in enumerate(output)))

@@ -1,4 +1,4 @@
-"""Sampling an image at given places, and the places that an affine map gives."""
+"""Image sampling at given positions, and affine grids of positions."""
 
 from __future__ import annotations
 

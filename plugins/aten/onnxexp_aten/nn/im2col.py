@@ -41,7 +41,7 @@ def im2col(op: Builder, self: Tensor, kernel_size: Any, dilation: Any, padding: 
             windows = op.Gather(windows, _places(op, windows, 4, kernel[1], steps[1], strides[1]), axis=4)
             windows = permuted(op, windows, [0, 1, 2, 4, 3, 5])
         width = channels * math.prod(kernel) if isinstance(channels, int) else op.Mul(channels, math.prod(kernel))
-        if x.shape is not None and x.shape[0] == 0:  # of nothing, Reshape cannot tell what -1 stands for
+        if x.shape is not None and x.shape[0] == 0:  # Reshape cannot infer -1 for an empty tensor
             count = op.Mul(size_at(op, windows, 4), size_at(op, windows, 5))
             return op.Expand(op.constant(torch.zeros((), dtype=x.dtype)), [0, width, count])  # type: ignore[no-any-return]
         return op.Reshape(windows, [0, width, -1])  # type: ignore[no-any-return]
@@ -50,14 +50,14 @@ def im2col(op: Builder, self: Tensor, kernel_size: Any, dilation: Any, padding: 
 
 
 def _tiles(op: Builder, x: Tensor, kernel: Sequence[int], steps: Sequence[int], strides: Sequence[int]) -> bool:
-    """Do the windows lie side by side, so that they need no lookup?"""
+    """Whether the windows tile the image, so that a Reshape finds them."""
     assert x.shape is not None
     whole = all(isinstance(size, int) and size % width == 0 for size, width in zip(x.shape[2:], kernel, strict=True))
     return whole and list(strides) == list(kernel) and set(steps) == {1}
 
 
 def _places(op: Builder, x: Tensor, axis: int, width: int, step: int, stride: int) -> Tensor:
-    """int64[width, windows]: where along the axis the n-th element of each window lies."""
+    """Positions of the windows' elements along an axis, int64[width, windows]."""
     size, reach = size_at(op, x, axis), step * (width - 1)
     end = size - reach if isinstance(size, int) else op.Sub(size, reach)
     starts = arange_of(op, 0, end, stride, torch.int64)

@@ -1,6 +1,6 @@
-"""Losses of targets that are numbers, and what they are made of: cosines and distances. `classification` has those of classes.
+"""Losses for numeric targets, with cosines and distances.
 
-A loss of anything but floats of one dtype is left to torch's decomposition, which knows how each of them converts.
+Calls with other dtypes than floats of one dtype are declined: torch's decomposition converts them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["MEAN", "NONE", "floats_only", "reduced_loss", "table"]
 table = SymbolicTable("aten")
 
 NONE, MEAN = 0, 1
-"""torch's numbers of reductions; 2 is the sum."""
+"""torch's codes of reductions; 2 is the sum."""
 
 
 def floats_only(op: Builder, *tensors: Tensor | None) -> None:
-    """Leaves a loss to torch's decomposition unless these tensors (those that are given) are floats of one dtype."""
+    """Decline the call unless the given tensors are floats of one dtype."""
     dtypes = {tensor.dtype for tensor in tensors if tensor is not None}
     if len(dtypes) != 1 or not dtypes.pop().is_floating_point:
-        op.decline("only floats of one dtype need no conversions")
+        op.decline("the tensors are not floats of one dtype")
 
 
 def reduced_loss(op: Builder, loss: Tensor, reduction: int) -> Tensor:
@@ -75,7 +75,7 @@ def _distance(op: Builder, one: Tensor, other: Tensor) -> Tensor:
 
 
 def _rounded_off(op: Builder, distance: Tensor, bound: float, slope: float) -> Tensor:
-    """A parabola below the bound, and above it the line of this slope that goes on from it."""
+    """Parabola below the bound, continued above it by a line of this slope."""
     parabola = scaled(op, compute(op, "Mul", distance, distance), 0.5 * slope / bound)
     line = scaled(op, compute(op, "Sub", distance, 0.5 * bound), slope)
     return select(op, compare(op, "Less", distance, bound), parabola, line)
@@ -122,7 +122,7 @@ def cosine_similarity(op: Builder, x1: Tensor, x2: Tensor, dim: int, eps: float)
     floats_only(op, x1, x2)
     axis = axis_of(op, x1, dim)
     if not x1.shape or not x2.shape or x1.rank != x2.rank or x1.shape[axis] != x2.shape[axis]:
-        op.decline("only vectors of one length need no expansion")
+        op.decline("the vectors differ in rank or length")
     units = [compute(op, "Div", x, clamp_min(op, vector_norm(op, x, 2, [axis], True), eps)) for x in (x1, x2)]
     return reduced(op, "ReduceSum", compute(op, "Mul", *units), [axis])
 
@@ -143,7 +143,7 @@ def cosine_embedding_loss(op: Builder, input1: Tensor, input2: Tensor, target: T
     return reduced_loss(op, select(op, alike, compute(op, "Sub", one, cosine), apart), reduction)
 
 
-# Which of two
+# Two classes
 
 
 @table("margin_ranking_loss")
@@ -177,7 +177,7 @@ def binary_cross_entropy(op: Builder, self: Tensor, target: Tensor, weight: Tens
     """binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor"""
     floats_only(op, self, target, weight)
     one = op.constant(1.0, self.dtype)
-    lowest = op.constant(-100.0, self.dtype)  # torch's bound
+    lowest = op.constant(-100.0, self.dtype)  # torch clamps here
     no, yes = (extreme(op, "Max", compute(op, "Log", x), lowest) for x in (compute(op, "Sub", one, self), self))
     against = compute(op, "Mul", compute(op, "Sub", target, one), no)
     loss = compute(op, "Sub", against, compute(op, "Mul", target, yes))
@@ -204,7 +204,7 @@ def _weighted(op: Builder, loss: Tensor, weight: Tensor | None, reduction: int) 
     return reduced_loss(op, loss if weight is None else compute(op, "Mul", loss, weight), reduction)
 
 
-# Of distributions
+# Distributions
 
 
 @table("kl_div")
@@ -231,7 +231,7 @@ def poisson_nll_loss(
 
 
 def _log_factorial(op: Builder, x: Tensor) -> Tensor:
-    """By Stirling's formula, 0 up to 1."""
+    """log(x!) by Stirling's formula; 0 for x up to 1."""
     entropy = compute(op, "Sub", compute(op, "Mul", x, compute(op, "Log", x)), x)
     rest = scaled(op, compute(op, "Log", scaled(op, x, 2 * math.pi)), 0.5)
     small = relate(op, "LessOrEqual", x, op.constant(1.0, x.dtype))

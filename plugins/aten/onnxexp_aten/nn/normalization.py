@@ -1,4 +1,4 @@
-"""Normalizations: batch, instance, layer, group, RMS; and weight normalization."""
+"""Batch, instance, group, layer and RMS normalization; weight norm."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _HALVES = (torch.float16, torch.bfloat16)
 
 
 def widened(op: Builder, function: Callable[..., Any], *tensors: Tensor | None) -> Any:
-    """What `function` makes of the tensors, computed in float32 where the first is a half: torch computes so too.
+    """Call `function` with half precision widened to float32, as torch does.
 
-    Others that have another dtype than the first are cast as well.
+    All tensors are cast to the dtype of the first, or to float32 where that is a half.
     """
     first = tensors[0]
     assert first is not None
@@ -36,7 +36,10 @@ def widened(op: Builder, function: Callable[..., Any], *tensors: Tensor | None) 
 
 
 def normalized(op: Builder, x: Tensor, axes: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """``(x - mean) / sqrt(variance + eps)`` over the axes, the mean, and ``sqrt(variance + eps)``."""
+    """Normalize over the axes: ``(x - mean) / sqrt(variance + eps)``.
+
+    Also returns the mean and ``sqrt(variance + eps)``.
+    """
     mean = op.ReduceMean(x, axes=list(axes), keepdims=1)
     centered = op.Sub(x, mean)
     variance = op.ReduceMean(op.Mul(centered, centered), axes=list(axes), keepdims=1)
@@ -50,14 +53,14 @@ def _scaled(op: Builder, x: Tensor, weight: Tensor | None, bias: Tensor | None) 
 
 
 def _by_channel(op: Builder, x: Tensor, weight: Tensor | None, bias: Tensor | None, rank: int) -> Tensor:
-    """Scaled and shifted by a value for each channel (axis 1)."""
+    """Scale and shift each channel (axis 1)."""
     axes = range(1, rank - 1)
     spread = (None if values is None else unsqueezed(op, values, axes) for values in (weight, bias))
     return _scaled(op, x, *spread)
 
 
 def _composed(op: Builder, x: Tensor, weight: Tensor | None, bias: Tensor | None, axes: Sequence[int], eps: float) -> Tensor:
-    """Normalized over the axes, then scaled and shifted by channel."""
+    """Normalize over the axes, then scale and shift each channel."""
     rank = rank_of(op, x)
     return widened(  # type: ignore[no-any-return]
         op, lambda wide, gamma, beta: _by_channel(op, normalized(op, wide, axes, eps)[0], gamma, beta, rank), x, weight, bias
@@ -121,7 +124,10 @@ def _with_batch_statistics(
     momentum: float,
     eps: float,
 ) -> tuple[Any, ...]:
-    """The result, the batch's mean and inverse deviation, and the running statistics moved towards the batch's."""
+    """Batch normalization in training mode.
+
+    Returns the result, the batch's mean and inverse deviation, and the updated running statistics.
+    """
     rank = rank_of(op, input)
     axes = [axis for axis in range(rank) if axis != 1]
 
@@ -153,7 +159,7 @@ def batch_norm_inference(
 
 
 def _nothing(op: Builder, index: int) -> Tensor:
-    """What stands for statistics that were not computed."""
+    """Empty tensor in place of statistics that are not computed."""
     return op.constant(torch.empty(0, dtype=op.node.outputs[index].type.dtype))
 
 
@@ -222,7 +228,7 @@ def instance_norm(
 
 
 def _by_instance(op: Builder, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-    """Every channel of every sample by itself."""
+    """Normalize every channel of every sample by itself."""
     if not runs(op, "InstanceNormalization", x.dtype):
         return _composed(op, x, weight, bias, range(2, rank_of(op, x)), eps)
     scale = _each(op, x, 1, x.dtype) if weight is None else weight
@@ -304,7 +310,10 @@ def layer_norm_17(
 def _fused_layer_norm(
     op: Builder, x: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> Tensor | None:
-    """LayerNormalization; None for doubles, which ONNX Runtime's kernel sums as floats, and where its scale is not known."""
+    """LayerNormalization; None for float64 and for an unknown scale.
+
+    ONNX Runtime's kernel sums float64 as float32.
+    """
     scale = _scale(op, x, normalized_shape, weight)
     if x.dtype == torch.float64 or scale is None:
         return None
@@ -313,7 +322,7 @@ def _fused_layer_norm(
 
 
 def _scale(op: Builder, x: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None) -> Tensor | None:
-    """The scale that the fused operators need: ones where torch has none, None where not even its size is known."""
+    """Scale for the fused operators: ones by default, None if its size is unknown."""
     if weight is not None:
         return op.cast(weight, x.dtype)
     if not op.is_static(normalized_shape):
@@ -358,7 +367,7 @@ def fused_rms_norm(
 
     def computed(x: Tensor, gamma: Tensor | None) -> tuple[Tensor, Tensor]:
         squares = op.ReduceMean(op.Pow(x, 2.0), axes=_last(normalized_shape), keepdims=1)
-        root = op.Sqrt(op.Add(squares, _eps(x, eps)))  # ONNX Runtime has one kernel for exactly these nodes
+        root = op.Sqrt(op.Add(squares, _eps(x, eps)))  # ONNX Runtime fuses exactly these nodes
         return _scaled(op, op.Div(x, root), gamma, None), op.Reciprocal(root)
 
     return widened(op, computed, input, weight)  # type: ignore[no-any-return]

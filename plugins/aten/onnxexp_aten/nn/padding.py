@@ -1,4 +1,4 @@
-"""Padding: with a constant, by reflection, replication, or around the other end."""
+"""Padding: constant, reflected, replicated or circular."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ __all__ = ["padded", "table"]
 table = SymbolicTable("aten")
 
 _MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
-"""torch's name of a mode and ONNX's."""
+"""Modes: torch's names and ONNX's."""
 
 
 def padded(op: Builder, x: Tensor, pad: Sequence[Any], mode: str = "constant", value: Any = None) -> Tensor:
-    """`x` with torch's `pad`, which begins at the last axis: before, after, before, after, …
+    """Pad `x` by torch's `pad`: (before, after) pairs from the last axis on.
 
-    Negative amounts crop. Amounts may be known only at run time from opset 11 on (in the constant mode they may be
-    negative then too).
+    Negative amounts crop. Amounts may be dynamic from opset 11 on; in the constant mode dynamic amounts may be negative.
     """
     rank = rank_of(op, x)
     if mode == "replicate" and any(isinstance(amount, int) and amount < 0 for amount in pad):
@@ -35,7 +34,7 @@ def padded(op: Builder, x: Tensor, pad: Sequence[Any], mode: str = "constant", v
     x, amounts = _cropped(op, x, _amounts(op, pad))
     if all(isinstance(amount, int) and amount == 0 for pair in amounts for amount in pair):
         return x
-    if mode == "circular" and not specified(op, since=19):  # ONNX Runtime has no kernel for the mode "wrap", which 19 brought
+    if mode == "circular" and not specified(op, since=19):  # ONNX Runtime has no kernel for the mode "wrap" of opset 19
         return _around(op, x, amounts)
     amounts = amounts + [(0, 0)] * (rank - len(amounts))
     begins = [begin for begin, _ in reversed(amounts)]
@@ -48,13 +47,13 @@ def padded(op: Builder, x: Tensor, pad: Sequence[Any], mode: str = "constant", v
 
 
 def _amounts(op: Builder, pad: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """(before, after) from the last axis on; what is known at export as ints."""
+    """Pairs (before, after) from the last axis on; static amounts as ints."""
     flat = [int(op.static(amount)) if op.is_static(amount) else amount for amount in pad]
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _fill(op: Builder, value: Any, dtype: torch.dtype, inner: torch.dtype) -> Tensor | None:
-    """The constant in the tensor's dtype; None for zero, which is ONNX's default."""
+    """Fill value in the tensor's dtype; None for zero, ONNX's default."""
     if value is None or (not isinstance(value, Tensor) and value == 0):
         return None
     if isinstance(value, Tensor):
@@ -63,7 +62,7 @@ def _fill(op: Builder, value: Any, dtype: torch.dtype, inner: torch.dtype) -> Te
 
 
 def _cropped(op: Builder, x: Tensor, amounts: list[tuple[Any, Any]]) -> tuple[Tensor, list[tuple[Any, Any]]]:
-    """What negative amounts leave of `x`, and the amounts without them."""
+    """Crop `x` by the negative amounts; returns it and the other amounts."""
     rank, slices = rank_of(op, x), []
     for place, pair in enumerate(amounts):
         begin, end = (-amount if isinstance(amount, int) and amount < 0 else 0 for amount in pair)
@@ -76,7 +75,10 @@ def _cropped(op: Builder, x: Tensor, amounts: list[tuple[Any, Any]]) -> tuple[Te
 
 
 def _nearest(op: Builder, x: Tensor, amounts: list[tuple[Any, Any]]) -> Tensor:
-    """Replication where something is cropped too, by looking the nearest element up: the crop may leave nothing to replicate."""
+    """Replicate by gathering the nearest elements, where an axis is also cropped.
+
+    Cropping first could leave nothing to replicate.
+    """
     for place, (begin, end) in enumerate(amounts):
         axis = rank_of(op, x) - 1 - place
         if begin == end == 0:
@@ -89,7 +91,7 @@ def _nearest(op: Builder, x: Tensor, amounts: list[tuple[Any, Any]]) -> Tensor:
 
 
 def _around(op: Builder, x: Tensor, amounts: list[tuple[Any, Any]]) -> Tensor:
-    """The other end of each axis joined to it, one axis after the other."""
+    """Circular padding: join the other end to each axis in turn."""
     for place, (begin, end) in enumerate(amounts):
         axis = rank_of(op, x) - 1 - place
         pieces = [x]

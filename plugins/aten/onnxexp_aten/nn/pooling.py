@@ -1,4 +1,4 @@
-"""Pooling over windows, in one, two and three dimensions, batched or not."""
+"""Max and average pooling in one to three dimensions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ table = SymbolicTable("aten")
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-    """Where the windows lie, axis by axis; `begins` and `ends` are the padding, `ceil` is ONNX's own ceil_mode."""
+    """Windows axis by axis.
+
+    `begins` and `ends` are the padding; `ceil` sets ONNX's own ceil_mode.
+    """
 
     kernel: list[int]
     strides: list[int]
@@ -38,7 +41,7 @@ class Windows:
     def of(
         cls, op: Builder, x: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, dilation: Any = 1
     ) -> Windows:
-        """From torch's arguments."""
+        """Windows from torch's arguments."""
         dims = len(kernel_size) if len(kernel_size) > 1 else spatial_dims(op)
         kernel, begins, dilations = (expand_scalar(value, dims) for value in (kernel_size, padding, dilation))
         strides = expand_scalar(stride, dims) if stride else kernel
@@ -46,7 +49,9 @@ class Windows:
         if ceil_mode:
             rows = zip(axis_sizes(op, x, dims), kernel, strides, dilations, begins, strict=True)
             ends = [_end(size, dilation * (kernel - 1) + 1, stride, begin) for size, kernel, stride, dilation, begin in rows]
-        if any(end >= size for end, size in zip(ends, kernel, strict=True)):  # ONNX Runtime refuses more padding, dilated or not
+        if any(
+            end >= size for end, size in zip(ends, kernel, strict=True)
+        ):  # ONNX Runtime limits padding to the kernel size, dilated or not
             return cls(kernel, strides, dilations, begins, begins, ceil=True)
         return cls(kernel, strides, dilations, begins, ends)
 
@@ -55,7 +60,7 @@ class Windows:
         return len(self.kernel)
 
     def attributes(self) -> dict[str, Any]:
-        """ONNX's attributes; those that have the operator's default are left out."""
+        """ONNX attributes without those at their defaults."""
         return {
             "kernel_shape": self.kernel,
             "strides": none_if_default(self.strides, 1),
@@ -66,10 +71,10 @@ class Windows:
 
 
 def _end(size: int | str, reach: int, stride: int, begin: int) -> int:
-    """The padding behind an axis that makes ONNX's floor mode give as many windows as torch's ceil mode.
+    """End padding that makes ONNX's floor mode match torch's ceil mode.
 
-    torch takes a last window that reaches up to stride - 1 beyond the padding, unless it starts behind the axis; both are
-    upper bounds on where a window may end. ONNX's own ceil_mode has neither the second rule nor a place before opset 10.
+    torch adds a last window that reaches up to stride - 1 beyond the padding, unless it starts behind the axis. Both rules
+    bound the end of a window from above. ONNX's own ceil_mode lacks the second rule, and does not exist before opset 10.
     """
     end = min(reach - 1, begin + stride - 1)
     if isinstance(size, str):
@@ -84,19 +89,19 @@ def _end(size: int | str, reach: int, stride: int, begin: int) -> int:
 
 
 def largest(op: Builder, x: Tensor, windows: Windows) -> Tensor:
-    """MaxPool's values of ``[N, C, *spatial]``."""
+    """Maxima of the windows of ``[N, C, *spatial]``."""
     return compute(op, "MaxPool", x, **windows.attributes())
 
 
 def largest_with_indices(op: Builder, x: Tensor, windows: Windows) -> tuple[Tensor, Tensor]:
-    """MaxPool's values and, as torch counts them, where in its plane each was found."""
+    """Maxima of the windows and their positions, counted as torch does."""
     inner = op.cast(x, running_dtype(op, "MaxPool", x.dtype))
     values, places = op.MaxPool(inner, **windows.attributes(), outputs=2)
     return op.cast(values, x.dtype), _in_plane(op, places, plane_size(op, x, windows.dims))
 
 
 def plane_size(op: Builder, x: Tensor, dims: int) -> int | Tensor:
-    """How many elements the last `dims` axes have together."""
+    """Number of elements in the last `dims` axes."""
     rank = rank_of(op, x)
     sizes = [size_at(op, x, axis) for axis in range(rank - dims, rank)]
     known = math.prod(size for size in sizes if isinstance(size, int))
@@ -108,7 +113,7 @@ def plane_size(op: Builder, x: Tensor, dims: int) -> int | Tensor:
 
 
 def _in_plane(op: Builder, places: Tensor, plane: int | Tensor) -> Tensor:
-    """ONNX counts through the whole tensor, torch through each plane of it."""
+    """Convert positions in the whole tensor (ONNX) to positions in a plane."""
     if has_operator(op, "Mod"):
         return op.Mod(places, plane)  # type: ignore[no-any-return]
     return op.Sub(places, op.Mul(op.Div(places, plane), plane))  # type: ignore[no-any-return]
@@ -163,9 +168,9 @@ def avg_pool(
 
 
 def _whole_average(op: Builder, x: Tensor, windows: Windows, padded: bool, divisor: int | None) -> Tensor:
-    """Of ints: the sum over each window, divided by the count and cut off towards zero."""
+    """Average integers: the sum of each window over its count, truncated."""
     if windows.ceil:
-        raise op.error("average pooling of ints with more padding than ONNX Runtime takes")
+        raise op.error("integer average pooling cannot pad by the kernel size or more; ONNX Runtime rejects it")
     wide, elements = op.cast(x, torch.float32), math.prod(windows.kernel)
 
     def summed(values: Tensor, where: Windows) -> Tensor:
@@ -186,7 +191,7 @@ def _whole_average(op: Builder, x: Tensor, windows: Windows, padded: bool, divis
 
 
 def _counting(op: Builder, x: Tensor, windows: Windows) -> Tensor:
-    """The padding counts, but not what ceil mode has behind it."""
+    """Average with the padding counted, but not what ceil mode adds."""
     if all(end <= begin for begin, end in zip(windows.begins, windows.ends, strict=True)):
         return _average(op, x, windows, padded=any(windows.begins))
     beyond = [max(end - begin, 0) for begin, end in zip(windows.begins, windows.ends, strict=True)]
@@ -215,7 +220,7 @@ def max_unpool(op: Builder, self: Tensor, indices: Tensor, output_size: list[Any
 
 
 def _static(op: Builder, x: Tensor) -> tuple[Any, ...]:
-    """The sizes, of which those of the spatial axes must be known."""
+    """Sizes of a tensor; declines the call where a spatial one is dynamic."""
     assert x.shape is not None
     if any(isinstance(size, str) for size in x.shape[2:]):
         op.decline("the spatial sizes must be known at export")

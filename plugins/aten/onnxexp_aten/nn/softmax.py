@@ -1,4 +1,4 @@
-"""Softmax, its logarithm, their gradients. ONNX's flatten everything from the axis on before opset 13: it must be the last."""
+"""Softmax, log-softmax and their gradients."""
 
 from __future__ import annotations
 
@@ -44,11 +44,14 @@ def _converted(op: Builder, x: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 
 def softmax_over(op: Builder, name: str, x: Tensor, axis: int) -> Tensor:
-    """``Softmax`` or ``LogSoftmax`` of a float tensor over one axis, counted from the front."""
+    """``Softmax`` or ``LogSoftmax`` of a float tensor over one axis.
+
+    The axis counts from the front.
+    """
     rank = rank_of(op, x)
     if rank == 0:
         return op.Reshape(compute(op, name, op.Reshape(x, [1]), axis=0), [])
-    if op.opset >= 13 or axis == rank - 1:  # before, ONNX flattens everything from the axis on
+    if op.opset >= 13 or axis == rank - 1:  # before opset 13 ONNX flattens everything from the axis on
         return compute(op, name, x, axis=axis)
     order = list(range(rank))
     order[axis], order[-1] = order[-1], order[axis]

@@ -1,6 +1,7 @@
-"""torch's fused transformer layers: what `nn.TransformerEncoderLayer` calls when evaluating without gradients.
+"""Fused transformer layers of torch.
 
-They are taken apart into the operators that the module itself calls with gradients, and so give the same graph.
+`nn.TransformerEncoderLayer` calls them in evaluation without gradients. They are lowered to the operators that the module
+calls with gradients, which gives the same graph.
 """
 
 from __future__ import annotations
@@ -19,18 +20,21 @@ __all__ = ["table"]
 table = SymbolicTable("aten")
 
 _KEY_PADDING = 1
-"""The mask type of a mask [batch, keys]; the others are masks [queries, keys] and [batch, heads, queries, keys]."""
+"""Mask type of masks [batch, keys].
+
+Other masks are [queries, keys] or [batch, heads, queries, keys].
+"""
 
 
 def _heads(op: Builder, x: Tensor, count: int) -> Tensor:
-    """[batch, length, width] as [batch, heads, length, width of one]."""
+    """Split [batch, length, width] into [batch, heads, length, head width]."""
     batch, length, width = x.shape or (1, 1, 1)
     assert isinstance(width, int)
     return permuted(op, reshaped(op, x, [batch, length, count, width // count]), [0, 2, 1, 3])
 
 
 def _projected(op: Builder, tensors: list[Tensor], weight: Tensor, bias: Tensor) -> list[Tensor]:
-    """Queries, keys and values of one product where they come from one tensor, else of three."""
+    """Queries, keys and values: one product for one source, else three."""
     if tensors[0] is tensors[1] is tensors[2]:
         return list(op.Split(linear(op, tensors[0], weight, bias), [_third(weight)] * 3, axis=2, outputs=3))
     parts = zip(
@@ -48,7 +52,10 @@ def _third(weight: Tensor) -> int:
 
 
 def _kept(op: Builder, mask: Tensor | None, mask_type: int | None) -> Tensor | None:
-    """The mask as scaled_dot_product_attention takes it; these operators' masks are True where nothing is looked at."""
+    """Convert a mask for scaled_dot_product_attention.
+
+    These operators' masks are True at positions to ignore.
+    """
     if mask is None:
         return None
     mask = op.Not(mask) if mask.dtype == torch.bool else mask
@@ -130,7 +137,7 @@ def transformer_encoder_layer(
 
     first, second = (norm_weight_1, norm_bias_1), (norm_weight_2, norm_bias_2)
     if rank_of(op, src) != 3:
-        op.decline("a batch of sequences is wanted")
+        op.decline("the input must have three dimensions: batch, length, width")
     if norm_first:
         x = op.Add(src, attend(norm(src, *first)))
         return op.Add(x, feed_forward(norm(x, *second)))

@@ -1,8 +1,7 @@
-"""Resampling on a regular grid: nearest, linear and cubic, in one, two and three dimensions.
+"""Upsampling: nearest, linear and cubic, in one to three dimensions.
 
-ONNX's Resize does it from opset 11 on. Where it does not (older opsets, dtypes without a kernel, torch's antialiasing, and
-nearest neighbours that Resize rounds to others than torch does), one axis after the other is looked up or multiplied by
-torch's own weights, which is exact.
+Resize does it from opset 11 on. Older opsets, dtypes without a kernel, torch's antialiasing, and nearest neighbours that
+Resize rounds differently are computed axis by axis, by lookup or by a product with torch's own weights. Both are exact.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ table = SymbolicTable("aten")
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """One axis: its number, its sizes before and after (a string where only the run time knows), torch's scale if it uses one.
+    """One axis: its number, its sizes before and after, torch's scale.
 
-    `given` is the size after as the call has it, None where only the scale was given.
+    A size is a string where it is dynamic. `given` is the size after as the call has it; None where only the scale was given.
     """
 
     number: int
@@ -46,7 +45,10 @@ class Axis:
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A way of resampling: torch's operator for one axis of ``[1, n, n]``, and Resize's attributes (None: Resize differs)."""
+    """A kind of resampling.
+
+    `weights` calls torch's operator on one axis of ``[1, n, n]``. `resize` are Resize's attributes, None where Resize differs.
+    """
 
     weights: Callable[[torch.Tensor, int, bool, float | None], torch.Tensor]
     resize: dict[str, Any] | None
@@ -63,7 +65,7 @@ def _axes(op: Builder, x: Tensor, output_size: Any, scales: Sequence[float | Non
 
 
 def _after(op: Builder, x: Tensor, axis: Axis) -> int | Tensor:
-    """The size after, for use in the graph."""
+    """Size after resampling, for use in the graph."""
     if isinstance(axis.after, int):
         return axis.after
     if axis.given is not None:
@@ -76,12 +78,14 @@ def _after(op: Builder, x: Tensor, axis: Axis) -> int | Tensor:
 
 
 def _resize(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor:
-    """ONNX's Resize, with scales where torch computes with them, else with sizes."""
+    """Resize, by scales where torch computes with scales, else by sizes."""
     assert kind.resize is not None
     inner = running_dtype(op, "Resize", x.dtype)
     data, rank = op.cast(x, inner), rank_of(op, x)
     lead = rank - len(axes)
-    nothing = op.constant([], torch.float32) if op.opset < 13 else None  # what Resize does not use is required before opset 13
+    nothing = (
+        op.constant([], torch.float32) if op.opset < 13 else None
+    )  # before opset 13 Resize requires inputs that it does not use
     numbers = [axis.number for axis in axes] if _names_axes(op) else None
     scales = _constant_scales(op, x, axes, kind)
     if scales is not None:
@@ -96,12 +100,12 @@ def _resize(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor:
 
 
 def _names_axes(op: Builder) -> bool:
-    """Can Resize leave the other axes alone? It has the attribute from opset 18 on."""
+    """Whether Resize has the attribute `axes`, from opset 18 on."""
     return op.opset >= 18
 
 
 def _constant_scales(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> list[float] | None:
-    """The scales as float32 numbers that give the sizes; None where sizes do better."""
+    """Scales in float32 that give the right sizes; None where sizes are better."""
     if all(axis.scale is not None for axis in axes):
         return [_fitting(axis, float(axis.scale)) for axis in axes]  # type: ignore[arg-type]
     lead = (x.shape or ())[: rank_of(op, x) - len(axes)]
@@ -111,7 +115,10 @@ def _constant_scales(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -
 
 
 def _fitting(axis: Axis, scale: float) -> float:
-    """The nearest float32 scale with which Resize gives the size that torch gives, be the product taken in float32 or float64."""
+    """The nearest float32 scale with which Resize gives torch's size.
+
+    It holds for products in float32 and in float64.
+    """
     found = torch.tensor(scale, dtype=torch.float32)
     if axis.known:
         up = torch.tensor(float("inf"))
@@ -141,7 +148,7 @@ def _nearest(op: Builder, x: Tensor, axes: Sequence[Axis], exact: bool) -> Tenso
 
 
 _NEAREST_DTYPES = (torch.float16, torch.float32, torch.int8, torch.uint8, torch.int32)
-"""What ONNX Runtime's Resize takes for nearest neighbours."""
+"""Dtypes of ONNX Runtime's Resize for nearest neighbours."""
 
 
 def _takes_nearest(op: Builder, dtype: torch.dtype) -> bool:
@@ -149,7 +156,7 @@ def _takes_nearest(op: Builder, dtype: torch.dtype) -> bool:
 
 
 def _torch_neighbours(axis: Axis, exact: bool) -> torch.Tensor:
-    """For each place of the result the place that torch takes it from."""
+    """Position that torch reads for each position of the result."""
     function = torch.ops.aten._upsample_nearest_exact1d if exact else torch.ops.aten.upsample_nearest1d
     places = torch.arange(int(axis.before), dtype=torch.float64)
     found: torch.Tensor = function(places[None, None], [int(axis.after)], axis.scale)
@@ -157,10 +164,10 @@ def _torch_neighbours(axis: Axis, exact: bool) -> torch.Tensor:
 
 
 def _same_neighbours(axis: Axis, exact: bool) -> bool:
-    """Does Resize, which divides by a float32 scale, find the neighbours that torch finds?
+    """Whether Resize finds the same nearest neighbours as torch.
 
-    It does where one size divides the other. It does not for every sixth pair of sizes up to 200, so that a size that is
-    only known at run time is not left to it.
+    Resize divides by a float32 scale. It agrees where one size divides the other, and differs for every sixth pair of sizes
+    up to 200, so it gets no dynamic size without a known ratio.
     """
     if not axis.known:
         return _divides(axis)
@@ -175,7 +182,7 @@ def _same_neighbours(axis: Axis, exact: bool) -> bool:
 
 
 def _divides(axis: Axis) -> bool:
-    """Is one size of a dynamic axis surely a multiple of the other?"""
+    """Whether one size of a dynamic axis is certainly a multiple of the other."""
     if axis.scale is not None:
         return axis.scale.is_integer() or math.frexp(axis.scale)[0] == 0.5
     short, long = sorted((str(axis.before), str(axis.after)), key=len)
@@ -183,7 +190,7 @@ def _divides(axis: Axis) -> bool:
 
 
 def _grows(axis: Axis) -> bool:
-    """Is this a scale that is known and that Upsample, which only grows, takes?"""
+    """Whether the scale is known and at least 1, as Upsample requires."""
     if not axis.known:
         return axis.scale is not None and axis.scale.is_integer()
     return int(axis.after) >= int(axis.before) and _same_neighbours(axis, False)
@@ -203,18 +210,18 @@ def _neighbours(op: Builder, x: Tensor, axis: Axis, exact: bool) -> Tensor:
 
 
 def _step(op: Builder, x: Tensor, axis: Axis) -> Any:
-    """How far apart the places that neighbours are taken from are: a float, or a float32 tensor."""
+    """Distance between the positions read: a float or a float32 tensor."""
     if axis.scale is not None:
         return 1.0 / axis.scale
     before, after = size_at(op, x, axis.number), _after(op, x, axis)
     return op.Div(op.cast(before, torch.float32), op.cast(after, torch.float32))
 
 
-# By weights
+# Products with weights
 
 
 def resampled(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor:
-    """By Resize where it agrees with torch, else by weights, axis by axis."""
+    """Resample by Resize where it agrees with torch, else by weights."""
     known = all(axis.known for axis in axes)
     by_resize = kind.resize is not None and op.opset >= kind.first_opset
     if not x.dtype.is_floating_point:
@@ -229,12 +236,18 @@ def resampled(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tenso
 
 
 def _fits(axis: Axis) -> bool:
-    """Does the scale give the size? torch's operators take any two, Resize has no place for both."""
+    """Whether the scale gives the size.
+
+    torch's operators accept any pair; Resize takes one of the two.
+    """
     return axis.scale is None or int(int(axis.before) * axis.scale) == axis.after
 
 
 def _rounded(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor:
-    """uint8: torch rounds after each axis, of which the last comes first, and weighs with numbers of 15 bits."""
+    """Resample uint8: round after each axis, the last axis first.
+
+    torch uses weights of 15 bits.
+    """
     result = op.cast(x, torch.float32)
     for axis in reversed(axes):
         if axis.before != axis.after:
@@ -246,7 +259,10 @@ def _rounded(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor
 
 
 def _fixed_point(weights: torch.Tensor) -> torch.Tensor:
-    """As torch weighs bytes: in multiples of the smallest power of two with which the largest weight fits into 15 bits."""
+    """Round weights to 15 bits as torch does for bytes.
+
+    The unit is the smallest power of two with which the largest weight fits.
+    """
     largest = float(weights.max())
     places = next((places for places in range(22) if int(0.5 + largest * 2.0 ** (places + 1)) >= 2**15), 22)
     steps = weights.double() * 2.0**places
@@ -254,7 +270,7 @@ def _fixed_point(weights: torch.Tensor) -> torch.Tensor:
 
 
 def _weights(op: Builder, x: Tensor, axis: Axis, kind: Kind) -> Tensor:
-    """``[before, after]``: how much of each place goes into each."""
+    """Weight of each source position in each result, [before, after]."""
     if axis.known:
         scale = None if kind.align_corners else axis.scale
         return known_matrix(
@@ -263,7 +279,7 @@ def _weights(op: Builder, x: Tensor, axis: Axis, kind: Kind) -> Tensor:
     if kind.resize is None:
         op.decline("the sizes must be known at export")
     if kind.weights is not _linear_weights:
-        op.opset_error("ONNX has this resampling of a size that is only known at run time from Resize on", kind.first_opset)
+        op.opset_error("a dynamic size needs Resize with this mode", kind.first_opset)
     places = _places(op, x, axis, kind.align_corners)
     rows = arange_of(op, 0, size_at(op, x, axis.number), 1, torch.float32)
     distance = op.Abs(op.Sub(op.Unsqueeze(places, [0]), op.Unsqueeze(rows, [1])))
@@ -271,7 +287,7 @@ def _weights(op: Builder, x: Tensor, axis: Axis, kind: Kind) -> Tensor:
 
 
 def _places(op: Builder, x: Tensor, axis: Axis, align_corners: bool) -> Tensor:
-    """For each place of the result where it lies before resampling, a float32 between 0 and the last place."""
+    """Source coordinate of each result position, float32 within the axis."""
     before, after = (op.cast(size, torch.float32) for size in (size_at(op, x, axis.number), _after(op, x, axis)))
     numbers = arange_of(op, 0, _after(op, x, axis), 1, torch.float32)
     last = op.Sub(before, 1.0)
@@ -286,7 +302,7 @@ def _linear_weights(unit: torch.Tensor, after: int, align_corners: bool, scale: 
 
 
 def _planar(name: str) -> Callable[[torch.Tensor, int, bool, float | None], torch.Tensor]:
-    """The weights of an operator that torch has for two axes only."""
+    """Weights of an operator that torch has for two axes only."""
 
     def weights(unit: torch.Tensor, after: int, align_corners: bool, scale: float | None) -> torch.Tensor:
         function = getattr(torch.ops.aten, name)
@@ -297,7 +313,10 @@ def _planar(name: str) -> Callable[[torch.Tensor, int, bool, float | None], torc
 
 
 def _antialias(attributes: dict[str, Any], align_corners: bool) -> dict[str, Any] | None:
-    """Resize's attributes for torch's antialiasing, whose windows lie elsewhere where the corners are aligned."""
+    """Resize's attributes for antialiasing; None for aligned corners.
+
+    torch places the windows differently where corners are aligned.
+    """
     if align_corners:
         return None
     return {**attributes, "coordinate_transformation_mode": "half_pixel", "antialias": 1, "exclude_outside": 1}
@@ -308,7 +327,10 @@ def _transform(align_corners: bool) -> str:
 
 
 def _called(op: Builder, x: Tensor, output_size: Any, scales: Sequence[Any]) -> list[Axis]:
-    """The axes, for both forms of the operators: .vec has one list of scales, the other a number for each axis."""
+    """Axes of a call, for both kinds of overloads.
+
+    The overload .vec has one list of scales, the other one number per axis.
+    """
     factors = scales[0] if len(scales) == 1 and isinstance(scales[0], (list, tuple)) else scales
     known = [op.static(factor, "scale_factor") for factor in factors or []]
     return _axes(op, x, output_size, known if None not in known else None, spatial_dims(op))

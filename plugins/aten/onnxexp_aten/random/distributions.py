@@ -1,4 +1,4 @@
-"""Random numbers: the distribution is torch's, the numbers are not."""
+"""Random numbers with torch's distributions, but not its numbers."""
 
 from __future__ import annotations
 
@@ -101,15 +101,15 @@ def geometric(op: Builder, self: Tensor, p: float, generator: Any) -> Tensor:
 
 
 def _logarithm(op: Builder, x: Tensor) -> Tensor:
-    """Logarithms of float32 numbers that are uniform in (0, 1], as many as `x` has elements."""
+    """Logarithms of uniform float32 numbers in (0, 1], shaped as `x`."""
     return op.Log(uniform_of(op, sizes_like(op, x), torch.float32, 2.0**-25))  # type: ignore[no-any-return]
 
 
-# Whole numbers
+# Integers
 
 
 def integers(op: Builder, sizes: Any, low: Any, high: Any, dtype: torch.dtype) -> Tensor:
-    """Each of low … high - 1 equally often."""
+    """Uniform integers from `low` to `high` - 1."""
     if op.is_static([low, high]) and 0 < op.static(high) - op.static(low) <= _EXACT:
         drawn = op.cast(uniform_of(op, sizes, torch.float64, 0.0, float(op.static(high) - op.static(low))), torch.int64)
         return op.cast(drawn if is_number(low, 0) else op.Add(drawn, op.cast(low, torch.int64)), dtype)
@@ -119,7 +119,7 @@ def integers(op: Builder, sizes: Any, low: Any, high: Any, dtype: torch.dtype) -
 
 
 _EXACT = 2**24
-"""Up to which whole numbers are exact as attributes, which are float32."""
+"""Largest integer that is exact as an attribute, which is float32."""
 
 
 @table("randint", "randint.generator")
@@ -148,7 +148,7 @@ def randint_like_low(op: Builder, self: Tensor, low: Any, high: Any, *options: A
 
 @table("random.from", "random.to", "random")
 def random_(op: Builder, self: Tensor, *options: Any) -> Tensor:
-    """random.from(Tensor self, int from, int? to, *, Generator? generator=None) -> Tensor; no `to` is the dtype's largest"""
+    """random.from(Tensor self, int from, int? to, *, Generator? generator=None) -> Tensor; `to` defaults to the largest number"""
     bounds = [bound for bound in options[:-1] if bound is not None]
     digits = round(-math.log2(torch.finfo(self.dtype).eps)) + 1 if self.dtype.is_floating_point else 0
     largest = 2**digits if digits else min(int(torch.iinfo(self.dtype).max), 2**53 - 1) if self.dtype != torch.bool else 1
@@ -164,13 +164,13 @@ def randperm(op: Builder, n: Any, *options: Any) -> Tensor:
     return op.cast(order, out_dtype(op))
 
 
-# Draws
+# Draws from given probabilities
 
 
 @table("bernoulli")
 def bernoulli(op: Builder, self: Tensor, generator: Any) -> Tensor:
     """bernoulli(Tensor self, *, Generator? generator=None) -> Tensor"""
-    if specified(op, since=15):  # ONNX Runtime's kernel draws the other way round
+    if specified(op, since=15):  # ONNX Runtime's Bernoulli inverts the draw
         return op.Bernoulli(self)
     drawn = uniform_of(op, sizes_like(op, self), self.dtype)
     return op.cast(op.Less(drawn, self), self.dtype)
@@ -196,7 +196,10 @@ def multinomial(op: Builder, self: Tensor, num_samples: Any, replacement: bool, 
 
 
 def _drawn(op: Builder, rows: Tensor, count: Any) -> Tensor:
-    """int64[rows, count]: places in each row of weights, drawn with replacement."""
+    """Positions in each row of weights, drawn with replacement.
+
+    Returns int64[rows, count].
+    """
     if runs(op, "Multinomial", torch.float32):
         scores = compute(op, "Log", rows)
         return compare(op, "Multinomial", scores, sample_size=op.static(count, "num_samples"), dtype=torch.int64)  # type: ignore[no-any-return]

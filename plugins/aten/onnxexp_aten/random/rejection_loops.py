@@ -1,4 +1,7 @@
-"""Random numbers whose distributions have no formula: drawn in a loop that ends when every element has its number."""
+"""Distributions without a closed formula, drawn in loops.
+
+A loop ends when every element has its number.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,13 @@ table = SymbolicTable("aten")
 
 
 def _any(op: Builder, condition: Tensor) -> Tensor:
-    """Does it hold anywhere? A bool without dimensions."""
+    """Whether a condition is True anywhere, as a 0-d bool."""
     return op.cast(op.ReduceMax(op.cast(condition, torch.int32), keepdims=0), torch.bool)
 
 
 @table("poisson")
 def poisson(op: Builder, self: Tensor, generator: Any) -> Tensor:
-    """poisson(Tensor self, Generator? generator=None) -> Tensor: how many waiting times of mean 1 pass until `self`"""
+    """poisson(Tensor self, Generator? generator=None) -> Tensor; counts waiting times of mean 1 up to `self`"""
     rate, sizes = op.cast(self, torch.float32), sizes_like(op, self)
 
     def body(number: Tensor, time: Tensor, count: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
@@ -37,7 +40,7 @@ def poisson(op: Builder, self: Tensor, generator: Any) -> Tensor:
 
 @table("binomial")
 def binomial(op: Builder, count: Tensor, prob: Tensor, generator: Any) -> Tensor:
-    """binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor: as many tosses as the largest count"""
+    """binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor; tosses as often as the largest count"""
     tosses, share = op.cast(count, torch.float32), op.cast(prob, torch.float32)
     nothing = op.Mul(op.Add(tosses, share), 0.0)
     sizes = sizes_like(op, nothing)
@@ -53,9 +56,9 @@ def binomial(op: Builder, count: Tensor, prob: Tensor, generator: Any) -> Tensor
 
 @table("_standard_gamma")
 def standard_gamma(op: Builder, self: Tensor, generator: Any) -> Tensor:
-    """_standard_gamma(Tensor self, Generator? generator=None) -> Tensor: Marsaglia's and Tsang's method of rejection
+    """_standard_gamma(Tensor self, Generator? generator=None) -> Tensor
 
-    It is for shapes from 1 on; below, one number of the shape that is larger by 1 is scaled down.
+    Marsaglia and Tsang's rejection method serves shapes from 1 on. A smaller shape scales down a number of shape + 1.
     """
     dtype, sizes = drawn_dtype(self), sizes_like(op, self)
     shape = op.cast(self, dtype)
@@ -82,6 +85,6 @@ def standard_gamma(op: Builder, self: Tensor, generator: Any) -> Tensor:
 
 @table("_sample_dirichlet")
 def sample_dirichlet(op: Builder, self: Tensor, generator: Any) -> Tensor:
-    """_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor: gamma's numbers by their sum"""
+    """_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor; gamma numbers over their sum"""
     drawn = op.cast(standard_gamma(op, self, generator), drawn_dtype(self))
     return op.cast(op.Div(drawn, op.ReduceSum(drawn, axes=[-1], keepdims=1)), self.dtype)

@@ -1,7 +1,7 @@
-"""Uniform and normal random numbers, which every other distribution is made of.
+"""Uniform and normal random numbers, the source of all distributions.
 
-ONNX Runtime has no kernels for ONNX's random operators from opset 22 on. It has one for Dropout, which tosses coins: out of 64 of
-them come as many numbers as are needed.
+ONNX Runtime has no kernels for ONNX's random operators from opset 22 on. It has one for Dropout, whose mask is a vector of coin
+tosses. 64 of them seed a generator for as many numbers as are needed.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ __all__ = ["drawn_dtype", "gaussian", "kept_or_zero", "tossed", "uniform_of"]
 
 
 def drawn_dtype(x: Tensor) -> torch.dtype:
-    """The dtype in which a distribution is computed: float32, or float64 for float64."""
+    """Dtype in which a distribution is computed: float32 or float64."""
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
 def uniform_of(op: Builder, sizes: Any, dtype: torch.dtype, low: float = 0.0, high: float = 1.0) -> Tensor:
-    """Uniform in [low, high); `sizes` is a list of ints and tensors, or a tensor."""
+    """Uniform numbers in [low, high).
+
+    `sizes` is a list of ints and tensors, or a tensor.
+    """
     inner = dtype if dtype == torch.float64 or runs(op, "RandomUniform", dtype) else torch.float32
     if runs(op, "RandomUniform", inner):
         return op.cast(_generated(op, "RandomUniform", sizes, inner, low=low, high=high), dtype)
@@ -35,11 +38,11 @@ def uniform_of(op: Builder, sizes: Any, dtype: torch.dtype, low: float = 0.0, hi
 
 
 def gaussian(op: Builder, sizes: Any, dtype: torch.dtype, mean: float = 0.0, std: float = 1.0) -> Tensor:
-    """Normally distributed numbers; `sizes` as for `uniform_of`."""
+    """Normal random numbers; `sizes` as for `uniform_of`."""
     inner = dtype if dtype == torch.float64 or runs(op, "RandomNormal", dtype) else torch.float32
     if runs(op, "RandomNormal", inner):
         return op.cast(_generated(op, "RandomNormal", sizes, inner, mean=mean, scale=std), dtype)
-    # Box and Muller: a random angle, and the radius that goes with the logarithm of a random number
+    # Box-Muller: a random angle, and a radius from the logarithm of a random number
     pair = _digits(op, op.Concat([2], sizes, axis=0) if isinstance(sizes, Tensor) else [2, *sizes], inner)
     angle = op.Cos(op.Mul(op.Gather(pair, 0, axis=0), 2 * math.pi))
     radius = op.Sqrt(op.Mul(op.Log(op.Sub(op.constant(1.0, inner), op.Gather(pair, 1, axis=0))), -2.0))
@@ -50,13 +53,19 @@ def gaussian(op: Builder, sizes: Any, dtype: torch.dtype, mean: float = 0.0, std
 
 
 def tossed(op: Builder, x: Tensor, ratio: float) -> tuple[Tensor, Tensor]:
-    """ONNX's Dropout in training mode: the result, and the mask of what is kept. Not where `runs` says that it does not run."""
+    """Dropout in training mode: the result and the mask of kept elements.
+
+    Only where `runs` is True for Dropout.
+    """
     result, kept = op.Dropout(x, ratio, True, outputs=2)
     return result, kept
 
 
 def kept_or_zero(op: Builder, result: Tensor, kept: Tensor) -> Tensor:
-    """The result of `tossed`. ONNX Runtime removes a Dropout of whose outputs the first only is used, in training mode too."""
+    """Result of `tossed`, guarded against an optimization of ONNX Runtime.
+
+    ONNX Runtime removes a Dropout without users of its mask, in training mode too.
+    """
     return result if specified(op) else select(op, kept, result, op.constant(0, result.dtype))
 
 
@@ -68,10 +77,10 @@ def _generated(op: Builder, name: str, sizes: Any, dtype: torch.dtype, **attribu
 
 
 def _digits(op: Builder, sizes: Any, dtype: torch.dtype) -> Tensor:
-    """Uniform in [0, 1), float32 or float64: as many binary digits as the dtype has.
+    """Uniform numbers in [0, 1), with all binary digits of the dtype.
 
-    Only what is common to a draw is tossed, and mixed with each element's place (Steele's splitmix64): coins alone would do too,
-    but ONNX Runtime seeds one Dropout after the other with one number after the other, and its generator shows that.
+    Only the seed of a draw is tossed. It is mixed with each element's position by splitmix64 (Steele). Coin tosses alone
+    would show the consecutive seeds that ONNX Runtime gives to consecutive Dropouts.
     """
     _, heads = tossed(op, op.constant(torch.ones(64)), 0.5)
     seed = op.MatMul(op.cast(heads, torch.uint64), op.constant([1 << digit for digit in range(64)], torch.uint64))

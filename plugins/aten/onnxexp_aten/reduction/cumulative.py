@@ -1,4 +1,7 @@
-"""Running sums, products and extremes along one dimension: ONNX's own where it has them, else a Scan."""
+"""Cumulative sums, products and extremes along one dimension.
+
+A Scan replaces operators that the opset lacks.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def cumsum_11(op: Builder, self: Tensor, dim: int, dtype: torch.dtype | None) ->
 
 
 def running_sum(op: Builder, x: Tensor, axis: int) -> Tensor:
-    """The sum of the elements up to each one, in the tensor's own dtype."""
+    """Cumulative sum in the tensor's own dtype."""
     return lower_by(op, table, "cumsum", x, axis, x.dtype)  # type: ignore[no-any-return]
 
 
@@ -61,13 +64,13 @@ def logcumsumexp(op: Builder, self: Tensor, dim: int) -> Tensor:
 
 @table("cummax")
 def cummax(op: Builder, self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """cummax(Tensor self, int dim) -> (Tensor values, Tensor indices); of equal elements the last"""
+    """cummax(Tensor self, int dim) -> (Tensor values, Tensor indices); the last of equal elements"""
     return _extremes(op, "Less", self, dim, -math.inf)
 
 
 @table("cummin")
 def cummin(op: Builder, self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """cummin(Tensor self, int dim) -> (Tensor values, Tensor indices); of equal elements the last"""
+    """cummin(Tensor self, int dim) -> (Tensor values, Tensor indices); the last of equal elements"""
     return _extremes(op, "Greater", self, dim, math.inf)
 
 
@@ -111,7 +114,10 @@ def _extremes(op: Builder, worse: str, x: Tensor, dim: int, start: float) -> tup
 
 
 def _full_slice(op: Builder, xs: Tensor, value: Any, dtype: torch.dtype) -> Tensor:
-    """One number in the shape of a slice along axis 0, made so that ONNX Runtime can tell its rank, which a Scan needs."""
+    """Full tensor in the shape of a slice along axis 0.
+
+    ONNX Runtime can infer its rank, which a Scan requires.
+    """
     sizes = xs.shape[1:] if xs.shape is not None else ()
     if all(isinstance(size, int) for size in sizes):
         return filled(op, list(sizes), value, dtype)

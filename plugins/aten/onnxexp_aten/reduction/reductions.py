@@ -1,4 +1,4 @@
-"""Sums, means, extremes and the like over some dimensions, all of them, or none (0-d tensors)."""
+"""Reductions over some dimensions, all of them, or none (0-d tensors)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ _OF_ONE_ITSELF = frozenset(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd"
 
 
 def reduced(op: Builder, name: str, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
-    """One of ONNX's Reduce operators; `dims` None or empty means all, a 0-d tensor counts as one element."""
+    """Apply a Reduce operator.
+
+    `dims` None or empty means all. A 0-d tensor counts as one element.
+    """
     if x.rank == 0:
         return x if name in _OF_ONE_ITSELF else compute(op, name, op.Reshape(x, [1]), keepdims=0)
     if name == "ReduceMean" and x.shape is not None and any(x.shape[axis] == 0 for axis in axes_of(op, x, dims)):
-        return compute(op, "Div", reduced(op, "ReduceSum", x, dims, keepdim), 0)  # of nothing: NaN, as in torch
+        return compute(op, "Div", reduced(op, "ReduceSum", x, dims, keepdim), 0)  # an empty mean is NaN, as in torch
     axes = None if dims is None or dims == [] else axes_of(op, x, dims)
     if axes is not None and not keepdim and len(axes) == x.rank:
         axes = None
@@ -36,7 +39,7 @@ def reduced(op: Builder, name: str, x: Tensor, dims: Any = None, keepdim: bool =
 
 
 def summable(op: Builder, x: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """As torch sums: ints and bools as int64 where no dtype is asked for."""
+    """Cast for a sum: ints and bools to int64 unless a dtype is given."""
     return op.cast(x, dtype_of(dtype, x.dtype if x.dtype.is_floating_point else torch.int64))
 
 
@@ -57,9 +60,9 @@ def sum_dim(op: Builder, self: Tensor, dim: Any, keepdim: bool, dtype: torch.dty
 
 @table("sum_to_size")
 def sum_to_size(op: Builder, self: Tensor, size: list[Any]) -> Tensor:
-    """sum_to_size(Tensor self, SymInt[] size) -> Tensor: over the axes that have grown by broadcasting"""
+    """sum_to_size(Tensor self, SymInt[] size) -> Tensor; sums over axes that were broadcast"""
     if self.shape is None or not all(isinstance(each, int) for each in size):
-        op.decline("a rank or size that only the run time knows")
+        op.decline("the rank and the sizes must be known at export")
     lead = len(self.shape) - len(size)
     grown = [axis for axis, own in enumerate(self.shape) if axis < lead or (size[axis - lead] == 1 and own != 1)]
     if not grown and size:
@@ -103,17 +106,17 @@ def logsumexp(op: Builder, self: Tensor, dim: Any, keepdim: bool) -> Tensor:
     x = to_float(op, self)
     if specified(op):
         return reduced(op, "ReduceLogSumExp", x, dim, keepdim)
-    floor = torch.finfo(x.dtype).min  # where an axis begins with -inf, ONNX Runtime takes 0 for the largest element
+    floor = torch.finfo(x.dtype).min  # ONNX Runtime takes 0 for the maximum where an axis begins with -inf
     result = reduced(op, "ReduceLogSumExp", compute(op, "Max", x, floor), dim, keepdim)
     return select(op, compare(op, "Less", result, op.constant(floor / 2, x.dtype)), op.constant(-math.inf, x.dtype), result)
 
 
-# Truth
+# any and all
 
 
 @table("any", "any.dim", "any.dims")
 def any_(op: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor; of nothing it is False, as a sum is 0"""
+    """any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor; False for no elements"""
     truth = op.cast(self, torch.bool)
     if _reduces_truth(op, self, dim):
         return op.cast(reduced(op, "ReduceMax", truth, dim, keepdim), _truth(self))
@@ -122,7 +125,7 @@ def any_(op: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> T
 
 @table("all", "all.dim", "all.dims")
 def all_(op: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor; of nothing it is True"""
+    """all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor; True for no elements"""
     truth = op.cast(self, torch.bool)
     if _reduces_truth(op, self, dim):
         return op.cast(reduced(op, "ReduceMin", truth, dim, keepdim), _truth(self))
@@ -130,7 +133,10 @@ def all_(op: Builder, self: Tensor, dim: Any = None, keepdim: bool = False) -> T
 
 
 def _reduces_truth(op: Builder, x: Tensor, dims: Any) -> bool:
-    """May bools be reduced as they are? From opset 20 on, but ONNX Runtime refuses to where there is nothing to reduce."""
+    """Whether bools can be reduced without a cast.
+
+    They can from opset 20 on, but ONNX Runtime rejects empty reductions.
+    """
     sizes = [x.shape[axis] for axis in axes_of(op, x, dims)] if x.shape else []
     some = specified(op) or all(isinstance(size, int) and size > 0 for size in sizes)
     return some and runs(op, "ReduceMax", torch.bool)
@@ -193,7 +199,7 @@ def _position(op: Builder, name: str, x: Tensor, dim: int | None, keepdim: bool)
     return op.Reshape(found, [1] * rank_of(op, x)) if keepdim and x.rank != 0 else found
 
 
-# Spread
+# Variance
 
 
 @table("var", "var.dim", "var.correction")
@@ -222,7 +228,10 @@ def std_mean(op: Builder, self: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
 
 
 def _spread_args(*args: Any) -> tuple[Any, float, bool]:
-    """(dims, correction, keepdim) of any of the overloads: (unbiased), (dim, unbiased, keepdim), (dim, correction, keepdim)."""
+    """Arguments (dims, correction, keepdim) of any overload.
+
+    The overloads have (unbiased), (dim, unbiased, keepdim) or (dim, correction, keepdim).
+    """
     dims, correction, keepdim = (None, args[0], False) if len(args) == 1 else args
     return dims, 1 if correction is None else float(correction), keepdim
 
@@ -246,7 +255,7 @@ def _degrees_of_freedom(op: Builder, x: Tensor, axes: list[int], correction: flo
 
 
 def count(op: Builder, x: Tensor, axes: list[int]) -> int | Tensor:
-    """How many elements there are along these axes together, a 0-d int64 tensor where that is not static."""
+    """Number of elements along these axes; a 0-d int64 tensor if dynamic."""
     static, dynamic = 1, []
     for axis in axes:
         size = size_at(op, x, axis)

@@ -1,7 +1,7 @@
-"""Recurrent layers: LSTM, GRU and RNN, on padded and on packed sequences.
+"""Recurrent layers: LSTM, GRU and RNN, on padded and packed sequences.
 
-Sources: the ONNX operators LSTM, GRU and RNN; torch stacks the gates as i, f, g, o (LSTM) and r, z, n (GRU), ONNX as
-i, o, f, c and z, r, h. What ONNX's operators cannot compute goes step by step (`onnxexp_aten.rnn.scan_cells`).
+torch stacks the gates as i, f, g, o (LSTM) and r, z, n (GRU). ONNX stacks them as i, o, f, c and z, r, h. A Scan in
+`scan_cells` replaces what ONNX's operators cannot compute.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ __all__ = ["table"]
 table = SymbolicTable("aten")
 
 _GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
-"""ONNX's gates by their place in torch's weights."""
+"""Order of ONNX's gates, as positions in torch's weights."""
 _REARRANGING = ("Cast", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
 @dataclasses.dataclass(frozen=True)
 class Layers:
-    """A stack of recurrent layers as torch's operators describe it.
+    """Stack of recurrent layers.
 
     Attributes:
         kind: LSTM, GRU or RNN.
         params: For each layer and direction: w_ih, w_hh, then b_ih, b_hh (with biases), then w_hr (with a projection).
-        relu: An RNN's activation is relu, not tanh.
+        relu: The activation of an RNN is relu, not tanh.
     """
 
     kind: str
@@ -53,7 +53,7 @@ class Layers:
         return 2 if self.bidirectional else 1
 
     def weights(self, layer: int) -> list[Sequence[Tensor]]:
-        """The parameters of one layer, by direction."""
+        """Parameters of one layer, by direction."""
         size = len(self.params) // (self.num_layers * self.directions)
         starts = [(layer * self.directions + direction) * size for direction in range(self.directions)]
         return [self.params[start : start + size] for start in starts]
@@ -61,11 +61,10 @@ class Layers:
     def run(
         self, op: Builder, x: Tensor, states: Sequence[Tensor], lengths: Tensor | None, *, batch_first: bool = False
     ) -> tuple[Tensor, list[Tensor]]:
-        """Time-major `x` (time, batch, features) through all layers.
+        """Run time-major `x` (time, batch, features) through all layers.
 
         Returns the last layer's output (time, batch, directions * hidden), or (batch, time, ...) with `batch_first`, and the
-        final states (layers * directions, batch, hidden). `lengths` (batch,) int64 are those of the sequences, None where
-        all are full.
+        final states (layers * directions, batch, hidden). `lengths`, int64 (batch,), is None where all sequences are full.
         """
         finals: list[list[Tensor]] = [[] for _ in states]
         starts = [self._initial(op, state) for state in states]
@@ -79,7 +78,7 @@ class Layers:
         return x, [states[0] if len(states) == 1 else op.Concat(*states, axis=0) for states in finals]
 
     def _initial(self, op: Builder, state: Tensor) -> Sequence[Tensor | None]:
-        """Each layer's initial state; None, which is ONNX's default, where it is zero."""
+        """Initial state of each layer; None, ONNX's default, for zeros."""
         if is_zero(state):
             return [None] * self.num_layers
         if self.num_layers == 1:
@@ -89,7 +88,7 @@ class Layers:
     def _layer(
         self, op: Builder, x: Tensor, layer: int, start: Sequence[Tensor | None], lengths: Tensor | None, *, batch_first: bool
     ) -> tuple[Tensor, Sequence[list[Tensor]]]:
-        """One layer's output, and what its final states are made of (along axis 0)."""
+        """Output of one layer, and the pieces of its final states along axis 0."""
         weights = self.weights(layer)
         projected = len(weights[0]) % 2 == 1
         if projected or (x.dtype == torch.float64 and not runs(op, self.kind, x.dtype)):
@@ -107,7 +106,10 @@ class Layers:
     def _native(
         self, op: Builder, x: Tensor, weights: Sequence[Sequence[Tensor]], start: Sequence[Tensor | None], lengths: Tensor | None
     ) -> list[Tensor]:
-        """ONNX's operator: its output (time, directions, batch, hidden) and final states."""
+        """Apply ONNX's operator.
+
+        Returns the output (time, directions, batch, hidden) and the final states.
+        """
         dtype = running_dtype(op, self.kind, x.dtype)
         w, r = (_arranged(op, [one[index : index + 1] for one in weights], self.kind, dtype) for index in (0, 1))
         b = _arranged(op, [one[2:4] for one in weights], self.kind, dtype) if self.has_biases else None
@@ -125,7 +127,7 @@ class Layers:
 
 
 def _arranged(op: Builder, weights: Sequence[Sequence[Tensor]], kind: str, dtype: torch.dtype) -> Tensor:
-    """Weights, or both biases, by direction, as ONNX has them: (directions, gates * hidden, ...)."""
+    """Arrange weights or biases for ONNX: (directions, gates * hidden, ...)."""
     flat, order = [weight for one in weights for weight in one], _GATES[kind]
     if op.fold and op.is_static(flat) and (len(flat) > 1 or len(order) > 1):
         return op.deferred(functools.partial(_stacked, len(weights), order, dtype), *flat)
@@ -140,7 +142,7 @@ def _stacked(directions: int, order: Sequence[int], dtype: torch.dtype, *weights
 
 
 def _reordered(op: Builder, weight: Tensor, order: Sequence[int]) -> Tensor:
-    """A weight or bias with its gates (equal parts of axis 0) in another order."""
+    """Reorder the gates of a weight or bias, equal parts of axis 0."""
     if len(order) == 1:
         return weight
     split = op.Split(weight, [int(weight.shape[0]) // len(order)] * len(order), axis=0, outputs=len(order))  # type: ignore[index]
@@ -148,7 +150,7 @@ def _reordered(op: Builder, weight: Tensor, order: Sequence[int]) -> Tensor:
 
 
 def is_zero(state: Tensor) -> bool:
-    """Is this tensor known to hold only zeros: a constant, or zeros of a size that is known only at run time?"""
+    """Whether a tensor is provably zero: a constant, or zeros of a dynamic size."""
     if state.const is not None:
         return not bool(state.const.any())
     node = state.value.producer()
@@ -163,7 +165,7 @@ def is_zero(state: Tensor) -> bool:
 
 
 def swapped_batch(op: Builder, x: Tensor) -> Tensor:
-    """Axes 0 and 1 exchanged; nothing moves in memory where one of them has size 1."""
+    """Exchange axes 0 and 1; without a copy where one of them has size 1."""
     sizes = x.shape or ()
     if 1 in sizes[:2]:
         axis = sizes.index(1)
@@ -194,7 +196,7 @@ def lstm_packed(
 
 
 def _register(name: str, layers: Callable[..., Layers]) -> None:
-    """GRU and the two plain RNNs have one signature."""
+    """Register a layer with the signature that GRU and both plain RNNs share."""
 
     def padded(op: Builder, input: Tensor, hx: Tensor, params: list[Tensor], *rest: Any) -> tuple[Tensor, ...]:
         *form, batch_first = rest
@@ -217,7 +219,7 @@ _register("rnn_tanh", lambda params, *form: Layers("RNN", params, *form))
 _register("rnn_relu", lambda params, *form: Layers("RNN", params, *form, relu=True))
 
 
-# Cells: one step of a layer
+# Cells
 
 
 @table("lstm_cell")

@@ -1,7 +1,8 @@
-"""Packed sequences: the valid elements of a padded batch, step after step, and how many sequences reach each step.
+"""Packed sequences.
 
-Layers on packed data run padded, with the sequences' lengths, as ONNX does; where the packed form came from a padded one
-in the same graph that one is used again (`op.notes`), and the packed form is only computed if something else needs it.
+A packed sequence has the valid elements of a padded batch, step by step, and the number of sequences at each step. Layers run
+on the padded form with lengths, as ONNX's operators do. `op.notes` maps a packed form to the padded form it came from. The
+packed form is dead code unless something else uses it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class _Layers(Protocol):
 
 
 def within(op: Builder, padded: Tensor, lengths: Tensor) -> Tensor:
-    """(time, batch): is the step of this time-major batch within the sequence?"""
+    """Mask (time, batch) of the valid steps of a time-major batch."""
     return _within(op, size_at(op, padded, 0), lengths)
 
 
@@ -39,7 +40,7 @@ def _within(op: Builder, steps: Any, lengths: Tensor) -> Tensor:
 
 
 def _packed(op: Builder, padded: Tensor, lengths: Tensor) -> Tensor:
-    """The valid steps of a time-major padded batch, and the note of where they come from."""
+    """Pack a time-major padded batch, and note where it came from."""
     assert padded.shape is not None
     features = [run_time_size(op, size, [padded]) for size in padded.shape[2:]]
     mask = op.Reshape(within(op, padded, lengths), [-1])
@@ -49,7 +50,7 @@ def _packed(op: Builder, padded: Tensor, lengths: Tensor) -> Tensor:
 
 
 def _unpacked(op: Builder, data: Tensor, batch_sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """The time-major padded batch (what is not valid holds some valid element) and the lengths."""
+    """Time-major padded batch and lengths; invalid steps have arbitrary values."""
     noted: tuple[Tensor, Tensor] | None = op.notes.get(("packed", data.value))
     if noted is not None:
         return noted
@@ -74,7 +75,10 @@ def pack(op: Builder, input: Tensor, lengths: Tensor, batch_first: bool) -> tupl
 
 
 def packed_layer(op: Builder, layers: _Layers, data: Tensor, batch_sizes: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Recurrent layers on packed data: the packed output and the final states."""
+    """Run recurrent layers on packed data.
+
+    Returns the packed output and the final states.
+    """
     padded, lengths = _unpacked(op, data, batch_sizes)
     y, final = layers.run(op, padded, states, lengths)
     return _packed(op, y, lengths), *final
@@ -101,7 +105,7 @@ def pad(
 
 
 def _resized(op: Builder, padded: Tensor, steps: Any) -> Tensor:
-    """The first `steps` steps, and after the last one that again."""
+    """First `steps` steps; the last step repeats beyond the end."""
     last = op.Sub(size_at(op, padded, 0), 1)
     index = extreme(op, "Min", arange_of(op, 0, steps, 1, torch.int64), last)
     return op.Gather(padded, index, axis=0)  # type: ignore[no-any-return]

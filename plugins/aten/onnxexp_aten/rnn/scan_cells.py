@@ -1,9 +1,9 @@
-"""Recurrent layers as a Scan over their steps: what ONNX's LSTM, GRU and RNN cannot compute.
+"""Recurrent cells, and layers as a Scan over cells.
 
-That is a projected LSTM, and float64, for which ONNX Runtime has no kernels. A cell is one such step; ONNX Runtime takes less
-time for it than for a layer of one step. Sources: the formulas in the documentation of
-`torch.nn.LSTM`, `torch.nn.GRU` and `torch.nn.RNN`; for the projection "Long Short-Term Memory Based Recurrent Neural
-Network Architectures for Large Vocabulary Speech Recognition", Sak et al. 2014.
+The Scan serves what ONNX's operators cannot compute: projected LSTMs, and float64, for which ONNX Runtime has no kernels.
+ONNX Runtime runs a cell faster than a layer of one step. Sources: the documentation of `torch.nn.LSTM`, `torch.nn.GRU` and
+`torch.nn.RNN`; for the projection "Long Short-Term Memory Based Recurrent Neural Network Architectures for Large Vocabulary
+Speech Recognition", Sak et al. 2014.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """What one step computes; `kind`, `relu` as `recurrent.Layers` has them, the weights in torch's order."""
+    """One step of a layer.
+
+    `kind` and `relu` are as in `rnn.layers.Layers`. Weights are in torch's order.
+    """
 
     kind: str
     has_biases: bool
@@ -32,20 +35,26 @@ class Cell:
     relu: bool
 
     def widths(self, weights: Sequence[Tensor]) -> list[int]:
-        """The sizes of the states: hidden, and LSTM's cell. w_hh is (gates * hidden, hidden), w_hr (projection, hidden)."""
+        """Widths of the hidden state and of LSTM's cell state.
+
+        w_hh is (gates * hidden, hidden), w_hr (projection, hidden).
+        """
         hidden = int(weights[1].shape[0]) // _GATES[self.kind]  # type: ignore[index]
         width = int(weights[-1].shape[0]) if self.projected else hidden  # type: ignore[index]
         return [width, hidden] if self.kind == "LSTM" else [width]
 
     def entering(self, op: Builder, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
-        """What the input (batch, features), or the inputs of all steps (time, batch, features), add to the gates."""
+        """Contribution of the input to the gates.
+
+        The input is (batch, features), or (time, batch, features) for all steps at once.
+        """
         bias = weights[2] if self.has_biases else None
         if bias is not None and self.kind != "GRU":
             bias = op.Add(bias, weights[3])
         return _linear(op, x, weights[0], bias)
 
     def step(self, op: Builder, entering: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
-        """The states after one step."""
+        """States after one step."""
         h = states[0]
         if self.kind == "GRU":
             return [self._gru(op, entering, _linear(op, h, weights[1], weights[3] if self.has_biases else None), h)]
@@ -65,7 +74,7 @@ class Cell:
 
 
 def _parts(op: Builder, x: Tensor, *shares: int) -> Sequence[Tensor]:
-    """(batch, features) cut along the features, in these shares."""
+    """Split (batch, features) along the features, in these shares."""
     width = int(x.shape[-1]) // sum(shares)  # type: ignore[index]
     return op.Split(x, [share * width for share in shares], axis=1, outputs=len(shares))  # type: ignore[no-any-return]
 
@@ -85,10 +94,10 @@ def scan_layer(
     start: Sequence[Tensor | None],
     lengths: Tensor | None,
 ) -> tuple[Tensor, list[list[Tensor]]]:
-    """One layer, time-major, `weights` by direction.
+    """Run one time-major layer as a Scan; `weights` by direction.
 
-    Returns (time, batch, directions * width), of which only what is `within` the lengths counts, and for each state what it
-    finally is by direction, (1, batch, width).
+    Returns (time, batch, directions * width), valid only within the lengths, and for each state its final value by direction,
+    (1, batch, width).
     """
     inside = None if lengths is None else op.Unsqueeze(within(op, x, lengths), [2])
     outputs: list[Tensor] = []
@@ -105,7 +114,7 @@ def scan_layer(
 
 
 def _first(op: Builder, x: Tensor, state: Tensor | None, direction: int, directions: int, width: int) -> Tensor:
-    """The initial state of one direction, (batch, width)."""
+    """Initial state of one direction, (batch, width)."""
     if state is not None:
         own = state if directions == 1 else op.Slice(state, [direction], [direction + 1], [0])
         return squeezed(op, own, [0])
@@ -123,7 +132,10 @@ def _direction(
     *,
     reverse: bool,
 ) -> list[Tensor]:
-    """The final states and the outputs of all steps. Outside of its length, a sequence keeps its states."""
+    """Final states and the outputs of all steps.
+
+    Beyond its length a sequence keeps its states.
+    """
 
     def body(*values: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         before, entering = values[: len(first)], values[len(first)]

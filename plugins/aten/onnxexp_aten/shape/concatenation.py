@@ -1,4 +1,4 @@
-"""Several tensors made one."""
+"""Concatenation, stacking and grids of tensors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ table = SymbolicTable("aten")
 
 
 def joined(op: Builder, tensors: list[Tensor], dim: int) -> Tensor:
-    """Concat in the common dtype. Tensors of shape (0,) are left out, as torch has always done."""
+    """Concat in the promoted dtype; drops tensors of shape (0,), as torch does."""
     everything = promote(op, *tensors) if len({tensor.dtype for tensor in tensors}) > 1 else tensors
     kept = [tensor for tensor in everything if tensor.shape != (0,)] or everything[:1]
     axis = dim % max(rank_of(op, kept[0]), 1)
@@ -79,7 +79,7 @@ def block_diag(op: Builder, tensors: list[Tensor]) -> Tensor:
     blocks = _raised(op, promote(op, *tensors), 2)
     widths = [size_at(op, block, 1) for block in blocks]
     if any(isinstance(width, Tensor) for width in widths):
-        op.decline("a width that only the run time knows")
+        op.decline("the widths must be known at export")
     ends = list(itertools.accumulate(widths))
     rows = [padded(op, block, [end - width, ends[-1] - end]) for block, width, end in zip(blocks, widths, ends, strict=True)]
     return joined(op, rows, 0)
@@ -118,6 +118,6 @@ def combinations(op: Builder, self: Tensor, r: int, with_replacement: bool) -> T
     """combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor"""
     size = size_at(op, self, 0)
     if isinstance(size, Tensor):
-        op.decline("a size that only the run time knows")
+        op.decline("the size must be known at export")
     places = torch.combinations(torch.arange(size), r, with_replacement)
     return op.Gather(self, op.constant(places), axis=0)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Diagonals: read, embedded, summed."""
+"""Diagonals, traces and diagonal matrices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ table = SymbolicTable("aten")
 
 
 def diagonal_places(op: Builder, rows: Any, columns: Any, offset: int) -> Tensor:
-    """int64[n]: where the diagonal's elements are in a flattened matrix."""
+    """Positions of a diagonal in a flattened matrix, int64[n]."""
     if isinstance(rows, int) and isinstance(columns, int):
         return op.constant(torch.arange(rows * columns).view(rows, columns).diagonal(offset).contiguous())
     rows, columns = op.constant(rows, torch.int64), op.constant(columns, torch.int64)
@@ -54,7 +54,7 @@ def diag_embed(op: Builder, self: Tensor, offset: int, dim1: int, dim2: int) -> 
     rank = rank_of(op, self)
     size = size_at(op, self, rank - 1)
     if isinstance(size, Tensor) or self.dtype.is_complex:
-        op.decline("a size that only the run time knows, or complex numbers")
+        op.decline("the size must be known at export and the dtype real")
     pads = [0, offset] if offset > 0 else [-offset, 0]
     rows = op.torch_op("aten::constant_pad_nd", self, pads, 0)[0] if offset else self
     mask = torch.ones(size + abs(offset), size + abs(offset), dtype=torch.bool)

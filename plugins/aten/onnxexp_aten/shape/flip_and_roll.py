@@ -1,4 +1,4 @@
-"""Elements in other places: windows, rotations, diagonals, pixels, repetitions of each element."""
+"""Flips, rotations, rolls and sliding windows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def fliplr(op: Builder, self: Tensor) -> Tensor:
 
 
 def reversed_along(op: Builder, x: Tensor, axes: list[int]) -> Tensor:
-    """The axes the other way round: Slice with negative steps, which it has from opset 10 on, before that a table of indices."""
+    """Reverse axes by Slice with negative steps.
+
+    Slice has steps from opset 10 on. Before, a table of indices reverses an axis.
+    """
     if not axes:
         return x
     if op.opset >= 10:
@@ -86,7 +89,7 @@ def unfold(op: Builder, self: Tensor, dimension: int, size: int, step: int) -> T
 
 
 def window_starts(op: Builder, x: Tensor, axis: int, size: int, step: int) -> Tensor:
-    """Where the windows of this size begin that fit into an axis."""
+    """Begins of the windows that fit into an axis."""
     length = size_at(op, x, axis)
     end = length - size + 1 if isinstance(length, int) else op.Sub(length, size - 1)
     return arange_of(op, 0, end, step, torch.int64)

@@ -20,7 +20,7 @@ table = SymbolicTable("aten")
 @table("pixel_shuffle")
 def pixel_shuffle(op: Builder, self: Tensor, upscale_factor: int) -> Tensor:
     """pixel_shuffle(Tensor self, int upscale_factor) -> Tensor"""
-    if rank_of(op, self) < 5 and self.dtype.is_floating_point and op.opset >= 11:  # from there on DepthToSpace has modes
+    if rank_of(op, self) < 5 and self.dtype.is_floating_point and op.opset >= 11:  # DepthToSpace has modes from opset 11 on
         batch = unsqueezed(op, self, range(4 - rank_of(op, self)))
         shuffled = op.DepthToSpace(batch, blocksize=upscale_factor, mode="CRD")
         return squeezed(op, shuffled, range(4 - rank_of(op, self)))

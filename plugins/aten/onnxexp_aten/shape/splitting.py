@@ -1,4 +1,4 @@
-"""A tensor taken apart along one axis."""
+"""Split, chunk and unbind along one axis."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ table = SymbolicTable("aten")
 
 
 def _parts(op: Builder, x: Tensor, axis: int, given: list[Any] | None = None) -> list[Tensor]:
-    """The node's outputs: consecutive parts of `x`, of the sizes that the captured program knows or that are given."""
+    """Split `x` into the node's outputs.
+
+    The sizes come from the captured program or from `given`.
+    """
     count = len(op.node.outputs)
     if count == 1:
         return [x]
@@ -29,22 +32,22 @@ def _parts(op: Builder, x: Tensor, axis: int, given: list[Any] | None = None) ->
     if all(isinstance(length, int) for length in lengths[:-1]):
         return _cut(op, x, axis, list(itertools.accumulate(lengths[:-1])))
     if given is None:
-        op.decline("parts whose sizes are computed at run time")
+        op.decline("the sizes of the parts must be known at export")
     return list(op.Split(x, op.constant(given, torch.int64), axis=axis, outputs=count))
 
 
 def _lengths(op: Builder, axis: int) -> list[Any]:
-    """What the captured program knows of the parts' sizes."""
+    """Sizes of the parts in the captured program."""
     return [(sizes_of(op, index) or (None,) * (axis + 1))[axis] for index in range(len(op.node.outputs))]
 
 
 def _cut(op: Builder, x: Tensor, axis: int, places: list[Any]) -> list[Tensor]:
-    """What lies before, between and after the places, as Python's slices take them."""
+    """Slices before, between and after these positions."""
     return [sliced(op, x, axis, start, end) for start, end in itertools.pairwise([0, *places, END])]
 
 
 def _cut_each(op: Builder, x: Tensor, axis: int, step: Tensor) -> list[Tensor]:
-    """Parts of that length, and what remains."""
+    """Slices of this length, and the rest."""
     return _cut(op, x, axis, [step if factor == 1 else op.Mul(step, factor) for factor in range(1, len(op.node.outputs))])
 
 
@@ -77,12 +80,12 @@ def chunk(op: Builder, self: Tensor, chunks: int, dim: int) -> list[Tensor]:
 def tensor_split(op: Builder, self: Tensor, sections: Any, dim: int) -> list[Tensor]:
     """tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]
 
-    The other overloads call it `indices`: a list of the places to cut at.
+    Other overloads take `indices`, a list of positions to cut at.
     """
     axis = axis_of(op, self, dim)
     size, lengths = size_at(op, self, axis), _lengths(op, axis)
     static = isinstance(size, int) and all(isinstance(length, int) for length in lengths)
-    if len(lengths) == 1 or (static and sum(lengths) == size):  # those of places that go back are parts of more than all
+    if len(lengths) == 1 or (static and sum(lengths) == size):  # parts overlap where the positions descend
         return _parts(op, self, axis)
     if isinstance(sections, list):
         return _cut(op, self, axis, sections)
@@ -95,7 +98,7 @@ def tensor_split_by(op: Builder, self: Tensor, tensor_indices_or_sections: Tenso
     """tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor[]"""
     given = tensor_indices_or_sections
     if given.rank == 0 or op.is_static(given):
-        return tensor_split(op, self, op.static(given, "how many parts there are"), dim)  # type: ignore[no-any-return]
+        return tensor_split(op, self, op.static(given, "the number of parts"), dim)  # type: ignore[no-any-return]
     places = [op.Gather(op.cast(given, torch.int64), index, axis=0) for index in range(len(op.node.outputs) - 1)]
     return _cut(op, self, axis_of(op, self, dim), places)
 

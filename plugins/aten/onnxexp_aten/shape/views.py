@@ -1,4 +1,4 @@
-"""Views: the same elements under other sizes, axes in another order, parts of a tensor."""
+"""Views: reshape, permute, expand, slice, select; and sizes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def view_dtype(op: Builder, self: Tensor, dtype: torch.dtype) -> Tensor:
     if self.dtype == dtype:
         return self
     if self.dtype.itemsize != dtype.itemsize:
-        op.decline("bits of another width")
+        op.decline("the dtypes differ in width")
     return op.BitCast(self, to=dtype)
 
 
@@ -134,7 +134,7 @@ def t(op: Builder, self: Tensor) -> Tensor:
 def matrix_transpose(op: Builder, self: Tensor) -> Tensor:
     """mT(Tensor(a) self) -> Tensor(a)"""
     if self.dtype.is_complex and op.node.op != "aten::mT":
-        op.decline("complex numbers")
+        op.decline("complex numbers are not supported")
     return swapped(op, self, -1, -2)
 
 
@@ -148,7 +148,7 @@ def movedim(op: Builder, self: Tensor, source: Any, destination: Any) -> Tensor:
     return permuted(op, self, [moved[axis] if axis in moved else next(rest) for axis in range(rank_of(op, self))])
 
 
-# Larger by repetition
+# Expansion and repetition
 
 
 @table("expand", "expand_copy", "broadcast_to")
@@ -192,7 +192,7 @@ def repeat(op: Builder, self: Tensor, repeats: list[Any]) -> Tensor:
     return op.Tile(unsqueezed(op, self, range(lead)), vector(op, repeats))
 
 
-# Parts
+# Slices
 
 
 @table("slice.Tensor", "slice_copy.Tensor")
@@ -222,13 +222,13 @@ def narrow(op: Builder, self: Tensor, dim: int, start: Any, length: Any) -> Tens
     else:
         first = op.constant(start, torch.int64)
         end = op.Add(first, op.constant(length, torch.int64))
-        if not isinstance(start, int):  # what ends where it is counted from ends with the axis
+        if not isinstance(start, int):  # a negative start plus the length may be 0, the end of the axis
             end = op.Where(op.And(op.Less(first, 0), op.Equal(end, 0)), END, end)
     return slice_(op, self, axis, start, end, 1)
 
 
 def _count_first(op: Builder, self: Tensor, axis: int, index: Any) -> Any:
-    """A constant index counted from the front where the size is known."""
+    """Count a constant index from the front where the size is known."""
     size = None if self.shape is None else self.shape[axis]
     if op.is_static(index):
         index = int(op.static(index, "index"))

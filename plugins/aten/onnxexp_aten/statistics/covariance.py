@@ -1,4 +1,4 @@
-"""Covariances and correlations of variables in rows, observations in columns."""
+"""Covariances and correlations: variables in rows, observations in columns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cov(op: Builder, self: Tensor, correction: int, fweights: Tensor | None, awe
 
 
 def _covariance(op: Builder, x: Tensor, correction: int, fweights: Tensor | None, aweights: Tensor | None) -> Tensor:
-    """The covariances of the rows of a float matrix."""
+    """Covariances of the rows of a float matrix."""
     weights = [op.cast(weight, x.dtype) for weight in (fweights, aweights) if weight is not None]
     weight = weights[0] if len(weights) == 1 else compute(op, "Mul", *weights) if weights else None
     if weight is None:

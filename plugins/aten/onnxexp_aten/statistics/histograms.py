@@ -1,4 +1,4 @@
-"""What is most frequent or in the middle, and counts: mode, medians and means without NaN, histograms, sums over segments."""
+"""Histograms and bin counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ table = SymbolicTable("aten")
 def bincount(op: Builder, self: Tensor, weights: Tensor | None, minlength: Any) -> Tensor:
     """bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor"""
     places = op.cast(self, torch.int64)
-    # A -1 beside the elements: without any, nothing is the largest.
+    # append -1, because an empty tensor has no maximum
     largest = op.ReduceMax(op.cast(op.Concat(places, op.constant([-1]), axis=0), torch.int32), axes=[0], keepdims=0)
     size = extreme(op, "Max", op.Add(op.cast(largest, torch.int64), 1), op.cast(minlength, torch.int64))
     dtype = out_dtype(op)
@@ -37,7 +37,7 @@ def bincount(op: Builder, self: Tensor, weights: Tensor | None, minlength: Any) 
 
 
 def _counted(op: Builder, bins: Tensor, count: int, inside: Tensor, weights: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """How many of the elements (1-d) are in each bin, or the sum of their weights."""
+    """Count 1-d elements in each bin, or sum their weights."""
     hit = op.And(op.Equal(unsqueezed(op, bins, [0]), op.constant(torch.arange(count)[:, None])), unsqueezed(op, inside, [0]))
     if weights is None:
         return op.cast(op.ReduceSum(op.cast(hit, torch.int32), axes=[1], keepdims=0), dtype)
@@ -45,7 +45,10 @@ def _counted(op: Builder, bins: Tensor, count: int, inside: Tensor, weights: Ten
 
 
 def _bounds(op: Builder, x: Tensor, low: Any, high: Any, margin: float = 1.0, dims: Any = None) -> tuple[Tensor, Tensor]:
-    """The range of a histogram: as given, or that of the elements along `dims`; never empty, but `margin` wide on both sides."""
+    """Range of a histogram: as given, or that of the elements.
+
+    An empty range grows by `margin` on both sides.
+    """
     if low is None:
         least, most = (reduced(op, name, x, dims, dims is not None) for name in ("ReduceMin", "ReduceMax"))
     else:
@@ -85,7 +88,10 @@ def _widths(op: Builder, edges: Tensor, count: int) -> Tensor:
 
 
 def _edges(op: Builder, least: Tensor, most: Tensor, counts: torch.Tensor) -> Tensor:
-    """Those of so many bins of one width, of one axis or, [axes, edges], of several: then infinities follow the last ones."""
+    """Edges of equal bins of one axis, or of several as [axes, edges].
+
+    Infinities fill up shorter rows.
+    """
     numbers = torch.arange(int(counts.max()) + 1)
     step = op.Div(op.Sub(most, least), op.constant(counts.to(least.dtype)))
     rising = op.Add(op.Mul(step, op.constant(numbers.to(least.dtype))), least)
@@ -118,12 +124,15 @@ def histogram_edges(op: Builder, self: Tensor, bins: Tensor, weight: Tensor | No
 @table("histogramdd", "histogramdd.int_bins", "histogramdd.TensorList_bins")
 def histogramdd(op: Builder, self: Tensor, bins: Any, range: Any, weight: Tensor | None, density: bool) -> list[Tensor]:
     """histogramdd(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, bool density=False)
-    -> (Tensor hist, Tensor[] bin_edges), of points; also with one number of bins for all axes, or with their edges"""
+    -> (Tensor hist, Tensor[] bin_edges)
+
+    Other overloads take one number of bins for all axes, or the edges.
+    """
     axes = size_at(op, self, rank_of(op, self) - 1)
     given = [bins] * axes if isinstance(bins, int) and isinstance(axes, int) else bins
     sizes = [size_at(op, each, 0) if isinstance(each, Tensor) else each + 1 for each in given]
     if not all(isinstance(size, int) for size in sizes) or 0 in (self.shape or ()):
-        op.decline("it is lowered for some points, and as many bins as are known at export")
+        op.decline("the numbers of bins must be known at export, and there must be points")
     counts = [int(size) - 1 for size in sizes]
     points = op.Transpose(op.Reshape(self, [-1, len(counts)]), perm=[1, 0])
     if isinstance(given[0], Tensor):
@@ -146,13 +155,16 @@ def histogramdd(op: Builder, self: Tensor, bins: Any, range: Any, weight: Tensor
 
 
 def _stacked(op: Builder, edges: list[Tensor], most: int) -> Tensor:
-    """The edges of several axes, [axes, edges], infinities after the last ones."""
+    """Stack the edges of several axes, [axes, edges], padded with infinities."""
     padding = [op.constant([math.inf] * (most + 1 - int(size)), each.dtype) for each in edges for size in each.shape or ()]
     return stack(op, [joined(op, list(pair), 0) for pair in zip(edges, padding, strict=True)], 0)
 
 
 def _counted_points(op: Builder, points: Tensor, edges: Tensor, counts: list[int], weights: Tensor | None) -> Tensor:
-    """How many points, [axes, points], are in each bin, or the sum of their weights; the edges are [axes, edges]."""
+    """Count points, [axes, points], in each bin, or sum their weights.
+
+    The edges are [axes, edges].
+    """
     x, each = unsqueezed(op, points, [1]), unsqueezed(op, edges, [2])
     reached, passed = (
         op.ReduceSum(op.cast(relate(op, name, each, x), torch.int64), axes=[1], keepdims=0) for name in ("LessOrEqual", "Less")
@@ -162,7 +174,7 @@ def _counted_points(op: Builder, points: Tensor, edges: Tensor, counts: list[int
     inside = op.And(op.cast(reached, torch.bool), op.Less(passed, op.constant(most + 1)))
     bin_ = op.Sub(extreme(op, "Min", reached, op.constant(most)), 1)
     place = op.ReduceSum(op.Where(inside, op.Mul(bin_, op.constant(steps)), op.constant(total)), axes=[0], keepdims=0)
-    place = extreme(op, "Min", place, op.constant(total))  # what is outside is counted behind the bins
+    place = extreme(op, "Min", place, op.constant(total))  # points outside are counted in an extra bin
     added = full_of(op, sizes_like(op, place), 1, points.dtype) if weights is None else op.cast(weights, points.dtype)
     found = scattered(op, op.constant(torch.zeros(total + 1, dtype=points.dtype)), 0, place, added, "add")
     return op.Reshape(op.Slice(found, [0], [total], [0]), counts)  # type: ignore[no-any-return]

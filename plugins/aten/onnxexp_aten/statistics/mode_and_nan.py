@@ -1,4 +1,4 @@
-"""The mode, and medians, sums and means that leave NaN out."""
+"""Mode, and NaN-ignoring medians, sums and means."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _without(op: Builder, parts: tuple[Tensor, ...], axis: int, keepdim: bool) -
 
 @table("mode")
 def mode(op: Builder, self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, ...]:
-    """mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices): of equally frequent ones the least"""
+    """mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices); the least of equally frequent ones"""
     if self.rank == 0:
         return self, op.constant(0)
     axis = axis_of(op, self, dim)
@@ -58,7 +58,7 @@ def nanmedian_dim(op: Builder, self: Tensor, dim: int, keepdim: bool) -> tuple[T
     _, places = top(op, select(op, missing, op.constant(math.inf, self.dtype), self), size, axis, largest=False)
     middle = op.Div(op.Sub(last, op.ReduceSum(op.cast(missing, torch.int64), axes=[axis], keepdims=1)), 2)
     place = gather(op, places, axis, middle, False)
-    return _without(op, (gather(op, self, axis, place, False), place), axis, keepdim)  # where all are NaN, any of them
+    return _without(op, (gather(op, self, axis, place, False), place), axis, keepdim)  # any element will do where all are NaN
 
 
 @table("nanmedian")

@@ -1,4 +1,4 @@
-"""Quantiles: the element at a rank among the sorted ones, or what lies between two of them."""
+"""Quantiles, with torch's interpolations."""
 
 from __future__ import annotations
 
@@ -40,15 +40,18 @@ def nanquantile(op: Builder, self: Tensor, q: Any, dim: int | None, keepdim: boo
 def _quantile(
     op: Builder, one: Callable[..., Tensor], self: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str
 ) -> Tensor:
-    """`one` gives the quantiles along an axis, which has as many elements as q then."""
+    """Compute quantiles along an axis with `one`, and arrange the result.
+
+    `one` returns a tensor whose axis has as many elements as q.
+    """
     rank, share = rank_of(op, self), op.cast(q, self.dtype)
-    if rank == 0 and share.rank == 0:  # the quantile of a number is that number; interpolated, an infinity is NaN
+    if rank == 0 and share.rank == 0:  # a 0-d tensor is its own quantile; interpolation turns an infinity into NaN
         whole = interpolation in _ROUNDED
         return self if whole else compute(op, "Add", self, compute(op, "Sub", self, self))
     flat = dim is None or rank == 0
     x, axis = (self if rank == 1 else op.Reshape(self, [-1]), 0) if flat else (self, axis_of(op, self, dim))
     found = one(op, x, axis, share if share.rank else unsqueezed(op, share, [0]), interpolation)
-    if share.rank:  # the quantiles go to the front
+    if share.rank:  # the axis of quantiles moves to the front
         found = permuted(op, found, [axis, *(other for other in range(rank_of(op, found)) if other != axis)])
         gone = list(range(1, rank + 1)) if flat else [axis + 1]
         return unsqueezed(op, found, gone) if keepdim else found
@@ -58,7 +61,7 @@ def _quantile(
 
 
 def _of_all(op: Builder, x: Tensor, axis: int, share: Tensor, interpolation: str) -> Tensor:
-    """NaN where one of the elements is."""
+    """Quantiles of all elements; NaN where any element is NaN."""
     last = op.Sub(op.cast(size_at(op, x, axis), x.dtype), 1)
     ranks = compute(op, "Mul", share, last)
     count = size_at(op, x, axis) if ranks.const is None else math.ceil(ranks.const.max()) + 1
@@ -68,7 +71,7 @@ def _of_all(op: Builder, x: Tensor, axis: int, share: Tensor, interpolation: str
 
 
 def _of_known(op: Builder, x: Tensor, axis: int, share: Tensor, interpolation: str) -> Tensor:
-    """Of the elements that are not NaN; NaN where all are."""
+    """Quantiles of the elements that are not NaN; NaN where all are."""
     missing = is_nan(op, x)
     last = op.Sub(op.cast(size_at(op, x, axis), x.dtype), 1)
     last = compute(op, "Sub", last, reduced(op, "ReduceSum", op.cast(missing, x.dtype), [axis], True))
@@ -77,18 +80,19 @@ def _of_known(op: Builder, x: Tensor, axis: int, share: Tensor, interpolation: s
     values, _ = top(op, filled, size_at(op, x, axis), axis, largest=False)
     found = _at(op, ranks, interpolation, lambda places: gather(op, values, axis, places, False))
     if interpolation not in _ROUNDED:
-        return found  # between two infinities lies NaN
+        return found  # interpolation between two infinities gives NaN
     return select(op, compare(op, "Less", last, 0), op.constant(math.nan, x.dtype), found)
 
 
 _ROUNDED = MappingProxyType({"lower": floor, "higher": ceil, "nearest": round_})
-"""The interpolations that take one element as it is, and how they round its rank."""
+"""Interpolations that pick one element, and the rounding of its rank."""
 
 
 def _at(op: Builder, ranks: Tensor, interpolation: str, pick: Callable[[Tensor], Tensor], trailing: int = 0) -> Tensor:
-    """What is at these ranks; `pick` gives what is at whole ones, with so many more axes behind.
+    """Elements at fractional ranks.
 
-    As torch's lerp: from the nearer of two neighbours on, which tells where infinities give NaN.
+    `pick` returns the elements at integer ranks, with `trailing` more axes. As in torch's lerp, interpolation starts at the
+    nearer neighbour, which decides where infinities give NaN.
     """
 
     def element(places: Tensor) -> Tensor:

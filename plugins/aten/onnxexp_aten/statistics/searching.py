@@ -1,4 +1,4 @@
-"""Where elements are: nonzero, isin, searchsorted."""
+"""Searching: nonzero, isin, searchsorted and bucketize."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ table = SymbolicTable("aten")
 
 @table("nonzero", "argwhere")
 def nonzero(op: Builder, self: Tensor) -> Tensor:
-    """nonzero(Tensor self) -> Tensor: one row of indices for each element that is not zero"""
+    """nonzero(Tensor self) -> Tensor; one row of indices per nonzero element"""
     if self.rank == 0:
         return op.Slice(op.Transpose(positions(op, op.Reshape(self, [1])), perm=[1, 0]), [0], [0], [1])
     found = positions(op, self)
@@ -30,14 +30,14 @@ def nonzero(op: Builder, self: Tensor) -> Tensor:
 
 @table("nonzero_numpy", "where")
 def nonzero_numpy(op: Builder, self: Tensor) -> list[Tensor]:
-    """nonzero_numpy(Tensor self) -> Tensor[]: the indices along each dimension"""
+    """nonzero_numpy(Tensor self) -> Tensor[]; the indices along each dimension"""
     found = positions(op, op.Reshape(self, [1]) if self.rank == 0 else self)
     return [op.Gather(found, axis, axis=0) for axis in range(max(rank_of(op, self), 1))]
 
 
 @table("nonzero_static")
 def nonzero_static(op: Builder, self: Tensor, size: Any, fill_value: int) -> Tensor:
-    """nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor: `nonzero` cut off or filled up to a size"""
+    """nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor; `nonzero` cropped or padded to a size"""
     width = rank_of(op, self)
     size = int(op.static(size, "the number of rows"))
     filling = op.constant(torch.full((size, width), fill_value))
@@ -57,7 +57,7 @@ def isin(op: Builder, elements: Any, test_elements: Any, assume_unique: bool, in
 
 
 def positions(op: Builder, x: Tensor) -> Tensor:
-    """``NonZero``: the indices of what is not zero, one column for each, one row for each dimension."""
+    """``NonZero``: indices of nonzero elements, a row for each dimension."""
     return op.NonZero(x if runs(op, "NonZero", x.dtype) else op.cast(x, torch.bool))
 
 
@@ -67,7 +67,7 @@ def searchsorted(
 ) -> Tensor:
     """searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, ...) -> Tensor"""
     if sorter is not None:
-        op.decline("searchsorted with a sorter is not lowered")
+        op.decline("a sorter is not supported")
     return _insertion_point(op, self, sorted_sequence, right or side == "right", out_int32)
 
 
@@ -78,7 +78,10 @@ def bucketize(op: Builder, self: Any, boundaries: Tensor, out_int32: bool, right
 
 
 def _insertion_point(op: Builder, x: Any, boundaries: Tensor, right: bool, narrow: bool) -> Tensor:
-    """How many boundaries (last dimension) lie before each element: below it, or with `right` not above it."""
+    """Number of boundaries before each element.
+
+    The boundaries lie along the last dimension. They count if below the element, with `right` also if equal.
+    """
     x, boundaries = promote(op, x, boundaries)
     rank, scalar = rank_of(op, boundaries), x.rank == 0
     if rank > 1 and not scalar:

@@ -69,7 +69,7 @@ def segment_reduce(
 
 
 def _segments(op: Builder, lengths: Tensor | None, offsets: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Where the segments begin and end, int64."""
+    """Begins and ends of the segments, int64."""
     if lengths is not None:
         wide, last = op.cast(lengths, torch.int64), rank_of(op, lengths) - 1
         ends = running_sum(op, wide, last)

@@ -1,4 +1,4 @@
-"""Sorting, the largest elements, distinct elements, and where elements are."""
+"""Sorting, topk, kthvalue and medians."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ table = SymbolicTable("aten")
 
 
 def top(op: Builder, x: Tensor, k: Any, axis: int, *, largest: bool) -> tuple[Tensor, Tensor]:
-    """``TopK``: the k largest or smallest elements in order, and where they are; of equal ones the first comes first."""
+    """``TopK``: the k largest or smallest elements in order, and their indices.
+
+    The first of equal elements comes first.
+    """
     inner = running_dtype(op, "TopK", x.dtype)
     if largest or runs(op, "TopK", torch.int64):
         values, indices = op.TopK(op.cast(x, inner), [k], axis=axis, largest=None if largest else 0, outputs=2)
@@ -89,7 +92,7 @@ def median_dim(op: Builder, self: Tensor, dim: int, keepdim: bool) -> tuple[Tens
 
 @table("median")
 def median(op: Builder, self: Tensor) -> Tensor:
-    """median(Tensor self) -> Tensor, of an even count the lower one"""
+    """median(Tensor self) -> Tensor; the lower of two middle elements"""
     flat = op.Reshape(self, [-1])
     return kthvalue(op, flat, _middle(op, size_at(op, flat, 0)), 0, False)[0]
 

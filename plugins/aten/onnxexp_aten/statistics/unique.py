@@ -1,4 +1,4 @@
-"""Distinct elements."""
+"""Unique elements."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def unique_consecutive(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """unique_consecutive(Tensor self, bool return_inverse=False, ...) -> (Tensor, Tensor, Tensor)"""
     if dim is not None and rank_of(op, self) == 0:
-        op.decline("a single element has no dims")
+        op.decline("a 0-d tensor has no dimensions")
     x = op.Reshape(self, [-1]) if dim is None and self.rank != 1 else self
     axis, rank = 0 if dim is None else axis_of(op, self, dim), rank_of(op, x)
     length = op.Shape(x) if rank == 1 else op.Slice(op.Shape(x), [axis], [axis + 1], [0])

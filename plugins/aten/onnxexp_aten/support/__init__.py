@@ -1,1 +1,1 @@
-"""What symbolics of several subjects share."""
+"""Helpers shared by symbolics of several subjects."""

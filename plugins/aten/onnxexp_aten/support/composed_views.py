@@ -1,7 +1,7 @@
-"""Views as the other modules build them: composed with the view they look at, without run-time shapes where any way avoids them.
+"""Views composed with the view they apply to.
 
-Sizes are ints and symbols, as `Tensor.shape` has them; the captured program tells them for every result. A size that has to
-be computed at run time is taken from the call's own arguments where it is among them, else from a tensor that has it.
+Transposes, reshapes, squeezes and slices merge with the node that made their input. A Reshape gets a static target wherever
+one exists.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from onnxexp_aten.support.symbolic_sizes import Dim, partition
 __all__ = ["END", "expanded", "permuted", "reshaped", "sliced", "squeezed", "swapped", "unsqueezed"]
 
 END = 2**63 - 1
-"""An end of a slice that no axis reaches."""
+"""Slice end beyond any axis."""
 
 
 # Axes
 
 
 def permuted(op: Builder, x: Tensor, perm: Sequence[int]) -> Tensor:
-    """Transpose; of a Transpose it is one, and none where the axes stay as they are.
+    """Transpose, merged with a Transpose that made `x`.
 
-    Of a Reshape that makes several axes one, it is done before that: what reshapes the result then meets the Reshape.
+    The identity adds no node. A Transpose of a Reshape that flattened axes moves before the Reshape, where the next reshape
+    can cancel it.
     """
     perm = list(perm)
     if perm == list(range(len(perm))):
@@ -50,14 +51,14 @@ def permuted(op: Builder, x: Tensor, perm: Sequence[int]) -> Tensor:
 
 
 def swapped(op: Builder, x: Tensor, one: int, other: int) -> Tensor:
-    """Two axes exchanged; they may count from the end."""
+    """Exchange two axes, which may count from the end."""
     perm = list(range(rank_of(op, x)))
     perm[one], perm[other] = perm[other], perm[one]
     return permuted(op, x, perm)
 
 
 def unsqueezed(op: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
-    """Unsqueeze at axes of the result; together with one that made `x`."""
+    """Unsqueeze at axes of the result, merged with an Unsqueeze that made `x`."""
     axes = sorted(axes)
     if not axes:
         return x
@@ -72,7 +73,7 @@ def unsqueezed(op: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
 
 
 def squeezed(op: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
-    """Squeeze of these axes, in one with a Squeeze that made `x`; it takes back an Unsqueeze that did."""
+    """Squeeze, merged with a Squeeze that made `x`; cancels an Unsqueeze."""
     axes = sorted(axes)
     if not axes:
         return x
@@ -94,7 +95,7 @@ def squeezed(op: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
 
 
 def _squeezed_before(op: Builder, x: Tensor, axes: list[int], node: ir.Node, source: Tensor) -> Tensor:
-    """Squeeze of a Transpose: before it where that takes back an Unsqueeze."""
+    """Squeeze of a Transpose, moved before it where it cancels an Unsqueeze."""
     if made_by(op, source, "Unsqueeze") is None or not unused(x):
         return op.Squeeze(x, axes=axes)
     perm = list(node.attributes["perm"].as_ints())
@@ -107,9 +108,9 @@ def _squeezed_before(op: Builder, x: Tensor, axes: list[int], node: ir.Node, sou
 
 
 def reshaped(op: Builder, x: Tensor, sizes: Sequence[Dim], given: Sequence[Any] | None = None) -> Tensor:
-    """`x` with these sizes; `given` are the ints and tensors that the call has for them.
+    """Reshape `x`; `given` are the ints and tensors in the call.
 
-    A reshape of a reshape is one. The target is a constant wherever 0 (as the input has it) and one -1 can say it.
+    Consecutive reshapes merge. The target is a constant wherever 0 (copy) and one -1 suffice.
     """
     sizes = tuple(sizes)
     chain = list(_reshape_chain(op, x))
@@ -137,9 +138,9 @@ def _run_time_sizes(op: Builder, sizes: Sequence[Dim], chain: Sequence[Tensor], 
 
 
 def _before_transpose(op: Builder, x: Tensor, sizes: Sequence[Dim]) -> Tensor | None:
-    """A Reshape of a Transpose as a Transpose of a Reshape, where both say it and that one may meet others.
+    """Exchange a Reshape with the Transpose before it, where that helps.
 
-    So it is where axes are only taken apart, or where making them one takes back a Reshape before the Transpose.
+    It helps where axes are only split, or where merging them cancels a Reshape before the Transpose.
     """
     found = made_by(op, x, "Transpose")
     if found is None or x.shape is None or found[1].shape is None:
@@ -163,7 +164,7 @@ def _before_transpose(op: Builder, x: Tensor, sizes: Sequence[Dim]) -> Tensor | 
 
 
 def _reshape_chain(op: Builder, x: Tensor) -> Iterator[Tensor]:
-    """`x`, and what it is a reshape of, back to the first."""
+    """`x` and the sources of its reshapes, back to the first."""
     found: tuple[ir.Node, Tensor] | None = (None, x)
     while found is not None and found[1].shape is not None:
         yield found[1]
@@ -171,7 +172,7 @@ def _reshape_chain(op: Builder, x: Tensor) -> Iterator[Tensor]:
 
 
 def _target(shape: Sequence[Dim] | None, sizes: Sequence[Dim], given: Sequence[Any] | None) -> tuple[list[Any], list[int]]:
-    """Reshape's target, and the axes of it that only the run time knows."""
+    """Target of a Reshape, and its axes known only at run time."""
     target: list[Any] = list(sizes)
     for axis, size in enumerate(sizes):
         if isinstance(size, str) and shape is not None and axis < len(shape) and shape[axis] == size:
@@ -190,7 +191,10 @@ def _target(shape: Sequence[Dim] | None, sizes: Sequence[Dim], given: Sequence[A
 def expanded(
     op: Builder, x: Tensor, sizes: Sequence[Dim], given: Sequence[Any] | None = None, others: Sequence[Any] = ()
 ) -> Tensor:
-    """Broadcast to these sizes; only the axes that grow are named. `others` are tensors that have the symbolic ones."""
+    """Expand to these sizes; only growing axes get a size.
+
+    `others` are tensors with the symbolic sizes.
+    """
     shape = x.shape
     if shape is None:
         return op.Expand(x, vector(op, given or sizes))
@@ -210,8 +214,8 @@ def expanded(
 
 
 def sliced(op: Builder, x: Tensor, axis: int, start: Any, end: Any, step: int = 1) -> Tensor:
-    """One axis' slice, in one node with a constant slice of other axes that made `x`."""
-    if op.opset < 10 and step == 1 and not op.is_static([start, end]):  # the bounds are attributes of Slice before opset 10
+    """Slice one axis, merged with a constant Slice that made `x`."""
+    if op.opset < 10 and step == 1 and not op.is_static([start, end]):  # bounds are attributes of Slice before opset 10
         return _gathered(op, x, axis, start, end)
     slices: dict[int, tuple[Any, Any, int]] = {axis: (start, end, step)}
     found = made_by(op, x, "Slice")
@@ -224,7 +228,7 @@ def sliced(op: Builder, x: Tensor, axis: int, start: Any, end: Any, step: int = 
 
 
 def _gathered(op: Builder, x: Tensor, axis: int, start: Any, end: Any) -> Tensor:
-    """A slice with bounds of run time for opsets whose Slice has them as attributes: the places between them, gathered."""
+    """Slice with dynamic bounds by Gather, for opsets with static Slice."""
     size = size_at(op, x, axis)
     place = op.Squeeze(op.NonZero(filled(op, [size], 1, torch.float32)), axes=[0])
     inside = op.Less(place, _counted(op, end, size))
@@ -234,7 +238,7 @@ def _gathered(op: Builder, x: Tensor, axis: int, start: Any, end: Any) -> Tensor
 
 
 def _counted(op: Builder, bound: Any, size: int | Tensor) -> Any:
-    """A bound counted from the front of an axis of that size."""
+    """Count a bound from the front of an axis of this size."""
     if isinstance(bound, Tensor):
         return op.Where(op.Less(bound, 0), op.Add(bound, size), bound)
     return bound if bound >= 0 else op.Add(size, bound)

@@ -1,4 +1,4 @@
-"""Tensors full of one number."""
+"""Tensors full of one number, by ConstantOfShape."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ __all__ = ["filled"]
 
 
 def filled(op: Builder, sizes: Any, value: bool | int | float, dtype: torch.dtype) -> Tensor:
-    """A tensor full of one number known at export; `sizes` is a list of ints and tensors, or a 1-D tensor."""
+    """A tensor full of one number known at export.
+
+    `sizes` is a list of ints and tensors, or a 1-D tensor.
+    """
     if not runs(op, "ConstantOfShape", dtype):
         return op.cast(filled(op, sizes, value, torch.float32), dtype)
     number = torch.tensor([value], dtype=dtype)

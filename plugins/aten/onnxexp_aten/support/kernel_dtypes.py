@@ -1,8 +1,8 @@
-"""Which dtypes an ONNX operator runs with at the target, and computing in the nearest one where the tensor's own does not run.
+"""Dtypes that ONNX operators run with at the target, and casts to them.
 
-Where the target is ONNX itself that is what the operator's schema says. Where it is ONNX Runtime it is the table: what the schema
-and ONNX Runtime's CPU kernels allow both. float16 counts where the schema has it (ONNX Runtime brings its own casts for it), and
-so does bfloat16, which is for devices.
+For the target "onnx", the operator's schema decides. For ONNX Runtime, the table below lists the dtypes that both the schema
+and the CPU kernels support. float16 counts where the schema has it, since ONNX Runtime inserts its own casts. So does
+bfloat16, for accelerators.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WIDE = f"{_FLOATS} int32 int64"
 
 
 def _listed(**versions: str) -> Mapping[torch.dtype, int]:
-    """``v9="float32"``: the dtypes that are added at an opset; by dtype, the first opset that has it."""
+    """First opset of each dtype, from ``v9="float32"``: dtypes added per opset."""
     newest_first = reversed(versions.items())
     return MappingProxyType({getattr(torch, name): int(key[1:]) for key, names in newest_first for name in names.split()})
 
@@ -99,7 +99,7 @@ _RUNS: Mapping[str, Mapping[torch.dtype, int]] = MappingProxyType(
 )
 
 _LAST: Mapping[str, int] = MappingProxyType(dict.fromkeys(("Multinomial", "RandomNormal", "RandomUniform"), 21))
-"""The last opsets at which ONNX Runtime has kernels for operators that it has none for later."""
+"""Last opsets with kernels in ONNX Runtime."""
 
 _WIDER: Mapping[torch.dtype, tuple[torch.dtype, ...]] = MappingProxyType(
     {
@@ -109,21 +109,21 @@ _WIDER: Mapping[torch.dtype, tuple[torch.dtype, ...]] = MappingProxyType(
         **dict.fromkeys((torch.float16, torch.bfloat16, torch.float64), (torch.float32,)),
     }
 )
-"""Where to go from a dtype that does not run, the nearest first."""
+"""Replacements for a dtype that does not run, nearest first."""
 
 
 def has_operator(op: Builder, name: str) -> bool:
-    """Does ONNX have this operator, which takes float32 among others, at the target opset?"""
+    """Whether ONNX has this operator, with float32, at the target opset."""
     return op.takes(name, torch.float32)
 
 
 def specified(op: Builder, since: int = 0) -> bool:
-    """Is the model for whatever implements ONNX, so that nothing is done for ONNX Runtime's sake, at an opset from `since` on?"""
+    """Whether the target is plain ONNX, at an opset from `since` on."""
     return op.target == "onnx" and op.opset >= since
 
 
 def runs(op: Builder, name: str, dtype: torch.dtype) -> bool:
-    """Does this ONNX operator run with this dtype at the target opset? Not where ONNX has it only later."""
+    """Whether an ONNX operator runs with a dtype at the target opset."""
     opset = op.opset
     if op.target == "onnx":
         return op.takes(name, dtype)
@@ -131,16 +131,16 @@ def runs(op: Builder, name: str, dtype: torch.dtype) -> bool:
 
 
 def running_dtype(op: Builder, name: str, dtype: torch.dtype) -> torch.dtype:
-    """The dtype itself where the operator runs with it, else the nearest that it does run with, else itself."""
+    """The nearest dtype with which the operator runs; else the dtype itself."""
     if runs(op, name, dtype):
         return dtype
     return next((near for near in _WIDER.get(dtype, ()) if runs(op, name, near)), dtype)
 
 
 def compute(op: Builder, name: str, *args: Any, **attributes: Any) -> Tensor:
-    """One ONNX operator whose inputs and output share one dtype, that of the first; Python numbers are taken as that.
+    """Emit an operator whose inputs and output share the first input's dtype.
 
-    It is computed in another dtype, with casts around it, where it does not run with its own.
+    Python numbers take that dtype. Casts surround an operator that does not run with it.
     """
     dtype = args[0].dtype
     inner = running_dtype(op, name, dtype)
@@ -149,6 +149,6 @@ def compute(op: Builder, name: str, *args: Any, **attributes: Any) -> Tensor:
 
 
 def compare(op: Builder, name: str, *args: Any, **attributes: Any) -> Any:
-    """As `compute` for an operator whose outputs have dtypes of their own (bool, indices)."""
+    """`compute` for operators with output dtypes of their own (bool, indices)."""
     inner = running_dtype(op, name, args[0].dtype)
     return op.call("", name, *[op.cast(arg, inner) for arg in args], **attributes)

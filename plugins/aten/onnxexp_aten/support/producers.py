@@ -1,4 +1,4 @@
-"""The nodes that make a tensor."""
+"""Producers of tensors, for matching small patterns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["given_ints", "made_by", "unused"]
 
 
 def made_by(op: Builder, x: Tensor, *kinds: str) -> tuple[ir.Node, Tensor] | None:
-    """The node that makes `x` and that node's first input, where it is one of these ONNX operators."""
+    """Producer of `x` and its first input, if it is one of these operators."""
     if x.const is not None:
         return None
     node = x.value.producer()
@@ -21,7 +21,7 @@ def made_by(op: Builder, x: Tensor, *kinds: str) -> tuple[ir.Node, Tensor] | Non
 
 
 def given_ints(node: ir.Node, index: int, name: str) -> list[int] | None:
-    """A node's constant integers, be they its input at `index` or its attribute `name`; None where not constant."""
+    """Constant integers of an input or attribute of a node, else None."""
     if name in node.attributes:
         return list(node.attributes[name].as_ints())
     value = node.inputs[index] if index < len(node.inputs) else None
@@ -30,7 +30,7 @@ def given_ints(node: ir.Node, index: int, name: str) -> list[int] | None:
 
 
 def unused(x: Tensor) -> bool:
-    """Has nothing but views been made of `x` yet? Then what does the same at another place may do instead of it."""
+    """Whether `x` has no users but views, so that a moved view can replace it."""
     return x.const is None and _unused(x.value)
 
 

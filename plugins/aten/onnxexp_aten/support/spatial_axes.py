@@ -1,4 +1,4 @@
-"""One axis of a tensor multiplied by a matrix or looked up: what pooling and resampling come down to, one axis at a time."""
+"""Products and lookups along single axes, for pooling and resampling."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["along", "axis_sizes", "batched", "known_matrix", "spatial_dims"]
 
 
 def along(op: Builder, x: Tensor, matrix: Tensor, axis: int) -> Tensor:
-    """`x` with an axis of size n multiplied by ``matrix[n, m]``; that axis then has size m."""
+    """Multiply an axis of size n by ``matrix[n, m]``, which makes its size m."""
     last = rank_of(op, x) - 1
     if axis == last - 1 and last >= 1:
         return op.MatMul(swapped(op, matrix, 0, 1), x)  # type: ignore[no-any-return]
@@ -25,20 +25,26 @@ def along(op: Builder, x: Tensor, matrix: Tensor, axis: int) -> Tensor:
 
 
 def known_matrix(op: Builder, rows: int, function: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype) -> Tensor:
-    """The matrix of a linear function of the last axis: what it makes of the unit vectors, ``float64[1, rows, rows]``."""
+    """Matrix of a linear function of the last axis.
+
+    The function is applied to the unit vectors, ``float64[1, rows, rows]``.
+    """
     with torch.no_grad():
         return op.constant(function(torch.eye(rows, dtype=torch.float64)[None])[0].to(dtype))
 
 
 def axis_sizes(op: Builder, x: Tensor, dims: int) -> list[int | str]:
-    """The sizes of the last `dims` axes."""
+    """Sizes of the last `dims` axes."""
     rank_of(op, x)
     assert x.shape is not None
     return list(x.shape[len(x.shape) - dims :])
 
 
 def batched(op: Builder, x: Tensor, dims: int, compute: Callable[[Tensor], Any]) -> Any:
-    """What `compute` makes of ``[N, C, *spatial]``, where `x` may lack the batch axis; for one result or a tuple of them."""
+    """Apply `compute` to ``[N, C, *spatial]``, adding a missing batch axis.
+
+    `compute` returns one result or a tuple.
+    """
     if rank_of(op, x) != dims + 1:
         return compute(x)
     results = compute(unsqueezed(op, x, [0]))
@@ -48,5 +54,5 @@ def batched(op: Builder, x: Tensor, dims: int, compute: Callable[[Tensor], Any])
 
 
 def spatial_dims(op: Builder) -> int:
-    """How many spatial axes an operator is for, as its name tells: ``max_pool2d``."""
+    """Number of spatial axes in an operator's name, as in ``max_pool2d``."""
     return next(int(letter) for letter in op.node.op.partition(".")[0] if letter.isdigit())

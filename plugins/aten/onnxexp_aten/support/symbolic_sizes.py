@@ -1,4 +1,4 @@
-"""Sizes as `Tensor.shape` has them: ints, and the text of symbolic ones."""
+"""Arithmetic on sizes: ints and symbolic expressions as text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SYMBOL = re.compile(r"[\w.]+")
 
 
 def product_of(sizes: Sequence[Dim]) -> Dim | None:
-    """The product, in the words in which a captured program says it (``4*batch``); None where it has no simple ones."""
+    """Product in the captured program's notation (``4*batch``); else None."""
     number = math.prod(size for size in sizes if isinstance(size, int))
     symbols = sorted(size for size in sizes if isinstance(size, str))
     if not symbols:
@@ -28,7 +28,7 @@ def product_of(sizes: Sequence[Dim]) -> Dim | None:
 
 
 def partition(fine: Sequence[Dim], coarse: Sequence[Dim]) -> list[list[int]] | None:
-    """For each of the coarse axes the consecutive fine ones that it is the product of; None where it is no such product."""
+    """Consecutive fine axes whose product is each coarse axis; else None."""
     groups: list[list[int]] = []
     place = 0
     for size in coarse:

@@ -1,4 +1,4 @@
-"""Lower one operator by the symbolic of another module."""
+"""Lower one operator by the table of another module."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["lower_by"]
 
 
 def lower_by(op: Builder, table: SymbolicTable, name: str, *args: Any) -> Any:
-    """Lower an ATen operator by the entry that a table has for the target opset."""
+    """Lower an ATen operator by a table's entry for the target opset."""
     entry = table.find(f"aten::{name}", op.opset)
     assert entry is not None
     return entry.function(op, *args)

@@ -1,4 +1,4 @@
-"""Computing in float64 and giving the result in the tensor's own dtype, for functions that lose digits in float32."""
+"""Computation in float64, for functions that lose digits in float32."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["choose", "in_float64", "polynomial", "polynomials", "same", "summed"
 
 
 def polynomial(op: Builder, x: Tensor, coefficients: Sequence[Any]) -> Tensor:
-    """By Horner's rule; the coefficient of the highest power comes first."""
+    """Polynomial by Horner's rule; the highest coefficient comes first."""
     result: Any = coefficients[0]
     for coefficient in coefficients[1:]:
         result = op.Add(op.Mul(x, result), coefficient)
@@ -24,7 +24,10 @@ def polynomial(op: Builder, x: Tensor, coefficients: Sequence[Any]) -> Tensor:
 
 
 def polynomials(op: Builder, x: Tensor | Sequence[Tensor], rows: Sequence[Sequence[float]]) -> list[Tensor]:
-    """Several in one go, of one argument or each of its own (all of one shape): a new first axis holds them."""
+    """Several polynomials at once, stacked along a new first axis.
+
+    They share one argument, or have one each of the same shape.
+    """
     first = x if isinstance(x, Tensor) else x[0]
     if first.rank is None:
         arguments = [x] * len(rows) if isinstance(x, Tensor) else x
@@ -40,7 +43,7 @@ def polynomials(op: Builder, x: Tensor | Sequence[Tensor], rows: Sequence[Sequen
 def summed(
     op: Builder, x: Tensor, numbers: Sequence[float], term: Callable[[Tensor], Tensor], weights: Sequence[float] = ()
 ) -> Tensor:
-    """The sum of a function of x and each of these numbers, with weights, for which a new first axis is there meanwhile."""
+    """Weighted sum of ``term(x + number)`` over the numbers."""
     column = [-1, *[1] * rank_of(op, x)]
     places = op.Add(op.Unsqueeze(x, axes=[0]), op.constant(torch.tensor(numbers, dtype=torch.float64).reshape(column)))
     terms = term(places)
@@ -50,7 +53,7 @@ def summed(
 
 
 def choose(op: Builder, condition: Tensor, one: Any, other: Any) -> Tensor:
-    """``Where`` for float64 tensors and numbers."""
+    """``Where`` of float64 tensors and numbers."""
     one, other = (op.cast(value, torch.float64) for value in (one, other))
     return op.Where(condition, one, other)  # type: ignore[no-any-return]
 
@@ -61,7 +64,10 @@ def same(op: Builder, x: Tensor, other: Any) -> Tensor:
 
 
 def in_float64(table: SymbolicTable, *names: str, schema: str) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
-    """Registers ``function(op, *float64 tensors)`` for operators of tensors and numbers; ints give float32, as in torch."""
+    """Register ``function(op, *float64 tensors)`` for tensors and numbers.
+
+    The result has the promoted dtype; ints give the default float dtype.
+    """
 
     def register(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         def symbolic(op: Builder, *args: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""classification.py: cross entropy with all that it may be asked for, likelihoods, margins between classes."""
+"""nn/classification_losses.py: cross entropy with all its options, likelihoods, margins between classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gradients.py: the backward operators that torch counts to the core of ATen, called as a captured gradient calls them."""
+"""nn/backward.py: the backward operators of core ATen, called as a captured gradient calls them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products by groups of rows, and histograms."""
+"""linalg/grouped_matmul.py: grouped matrix products; and histograms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""sizes.py: products of sizes in the words of the captured program, and which axes are products of which."""
+"""support/symbolic_sizes.py: products of sizes, and axes that are products of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""patterns.py: what users write in several operators, as the one that ONNX has."""
+"""math/fused_products.py: expressions that ONNX has as one operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""embedding.py: bags of one size and of many, empty ones, padding, weights of their own."""
+"""nn/embedding_bag.py: bags of equal and of different sizes, empty bags, padding, weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""indexing.py: reading by index."""
+"""indexing/gather.py: reading by index."""
 
 from __future__ import annotations
 

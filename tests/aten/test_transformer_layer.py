@@ -1,4 +1,4 @@
-"""transformer.py: the fused layers give the same graph as the modules do, and the same numbers."""
+"""nn/transformer_layer.py: fused layers give the same graph and numbers as their modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""creation.py: constants, ranges, patterns."""
+"""creation/: constants, ranges, triangles and one-hot rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""elementwise.py: arithmetic under torch's type promotion."""
+"""math/arithmetic.py: arithmetic under torch's type promotion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""factorization.py, solving.py, spectral.py: what LAPACK does for torch, done by loops in the graph."""
+"""linalg/factorization.py and what uses it: LAPACK's functions as loops in the graph."""
 
 from __future__ import annotations
 
@@ -172,5 +172,5 @@ def test_spectra(check):
 )
 def test_dynamic_sizes_are_declined(function: Callable[..., Any], tensors: list[torch.Tensor]) -> None:
     names = [dict(enumerate("abc"[: x.dim()])) for x in tensors]
-    with pytest.raises(onnxexp.UnsupportedOperators, match="sizes of factorized matrices must be known at export"):
+    with pytest.raises(onnxexp.UnsupportedOperators, match="sizes of matrices to factorize must be known at export"):
         onnxexp.export(function, tuple(tensors), capture="export", dynamic_shapes=tuple(names))

@@ -1,4 +1,4 @@
-"""resampling.py: every mode with scales and sizes, static and dynamic, up and down; torch's own choice of neighbours."""
+"""nn/upsampling.py: every mode with scales and sizes, static and dynamic, up and down; torch's choice of neighbours."""
 
 from __future__ import annotations
 

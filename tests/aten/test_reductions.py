@@ -1,4 +1,4 @@
-"""reduction.py: every overload, over some dimensions, all, and none; every dtype; nothing to reduce; ties."""
+"""reduction/reductions.py: every overload, over some dimensions, all and none; every dtype; empty tensors; ties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""joining.py: several tensors made one."""
+"""shape/concatenation.py: concatenation and stacking."""
 
 from __future__ import annotations
 

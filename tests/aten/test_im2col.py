@@ -1,4 +1,4 @@
-"""patches.py: unfold and fold, at edges, unbatched, with windows side by side."""
+"""nn/im2col.py: unfold and fold, at edges, unbatched, with adjacent windows."""
 
 from __future__ import annotations
 

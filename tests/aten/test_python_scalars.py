@@ -1,4 +1,4 @@
-"""scalar.py: Python's arithmetic on sizes and on numbers taken out of tensors."""
+"""math/python_scalars.py: Python arithmetic on sizes and on numbers taken out of tensors."""
 
 from __future__ import annotations
 

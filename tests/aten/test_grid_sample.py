@@ -1,4 +1,4 @@
-"""vision.py: sampling at given places and the places that an affine map gives."""
+"""nn/grid_sample.py: sampling at given positions, and affine grids."""
 
 from __future__ import annotations
 

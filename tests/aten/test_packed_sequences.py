@@ -1,4 +1,4 @@
-"""packing.py: recurrent layers on packed sequences, and what packing and padding give."""
+"""rnn/packed_sequences.py: recurrent layers on packed sequences, packing and padding."""
 
 from __future__ import annotations
 

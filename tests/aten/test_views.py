@@ -1,4 +1,4 @@
-"""shape.py: views, axes, parts."""
+"""shape/views.py: views, axes, slices."""
 
 from __future__ import annotations
 

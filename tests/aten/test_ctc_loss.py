@@ -1,4 +1,4 @@
-"""ctc.py: the CTC loss, with padded and with joined targets, with sequences and labels of any length."""
+"""nn/ctc_loss.py: the CTC loss with padded and concatenated targets, and sequences and labels of any length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""linalg.py: products of matrices and vectors."""
+"""linalg/matmul.py: products of matrices and vectors."""
 
 from __future__ import annotations
 
