@@ -33,7 +33,7 @@ def aten_cases() -> Iterator[tuple[str, Case]]:
                 seen.update({id(p.values[0].case): p.values[0].case for p in parameters if hasattr(p.values[0], "case")})
         for number, case in enumerate(seen.values()):
             if OPSET in case.opsets and not case.xfail:
-                yield f"{info.name.rpartition('_')[2]}-{number}-{case.name}", case
+                yield f"{info.name.rpartition('.test_')[2]}-{number}-{case.name}", case
 
 
 def text_of(case: Case, capture: str) -> str:

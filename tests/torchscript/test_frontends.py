@@ -18,27 +18,27 @@ ONE_LEVEL_BELOW = "the tracer sees the operator that `pinv` calls, with an absol
 BYTES = "torch.export's kernels without data gather with int32 and int64 only, and so refuse labels in bytes, which eager takes"
 
 PERMITTED: dict[tuple[str, str], str] = {
-    ("scalar", "taken_out"): BAKED,
-    ("scalar", "kept_a_tensor"): BAKED,
-    ("shape", "numel"): REFLECTED,
-    ("shape", "size"): REFLECTED,
-    ("solving", "pinv (2, 5, 5)"): ONE_LEVEL_BELOW,
-    ("solving", "pinv (3, 6, 4)"): ONE_LEVEL_BELOW,
-    ("solving", "pinv (6, 5)"): ONE_LEVEL_BELOW,
-    ("solving", "pinv, hermitian"): ONE_LEVEL_BELOW,
-    ("name", "_local_scalar_dense"): BAKED,
-    **{("name", name): NO_CONTROL_FLOW for name in ("le", "ge", "eq", "and", "or", "not")},
-    **{("gradients", f"conv{name}"): NO_LISTS_OF_BOOLS for name in ("", "1d", "_transpose", "_with_everything")},
-    ("gradients", "conv_transpose_with_everything"): NO_LISTS_OF_BOOLS,
+    ("python_scalars", "taken_out"): BAKED,
+    ("python_scalars", "kept_a_tensor"): BAKED,
+    ("views", "numel"): REFLECTED,
+    ("views", "size"): REFLECTED,
+    ("factorizations", "pinv (2, 5, 5)"): ONE_LEVEL_BELOW,
+    ("factorizations", "pinv (3, 6, 4)"): ONE_LEVEL_BELOW,
+    ("factorizations", "pinv (6, 5)"): ONE_LEVEL_BELOW,
+    ("factorizations", "pinv, hermitian"): ONE_LEVEL_BELOW,
+    ("by_name", "_local_scalar_dense"): BAKED,
+    **{("by_name", name): NO_CONTROL_FLOW for name in ("le", "ge", "eq", "and", "or", "not")},
+    **{("backward", f"conv{name}"): NO_LISTS_OF_BOOLS for name in ("", "1d", "_transpose", "_with_everything")},
+    ("backward", "conv_transpose_with_everything"): NO_LISTS_OF_BOOLS,
     ("differences", "slopes_of_own_gaps"): NO_LISTS_OF_NUMBERS,
     **{
-        ("classification", f"{loss}_reduction_{reduction}_bytes"): BYTES
+        ("classification_losses", f"{loss}_reduction_{reduction}_bytes"): BYTES
         for loss in ("cross_entropy", "nll_loss")
         for reduction in ("none", "mean", "sum")
     },
-    ("name", "ite"): SYMBOLIC_NUMBERS,
-    ("name", "random.from"): "torch.export writes Python code with the argument's name, which is Python's `from`",
-    ("name", "round"): "the tracer's sizes are tensors, which Python's round() refuses",
+    ("by_name", "ite"): SYMBOLIC_NUMBERS,
+    ("by_name", "random.from"): "torch.export writes Python code with the argument's name, which is Python's `from`",
+    ("by_name", "round"): "the tracer's sizes are tensors, which Python's round() refuses",
 }
 """The differences that are allowed, by the test module and the case, each with its reason."""
 

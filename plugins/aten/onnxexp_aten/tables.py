@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnxexp import SymbolicTable
-from onnxexp_aten.complex import complex_numbers, fourier
+from onnxexp_aten.complex import complex_numbers, fft_shift, fourier
 from onnxexp_aten.creation import conversion, new_tensors, ranges, triangles_and_one_hot
 from onnxexp_aten.indexing import assignment, gather, scatter
 from onnxexp_aten.linalg import (
@@ -74,6 +74,7 @@ aten = SymbolicTable("aten")
 
 aten.include(
     # complex
+    fft_shift.table,
     fourier.table,
     # creation
     conversion.table,

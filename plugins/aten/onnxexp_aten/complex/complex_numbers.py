@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, ComplexTensor, SymbolicTable, Tensor
-from onnxexp_aten.creation.new_tensors import full_of, sizes_like
+from onnxexp_aten.creation.new_tensors import full_of, out_dtype, sizes_like
 from onnxexp_aten.linalg.matmul import product
 from onnxexp_aten.math.arithmetic import atan2, hypot
 from onnxexp_aten.math.comparison import equal
@@ -33,7 +33,7 @@ def is_complex(x: Any) -> bool:
 
 def real_of(op: Builder) -> torch.dtype:
     """The dtype of the real and imaginary parts of the node's first result."""
-    dtype: torch.dtype = op.node.outputs[0].type.dtype
+    dtype = out_dtype(op)
     return REAL_DTYPES.get(dtype, dtype)
 
 
@@ -105,12 +105,12 @@ def imag_(op: Builder, self: Tensor) -> Tensor:
 @complex_table("to.dtype", "_to_copy", "to.dtype_layout", "to.other", "to.device", "type_as", "chalf", "cfloat", "cdouble")
 def to(op: Builder, self: Tensor, *_: Any) -> Tensor:
     """to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, ...) -> Tensor(a)"""
-    dtype: torch.dtype = op.node.outputs[0].type.dtype
+    dtype = out_dtype(op)
     if dtype in REAL_DTYPES:
         return paired(op, self, REAL_DTYPES[dtype])
     whole = paired(op, self)
     if dtype == torch.bool:
-        return op.Or(op.cast(whole.real, dtype), op.cast(whole.imag, dtype))  # type: ignore[no-any-return]
+        return op.Or(op.cast(whole.real, dtype), op.cast(whole.imag, dtype))
     return op.cast(whole.real, dtype)  # torch also drops the imaginary part
 
 
@@ -206,7 +206,7 @@ def mul(op: Builder, self: Any, other: Any) -> ComplexTensor:
     return _product(op, *_pair_of(op, self, other))
 
 
-def _product(op: Builder, one: ComplexTensor, two: ComplexTensor, name: str = "Mul") -> ComplexTensor:
+def _product(op: Builder, one: ComplexTensor, two: ComplexTensor, *, name: str = "Mul") -> ComplexTensor:
     def of(left: Tensor, right: Tensor) -> Tensor:
         return compute(op, "Mul", left, right) if name == "Mul" else product(op, left, right)
 
@@ -217,7 +217,7 @@ def _product(op: Builder, one: ComplexTensor, two: ComplexTensor, name: str = "M
 @complex_table("matmul", "mm", "bmm", "mv", "dot")
 def matmul(op: Builder, self: Tensor, other: Tensor) -> ComplexTensor:
     """matmul(Tensor self, Tensor other) -> Tensor"""
-    return _product(op, *_pair_of(op, self, other), "MatMul")
+    return _product(op, *_pair_of(op, self, other), name="MatMul")
 
 
 @complex_table("vdot")
@@ -285,10 +285,10 @@ def eq(op: Builder, self: Any, other: Any) -> Tensor:
     """eq.Tensor(Tensor self, Tensor other) -> Tensor"""
     dtype = next(REAL_DTYPES[x.dtype] for x in (self, other) if is_complex(x))
     one, two = (paired(op, x, dtype) for x in (self, other))
-    return op.And(equal(op, one.real, two.real), equal(op, one.imag, two.imag))  # type: ignore[no-any-return]
+    return op.And(equal(op, one.real, two.real), equal(op, one.imag, two.imag))
 
 
 @complex_table("ne.Tensor", "ne.Scalar")
 def ne(op: Builder, self: Any, other: Any) -> Tensor:
     """ne.Tensor(Tensor self, Tensor other) -> Tensor"""
-    return op.Not(eq(op, self, other))  # type: ignore[no-any-return]
+    return op.Not(eq(op, self, other))

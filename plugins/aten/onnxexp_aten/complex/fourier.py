@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -20,12 +20,12 @@ from onnxexp import Builder, ComplexTensor, SymbolicTable, Tensor
 from onnxexp_aten.complex.complex_numbers import mul, paired, real_of
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.math.arithmetic import floor_remainder
-from onnxexp_aten.shape.flip_and_roll import roll, window_starts
+from onnxexp_aten.shape.flip_and_roll import window_starts
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import reshaped, sliced, swapped
-from onnxexp_aten.support.kernel_dtypes import compute, specified
+from onnxexp_aten.support.kernel_dtypes import compute, targets_plain_onnx
 from onnxexp_aten.support.run_time_sizes import size_at, with_shape
-from onnxexp_aten.support.spatial_axes import along
+from onnxexp_aten.support.spatial_axes import multiply_axis
 
 __all__ = ["complex_table", "table"]
 
@@ -63,7 +63,7 @@ def _angles_of(op: Builder, rows: Any, columns: Any, period: Tensor) -> Tensor:
     """Angles of `_angles` as float64[rows, columns], for sizes known at run time."""
     down, right = (arange_of(op, 0, count, 1, torch.int64) for count in (rows, columns))
     turns = floor_remainder(op, op.Mul(op.Unsqueeze(down, [1]), right), period)
-    return op.Mul(op.cast(turns, torch.float64), op.Div(2 * math.pi, op.cast(period, torch.float64)))  # type: ignore[no-any-return]
+    return op.Mul(op.cast(turns, torch.float64), op.Div(2 * math.pi, op.cast(period, torch.float64)))
 
 
 def _factor(length: int) -> int:
@@ -73,7 +73,7 @@ def _factor(length: int) -> int:
 
 def _in_steps(op: Builder, length: Any) -> bool:
     """Whether a transform of this length takes several steps."""
-    return specified(op, since=17) or (isinstance(length, int) and length > _SHORT and _factor(length) > 1)
+    return targets_plain_onnx(op, since=17) or (isinstance(length, int) and length > _SHORT and _factor(length) > 1)
 
 
 def _waves(
@@ -86,24 +86,26 @@ def _waves(
     Args:
         parts: Number of parts of the input (1 for a real one) and of the output. The imaginary part follows the real part.
     """
-    multiply: Callable[..., Any]
-    join: Callable[..., Any]
+    rows, columns = sizes
+    waves: Any  # torch tensors and functions where the period is static, else Tensors and operators
+    multiply: Any
+    join: Any
     if isinstance(period, int):
-        angles = _angles(sizes[0], sizes[1], period)
-        cosine, sine, multiply, join = angles.cos(), angles.sin(), torch.mul, torch.cat
+        angles = _angles(rows, columns, period)
+        waves, multiply, join = (angles.cos(), angles.sin()), torch.mul, torch.cat
     else:
-        turned = _angles_of(op, *sizes, period)
-        cosine, sine, multiply = compute(op, "Cos", turned), compute(op, "Sin", turned), op.Mul
+        turned = _angles_of(op, rows, columns, period)
+        waves, multiply = (compute(op, "Cos", turned), compute(op, "Sin", turned)), op.Mul
         join = functools.partial(_joined, op)
-    cosine, sine = multiply(cosine, scale), multiply(sine, scale)
+    cosine, sine = (multiply(wave, scale) for wave in waves)
     against = multiply(sine, -1.0)
     sine, against = (against, sine) if forward else (sine, against)
-    rows = [join(row[: parts[1]], 1) for row in ((cosine, sine), (against, cosine))[: parts[0]]]
-    return op.cast(join(rows, 0), dtype)
+    blocks = [join(row[: parts[1]], 1) for row in ((cosine, sine), (against, cosine))[: parts[0]]]
+    return op.cast(join(blocks, 0), dtype)
 
 
 def _joined(op: Builder, pieces: Sequence[Tensor], axis: int) -> Tensor:
-    return pieces[0] if len(pieces) == 1 else op.Concat(*pieces, axis=axis)  # type: ignore[no-any-return]
+    return pieces[0] if len(pieces) == 1 else op.Concat(*pieces, axis=axis)
 
 
 def _times(op: Builder, z: Parts, waves: Tensor, axis: int, count: Any) -> Parts:
@@ -112,7 +114,7 @@ def _times(op: Builder, z: Parts, waves: Tensor, axis: int, count: Any) -> Parts
     `count` is the size of the axis in the result.
     """
     sizes = list(z[0].shape or ())
-    both = along(op, _joined(op, z, axis), waves, axis)
+    both = multiply_axis(op, _joined(op, z, axis), waves, axis)
     halves = op.Split(both, axis=axis, outputs=2)
     if isinstance(count, int):
         sizes[axis] = count
@@ -124,7 +126,7 @@ def _along(op: Builder, z: Parts, axis: int, *, forward: bool, mode: int) -> Par
     """Transform one axis, in two steps where a long length is composite."""
     length, dtype = size_at(op, z[0], axis), z[0].dtype
     scale = _scale(op, mode, length)
-    if specified(op, since=17):
+    if targets_plain_onnx(op, since=17):
         whole = op.DFT(_complex(op, z).joined(), axis=axis, inverse=0 if forward else 1)
         factor = op.cast(scale if forward else op.Mul(op.constant(length, torch.float64), scale), dtype)
         return _parts(op, ComplexTensor.parted(op.Mul(whole, factor)))
@@ -215,7 +217,7 @@ def _to_real(op: Builder, z: Parts, axes: Sequence[int], mode: int, length: Any,
     else:
         scale = op.Mul(_weights(op, kept, length), scale)
     waves = _waves(op, z[0].dtype, (kept, length), length, scale, (len(z), 1), forward=forward)
-    return along(op, _joined(op, z, last), waves, last)
+    return multiply_axis(op, _joined(op, z, last), waves, last)
 
 
 def _half(op: Builder, length: Any) -> Any:
@@ -230,7 +232,7 @@ def _weights(op: Builder, kept: Any, length: Any) -> Tensor:
     """
     places = op.Unsqueeze(arange_of(op, 0, kept, 1, torch.int64), [1])
     twice = op.And(op.Greater(places, 0), op.Less(op.Mul(places, 2), length))
-    return op.Where(twice, *(op.constant(weight, torch.float64) for weight in (2.0, 1.0)))  # type: ignore[no-any-return]
+    return op.Where(twice, *(op.constant(weight, torch.float64) for weight in (2.0, 1.0)))
 
 
 def _shortened(op: Builder, x: Tensor, axis: int, kept: Any) -> Tensor:
@@ -275,7 +277,7 @@ def _fitted(op: Builder, x: Tensor, axis: int, wanted: int | None) -> Tensor:
     if wanted < size:
         return _shortened(op, x, axis, wanted)
     pads = [0, 0] * (rank_of(op, x) - 1 - axis) + [0, wanted - size]
-    return op.torch_op("aten::constant_pad_nd", x, pads, 0.0)[0]  # type: ignore[no-any-return]
+    return op.torch_op("aten::constant_pad_nd", x, pads, 0.0)[0]
 
 
 def _fitted_parts(op: Builder, x: Tensor, axes: Sequence[int], sizes: Sequence[int | None]) -> Parts:
@@ -349,28 +351,6 @@ def fft_hfft(op: Builder, self: Tensor, n: Any, dim: int, norm: str | None) -> T
 def fft_hfftn(op: Builder, self: Tensor, s: Any, dim: Any, norm: str | None) -> Tensor:
     """fft_hfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor"""
     return _real(op, self, s, dim, norm, forward=True)
-
-
-@table("fft_fftshift")
-def fft_fftshift(op: Builder, self: Tensor, dim: Any) -> Tensor:
-    """fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor"""
-    return _shifted(op, self, dim, forward=True)
-
-
-@table("fft_ifftshift")
-def fft_ifftshift(op: Builder, self: Tensor, dim: Any) -> Tensor:
-    """fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor"""
-    return _shifted(op, self, dim, forward=False)
-
-
-def _shifted(op: Builder, x: Tensor, dim: Any, *, forward: bool) -> Tensor:
-    """Roll each axis by half of its size, forward or back."""
-    axes, _ = _sized(op, x, None, dim)
-    halves: list[Any] = []
-    for size in (size_at(op, x, axis) for axis in axes):
-        half = size // 2 if isinstance(size, int) else op.Div(size, 2)
-        halves.append(half if forward else op.Neg(half) if isinstance(half, Tensor) else -half)
-    return roll(op, x, halves, axes)
 
 
 @complex_table("stft")

@@ -8,7 +8,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.support.constant_of_shape import filled
-from onnxexp_aten.support.run_time_sizes import vector
+from onnxexp_aten.support.run_time_sizes import output_type, vector
 
 __all__ = ["MAX_TABLE", "full_of", "out_dtype", "sizes_like", "table"]
 
@@ -35,9 +35,9 @@ def sizes_like(op: Builder, x: Tensor) -> Any:
     return op.Shape(x)
 
 
-def out_dtype(op: Builder) -> torch.dtype:
-    """Dtype of the node's first output in the captured program."""
-    return op.node.outputs[0].type.dtype
+def out_dtype(op: Builder, index: int = 0) -> torch.dtype:
+    """Dtype of the node's output in the captured program."""
+    return output_type(op, index).dtype  # type: ignore[return-value]  # None only where TorchScript records no dtype
 
 
 @table("zeros", "empty.memory_format", "empty_strided", "empty_permuted")

@@ -10,8 +10,8 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import full_of, sizes_like
 from onnxexp_aten.creation.ranges import arange_of
-from onnxexp_aten.indexing.gather import common_sizes, flat_places, flattened, indices_and_axes, stacked_indices, within
-from onnxexp_aten.indexing.scatter import can_reduce, reducing_dtype, scattered, written
+from onnxexp_aten.indexing.gather import clamped_indices, common_sizes, flat_places, flattened, indices_and_axes, stacked_indices
+from onnxexp_aten.indexing.scatter import can_reduce, reducing_dtype, scatter_elements, scatter_slices
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.reduction.cumulative import running_sum
 from onnxexp_aten.shape.as_strided import strided_places
@@ -64,7 +64,7 @@ def index_put(op: Builder, self: Tensor, indices: list[Tensor | None], values: T
 @table("_unsafe_masked_index_put_accumulate")
 def unsafe_masked_add(op: Builder, self: Tensor, mask: Tensor, indices: list[Tensor | None], values: Tensor) -> Tensor:
     """_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor"""
-    return index_put(op, self, within(op, self, indices), select(op, mask, values, op.constant(0, values.dtype)), True)
+    return index_put(op, self, clamped_indices(op, self, indices), select(op, mask, values, op.constant(0, values.dtype)), True)
 
 
 def _is_one(values: Tensor) -> bool:
@@ -114,9 +114,9 @@ def _put_flat(
     flat = flattened(op, front, len(axes))
     if reduction == "none":
         wide = op.Expand(op.Reshape(places, [-1] + [1] * len(rest)), op.Shape(updates))
-        result = scattered(op, flat, 0, wide, updates)
+        result = scatter_elements(op, flat, 0, wide, updates)
     else:
-        result = written(op, flat, 0, op.Reshape(places, [-1]), updates, reduction)
+        result = scatter_slices(op, flat, 0, op.Reshape(places, [-1]), updates, reduction)
     return op.Reshape(result, vector(op, [size_at(op, front, axis) for axis in range(rank_of(op, front))]))
 
 
@@ -141,7 +141,7 @@ def _constant(sizes: Sequence[Any]) -> bool:
 def put(op: Builder, self: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
     """put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor"""
     places, values = op.Reshape(index, [-1]), op.Reshape(source, [-1])
-    result = scattered(op, op.Reshape(self, [-1]), 0, places, values, "add" if accumulate else "none")
+    result = scatter_elements(op, op.Reshape(self, [-1]), 0, places, values, "add" if accumulate else "none")
     return op.Reshape(result, op.Shape(self))
 
 
@@ -176,7 +176,7 @@ def slice_scatter(op: Builder, self: Tensor, src: Tensor, dim: int, start: Any, 
         places: Tensor = op.constant(torch.arange(size)[op.static(start) : op.static(end) : step])
     else:
         places = sliced(op, arange_of(op, 0, size, 1, torch.int64), 0, start, end, step)
-    return written(op, self, axis, places, src)
+    return scatter_slices(op, self, axis, places, src)
 
 
 @table("select_scatter")
@@ -199,7 +199,7 @@ def diagonal_scatter(op: Builder, self: Tensor, src: Tensor, offset: int, dim1: 
     matrices = permuted(op, self, order)
     places = diagonal_places(op, size_at(op, self, one), size_at(op, self, other), offset)
     flat = op.Reshape(matrices, [0] * (rank - 2) + [-1])
-    changed = written(op, flat, rank - 2, places, op.cast(src, self.dtype))
+    changed = scatter_slices(op, flat, rank - 2, places, op.cast(src, self.dtype))
     back = op.Reshape(changed, vector(op, [size_at(op, self, axis) for axis in order]))
     return permuted(op, back, [order.index(axis) for axis in range(rank)])
 
@@ -210,7 +210,7 @@ def as_strided_scatter(op: Builder, self: Tensor, src: Tensor, size: list[Any], 
     places = op.Reshape(strided_places(op, size, stride, storage_offset or 0), [-1])
     flat, values = op.Reshape(self, [-1]), op.Reshape(op.cast(src, self.dtype), [-1])
     back = [size_at(op, self, axis) for axis in range(rank_of(op, self))]
-    return op.Reshape(written(op, flat, 0, places, values), vector(op, back))
+    return op.Reshape(scatter_slices(op, flat, 0, places, values), vector(op, back))
 
 
 @table("fill.Scalar", "fill.Tensor")

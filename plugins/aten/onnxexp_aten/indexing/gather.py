@@ -17,6 +17,7 @@ from onnxexp_aten.support.producers import given_ints
 from onnxexp_aten.support.run_time_sizes import size_at, vector
 
 __all__ = [
+    "clamped_indices",
     "common_sizes",
     "counted_from_front",
     "flat_places",
@@ -25,7 +26,6 @@ __all__ = [
     "indices_and_axes",
     "stacked_indices",
     "table",
-    "within",
 ]
 
 table = SymbolicTable("aten")
@@ -157,10 +157,10 @@ def _allowed(op: Builder, self: Tensor, axis: int, index: Tensor) -> Tensor:
 @table("_unsafe_masked_index")
 def unsafe_masked_index(op: Builder, self: Tensor, mask: Tensor, indices: list[Tensor | None], fill: Any) -> Tensor:
     """_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor"""
-    return select(op, mask, index(op, self, within(op, self, indices)), op.cast(fill, self.dtype))
+    return select(op, mask, index(op, self, clamped_indices(op, self, indices)), op.cast(fill, self.dtype))
 
 
-def within(op: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
+def clamped_indices(op: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
     """Clamp the indices into bounds; the caller masks the results of others."""
     if x.dtype.is_complex or 0 in (x.shape or ()):
         op.decline("the dtype is complex or the tensor empty")

@@ -14,10 +14,10 @@ from onnxexp_aten.math.arithmetic import extreme, floor_divide, select
 from onnxexp_aten.nn.padding import padded
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.composed_views import sliced, unsqueezed
-from onnxexp_aten.support.kernel_dtypes import compute, specified
+from onnxexp_aten.support.kernel_dtypes import compute, targets_plain_onnx
 from onnxexp_aten.support.run_time_sizes import size_at, with_shape
 
-__all__ = ["can_reduce", "reducing_dtype", "scattered", "table", "written"]
+__all__ = ["can_reduce", "reducing_dtype", "scatter_elements", "scatter_slices", "table"]
 
 table = SymbolicTable("aten")
 
@@ -37,13 +37,13 @@ def can_reduce(op: Builder, reduction: str) -> bool:
     return op.opset >= _SINCE[reduction]
 
 
-def scattered(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, reduction: str = "none") -> Tensor:
+def scatter_elements(op: Builder, x: Tensor, axis: int, index: Tensor, source: Tensor, reduction: str = "none") -> Tensor:
     """ScatterElements, or an equivalent where it lacks the dtype or reduction."""
     index = index if index.dtype in (torch.int32, torch.int64) else op.cast(index, torch.int64)
     inner = reducing_dtype(op, x.dtype)
     if reduction != "none" and x.dtype != inner:
         wide = [op.cast(tensor, inner) for tensor in (x, source)]
-        return op.cast(scattered(op, wide[0], axis, index, wide[1], reduction), x.dtype)
+        return op.cast(scatter_elements(op, wide[0], axis, index, wide[1], reduction), x.dtype)
     if can_reduce(op, reduction):
         return op.ScatterElements(x, index, source, axis=axis, reduction=reduction)
     if reduction != "none":
@@ -56,7 +56,7 @@ def reducing_dtype(op: Builder, dtype: torch.dtype) -> torch.dtype:
 
     ONNX reduces no bools, and ONNX Runtime has no kernels for half precision.
     """
-    if specified(op) and dtype.is_floating_point:
+    if targets_plain_onnx(op) and dtype.is_floating_point:
         return dtype
     return {torch.bool: torch.int32, torch.float16: torch.float32, torch.bfloat16: torch.float32}.get(dtype, dtype)
 
@@ -112,7 +112,7 @@ def _flat(op: Builder, *tensors: Tensor) -> list[Tensor]:
 
 def _scatter(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, reduction: str = "none") -> Tensor:
     x, place, values = _flat(op, self, index, source)
-    result = scattered(op, x, axis_of(op, x, dim), place, _like_index(op, values, place), reduction)
+    result = scatter_elements(op, x, axis_of(op, x, dim), place, _like_index(op, values, place), reduction)
     return result if self.rank else op.Reshape(result, [])
 
 
@@ -168,12 +168,14 @@ def _reduced(op: Builder, self: Tensor, axis: int, index: Tensor, source: Tensor
     """Scatter with a reduction, with or without the old values."""
     start = self
     if not include_self:
-        start = scattered(op, self, axis, index, full_of(op, sizes_like(op, index), _neutral(reduce, self.dtype), self.dtype))
+        start = scatter_elements(
+            op, self, axis, index, full_of(op, sizes_like(op, index), _neutral(reduce, self.dtype), self.dtype)
+        )
     if reduce != "mean":
-        return scattered(op, start, axis, index, source, _REDUCTIONS[reduce])
-    total = scattered(op, start, axis, index, source, "add")
+        return scatter_elements(op, start, axis, index, source, _REDUCTIONS[reduce])
+    total = scatter_elements(op, start, axis, index, source, "add")
     ones = full_of(op, sizes_like(op, index), 1, self.dtype)
-    count = scattered(op, full_of(op, sizes_like(op, self), int(include_self), self.dtype), axis, index, ones, "add")
+    count = scatter_elements(op, full_of(op, sizes_like(op, self), int(include_self), self.dtype), axis, index, ones, "add")
     count = count if include_self else extreme(op, "Max", count, op.constant(1, count.dtype))
     return op.Div(total, count) if self.dtype.is_floating_point else floor_divide(op, total, count)
 
@@ -212,7 +214,7 @@ def _spread(op: Builder, x: Tensor, index: Tensor, source: Tensor, axis: int) ->
     )
 
 
-def written(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, reduction: str = "none") -> Tensor:
+def scatter_slices(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, reduction: str = "none") -> Tensor:
     """Write slices at a 1-d index along one axis.
 
     ScatterND serves the first axis, ScatterElements the others.
@@ -225,7 +227,7 @@ def written(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, 
         inner = x.dtype if reduction == "none" else reducing_dtype(op, x.dtype)
         result = op.cast(op.ScatterND(op.cast(x, inner), places, op.cast(values, inner), reduction=reduction), x.dtype)
     else:
-        result = scattered(op, x, axis, _spread(op, x, index, values, axis), values, reduction)
+        result = scatter_elements(op, x, axis, _spread(op, x, index, values, axis), values, reduction)
     return result if self.rank else op.Reshape(result, [])
 
 
@@ -234,7 +236,7 @@ def index_copy(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tenso
     """index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor"""
     if self.rank and source.rank == 0:
         source = op.Expand(source, [1] * rank_of(op, self))
-    return written(op, self, dim, index, source)
+    return scatter_slices(op, self, dim, index, source)
 
 
 @table("index_fill.int_Scalar", "index_fill.int_Tensor")
@@ -244,7 +246,7 @@ def index_fill(op: Builder, self: Tensor, dim: int, index: Tensor, value: Any) -
     axis = axis_of(op, x, dim)
     sizes = [size_at(op, x, place) for place in range(rank_of(op, x))]
     sizes[axis] = size_at(op, flat, 0)
-    return written(op, self, axis, flat, full_of(op, sizes, value, self.dtype))
+    return scatter_slices(op, self, axis, flat, full_of(op, sizes, value, self.dtype))
 
 
 @table("index_add")
@@ -252,4 +254,4 @@ def index_add(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor
     """index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor"""
     if not (isinstance(alpha, (int, float)) and alpha == 1):
         source = compute(op, "Mul", source, alpha)
-    return written(op, self, dim, index, source, "add")
+    return scatter_slices(op, self, dim, index, source, "add")

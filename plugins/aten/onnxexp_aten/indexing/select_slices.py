@@ -46,17 +46,17 @@ def _part(op: Builder, x: Tensor, axis: int, index: int) -> Tensor | None:
     found = made_by(op, x, "Reshape")
     if found is None or x.shape is None or found[1].shape is None or not unused(x):
         return None
-    source = found[1]
-    groups = partition(x.shape, source.shape)
+    source, sizes = found[1], found[1].shape
+    groups = partition(x.shape, sizes)
     place = None if groups is None else next((place for place, group in enumerate(groups) if group[0] == axis), None)
     count = x.shape[axis]
     if groups is None or place is None or len(groups[place]) < 2 or not isinstance(count, int) or count > 4:
         return None
-    whole = source.shape[place]
+    whole = sizes[place]
     if not isinstance(whole, int):
         return None
     moved = made_by(op, source, "Transpose")
-    perm = list(range(len(source.shape)))
+    perm = list(range(len(sizes)))
     if moved is not None and unused(source):
         source, perm = moved[1], list(moved[0].attributes["perm"].as_ints())
     parts = op.Split(source, [whole // count] * count, axis=perm[place], outputs=count)

@@ -10,11 +10,11 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.linalg.factorization import (
     Matrices,
     Reflected,
+    apply_q,
     cholesky,
     eager_if_empty,
     eye,
     householder,
-    q_of,
     reflectors,
     triangle,
 )
@@ -79,14 +79,14 @@ def linalg_qr(op: Builder, A: Tensor, mode: str) -> tuple[Tensor, Tensor]:
     m, n = matrices.rows, matrices.columns
     rows = m if mode == "complete" else min(m, n)
     if not min(m, n):
-        left, right = torch.eye(m, rows, dtype=A.dtype), torch.empty(*matrices.batch, rows, n, dtype=A.dtype)
-        return op.constant(left.expand(*matrices.batch, m, rows).contiguous()), op.constant(right)
+        unit = torch.eye(m, rows, dtype=A.dtype).expand(*matrices.batch, m, rows).contiguous()
+        return op.constant(unit), op.constant(torch.empty(*matrices.batch, rows, n, dtype=A.dtype))
     found = householder(op, matrices.x)
     top = with_shape(op.Slice(found.x, [0], [rows], [1]), [matrices.count, rows, n]) if rows < m else found.x
     right = matrices.back(triangle(op, top, upper=True), rows, n)
     if mode == "r":
         return op.constant(torch.empty(0, dtype=A.dtype)), right
-    return matrices.back(q_of(op, found, eye(op, matrices.count, m, rows)), m, rows), right
+    return matrices.back(apply_q(op, found, eye(op, matrices.count, m, rows)), m, rows), right
 
 
 @table("qr")
@@ -126,7 +126,7 @@ def linalg_householder_product(op: Builder, input: Tensor, tau: Tensor) -> Tenso
     start = eye(op, matrices.count, m, n)
     if tau.shape is not None and tau.shape[-1] == 0:
         return matrices.back(start, m, n)
-    return matrices.back(q_of(op, _reflectors(op, matrices.x, tau), start), m, n)
+    return matrices.back(apply_q(op, _reflectors(op, matrices.x, tau), start), m, n)
 
 
 @table("ormqr")
@@ -136,5 +136,5 @@ def ormqr(op: Builder, self: Tensor, input2: Tensor, input3: Tensor, left: bool,
         turned = ormqr(op, self, input2, swapped(op, input3, -2, -1), True, not transpose)
         return swapped(op, turned, -2, -1)
     matrices, other = Matrices(op, self), Matrices(op, input3)
-    result = q_of(op, _reflectors(op, matrices.x, input2), other.x, transposed=transpose)
+    result = apply_q(op, _reflectors(op, matrices.x, input2), other.x, transposed=transpose)
     return other.back(result, other.rows, other.columns)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,18 +23,19 @@ __all__ = [
     "Factors",
     "Matrices",
     "Reflected",
+    "apply_q",
+    "broadcast_sizes",
     "cholesky",
     "dims",
     "eager_if_empty",
-    "exchanged",
+    "exchange_rows",
     "eye",
     "householder",
     "lu",
-    "q_of",
     "reflectors",
-    "rounds",
+    "scan_numbers",
     "sizes_known",
-    "solved",
+    "solve_by_elimination",
     "substitute",
     "triangle",
 ]
@@ -47,9 +48,12 @@ def eager_if_empty(function: Callable[..., Any]) -> Callable[..., Any]:
     def symbolic(op: Builder, *args: Any) -> Any:
         if not any(isinstance(arg, Tensor) and arg.shape is not None and 0 in arg.shape for arg in args):
             return function(op, *args)
-        zeros = [torch.zeros(*arg.shape, dtype=arg.dtype) if isinstance(arg, Tensor) else arg for arg in args]
+        zeros = [
+            torch.zeros([int(size) for size in arg.shape or ()], dtype=arg.dtype) if isinstance(arg, Tensor) else arg
+            for arg in args
+        ]
         name, _, variant = op.node.op.removeprefix("aten::").partition(".")
-        overload = getattr(getattr(torch.ops.aten, name), variant or "default")
+        overload = getattr(getattr(torch.ops.aten, name), variant or "default")  # the operator of the node
         named = {given.name: arg for given, arg in zip(overload._schema.arguments, zeros, strict=True) if given.kwarg_only}
         results = overload(*zeros[: len(zeros) - len(named)], **named)
         return op.constant(results) if isinstance(results, torch.Tensor) else tuple(map(op.constant, results))
@@ -70,6 +74,11 @@ def sizes_known(op: Builder, x: Tensor) -> list[int]:
             f"the sizes of matrices to factorize must be known at export, but they are {x.shape}; cure: no dynamic axis there"
         )
     return sizes
+
+
+def broadcast_sizes(one: Sequence[int], other: Sequence[int]) -> list[int]:
+    """Sizes that two shapes broadcast to."""
+    return list(torch.broadcast_shapes(tuple(one), tuple(other)))  # type: ignore[no-untyped-call]  # torch's is not annotated
 
 
 class Matrices:
@@ -97,7 +106,7 @@ class Matrices:
         Batch sizes that broadcast are expanded.
         """
         op, shape = self._op, [int(size) for size in x.shape or ()]
-        batch = list(torch.broadcast_shapes(self.batch, shape[:-2]))
+        batch = broadcast_sizes(self.batch, shape[:-2])
         wide = op.cast(x, torch.float64)
         if batch != shape[:-2]:
             wide = op.Expand(wide, [*batch, *shape[-2:]])
@@ -132,7 +141,7 @@ def _column(op: Builder, n: int) -> Tensor:
     return op.constant(torch.arange(n)[None, :, None])
 
 
-def rounds(
+def scan_numbers(
     op: Builder, count: int, body: Callable[[Tensor, Tensor], tuple[Tensor, list[Tensor]]], x: Tensor, *, reverse: bool = False
 ) -> list[Tensor]:
     """Loop over the numbers below `count`.
@@ -156,7 +165,7 @@ def triangle(op: Builder, x: Tensor, *, upper: bool, beside: int = 0, other: Any
     """
     ones = torch.ones(*dims(x)[1:], dtype=torch.bool)
     mask = ones.triu(beside) if upper else ones.tril(-beside)
-    return op.Where(op.constant(mask), x, op.cast(other, torch.float64))  # type: ignore[no-any-return]
+    return op.Where(op.constant(mask), x, op.cast(other, torch.float64))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,7 +203,7 @@ def lu(op: Builder, x: Tensor, beside: Tensor | None = None, *, pivot: bool = Tr
         return op.Where(op.And(below, op.Equal(columns, k)), factor, reduced), chosen
 
     count = min(m, n)
-    found, *pivots = rounds(op, count, body, x if beside is None else op.Concat(x, beside, axis=2))
+    found, *pivots = scan_numbers(op, count, body, x if beside is None else op.Concat(x, beside, axis=2))
     order = pivots[0] if pivots else op.constant(torch.arange(count)[:, None, None, None].expand(count, batch, 1, 1).contiguous())
     if beside is None:
         return Factors(found, order), None
@@ -209,10 +218,10 @@ def _pivoted(op: Builder, a: Tensor, rows: Tensor, k: Tensor) -> tuple[Tensor, T
     """
     size = op.Where(op.Less(rows, k), op.constant(-1.0, torch.float64), op.Abs(op.Gather(a, k, axis=2)))
     chosen = op.ArgMax(size, axis=1, keepdims=1)
-    return *exchanged(op, a, rows, k, chosen), with_shape(chosen, [dims(a)[0], 1, 1])
+    return *exchange_rows(op, a, rows, k, chosen), with_shape(chosen, [dims(a)[0], 1, 1])
 
 
-def exchanged(op: Builder, x: Tensor, rows: Tensor, k: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+def exchange_rows(op: Builder, x: Tensor, rows: Tensor, k: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """Exchange row k, int64[1], with row `other`, int64[batch, 1, 1].
 
     Returns the matrices and the new row k.
@@ -222,7 +231,7 @@ def exchanged(op: Builder, x: Tensor, rows: Tensor, k: Tensor, other: Tensor) ->
     return op.Where(op.Equal(rows, k), line, op.Where(there, op.Gather(x, k, axis=1), x)), line
 
 
-def solved(op: Builder, a: Tensor, b: Tensor) -> Tensor:
+def solve_by_elimination(op: Builder, a: Tensor, b: Tensor) -> Tensor:
     """Solve ``A X = B`` by Gauss-Jordan elimination.
 
     A is float64[batch, n, n], B float64[batch, n, k].
@@ -236,7 +245,7 @@ def solved(op: Builder, a: Tensor, b: Tensor) -> Tensor:
         reduced = op.Sub(x, op.Mul(op.Gather(x, k, axis=2), line))
         return op.Where(op.Equal(rows, k), line, reduced), []
 
-    both = rounds(op, n, body, op.Concat(a, b, axis=2))[0]
+    both = scan_numbers(op, n, body, op.Concat(a, b, axis=2))[0]
     return with_shape(op.Slice(both, [n], [n + width], [2]), [batch, n, width])
 
 
@@ -254,7 +263,7 @@ def substitute(op: Builder, a: Tensor, b: Tensor, *, upper: bool, unit: bool = F
         found = rest if unit else op.Div(rest, op.Gather(line, k, axis=2))
         return op.Where(op.Equal(rows, k), found, x), []
 
-    return rounds(op, n, body, op.constant(torch.zeros(dims(b), dtype=torch.float64)), reverse=upper)[0]
+    return scan_numbers(op, n, body, op.constant(torch.zeros(dims(b), dtype=torch.float64)), reverse=upper)[0]
 
 
 def cholesky(op: Builder, a: Tensor) -> Tensor:
@@ -272,7 +281,7 @@ def cholesky(op: Builder, a: Tensor) -> Tensor:
         column = op.Where(op.Less(rows, k), op.constant(0.0, torch.float64), op.Div(rest, root))
         return op.Where(op.Equal(columns, k), column, done), []
 
-    return rounds(op, n, body, op.constant(torch.zeros(dims(a), dtype=torch.float64)))[0]
+    return scan_numbers(op, n, body, op.constant(torch.zeros(dims(a), dtype=torch.float64)))[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -307,11 +316,11 @@ def householder(op: Builder, x: Tensor) -> Reflected:
         row = op.Mul(factor, op.Transpose(vector, perm=[0, 2, 1]))
         return _reflected(op, a, vector, row), [with_shape(vector, [batch, m, 1]), with_shape(row, [batch, 1, m])]
 
-    return Reflected(*rounds(op, min(m, n), body, x))
+    return Reflected(*scan_numbers(op, min(m, n), body, x))
 
 
 def _reflected(op: Builder, x: Tensor, vector: Tensor, row: Tensor) -> Tensor:
-    return op.Add(x, op.Mul(vector, op.MatMul(row, x)))  # type: ignore[no-any-return]
+    return op.Add(x, op.Mul(vector, op.MatMul(row, x)))
 
 
 def reflectors(op: Builder, packed: Tensor, taus: Tensor) -> Reflected:
@@ -329,7 +338,7 @@ def reflectors(op: Builder, packed: Tensor, taus: Tensor) -> Reflected:
     return Reflected(packed, op.Unsqueeze(vectors, axes=[3]), op.Unsqueeze(rows, axes=[2]))
 
 
-def q_of(op: Builder, found: Reflected, start: Tensor, *, transposed: bool = False) -> Tensor:
+def apply_q(op: Builder, found: Reflected, start: Tensor, *, transposed: bool = False) -> Tensor:
     """``Q @ start``, or ``Q^T @ start``."""
 
     def body(x: Tensor, vector: Tensor, row: Tensor) -> tuple[list[Tensor], list[Tensor]]:

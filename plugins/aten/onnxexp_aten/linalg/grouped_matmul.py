@@ -52,11 +52,11 @@ def _by_rows(op: Builder, rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor
     ]
     rest = op.Sub(size_at(op, rows, 0), bounds[-1])
     zeros = op.ConstantOfShape(vector(op, [rest, size_at(op, weights, 2)]), value=torch.zeros(1, dtype=rows.dtype))
-    return op.Concat(*products, zeros, axis=0)  # type: ignore[no-any-return]
+    return op.Concat(*products, zeros, axis=0)
 
 
 def _matrix(op: Builder, weights: Tensor, group: int) -> Tensor:
     """One of the matrices; a parameter is sliced at export, not at run time."""
     if weights.const is not None:
         return op.wrap_constant(weights.const[group], f"{weights.name}.{group}" if weights.name else None)
-    return op.Gather(weights, group, axis=0)  # type: ignore[no-any-return]
+    return op.Gather(weights, group, axis=0)

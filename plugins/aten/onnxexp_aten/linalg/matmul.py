@@ -141,10 +141,10 @@ def linalg_cross(op: Builder, self: Tensor, other: Tensor, dim: int) -> Tensor:
 def cross(op: Builder, self: Tensor, other: Tensor, dim: int | None) -> Tensor:
     """cross(Tensor self, Tensor other, int? dim=None) -> Tensor; the default dimension is the first of size 3"""
     if dim is not None:
-        return linalg_cross(op, self, other, dim)  # type: ignore[no-any-return]
+        return linalg_cross(op, self, other, dim)
     if self.shape is None or 3 not in self.shape:
         op.decline("the sizes must be known at export")
-    return linalg_cross(op, self, other, self.shape.index(3))  # type: ignore[no-any-return]
+    return linalg_cross(op, self, other, self.shape.index(3))
 
 
 @table("inner")

@@ -63,7 +63,7 @@ def linalg_norm(op: Builder, self: Tensor, ord: Any, dim: Any, keepdim: bool, dt
     dims = list(range(rank_of(op, self))) if dim is None else dim if isinstance(dim, list) else [dim]
     if ord is None or len(dims) == 1:
         return linalg_vector_norm(op, self, 2 if ord is None else ord, dim, keepdim, dtype)
-    return linalg_matrix_norm(op, self, ord, dims, keepdim, dtype)  # type: ignore[no-any-return]
+    return linalg_matrix_norm(op, self, ord, dims, keepdim, dtype)
 
 
 @table("linalg_matrix_norm", "linalg_matrix_norm.str_ord")

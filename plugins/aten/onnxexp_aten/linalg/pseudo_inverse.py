@@ -124,12 +124,12 @@ def _tolerance(op: Builder, matrices: Matrices, sizes: Tensor, atol: Tensor | No
 
     def each(tolerance: Tensor) -> Tensor:
         wide = op.cast(tolerance, torch.float64)
-        return op.Reshape(wide, [-1, 1, 1]) if wide.rank else wide  # type: ignore[no-any-return]
+        return op.Reshape(wide, [-1, 1, 1]) if wide.rank else wide
 
     default = torch.finfo(matrices.dtype).eps * max(matrices.rows, matrices.columns)
     relative: Any = each(rtol) if rtol is not None else default
     if atol is None:
-        return op.Mul(largest, relative)  # type: ignore[no-any-return]
+        return op.Mul(largest, relative)
     absolute = each(atol)
     if rtol is None:  # torch's default applies only without an absolute tolerance
         relative = op.Where(op.Greater(absolute, 0.0), op.constant(0.0, torch.float64), op.constant(default, torch.float64))

@@ -10,14 +10,15 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.linalg.factorization import (
     Factors,
     Matrices,
+    broadcast_sizes,
     dims,
     eager_if_empty,
-    exchanged,
+    exchange_rows,
     eye,
     lu,
-    rounds,
+    scan_numbers,
     sizes_known,
-    solved,
+    solve_by_elimination,
     substitute,
     triangle,
 )
@@ -52,7 +53,7 @@ def _determinant(op: Builder, found: Factors) -> tuple[Tensor, Tensor]:
 
 
 def _product(op: Builder, diagonal: Tensor, sign: Tensor) -> Tensor:
-    return op.Mul(op.ReduceProd(diagonal, axes=[1, 2], keepdims=0), sign)  # type: ignore[no-any-return]
+    return op.Mul(op.ReduceProd(diagonal, axes=[1, 2], keepdims=0), sign)
 
 
 def _sign_and_log(op: Builder, found: Factors) -> tuple[Tensor, Tensor]:
@@ -117,14 +118,14 @@ def linalg_inv_ex(op: Builder, A: Tensor, check_errors: bool) -> tuple[Tensor, T
     """linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)"""
     matrices = Matrices(op, A)
     n = matrices.rows
-    return matrices.back(solved(op, matrices.x, eye(op, matrices.count, n, n)), n, n), matrices.info()
+    return matrices.back(solve_by_elimination(op, matrices.x, eye(op, matrices.count, n, n)), n, n), matrices.info()
 
 
 @table("linalg_inv", "inverse")
 @eager_if_empty
 def linalg_inv(op: Builder, A: Tensor) -> Tensor:
     """linalg_inv(Tensor A) -> Tensor"""
-    return linalg_inv_ex(op, A, False)[0]  # type: ignore[no-any-return]
+    return linalg_inv_ex(op, A, False)[0]
 
 
 @table("linalg_matrix_power", "matrix_power")
@@ -194,14 +195,14 @@ def _solution(op: Builder, A: Tensor, B: Tensor, *, left: bool) -> Tensor:
     if not left:
         return swapped(op, _solution(op, swapped(op, A, -2, -1), swapped(op, B, -2, -1), left=True), -2, -1)
     matrices = Matrices(op, _spread(op, A, B))
-    return matrices.back(solved(op, matrices.x, matrices.flat(B)), *_last_sizes(B))
+    return matrices.back(solve_by_elimination(op, matrices.x, matrices.flat(B)), *_last_sizes(B))
 
 
 def _spread(op: Builder, A: Tensor, B: Tensor) -> Tensor:
     """Expand A to the common batch sizes of A and B."""
-    assert A.shape is not None and B.shape is not None
-    batch = list(torch.broadcast_shapes(tuple(A.shape[:-2]), tuple(B.shape[:-2])))  # type: ignore[arg-type]
-    return A if batch == list(A.shape[:-2]) else with_shape(op.Expand(A, [*batch, 1, 1]), [*batch, *A.shape[-2:]])
+    own, others = ([int(size) for size in (x.shape or ())] for x in (A, B))
+    batch = broadcast_sizes(own[:-2], others[:-2])
+    return A if batch == own[:-2] else with_shape(op.Expand(A, [*batch, 1, 1]), [*batch, *own[-2:]])
 
 
 def _last_sizes(x: Tensor) -> tuple[int, int]:
@@ -295,9 +296,9 @@ def _exchanged(op: Builder, pivots: Tensor, matrices: Matrices, x: Tensor, *, ba
     rows = op.constant(torch.arange(matrices.rows)[None, :, None])
 
     def body(k: Tensor, x: Tensor) -> tuple[Tensor, list[Tensor]]:
-        return exchanged(op, x, rows, k, op.Gather(others, k, axis=1))[0], []
+        return exchange_rows(op, x, rows, k, op.Gather(others, k, axis=1))[0], []
 
-    return rounds(op, count, body, x, reverse=back)[0]
+    return scan_numbers(op, count, body, x, reverse=back)[0]
 
 
 @table("lu_unpack")

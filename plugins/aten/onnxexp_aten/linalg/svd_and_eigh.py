@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.linalg.factorization import Matrices, dims, eye, householder, q_of
+from onnxexp_aten.linalg.factorization import Matrices, apply_q, dims, eye, householder
 from onnxexp_aten.support.composed_views import swapped
 from onnxexp_aten.support.run_time_sizes import with_shape
 
@@ -83,7 +83,7 @@ def _even(op: Builder, a: Tensor) -> Tensor:
 
 
 def _lengths(op: Builder, columns: Tensor) -> Tensor:
-    return op.ReduceL2(columns, axes=[1], keepdims=1)  # type: ignore[no-any-return]
+    return op.ReduceL2(columns, axes=[1], keepdims=1)
 
 
 def _turned(op: Builder, x: Tensor, m: int) -> Tensor:
@@ -143,7 +143,7 @@ def _orthonormal(op: Builder, x: Tensor, columns: int) -> Tensor:
     signs = op.Where(op.Less(diagonal, 0.0), op.constant(-1.0, torch.float64), op.constant(1.0, torch.float64))
     if columns > n:
         signs = op.Concat(signs, op.constant(torch.ones(batch, 1, columns - n, dtype=torch.float64)), axis=2)
-    return op.Mul(q_of(op, found, eye(op, batch, m, columns)), signs)  # type: ignore[no-any-return]
+    return op.Mul(apply_q(op, found, eye(op, batch, m, columns)), signs)
 
 
 @table("_linalg_svd")

@@ -146,7 +146,7 @@ def addcdiv(op: Builder, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: 
 def lerp(op: Builder, self: Tensor, end: Tensor, weight: Any) -> Tensor:
     """lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor
 
-    As in torch, a static weight starts at the nearer end, so that a weight of 1 gives exactly `end`.
+    As in torch, a static weight starts at the nearer end, so that a weight of 1 returns exactly `end`.
     """
     way = compute(op, "Sub", end, self)
     known = op.static(weight) if op.is_static(weight) else None

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
+from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import unsqueezed
 
 __all__ = ["bitwise"]
@@ -31,22 +32,22 @@ def bitwise(op: Builder, logical: str, one: Tensor, other: Tensor) -> Tensor:
 def _number(op: Builder, bits: Tensor, count: int) -> Tensor:
     """The integer of these bits, from two halves.
 
-    ONNX Runtime sums int64 in float64, which holds only 53 bits.
+    ONNX Runtime sums int64 in float64, which has only 53 bits.
     """
     result: Any = None
     for start in range(0, count, 32):
         powers = torch.tensor([1 << (k - start) if start <= k < start + 32 else 0 for k in range(count)])
         part = op.ReduceSum(op.Mul(bits, op.constant(powers)), axes=[-1], keepdims=0)
         result = part if result is None else op.Add(result, op.Mul(part, 1 << start))
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def _low_bits(op: Builder, x: Tensor, count: int) -> Tensor:
     """Bits without the sign bit, lowest first, int64[..., count]."""
     half = 1 << (count - 1)  # added twice, because twice `half` may overflow int64
-    rest = unsqueezed(op, op.Where(op.Less(x, 0), op.Add(op.Add(x, half), half), x), [x.rank])  # type: ignore[list-item]
+    rest = unsqueezed(op, op.Where(op.Less(x, 0), op.Add(op.Add(x, half), half), x), [rank_of(op, x)])
     shifted = op.Div(rest, op.constant(torch.tensor([1 << k for k in range(count)])))
-    return op.Sub(shifted, op.Mul(op.Div(shifted, 2), 2))  # type: ignore[no-any-return]
+    return op.Sub(shifted, op.Mul(op.Div(shifted, 2), 2))
 
 
 def _combined(op: Builder, logical: str, left: Tensor, right: Tensor) -> Any:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.support.to_float64 import choose, in_float64, polynomial, polynomials, same
+from onnxexp_aten.support.to_float64 import equal_float64, in_float64, polynomial, polynomials, where_float64
 
 __all__ = ["table"]
 
@@ -59,14 +59,14 @@ def _erfinv(op: Builder, x: Tensor, product: Tensor) -> Tensor:
     w = op.Abs(op.Log(product))
     arguments = op.Sub(w, 2.5), op.Sub(op.Sqrt(w), 3.0)
     middle, tail = polynomials(op, arguments, (_ERFINV_MIDDLE, _ERFINV_TAIL))
-    return op.Mul(choose(op, op.Less(w, 5.0), middle, tail), x)  # type: ignore[no-any-return]
+    return op.Mul(where_float64(op, op.Less(w, 5.0), middle, tail), x)
 
 
 @in_float64(table, "erfinv", "special_erfinv", schema="erfinv(Tensor self) -> Tensor")
 def erfinv(op: Builder, x: Tensor) -> Tensor:
     """Inverse of erf: infinite at -1 and 1, NaN beyond."""
     result = _erfinv(op, x, op.Mul(op.Sub(1.0, x), op.Add(x, 1.0)))
-    return choose(op, same(op, op.Abs(x), 1.0), op.Mul(x, math.inf), result)
+    return where_float64(op, equal_float64(op, op.Abs(x), 1.0), op.Mul(x, math.inf), result)
 
 
 @in_float64(table, "special_ndtri", schema="special_ndtri(Tensor self) -> Tensor")
@@ -74,13 +74,13 @@ def ndtri(op: Builder, p: Tensor) -> Tensor:
     """The quantile of the standard normal distribution."""
     x = op.Sub(op.Mul(p, 2.0), 1.0)
     result = op.Mul(_erfinv(op, x, op.Mul(op.Mul(p, 4.0), op.Sub(1.0, p))), math.sqrt(2))
-    return choose(op, same(op, op.Abs(x), 1.0), op.Mul(x, math.inf), result)
+    return where_float64(op, equal_float64(op, op.Abs(x), 1.0), op.Mul(x, math.inf), result)
 
 
 def scaled_erfc(op: Builder, x: Tensor) -> Tensor:
     """exp(x²) * erfc(x) for x >= 0, in float64."""
     t = op.Div(1.0, op.Add(op.Mul(x, 0.5), 1.0))
-    return op.Mul(t, op.Exp(polynomial(op, t, _ERFC)))  # type: ignore[no-any-return]
+    return op.Mul(t, op.Exp(polynomial(op, t, _ERFC)))
 
 
 @in_float64(table, "special_erfcx", schema="special_erfcx(Tensor self) -> Tensor")
@@ -88,7 +88,7 @@ def erfcx(op: Builder, x: Tensor) -> Tensor:
     """exp(x²) * erfc(x)"""
     right = scaled_erfc(op, op.Abs(x))
     left = op.Sub(op.Mul(op.Exp(op.Mul(x, x)), 2.0), right)
-    return choose(op, op.Less(x, 0.0), left, right)
+    return where_float64(op, op.Less(x, 0.0), left, right)
 
 
 @in_float64(table, "erfc", "special_erfc", schema="erfc(Tensor self) -> Tensor")
@@ -100,13 +100,13 @@ def erfc(op: Builder, x: Tensor) -> Tensor:
 def _erfc(op: Builder, x: Tensor, scaled: Tensor) -> Tensor:
     """erfc(x), where exp(x²) * erfc(|x|) is known."""
     right = op.Mul(scaled, op.Exp(op.Neg(op.Mul(x, x))))
-    return choose(op, op.Less(x, 0.0), op.Sub(2.0, right), right)
+    return where_float64(op, op.Less(x, 0.0), op.Sub(2.0, right), right)
 
 
 @in_float64(table, "special_ndtr", schema="special_ndtr(Tensor self) -> Tensor")
 def ndtr(op: Builder, x: Tensor) -> Tensor:
     """The standard normal distribution function."""
-    return op.Mul(erfc(op, op.Mul(x, -math.sqrt(0.5))), 0.5)  # type: ignore[no-any-return]
+    return op.Mul(erfc(op, op.Mul(x, -math.sqrt(0.5))), 0.5)
 
 
 @in_float64(table, "special_log_ndtr", schema="special_log_ndtr(Tensor self) -> Tensor")
@@ -115,8 +115,8 @@ def log_ndtr(op: Builder, x: Tensor) -> Tensor:
     z = op.Mul(x, -math.sqrt(0.5))
     scaled = scaled_erfc(op, op.Abs(z))
     below = op.Less(x, -1.0)
-    logarithm = op.Log(op.Mul(choose(op, below, scaled, _erfc(op, z, scaled)), 0.5))
-    return choose(op, below, op.Sub(logarithm, op.Mul(op.Mul(x, x), 0.5)), logarithm)
+    logarithm = op.Log(op.Mul(where_float64(op, below, scaled, _erfc(op, z, scaled)), 0.5))
+    return where_float64(op, below, op.Sub(logarithm, op.Mul(op.Mul(x, x), 0.5)), logarithm)
 
 
 # Modified Bessel functions
@@ -154,14 +154,14 @@ def _scaled_i(op: Builder, x: Tensor, order: int) -> Tensor:
     """exp(-|x|) * I0(x), or exp(-|x|) * I1(|x|)."""
     size = op.Abs(x)
     near, far = _parts_of_i(op, size, order)
-    return choose(op, op.Less(size, _I_NEAR), op.Mul(near, op.Exp(op.Neg(size))), far)
+    return where_float64(op, op.Less(size, _I_NEAR), op.Mul(near, op.Exp(op.Neg(size))), far)
 
 
 def _i(op: Builder, x: Tensor, order: int) -> Tensor:
     """I0(x), or I1(|x|)."""
     size = op.Abs(x)
     near, far = _parts_of_i(op, size, order)
-    return choose(op, op.Less(size, _I_NEAR), near, op.Mul(far, op.Exp(size)))
+    return where_float64(op, op.Less(size, _I_NEAR), near, op.Mul(far, op.Exp(size)))
 
 
 @in_float64(table, "special_i0e", schema="special_i0e(Tensor self) -> Tensor")
@@ -179,13 +179,13 @@ def i0(op: Builder, x: Tensor) -> Tensor:
 @in_float64(table, "special_i1e", schema="special_i1e(Tensor self) -> Tensor")
 def i1e(op: Builder, x: Tensor) -> Tensor:
     """exp(-|x|) * I1(x)"""
-    return op.Mul(_scaled_i(op, x, 1), op.Sign(x))  # type: ignore[no-any-return]
+    return op.Mul(_scaled_i(op, x, 1), op.Sign(x))
 
 
 @in_float64(table, "special_i1", "special_modified_bessel_i1", schema="special_i1(Tensor self) -> Tensor")
 def i1(op: Builder, x: Tensor) -> Tensor:
     """The modified Bessel function of the first kind of order 1."""
-    return op.Mul(_i(op, x, 1), op.Sign(x))  # type: ignore[no-any-return]
+    return op.Mul(_i(op, x, 1), op.Sign(x))
 
 
 def _k(op: Builder, x: Tensor, order: int, *, scaled: bool) -> Tensor:
@@ -206,12 +206,12 @@ def _k(op: Builder, x: Tensor, order: int, *, scaled: bool) -> Tensor:
         near = op.Mul(near, op.Exp(x))
     else:
         far = op.Mul(far, op.Exp(op.Neg(x)))
-    return choose(op, op.Greater(x, 2.0), far, near)
+    return where_float64(op, op.Greater(x, 2.0), far, near)
 
 
 def _from(op: Builder, x: Tensor, at_0: float, result: Tensor) -> Tensor:
     """Replace the result at x = 0."""
-    return choose(op, same(op, x, 0.0), at_0, result)
+    return where_float64(op, equal_float64(op, x, 0.0), at_0, result)
 
 
 @in_float64(table, "special_scaled_modified_bessel_k0", schema="special_scaled_modified_bessel_k0(Tensor x) -> Tensor")
@@ -267,7 +267,7 @@ def j0(op: Builder, x: Tensor) -> Tensor:
     """The Bessel function of the first kind of order 0."""
     size = op.Abs(x)
     near, far = _parts(op, size, "Cos", [_J0_NEAR], [_SIZE_0, _ANGLE_0])
-    return choose(op, op.Less(size, 3.0), near, far)
+    return where_float64(op, op.Less(size, 3.0), near, far)
 
 
 @in_float64(table, "special_bessel_j1", schema="special_bessel_j1(Tensor self) -> Tensor")
@@ -275,7 +275,7 @@ def j1(op: Builder, x: Tensor) -> Tensor:
     """The Bessel function of the first kind of order 1."""
     size = op.Abs(x)
     near, far = _parts(op, size, "Cos", [_J1_NEAR], [_SIZE_1, _ANGLE_1])
-    return choose(op, op.Less(size, 3.0), op.Mul(near, x), op.Mul(far, op.Sign(x)))
+    return where_float64(op, op.Less(size, 3.0), op.Mul(near, x), op.Mul(far, op.Sign(x)))
 
 
 @in_float64(table, "special_bessel_y0", schema="special_bessel_y0(Tensor self) -> Tensor")
@@ -283,7 +283,7 @@ def y0(op: Builder, x: Tensor) -> Tensor:
     """The Bessel function of the second kind of order 0; infinite at 0, NaN below."""
     j, near, far = _parts(op, x, "Sin", [_J0_NEAR, _Y0_NEAR], [_SIZE_0, _ANGLE_0])
     near = op.Add(near, op.Mul(op.Mul(op.Log(op.Mul(x, 0.5)), j), 2 / math.pi))
-    return choose(op, op.Less(x, 3.0), near, far)
+    return where_float64(op, op.Less(x, 3.0), near, far)
 
 
 @in_float64(table, "special_bessel_y1", schema="special_bessel_y1(Tensor self) -> Tensor")
@@ -291,11 +291,11 @@ def y1(op: Builder, x: Tensor) -> Tensor:
     """The Bessel function of the second kind of order 1; infinite at 0, NaN below."""
     j, near, far = _parts(op, x, "Sin", [_J1_NEAR, _Y1_NEAR], [_SIZE_1, _ANGLE_1])
     near = op.Add(op.Div(near, x), op.Mul(op.Mul(op.Log(op.Mul(x, 0.5)), op.Mul(j, x)), 2 / math.pi))
-    return choose(op, op.Less(x, 3.0), _from(op, x, -math.inf, near), far)
+    return where_float64(op, op.Less(x, 3.0), _from(op, x, -math.inf, near), far)
 
 
 @in_float64(table, "special_spherical_bessel_j0", schema="special_spherical_bessel_j0(Tensor x) -> Tensor")
 def spherical_j0(op: Builder, x: Tensor) -> Tensor:
     """sin(x) / x"""
-    result = choose(op, same(op, x, 0.0), 1.0, op.Div(op.Sin(x), x))
-    return choose(op, op.Greater(op.Abs(x), 1e300), 0.0, result)
+    result = where_float64(op, equal_float64(op, x, 0.0), 1.0, op.Div(op.Sin(x), x))
+    return where_float64(op, op.Greater(op.Abs(x), 1e300), 0.0, result)

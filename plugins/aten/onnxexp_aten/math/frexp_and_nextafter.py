@@ -9,7 +9,7 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.math.comparison import equal
-from onnxexp_aten.support.to_float64 import choose
+from onnxexp_aten.support.to_float64 import where_float64
 from onnxexp_aten.support.type_promotion import promote
 
 __all__ = ["table"]
@@ -25,12 +25,12 @@ def _exponent(op: Builder, size: Tensor) -> Tensor:
     guess = op.Floor(op.Div(op.Log(size), math.log(2)))
     mantissa = op.Div(size, op.Pow(op.constant(2.0, torch.float64), guess))
     too_low = op.cast(op.Not(op.Less(mantissa, 2.0)), torch.float64)
-    return op.Sub(op.Add(guess, too_low), op.cast(op.Less(mantissa, 1.0), torch.float64))  # type: ignore[no-any-return]
+    return op.Sub(op.Add(guess, too_low), op.cast(op.Less(mantissa, 1.0), torch.float64))
 
 
 def _positive(op: Builder, size: Tensor) -> Tensor:
     """Where a float64 tensor is positive and finite."""
-    return op.And(op.Greater(size, 0.0), op.Less(size, math.inf))  # type: ignore[no-any-return]
+    return op.And(op.Greater(size, 0.0), op.Less(size, math.inf))
 
 
 @table("frexp.Tensor")
@@ -39,9 +39,11 @@ def frexp(op: Builder, self: Tensor) -> tuple[Tensor, Tensor]:
     x = op.cast(self, torch.float64)
     size = op.Abs(x)
     plain = _positive(op, size)
-    exponent = op.Add(_exponent(op, choose(op, plain, size, 1.0)), 1.0)
+    exponent = op.Add(_exponent(op, where_float64(op, plain, size, 1.0)), 1.0)
     mantissa = op.Div(x, op.Pow(op.constant(2.0, torch.float64), exponent))
-    return op.cast(choose(op, plain, mantissa, x), self.dtype), op.cast(choose(op, plain, exponent, 0.0), torch.int32)
+    return op.cast(where_float64(op, plain, mantissa, x), self.dtype), op.cast(
+        where_float64(op, plain, exponent, 0.0), torch.int32
+    )
 
 
 @table("nextafter")

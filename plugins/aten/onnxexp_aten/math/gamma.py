@@ -16,7 +16,7 @@ from onnxexp_aten.math.arithmetic import fmod
 from onnxexp_aten.math.comparison import relate
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import unsqueezed
-from onnxexp_aten.support.to_float64 import choose, in_float64, polynomial, same, summed
+from onnxexp_aten.support.to_float64 import equal_float64, in_float64, polynomial, sum_of_terms, where_float64
 from onnxexp_aten.support.type_promotion import to_float
 
 __all__ = ["table"]
@@ -60,21 +60,21 @@ def log_gamma(op: Builder, x: Tensor) -> Tensor:
     mirrored = _lanczos(op, op.Abs(op.Sub(x, 0.5)))
     sine = op.Abs(op.Sin(_turn(op, x)))
     reflected = op.Sub(math.log(math.pi), op.Add(op.Log(sine), mirrored))
-    return choose(op, op.Less(x, 0.5), reflected, mirrored)
+    return where_float64(op, op.Less(x, 0.5), reflected, mirrored)
 
 
 def _turn(op: Builder, x: Tensor) -> Tensor:
     """pi * x up to a multiple of pi; exactly 0 for integers."""
-    return op.Mul(fmod(op, x, 1.0), math.pi)  # type: ignore[no-any-return]
+    return op.Mul(fmod(op, x, 1.0), math.pi)
 
 
 def _lanczos(op: Builder, x: Tensor) -> Tensor:
     """log(gamma(x + 1/2)) for x >= 0; constant addends are factors in the log."""
     factor = math.sqrt(2 * math.pi) * math.exp(-7)
     places = [k + 0.5 for k in range(len(_LANCZOS))]
-    series = summed(op, x, places, op.Reciprocal, [number * factor for number in _LANCZOS])
+    series = sum_of_terms(op, x, places, op.Reciprocal, [number * factor for number in _LANCZOS])
     grown = op.Mul(x, op.Sub(op.Log(op.Add(x, 7.0)), 1.0))
-    return op.Add(grown, op.Log(op.Add(series, _LANCZOS_FIRST * factor)))  # type: ignore[no-any-return]
+    return op.Add(grown, op.Log(op.Add(series, _LANCZOS_FIRST * factor)))
 
 
 @in_float64(table, "digamma", "special_digamma", "special_psi", schema="digamma(Tensor self) -> Tensor")
@@ -84,11 +84,11 @@ def digamma(op: Builder, x: Tensor) -> Tensor:
     inverse = op.Reciprocal(op.Add(offset, _SHIFT + 0.5))
     series = op.Mul(polynomial(op, op.Mul(inverse, inverse), _DIGAMMA), inverse)
     result = op.Add(op.Log(inverse), op.Mul(op.Add(series, 0.5), inverse))
-    result = op.Neg(op.Add(result, summed(op, offset, [number + 0.5 for number in range(_SHIFT)], op.Reciprocal)))
+    result = op.Neg(op.Add(result, sum_of_terms(op, offset, [number + 0.5 for number in range(_SHIFT)], op.Reciprocal)))
     turn = _turn(op, x)
     cotangent = op.Div(op.Cos(turn), op.Sin(turn))
-    result = choose(op, op.Less(x, 0.5), op.Sub(result, op.Mul(cotangent, math.pi)), result)
-    return choose(op, op.And(same(op, turn, 0.0), op.Less(x, 0.0)), math.nan, result)
+    result = where_float64(op, op.Less(x, 0.5), op.Sub(result, op.Mul(cotangent, math.pi)), result)
+    return where_float64(op, op.And(equal_float64(op, turn, 0.0), op.Less(x, 0.0)), math.nan, result)
 
 
 @in_float64(
@@ -118,13 +118,13 @@ def zeta(op: Builder, s: Tensor, q: Tensor) -> Tensor:
 def _zeta_of_whole(op: Builder, s: int, q: Tensor) -> Tensor:
     """Hurwitz zeta for an integer s > 1 known at export, except at 0, -1, …"""
     exponent = op.constant(-s, torch.float64)
-    result = summed(op, q, range(_TERMS), lambda terms: op.Pow(terms, exponent))
+    result = sum_of_terms(op, q, range(_TERMS), lambda terms: op.Pow(terms, exponent))
     end = op.Add(q, float(_TERMS))
     inverse = op.Reciprocal(end)
     coefficients = [coefficient * math.prod(range(s, s + 2 * number + 1)) for number, coefficient in enumerate(_ZETA)]
     tail = op.Mul(polynomial(op, op.Mul(inverse, inverse), coefficients[::-1]), inverse)
     around = op.Add(op.Add(op.Div(end, s - 1.0), 0.5), tail)
-    return op.Add(result, op.Mul(op.Pow(end, exponent), around))  # type: ignore[no-any-return]
+    return op.Add(result, op.Mul(op.Pow(end, exponent), around))
 
 
 def _not_positive(op: Builder, q: Tensor) -> Tensor:
@@ -133,15 +133,15 @@ def _not_positive(op: Builder, q: Tensor) -> Tensor:
 
 def _infinite(op: Builder, q: Tensor, below: Tensor, result: Tensor) -> Tensor:
     """Replace the result by infinity at 0, -1, -2, …"""
-    return choose(op, op.And(below, same(op, op.Floor(q), q)), math.inf, result)
+    return where_float64(op, op.And(below, equal_float64(op, op.Floor(q), q)), math.inf, result)
 
 
 def _outside(op: Builder, s: Tensor, q: Tensor, result: Tensor) -> Tensor:
     """Replace the result where the series diverges or is undefined."""
     below = _not_positive(op, q)
-    result = choose(op, op.And(below, op.Less(op.Floor(s), s)), math.nan, result)
-    result = choose(op, op.Less(s, 1.0), math.nan, _infinite(op, q, below, result))
-    return choose(op, same(op, s, 1.0), math.inf, result)
+    result = where_float64(op, op.And(below, op.Less(op.Floor(s), s)), math.nan, result)
+    result = where_float64(op, op.Less(s, 1.0), math.nan, _infinite(op, q, below, result))
+    return where_float64(op, equal_float64(op, s, 1.0), math.inf, result)
 
 
 @table("polygamma", "special_polygamma")
@@ -161,13 +161,13 @@ def polygamma(op: Builder, n: int, self: Tensor) -> Tensor:
 def _trigamma(op: Builder, x: Tensor) -> Tensor:
     series = _zeta_of_whole(op, 2, op.Max(x, op.Sub(1.0, x)))
     ratio = op.Div(math.pi, op.Sin(_turn(op, x)))
-    return choose(op, op.Less(x, 0.5), op.Sub(op.Mul(ratio, ratio), series), series)
+    return where_float64(op, op.Less(x, 0.5), op.Sub(op.Mul(ratio, ratio), series), series)
 
 
 @in_float64(table, "special_gammaincc", "igammac", schema="igammac(Tensor self, Tensor other) -> Tensor")
 def gamma_upper(op: Builder, a: Tensor, x: Tensor) -> Tensor:
     """The regularized upper incomplete gamma function."""
-    return op.Sub(1.0, gamma_lower(op, a, x))  # type: ignore[no-any-return]
+    return op.Sub(1.0, gamma_lower(op, a, x))
 
 
 _LIMIT = 20_000
@@ -184,12 +184,12 @@ def gamma_lower(op: Builder, a: Tensor, x: Tensor) -> Tensor:
         return None, [step, term, op.Add(total, term)], []
 
     far = op.Greater(x, op.Add(a, op.Add(op.Mul(op.Sqrt(op.Abs(a)), 10.0), 40.0)))  # the result is 1 here
-    near = choose(op, far, a, x)
+    near = where_float64(op, far, a, x)
     first = op.Exp(op.Sub(op.Sub(op.Mul(a, op.Log(near)), near), _lanczos(op, op.Add(a, 0.5))))
     total = op.loop(_rounds(op, a, near), None, body, [a, first, first])[2]
-    result = choose(op, same(op, x, 0.0), 0.0, choose(op, far, 1.0, op.Min(total, 1.0)))
-    result = choose(op, same(op, a, 0.0), choose(op, op.Greater(x, 0.0), 1.0, math.nan), result)
-    return choose(op, op.Less(a, 0.0), math.nan, result)
+    result = where_float64(op, equal_float64(op, x, 0.0), 0.0, where_float64(op, far, 1.0, op.Min(total, 1.0)))
+    result = where_float64(op, equal_float64(op, a, 0.0), where_float64(op, op.Greater(x, 0.0), 1.0, math.nan), result)
+    return where_float64(op, op.Less(a, 0.0), math.nan, result)
 
 
 def _rounds(op: Builder, a: Tensor, x: Tensor) -> Tensor:
@@ -198,7 +198,7 @@ def _rounds(op: Builder, a: Tensor, x: Tensor) -> Tensor:
     The terms grow up to round x - a, then fall like a bell curve of width sqrt(x).
     """
     each = op.Add(op.Max(op.Sub(x, a), 0.0), op.Add(op.Mul(op.Sqrt(x), 8.0), 16.0))
-    known = choose(op, op.Greater(each, 0.0), each, 0.0)  # replaces NaN
+    known = where_float64(op, op.Greater(each, 0.0), each, 0.0)  # replaces NaN
     most = op.ReduceMax(op.Concat(op.Reshape(known, [-1]), op.constant([0.0], torch.float64), axis=0), keepdims=0)
     return op.cast(op.Min(most, float(_LIMIT)), torch.int64)
 
@@ -209,5 +209,5 @@ def mvlgamma(op: Builder, self: Tensor, p: int) -> Tensor:
     x = to_float(op, self)
     wide = op.cast(x, torch.float64)
     places = [-number / 2 for number in range(p)]
-    total = log_gamma(op, wide) if p == 1 else summed(op, wide, places, lambda x: log_gamma(op, x))
+    total = log_gamma(op, wide) if p == 1 else sum_of_terms(op, wide, places, lambda x: log_gamma(op, x))
     return op.cast(op.Add(total, p * (p - 1) / 4 * math.log(math.pi)), x.dtype)

@@ -16,7 +16,7 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import full_of, sizes_like
 from onnxexp_aten.support.arguments import truncate_like_torch
-from onnxexp_aten.support.to_float64 import choose, in_float64, polynomials
+from onnxexp_aten.support.to_float64 import in_float64, polynomials, where_float64
 from onnxexp_aten.support.type_promotion import promoted_dtype
 
 __all__ = ["table"]
@@ -28,29 +28,29 @@ Step = Callable[[Builder, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def _chebyshev(op: Builder, x: Tensor, k: Tensor, now: Tensor, before: Tensor) -> Tensor:
-    return op.Sub(op.Mul(op.Mul(x, 2.0), now), before)  # type: ignore[no-any-return]
+    return op.Sub(op.Mul(op.Mul(x, 2.0), now), before)
 
 
 def _hermite_h(op: Builder, x: Tensor, k: Tensor, now: Tensor, before: Tensor) -> Tensor:
     k = op.cast(k, torch.float64)
-    return op.Mul(op.Sub(op.Mul(x, now), op.Mul(k, before)), 2.0)  # type: ignore[no-any-return]
+    return op.Mul(op.Sub(op.Mul(x, now), op.Mul(k, before)), 2.0)
 
 
 def _hermite_he(op: Builder, x: Tensor, k: Tensor, now: Tensor, before: Tensor) -> Tensor:
     k = op.cast(k, torch.float64)
-    return op.Sub(op.Mul(x, now), op.Mul(k, before))  # type: ignore[no-any-return]
+    return op.Sub(op.Mul(x, now), op.Mul(k, before))
 
 
 def _laguerre(op: Builder, x: Tensor, k: Tensor, now: Tensor, before: Tensor) -> Tensor:
     k = op.cast(k, torch.float64)
     grown = op.Mul(op.Sub(op.Add(op.Mul(k, 2.0), 1.0), x), now)
-    return op.Div(op.Sub(grown, op.Mul(k, before)), op.Add(k, 1.0))  # type: ignore[no-any-return]
+    return op.Div(op.Sub(grown, op.Mul(k, before)), op.Add(k, 1.0))
 
 
 def _legendre(op: Builder, x: Tensor, k: Tensor, now: Tensor, before: Tensor) -> Tensor:
     k = op.cast(k, torch.float64)
     grown = op.Mul(op.Mul(op.Add(op.Mul(k, 2.0), 1.0), x), now)
-    return op.Div(op.Sub(grown, op.Mul(k, before)), op.Add(k, 1.0))  # type: ignore[no-any-return]
+    return op.Div(op.Sub(grown, op.Mul(k, before)), op.Add(k, 1.0))
 
 
 _FAMILIES: Mapping[str, tuple[int, int, Step]] = MappingProxyType(
@@ -77,7 +77,7 @@ def _orthogonal(op: Builder, x: Tensor, n: Tensor, slope: int, offset: int, step
         then = step(op, x, index, now, before)
         return None, [now, then, op.Where(op.Equal(n, op.Add(index, 1)), then, found)], []
 
-    start = choose(op, op.Equal(n, 0), one, 0.0)
+    start = where_float64(op, op.Equal(n, 0), one, 0.0)
     rounds = op.ReduceMax(n, keepdims=0) if n.rank != 0 else n
     return op.loop(rounds, None, body, [before, one, start])[2]
 
@@ -157,5 +157,5 @@ def airy(op: Builder, x: Tensor) -> Tensor:
     angle = op.Sub(zeta, math.pi / 4)
     across = op.Mul(op.Sin(angle), op.Div(sine, zeta))
     left = op.Mul(op.Add(op.Mul(op.Cos(angle), cosine), across), scale)
-    result = choose(op, op.Greater(x, _AIRY_FAR), right, middle)
-    return choose(op, op.Less(x, -_AIRY_FAR), left, result)
+    result = where_float64(op, op.Greater(x, _AIRY_FAR), right, middle)
+    return where_float64(op, op.Less(x, -_AIRY_FAR), left, result)

@@ -35,7 +35,7 @@ def pow_(op: Builder, self: Any, exponent: Any) -> Tensor:
     finite = (base.const is not None and bool(base.const.all())) or (power.const is not None and bool((power.const >= 0).all()))
     if finite or dtype.is_floating_point or not dtype.is_signed:
         return found
-    # some kernels convert the infinity of 0 to the power -1 to an integer; eager gives 0
+    # some kernels convert the infinity of 0 to the power -1 to an integer; eager returns 0
     infinite = both(op, compare(op, "Equal", base, 0), compare(op, "Less", power, 0))
     return select(op, infinite, op.constant(0, dtype), found)
 

@@ -16,7 +16,7 @@ from onnxexp_aten.math.arithmetic import clamp, extreme, is_number, scaled, sele
 from onnxexp_aten.math.comparison import relate
 from onnxexp_aten.random.uniform_and_normal import uniform_of
 from onnxexp_aten.support.arguments import axis_of, rank_of, truncate_like_torch
-from onnxexp_aten.support.kernel_dtypes import compare, compute, runs, specified
+from onnxexp_aten.support.kernel_dtypes import compare, compute, runs, targets_plain_onnx
 
 __all__ = ["log_sigmoid", "table"]
 
@@ -205,7 +205,7 @@ def log_sigmoid_forward(op: Builder, self: Tensor) -> tuple[Tensor, Tensor]:
 @table("silu")
 def silu(op: Builder, self: Tensor) -> Tensor:
     """silu(Tensor self) -> Tensor; ONNX Runtime decomposes Swish and does not fuse it again"""
-    if specified(op, since=24):
+    if targets_plain_onnx(op, since=24):
         return op.Swish(self)
     return compute(op, "Mul", self, compute(op, "Sigmoid", self))
 

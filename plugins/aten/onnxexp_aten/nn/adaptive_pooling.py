@@ -17,7 +17,7 @@ from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import permuted, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
 from onnxexp_aten.support.run_time_sizes import size_at, sizes_of
-from onnxexp_aten.support.spatial_axes import along, axis_sizes, batched, known_matrix
+from onnxexp_aten.support.spatial_axes import axis_sizes, batched, linear_map_matrix, multiply_axis
 
 __all__ = ["table"]
 
@@ -77,7 +77,7 @@ def _windows(axes: Sequence[_Axis]) -> Windows:
 @table("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
 def adaptive_avg_pool(op: Builder, self: Tensor, output_size: list[Any]) -> Tensor:
     """adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"""
-    return batched(op, self, len(output_size), lambda x: _averaged(op, x, _axes(op, x, output_size)))  # type: ignore[no-any-return]
+    return batched(op, self, len(output_size), lambda x: _averaged(op, x, _axes(op, x, output_size)))
 
 
 def _averaged(op: Builder, x: Tensor, axes: list[_Axis]) -> Tensor:
@@ -90,7 +90,7 @@ def _averaged(op: Builder, x: Tensor, axes: list[_Axis]) -> Tensor:
     x = _mean(op, x, whole)
     for axis in axes:
         if not axis.kept and not axis.whole:
-            x = along(op, x, _shares(op, x, axis), axis.number)
+            x = multiply_axis(op, x, _shares(op, x, axis), axis.number)
     return x
 
 
@@ -98,7 +98,7 @@ def _mean(op: Builder, x: Tensor, axes: Sequence[_Axis]) -> Tensor:
     if not axes:
         return x
     if len(axes) == rank_of(op, x) - 2 and runs(op, "GlobalAveragePool", x.dtype):
-        return op.GlobalAveragePool(x)  # type: ignore[no-any-return]
+        return op.GlobalAveragePool(x)
     return compute(op, "ReduceMean", x, axes=[axis.number for axis in axes], keepdims=1)
 
 
@@ -106,19 +106,19 @@ def _shares(op: Builder, x: Tensor, axis: _Axis) -> Tensor:
     """Weight of each element in each window's mean, [before, after]."""
     if axis.known:
         after = int(axis.after)
-        return known_matrix(op, int(axis.before), lambda unit: torch.ops.aten.adaptive_avg_pool1d(unit, [after]), x.dtype)
+        return linear_map_matrix(op, int(axis.before), lambda unit: torch.ops.aten.adaptive_avg_pool1d(unit, [after]), x.dtype)
     starts, ends = _bounds(op, x, axis)
     places = op.Unsqueeze(arange_of(op, 0, size_at(op, x, axis.number), 1, torch.int64), [1])
     inside = op.And(op.Less(places, ends), op.Not(op.Less(places, starts)))
-    return op.Div(op.cast(inside, x.dtype), op.cast(op.Sub(ends, starts), x.dtype))  # type: ignore[no-any-return]
+    return op.Div(op.cast(inside, x.dtype), op.cast(op.Sub(ends, starts), x.dtype))
 
 
 def _bounds(op: Builder, x: Tensor, axis: _Axis) -> tuple[Tensor, Tensor]:
     """Begin and end of each window, int64[after] each."""
     before, after = size_at(op, x, axis.number), axis.given
-    if axis.known:
-        numbers = torch.arange(int(axis.after))
-        return op.constant(numbers * before // after), op.constant(-((numbers + 1) * -before // after))
+    if axis.known and isinstance(before, int):
+        windows = torch.arange(int(axis.after))
+        return op.constant(windows * before // after), op.constant(-((windows + 1) * -before // after))
     numbers = arange_of(op, 0, after, 1, torch.int64)
     products = op.Mul(numbers, before)
     reached = op.Add(products, op.Sub(op.Add(before, after), 1) if isinstance(before, Tensor) else op.Add(after, before - 1))
@@ -138,7 +138,7 @@ def adaptive_max_pool(op: Builder, self: Tensor, output_size: list[Any]) -> tupl
             return largest_with_indices(op, x, _windows(axes))
         return _maximum(op, x, axes), _where(op, x, axes)
 
-    return batched(op, self, len(output_size), pooled)  # type: ignore[no-any-return]
+    return batched(op, self, len(output_size), pooled)
 
 
 def _maximum(op: Builder, x: Tensor, axes: Sequence[_Axis]) -> Tensor:
@@ -188,4 +188,4 @@ def _where(op: Builder, x: Tensor, axes: Sequence[_Axis]) -> Tensor:
     best = compare(op, "ArgMax", together, axis=-1, keepdims=0)
     after = [axis.given for axis in axes]
     windows = op.Reshape(arange_of(op, 0, plane_size(op, best, dims), 1, torch.int64), op.constant(after, torch.int64))
-    return op.Gather(op.Reshape(places, [-1]), op.Add(best, op.Mul(windows, count)), axis=0)  # type: ignore[no-any-return]
+    return op.Gather(op.Reshape(places, [-1]), op.Add(best, op.Mul(windows, count)), axis=0)

@@ -15,7 +15,7 @@ from onnxexp_aten.nn.dropout import dropped
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import permuted, reshaped, swapped, unsqueezed
 from onnxexp_aten.support.constant_of_shape import filled
-from onnxexp_aten.support.kernel_dtypes import has_operator, specified
+from onnxexp_aten.support.kernel_dtypes import has_operator, targets_plain_onnx
 from onnxexp_aten.support.producers import given_ints, made_by
 from onnxexp_aten.support.run_time_sizes import size_at, vector, with_shape
 
@@ -150,7 +150,7 @@ def _kernel_takes(op: Builder, mask: Tensor | None, dtype: torch.dtype) -> bool:
 
     In float64 its fully masked rows are NaN.
     """
-    return specified(op) or mask is None or dtype != torch.float64 or (mask.dtype == torch.bool and _every_row(mask))
+    return targets_plain_onnx(op) or mask is None or dtype != torch.float64 or (mask.dtype == torch.bool and _every_row(mask))
 
 
 def _kernel_mask(op: Builder, mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -161,7 +161,7 @@ def _kernel_mask(op: Builder, mask: Tensor, query: Tensor, key: Tensor) -> Tenso
     """
     if rank_of(op, query) == 3 and rank_of(op, mask) == 3:
         mask = unsqueezed(op, mask, [1])
-    if specified(op):
+    if targets_plain_onnx(op):
         return mask
     if mask.dtype != torch.bool:
         lowest = torch.finfo(mask.dtype).min

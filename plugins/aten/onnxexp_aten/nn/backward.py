@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.indexing.scatter import scattered
+from onnxexp_aten.indexing.scatter import scatter_elements
 from onnxexp_aten.nn.convolution import convolve
 from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.support.arguments import expand_scalar, rank_of
@@ -143,7 +143,7 @@ def adaptive_avg_pool2d_backward(op: Builder, grad_output: Tensor, self: Tensor)
 def _spread_out(op: Builder, grad: Tensor, shares: Sequence[torch.Tensor]) -> Tensor:
     """Distribute [..., windows, windows] to [..., elements, elements]."""
     rows, columns = (op.constant(each.to(grad.dtype)) for each in shares)
-    return op.MatMul(op.MatMul(swapped(op, rows, 0, 1), grad), columns)  # type: ignore[no-any-return]
+    return op.MatMul(op.MatMul(swapped(op, rows, 0, 1), grad), columns)
 
 
 @table("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
@@ -166,4 +166,4 @@ def max_pool_backward(
     lead = shape[:-dims]
     zeros = filled(op, [*(size_at(op, self, axis) for axis in range(len(lead))), plane], 0, self.dtype)
     places, added = (reshaped(op, each, [*lead, windows]) for each in (indices, grad_output))
-    return reshaped(op, scattered(op, with_shape(zeros, [*lead, plane]), len(lead), places, added, "add"), shape)
+    return reshaped(op, scatter_elements(op, with_shape(zeros, [*lead, plane]), len(lead), places, added, "add"), shape)

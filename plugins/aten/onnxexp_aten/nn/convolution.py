@@ -43,7 +43,7 @@ def convolve(
     name = "Conv"
     if output_padding is not None:
         name, attributes["output_padding"] = "ConvTranspose", none_if_default(expand_scalar(output_padding, dims), 0)
-    return batched(op, input, dims, lambda x: compute(op, name, x, weight, bias, **attributes))  # type: ignore[no-any-return]
+    return batched(op, input, dims, lambda x: compute(op, name, x, weight, bias, **attributes))
 
 
 def _symmetric(padding: Any, weight: Tensor, op: Builder) -> list[int]:

@@ -17,7 +17,7 @@ from onnxexp_aten.math.arithmetic import extreme
 from onnxexp_aten.nn.losses import MEAN, NONE
 from onnxexp_aten.reduction.cumulative import running_sum
 from onnxexp_aten.reduction.reductions import reduced
-from onnxexp_aten.rnn.packed_sequences import within
+from onnxexp_aten.rnn.packed_sequences import valid_steps
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import squeezed, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute
@@ -50,7 +50,7 @@ def ctc_loss(
     targets, size = op.cast(targets, torch.int64), unsqueezed(op, lengths, [1])
     places = _places(op, targets, lengths)
     states = _states(op, targets, size, places, blank)
-    loss = _losses(op, x, within(op, x, steps), states, size, places)
+    loss = _losses(op, x, valid_steps(op, x, steps), states, size, places)
     if zero_infinity:
         loss = op.Where(op.Equal(loss, math.inf), op.constant(0, loss.dtype), loss)
     if reduction == NONE:
@@ -81,10 +81,10 @@ def _states(op: Builder, targets: Tensor, size: Tensor, places: Tensor, blank: i
     number = op.Where(op.Less(size, number), op.constant(0), number)
     if rank_of(op, targets) == 2:
         front = op.Add(op.Mul(size, 0), op.constant(blank, torch.int64))
-        return op.GatherElements(op.Concat(front, targets, axis=1), number, axis=1)  # type: ignore[no-any-return]
+        return op.GatherElements(op.Concat(front, targets, axis=1), number, axis=1)
     before = op.Sub(running_sum(op, size, 0), size)
     number = op.Where(op.cast(number, torch.bool), op.Add(before, number), op.constant(0))
-    return op.Gather(op.Concat(op.constant([blank], torch.int64), targets, axis=0), number, axis=0)  # type: ignore[no-any-return]
+    return op.Gather(op.Concat(op.constant([blank], torch.int64), targets, axis=0), number, axis=0)
 
 
 def _losses(op: Builder, x: Tensor, inside: Tensor, states: Tensor, size: Tensor, places: Tensor) -> Tensor:
@@ -109,10 +109,10 @@ def _losses(op: Builder, x: Tensor, inside: Tensor, states: Tensor, size: Tensor
     alpha = op.scan(step, [start], [x] if whole else [x, unsqueezed(op, inside, [2])])[0]
     before, end = op.Concat(gap, alpha, axis=1), op.Mul(size, 2)  # without labels, the gap precedes the last blank
     ends = (op.GatherElements(before, op.Add(end, place), axis=1) for place in (1, 2))
-    return op.Sub(zero, squeezed(op, _log_sum(op, *ends), [1]))  # type: ignore[no-any-return]
+    return op.Sub(zero, squeezed(op, _log_sum(op, *ends), [1]))
 
 
 def _log_sum(op: Builder, *terms: Tensor) -> Tensor:
     """log(exp(a) + exp(b) + …), also where all terms are minus infinity."""
     base = compute(op, "Max", *terms, torch.finfo(terms[0].dtype).min)
-    return op.Add(op.Log(op.Sum(*(op.Exp(op.Sub(term, base)) for term in terms))), base)  # type: ignore[no-any-return]
+    return op.Add(op.Log(op.Sum(*(op.Exp(op.Sub(term, base)) for term in terms))), base)

@@ -9,7 +9,7 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import sizes_like
 from onnxexp_aten.math.arithmetic import select
-from onnxexp_aten.random.uniform_and_normal import kept_or_zero, tossed, uniform_of
+from onnxexp_aten.random.uniform_and_normal import dropout_in_training, kept_or_zero, uniform_of
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
 from onnxexp_aten.support.run_time_sizes import size_at
@@ -71,7 +71,7 @@ def dropped(op: Builder, x: Tensor, p: Any) -> tuple[Tensor, Tensor]:
     if ratio == 1:
         return compute(op, "Mul", x, 0), op.Expand(op.constant(False), op.Shape(x))
     if runs(op, "Dropout", x.dtype):
-        result, kept = tossed(op, x, ratio)
+        result, kept = dropout_in_training(op, x, ratio)
         return kept_or_zero(op, result, kept), kept
     kept = _kept(op, x, ratio)
     return compute(op, "Mul", x, _factor(op, kept, x.dtype, ratio)), kept

@@ -11,7 +11,7 @@ from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.support.composed_views import END, reshaped, squeezed, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.producers import given_ints, made_by
-from onnxexp_aten.support.run_time_sizes import size_at
+from onnxexp_aten.support.run_time_sizes import known_size, size_at
 
 __all__ = ["table"]
 
@@ -54,7 +54,7 @@ def embedding_bag(
     Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)"""
     if padding_idx is not None and padding_idx < 0:
         own = op.node.op == "aten::embedding_bag.padding_idx" and weight.shape is not None
-        padding_idx = padding_idx + weight.shape[0] if own else None  # type: ignore[operator,index]
+        padding_idx = padding_idx + known_size(weight, 0) if own else None
     bags = _bags(op, weight, indices, offsets, per_sample_weights, include_last_offset, padding_idx)
     if mode in (_SUM, _MEAN):
         return _added(op, bags, mode == _MEAN), None, None, None
@@ -111,14 +111,13 @@ def _added(op: Builder, bags: _Bags, mean: bool) -> Tensor:
     rows, members, dtype = bags.rows, bags.members, bags.rows.dtype
     if members is None and bags.weights is None:
         return compute(op, "ReduceMean" if mean else "ReduceSum", rows, axes=[1], keepdims=0)
-    shares = bags.weights if members is None else op.cast(members, dtype)
-    if members is not None and bags.weights is not None:
-        shares = op.Mul(shares, bags.weights)
+    factors = [*([] if members is None else [op.cast(members, dtype)]), *([] if bags.weights is None else [bags.weights])]
+    shares = op.Mul(*factors) if len(factors) == 2 else factors[0]
     total = squeezed(op, op.MatMul(unsqueezed(op, shares, [1]), rows), [1]) if bags.equal else op.MatMul(shares, rows)
     if not mean:
         return total
     counts = op.ReduceSum(op.cast(members, dtype), axes=[1], keepdims=1)
-    return op.Div(total, op.Max(counts, 1.0))  # type: ignore[no-any-return]
+    return op.Div(total, op.Max(counts, 1.0))
 
 
 def _largest(op: Builder, bags: _Bags) -> Tensor:
@@ -130,7 +129,7 @@ def _largest(op: Builder, bags: _Bags) -> Tensor:
     wide = rows if bags.equal else unsqueezed(op, rows, [0])
     found = op.ReduceMax(op.Where(unsqueezed(op, members, [2]), wide, lowest), axes=[1], keepdims=0)
     some = op.ReduceMax(op.cast(members, torch.int32), axes=[1], keepdims=1)
-    return op.Where(op.cast(some, torch.bool), found, 0.0)  # type: ignore[no-any-return]
+    return op.Where(op.cast(some, torch.bool), found, 0.0)
 
 
 @table("embedding_renorm")
@@ -141,4 +140,4 @@ def embedding_renorm(op: Builder, self: Tensor, indices: Tensor, max_norm: float
     norms = op.ReduceSum(op.Pow(op.Abs(rows), norm_type), axes=[1], keepdims=1)
     norms = op.Pow(norms, 1.0 / norm_type) if norm_type != 2 else op.Sqrt(norms)
     factors = op.Where(op.Greater(norms, max_norm), op.Div(max_norm, op.Add(norms, 1e-7)), 1.0)
-    return op.ScatterND(self, places, op.Mul(rows, factors))  # type: ignore[no-any-return]
+    return op.ScatterND(self, places, op.Mul(rows, factors))

@@ -35,15 +35,15 @@ def _starts(op: Builder, samples: Tensor, sizes: Sequence[int], kernel: Sequence
     begins = op.cast(compute(op, "Mul", sample, alpha), torch.int64)
     places = op.Where(op.constant(number == after - 1), op.constant(last), op.Sub(ends, begins))
     strides = torch.tensor([math.prod(sizes[place + 1 :]) for place in range(dims)])
-    return op.Mul(places, op.constant(strides[axis]))  # type: ignore[no-any-return]
+    return op.Mul(places, op.constant(strides[axis]))
 
 
 def _pooled(op: Builder, x: Tensor, kernel: Sequence[int], output: Sequence[int], samples: Tensor) -> tuple[Tensor, Tensor]:
     """Maximum of each window of ``[N, C, *spatial]`` and its position."""
-    shape = [size_at(op, x, axis) for axis in range(rank_of(op, x))]
-    if not all(isinstance(size, int) for size in shape):
+    shape = [size for size in (size_at(op, x, axis) for axis in range(rank_of(op, x))) if isinstance(size, int)]
+    if len(shape) < rank_of(op, x):
         raise op.error("the sizes must be known at export; cure: no dynamic axis there")
-    lead, sizes = [int(size) for size in shape[:2]], [int(size) for size in shape[2:]]  # type: ignore[arg-type]
+    lead, sizes = shape[:2], shape[2:]
     starts = _starts(op, samples, sizes, kernel, output)
     windows = torch.cartesian_prod(*(torch.arange(count) + sum(output[:axis]) for axis, count in enumerate(output)))
     first, *others = (op.Gather(starts, op.constant(column[:, None]), axis=2) for column in windows.unbind(1))
@@ -55,7 +55,8 @@ def _pooled(op: Builder, x: Tensor, kernel: Sequence[int], output: Sequence[int]
     values = op.Reshape(op.GatherElements(flat, places, axis=2), [*lead, len(windows), len(inside)])
     best = op.ArgMax(values, axis=3, keepdims=1)
     found = op.Add(first, op.Gather(op.constant(inside), best, axis=0))
-    return tuple(op.Reshape(part, [*lead, *output]) for part in (op.GatherElements(values, best, axis=3), found))  # type: ignore[return-value]
+    largest = op.GatherElements(values, best, axis=3)
+    return op.Reshape(largest, [*lead, *output]), op.Reshape(found, [*lead, *output])
 
 
 @table("fractional_max_pool2d", "fractional_max_pool3d")
@@ -66,4 +67,4 @@ def fractional_max_pool(
     dims = 3 if "3d" in op.node.op else 2
     samples = random_samples if rank_of(op, random_samples) == 3 else unsqueezed(op, random_samples, [0])
     kernel, output = expand_scalar(kernel_size, dims), expand_scalar(output_size, dims)
-    return batched(op, self, dims, lambda x: _pooled(op, x, kernel, output, samples))  # type: ignore[no-any-return]
+    return batched(op, self, dims, lambda x: _pooled(op, x, kernel, output, samples))

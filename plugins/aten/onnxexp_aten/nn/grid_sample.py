@@ -65,11 +65,11 @@ def affine_grid(op: Builder, theta: Tensor, size: list[Any], align_corners: bool
     """affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor"""
     sizes = sizes_of(op)
     assert sizes is not None
-    spatial = sizes[1:-1]
-    if not all(isinstance(extent, int) for extent in spatial):
-        return op.AffineGrid(theta, op.constant(size, torch.int64), align_corners=int(align_corners))  # type: ignore[no-any-return]
+    spatial = [extent for extent in sizes[1:-1] if isinstance(extent, int)]
+    if len(spatial) < len(sizes) - 2:
+        return op.AffineGrid(theta, op.constant(size, torch.int64), align_corners=int(align_corners))
     identity = torch.eye(len(spatial), len(spatial) + 1, dtype=torch.float64)[None]
-    places = torch.affine_grid_generator(identity, [1, 1, *spatial], align_corners).reshape(-1, len(spatial))  # type: ignore[list-item]
+    places = torch.affine_grid_generator(identity, [1, 1, *spatial], align_corners).reshape(-1, len(spatial))
     homogeneous = torch.cat([places, torch.ones(len(places), 1, dtype=torch.float64)], 1)
     grid = op.MatMul(op.constant(homogeneous, theta.dtype), permuted(op, theta, [0, 2, 1]))
     return reshaped(op, grid, sizes)

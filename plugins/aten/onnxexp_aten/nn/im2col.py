@@ -43,10 +43,10 @@ def im2col(op: Builder, self: Tensor, kernel_size: Any, dilation: Any, padding: 
         width = channels * math.prod(kernel) if isinstance(channels, int) else op.Mul(channels, math.prod(kernel))
         if x.shape is not None and x.shape[0] == 0:  # Reshape cannot infer -1 for an empty tensor
             count = op.Mul(size_at(op, windows, 4), size_at(op, windows, 5))
-            return op.Expand(op.constant(torch.zeros((), dtype=x.dtype)), [0, width, count])  # type: ignore[no-any-return]
-        return op.Reshape(windows, [0, width, -1])  # type: ignore[no-any-return]
+            return op.Expand(op.constant(torch.zeros((), dtype=x.dtype)), [0, width, count])
+        return op.Reshape(windows, [0, width, -1])
 
-    return batched(op, self, 2, unfolded)  # type: ignore[no-any-return]
+    return batched(op, self, 2, unfolded)
 
 
 def _tiles(op: Builder, x: Tensor, kernel: Sequence[int], steps: Sequence[int], strides: Sequence[int]) -> bool:
@@ -61,7 +61,7 @@ def _places(op: Builder, x: Tensor, axis: int, width: int, step: int, stride: in
     size, reach = size_at(op, x, axis), step * (width - 1)
     end = size - reach if isinstance(size, int) else op.Sub(size, reach)
     starts = arange_of(op, 0, end, stride, torch.int64)
-    return op.Add(unsqueezed(op, starts, [0]), op.constant(torch.arange(width)[:, None] * step))  # type: ignore[no-any-return]
+    return op.Add(unsqueezed(op, starts, [0]), op.constant(torch.arange(width)[:, None] * step))
 
 
 @table("col2im")

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp_aten.creation.new_tensors import out_dtype
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import reshaped, unsqueezed
 from onnxexp_aten.support.constant_of_shape import filled
@@ -49,7 +50,7 @@ def normalized(op: Builder, x: Tensor, axes: Sequence[int], eps: float) -> tuple
 
 def _scaled(op: Builder, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     x = x if weight is None else op.Mul(x, weight)
-    return x if bias is None else op.Add(x, bias)  # type: ignore[no-any-return]
+    return x if bias is None else op.Add(x, bias)
 
 
 def _by_channel(op: Builder, x: Tensor, weight: Tensor | None, bias: Tensor | None, rank: int) -> Tensor:
@@ -62,7 +63,7 @@ def _by_channel(op: Builder, x: Tensor, weight: Tensor | None, bias: Tensor | No
 def _composed(op: Builder, x: Tensor, weight: Tensor | None, bias: Tensor | None, axes: Sequence[int], eps: float) -> Tensor:
     """Normalize over the axes, then scale and shift each channel."""
     rank = rank_of(op, x)
-    return widened(  # type: ignore[no-any-return]
+    return widened(
         op, lambda wide, gamma, beta: _by_channel(op, normalized(op, wide, axes, eps)[0], gamma, beta, rank), x, weight, bias
     )
 
@@ -110,8 +111,8 @@ def _with_statistics(
     shift = _each(op, input, 0, mean.dtype) if bias is None else bias
     own = [input, scale, shift, mean, variance]
     if len({tensor.dtype for tensor in own}) == 1 and runs(op, "BatchNormalization", input.dtype):
-        return op.BatchNormalization(*own, epsilon=eps)  # type: ignore[no-any-return]
-    return widened(op, lambda *same: op.BatchNormalization(*same, epsilon=eps), *own)  # type: ignore[no-any-return]
+        return op.BatchNormalization(*own, epsilon=eps)
+    return widened(op, lambda *same: op.BatchNormalization(*same, epsilon=eps), *own)
 
 
 def _with_batch_statistics(
@@ -139,13 +140,13 @@ def _with_batch_statistics(
         moved = (_moved(op, old, new, momentum) for old, new in zip(running, (means, variance), strict=True))
         return _by_channel(op, result, gamma, beta, rank), means, op.Reciprocal(deviations), *moved
 
-    return widened(op, computed, input, weight, bias, running_mean, running_var)  # type: ignore[no-any-return]
+    return widened(op, computed, input, weight, bias, running_mean, running_var)
 
 
 def _moved(op: Builder, old: Tensor | None, new: Tensor, momentum: float) -> Tensor | None:
     if old is None:
         return None
-    return op.Add(op.Mul(old, 1.0 - momentum), op.Mul(new, momentum))  # type: ignore[no-any-return]
+    return op.Add(op.Mul(old, 1.0 - momentum), op.Mul(new, momentum))
 
 
 @table("_native_batch_norm_legit_no_training", "_batch_norm_no_update")
@@ -160,7 +161,7 @@ def batch_norm_inference(
 
 def _nothing(op: Builder, index: int) -> Tensor:
     """Empty tensor in place of statistics that are not computed."""
-    return op.constant(torch.empty(0, dtype=op.node.outputs[index].type.dtype))
+    return op.constant(torch.empty(0, dtype=out_dtype(op, index)))
 
 
 @table("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional")
@@ -271,8 +272,8 @@ def native_group_norm(
     -> (Tensor, Tensor, Tensor)"""
     grouped = op.Reshape(input, [0, group, -1])
     _, mean, deviation = widened(op, lambda x: normalized(op, x, [2], eps), grouped)
-    statistics = (op.Squeeze(values, axes=[2]) for values in (mean, op.Reciprocal(deviation)))
-    return group_norm(op, input, group, weight, bias, eps), *statistics  # type: ignore[return-value]
+    mean, inverse = (op.Squeeze(values, axes=[2]) for values in (mean, op.Reciprocal(deviation)))
+    return group_norm(op, input, group, weight, bias, eps), mean, inverse
 
 
 # Layer
@@ -294,7 +295,7 @@ def _composed_layer_norm(
         result, mean, deviation = normalized(op, x, _last(normalized_shape), eps)
         return _scaled(op, result, gamma, beta), mean, op.Reciprocal(deviation)
 
-    return widened(op, computed, x, weight, bias)  # type: ignore[no-any-return]
+    return widened(op, computed, x, weight, bias)
 
 
 @table("layer_norm", since=17)
@@ -318,7 +319,7 @@ def _fused_layer_norm(
     if x.dtype == torch.float64 or scale is None:
         return None
     shift = None if bias is None else op.cast(bias, x.dtype)
-    return op.LayerNormalization(x, scale, shift, axis=-len(normalized_shape), epsilon=eps)  # type: ignore[no-any-return]
+    return op.LayerNormalization(x, scale, shift, axis=-len(normalized_shape), epsilon=eps)
 
 
 def _scale(op: Builder, x: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None) -> Tensor | None:
@@ -370,7 +371,7 @@ def fused_rms_norm(
         root = op.Sqrt(op.Add(squares, _eps(x, eps)))  # ONNX Runtime fuses exactly these nodes
         return _scaled(op, op.Div(x, root), gamma, None), op.Reciprocal(root)
 
-    return widened(op, computed, input, weight)  # type: ignore[no-any-return]
+    return widened(op, computed, input, weight)
 
 
 def _eps(x: Tensor, eps: float | None) -> float:
@@ -383,7 +384,7 @@ def rms_norm_23(op: Builder, input: Tensor, normalized_shape: list[Any], weight:
     scale = _scale(op, input, normalized_shape, weight)
     if scale is None:
         return rms_norm(op, input, normalized_shape, weight, eps)
-    return op.RMSNormalization(input, scale, axis=-len(normalized_shape), epsilon=_eps(input, eps))  # type: ignore[no-any-return]
+    return op.RMSNormalization(input, scale, axis=-len(normalized_shape), epsilon=_eps(input, eps))
 
 
 # Weights
@@ -392,8 +393,8 @@ def rms_norm_23(op: Builder, input: Tensor, normalized_shape: list[Any], weight:
 @table("_weight_norm")
 def weight_norm(op: Builder, v: Tensor, g: Tensor, dim: int) -> Tensor:
     """_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor"""
-    if op.is_static([v, g]):
-        return op.constant(torch._weight_norm(v.const, g.const, dim))  # type: ignore[arg-type]
+    if v.const is not None and g.const is not None:
+        return op.constant(torch._weight_norm(v.const, g.const, dim))
     rank = rank_of(op, v)
     axes = None if dim == -1 else [axis for axis in range(rank) if axis != dim % rank]
-    return op.Mul(v, op.Div(g, op.ReduceL2(v, axes=axes, keepdims=1)))  # type: ignore[no-any-return]
+    return op.Mul(v, op.Div(g, op.ReduceL2(v, axes=axes, keepdims=1)))

@@ -12,7 +12,7 @@ from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.math.arithmetic import extreme
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import END
-from onnxexp_aten.support.kernel_dtypes import running_dtype, specified
+from onnxexp_aten.support.kernel_dtypes import running_dtype, targets_plain_onnx
 from onnxexp_aten.support.run_time_sizes import size_at
 
 __all__ = ["padded", "table"]
@@ -34,7 +34,7 @@ def padded(op: Builder, x: Tensor, pad: Sequence[Any], mode: str = "constant", v
     x, amounts = _cropped(op, x, _amounts(op, pad))
     if all(isinstance(amount, int) and amount == 0 for pair in amounts for amount in pair):
         return x
-    if mode == "circular" and not specified(op, since=19):  # ONNX Runtime has no kernel for the mode "wrap" of opset 19
+    if mode == "circular" and not targets_plain_onnx(op, since=19):  # ONNX Runtime has no kernel for the mode "wrap" of opset 19
         return _around(op, x, amounts)
     amounts = amounts + [(0, 0)] * (rank - len(amounts))
     begins = [begin for begin, _ in reversed(amounts)]
@@ -71,7 +71,11 @@ def _cropped(op: Builder, x: Tensor, amounts: list[tuple[Any, Any]]) -> tuple[Te
     if slices:
         axes, starts, ends = (list(column) for column in zip(*reversed(slices), strict=True))
         x = op.Slice(x, starts, ends, axes=axes)
-    return x, [tuple(max(amount, 0) if isinstance(amount, int) else amount for amount in pair) for pair in amounts]  # type: ignore[misc]
+    return x, [(_not_negative(begin), _not_negative(end)) for begin, end in amounts]
+
+
+def _not_negative(amount: Any) -> Any:
+    return max(amount, 0) if isinstance(amount, int) else amount
 
 
 def _nearest(op: Builder, x: Tensor, amounts: list[tuple[Any, Any]]) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.indexing.scatter import scattered
+from onnxexp_aten.indexing.scatter import scatter_elements
 from onnxexp_aten.nn.padding import padded as with_padding
 from onnxexp_aten.support.arguments import expand_scalar, none_if_default, rank_of
 from onnxexp_aten.support.composed_views import reshaped
@@ -115,8 +115,8 @@ def plane_size(op: Builder, x: Tensor, dims: int) -> int | Tensor:
 def _in_plane(op: Builder, places: Tensor, plane: int | Tensor) -> Tensor:
     """Convert positions in the whole tensor (ONNX) to positions in a plane."""
     if has_operator(op, "Mod"):
-        return op.Mod(places, plane)  # type: ignore[no-any-return]
-    return op.Sub(places, op.Mul(op.Div(places, plane), plane))  # type: ignore[no-any-return]
+        return op.Mod(places, plane)
+    return op.Sub(places, op.Mul(op.Div(places, plane), plane))
 
 
 @table("max_pool1d", "max_pool2d", "max_pool3d")
@@ -124,7 +124,7 @@ def max_pool(op: Builder, self: Tensor, kernel_size: Any, stride: Any, padding: 
     """max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1,
     bool ceil_mode=False) -> Tensor"""
     windows = Windows.of(op, self, kernel_size, stride, padding, ceil_mode, dilation)
-    return batched(op, self, windows.dims, lambda x: largest(op, x, windows))  # type: ignore[no-any-return]
+    return batched(op, self, windows.dims, lambda x: largest(op, x, windows))
 
 
 @table("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
@@ -134,7 +134,7 @@ def max_pool_with_indices(
     """max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1,
     bool ceil_mode=False) -> (Tensor, Tensor)"""
     windows = Windows.of(op, self, kernel_size, stride, padding, ceil_mode, dilation)
-    return batched(op, self, windows.dims, lambda x: largest_with_indices(op, x, windows))  # type: ignore[no-any-return]
+    return batched(op, self, windows.dims, lambda x: largest_with_indices(op, x, windows))
 
 
 # Average
@@ -164,7 +164,7 @@ def avg_pool(
             return result if divisor_override == elements else op.Mul(result, elements / divisor_override)
         return _counting(op, x, windows) if count_include_pad else _average(op, x, windows, padded=False)
 
-    return batched(op, self, windows.dims, averaged)  # type: ignore[no-any-return]
+    return batched(op, self, windows.dims, averaged)
 
 
 def _whole_average(op: Builder, x: Tensor, windows: Windows, padded: bool, divisor: int | None) -> Tensor:
@@ -175,7 +175,7 @@ def _whole_average(op: Builder, x: Tensor, windows: Windows, padded: bool, divis
 
     def summed(values: Tensor, where: Windows) -> Tensor:
         total = op.Mul(_average(op, values, where, padded=True), float(elements))
-        return op.cast(op.Floor(op.Add(total, 0.5)), x.dtype)  # type: ignore[no-any-return]
+        return op.cast(op.Floor(op.Add(total, 0.5)), x.dtype)
 
     sums = summed(wide, windows)
     if divisor is not None:
@@ -216,7 +216,7 @@ def max_unpool(op: Builder, self: Tensor, indices: Tensor, output_size: list[Any
     plane = math.prod(op.static(output_size, "output_size"))
     values, places = (reshaped(op, x, [*sizes[:lead], math.prod(_static(op, x)[lead:])]) for x in (self, indices))
     zeros = filled(op, [*(size_at(op, self, axis) for axis in range(lead)), plane], 0, self.dtype)
-    return reshaped(op, scattered(op, zeros, lead, places, values), sizes)
+    return reshaped(op, scatter_elements(op, zeros, lead, places, values), sizes)
 
 
 def _static(op: Builder, x: Tensor) -> tuple[Any, ...]:

@@ -16,9 +16,9 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.kernel_dtypes import has_operator, running_dtype, specified
+from onnxexp_aten.support.kernel_dtypes import has_operator, running_dtype, targets_plain_onnx
 from onnxexp_aten.support.run_time_sizes import size_at, sizes_of
-from onnxexp_aten.support.spatial_axes import along, axis_sizes, known_matrix, spatial_dims
+from onnxexp_aten.support.spatial_axes import axis_sizes, linear_map_matrix, multiply_axis, spatial_dims
 
 __all__ = ["Axis", "table"]
 
@@ -47,7 +47,10 @@ class Axis:
 class Kind:
     """A kind of resampling.
 
-    `weights` calls torch's operator on one axis of ``[1, n, n]``. `resize` are Resize's attributes, None where Resize differs.
+    Attributes:
+        weights: torch's operator on one axis of ``[1, n, n]``.
+        resize: Resize's attributes; None where Resize differs from torch.
+        first_opset: First opset whose Resize has the mode. Schemas do not list the values of attributes.
     """
 
     weights: Callable[[torch.Tensor, int, bool, float | None], torch.Tensor]
@@ -106,18 +109,19 @@ def _names_axes(op: Builder) -> bool:
 
 def _constant_scales(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> list[float] | None:
     """Scales in float32 that give the right sizes; None where sizes are better."""
-    if all(axis.scale is not None for axis in axes):
-        return [_fitting(axis, float(axis.scale)) for axis in axes]  # type: ignore[arg-type]
+    scales = [(axis, axis.scale) for axis in axes if axis.scale is not None]
+    if len(scales) == len(axes):
+        return [_fitting(axis, float(scale)) for axis, scale in scales]
     lead = (x.shape or ())[: rank_of(op, x) - len(axes)]
     if _names_axes(op) or all(isinstance(size, int) for size in lead) or not all(axis.known for axis in axes):
         return None
-    return [_fitting(axis, axis.after / axis.before) for axis in axes]  # type: ignore[operator]
+    return [_fitting(axis, int(axis.after) / int(axis.before)) for axis in axes]
 
 
 def _fitting(axis: Axis, scale: float) -> float:
-    """The nearest float32 scale with which Resize gives torch's size.
+    """The nearest float32 scale for which Resize computes torch's size.
 
-    It holds for products in float32 and in float64.
+    The product may be taken in float32 or float64.
     """
     found = torch.tensor(scale, dtype=torch.float32)
     if axis.known:
@@ -140,7 +144,7 @@ def _nearest(op: Builder, x: Tensor, axes: Sequence[Axis], exact: bool) -> Tenso
             return _resize(op, x, axes, kind)
         if op.opset < kind.first_opset and not exact and all(_grows(axis) for axis in axes):
             scales = op.constant([1.0] * (rank_of(op, x) - len(axes)) + [_grown(axis) for axis in axes], torch.float32)
-            return op.call("", "Resize" if has_operator(op, "Resize") else "Upsample", x, scales, mode="nearest")  # type: ignore[no-any-return]
+            return op.call("", "Resize" if has_operator(op, "Resize") else "Upsample", x, scales, mode="nearest")
     for axis in axes:
         if axis.before != axis.after:
             x = op.Gather(x, _neighbours(op, x, axis, exact), axis=axis.number)
@@ -152,7 +156,9 @@ _NEAREST_DTYPES = (torch.float16, torch.float32, torch.int8, torch.uint8, torch.
 
 
 def _takes_nearest(op: Builder, dtype: torch.dtype) -> bool:
-    return dtype in _NEAREST_DTYPES or (specified(op) and op.takes("Resize" if has_operator(op, "Resize") else "Upsample", dtype))
+    return dtype in _NEAREST_DTYPES or (
+        targets_plain_onnx(op) and op.takes("Resize" if has_operator(op, "Resize") else "Upsample", dtype)
+    )
 
 
 def _torch_neighbours(axis: Axis, exact: bool) -> torch.Tensor:
@@ -226,17 +232,17 @@ def resampled(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tenso
     by_resize = kind.resize is not None and op.opset >= kind.first_opset
     if not x.dtype.is_floating_point:
         return _rounded(op, x, axes, kind)
-    by_weights = known and ((x.dtype == torch.float64 and not specified(op)) or not all(map(_fits, axes)))
+    by_weights = known and ((x.dtype == torch.float64 and not targets_plain_onnx(op)) or not all(map(_fits, axes)))
     if by_resize and not by_weights:
         return _resize(op, x, axes, kind)
     for axis in axes:
         if axis.before != axis.after:
-            x = along(op, x, _weights(op, x, axis, kind), axis.number)
+            x = multiply_axis(op, x, _weights(op, x, axis, kind), axis.number)
     return x
 
 
 def _fits(axis: Axis) -> bool:
-    """Whether the scale gives the size.
+    """Whether the size equals the scaled size.
 
     torch's operators accept any pair; Resize takes one of the two.
     """
@@ -253,7 +259,7 @@ def _rounded(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor
         if axis.before != axis.after:
             weights = _weights(op, result, axis, kind)
             known = weights.const
-            result = along(op, result, weights if known is None else op.constant(_fixed_point(known)), axis.number)
+            result = multiply_axis(op, result, weights if known is None else op.constant(_fixed_point(known)), axis.number)
             result = op.Clip(op.Floor(op.Add(result, 0.5)), 0.0, 255.0)
     return op.cast(result, x.dtype)
 
@@ -273,7 +279,7 @@ def _weights(op: Builder, x: Tensor, axis: Axis, kind: Kind) -> Tensor:
     """Weight of each source position in each result, [before, after]."""
     if axis.known:
         scale = None if kind.align_corners else axis.scale
-        return known_matrix(
+        return linear_map_matrix(
             op, int(axis.before), lambda unit: kind.weights(unit, int(axis.after), kind.align_corners, scale), x.dtype
         )
     if kind.resize is None:
@@ -292,20 +298,20 @@ def _places(op: Builder, x: Tensor, axis: Axis, align_corners: bool) -> Tensor:
     numbers = arange_of(op, 0, _after(op, x, axis), 1, torch.float32)
     last = op.Sub(before, 1.0)
     if align_corners:
-        return op.Mul(numbers, op.Div(last, op.Max(op.Sub(after, 1.0), 1.0)))  # type: ignore[no-any-return]
+        return op.Mul(numbers, op.Div(last, op.Max(op.Sub(after, 1.0), 1.0)))
     middles = op.Mul(op.Add(numbers, 0.5), _step(op, x, axis))
-    return op.Min(op.Relu(op.Sub(middles, 0.5)), last)  # type: ignore[no-any-return]
+    return op.Min(op.Relu(op.Sub(middles, 0.5)), last)
 
 
 def _linear_weights(unit: torch.Tensor, after: int, align_corners: bool, scale: float | None) -> torch.Tensor:
-    return torch.ops.aten.upsample_linear1d(unit, [after], align_corners, scale)  # type: ignore[no-any-return]
+    return torch.ops.aten.upsample_linear1d(unit, [after], align_corners, scale)
 
 
 def _planar(name: str) -> Callable[[torch.Tensor, int, bool, float | None], torch.Tensor]:
     """Weights of an operator that torch has for two axes only."""
 
     def weights(unit: torch.Tensor, after: int, align_corners: bool, scale: float | None) -> torch.Tensor:
-        function = getattr(torch.ops.aten, name)
+        function = getattr(torch.ops.aten, name)  # several operators, chosen by name
         found: torch.Tensor = function(unit[None], [unit.shape[1], after], align_corners, None, scale)
         return found[0]
 

@@ -14,7 +14,7 @@ from onnxexp_aten.random.uniform_and_normal import drawn_dtype, gaussian, unifor
 from onnxexp_aten.statistics.searching import searchsorted
 from onnxexp_aten.statistics.sorting import top
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.kernel_dtypes import compare, compute, runs, specified
+from onnxexp_aten.support.kernel_dtypes import compare, compute, runs, targets_plain_onnx
 from onnxexp_aten.support.run_time_sizes import size_at
 
 __all__ = ["table"]
@@ -102,7 +102,7 @@ def geometric(op: Builder, self: Tensor, p: float, generator: Any) -> Tensor:
 
 def _logarithm(op: Builder, x: Tensor) -> Tensor:
     """Logarithms of uniform float32 numbers in (0, 1], shaped as `x`."""
-    return op.Log(uniform_of(op, sizes_like(op, x), torch.float32, 2.0**-25))  # type: ignore[no-any-return]
+    return op.Log(uniform_of(op, sizes_like(op, x), torch.float32, 2.0**-25))
 
 
 # Integers
@@ -170,7 +170,7 @@ def randperm(op: Builder, n: Any, *options: Any) -> Tensor:
 @table("bernoulli")
 def bernoulli(op: Builder, self: Tensor, generator: Any) -> Tensor:
     """bernoulli(Tensor self, *, Generator? generator=None) -> Tensor"""
-    if specified(op, since=15):  # ONNX Runtime's Bernoulli inverts the draw
+    if targets_plain_onnx(op, since=15):  # ONNX Runtime's Bernoulli inverts the draw
         return op.Bernoulli(self)
     drawn = uniform_of(op, sizes_like(op, self), self.dtype)
     return op.cast(op.Less(drawn, self), self.dtype)
@@ -202,7 +202,7 @@ def _drawn(op: Builder, rows: Tensor, count: Any) -> Tensor:
     """
     if runs(op, "Multinomial", torch.float32):
         scores = compute(op, "Log", rows)
-        return compare(op, "Multinomial", scores, sample_size=op.static(count, "num_samples"), dtype=torch.int64)  # type: ignore[no-any-return]
+        return compare(op, "Multinomial", scores, sample_size=op.static(count, "num_samples"), dtype=torch.int64)
     sums = op.CumSum(op.cast(rows, torch.float64), 1)
     total = op.Slice(sums, starts=[-1], ends=[2**62], axes=[1])
     drawn = op.Mul(uniform_of(op, [size_at(op, rows, 0), count], torch.float64), total)

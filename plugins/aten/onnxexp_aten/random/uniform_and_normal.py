@@ -14,9 +14,9 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.support.constant_of_shape import filled
-from onnxexp_aten.support.kernel_dtypes import runs, specified
+from onnxexp_aten.support.kernel_dtypes import runs, targets_plain_onnx
 
-__all__ = ["drawn_dtype", "gaussian", "kept_or_zero", "tossed", "uniform_of"]
+__all__ = ["drawn_dtype", "dropout_in_training", "gaussian", "kept_or_zero", "uniform_of"]
 
 
 def drawn_dtype(x: Tensor) -> torch.dtype:
@@ -52,7 +52,7 @@ def gaussian(op: Builder, sizes: Any, dtype: torch.dtype, mean: float = 0.0, std
     return op.cast(drawn, dtype)
 
 
-def tossed(op: Builder, x: Tensor, ratio: float) -> tuple[Tensor, Tensor]:
+def dropout_in_training(op: Builder, x: Tensor, ratio: float) -> tuple[Tensor, Tensor]:
     """Dropout in training mode: the result and the mask of kept elements.
 
     Only where `runs` is True for Dropout.
@@ -62,27 +62,27 @@ def tossed(op: Builder, x: Tensor, ratio: float) -> tuple[Tensor, Tensor]:
 
 
 def kept_or_zero(op: Builder, result: Tensor, kept: Tensor) -> Tensor:
-    """Result of `tossed`, guarded against an optimization of ONNX Runtime.
+    """Result of `dropout_in_training`, guarded against an optimization of ONNX Runtime.
 
     ONNX Runtime removes a Dropout without users of its mask, in training mode too.
     """
-    return result if specified(op) else select(op, kept, result, op.constant(0, result.dtype))
+    return result if targets_plain_onnx(op) else select(op, kept, result, op.constant(0, result.dtype))
 
 
-def _generated(op: Builder, name: str, sizes: Any, dtype: torch.dtype, **attributes: float) -> Tensor:
+def _generated(op: Builder, name: str, sizes: Any, dtype: torch.dtype, **attributes: Any) -> Tensor:
     if not isinstance(sizes, Tensor) and all(isinstance(size, int) for size in sizes) and sizes:
-        return op.call("", name, shape=list(sizes), dtype=dtype, **attributes)  # type: ignore[no-any-return]
+        return op.call("", name, shape=list(sizes), dtype=dtype, **attributes)
     shell = filled(op, sizes, 0, dtype)
-    return op.call("", f"{name}Like", shell, dtype=dtype, **attributes)  # type: ignore[no-any-return]
+    return op.call("", f"{name}Like", shell, dtype=dtype, **attributes)
 
 
 def _digits(op: Builder, sizes: Any, dtype: torch.dtype) -> Tensor:
     """Uniform numbers in [0, 1), with all binary digits of the dtype.
 
     Only the seed of a draw is tossed. It is mixed with each element's position by splitmix64 (Steele). Coin tosses alone
-    would show the consecutive seeds that ONNX Runtime gives to consecutive Dropouts.
+    would show that ONNX Runtime seeds consecutive Dropouts with consecutive numbers.
     """
-    _, heads = tossed(op, op.constant(torch.ones(64)), 0.5)
+    _, heads = dropout_in_training(op, op.constant(torch.ones(64)), 0.5)
     seed = op.MatMul(op.cast(heads, torch.uint64), op.constant([1 << digit for digit in range(64)], torch.uint64))
     size = math.prod(sizes) if op.is_static(sizes) and not isinstance(sizes, Tensor) else op.ReduceProd(sizes, keepdims=0)
     places = op.cast(op.Range(0, size, 1), torch.uint64)
@@ -91,11 +91,11 @@ def _digits(op: Builder, sizes: Any, dtype: torch.dtype) -> Tensor:
     mixed = op.Mul(_folded(op, mixed, 27), _number(op, 0x94D049BB133111EB))
     count = 53 if dtype == torch.float64 else 24
     digits = op.BitShift(_folded(op, mixed, 31), _number(op, 64 - count), direction="RIGHT")
-    return op.Reshape(op.Mul(op.cast(digits, dtype), 0.5**count), sizes)  # type: ignore[no-any-return]
+    return op.Reshape(op.Mul(op.cast(digits, dtype), 0.5**count), sizes)
 
 
 def _folded(op: Builder, bits: Tensor, places: int) -> Tensor:
-    return op.BitwiseXor(bits, op.BitShift(bits, _number(op, places), direction="RIGHT"))  # type: ignore[no-any-return]
+    return op.BitwiseXor(bits, op.BitShift(bits, _number(op, places), direction="RIGHT"))
 
 
 def _number(op: Builder, number: int) -> Tensor:

@@ -11,7 +11,7 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.support.arguments import axes_of, axis_of, rank_of
 from onnxexp_aten.support.composed_views import squeezed
-from onnxexp_aten.support.kernel_dtypes import compare, compute, runs, specified
+from onnxexp_aten.support.kernel_dtypes import compare, compute, runs, targets_plain_onnx
 from onnxexp_aten.support.run_time_sizes import size_at
 from onnxexp_aten.support.type_promotion import dtype_of, to_float
 
@@ -104,7 +104,7 @@ def count_nonzero(op: Builder, self: Tensor, dim: Any) -> Tensor:
 def logsumexp(op: Builder, self: Tensor, dim: Any, keepdim: bool) -> Tensor:
     """logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"""
     x = to_float(op, self)
-    if specified(op):
+    if targets_plain_onnx(op):
         return reduced(op, "ReduceLogSumExp", x, dim, keepdim)
     floor = torch.finfo(x.dtype).min  # ONNX Runtime takes 0 for the maximum where an axis begins with -inf
     result = reduced(op, "ReduceLogSumExp", compute(op, "Max", x, floor), dim, keepdim)
@@ -138,7 +138,7 @@ def _reduces_truth(op: Builder, x: Tensor, dims: Any) -> bool:
     They can from opset 20 on, but ONNX Runtime rejects empty reductions.
     """
     sizes = [x.shape[axis] for axis in axes_of(op, x, dims)] if x.shape else []
-    some = specified(op) or all(isinstance(size, int) and size > 0 for size in sizes)
+    some = targets_plain_onnx(op) or all(isinstance(size, int) and size > 0 for size in sizes)
     return some and runs(op, "ReduceMax", torch.bool)
 
 
@@ -256,7 +256,8 @@ def _degrees_of_freedom(op: Builder, x: Tensor, axes: list[int], correction: flo
 
 def count(op: Builder, x: Tensor, axes: list[int]) -> int | Tensor:
     """Number of elements along these axes; a 0-d int64 tensor if dynamic."""
-    static, dynamic = 1, []
+    static = 1
+    dynamic: list[Tensor] = []
     for axis in axes:
         size = size_at(op, x, axis)
         if isinstance(size, Tensor):
@@ -266,6 +267,6 @@ def count(op: Builder, x: Tensor, axes: list[int]) -> int | Tensor:
     if not dynamic:
         return static
     result = dynamic[0]
-    for size in [*dynamic[1:], *([static] if static != 1 else [])]:
+    for size in dynamic[1:]:
         result = op.Mul(result, size)
-    return result
+    return result if static == 1 else op.Mul(result, static)

@@ -19,6 +19,7 @@ from onnxexp_aten.rnn.packed_sequences import packed_layer
 from onnxexp_aten.rnn.scan_cells import Cell, scan_layer
 from onnxexp_aten.support.composed_views import permuted, reshaped, squeezed, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import running_dtype, runs
+from onnxexp_aten.support.run_time_sizes import known_size
 
 __all__ = ["table"]
 
@@ -83,7 +84,7 @@ class Layers:
             return [None] * self.num_layers
         if self.num_layers == 1:
             return [state]
-        return op.Split(state, [self.directions] * self.num_layers, axis=0, outputs=self.num_layers)  # type: ignore[no-any-return]
+        return op.Split(state, [self.directions] * self.num_layers, axis=0, outputs=self.num_layers)
 
     def _layer(
         self, op: Builder, x: Tensor, layer: int, start: Sequence[Tensor | None], lengths: Tensor | None, *, batch_first: bool
@@ -94,14 +95,13 @@ class Layers:
         if projected or (x.dtype == torch.float64 and not runs(op, self.kind, x.dtype)):
             y, final = scan_layer(op, Cell(self.kind, self.has_biases, projected, self.relu), x, weights, start, lengths)
             return swapped_batch(op, y) if batch_first else y, final
-        y, *final = self._native(op, x, weights, start, lengths)
-        pieces = [[state] for state in final]
+        y, *states = self._native(op, x, weights, start, lengths)
+        pieces = [[state] for state in states]
         if not self.bidirectional:
             y = squeezed(op, y, [1])
             return swapped_batch(op, y) if batch_first else y, pieces
         y = op.Transpose(y, perm=[2, 0, 1, 3] if batch_first else [0, 2, 1, 3])
-        sizes = y.shape
-        return reshaped(op, y, [*sizes[:2], 2 * int(sizes[3])]), pieces  # type: ignore[index]
+        return reshaped(op, y, [*(y.shape or ())[:2], 2 * known_size(y, 3)]), pieces
 
     def _native(
         self, op: Builder, x: Tensor, weights: Sequence[Sequence[Tensor]], start: Sequence[Tensor | None], lengths: Tensor | None
@@ -115,7 +115,7 @@ class Layers:
         b = _arranged(op, [one[2:4] for one in weights], self.kind, dtype) if self.has_biases else None
         steps = None if lengths is None else op.cast(lengths, torch.int32)
         first = [None if state is None else op.cast(state, dtype) for state in start]
-        attributes: dict[str, Any] = {"hidden_size": weights[0][1].shape[-1]}  # type: ignore[index]
+        attributes: dict[str, Any] = {"hidden_size": known_size(weights[0][1], -1)}
         if self.bidirectional:
             attributes["direction"] = "bidirectional"
         if self.kind == "GRU":
@@ -133,7 +133,7 @@ def _arranged(op: Builder, weights: Sequence[Sequence[Tensor]], kind: str, dtype
         return op.deferred(functools.partial(_stacked, len(weights), order, dtype), *flat)
     rows = [[_reordered(op, op.cast(weight, dtype), order) for weight in one] for one in weights]
     joined = [op.Unsqueeze(one[0] if len(one) == 1 else op.Concat(*one, axis=0), [0]) for one in rows]
-    return joined[0] if len(joined) == 1 else op.Concat(*joined, axis=0)  # type: ignore[no-any-return]
+    return joined[0] if len(joined) == 1 else op.Concat(*joined, axis=0)
 
 
 def _stacked(directions: int, order: Sequence[int], dtype: torch.dtype, *weights: torch.Tensor) -> torch.Tensor:
@@ -145,8 +145,8 @@ def _reordered(op: Builder, weight: Tensor, order: Sequence[int]) -> Tensor:
     """Reorder the gates of a weight or bias, equal parts of axis 0."""
     if len(order) == 1:
         return weight
-    split = op.Split(weight, [int(weight.shape[0]) // len(order)] * len(order), axis=0, outputs=len(order))  # type: ignore[index]
-    return op.Concat(*(split[index] for index in order), axis=0)  # type: ignore[no-any-return]
+    split = op.Split(weight, [known_size(weight, 0) // len(order)] * len(order), axis=0, outputs=len(order))
+    return op.Concat(*(split[index] for index in order), axis=0)
 
 
 def is_zero(state: Tensor) -> bool:
@@ -216,7 +216,7 @@ def _register(name: str, layers: Callable[..., Layers]) -> None:
 
 _register("gru", lambda params, *form: Layers("GRU", params, *form))
 _register("rnn_tanh", lambda params, *form: Layers("RNN", params, *form))
-_register("rnn_relu", lambda params, *form: Layers("RNN", params, *form, relu=True))
+_register("rnn_relu", lambda params, *form: dataclasses.replace(Layers("RNN", params, *form), relu=True))
 
 
 # Cells

@@ -18,9 +18,9 @@ from onnxexp_aten.math.arithmetic import extreme, select
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import permuted, sliced
 from onnxexp_aten.support.kernel_dtypes import compute
-from onnxexp_aten.support.run_time_sizes import run_time_size, size_at, vector, with_shape
+from onnxexp_aten.support.run_time_sizes import run_time_size, size_at, sizes_of, vector, with_shape
 
-__all__ = ["packed_layer", "table", "within"]
+__all__ = ["packed_layer", "table", "valid_steps"]
 
 table = SymbolicTable("aten")
 
@@ -29,21 +29,21 @@ class _Layers(Protocol):
     def run(self, op: Builder, x: Tensor, states: Sequence[Tensor], lengths: Tensor | None) -> tuple[Tensor, list[Tensor]]: ...
 
 
-def within(op: Builder, padded: Tensor, lengths: Tensor) -> Tensor:
+def valid_steps(op: Builder, padded: Tensor, lengths: Tensor) -> Tensor:
     """Mask (time, batch) of the valid steps of a time-major batch."""
     return _within(op, size_at(op, padded, 0), lengths)
 
 
 def _within(op: Builder, steps: Any, lengths: Tensor) -> Tensor:
     time = op.Unsqueeze(arange_of(op, 0, steps, 1, torch.int64), [1])
-    return op.Less(time, op.Unsqueeze(lengths, [0]))  # type: ignore[no-any-return]
+    return op.Less(time, op.Unsqueeze(lengths, [0]))
 
 
 def _packed(op: Builder, padded: Tensor, lengths: Tensor) -> Tensor:
     """Pack a time-major padded batch, and note where it came from."""
     assert padded.shape is not None
     features = [run_time_size(op, size, [padded]) for size in padded.shape[2:]]
-    mask = op.Reshape(within(op, padded, lengths), [-1])
+    mask = op.Reshape(valid_steps(op, padded, lengths), [-1])
     data: Tensor = op.Compress(op.Reshape(padded, vector(op, [-1, *features])), mask, axis=0)
     op.notes["packed", data.value] = (padded, lengths)
     return data
@@ -60,7 +60,7 @@ def _unpacked(op: Builder, data: Tensor, batch_sizes: Tensor) -> tuple[Tensor, T
     before = op.CumSum(batch_sizes, 0, exclusive=1)
     index = op.Mul(op.Add(op.Unsqueeze(before, [1]), op.Unsqueeze(place, [0])), reached)
     padded = op.Gather(data, index, axis=0)
-    return with_shape(padded, [batch_sizes.shape[0], *padded.shape[1:]]), lengths  # type: ignore[index]
+    return with_shape(padded, [*(batch_sizes.shape or ())[:1], *(padded.shape or ())[1:]]), lengths
 
 
 @table("_pack_padded_sequence")
@@ -91,13 +91,14 @@ def pad(
     """_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, int total_length)
     -> (Tensor, Tensor)"""
     padded, lengths = _unpacked(op, data, batch_sizes)
-    wanted = op.node.outputs[0].type.sizes[1 if batch_first else 0]
-    assert padded.shape is not None and batch_sizes.shape is not None
+    sizes = sizes_of(op)
+    assert sizes is not None and padded.shape is not None and batch_sizes.shape is not None
+    wanted, longest = sizes[1 if batch_first else 0], padded.shape[0]
     steps: Any = size_at(op, padded, 0)
     if wanted == batch_sizes.shape[0]:
         steps = op.notes.get(("steps", batch_sizes.value), steps)
-        padded = padded if padded.shape[0] == wanted else sliced(op, padded, 0, 0, steps)
-    elif wanted != padded.shape[0]:
+        padded = padded if longest == wanted else sliced(op, padded, 0, 0, steps)
+    elif wanted != longest:
         steps, padded = total_length, _resized(op, padded, total_length)
     inside = op.Unsqueeze(_within(op, steps, lengths), list(range(2, rank_of(op, padded))))
     padded = select(op, inside, padded, op.constant(padding_value, padded.dtype))
@@ -108,7 +109,7 @@ def _resized(op: Builder, padded: Tensor, steps: Any) -> Tensor:
     """First `steps` steps; the last step repeats beyond the end."""
     last = op.Sub(size_at(op, padded, 0), 1)
     index = extreme(op, "Min", arange_of(op, 0, steps, 1, torch.int64), last)
-    return op.Gather(padded, index, axis=0)  # type: ignore[no-any-return]
+    return op.Gather(padded, index, axis=0)
 
 
 def _swapped(op: Builder, x: Tensor) -> Tensor:

@@ -12,10 +12,10 @@ import dataclasses
 from collections.abc import Sequence
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.rnn.packed_sequences import within
+from onnxexp_aten.rnn.packed_sequences import valid_steps
 from onnxexp_aten.support.composed_views import squeezed
 from onnxexp_aten.support.constant_of_shape import filled
-from onnxexp_aten.support.run_time_sizes import run_time_size, with_shape
+from onnxexp_aten.support.run_time_sizes import known_size, run_time_size, with_shape
 
 __all__ = ["Cell", "scan_layer"]
 
@@ -39,8 +39,8 @@ class Cell:
 
         w_hh is (gates * hidden, hidden), w_hr (projection, hidden).
         """
-        hidden = int(weights[1].shape[0]) // _GATES[self.kind]  # type: ignore[index]
-        width = int(weights[-1].shape[0]) if self.projected else hidden  # type: ignore[index]
+        hidden = known_size(weights[1], 0) // _GATES[self.kind]
+        width = known_size(weights[-1], 0) if self.projected else hidden
         return [width, hidden] if self.kind == "LSTM" else [width]
 
     def entering(self, op: Builder, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
@@ -70,20 +70,20 @@ class Cell:
         (rz, n), (hrz, hn) = _parts(op, entering, 2, 1), _parts(op, recurrent, 2, 1)
         reset, update = _parts(op, op.Sigmoid(op.Add(rz, hrz)), 1, 1)
         new = op.Tanh(op.Add(n, op.Mul(reset, hn)))
-        return op.Add(new, op.Mul(update, op.Sub(h, new)))  # type: ignore[no-any-return]
+        return op.Add(new, op.Mul(update, op.Sub(h, new)))
 
 
 def _parts(op: Builder, x: Tensor, *shares: int) -> Sequence[Tensor]:
     """Split (batch, features) along the features, in these shares."""
-    width = int(x.shape[-1]) // sum(shares)  # type: ignore[index]
-    return op.Split(x, [share * width for share in shares], axis=1, outputs=len(shares))  # type: ignore[no-any-return]
+    width = known_size(x, -1) // sum(shares)
+    return op.Split(x, [share * width for share in shares], axis=1, outputs=len(shares))
 
 
 def _linear(op: Builder, x: Tensor, weight: Tensor, addend: Tensor | None) -> Tensor:
     if addend is not None and x.rank == 2:
-        return op.Gemm(x, weight, addend, transB=1)  # type: ignore[no-any-return]
+        return op.Gemm(x, weight, addend, transB=1)
     product = op.MatMul(x, op.Transpose(weight, perm=[1, 0]))
-    return product if addend is None else op.Add(product, addend)  # type: ignore[no-any-return]
+    return product if addend is None else op.Add(product, addend)
 
 
 def scan_layer(
@@ -99,7 +99,7 @@ def scan_layer(
     Returns (time, batch, directions * width), valid only within the lengths, and for each state its final value by direction,
     (1, batch, width).
     """
-    inside = None if lengths is None else op.Unsqueeze(within(op, x, lengths), [2])
+    inside = None if lengths is None else op.Unsqueeze(valid_steps(op, x, lengths), [2])
     outputs: list[Tensor] = []
     finals: list[list[Tensor]] = [[] for _ in start]
     for direction, own in enumerate(weights):
@@ -107,7 +107,7 @@ def scan_layer(
             _first(op, x, state, direction, len(weights), width) for state, width in zip(start, cell.widths(own), strict=True)
         ]
         *final, y = _direction(op, cell, x, own, first, inside, reverse=direction == 1)
-        outputs.append(with_shape(y, [*x.shape[:2], cell.widths(own)[0]]))  # type: ignore[index]
+        outputs.append(with_shape(y, [*(x.shape or ())[:2], cell.widths(own)[0]]))
         for collected, state in zip(finals, final, strict=True):
             collected.append(op.Unsqueeze(state, [0]))
     return outputs[0] if len(outputs) == 1 else op.Concat(*outputs, axis=2), finals
@@ -118,7 +118,8 @@ def _first(op: Builder, x: Tensor, state: Tensor | None, direction: int, directi
     if state is not None:
         own = state if directions == 1 else op.Slice(state, [direction], [direction + 1], [0])
         return squeezed(op, own, [0])
-    batch = x.shape[1]  # type: ignore[index]
+    assert x.shape is not None
+    batch = x.shape[1]
     return with_shape(filled(op, [run_time_size(op, batch, [x]), width], 0, x.dtype), [batch, width])
 
 

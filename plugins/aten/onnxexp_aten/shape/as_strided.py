@@ -22,16 +22,18 @@ table = SymbolicTable("aten")
 def as_strided(op: Builder, self: Tensor, size: list[Any], stride: list[Any], storage_offset: Any) -> Tensor:
     """as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)"""
     sizes, own = sizes_of(op), self.shape or ()
-    contiguous = [1]
+    contiguous: list[int | None] = [1]
     for length in reversed([*own[1:]]):
-        contiguous.insert(0, contiguous[0] * length if isinstance(length, int) and isinstance(contiguous[0], int) else None)
+        inner = contiguous[0]
+        contiguous.insert(0, inner * length if isinstance(length, int) and inner is not None else None)
     offset = storage_offset or 0
     if sizes == own and offset == 0 and list(stride) == contiguous[: len(own)]:
         return self
     flat = self if len(own) == 1 else op.Reshape(self, [-1])
     places = strided_places(op, size, stride, offset)
-    if places.const is not None and all(isinstance(length, int) for length in own):
-        elements = torch.arange(torch.Size(own).numel())
+    lengths = [length for length in own if isinstance(length, int)]
+    if places.const is not None and len(lengths) == len(own):
+        elements = torch.arange(math.prod(lengths))
         if torch.equal(places.const.reshape(-1), elements):
             return op.Reshape(flat, list(places.const.shape))
     return op.Gather(flat, places, axis=0)

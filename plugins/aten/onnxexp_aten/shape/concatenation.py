@@ -77,8 +77,8 @@ def column_stack(op: Builder, tensors: list[Tensor]) -> Tensor:
 def block_diag(op: Builder, tensors: list[Tensor]) -> Tensor:
     """block_diag(Tensor[] tensors) -> Tensor"""
     blocks = _raised(op, promote(op, *tensors), 2)
-    widths = [size_at(op, block, 1) for block in blocks]
-    if any(isinstance(width, Tensor) for width in widths):
+    widths = [width for width in (size_at(op, block, 1) for block in blocks) if isinstance(width, int)]
+    if len(widths) != len(blocks):
         op.decline("the widths must be known at export")
     ends = list(itertools.accumulate(widths))
     rows = [padded(op, block, [end - width, ends[-1] - end]) for block, width, end in zip(blocks, widths, ends, strict=True)]
@@ -120,4 +120,4 @@ def combinations(op: Builder, self: Tensor, r: int, with_replacement: bool) -> T
     if isinstance(size, Tensor):
         op.decline("the size must be known at export")
     places = torch.combinations(torch.arange(size), r, with_replacement)
-    return op.Gather(self, op.constant(places), axis=0)  # type: ignore[no-any-return]
+    return op.Gather(self, op.constant(places), axis=0)

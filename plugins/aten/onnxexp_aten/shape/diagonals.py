@@ -69,12 +69,12 @@ def diag_embed(op: Builder, self: Tensor, offset: int, dim1: int, dim2: int) -> 
 def diag(op: Builder, self: Tensor, diagonal: int) -> Tensor:
     """diag(Tensor self, int diagonal=0) -> Tensor"""
     if rank_of(op, self) == 1:
-        return diag_embed(op, self, diagonal, 0, 1)  # type: ignore[no-any-return]
-    return op.torch_op("aten::diagonal", self, diagonal, 0, 1)[0]  # type: ignore[no-any-return]
+        return diag_embed(op, self, diagonal, 0, 1)
+    return op.torch_op("aten::diagonal", self, diagonal, 0, 1)[0]
 
 
 @table("diagflat")
 def diagflat(op: Builder, self: Tensor, offset: int) -> Tensor:
     """diagflat(Tensor self, int offset=0) -> Tensor"""
     flat = self if self.rank == 1 else op.Reshape(self, [-1])
-    return diag_embed(op, flat, offset, 0, 1)  # type: ignore[no-any-return]
+    return diag_embed(op, flat, offset, 0, 1)

@@ -98,7 +98,7 @@ def tensor_split_by(op: Builder, self: Tensor, tensor_indices_or_sections: Tenso
     """tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor[]"""
     given = tensor_indices_or_sections
     if given.rank == 0 or op.is_static(given):
-        return tensor_split(op, self, op.static(given, "the number of parts"), dim)  # type: ignore[no-any-return]
+        return tensor_split(op, self, op.static(given, "the number of parts"), dim)
     places = [op.Gather(op.cast(given, torch.int64), index, axis=0) for index in range(len(op.node.outputs) - 1)]
     return _cut(op, self, axis_of(op, self, dim), places)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -265,8 +266,9 @@ def size_int(op: Builder, self: Tensor, dim: int) -> Any:
 @table("numel", "sym_numel")
 def numel(op: Builder, self: Tensor) -> Any:
     """numel(Tensor self) -> int"""
-    if self.shape is not None and all(isinstance(size, int) for size in self.shape):
-        return torch.Size(self.shape).numel()
+    sizes = [size for size in self.shape or () if isinstance(size, int)]
+    if self.shape is not None and len(sizes) == len(self.shape):
+        return math.prod(sizes)
     return op.Size(self)
 
 

@@ -28,7 +28,7 @@ def cov(op: Builder, self: Tensor, correction: int, fweights: Tensor | None, awe
         return var(op, op.cast(self, dtype), None, correction, False)
     x = op.cast(op.Reshape(self, [1, -1]) if rank < 2 else self, dtype)
     result = _covariance(op, x, correction, fweights, aweights)
-    return op.Reshape(result, []) if rank < 2 or size_at(op, self, 0) == 1 else result  # type: ignore[no-any-return]
+    return op.Reshape(result, []) if rank < 2 or size_at(op, self, 0) == 1 else result
 
 
 def _covariance(op: Builder, x: Tensor, correction: int, fweights: Tensor | None, aweights: Tensor | None) -> Tensor:

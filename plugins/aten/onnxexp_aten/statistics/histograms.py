@@ -9,7 +9,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.new_tensors import full_of, out_dtype, sizes_like
-from onnxexp_aten.indexing.scatter import scattered
+from onnxexp_aten.indexing.scatter import scatter_elements
 from onnxexp_aten.math.arithmetic import extreme, select
 from onnxexp_aten.math.comparison import equal, relate
 from onnxexp_aten.reduction.reductions import reduced
@@ -33,7 +33,7 @@ def bincount(op: Builder, self: Tensor, weights: Tensor | None, minlength: Any) 
     size = extreme(op, "Max", op.Add(op.cast(largest, torch.int64), 1), op.cast(minlength, torch.int64))
     dtype = out_dtype(op)
     added = full_of(op, sizes_like(op, places), 1, dtype) if weights is None else op.cast(weights, dtype)
-    return scattered(op, full_of(op, [size], 0, dtype), 0, places, added, "add")
+    return scatter_elements(op, full_of(op, [size], 0, dtype), 0, places, added, "add")
 
 
 def _counted(op: Builder, bins: Tensor, count: int, inside: Tensor, weights: Tensor | None, dtype: torch.dtype) -> Tensor:
@@ -80,11 +80,11 @@ def _histogram(op: Builder, x: Tensor, edges: Tensor, count: int, weights: Tenso
     counts = _counted(op, bin_, count, inside, flat, x.dtype)
     if not density:
         return counts
-    return op.Div(counts, op.Mul(_widths(op, edges, count), reduced(op, "ReduceSum", counts)))  # type: ignore[no-any-return]
+    return op.Div(counts, op.Mul(_widths(op, edges, count), reduced(op, "ReduceSum", counts)))
 
 
 def _widths(op: Builder, edges: Tensor, count: int) -> Tensor:
-    return op.Sub(op.Slice(edges, [1], [count + 1], [0]), op.Slice(edges, [0], [count], [0]))  # type: ignore[no-any-return]
+    return op.Sub(op.Slice(edges, [1], [count + 1], [0]), op.Slice(edges, [0], [count], [0]))
 
 
 def _edges(op: Builder, least: Tensor, most: Tensor, counts: torch.Tensor) -> Tensor:
@@ -108,7 +108,8 @@ def _edges(op: Builder, least: Tensor, most: Tensor, counts: torch.Tensor) -> Te
 def histogram(op: Builder, self: Tensor, bins: int, range: Any, weight: Tensor | None, density: bool) -> tuple[Tensor, Tensor]:
     """histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False)
     -> (Tensor hist, Tensor bin_edges)"""
-    edges = _edges(op, *_bounds(op, self, *(range or (None, None)), 0.5), torch.tensor(bins))
+    low, high = range or (None, None)
+    edges = _edges(op, *_bounds(op, self, low, high, 0.5), torch.tensor(bins))
     return _histogram(op, self, edges, bins, weight, density), edges
 
 
@@ -129,18 +130,17 @@ def histogramdd(op: Builder, self: Tensor, bins: Any, range: Any, weight: Tensor
     Other overloads take one number of bins for all axes, or the edges.
     """
     axes = size_at(op, self, rank_of(op, self) - 1)
-    given = [bins] * axes if isinstance(bins, int) and isinstance(axes, int) else bins
+    given: list[Any] = [bins] * axes if isinstance(bins, int) and isinstance(axes, int) else bins
     sizes = [size_at(op, each, 0) if isinstance(each, Tensor) else each + 1 for each in given]
     if not all(isinstance(size, int) for size in sizes) or 0 in (self.shape or ()):
         op.decline("the numbers of bins must be known at export, and there must be points")
-    counts = [int(size) - 1 for size in sizes]
+    counts = [size - 1 for size in sizes if isinstance(size, int)]
     points = op.Transpose(op.Reshape(self, [-1, len(counts)]), perm=[1, 0])
     if isinstance(given[0], Tensor):
         edges, grid = given, _stacked(op, given, max(counts))
     else:
-        ends = torch.tensor(range, dtype=self.dtype).view(-1, 2, 1).unbind(1) if range else (None, None)
-        bounds = _bounds(op, points, *(end if end is None else op.constant(end) for end in ends), 0.5, [1])
-        grid = _edges(op, *bounds, torch.tensor(counts)[:, None])
+        low, high = map(op.constant, torch.tensor(range, dtype=self.dtype).view(-1, 2, 1).unbind(1)) if range else (None, None)
+        grid = _edges(op, *_bounds(op, points, low, high, 0.5, [1]), torch.tensor(counts)[:, None])
         rows = [op.Gather(grid, number, axis=0) for number, _ in enumerate(counts)]
         edges = [
             row if count == max(counts) else op.Slice(row, [0], [count + 1], [0]) for row, count in zip(rows, counts, strict=True)
@@ -176,5 +176,5 @@ def _counted_points(op: Builder, points: Tensor, edges: Tensor, counts: list[int
     place = op.ReduceSum(op.Where(inside, op.Mul(bin_, op.constant(steps)), op.constant(total)), axes=[0], keepdims=0)
     place = extreme(op, "Min", place, op.constant(total))  # points outside are counted in an extra bin
     added = full_of(op, sizes_like(op, place), 1, points.dtype) if weights is None else op.cast(weights, points.dtype)
-    found = scattered(op, op.constant(torch.zeros(total + 1, dtype=points.dtype)), 0, place, added, "add")
-    return op.Reshape(op.Slice(found, [0], [total], [0]), counts)  # type: ignore[no-any-return]
+    found = scatter_elements(op, op.constant(torch.zeros(total + 1, dtype=points.dtype)), 0, place, added, "add")
+    return op.Reshape(op.Slice(found, [0], [total], [0]), counts)

@@ -80,7 +80,7 @@ def _of_known(op: Builder, x: Tensor, axis: int, share: Tensor, interpolation: s
     values, _ = top(op, filled, size_at(op, x, axis), axis, largest=False)
     found = _at(op, ranks, interpolation, lambda places: gather(op, values, axis, places, False))
     if interpolation not in _ROUNDED:
-        return found  # interpolation between two infinities gives NaN
+        return found  # interpolation between two infinities is NaN
     return select(op, compare(op, "Less", last, 0), op.constant(math.nan, x.dtype), found)
 
 

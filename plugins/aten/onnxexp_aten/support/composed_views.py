@@ -165,7 +165,7 @@ def _before_transpose(op: Builder, x: Tensor, sizes: Sequence[Dim]) -> Tensor | 
 
 def _reshape_chain(op: Builder, x: Tensor) -> Iterator[Tensor]:
     """`x` and the sources of its reshapes, back to the first."""
-    found: tuple[ir.Node, Tensor] | None = (None, x)
+    found: tuple[ir.Node | None, Tensor] | None = (None, x)
     while found is not None and found[1].shape is not None:
         yield found[1]
         found = made_by(op, found[1], "Reshape", "Unsqueeze", "Squeeze", "Flatten")

@@ -15,7 +15,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 
-__all__ = ["compare", "compute", "has_operator", "running_dtype", "runs", "specified"]
+__all__ = ["compare", "compute", "has_operator", "running_dtype", "runs", "targets_plain_onnx"]
 
 _FLOATS = "float16 float32 float64"
 _INTS = "int8 int16 int32 int64 uint8"
@@ -25,7 +25,7 @@ _WIDE = f"{_FLOATS} int32 int64"
 
 def _listed(**versions: str) -> Mapping[torch.dtype, int]:
     """First opset of each dtype, from ``v9="float32"``: dtypes added per opset."""
-    newest_first = reversed(versions.items())
+    newest_first = reversed(versions.items())  # torch's dtypes are attributes: getattr finds one by its name
     return MappingProxyType({getattr(torch, name): int(key[1:]) for key, names in newest_first for name in names.split()})
 
 
@@ -117,7 +117,7 @@ def has_operator(op: Builder, name: str) -> bool:
     return op.takes(name, torch.float32)
 
 
-def specified(op: Builder, since: int = 0) -> bool:
+def targets_plain_onnx(op: Builder, since: int = 0) -> bool:
     """Whether the target is plain ONNX, at an opset from `since` on."""
     return op.target == "onnx" and op.opset >= since
 

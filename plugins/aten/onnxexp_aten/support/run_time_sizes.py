@@ -13,7 +13,7 @@ from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.producers import given_ints, made_by
 from onnxexp_aten.support.symbolic_sizes import Dim
 
-__all__ = ["run_time_size", "size_at", "sizes_of", "vector", "with_shape"]
+__all__ = ["known_size", "output_type", "run_time_size", "size_at", "sizes_of", "vector", "with_shape"]
 
 
 def with_shape(x: Tensor, sizes: Sequence[Dim]) -> Tensor:
@@ -25,10 +25,23 @@ def with_shape(x: Tensor, sizes: Sequence[Dim]) -> Tensor:
     return x
 
 
+def output_type(op: Builder, index: int = 0) -> TensorType:
+    """Type of a tensor output of the node in the captured program."""
+    type_ = op.node.outputs[index].type
+    assert isinstance(type_, TensorType)
+    return type_
+
+
 def sizes_of(op: Builder, index: int = 0) -> tuple[Dim, ...] | None:
     """Sizes of the node's output in the captured program."""
-    sizes = op.node.outputs[index].type.sizes
+    sizes = output_type(op, index).sizes
     return None if sizes is None else tuple(sizes)
+
+
+def known_size(x: Tensor, axis: int) -> int:
+    """One size that is static by the operator's schema or by the caller's checks."""
+    assert x.shape is not None
+    return int(x.shape[axis])
 
 
 def size_at(op: Builder, x: Tensor, axis: int) -> int | Tensor:

@@ -11,20 +11,20 @@ from onnxexp import Builder, Tensor
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.composed_views import squeezed, swapped, unsqueezed
 
-__all__ = ["along", "axis_sizes", "batched", "known_matrix", "spatial_dims"]
+__all__ = ["axis_sizes", "batched", "linear_map_matrix", "multiply_axis", "spatial_dims"]
 
 
-def along(op: Builder, x: Tensor, matrix: Tensor, axis: int) -> Tensor:
+def multiply_axis(op: Builder, x: Tensor, matrix: Tensor, axis: int) -> Tensor:
     """Multiply an axis of size n by ``matrix[n, m]``, which makes its size m."""
     last = rank_of(op, x) - 1
     if axis == last - 1 and last >= 1:
-        return op.MatMul(swapped(op, matrix, 0, 1), x)  # type: ignore[no-any-return]
+        return op.MatMul(swapped(op, matrix, 0, 1), x)
     if axis == last:
-        return op.MatMul(x, matrix)  # type: ignore[no-any-return]
+        return op.MatMul(x, matrix)
     return swapped(op, op.MatMul(swapped(op, x, axis, last), matrix), axis, last)
 
 
-def known_matrix(op: Builder, rows: int, function: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype) -> Tensor:
+def linear_map_matrix(op: Builder, rows: int, function: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype) -> Tensor:
     """Matrix of a linear function of the last axis.
 
     The function is applied to the unit vectors, ``float64[1, rows, rows]``.

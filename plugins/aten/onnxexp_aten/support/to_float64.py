@@ -12,7 +12,7 @@ from onnxexp_aten.math.comparison import equal
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.type_promotion import promoted_dtype
 
-__all__ = ["choose", "in_float64", "polynomial", "polynomials", "same", "summed"]
+__all__ = ["equal_float64", "in_float64", "polynomial", "polynomials", "sum_of_terms", "where_float64"]
 
 
 def polynomial(op: Builder, x: Tensor, coefficients: Sequence[Any]) -> Tensor:
@@ -20,7 +20,7 @@ def polynomial(op: Builder, x: Tensor, coefficients: Sequence[Any]) -> Tensor:
     result: Any = coefficients[0]
     for coefficient in coefficients[1:]:
         result = op.Add(op.Mul(x, result), coefficient)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def polynomials(op: Builder, x: Tensor | Sequence[Tensor], rows: Sequence[Sequence[float]]) -> list[Tensor]:
@@ -40,7 +40,7 @@ def polynomials(op: Builder, x: Tensor | Sequence[Tensor], rows: Sequence[Sequen
     return [op.Gather(found, op.constant(index), axis=0) for index in range(len(rows))]
 
 
-def summed(
+def sum_of_terms(
     op: Builder, x: Tensor, numbers: Sequence[float], term: Callable[[Tensor], Tensor], weights: Sequence[float] = ()
 ) -> Tensor:
     """Weighted sum of ``term(x + number)`` over the numbers."""
@@ -49,16 +49,16 @@ def summed(
     terms = term(places)
     if weights:
         terms = op.Mul(terms, op.constant(torch.tensor(weights, dtype=torch.float64).reshape(column)))
-    return op.ReduceSum(terms, axes=[0], keepdims=0)  # type: ignore[no-any-return]
+    return op.ReduceSum(terms, axes=[0], keepdims=0)
 
 
-def choose(op: Builder, condition: Tensor, one: Any, other: Any) -> Tensor:
+def where_float64(op: Builder, condition: Tensor, one: Any, other: Any) -> Tensor:
     """``Where`` of float64 tensors and numbers."""
     one, other = (op.cast(value, torch.float64) for value in (one, other))
-    return op.Where(condition, one, other)  # type: ignore[no-any-return]
+    return op.Where(condition, one, other)
 
 
-def same(op: Builder, x: Tensor, other: Any) -> Tensor:
+def equal_float64(op: Builder, x: Tensor, other: Any) -> Tensor:
     """Where a float64 tensor equals another, or a number."""
     return equal(op, x, op.cast(other, torch.float64))
 
