@@ -10,7 +10,6 @@ from typing import Any, BinaryIO, Literal
 
 import torch
 
-from onnxexp import capture as capturing
 from onnxexp.builder.builder import Builder
 from onnxexp.capture.torch_state import LOCK, TrainingMode
 from onnxexp.lowering.assemble import assemble
@@ -18,6 +17,7 @@ from onnxexp.lowering.graph_io import Interface
 from onnxexp.lowering.lowering import Lowering
 from onnxexp.lowering.torch_fallback import read_export_type
 from onnxexp.passes.manager import Passes
+from onnxexp.plugins import capture_hook
 from onnxexp.plugins import loading as plugin_loading
 from onnxexp.program.program import ONNXProgram
 from onnxexp.request import config as configuration
@@ -71,7 +71,7 @@ def export(
         dynamic_shapes: What is dynamic, as `torch.export.export` takes it; names (``{"x": {0: "batch"}}``) too.
         dynamic_axes: The same as torch.onnx writes it: ``{"x": {0: "batch"}, "y": [0]}``.
         capture: "export" captures through torch.export, "trace" through torch.jit.trace, "script" through torch.jit.script;
-            "auto" exports, and traces, with a warning, what cannot be exported.
+            "auto" exports, and traces, with a warning, what cannot be exported. TorchScript needs onnxexp-plugin-torchscript.
         operator_export_type: What becomes of operators that ONNX lacks: "ONNX" (an error), "ONNX_FALLTHROUGH" (kept in their own
             domain), "ONNX_ATEN_FALLBACK" (ATen nodes), "ONNX_ATEN" (all operators are ATen nodes), "RAW" (all are kept as
             they are, and the captured graph is printed).
@@ -116,7 +116,7 @@ def export(
     call = read_call(model, args, kwargs, dynamic_shapes, dynamic_axes, input_names, output_names)
     clock = _Clock()
     with clock("capture"), LOCK, packs.capturing(options):  # what a plugin patches inside torch, other captures do not see
-        captured = capturing.capture(call.program or call.module, call.args, call.kwargs, call.spec, options)
+        captured = capture_hook.capture(packs, call.program or call.module, call.args, call.kwargs, call.spec, options)
         interface = Interface(captured, call.spec, output_names)
     with clock("pre passes"):
         passes.pre(captured.graph)

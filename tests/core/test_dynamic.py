@@ -11,8 +11,9 @@ import torch
 from torch.export import Dim, ExportedProgram
 
 import onnxexp
-from onnxexp.capture.torch_export.example_inputs import capturing, enlarge, enlarged
-from onnxexp.capture.torch_export.symbol_names import check_dynamic, dim_text, name_outputs, symbol_names
+from onnxexp.capture.example_inputs import capturing, enlarge, enlarged
+from onnxexp.capture.size_text import dim_text
+from onnxexp.capture.torch_export.symbol_names import check_dynamic, name_outputs, symbol_names
 from onnxexp.errors import CaptureError, OptionError
 from onnxexp.graph import TensorType, Value
 from onnxexp.request.dynamic_shapes import DynamicSpec, read_dynamic

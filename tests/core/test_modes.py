@@ -28,7 +28,7 @@ def test_a_mode_that_cannot_be_left_in_order_is_left(monkeypatch: pytest.MonkeyP
         yield
         raise RuntimeError("torch.func's stack is broken")
 
-    monkeypatch.setattr(torch_state, "transforms_left", broken)
+    monkeypatch.setattr(torch_state, "unwind_functorch", broken)
     with pytest.raises(RuntimeError, match="stack is broken"), torch_mode():
         assert not torch.is_grad_enabled()
     assert torch.is_grad_enabled()

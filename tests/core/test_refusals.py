@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.export import Dim
 
-from onnxexp.capture.torch_export.example_inputs import capturing
+from onnxexp.capture.example_inputs import capturing
 from onnxexp.capture.torch_export.export_errors import explain
 from onnxexp.request.dynamic_shapes import read_dynamic
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import onnxexp
-from onnxexp.capture.torch_export.reshape_sizes import reshapes_as_called
+from onnxexp.capture.reshape_sizes import reshapes_as_called
 
 CASES = [
     (lambda x: x.reshape(-1, 8), "n//2, 8"),

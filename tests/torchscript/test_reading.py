@@ -7,11 +7,11 @@ import os
 import pytest
 import torch
 
-from onnxexp.capture.torchscript import TABLES
-from onnxexp.capture.torchscript.interpreter import Interpreter
-from onnxexp.capture.torchscript.source_locations import Places
-from onnxexp.capture.torchscript.type_inference import Sizes
 from onnxexp.graph import TensorType, Value
+from onnxexp_torchscript.reader import TABLES
+from onnxexp_torchscript.interpreter import Interpreter
+from onnxexp_torchscript.source_locations import Places
+from onnxexp_torchscript.type_inference import Sizes
 
 _CONSTANTS = """
 graph(%x : Tensor):

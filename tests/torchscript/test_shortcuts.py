@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture.torchscript.abstract_tensor import Outline
-from onnxexp.capture.torchscript.jit_schemas import named
-from onnxexp.capture.torchscript.shape_functions import shortcut
+from onnxexp_torchscript.abstract_tensor import Outline
+from onnxexp_torchscript.jit_schemas import named
+from onnxexp_torchscript.shape_functions import shortcut
 
 
 def of(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import onnxexp
-from onnxexp.capture.torchscript import Sizes
 from onnxexp.errors import CaptureError
+from onnxexp_torchscript.type_inference import Sizes
 
 from .running import exported
 

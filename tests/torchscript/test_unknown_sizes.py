@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture.torchscript.abstract_tensor import Outline
-from onnxexp.capture.torchscript.data_dependent_sizes import Counts
-from onnxexp.capture.torchscript.jit_schemas import named
 from onnxexp.graph import TensorType, Value
+from onnxexp_torchscript.abstract_tensor import Outline
+from onnxexp_torchscript.data_dependent_sizes import Counts
+from onnxexp_torchscript.jit_schemas import named
 
 from .running import exported
 

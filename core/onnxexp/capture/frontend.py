@@ -1,26 +1,21 @@
-"""The result of a frontend, and the steps that all frontends share."""
+"""What a frontend returns: the implementations of the hook `capture`.
+
+A frontend builds a `Graph`, calls `make_functional` on it, and returns a `CapturedProgram`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
 
-import torch
-from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture.model_tensors import Parts
-from onnxexp.errors import CaptureError
 from onnxexp.functionalize import functionalize
 from onnxexp.functionalize.dead_code import drop_dead
 from onnxexp.graph import Graph, Node
-from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.user_warnings import warn
 
-__all__ = ["CapturedProgram", "CaptureRefused", "check_tensors", "make_functional", "warn_of_constants"]
-
-_SHOWN = 10
-"""How many places are listed in one warning."""
+__all__ = ["CapturedProgram", "make_functional"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +24,8 @@ class CapturedProgram:
 
     Attributes:
         graph: Functional: nothing in it is written in place. Its inputs are the leaves of the example's (args, kwargs).
-        decompose: torch's decomposition of one node, see `onnxexp.lowering.lowering.Decompose`.
+        decompose: Decomposes one node: returns a graph whose inputs are `node.inputs()`, in order, or None. A
+            `onnxexp.capture.decompose.decomposer.Decomposer` uses torch's own decompositions.
         in_spec, out_spec: torch's pytree specs of (args, kwargs) and of what the model returns.
         constants: Places where the example decided: branches and numbers that are constants of the graph, with the user's lines.
     """
@@ -39,22 +35,6 @@ class CapturedProgram:
     in_spec: pytree.TreeSpec
     out_spec: pytree.TreeSpec
     constants: Sequence[str] = ()
-
-
-class CaptureRefused(CaptureError):
-    """A frontend could not capture the model at all, so that another one may try; raised inside capturing only."""
-
-
-def check_tensors(parts: Parts, spec: DynamicSpec) -> None:
-    """Raise CaptureError for tensors that ONNX has no form of."""
-    for leaf in spec.leaves:
-        tensor = leaf.value
-        if isinstance(tensor, torch.Tensor) and (tensor.is_nested or tensor.is_quantized or tensor.layout != torch.strided):
-            kind = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else str(tensor.layout)
-            raise CaptureError(f"an input is a {kind} tensor, which ONNX does not have; cure: give dense tensors")
-    for name, stored in parts.state.items():
-        if is_lazy(stored):
-            raise CaptureError(f"{name} is not initialized yet; cure: run the model once before it is exported")
 
 
 def make_functional(graph: Graph, written_elsewhere: Sequence[str]) -> None:
@@ -70,17 +50,3 @@ def make_functional(graph: Graph, written_elsewhere: Sequence[str]) -> None:
             "but what is written is not kept from one call to the next"
         )
     drop_dead(graph)
-
-
-def warn_of_constants(constants: Sequence[str], refused: CaptureError | None = None) -> None:
-    """Warn of a trace's constants, and of the reason for tracing where the user did not ask for it."""
-    shown, left = constants[:_SHOWN], len(constants) - _SHOWN
-    if refused is None and not shown:
-        return
-    fixed = "Tracing keeps the branches that the example inputs took, and the Python numbers that came of them"
-    lines = [f"{fixed}:" if shown else f"{fixed}.", *(f"  {line}" for line in shown)]
-    if left > 0:
-        lines.append(f"  and {left} more places")
-    if refused is not None:
-        lines = ["torch.export failed, so the model was traced.", *lines, f"Why it failed: {refused}"]
-    warn("\n".join(lines))

@@ -1,4 +1,4 @@
-"""torch's record of symbolic sizes put back to what it was, so that what a trial has decided decides nothing else."""
+"""Snapshots of a ShapeEnv, so that a trial run leaves no decision behind."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-__all__ = ["forget", "restore", "saved"]
+__all__ = ["clear_caches", "restore", "snapshot"]
 
 
-def saved(env: ShapeEnv) -> dict[str, Any]:
-    """What a call may change of a record."""
+def snapshot(env: ShapeEnv) -> dict[str, Any]:
+    """Copy the containers of a ShapeEnv that a call may change."""
     return {name: copy.copy(value) for name, value in vars(env).items() if isinstance(value, (dict, list, set))}
 
 
 def restore(env: ShapeEnv, before: dict[str, Any]) -> None:
-    """Put a record back, and what torch remembers beside it."""
+    """Restore a snapshot, and clear torch's caches beside it."""
     vars(env).update(before)
     env._replacements_version_counter += 1
     env._update_version_counter()
-    forget()
+    clear_caches()
 
 
-def forget() -> None:
-    """What torch remembers to have decided it decides again, with a guard."""
+def clear_caches() -> None:
+    """Clear torch's cache of decided conditions, so that torch decides them again, with a guard."""
     ShapeEnv._inner_evaluate_expr.cache_clear()

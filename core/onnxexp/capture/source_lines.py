@@ -28,7 +28,7 @@ from onnxexp.graph import Where
 __all__ = [
     "calling_line",
     "code_line",
-    "failed",
+    "model_error",
     "guards_raise",
     "is_modules",
     "is_users",
@@ -123,7 +123,7 @@ def guards_raise(file: str, line: int) -> bool:
     return code.endswith(":") and next(filter(None, following), "").startswith("raise ")
 
 
-def failed(error: Exception, when: str) -> CaptureError:
+def model_error(error: Exception, when: str) -> CaptureError:
     """The error for a model that itself raises `error` when it is run: with the user's line, and the cure."""
     line = last_line((frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(error.__traceback__))
     at = f"\n  at {line}" if line.file else ""

@@ -20,13 +20,13 @@ from torch.onnx._internal.exporter import _flags
 __all__ = [
     "LOCK",
     "TrainingMode",
-    "hush_torch",
+    "silence_torch_loggers",
     "is_exporting",
     "model_mode",
     "quiet_export",
     "replaced",
     "torch_mode",
-    "transforms_left",
+    "unwind_functorch",
 ]
 
 LOCK = threading.RLock()
@@ -59,7 +59,7 @@ def _quiet(record: logging.LogRecord) -> bool:
     return "TORCH_LOGS" in os.environ or not is_exporting()
 
 
-def hush_torch() -> None:
+def silence_torch_loggers() -> None:
     """From here on torch's loggers say nothing of what `_quiet` holds back: nothing where nobody exports, so that it may stay."""
     for handler in _torch_handlers():
         handler.addFilter(_quiet)
@@ -68,7 +68,7 @@ def hush_torch() -> None:
 @contextlib.contextmanager
 def quiet_export() -> Iterator[None]:
     """Inside, torch.export neither logs why it fails nor prints its half-made graph: what failed is told by our own error."""
-    hush_torch()
+    silence_torch_loggers()
     vars(_trace)["print"] = lambda *_, **__: None
     try:
         yield
@@ -95,7 +95,7 @@ def model_mode(modules: Iterable[torch.nn.Module], mode: TrainingMode) -> Iterat
 
 
 @contextlib.contextmanager
-def transforms_left() -> Iterator[None]:
+def unwind_functorch() -> Iterator[None]:
     """Leave torch.func's transforms that a failed capture has entered: eager would compute wrong values inside of them."""
     level = functorch.maybe_current_level() or 0
     try:
@@ -116,7 +116,7 @@ def torch_mode() -> Iterator[None]:
         before = mha._is_fastpath_enabled, _flags._is_onnx_exporting, vars(_exporting).get("depth", 0)
         try:
             mha._is_fastpath_enabled, _flags._is_onnx_exporting, _exporting.depth = False, True, before[2] + 1
-            with transforms_left():
+            with unwind_functorch():
                 yield
         finally:
             mha._is_fastpath_enabled, _flags._is_onnx_exporting, _exporting.depth = before

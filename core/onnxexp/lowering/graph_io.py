@@ -10,7 +10,7 @@ import torch
 
 from onnxexp.builder.builder import Builder
 from onnxexp.builder.tensor import ComplexTensor, Tensor, real_dtype
-from onnxexp.capture import CapturedProgram
+from onnxexp.capture.frontend import CapturedProgram
 from onnxexp.capture.torch_export.symbol_names import name_outputs
 from onnxexp.graph import TensorType, Type, Value
 from onnxexp.lowering.lowering import Lowering

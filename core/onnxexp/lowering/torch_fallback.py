@@ -11,10 +11,10 @@ import torch
 from onnxexp.builder import attributes as attrs
 from onnxexp.builder import operands
 from onnxexp.builder.tensor import Tensor
-from onnxexp.capture.torchscript.jit_schemas import number_of
 from onnxexp.errors import OptionError
 from onnxexp.graph import Node, TensorType
 from onnxexp.torch_ops.schemas import overload
+from onnxexp.torch_ops.type_codes import type_code
 
 if TYPE_CHECKING:
     from onnxexp.builder.builder import Builder
@@ -110,7 +110,7 @@ def _inputs(op: Builder, arg: Any) -> list[Tensor | None]:
 
 def _attribute(arg: Any) -> Any:
     if isinstance(arg, torch.dtype):
-        return number_of(arg)
+        return type_code(arg)
     if isinstance(arg, bool):
         return int(arg)
     if isinstance(arg, (list, tuple)):

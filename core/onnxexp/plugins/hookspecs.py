@@ -6,7 +6,7 @@ order of their names, those passed to `export` first; pluggy's ``tryfirst`` and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,14 +15,17 @@ import pluggy
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    import torch
 
     from onnxexp.builder.builder import Builder
     from onnxexp.builder.tensor import Tensor
+    from onnxexp.capture.frontend import CapturedProgram
     from onnxexp.graph import Graph, Node
     from onnxexp.program.program import ONNXProgram
+    from onnxexp.request.dynamic_shapes import DynamicSpec
     from onnxexp.request.options import Options
 
-__all__ = ["PROJECT", "capture_context", "hookimpl", "lower_node", "post_pass", "pre_pass", "serialize"]
+__all__ = ["PROJECT", "capture", "capture_context", "hookimpl", "lower_node", "post_pass", "pre_pass", "serialize"]
 
 PROJECT = "onnxexp"
 hookimpl = pluggy.HookimplMarker(PROJECT)
@@ -48,6 +51,40 @@ def capture_context(options: Options) -> AbstractContextManager[Any] | None:
             @onnxexp.hookimpl
             def capture_context(options):
                 return unittest.mock.patch.object(my_layers.Router, "forward", my_layers.captured_forward)
+    """
+
+
+@_hookspec(firstresult=True)
+def capture(
+    model: torch.nn.Module | torch.export.ExportedProgram,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    spec: DynamicSpec,
+    options: Options,
+) -> CapturedProgram | None:
+    """Capture a model as a neutral graph: a frontend.
+
+    When:
+        Once per export, inside every `capture_context`. With ``capture="auto"`` once more if torch.export refuses the model:
+        then `options.capture` is ``"trace"``, and the core adds the reason of the refusal to the warning or error.
+    Parameters:
+        model: The module, or an ExportedProgram. A function or a ScriptFunction comes wrapped as a module.
+        args, kwargs: The example's arguments.
+        spec: The leaves of the example, their names, and the dynamic axes.
+        options: What `export` was asked for; `options.capture` is "auto", "export", "trace" or "script".
+    Result:
+        A `CapturedProgram`, or None for a model that belongs to another frontend. The hook raises CaptureError for a model of
+        its own that it cannot capture. [Write a frontend](api/frontends.md) lists the modules that help.
+    First or all:
+        The first plugin that does not pass. torch.export's frontend, the core's own, comes last: it takes every module under
+        "auto" and "export" that is no TorchScript, and every ExportedProgram.
+    Example:
+        Modules of one's own class, through a torch.export call of one's own::
+
+            @onnxexp.hookimpl
+            def capture(model, args, kwargs, spec, options):
+                if isinstance(model, my_layers.Pipeline):
+                    return from_exported(model.compiled_program(), spec)
     """
 
 

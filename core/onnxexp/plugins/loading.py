@@ -32,7 +32,7 @@ from onnxexp.symbolics.table import SymbolicTable
 __all__ = ["Implementation", "Plugin", "Plugins", "load", "load_all"]
 
 _ROUTINES = (types.FunctionType, types.MethodType, staticmethod, classmethod)
-HOOKS = ("capture_context", "pre_pass", "lower_node", "post_pass", "serialize")
+HOOKS = ("capture_context", "capture", "pre_pass", "lower_node", "post_pass", "serialize")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,8 +12,8 @@ import torch
 
 from onnxexp.builder.builder import Builder
 from onnxexp.builder.tensor import Tensor
-from onnxexp.capture.torchscript.jit_schemas import named
 from onnxexp.torch_ops.schemas import NoOverload, chosen, takes
+from onnxexp.torch_ops.type_codes import coded_arguments
 
 __all__ = ["fitted", "overloads"]
 
@@ -79,7 +79,7 @@ def _counted(schema: torch.FunctionSchema, args: list[Any]) -> list[Any]:
     """dtypes, layouts and memory formats for their numbers."""
     name = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
     given = list(args)
-    for index, table in named(name).counted:
+    for index, table in coded_arguments(name):
         if index < len(given) and type(given[index]) is int:
             given[index] = table[given[index]]
     return given

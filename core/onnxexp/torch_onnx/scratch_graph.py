@@ -14,19 +14,13 @@ from onnxexp.builder.tensor import Tensor
 from onnxexp.graph import Node, ScalarType
 from onnxexp.torch_onnx.emit_nodes import Emitter
 from onnxexp.torch_onnx.jit_types import jit_type, list_type, tensor_type, type_of_tensor
+from onnxexp.torch_ops.type_codes import type_code
 
 __all__ = ["FOREIGN", "Scratch", "original"]
 
 FOREIGN = ("owningGraph", "invalidated")
 """What torch says of a value of another graph, and of one whose graph is gone."""
 _NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
-DTYPES = (
-    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
-    torch.complex32, torch.complex64, torch.complex128, torch.bool, torch.qint8, torch.quint8, torch.qint32, torch.bfloat16,
-)  # fmt: skip
-"""torch's dtypes in the order of its enumeration."""
-LAYOUTS = (torch.strided, torch.sparse_coo)
-FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
 
 
 class Scratch:
@@ -83,7 +77,7 @@ class Scratch:
             return self._list(list(arg))
         if isinstance(arg, str):
             return self._string(arg)
-        number = _numbered(arg)
+        number = type_code(arg)
         if type(number) in _NUMBERS:
             return self._constant(torch.tensor(number, dtype=_NUMBERS[type(number)]), number)
         try:
@@ -143,13 +137,6 @@ class Scratch:
 
     def _node(self, kind: str, inputs: list[Any]) -> Any:
         return self.graph.insertNode(self.graph.create(kind, inputs, 1))
-
-
-def _numbered(arg: Any) -> Any:
-    for table in (DTYPES, LAYOUTS, FORMATS):
-        if arg in table:
-            return table.index(arg)
-    return arg
 
 
 def original(node: Node) -> tuple[Any, Any]:

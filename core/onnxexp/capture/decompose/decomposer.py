@@ -21,9 +21,9 @@ from torch.utils._sympy.functions import Mod, PythonMod
 
 from onnxexp.capture.decompose.op_recorder import META, Recorder
 from onnxexp.capture.fake_values import flat
-from onnxexp.capture.shape_env_snapshot import forget, restore, saved
-from onnxexp.capture.torch_export.reshape_sizes import reshapes_as_called
-from onnxexp.capture.torch_state import hush_torch, torch_mode
+from onnxexp.capture.reshape_sizes import reshapes_as_called
+from onnxexp.capture.shape_env_snapshot import clear_caches, restore, snapshot
+from onnxexp.capture.torch_state import silence_torch_loggers, torch_mode
 from onnxexp.errors import CaptureError
 from onnxexp.functionalize import functionalize
 from onnxexp.functionalize.dead_code import drop_dead
@@ -70,7 +70,7 @@ class Decomposer:
 
     def _on_fakes(self, op: OpOverload, function: Callable[..., Any], node: Node) -> Graph | None:
         """What the meta device has no kernel for, or what depends on data."""
-        hush_torch()
+        silence_torch_loggers()
         with torch_mode(), self._mode(), reshapes_as_called():
             fakes = [self._fake(value) for value in node.inputs()]
             return _recorded(Recorder(self._dim_text, fakes=True), op, function, node, fakes)
@@ -78,7 +78,7 @@ class Decomposer:
     def _for_any_size(self, op: OpOverload, function: Callable[..., Any], node: Node) -> Graph | None:
         """None also for what holds for the example's sizes only."""
         untold = any(free_unbacked_symbols(self._sizes.get(size, 0)) for size in _symbolic_sizes(node.outputs))
-        hush_torch()
+        silence_torch_loggers()
         with torch_mode(), _provisional(self._mode().shape_env, suspect=untold) as baked_in, self._mode(), reshapes_as_called():
             fakes = [self._fake(value) for value in node.inputs()]
             if any(fake is None for fake in fakes):
@@ -137,9 +137,9 @@ def _provisional(env: ShapeEnv | None, *, suspect: bool) -> Iterator[Callable[[]
     if env is None:
         yield lambda: False
         return
-    before = saved(env)
+    before = snapshot(env)
     if suspect:
-        forget()
+        clear_caches()
 
     def baked_in() -> bool:
         if suspect and any(_is_of_example(guard.expr) for guard in env.guards):

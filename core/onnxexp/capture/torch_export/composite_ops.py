@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 from onnxexp.capture.torch_export import data_dependent_ops
 from onnxexp.capture.torch_state import is_exporting, replaced
 
-__all__ = ["NAMES", "kept_whole", "torch_arguments"]
+__all__ = ["NAMES", "kept_whole", "library", "torch_arguments"]
 
 _RNN_ARGUMENTS = "Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional"
 _PADDED = f"(Tensor input, {{hx}} hx, {_RNN_ARGUMENTS}, bool batch_first) -> {{returns}}"
@@ -50,7 +50,8 @@ def torch_arguments(name: str, args: list[Any]) -> list[Any]:
 
 
 @functools.cache
-def _library() -> Any:
+def library() -> Any:
+    """Define the operators, once per process."""
     library: Any = torch.library.Library("onnxexp", "DEF")  # type: ignore[no-untyped-call]
     for layer, types in _LAYERS.items():
         library.define(f"{layer}.input" + _PADDED.format(**types))
@@ -213,7 +214,7 @@ def kept_whole() -> Iterator[None]:
     `TransformerEncoder` looks into its mask to see whether it is the causal one, which only serves to choose a faster
     kernel: while capturing it takes the caller's word for it.
     """
-    _library()
+    library()
     packing = _Packing()
     functions: Any = torch._VF
     scans = importlib.import_module("torch._higher_order_ops.associative_scan")  # as an attribute it is the function

@@ -23,8 +23,8 @@ import torch
 from torch.export import _trace
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
+from onnxexp.capture.example_inputs import enlarged
 from onnxexp.capture.source_lines import calling_line, code_line, is_users, last_line, where
-from onnxexp.capture.torch_export.example_inputs import enlarged
 from onnxexp.graph import Where
 from onnxexp.request.dynamic_shapes import DynamicSpec
 

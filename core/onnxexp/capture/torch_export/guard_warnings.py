@@ -23,8 +23,9 @@ from torch._guards import SLoc
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, uninteresting_files
 
+from onnxexp.capture.size_text import condition_text
 from onnxexp.capture.source_lines import calling_line, code_line, guards_raise, is_modules, is_users
-from onnxexp.capture.torch_export.symbol_names import condition_text, input_sizes
+from onnxexp.capture.torch_export.symbol_names import input_sizes
 from onnxexp.capture.torch_state import is_exporting, replaced
 from onnxexp.graph import Where
 from onnxexp.request.axis_spec import Axis

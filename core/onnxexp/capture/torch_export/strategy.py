@@ -14,18 +14,20 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from onnxexp.capture.decompose.decomposer import Decomposer
-from onnxexp.capture.frontend import CapturedProgram, CaptureRefused, make_functional
+from onnxexp.capture.example_inputs import capturing, enlarged, unmarked
+from onnxexp.capture.frontend import CapturedProgram, make_functional
 from onnxexp.capture.model_tensors import restored_buffers
-from onnxexp.capture.source_lines import failed, recording
+from onnxexp.capture.reshape_sizes import reshapes_as_called
+from onnxexp.capture.size_text import dim_text
+from onnxexp.capture.source_lines import model_error, recording
 from onnxexp.capture.torch_export.composite_ops import kept_whole
 from onnxexp.capture.torch_export.data_dependent_ops import kept_opaque
-from onnxexp.capture.torch_export.example_inputs import capturing, enlarged, unmarked
 from onnxexp.capture.torch_export.export_errors import explain
 from onnxexp.capture.torch_export.exported_program import to_graph, without_vmap, written
 from onnxexp.capture.torch_export.guard_warnings import deciding, tell_restrictions
-from onnxexp.capture.torch_export.reshape_sizes import reshapes_as_called
-from onnxexp.capture.torch_export.symbol_names import check_dynamic, dim_text, symbol_names
-from onnxexp.capture.torch_state import TrainingMode, model_mode, quiet_export, torch_mode, transforms_left
+from onnxexp.capture.torch_export.symbol_names import check_dynamic, symbol_names
+from onnxexp.capture.torch_state import TrainingMode, model_mode, quiet_export, torch_mode, unwind_functorch
+from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.io_names import register_dataclasses
@@ -34,7 +36,11 @@ from onnxexp.request.model import is_scripted
 if TYPE_CHECKING:  # options are read before anything is captured, and `onnxexp.request.options` imports from here
     from onnxexp.request.options import Options
 
-__all__ = ["capture", "export_program", "from_exported"]
+__all__ = ["CaptureRefused", "capture", "export_program", "from_exported"]
+
+
+class CaptureRefused(CaptureError):
+    """torch.export cannot capture the model."""
 
 
 def capture(
@@ -105,7 +111,7 @@ def export_program(
 
 def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, strict: bool) -> ExportedProgram:
     with (
-        transforms_left(),
+        unwind_functorch(),
         quiet_export(),
         kept_whole(),
         kept_opaque(references=not strict),
@@ -130,5 +136,5 @@ def _learn_outputs(model: torch.nn.Module, args: Any, kwargs: Any, spec: Dynamic
     except Exception as error:
         changed = enlarged(spec)
         note = f" (dynamic axes of size 0 and 1 were enlarged for it: {', '.join(changed)})" if changed else ""
-        raise failed(error, f"the model itself fails on the example inputs{note}") from error
+        raise model_error(error, f"the model itself fails on the example inputs{note}") from error
     return register_dataclasses(result)

@@ -2,7 +2,6 @@
 
 API:
     names = symbol_names(program, spec) -> dict[sympy.Expr, str]
-    dim_text(size, names) -> int | str           functools.partial(dim_text, names=names) suits `to_graph`
     check_dynamic(program, spec)                 CaptureError where an axis that was asked to be dynamic is not
     name_outputs(outputs, spec)                  the output axes that `dynamic_axes` names, after capture
 
@@ -20,20 +19,18 @@ from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 import torch
-from sympy.printing.precedence import PRECEDENCE  # type: ignore[import-untyped]
-from sympy.printing.str import StrPrinter  # type: ignore[import-untyped]
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
-from onnxexp.capture.torch_export.example_inputs import derivation
+from onnxexp.capture.example_inputs import derivation
 from onnxexp.errors import CaptureError, OptionError
-from onnxexp.graph import Dim, TensorType, Value
+from onnxexp.graph import TensorType, Value
 from onnxexp.request.axis_spec import Axis
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.io_names import Leaf
 from onnxexp.suggest import nearest
 
-__all__ = ["check_dynamic", "condition_text", "dim_text", "input_sizes", "name_outputs", "symbol_names"]
+__all__ = ["check_dynamic", "input_sizes", "name_outputs", "symbol_names"]
 
 
 def symbol_names(program: ExportedProgram, spec: DynamicSpec) -> dict[sympy.Expr, str]:
@@ -42,7 +39,7 @@ def symbol_names(program: ExportedProgram, spec: DynamicSpec) -> dict[sympy.Expr
     Two axes that the user calls alike keep one name where their sizes in the example agree. Where they do not, the second gets a
     number: one name is one size to whoever reads the file, and ONNX Runtime plans its memory by that.
 
-    The result is a table for one export: `dim_text` adds to it what it meets.
+    The result is a table for one export: `onnxexp.capture.size_text.dim_text` adds to it.
     """
     names: dict[sympy.Expr, str] = {}
     found = [(leaf, axis, _expr(size), wanted) for leaf, axis, size, wanted in input_sizes(program, spec)]
@@ -64,38 +61,6 @@ def symbol_names(program: ExportedProgram, spec: DynamicSpec) -> dict[sympy.Expr
         ):
             names.setdefault(expr, wanted.name)
     return names
-
-
-def dim_text(size: Any, names: dict[sympy.Expr, str]) -> Dim:
-    """A size for people: a number, or the text of a symbolic one. New symbols and texts are added to `names`."""
-    expr = size.node.expr if isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)) else sympy.sympify(size)
-    if expr.is_number:
-        return int(expr)
-    if expr not in names:
-        _name_new(names, expr)
-        if expr not in names:
-            names[expr] = _text(expr, names, nonnegative=True)
-    return names[expr]
-
-
-def condition_text(condition: sympy.Basic, names: dict[sympy.Expr, str]) -> str:
-    """A condition on sizes, and on numbers that may be negative, for people."""
-    _name_new(names, condition)
-    return _text(condition, names)
-
-
-def _name_new(names: dict[sympy.Expr, str], expr: sympy.Basic) -> None:
-    """Name the symbols that have no name yet."""
-    for symbol in sorted(expr.free_symbols, key=_order):
-        if symbol not in names:
-            used = set(names.values())
-            names[symbol] = next(name for name in (f"dim_{n}" for n in itertools.count()) if name not in used)
-
-
-def _text(expr: sympy.Basic, names: Mapping[sympy.Expr, str], **assumptions: bool) -> str:
-    readable = {symbol: sympy.Symbol(names[symbol], integer=True, **assumptions) for symbol in expr.free_symbols}
-    text: str = _Printer().doprint(expr.xreplace(readable))
-    return text
 
 
 def check_dynamic(program: ExportedProgram, spec: DynamicSpec) -> None:
@@ -175,55 +140,3 @@ def _unused(name: str, names: Mapping[sympy.Expr, str]) -> str:
     used = set(names.values())
     candidates: Sequence[str] = [name]
     return next(n for n in itertools.chain(candidates, (f"{name}_{i}" for i in itertools.count(1))) if n not in used)
-
-
-def _order(symbol: sympy.Symbol) -> tuple[str, int]:
-    """Symbols by kind, then number, so that u2 comes before u10."""
-    kind = symbol.name.rstrip("0123456789")
-    return kind, int(symbol.name[len(kind) :] or 0)
-
-
-class _Printer(StrPrinter):  # type: ignore[misc]
-    """sympy's text, with torch's size functions as Python writes them."""
-
-    printmethod = "_onnxexp_text"  # not "_sympystr", by which torch's functions would print themselves
-
-    def _infix(self, expr: sympy.Expr, sign: str) -> str:
-        left, right = (
-            self.parenthesize(arg, PRECEDENCE["Mul"], strict) for arg, strict in zip(expr.args, (False, True), strict=True)
-        )
-        return f"{left}{sign}{right}"
-
-    def _print_FloorDiv(self, expr: sympy.Expr) -> str:
-        return self._infix(expr, "//")
-
-    def _print_Mod(self, expr: sympy.Expr) -> str:
-        return self._infix(expr, " % ")
-
-    def _print_IntTrueDiv(self, expr: sympy.Expr) -> str:
-        return self._infix(expr, "/")
-
-    def _print_ToFloat(self, expr: sympy.Expr) -> str:
-        text: str = self.doprint(expr.args[0])
-        return text
-
-    def _print_Relational(self, expr: sympy.Expr) -> str:
-        if expr.lhs.could_extract_minus_sign() and expr.rhs.could_extract_minus_sign():
-            expr = expr.reversedsign
-        return f"{self.doprint(expr.lhs)} {expr.rel_op} {self.doprint(expr.rhs)}"
-
-    def _print_And(self, expr: sympy.Expr) -> str:
-        return str(self.stringify(expr.args, " and ", PRECEDENCE["And"]))
-
-    def _print_Or(self, expr: sympy.Expr) -> str:
-        return str(self.stringify(expr.args, " or ", PRECEDENCE["Or"]))
-
-    def _print_function(self, expr: sympy.Expr) -> str:
-        return f"{_FUNCTIONS[type(expr).__name__]}({', '.join(sorted(map(self.doprint, expr.args)))})"
-
-    _print_CleanDiv = _print_FloorDiv
-    _print_PythonMod = _print_Mod
-    _print_Max = _print_Min = _print_function
-
-
-_FUNCTIONS = {"Max": "max", "Min": "min"}

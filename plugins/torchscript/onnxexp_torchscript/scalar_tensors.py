@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import torch
 
-from onnxexp.capture.torchscript.abstract_tensor import static_truth
 from onnxexp.graph import ScalarType, TensorType, Value
+from onnxexp_torchscript.abstract_tensor import static_truth
 
 _SYMBOLIC: Any = torch
 """torch's functions for symbolic numbers, which have no types."""

@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.torchscript import unknown_length_lists
-from onnxexp.capture.torchscript.abstract_tensor import UNKNOWN
-from onnxexp.capture.torchscript.interpreter import Interpreter
-from onnxexp.capture.torchscript.python_values import UNINITIALIZED, Items, Journal, Maybe, restore
-from onnxexp.capture.torchscript.scalar_tensors import Number, dress, is_number, plain
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Graph, ScalarType, TensorType, Value
+from onnxexp_torchscript import unknown_length_lists
+from onnxexp_torchscript.abstract_tensor import UNKNOWN
+from onnxexp_torchscript.interpreter import Interpreter
+from onnxexp_torchscript.python_values import UNINITIALIZED, Items, Journal, Maybe, restore
+from onnxexp_torchscript.scalar_tensors import Number, dress, is_number, plain
 
 __all__ = ["Raised", "if_", "kind_of", "placeholder"]
 

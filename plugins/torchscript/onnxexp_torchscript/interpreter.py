@@ -12,16 +12,16 @@ from typing import Any, TypeAlias
 
 import torch
 
-from onnxexp.capture.torchscript import scalar_tensors
-from onnxexp.capture.torchscript.abstract_tensor import UNKNOWN, Outline, static_truth
-from onnxexp.capture.torchscript.jit_graph import recorded, unpacked
-from onnxexp.capture.torchscript.jit_schemas import Call, named
-from onnxexp.capture.torchscript.python_values import Items, Journal, Maybe, Module, Text
-from onnxexp.capture.torchscript.scalar_tensors import Number
-from onnxexp.capture.torchscript.source_locations import Places
-from onnxexp.capture.torchscript.type_inference import Sizes
 from onnxexp.errors import CaptureError, OnnxExporterError
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value, Where, values_in
+from onnxexp_torchscript import scalar_tensors
+from onnxexp_torchscript.abstract_tensor import UNKNOWN, Outline, static_truth
+from onnxexp_torchscript.jit_graph import recorded, unpacked
+from onnxexp_torchscript.jit_schemas import Call, named
+from onnxexp_torchscript.python_values import Items, Journal, Maybe, Module, Text
+from onnxexp_torchscript.scalar_tensors import Number
+from onnxexp_torchscript.source_locations import Places
+from onnxexp_torchscript.type_inference import Sizes
 
 __all__ = ["Interpreter", "Rewritten", "Tables"]
 

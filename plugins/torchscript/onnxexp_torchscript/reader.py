@@ -1,68 +1,31 @@
-"""TorchScript as a frontend: tracing, scripting, and modules that are scripted already.
-
-`tracing` and `scripting` return a `torch._C.Graph`; `read` makes the neutral graph of it: `interpreter` goes through the nodes,
-`numbers`, `lists` and `prims` do Python's operations, `branches` and `loops` nodes with blocks, `sizes` infers types.
-"""
+"""From a TorchScript graph to the neutral graph."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import torch
-from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture.decompose.decomposer import Decomposer
-from onnxexp.capture.frontend import CapturedProgram, make_functional
-from onnxexp.capture.model_tensors import Parts
-from onnxexp.capture.torch_state import model_mode, torch_mode
-from onnxexp.capture.torchscript import constants
-from onnxexp.capture.torchscript.canonical_calls import REWRITTEN
-from onnxexp.capture.torchscript.interpreter import Interpreter, Tables
-from onnxexp.capture.torchscript.prim_ops import HANDLERS, OF_TEXT, PYTHON
-from onnxexp.capture.torchscript.python_values import Items, Maybe, Module
-from onnxexp.capture.torchscript.scalar_tensors import Number, as_tensor, dress, is_number, plain
-from onnxexp.capture.torchscript.script import script
-from onnxexp.capture.torchscript.split_ops import kept_pieces
-from onnxexp.capture.torchscript.trace import Recording, trace
-from onnxexp.capture.torchscript.type_inference import Sizes
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Graph
 from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp.request.model import is_scripted
 from onnxexp.user_warnings import warn
+from onnxexp_torchscript import constants
+from onnxexp_torchscript.canonical_calls import REWRITTEN
+from onnxexp_torchscript.interpreter import Interpreter, Tables
+from onnxexp_torchscript.prim_ops import HANDLERS, OF_TEXT, PYTHON
+from onnxexp_torchscript.python_values import Items, Maybe, Module
+from onnxexp_torchscript.scalar_tensors import Number, as_tensor, dress, is_number, plain
+from onnxexp_torchscript.split_ops import kept_pieces
+from onnxexp_torchscript.trace import Recording
+from onnxexp_torchscript.type_inference import Sizes
 
-if TYPE_CHECKING:  # options are read before anything is captured, and `onnxexp.request.options` imports from the package above
-    from onnxexp.request.options import Options
-
-__all__ = ["TABLES", "capture"]
+__all__ = ["TABLES", "read"]
 
 
 TABLES = Tables(HANDLERS, PYTHON, OF_TEXT, REWRITTEN, kept_pieces, constants.thing)
 """How the interpreter reads nodes and calls."""
-
-
-def capture(
-    model: torch.nn.Module | ExportedProgram, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, options: Options
-) -> CapturedProgram | None:
-    """Trace or script a model as `options` ask; None where torch.export was asked for and the model is no TorchScript.
-
-    Raises CaptureError where that fails.
-    """
-    if isinstance(model, ExportedProgram) or (options.capture not in ("trace", "script") and not is_scripted(model)):
-        return None
-    parts = Parts.of(model)
-    with torch_mode(), model_mode(parts.modules.values(), options.training):
-        if options.capture == "script" or is_scripted(model):
-            recording = script(model, args, kwargs, spec)
-        else:
-            recording = trace(parts, args, kwargs, spec)
-        graph, sizes, changed = read(recording, spec)
-    make_functional(graph, changed)
-    decomposer = Decomposer(lambda: sizes.mode, sizes.texts, sizes.text)
-    return CapturedProgram(graph, decomposer, recording.in_spec, recording.out_spec, recording.warnings)
 
 
 def read(recording: Recording, spec: DynamicSpec) -> tuple[Graph, Sizes, list[str]]:

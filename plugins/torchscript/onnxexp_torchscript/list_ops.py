@@ -6,12 +6,12 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from onnxexp.capture.torchscript import scalar_tensors, unknown_length_lists
-from onnxexp.capture.torchscript.interpreter import Interpreter
-from onnxexp.capture.torchscript.jit_schemas import number_of
-from onnxexp.capture.torchscript.python_values import Items, Text
-from onnxexp.capture.torchscript.scalar_tensors import Number, is_number, plain
 from onnxexp.graph import TensorType, Value, values_in
+from onnxexp.torch_ops.type_codes import type_code
+from onnxexp_torchscript import scalar_tensors, unknown_length_lists
+from onnxexp_torchscript.interpreter import Interpreter
+from onnxexp_torchscript.python_values import Items, Text
+from onnxexp_torchscript.scalar_tensors import Number, is_number, plain
 
 __all__ = ["OPERATORS"]
 
@@ -207,7 +207,7 @@ def _compared(name: str, function: Callable[[Any, Any], Any]) -> Callable[..., A
             return _lists_equal(interpreter, one, other, function is operator.eq)
         if isinstance(one, (Value, Number)) or isinstance(other, (Value, Number)):
             return NotImplemented
-        return function(number_of(one), number_of(other))
+        return function(type_code(one), type_code(other))
 
     return python
 

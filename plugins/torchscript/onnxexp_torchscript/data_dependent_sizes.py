@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
-from onnxexp.capture.torchscript.abstract_tensor import Outline, same
-from onnxexp.capture.torchscript.shape_functions import broadcast, goes_into
 from onnxexp.graph import Value
+from onnxexp_torchscript.abstract_tensor import Outline, same
+from onnxexp_torchscript.shape_functions import broadcast, goes_into
 
 __all__ = ["Counts"]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.torchscript import branches, constants, loops, scalar_tensors, script_objects, unknown_length_lists
-from onnxexp.capture.torchscript.interpreter import Interpreter
-from onnxexp.capture.torchscript.jit_schemas import dtype_of
-from onnxexp.capture.torchscript.list_ops import OPERATORS
-from onnxexp.capture.torchscript.python_values import UNINITIALIZED, Items, Maybe
-from onnxexp.capture.torchscript.scalar_tensors import Number
 from onnxexp.graph import ScalarType, TensorType, Value
+from onnxexp.torch_ops.type_codes import dtype_of_code
+from onnxexp_torchscript import branches, constants, loops, scalar_tensors, script_objects, unknown_length_lists
+from onnxexp_torchscript.interpreter import Interpreter
+from onnxexp_torchscript.list_ops import OPERATORS
+from onnxexp_torchscript.python_values import UNINITIALIZED, Items, Maybe
+from onnxexp_torchscript.scalar_tensors import Number
 
 __all__ = ["HANDLERS", "OF_TEXT", "PYTHON"]
 
@@ -268,7 +268,7 @@ def _tensor(interpreter: Interpreter, data: Any, dtype: Any = None, device: Any 
 
 
 def _made_of(interpreter: Interpreter, data: Any, dtype: Any) -> Any:
-    wanted = dtype_of(dtype)
+    wanted = dtype_of_code(dtype)
     if isinstance(data, Items) and data.sequence is not None:
         made = unknown_length_lists.concatenated(interpreter, data, 0, new_axis=True)
         return made if wanted is None else interpreter.emit("aten::to.dtype", [made, wanted, False, False, None])

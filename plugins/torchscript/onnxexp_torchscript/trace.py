@@ -13,18 +13,18 @@ import torch
 from torch.nn.modules import transformer
 from torch.utils import _pytree as pytree
 
+from onnxexp.capture.example_inputs import enlarged_leaves
 from onnxexp.capture.model_tensors import Parts, restored_buffers
-from onnxexp.capture.source_lines import code_line, failed, guards_raise
-from onnxexp.capture.torch_export.example_inputs import enlarged_leaves
+from onnxexp.capture.source_lines import code_line, guards_raise, model_error
 from onnxexp.capture.torch_state import replaced
-from onnxexp.capture.torchscript.call_repair import fit
-from onnxexp.capture.torchscript.inplace_sizes import immutable_sizes
-from onnxexp.capture.torchscript.rnn_cells import whole_cells
-from onnxexp.capture.torchscript.scripted_calls import numbers_kept
-from onnxexp.capture.torchscript.source_locations import Places
 from onnxexp.errors import CaptureError
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.io_names import register_dataclasses
+from onnxexp_torchscript.call_repair import fit
+from onnxexp_torchscript.inplace_sizes import immutable_sizes
+from onnxexp_torchscript.rnn_cells import whole_cells
+from onnxexp_torchscript.scripted_calls import numbers_kept
+from onnxexp_torchscript.source_locations import Places
 
 __all__ = ["Recording", "trace"]
 
@@ -126,7 +126,7 @@ def trace(parts: Parts, args: Sequence[Any], kwargs: Mapping[str, Any], spec: Dy
     except CaptureError:
         raise
     except Exception as error:
-        raise failed(error, "the model fails while it is traced") from error
+        raise model_error(error, "the model fails while it is traced") from error
     finally:
         recorded = _sorted_out(caught)
     return _recording(function, parts, graph, module, functions, _told(recorded))

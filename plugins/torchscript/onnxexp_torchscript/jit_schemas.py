@@ -9,20 +9,9 @@ from typing import Any
 import torch
 
 from onnxexp.torch_ops.schemas import overload
+from onnxexp.torch_ops.type_codes import coded_arguments
 
-__all__ = ["Call", "dtype_of", "named", "number_of"]
-
-_DTYPES = (
-    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
-    torch.complex32, torch.complex64, torch.complex128, torch.bool, torch.qint8, torch.quint8, torch.qint32, torch.bfloat16,
-    torch.quint4x2, torch.quint2x4, None, None, None, None, None, torch.float8_e5m2, torch.float8_e4m3fn,
-    torch.float8_e5m2fnuz, torch.float8_e4m3fnuz, torch.uint16, torch.uint32, torch.uint64,
-)  # fmt: skip
-"""torch's dtypes by the numbers that TorchScript has for them."""
-_LAYOUTS = (torch.strided,)
-_FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
-_COUNTED: dict[str, tuple[Any, ...]] = {"ScalarType": _DTYPES, "Layout": _LAYOUTS, "MemoryFormat": _FORMATS}
-
+__all__ = ["Call", "named"]
 
 _DEPENDING = frozenset({"aten::where", "aten::nonzero_numpy", "aten::argwhere", "aten::bincount", "aten::_pack_padded_sequence"})
 """Composites whose result's size depends on contents; torch's tags tell the others."""
@@ -73,19 +62,9 @@ def named(name: str) -> Call:
         name,
         op,
         tensors=frozenset(index for index, kind in enumerate(kinds) if kind == "Tensor"),
-        counted=tuple((index, _COUNTED[kind]) for index, kind in enumerate(kinds) if kind in _COUNTED),
+        counted=coded_arguments(name),
         lists=any(str(result.type) == "List[Tensor]" for result in schema.returns),
         depends=data_dependent and name != "aten::where.self",
         writes=bool(schema.is_mutable),
         pointwise=torch.Tag.pointwise in op.tags,
     )
-
-
-def dtype_of(number: Any) -> torch.dtype | None:
-    """The dtype that a number of TorchScript's stands for."""
-    return _DTYPES[number] if type(number) is int else number
-
-
-def number_of(thing: Any) -> Any:
-    """The number that TorchScript has for a dtype; anything else as it is."""
-    return _DTYPES.index(thing) if isinstance(thing, torch.dtype) else thing

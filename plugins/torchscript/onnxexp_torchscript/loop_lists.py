@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.torchscript.abstract_tensor import UNKNOWN, Outline, expr_of
-from onnxexp.capture.torchscript.interpreter import Interpreter
-from onnxexp.capture.torchscript.python_values import Items
-from onnxexp.capture.torchscript.scalar_tensors import Number, as_tensor, plain
-from onnxexp.capture.torchscript.unknown_length_lists import fake_of
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Graph, ScalarType, Value
+from onnxexp_torchscript.abstract_tensor import UNKNOWN, Outline, expr_of
+from onnxexp_torchscript.interpreter import Interpreter
+from onnxexp_torchscript.python_values import Items
+from onnxexp_torchscript.scalar_tensors import Number, as_tensor, plain
+from onnxexp_torchscript.unknown_length_lists import fake_of
 
 __all__ = ["Collected", "collectable"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onnxexp.capture.torchscript.abstract_tensor import Outline
-from onnxexp.capture.torchscript.interpreter import Interpreter
-from onnxexp.capture.torchscript.jit_graph import unpacked
-from onnxexp.capture.torchscript.jit_schemas import Call
+from onnxexp_torchscript.abstract_tensor import Outline
+from onnxexp_torchscript.interpreter import Interpreter
+from onnxexp_torchscript.jit_graph import unpacked
+from onnxexp_torchscript.jit_schemas import Call
 
 __all__ = ["kept_pieces"]
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.torchscript import scalar_tensors
-from onnxexp.capture.torchscript.abstract_tensor import UNKNOWN, Outline
-from onnxexp.capture.torchscript.interpreter import Interpreter
-from onnxexp.capture.torchscript.python_values import Items
-from onnxexp.capture.torchscript.scalar_tensors import Number, is_number, plain
 from onnxexp.graph import Value
+from onnxexp_torchscript import scalar_tensors
+from onnxexp_torchscript.abstract_tensor import UNKNOWN, Outline
+from onnxexp_torchscript.interpreter import Interpreter
+from onnxexp_torchscript.python_values import Items
+from onnxexp_torchscript.scalar_tensors import Number, is_number, plain
 
 __all__ = [
     "as_sequence",

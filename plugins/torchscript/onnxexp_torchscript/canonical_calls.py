@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from onnxexp.capture.torchscript import rnn_cells
-from onnxexp.capture.torchscript.interpreter import Interpreter, Rewritten
 from onnxexp.graph import TensorType, Value
+from onnxexp_torchscript import rnn_cells
+from onnxexp_torchscript.interpreter import Interpreter, Rewritten
 
 __all__ = ["REWRITTEN"]
 

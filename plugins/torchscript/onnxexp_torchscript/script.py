@@ -10,15 +10,15 @@ import torch
 from torch.jit._trace import TopLevelTracedModule, TracedModule
 from torch.utils import _pytree as pytree
 
+from onnxexp.capture.example_inputs import enlarge
 from onnxexp.capture.model_tensors import restored_buffers
-from onnxexp.capture.source_lines import failed
-from onnxexp.capture.torch_export.example_inputs import enlarge
-from onnxexp.capture.torchscript.source_locations import Places
-from onnxexp.capture.torchscript.trace import Recording
+from onnxexp.capture.source_lines import model_error
 from onnxexp.errors import CaptureError
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.io_names import register_dataclasses
 from onnxexp.request.model import signature_of
+from onnxexp_torchscript.source_locations import Places
+from onnxexp_torchscript.trace import Recording
 
 __all__ = ["script"]
 
@@ -76,6 +76,6 @@ def _result(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, An
         with restored_buffers(model):
             result = model(*arguments[0], **arguments[1])
     except Exception as error:
-        raise failed(error, "the model itself fails on the example inputs") from error
+        raise model_error(error, "the model itself fails on the example inputs") from error
     register_dataclasses(result)
     return result

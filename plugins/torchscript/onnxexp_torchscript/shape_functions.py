@@ -13,8 +13,8 @@ from typing import Any
 import sympy  # type: ignore[import-untyped]
 import torch
 
-from onnxexp.capture.torch_export.data_dependent_ops import lstsq
-from onnxexp.capture.torchscript.abstract_tensor import Outline, expr_of, same
+from onnxexp.capture.composite_kernels import lstsq
+from onnxexp_torchscript.abstract_tensor import Outline, expr_of, same
 
 __all__ = ["broadcast", "goes_into", "shortcut"]
 

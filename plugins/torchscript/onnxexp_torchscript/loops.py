@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxexp.capture.torchscript import unknown_length_lists
-from onnxexp.capture.torchscript.abstract_tensor import UNKNOWN, Outline
-from onnxexp.capture.torchscript.branches import kind_of, placeholder
-from onnxexp.capture.torchscript.interpreter import Interpreter
-from onnxexp.capture.torchscript.loop_lists import Collected, collectable
-from onnxexp.capture.torchscript.python_values import UNINITIALIZED, Items, Journal, Maybe, build, flatten, restore
-from onnxexp.capture.torchscript.scalar_tensors import Number, dress, is_number, plain
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Graph, TensorType, Value
+from onnxexp_torchscript import unknown_length_lists
+from onnxexp_torchscript.abstract_tensor import UNKNOWN, Outline
+from onnxexp_torchscript.branches import kind_of, placeholder
+from onnxexp_torchscript.interpreter import Interpreter
+from onnxexp_torchscript.loop_lists import Collected, collectable
+from onnxexp_torchscript.python_values import UNINITIALIZED, Items, Journal, Maybe, build, flatten, restore
+from onnxexp_torchscript.scalar_tensors import Number, dress, is_number, plain
 
 __all__ = ["loop"]
 

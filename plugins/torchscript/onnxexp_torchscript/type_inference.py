@@ -17,13 +17,18 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_unbacked_symbols
 from torch.utils._sympy.numbers import int_oo
 
-from onnxexp.capture.shape_env_snapshot import restore, saved
-from onnxexp.capture.torch_export import composite_ops
-from onnxexp.capture.torch_export.example_inputs import derivation
-from onnxexp.capture.torch_export.reshape_sizes import reshapes_as_called
-from onnxexp.capture.torch_export.symbol_names import dim_text
-from onnxexp.capture.torch_state import hush_torch
-from onnxexp.capture.torchscript.abstract_tensor import (
+from onnxexp.capture.composite_kernels import composite_kernel
+from onnxexp.capture.example_inputs import derivation
+from onnxexp.capture.reshape_sizes import reshapes_as_called
+from onnxexp.capture.shape_env_snapshot import restore, snapshot
+from onnxexp.capture.size_text import dim_text
+from onnxexp.capture.torch_state import silence_torch_loggers
+from onnxexp.errors import CaptureError
+from onnxexp.functionalize.mutation import facts
+from onnxexp.functionalize.mutation import restrides as _restrides
+from onnxexp.graph import Dim, ScalarType, TensorType, Type, Value, Where
+from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp_torchscript.abstract_tensor import (
     NUMBERS,
     UNKNOWN,
     Outline,
@@ -35,20 +40,13 @@ from onnxexp.capture.torchscript.abstract_tensor import (
     same,
     symbols_of,
 )  # fmt: skip
-from onnxexp.capture.torchscript.data_dependent_sizes import Counts
-from onnxexp.capture.torchscript.shape_functions import shortcut
-from onnxexp.capture.torchscript.size_probes import Trials
-from onnxexp.errors import CaptureError
-from onnxexp.functionalize.mutation import facts
-from onnxexp.functionalize.mutation import restrides as _restrides
-from onnxexp.graph import Dim, ScalarType, TensorType, Type, Value, Where
-from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp_torchscript.data_dependent_sizes import Counts
+from onnxexp_torchscript.shape_functions import shortcut
+from onnxexp_torchscript.size_probes import Trials
 
 __all__ = ["Sizes"]
 
 
-_WHOLE = {torch_name: name for name, torch_name in composite_ops.NAMES.items()}
-"""torch's operators that are kept whole, and ours that give their shapes."""
 _FIRST = 1000
 """torch's own symbols for the sizes of inputs have smaller numbers."""
 
@@ -81,8 +79,7 @@ class Sizes:
 
     @functools.cached_property
     def mode(self) -> FakeTensorMode:
-        hush_torch()
-        composite_ops._library()
+        silence_torch_loggers()
         return FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
 
     # Inputs
@@ -207,7 +204,7 @@ class Sizes:
         return self._short_of[expr]
 
     def _run(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], where: Where, local: bool) -> Any:
-        before, guards = saved(self.env), len(self.env.guards)
+        before, guards = snapshot(self.env), len(self.env.guards)
         try:
             result = self.call(op, name, fakes, args)
         except Exception:  # noqa: BLE001 - torch's fake kernels raise anything where a size is not known
@@ -218,7 +215,7 @@ class Sizes:
             doubtful = not self._trials.hold(op, name, fakes, args, result)
         if result is not UNKNOWN and not doubtful and not fixed:
             return result
-        after = saved(self.env)
+        after = snapshot(self.env)
         restore(self.env, before)
         tried = self._trials.result(op, name, fakes, args)
         if tried is UNKNOWN and fixed and not doubtful and not local:  # the call is allowed at this size only
@@ -241,10 +238,10 @@ class Sizes:
 
     def _called(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
         if name == "aten::_pad_packed_sequence":
-            return torch.ops.onnxexp.pad(*fakes, self._batches.get(args[1]) or self.counts.any_size())
-        if name in _WHOLE:
-            packet, _, overload = _WHOLE[name].partition("::")[2].partition(".")
-            op = getattr(getattr(torch.ops.onnxexp, packet), overload or "default")
+            fakes = [*fakes, self._batches.get(args[1]) or self.counts.any_size()]
+        kernel = composite_kernel(name)
+        if kernel is not None:
+            op = kernel
         elif name in ("aten::view", "aten::_unsafe_view"):
             op = torch.ops.aten.reshape.default  # a fake may have other strides than the tensor that it stands for
         keywords = {a.name: fake for a, fake in zip(op._schema.arguments, fakes, strict=False) if a.kwarg_only}

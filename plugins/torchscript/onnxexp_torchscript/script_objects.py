@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.torchscript import scalar_tensors
-from onnxexp.capture.torchscript.branches import kind_of
-from onnxexp.capture.torchscript.interpreter import Interpreter
-from onnxexp.capture.torchscript.python_values import Items, Maybe, Module
-from onnxexp.capture.torchscript.scalar_tensors import Number
 from onnxexp.graph import TensorType, Value
+from onnxexp_torchscript import scalar_tensors
+from onnxexp_torchscript.branches import kind_of
+from onnxexp_torchscript.interpreter import Interpreter
+from onnxexp_torchscript.python_values import Items, Maybe, Module
+from onnxexp_torchscript.scalar_tensors import Number
 
 __all__ = ["create", "is_instance", "mkldnn", "python"]
 

@@ -1,0 +1,141 @@
+"""Capturing by plugins: the hook `capture`, with torch.export's frontend as the core's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.nn.parameter import is_lazy
+
+from onnxexp.capture.frontend import CapturedProgram
+from onnxexp.capture.model_tensors import Parts
+from onnxexp.capture.torch_export import strategy
+from onnxexp.errors import CaptureError, OnnxExporterError, PluginError
+from onnxexp.plugins.hookspecs import hookimpl
+from onnxexp.plugins.loading import Implementation, Plugin, Plugins
+from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp.request.model import is_scripted
+from onnxexp.request.options import Options
+from onnxexp.user_warnings import warn
+from onnxexp.version import __version__
+
+__all__ = ["capture"]
+
+_SHOWN = 10
+"""How many places are listed in one warning."""
+_TORCHSCRIPT = "torchscript"
+"""The plugin that traces and scripts."""
+
+
+class _TorchExport:
+    """The core's own frontend."""
+
+    @hookimpl
+    def capture(
+        self, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, options: Options
+    ) -> CapturedProgram | None:
+        return strategy.capture(model, args, kwargs, spec, options)
+
+
+@functools.cache
+def _torch_export() -> tuple[Implementation, ...]:
+    """Register the core's own frontend as a plugin's is registered."""
+    return Plugins([Plugin("torch-export", "onnxexp", __version__, _TorchExport())]).implementations("capture")
+
+
+def capture(
+    plugins: Plugins,
+    model: torch.nn.Module | ExportedProgram,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    spec: DynamicSpec,
+    options: Options,
+) -> CapturedProgram:
+    """Capture a model by the hook `capture`: the plugins' frontends first, torch.export's last.
+
+    Raises CaptureError that names each attempt and the reason why it failed.
+    """
+    if isinstance(model, torch.nn.Module):
+        _check_tensors(Parts.of(model), spec)
+    call = {"model": model, "args": args, "kwargs": kwargs, "spec": spec}
+    try:
+        program, refused = _first(plugins, options, call), None
+    except strategy.CaptureRefused as error:
+        refused = CaptureError(str(error))
+        if options.capture != "auto":
+            raise refused from None
+        program = _traced(plugins, options, call, refused)
+    _warn_of_constants(program.constants, refused)
+    return program
+
+
+def _first(plugins: Plugins, options: Options, call: Mapping[str, Any]) -> CapturedProgram:
+    """Return the result of the first frontend that takes the model."""
+    for frontend in (*plugins.implementations("capture"), *_torch_export()):
+        program = _result(frontend, options, call)
+        if program is not None:
+            plugins.used.add(frontend.plugin.name)
+            return program
+    raise CaptureError(_no_frontend(plugins, options, call["model"]))
+
+
+def _result(frontend: Implementation, options: Options, call: Mapping[str, Any]) -> CapturedProgram | None:
+    """Call one frontend. Raises PluginError with the hook's place for errors that are not onnxexp's own."""
+    try:
+        program = frontend(options=options, **call)
+    except OnnxExporterError:
+        raise
+    except Exception as error:  # anyone's code
+        raise PluginError(f"{frontend} failed: {type(error).__name__}: {error}") from error
+    if program is not None and not isinstance(program, CapturedProgram):
+        raise PluginError(f"{frontend} returned {program!r}, which is no CapturedProgram")
+    return program
+
+
+def _traced(plugins: Plugins, options: Options, call: Mapping[str, Any], refused: CaptureError) -> CapturedProgram:
+    """Trace a model that torch.export has refused."""
+    try:
+        return _first(plugins, dataclasses.replace(options, capture="trace"), call)
+    except CaptureError as error:
+        raise CaptureError(f"{refused}\n  torch.jit.trace: {error}".rstrip()) from None
+
+
+def _no_frontend(plugins: Plugins, options: Options, model: Any) -> str:
+    """The error for a model that no frontend takes, with the cure."""
+    wanted = "TorchScript" if is_scripted(model) else f"capture={options.capture!r}"
+    off = next((status.reason for status in plugins.off if status.found.name == _TORCHSCRIPT), None)
+    if any(plugin.name == _TORCHSCRIPT for plugin in plugins.loaded):
+        return f"no frontend takes {type(model).__name__} with {wanted}"
+    if off is not None:
+        return f"{wanted} needs the plugin {_TORCHSCRIPT!r}, which is switched off: {off}; cure: switch it on there"
+    return f"{wanted} needs the TorchScript frontend, which is not installed; cure:\n  pip install onnxexp-plugin-{_TORCHSCRIPT}"
+
+
+def _check_tensors(parts: Parts, spec: DynamicSpec) -> None:
+    """Raise CaptureError for tensors that ONNX has no form of."""
+    for leaf in spec.leaves:
+        tensor = leaf.value
+        if isinstance(tensor, torch.Tensor) and (tensor.is_nested or tensor.is_quantized or tensor.layout != torch.strided):
+            kind = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else str(tensor.layout)
+            raise CaptureError(f"an input is a {kind} tensor, which ONNX does not have; cure: give dense tensors")
+    for name, stored in parts.state.items():
+        if is_lazy(stored):
+            raise CaptureError(f"{name} is not initialized yet; cure: run the model once before it is exported")
+
+
+def _warn_of_constants(constants: Sequence[str], refused: CaptureError | None = None) -> None:
+    """Warn of a trace's constants, and of the reason for tracing where the user did not ask for it."""
+    shown, left = constants[:_SHOWN], len(constants) - _SHOWN
+    if refused is None and not shown:
+        return
+    fixed = "Tracing keeps the branches that the example inputs took, and the Python numbers that came of them"
+    lines = [f"{fixed}:" if shown else f"{fixed}.", *(f"  {line}" for line in shown)]
+    if left > 0:
+        lines.append(f"  and {left} more places")
+    if refused is not None:
+        lines = ["torch.export failed, so the model was traced.", *lines, f"Why it failed: {refused}"]
+    warn("\n".join(lines))

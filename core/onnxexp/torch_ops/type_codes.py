@@ -1,0 +1,46 @@
+"""The integer codes of torch's dtypes, layouts and memory formats, as TorchScript passes them to operators."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from onnxexp.torch_ops.schemas import overload
+
+__all__ = ["coded_arguments", "dtype_of_code", "type_code"]
+
+_DTYPES = (
+    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
+    torch.complex32, torch.complex64, torch.complex128, torch.bool, torch.qint8, torch.quint8, torch.qint32, torch.bfloat16,
+    torch.quint4x2, torch.quint2x4, None, None, None, None, None, torch.float8_e5m2, torch.float8_e4m3fn,
+    torch.float8_e5m2fnuz, torch.float8_e4m3fnuz, torch.uint16, torch.uint32, torch.uint64,
+)  # fmt: skip
+"""c10::ScalarType, in order; None for the types that Python's torch does not have."""
+_LAYOUTS = (torch.strided, torch.sparse_coo)
+_MEMORY_FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
+_TABLES: dict[str, tuple[Any, ...]] = {"ScalarType": _DTYPES, "Layout": _LAYOUTS, "MemoryFormat": _MEMORY_FORMATS}
+
+
+@functools.lru_cache(maxsize=None)
+def coded_arguments(name: str) -> tuple[tuple[int, tuple[Any, ...]], ...]:
+    """List the arguments of an operator that are dtypes, layouts or memory formats: each index, with its values by code."""
+    op = overload(name)
+    if op is None:
+        return ()
+    schema: Any = op._schema
+    kinds = [str(argument.real_type).removeprefix("Optional[").removesuffix("]") for argument in schema.arguments]
+    return tuple((index, _TABLES[kind]) for index, kind in enumerate(kinds) if kind in _TABLES)
+
+
+def dtype_of_code(code: Any) -> torch.dtype | None:
+    """Return the dtype of a code; a dtype, or None, as it is."""
+    return _DTYPES[code] if type(code) is int else code
+
+
+def type_code(value: Any) -> Any:
+    """Return the code of a dtype, a layout or a memory format; anything else as it is."""
+    if not isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
+        return value
+    return next((table.index(value) for table in _TABLES.values() if value in table), value)

@@ -1,0 +1,52 @@
+"""The hook `capture`, implemented for TorchScript."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from onnxexp import Options, hookimpl
+from onnxexp.capture.decompose.decomposer import Decomposer
+from onnxexp.capture.frontend import CapturedProgram, make_functional
+from onnxexp.capture.model_tensors import Parts
+from onnxexp.capture.torch_state import model_mode, torch_mode
+from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp.request.model import is_scripted
+from onnxexp_torchscript.reader import read
+from onnxexp_torchscript.script import script
+from onnxexp_torchscript.trace import trace
+
+__all__ = ["TorchScript"]
+
+
+class TorchScript:
+    """The frontend: traces and scripts modules, and reads scripted ones."""
+
+    @hookimpl
+    def capture(
+        self,
+        model: torch.nn.Module | ExportedProgram,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        spec: DynamicSpec,
+        options: Options,
+    ) -> CapturedProgram | None:
+        """Capture a scripted module, or trace or script a module as `options` ask; None otherwise.
+
+        Raises CaptureError where that fails.
+        """
+        if isinstance(model, ExportedProgram) or (options.capture not in ("trace", "script") and not is_scripted(model)):
+            return None
+        parts = Parts.of(model)
+        with torch_mode(), model_mode(parts.modules.values(), options.training):
+            if options.capture == "script" or is_scripted(model):
+                recording = script(model, args, kwargs, spec)
+            else:
+                recording = trace(parts, args, kwargs, spec)
+            graph, sizes, changed = read(recording, spec)
+        make_functional(graph, changed)
+        decomposer = Decomposer(lambda: sizes.mode, sizes.texts, sizes.text)
+        return CapturedProgram(graph, decomposer, recording.in_spec, recording.out_spec, recording.warnings)
