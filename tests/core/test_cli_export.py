@@ -382,7 +382,7 @@ def test_how_to_capture_and_what_to_keep(
         "op.register_fake(torch.empty_like)\n"
         "def make(): return op, (torch.ones(2, 3),)\n"
     )
-    kept = ("--capture", "trace", "--operator-export-type", "ONNX_FALLTHROUGH")
+    kept = ("--capture", "export", "--operator-export-type", "ONNX_FALLTHROUGH")
     assert run(capsys, "export", "gamma.py:make", "-o", "kept.onnx", *kept).status == 0
     assert [node.domain for node in onnx.load("kept.onnx").graph.node] == ["cli_gamma"]
     assert run(capsys, "export", "gamma.py:make", "-o", "kept.onnx", "--capture", "film").status == 2

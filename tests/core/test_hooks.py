@@ -13,10 +13,12 @@ import onnx
 import onnx_ir as ir
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 
 import onnxexp
 from onnxexp import (
     Builder,
+    CaptureError,
     Graph,
     LoweringError,
     Node,
@@ -26,10 +28,14 @@ from onnxexp import (
     PassError,
     PluginError,
     SerializeError,
+    TensorType,
+    Value,
     hookimpl,
 )
-from onnxexp.plugins import hookspecs
+from onnxexp.capture.frontend import CapturedProgram
+from onnxexp.plugins import discovery, hookspecs, loading
 from onnxexp.plugins.loading import HOOKS
+from onnxexp.request.dynamic_shapes import DynamicSpec
 from tests.core.tiny import export
 
 X = torch.randn(2, 3)
@@ -139,6 +145,120 @@ def test_an_error_of_the_capture_is_not_the_contexts() -> None:
 
     with pytest.raises(onnxexp.CaptureError):
         run(Broken(), capture_context=lambda options: contextlib.nullcontext())
+
+
+# capture
+
+
+class Chain(torch.nn.Module):
+    """Unary operators, one after the other; its forward is for eager PyTorch only."""
+
+    def __init__(self, *operators: str) -> None:
+        super().__init__()
+        self.operators = operators
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        assert not torch.compiler.is_exporting(), "torch.export is not to see it"
+        for name in self.operators:
+            x = getattr(torch, name)(x)
+        return x
+
+
+def capture_chain(model: Any, args: Any, kwargs: Any, spec: DynamicSpec) -> CapturedProgram | None:
+    if not isinstance(model, Chain):
+        return None
+    (x,) = args
+    sizes = tuple(f"s{axis}" if axis in spec.axes[0] else size for axis, size in enumerate(x.shape))
+    values = [Value(spec.input_names[0], TensorType(x.dtype, sizes))]
+    graph = Graph(inputs=values[:])
+    for name in model.operators:
+        values.append(Value(name, values[0].type))
+        graph.nodes.append(Node(f"aten::{name}", [values[-2]], [values[-1]]))
+    graph.outputs = values[-1:]
+    in_spec, out_spec = pytree.tree_structure((tuple(args), dict(kwargs))), pytree.tree_structure(x)
+    return CapturedProgram(graph, lambda node: None, in_spec, out_spec)
+
+
+def test_capture_is_a_frontend_of_a_third_party() -> None:
+    program = run(Chain("neg", "relu"), capture=capture_chain, options={"dynamic_shapes": ({0: "n"},)})
+    assert [node.op_type for node in program.model.graph] == ["Neg", "Relu"]
+    assert [plugin.name for plugin in program.plugins] == ["inline Pack 1", "inline aten"]
+    program.verify((torch.randn(5, 3),))
+
+
+def test_a_capture_that_passes_leaves_the_model_to_torch_export() -> None:
+    asked: list[str] = []
+
+    def capture(model: Any, options: Options) -> None:
+        asked.append(options.capture)
+
+    program = run(torch.nn.ReLU(), capture=capture)
+    assert asked == ["auto"] and [plugin.name for plugin in program.plugins] == ["inline aten"]
+
+
+def test_captures_are_asked_by_the_names_of_their_plugins() -> None:
+    asked: list[str] = []
+
+    class Zebra(Pack): ...
+
+    class Aardvark(Pack): ...
+
+    def passing(name: str) -> Any:
+        return lambda model: asked.append(name)
+
+    packs = [Zebra(capture=passing("zebra")), Aardvark(capture=passing("aardvark"))]
+    for order in (packs, packs[::-1]):
+        export(torch.nn.ReLU(), (X,), plugins=order)
+    assert asked == ["aardvark", "zebra"] * 2
+
+
+def test_a_capture_is_asked_to_trace_what_torch_export_refused() -> None:
+    """Under "auto", and with torch.export's reason in the warning."""
+    asked: list[str] = []
+
+    def capture(model: Any, args: Any, options: Options, spec: DynamicSpec) -> CapturedProgram | None:
+        asked.append(options.capture)
+        return capture_chain(Chain("relu"), args, {}, spec) if options.capture == "trace" else None
+
+    def branching(x: torch.Tensor) -> torch.Tensor:
+        return x.relu() if x.sum() > 0 else x
+
+    with pytest.warns(UserWarning, match="(?s)torch.export failed, so the model was traced.*Why it failed: .*strict=False"):
+        program = run(branching, capture=capture)
+    assert asked == ["auto", "trace"] and [node.op_type for node in program.model.graph] == ["Relu"]
+    with pytest.raises(CaptureError, match="strict=False"):
+        run(branching, capture=capture, options={"capture": "export"})
+    assert asked[2:] == ["export"]
+
+
+def test_a_capture_that_fails_or_returns_something_else() -> None:
+    def raising(model: Any) -> Any:
+        raise KeyError("layer")
+
+    def refusing(model: Any) -> Any:
+        raise CaptureError("no such layer")
+
+    with pytest.raises(PluginError, match=r"the hook capture of the plugin 'inline Pack 1' at .*:\d+ failed: KeyError: 'layer'"):
+        run(capture=raising)
+    with pytest.raises(CaptureError, match="^no such layer$"):
+        run(capture=refusing)
+    with pytest.raises(PluginError, match="the hook capture of the plugin .* returned 3, which is no CapturedProgram"):
+        run(capture=lambda model: 3)
+
+
+@pytest.mark.parametrize("how", ["trace", "script", "auto", "scripted"])
+def test_without_the_torchscript_plugin_the_error_ends_with_the_cure(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def branching(x: torch.Tensor) -> torch.Tensor:
+        return x.relu() if x.sum() > 0 else x
+
+    others = tuple(plugin for plugin in discovery.discover() if plugin.name != "torchscript")
+    monkeypatch.setattr(loading, "discover", lambda: others)
+    model = torch.jit.script(torch.nn.ReLU()) if how == "scripted" else branching
+    with pytest.raises(CaptureError) as raised:
+        run(model, options={} if how == "scripted" else {"capture": how})
+    cure = "needs the TorchScript frontend, which is not installed; cure:\n  pip install onnxexp-plugin-torchscript"
+    assert str(raised.value).endswith(cure)
+    assert ("strict=False" in str(raised.value)) == (how == "auto")
 
 
 # lower_node

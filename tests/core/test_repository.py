@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import importlib
 import itertools
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -90,10 +92,34 @@ def long_file(module: Module) -> Iterator[str]:
         yield f" {lines} lines, the limit is {MAX_FILE_LINES}"
 
 
+@functools.cache
+def public_modules() -> dict[str, frozenset[str]]:
+    """The modules that docs/reference/api lists, each with its public names: those on the page, else its ``__all__``."""
+    found: dict[str, frozenset[str]] = {}
+    for page in sorted((ROOT / "docs" / "reference" / "api").glob("*.md")):
+        for name, options in _DIRECTIVE.findall(page.read_text("utf-8")):
+            path = CORE.joinpath(*name.split("."))
+            file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+            if name == "onnxexp" or not file.is_file():
+                continue  # a name, not a module
+            members = re.search(r"members: \[([\w, ]+)\]", options)
+            found[name] = frozenset(members[1].split(", ") if members else _exported(ast.parse(file.read_text("utf-8"))))
+    return found
+
+
+_DIRECTIVE = re.compile(r"^::: (onnxexp[\w.]*)$(?:\n    options: (.*))?", re.MULTILINE)
+
+
+def _exported(tree: ast.Module) -> list[str]:
+    """The names in a module's ``__all__``."""
+    lists = (node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__")
+    return [name for found in lists for name in ast.literal_eval(found)]
+
+
 def private_imports(module: Module) -> Iterator[str]:
-    """What a plugin takes from onnxexp beyond `onnxexp.__all__`, `onnxexp.testing` and `onnxexp.torch_onnx`."""
+    """What a plugin takes from onnxexp beyond `onnxexp.__all__` and the modules that docs/reference/api lists."""
     public = {*onnxexp.__all__, "testing", "torch_onnx"}
-    modules = {"onnxexp.testing", "onnxexp.torch_onnx"}
+    modules = {**public_modules(), "onnxexp.torch_onnx": None}
     own_names = {"onnxexp"}
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
@@ -102,7 +128,8 @@ def private_imports(module: Module) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module == "onnxexp":
             taken = [alias.name for alias in node.names if alias.name not in public]
         elif isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").startswith("onnxexp."):
-            taken = [] if node.module in modules else [node.module or ""]
+            names = modules.get(node.module or "", frozenset())
+            taken = [f"{node.module}.{alias.name}" for alias in node.names if names is not None and alias.name not in names]
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in own_names:
             taken = [] if node.attr in public else [node.attr]
         else:
@@ -186,6 +213,14 @@ def test_plugins_use_public_names_only() -> None:
     assert not offences(private_imports, PLUGINS)
 
 
+def test_public_modules_are_documented_by_name() -> None:
+    """What a page lists is in the module's ``__all__``."""
+    known = public_modules()
+    assert {"onnxexp.testing", "onnxexp.graph", "onnxexp.capture.frontend"} <= known.keys()
+    for name, members in known.items():
+        assert members and members <= {*importlib.import_module(name).__all__}, name
+
+
 def test_public_names_exist() -> None:
     assert len(set(onnxexp.__all__)) == len(onnxexp.__all__)
     assert [name for name in onnxexp.__all__ if name not in dir(onnxexp)] == []
@@ -266,7 +301,9 @@ NODE = "def f(node):\n    "
         (lambda module: long_functions(module, 45), "def f():\n" + "    x = 1\n" * 46),
         (private_imports, "from onnxexp.builder.builder import Builder"),
         (private_imports, "from onnxexp import no_such_public_name"),
-        (private_imports, "import onnxexp.graph"),
+        (private_imports, "import onnxexp.builder.builder"),
+        (private_imports, "from onnxexp.capture.source_lines import _innermost"),
+        (private_imports, "from onnxexp.capture.source_lines import where"),
         (private_imports, "from onnxexp.torch_onnx.scratch_graph import Scratch"),
         (private_imports, "import onnxexp as ox\nox.graph"),
         (operator_names, 'NAMES = ["aten::abs"]'),
@@ -290,7 +327,8 @@ def test_checks_find_what_they_look_for(check: Check, source: str) -> None:
     ("check", "source"),
     [
         (lambda module: long_functions(module, 45), 'def f():\n    """One.\n' + "\n" * 50 + '    """\n'),
-        (private_imports, "import onnxexp.testing\nfrom onnxexp.testing import anything\nfrom . import onnxexp_other"),
+        (private_imports, "import onnxexp.testing\nfrom onnxexp.testing import Case\nfrom . import onnxexp_other"),
+        (private_imports, "from onnxexp.graph import Where\nfrom onnxexp.capture.source_lines import model_error"),
         (operator_names, '"""Such as aten::abs and `add.Tensor`."""\nKIND = "relu"'),
         (operator_names, NODE + 'return node.op == "prim::If"'),
         (prints, "def f(verbose):\n    if verbose:\n        print(1)"),

@@ -56,6 +56,33 @@ def test_the_core_alone_names_the_plugin_to_install(core: Environment) -> None:
     assert sum(told["counts"].values()) == 2 and all(op.startswith("aten::") for op in told["counts"])
 
 
+TRACES = """
+    import json, torch, onnxexp
+
+    def branching(x):
+        return x if x.sum() > 0 else -x
+
+    told = {}
+    scripted = torch.jit.script(torch.nn.Identity())
+    for how, model, options in [
+        ("trace", branching, {"capture": "trace"}), ("script", branching, {"capture": "script"}),
+        ("auto", branching, {}), ("scripted", scripted, {}),
+    ]:
+        try:
+            onnxexp.export(model, (torch.ones(2, 3),), **options)
+        except onnxexp.CaptureError as error:
+            told[how] = str(error)
+    print(json.dumps(told))
+"""
+
+
+def test_the_core_alone_names_the_frontend_to_install(core: Environment) -> None:
+    told = core.python(TRACES).told
+    assert told.keys() == {"trace", "script", "auto", "scripted"}
+    assert {message.splitlines()[-1].strip() for message in told.values()} == {"pip install onnxexp-plugin-torchscript"}
+    assert "strict=False" in told["auto"]
+
+
 def test_the_command_answers_without_plugins(core: Environment) -> None:
     assert core.python(OURS).told["plugins"] == []
     assert "pip install onnxexp-plugin-aten" in core.command("plugins").out

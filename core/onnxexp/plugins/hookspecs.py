@@ -79,12 +79,21 @@ def capture(
         The first plugin that does not pass. torch.export's frontend, the core's own, comes last: it takes every module under
         "auto" and "export" that is no TorchScript, and every ExportedProgram.
     Example:
-        Modules of one's own class, through a torch.export call of one's own::
+        Modules of a class that has its operators in a list::
 
             @onnxexp.hookimpl
             def capture(model, args, kwargs, spec, options):
-                if isinstance(model, my_layers.Pipeline):
-                    return from_exported(model.compiled_program(), spec)
+                if not isinstance(model, my_layers.Chain):
+                    return None
+                (x,) = args
+                values = [Value(spec.input_names[0], TensorType(x.dtype, tuple(x.shape)))]
+                graph = Graph(inputs=values[:])
+                for name in model.operators:
+                    values.append(Value(name, values[0].type))
+                    graph.nodes.append(Node(f"aten::{name}", [values[-2]], [values[-1]]))
+                graph.outputs = values[-1:]
+                in_spec, out_spec = pytree.tree_structure((tuple(args), dict(kwargs))), pytree.tree_structure(x)
+                return CapturedProgram(graph, lambda node: None, in_spec, out_spec)
     """
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.errors import CaptureError
-from onnxexp.graph import Graph, ScalarType, TensorType, Value
+from onnxexp import CaptureError, Graph, ScalarType, TensorType, Value
 from onnxexp_torchscript import unknown_length_lists
 from onnxexp_torchscript.abstract_tensor import UNKNOWN
 from onnxexp_torchscript.interpreter import Interpreter

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
-from onnxexp.graph import Value
+from onnxexp import Value
 from onnxexp_torchscript.abstract_tensor import Outline, same
 from onnxexp_torchscript.shape_functions import broadcast, goes_into
 

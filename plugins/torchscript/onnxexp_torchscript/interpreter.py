@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 import torch
 
-from onnxexp.errors import CaptureError, OnnxExporterError
-from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value, Where, values_in
+from onnxexp import CaptureError, Graph, Node, OnnxExporterError, ScalarType, TensorType, Value
+from onnxexp.graph import Where, values_in
 from onnxexp_torchscript import scalar_tensors
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, Outline, static_truth
 from onnxexp_torchscript.jit_graph import recorded, unpacked

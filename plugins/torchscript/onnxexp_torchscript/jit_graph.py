@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.graph import TensorType
+from onnxexp import TensorType
 
 __all__ = ["recorded", "unpacked"]
 

@@ -6,7 +6,8 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from onnxexp.graph import TensorType, Value, values_in
+from onnxexp import TensorType, Value
+from onnxexp.graph import values_in
 from onnxexp.torch_ops.type_codes import type_code
 from onnxexp_torchscript import scalar_tensors, unknown_length_lists
 from onnxexp_torchscript.interpreter import Interpreter

@@ -6,8 +6,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.errors import CaptureError
-from onnxexp.graph import Graph, ScalarType, Value
+from onnxexp import CaptureError, Graph, ScalarType, Value
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, Outline, expr_of
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.python_values import Items

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxexp.errors import CaptureError
-from onnxexp.graph import Graph, TensorType, Value
+from onnxexp import CaptureError, Graph, TensorType, Value
 from onnxexp_torchscript import unknown_length_lists
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, Outline
 from onnxexp_torchscript.branches import kind_of, placeholder

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.graph import ScalarType, TensorType, Value
+from onnxexp import ScalarType, TensorType, Value
 from onnxexp.torch_ops.type_codes import dtype_of_code
 from onnxexp_torchscript import branches, constants, loops, scalar_tensors, script_objects, unknown_length_lists
 from onnxexp_torchscript.interpreter import Interpreter

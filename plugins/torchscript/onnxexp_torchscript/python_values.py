@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from onnxexp.graph import Graph, Value
+from onnxexp import Graph, Value
 
 __all__ = ["UNINITIALIZED", "Items", "Journal", "Maybe", "Module", "Text", "build", "flatten", "restore"]
 

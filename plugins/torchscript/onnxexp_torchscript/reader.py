@@ -7,10 +7,8 @@ from typing import Any
 
 from torch.utils import _pytree as pytree
 
-from onnxexp.errors import CaptureError
-from onnxexp.graph import Graph
+from onnxexp import CaptureError, Graph, warn
 from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp.user_warnings import warn
 from onnxexp_torchscript import constants
 from onnxexp_torchscript.canonical_calls import REWRITTEN
 from onnxexp_torchscript.interpreter import Interpreter, Tables

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import torch
 
-from onnxexp.graph import ScalarType, TensorType, Value
+from onnxexp import ScalarType, TensorType, Value
 from onnxexp_torchscript.abstract_tensor import static_truth
 
 _SYMBOLIC: Any = torch

@@ -10,10 +10,10 @@ import torch
 from torch.jit._trace import TopLevelTracedModule, TracedModule
 from torch.utils import _pytree as pytree
 
+from onnxexp import CaptureError
 from onnxexp.capture.example_inputs import enlarge
 from onnxexp.capture.model_tensors import restored_buffers
 from onnxexp.capture.source_lines import model_error
-from onnxexp.errors import CaptureError
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.io_names import register_dataclasses
 from onnxexp.request.model import signature_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.graph import TensorType, Value
+from onnxexp import TensorType, Value
 from onnxexp_torchscript import scalar_tensors
 from onnxexp_torchscript.branches import kind_of
 from onnxexp_torchscript.interpreter import Interpreter

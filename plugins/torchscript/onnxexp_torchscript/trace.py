@@ -13,11 +13,11 @@ import torch
 from torch.nn.modules import transformer
 from torch.utils import _pytree as pytree
 
+from onnxexp import CaptureError
 from onnxexp.capture.example_inputs import enlarged_leaves
 from onnxexp.capture.model_tensors import Parts, restored_buffers
 from onnxexp.capture.source_lines import code_line, guards_raise, model_error
 from onnxexp.capture.torch_state import replaced
-from onnxexp.errors import CaptureError
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.io_names import register_dataclasses
 from onnxexp_torchscript.call_repair import fit

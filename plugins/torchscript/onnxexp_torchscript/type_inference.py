@@ -17,16 +17,16 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_unbacked_symbols
 from torch.utils._sympy.numbers import int_oo
 
+from onnxexp import CaptureError, ScalarType, TensorType, Value
 from onnxexp.capture.composite_kernels import composite_kernel
 from onnxexp.capture.example_inputs import derivation
 from onnxexp.capture.reshape_sizes import reshapes_as_called
 from onnxexp.capture.shape_env_snapshot import restore, snapshot
 from onnxexp.capture.size_text import dim_text
 from onnxexp.capture.torch_state import silence_torch_loggers
-from onnxexp.errors import CaptureError
 from onnxexp.functionalize.mutation import facts
 from onnxexp.functionalize.mutation import restrides as _restrides
-from onnxexp.graph import Dim, ScalarType, TensorType, Type, Value, Where
+from onnxexp.graph import Dim, Type, Where
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp_torchscript.abstract_tensor import (
     NUMBERS,

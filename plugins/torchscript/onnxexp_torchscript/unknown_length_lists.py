@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.graph import Value
+from onnxexp import Value
 from onnxexp_torchscript import scalar_tensors
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, Outline
 from onnxexp_torchscript.interpreter import Interpreter
