@@ -36,12 +36,12 @@ def graph_of(model, **options):
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_onnx_refuses_what_it_lacks(capture) -> None:
     with pytest.raises(onnxexp.UnsupportedOperators, match="airy"):
-        graph_of(Unknown(), capture=capture, plugins=[FEW])
+        graph_of(Unknown(), capture=capture, plugins=[FEW, "torchscript"])
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_what_nothing_lowers_stays_in_its_own_domain(capture) -> None:
-    program, found = graph_of(Unknown(), capture=capture, operator_export_type="ONNX_FALLTHROUGH", plugins=[FEW])
+    program, found = graph_of(Unknown(), capture=capture, operator_export_type="ONNX_FALLTHROUGH", plugins=[FEW, "torchscript"])
     assert found == [("", "Relu"), ("aten", "special_airy_ai"), ("", "Neg")]
     assert program.model.opset_imports["aten"] == 1
 
@@ -49,7 +49,7 @@ def test_what_nothing_lowers_stays_in_its_own_domain(capture) -> None:
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_what_nothing_lowers_is_an_aten_node(capture) -> None:
     kind = onnxexp.lowering.torch_fallback.OperatorExportTypes.ONNX_ATEN_FALLBACK
-    program, found = graph_of(Unknown(), capture=capture, operator_export_type=kind, plugins=[FEW])
+    program, found = graph_of(Unknown(), capture=capture, operator_export_type=kind, plugins=[FEW, "torchscript"])
     assert found == [("", "Relu"), ("org.pytorch.aten", "ATen"), ("", "Neg")]
     node = program.model.graph[1]
     assert node.attributes["operator"].as_string() == "special_airy_ai"

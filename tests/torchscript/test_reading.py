@@ -11,7 +11,7 @@ from onnxexp.graph import TensorType, Value
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.reader import TABLES
 from onnxexp_torchscript.source_locations import Places
-from onnxexp_torchscript.type_inference import Sizes
+from onnxexp_torchscript.type_inference import TypeInference
 
 _CONSTANTS = """
 graph(%x : Tensor):
@@ -27,7 +27,7 @@ graph(%x : Tensor):
 
 def _read(source: str) -> tuple[Interpreter, list[object]]:
     graph = torch._C.parse_ir(source, parse_tensor_constants=True)
-    reader = Interpreter(Sizes(), Places({}), TABLES, traced=False)
+    reader = Interpreter(TypeInference(), Places({}), TABLES, traced=False)
     for value in graph.inputs():
         reader.env[value.unique()] = Value("x", TensorType(torch.int64, (2,)))
     return reader, reader.block(graph.block())

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import onnxexp
 from onnxexp.errors import CaptureError
-from onnxexp_torchscript.type_inference import Sizes
+from onnxexp_torchscript.type_inference import TypeInference
 
 from .running import exported
 
@@ -72,7 +72,7 @@ class Lists(nn.Module):
 
 def test_lists_have_the_types_that_the_tracer_wrote(monkeypatch) -> None:
     """No kernel is asked for what is static."""
-    monkeypatch.setattr(Sizes, "run", lambda *args, **kwargs: pytest.fail("asked"))
+    monkeypatch.setattr(TypeInference, "run", lambda *args, **kwargs: pytest.fail("asked"))
     program = exported(Lists(), (X,), capture="trace")
     for found, expected in zip(program(X), Lists()(X), strict=True):
         torch.testing.assert_close(found, expected)

@@ -12,8 +12,8 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from onnxexp.graph import TensorType, Value
-from onnxexp_torchscript.abstract_tensor import Outline
-from onnxexp_torchscript.data_dependent_sizes import Counts
+from onnxexp_torchscript.abstract_tensor import AbstractTensor
+from onnxexp_torchscript.data_dependent_sizes import UnbackedSizes
 from onnxexp_torchscript.jit_schemas import named
 
 from .running import exported
@@ -42,9 +42,9 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
 
 def asked(env: ShapeEnv, name: str, args: tuple[Any, ...]) -> Any:
     """What is said of a call."""
-    outlines = pytree.tree_map_only(torch.Tensor, lambda tensor: Outline(tensor.dtype, tensor.shape), list(args))
+    outlines = pytree.tree_map_only(torch.Tensor, lambda tensor: AbstractTensor(tensor.dtype, tensor.shape), list(args))
     values = pytree.tree_map_only(torch.Tensor, lambda tensor: Value("x", TensorType(tensor.dtype, tensor.shape)), list(args))
-    return Counts(env).result(name, outlines, values)
+    return UnbackedSizes(env).result(name, outlines, values)
 
 
 @pytest.mark.parametrize(("name", "args"), CALLS, ids=[f"{number}-{name}" for number, (name, _) in enumerate(CALLS)])
@@ -79,7 +79,7 @@ def test_torch_is_asked(name: str, args: tuple[Any, ...]) -> None:
 
 def test_a_limit_and_a_sign_are_noted() -> None:
     env = ShapeEnv()
-    counts, number = Counts(env), env.create_unbacked_symint()
+    counts, number = UnbackedSizes(env), env.create_unbacked_symint()
     size, known = counts.any_size(6), env.var_to_range
     assert (known[size.node.expr].lower, known[size.node.expr].upper) == (0, 6)
     assert [counts.may_be_negative(each) for each in (number, size, number + 1, -3, None)] == [True, False, False, False, False]

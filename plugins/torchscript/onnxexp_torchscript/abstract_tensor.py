@@ -1,7 +1,6 @@
-"""What is known of a tensor while a TorchScript graph is read: its dtype and its sizes.
+"""Abstract tensors: the dtype and the symbolic sizes of a tensor, without torch.
 
-A fake tensor of torch's knows the same, but takes torch hundreds of times as long to make, so that one is made only where a
-kernel of torch's has to run.
+A fake tensor of torch has the same facts. One is made only where a kernel of torch runs.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ import torch
 __all__ = [
     "NUMBERS",
     "UNKNOWN",
-    "Outline",
+    "AbstractTensor",
     "expr_of",
-    "filled",
+    "to_fake",
     "harmless",
     "key_of",
     "kind_of",
-    "outlined",
+    "from_fake",
     "same",
     "static_truth",
     "symbols_of",
@@ -29,11 +28,11 @@ __all__ = [
 
 NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 UNKNOWN = object()
-"""The type of something that nothing is known of."""
+"""The type of a fake without dtype and rank."""
 
 
-class Outline:
-    """The dtype and the sizes (ints and symbolic numbers) of a tensor; neither ever changes."""
+class AbstractTensor:
+    """An immutable dtype and shape; the sizes are ints and symbolic numbers."""
 
     __slots__ = ("_fake", "dtype", "shape")
 
@@ -46,37 +45,37 @@ class Outline:
         """The rank."""
         return len(self.shape)
 
-    def new_empty(self, sizes: Sequence[Any], *, dtype: torch.dtype | None = None) -> Outline:
-        """As a tensor's."""
-        return Outline(dtype or self.dtype, sizes)
+    def new_empty(self, sizes: Sequence[Any], *, dtype: torch.dtype | None = None) -> AbstractTensor:
+        """Return an abstract tensor of the same dtype, as `torch.Tensor.new_empty`."""
+        return AbstractTensor(dtype or self.dtype, sizes)
 
     def fake(self) -> torch.Tensor:
-        """The fake tensor that torch's kernels take, in the fake mode that is on; the same one each time."""
+        """Return the fake tensor for torch's kernels, made once under the active mode."""
         if self._fake is None:
             self._fake = torch.empty(self.shape, dtype=self.dtype)
         return self._fake
 
-    def copy(self) -> Outline:
-        """The same with a fake tensor of its own, for a kernel that changes it."""
-        return Outline(self.dtype, self.shape)
+    def copy(self) -> AbstractTensor:
+        """Copy without the fake tensor, for a kernel that changes it."""
+        return AbstractTensor(self.dtype, self.shape)
 
 
-def filled(arg: Any) -> Any:
-    """An argument with fake tensors in the places of the outlines."""
+def to_fake(arg: Any) -> Any:
+    """Replace abstract tensors in an argument by fake tensors."""
     if isinstance(arg, list):
-        return [filled(element) for element in arg]
-    return arg.fake() if isinstance(arg, Outline) else arg
+        return [to_fake(element) for element in arg]
+    return arg.fake() if isinstance(arg, AbstractTensor) else arg
 
 
-def outlined(result: Any) -> Any:
-    """What a kernel gave with outlines in the places of the fake tensors."""
+def from_fake(result: Any) -> Any:
+    """Replace fake tensors in a kernel's result by abstract tensors."""
     if isinstance(result, (list, tuple)):
-        return [outlined(element) for element in result]
-    return Outline(result.dtype, result.shape, result) if isinstance(result, torch.Tensor) else result
+        return [from_fake(element) for element in result]
+    return AbstractTensor(result.dtype, result.shape, result) if isinstance(result, torch.Tensor) else result
 
 
 def expr_of(size: Any) -> Any:
-    """A number as sympy has it; one that is known as it is."""
+    """Return the sympy expression of a symbolic number; a known number as it is."""
     return size.node.expr if isinstance(size, NUMBERS) else size
 
 
@@ -86,26 +85,26 @@ def same(one: Any, other: Any) -> bool:
 
 
 def key_of(name: str, fakes: Any) -> Any:
-    """The same for calls that give tensors of the same types."""
+    """Return a key that is equal for calls whose results have equal types."""
     if isinstance(fakes, (list, tuple)):
         return name, *(key_of("", fake) for fake in fakes)
-    if isinstance(fakes, Outline):
+    if isinstance(fakes, AbstractTensor):
         return fakes.dtype, tuple(map(expr_of, fakes.shape))
     return type(fakes), expr_of(fakes)
 
 
 def symbols_of(fakes: Any, *, tensors: bool = False) -> set[Any]:
-    """The symbols in fakes; `tensors`: those in the sizes of tensors only."""
+    """Collect the symbols in fakes; with `tensors`, only those in sizes of tensors."""
     if isinstance(fakes, (list, tuple)):
         return {symbol for fake in fakes for symbol in symbols_of(fake, tensors=tensors)}
-    if tensors and not isinstance(fakes, Outline):
+    if tensors and not isinstance(fakes, AbstractTensor):
         return set()
-    numbers = fakes.shape if isinstance(fakes, Outline) else [fakes]
+    numbers = fakes.shape if isinstance(fakes, AbstractTensor) else [fakes]
     return {symbol for number in numbers if isinstance(number, NUMBERS) for symbol in number.node.expr.free_symbols}
 
 
 def _plain(size: Any) -> Any:
-    """A size as an int where it is a symbolic number that has come out as one."""
+    """Unwrap a symbolic number whose value is known."""
     if isinstance(size, torch.SymInt):
         expr = size.node.expr
         return int(expr) if expr.is_number else size
@@ -113,16 +112,16 @@ def _plain(size: Any) -> Any:
 
 
 def kind_of(number: Any) -> type:
-    """The type of a number, known or symbolic: bool, int or float."""
+    """Return the kind of a known or symbolic number: bool, int or float."""
     if isinstance(number, (bool, torch.SymBool)):
         return bool
     return float if isinstance(number, (float, torch.SymFloat)) else int
 
 
 def harmless(guard: Any) -> bool:
-    """Whether a condition says no more than that a size is another's or a number, or that it is 2 or more.
+    """Whether a guard only equates sizes and numbers, or bounds a size by 2.
 
-    That what is computed from sizes is equal to something (``(n + 3)//4 == 2``) may be what the example decided.
+    A guard on a computed size (``(n + 3)//4 == 2``) may hold for the example only.
     """
     if guard in (sympy.true, sympy.false):
         return True
@@ -133,7 +132,7 @@ def harmless(guard: Any) -> bool:
 
 
 def static_truth(condition: Any) -> bool | None:
-    """Whether a condition holds whatever the inputs are (sizes of 0 and 1 too), None where it depends on them."""
+    """Return a condition's value if it is the same for all sizes, 0 and 1 too, else None."""
     if isinstance(condition, bool):
         return condition
     expr = condition.node.expr

@@ -1,4 +1,4 @@
-"""`prim::If`: the branch that is taken where that is known, else both, and what they give brought together."""
+"""`prim::If`: the branch taken if that is known, else both branches, merged."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from onnxexp_torchscript import unknown_length_lists
 from onnxexp_torchscript.abstract_tensor import UNKNOWN
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.python_values import UNINITIALIZED, Items, Journal, Maybe, restore
-from onnxexp_torchscript.scalar_tensors import Number, dress, is_number, plain
+from onnxexp_torchscript.scalar_tensors import Number, is_number, unwrap, wrap
 
 __all__ = ["Raised", "if_", "kind_of", "placeholder"]
 
 
 class Raised(CaptureError):
-    """The program raises here whatever the inputs are; `what` it raises, and where."""
+    """An exception that the program raises for all inputs: its text and place."""
 
     def __init__(self, error: CaptureError, what: str) -> None:
         super().__init__(str(error))
@@ -25,8 +25,8 @@ class Raised(CaptureError):
 
 
 def if_(interpreter: Interpreter, node: Any) -> list[Any]:
-    """Read a `prim::If`."""
-    condition = plain(interpreter.args(node)[0])
+    """Convert a `prim::If`."""
+    condition = unwrap(interpreter.args(node)[0])
     blocks = list(node.blocks())
     known = interpreter.truth(condition)
     if known is not None:
@@ -42,7 +42,7 @@ def if_(interpreter: Interpreter, node: Any) -> list[Any]:
 
 
 class _Way:
-    """One branch as it was read: its graph, what it gives, and what it did to lists and dicts outside."""
+    """A branch: its graph, its results, and its changes to outer lists and dicts."""
 
     def __init__(self, graph: Graph, results: list[Any], changes: list[tuple[Any, Any, Any]]) -> None:
         self.graph = graph
@@ -51,7 +51,7 @@ class _Way:
 
 
 def _way(interpreter: Interpreter, block: Any) -> _Way | None:
-    """Read a branch; None where it only raises."""
+    """Convert a branch; None if it only raises."""
     graph = Graph()
     with interpreter.journal.stretch() as entries:
         try:
@@ -67,7 +67,7 @@ def _way(interpreter: Interpreter, block: Any) -> _Way | None:
 
 
 class _Join:
-    """Brings two branches together."""
+    """The merge of two branches."""
 
     def __init__(self, interpreter: Interpreter, condition: Any, one: _Way, other: _Way) -> None:
         self.interpreter = interpreter
@@ -107,7 +107,7 @@ class _Join:
         return {key: self.of(one[key], other[key]) for key in one}
 
     def of(self, one: Any, other: Any) -> Any:
-        """What a variable is after the branches that is `one` after the first and `other` after the second."""
+        """Merge a variable that is `one` in the first branch, `other` in the second."""
         if one is other or (type(one) is type(other) and _is_plain(one) and one == other):
             return one
         if one is None or other is None or isinstance(one, Maybe) or isinstance(other, Maybe):
@@ -127,7 +127,7 @@ class _Join:
         return self._tensors(one, other)
 
     def _half(self, one: Any, other: Any) -> Any:
-        """A variable that one branch leaves unassigned: what it holds there does not matter."""
+        """Merge a variable that one branch leaves unassigned."""
         known = other if one is UNINITIALIZED else one
         if isinstance(known, (tuple, dict)):
             parts = list(known.values()) if isinstance(known, dict) else list(known)
@@ -159,13 +159,13 @@ class _Join:
         return self.interpreter.items((), output, element)
 
     def _numbers(self, one: Any, other: Any) -> Any:
-        dressed = isinstance(one, Number) or isinstance(other, Number)
-        kinds = [kind_of(plain(side)) for side in (one, other)]
+        wrapped = isinstance(one, Number) or isinstance(other, Number)
+        kinds = [kind_of(unwrap(side)) for side in (one, other)]
         kind = next((kind for kind in (float, int) if kind in kinds), bool)
-        output = self.interpreter.value("prim::If", self.interpreter.sizes.counts.any_number(kind))
-        values = [plain(side) if isinstance(plain(side), Value) else kind(plain(side)) for side in (one, other)]
+        output = self.interpreter.value("prim::If", self.interpreter.sizes.unbacked.any_number(kind))
+        values = [unwrap(side) if isinstance(unwrap(side), Value) else kind(unwrap(side)) for side in (one, other)]
         self._out(values[0], values[1], output)
-        return dress(output) if dressed else output
+        return wrap(output) if wrapped else output
 
     def _tensors(self, one: Any, other: Any) -> Any:
         sides = [
@@ -196,7 +196,7 @@ def _say(thing: Any) -> str:
 
 
 def kind_of(number: Any) -> type:
-    """bool, int or float."""
+    """Return bool, int or float."""
     if isinstance(number, Value):
         assert isinstance(number.type, ScalarType)
         return number.type.kind
@@ -204,13 +204,13 @@ def kind_of(number: Any) -> type:
 
 
 def placeholder(interpreter: Interpreter, like: Any) -> Any:
-    """Anything of the same type, for a variable that nobody reads."""
+    """Create a placeholder of the same type, for an unread variable."""
     if isinstance(like, Items):
         if like.sequence is None:
             return interpreter.items(placeholder(interpreter, element) for element in like)
         return interpreter.items((), unknown_length_lists.empty(interpreter, like.element), like.element)
     if is_number(like):
-        return kind_of(plain(like))(0)
+        return kind_of(unwrap(like))(0)
     assert isinstance(like, Value) and isinstance(like.type, TensorType)
     sizes = [size if isinstance(size, int) else 1 for size in like.type.sizes or ()]
     if like.type.dtype is None:

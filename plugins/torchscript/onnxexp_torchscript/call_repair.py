@@ -1,7 +1,7 @@
-"""Calls that the tracer writes down in a form that TorchScript has no operator for, fitted to one that it has.
+"""Repair of traced calls that no TorchScript overload accepts.
 
-torch's tracer ends with a pass that needs the operator of every node, and fails on ``torch.full_like(x, True)`` (to TorchScript a
-bool is no number) and on ``torch.fill`` (it is written as ``full_like`` without its options).
+torch's tracer ends with a pass that looks up the overload of every node. It fails on ``torch.full_like(x, True)``, since a bool
+is no number in TorchScript, and on ``torch.fill``, which it records as ``full_like`` without its options.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NONE = "(no schema)"
 
 
 def fit(graph: Any) -> None:
-    """Give each call of an operator without a schema the inputs that its nearest overload takes. The values stay."""
+    """Convert the inputs of calls without a schema to those of the nearest overload."""
     for node in _calls(graph):
         if node.schema() == _NONE:
             _fit(graph, node)
@@ -50,7 +50,7 @@ def _fit(graph: Any, node: Any) -> None:
 
 
 def _takes(schema: Any, given: list[str]) -> bool:
-    """Whether an overload takes inputs of these kinds, as far as that tells overloads apart, numbers being in any clothes."""
+    """Whether an overload accepts inputs of these kinds; numbers may be wrapped."""
     for argument, kind in zip(schema.arguments, given, strict=False):
         wanted = argument.type.kind()
         if argument.is_out or (wanted != "NumberType" and (wanted == "TensorType") != (kind == "TensorType")):

@@ -1,4 +1,4 @@
-"""Calls that TorchScript writes in another way than torch.export: the same node for the same call."""
+"""Canonical calls: the name and arguments that torch.export has for the same call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OF_TENSORS = {
 
 
 def _convolution(interpreter: Interpreter, name: str, args: list[Any]) -> Rewritten:
-    """The tracer sees the operator below conv2d and its kin."""
+    """Replace the operator below conv2d and its kin."""
     input, weight, bias, stride, padding, dilation, transposed, output_padding, groups = args[:9]
     rank = len(stride)
     if transposed:

@@ -1,4 +1,4 @@
-"""What TorchScript holds, in constants and in the attributes of modules, as the interpreter has it."""
+"""Constants and module attributes of TorchScript, as the interpreter's values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WRAPPED = {torch.int64, torch.float64, torch.bool, torch.complex128}
 
 
 def constant(interpreter: Interpreter, node: Any) -> list[Any]:
-    """Read a `prim::Constant`; one that is read again, in the next round of a loop, is the same."""
+    """Convert a `prim::Constant`; a second conversion returns the same value."""
     value = node.output()
     if value.unique() in interpreter.env:
         return [interpreter.env[value.unique()]]
@@ -26,7 +26,7 @@ def constant(interpreter: Interpreter, node: Any) -> list[Any]:
 
 
 def _literal(interpreter: Interpreter, value: Any, tensor: torch.Tensor) -> Any:
-    """The tensor that a constant is: where the tracer made it of a Python number, that number."""
+    """Convert a tensor constant; one that wraps a Python number becomes that number."""
     if interpreter.traced and tensor.dim() == 0 and (tensor.dtype in _WRAPPED or _only_fills(value)):
         return Number(tensor.item(), tensor.dtype)
     return interpreter.constant(tensor)
@@ -37,7 +37,7 @@ def _only_fills(value: Any) -> bool:
 
 
 def thing(interpreter: Interpreter, held: Any, path: str) -> Any:
-    """An object of TorchScript's as the interpreter has it."""
+    """Convert a TorchScript object to the interpreter's representation."""
     if isinstance(held, torch.Tensor):
         return interpreter.constant(held, path)
     if isinstance(held, list):

@@ -1,4 +1,4 @@
-"""Calls whose result has a size that depends on data (`nonzero`, masks, `unique`): an unbacked symbol, without a kernel."""
+"""Unbacked symbols for sizes that depend on data (`nonzero`, masks, `unique`)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
 from onnxexp import Value
-from onnxexp_torchscript.abstract_tensor import Outline, same
+from onnxexp_torchscript.abstract_tensor import AbstractTensor, same
 from onnxexp_torchscript.shape_functions import broadcast, goes_into
 
-__all__ = ["Counts"]
+__all__ = ["UnbackedSizes"]
 
 
-class Counts:
-    """Unbacked sizes and numbers; the same one for the same question about the contents of a tensor.
+class UnbackedSizes:
+    """Unbacked sizes and numbers, one for each fact on the contents of a tensor.
 
     Attributes:
-        env: torch's record of the symbols.
+        env: The ShapeEnv of the symbols.
     """
 
     def __init__(self, env: ShapeEnv) -> None:
@@ -28,52 +28,52 @@ class Counts:
         self._known: dict[tuple[str, Value], Any] = {}
 
     def result(self, name: str, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
-        """Outlines or the number that a call gives, None where torch has to be asked."""
+        """Infer the result of a data-dependent call; None for any other call."""
         special = _COUNTED.get(name)
-        if special is None or not isinstance(fakes[0], Outline):
+        if special is None or not isinstance(fakes[0], AbstractTensor):
             return None
         return special(self, fakes, args)
 
     def forget(self) -> None:
-        """Tensors have been written: what was known of their contents may no longer be so."""
+        """Drop facts on contents, after a write into a tensor."""
         self._known.clear()
 
     def number(self, value: Value) -> Any:
-        """The integer in a tensor."""
+        """Return the symbol for the integer in a tensor."""
         return self._once("number", value, self.env.create_unbacked_symint)
 
-    def found(self, value: Value, mask: Outline) -> Any:
-        """How many elements of a tensor are not zero."""
+    def found(self, value: Value, mask: AbstractTensor) -> Any:
+        """Return the symbol for the number of nonzero elements."""
         return self._once("found", value, lambda: self.size(mask.shape))
 
-    def distinct(self, kind: str, value: Value, of: Outline) -> Any:
-        """How many elements of a tensor differ, by the way they are counted."""
+    def distinct(self, kind: str, value: Value, of: AbstractTensor) -> Any:
+        """Return the symbol for the number of distinct elements."""
         return self._once(kind, value, lambda: self.size(of.shape))
 
     def size(self, of: Sequence[Any]) -> Any:
-        """A size that is no larger than the product of those."""
+        """Create a size that is at most the product of `limits`."""
         if not all(isinstance(size, int) for size in of):
             return self.any_size()
         return self.any_size(math.prod(of)) if 0 not in of else 0
 
     def any_size(self, limit: int | None = None) -> Any:
-        """A size of which nothing is known but the limit."""
+        """Create an unbacked size with at most an upper limit."""
         size = self.env.create_unbacked_symint()
         self.env._constrain_range_for_size(size.node.expr, max=limit)
         return size
 
     def any_number(self, kind: type) -> Any:
-        """A number of which nothing but the kind is known."""
+        """Create an unbacked number of a kind."""
         if kind is bool:
             return self.env.create_unbacked_symbool()
         return self.env.create_unbacked_symfloat() if kind is float else self.env.create_unbacked_symint()
 
-    def tensor(self, dtype: torch.dtype, sizes: Sequence[Any]) -> Outline:
-        """An outline; a size of None is one of which nothing is known."""
-        return Outline(dtype, [self.any_size() if size is None else size for size in sizes])
+    def tensor(self, dtype: torch.dtype, sizes: Sequence[Any]) -> AbstractTensor:
+        """Create an abstract tensor; None stands for an unbacked size."""
+        return AbstractTensor(dtype, [self.any_size() if size is None else size for size in sizes])
 
     def may_be_negative(self, number: Any) -> bool:
-        """Whether a number is one of which not even the sign is known."""
+        """Whether a number may be negative."""
         if not isinstance(number, torch.SymInt):
             return False
         expr = number.node.expr
@@ -86,31 +86,31 @@ class Counts:
         return self._known[kind, value]
 
 
-def _item(counts: Counts, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
+def _item(unbacked: UnbackedSizes, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
     dtype = fakes[0].dtype
-    return None if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool else counts.number(args[0])
+    return None if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool else unbacked.number(args[0])
 
 
-def _nonzero(counts: Counts, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
-    return Outline(torch.int64, [counts.found(args[0], fakes[0]), fakes[0].dim()])
+def _nonzero(unbacked: UnbackedSizes, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
+    return AbstractTensor(torch.int64, [unbacked.found(args[0], fakes[0]), fakes[0].dim()])
 
 
-def _places(counts: Counts, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
-    """What `nonzero` gives, column by column; a number has one column."""
-    found = Outline(torch.int64, [counts.found(args[0], fakes[0])])
+def _places(unbacked: UnbackedSizes, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
+    """Return the columns of `nonzero`'s result; a number has one."""
+    found = AbstractTensor(torch.int64, [unbacked.found(args[0], fakes[0])])
     return [found] * max(fakes[0].dim(), 1)
 
 
-def _masked_select(counts: Counts, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
+def _masked_select(unbacked: UnbackedSizes, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
     x, mask = fakes
     if goes_into(x.shape, mask.shape):
-        return Outline(x.dtype, [counts.found(args[1], mask)])
+        return AbstractTensor(x.dtype, [unbacked.found(args[1], mask)])
     sizes = broadcast(x.shape, mask.shape)
-    return None if sizes is None else Outline(x.dtype, [counts.size(sizes)])
+    return None if sizes is None else AbstractTensor(x.dtype, [unbacked.size(sizes)])
 
 
-def _index(counts: Counts, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
-    """Sizes by tensors and masks: those of the tensors, broadcast, where the first of them stands, or before all others."""
+def _index(unbacked: UnbackedSizes, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
+    """Infer the shape of indexing by tensors and masks."""
     x, indices = fakes
     axis, at, picked = 0, list[int](), list[Sequence[Any]]()
     for index, value in zip(indices, args[1], strict=True):
@@ -120,7 +120,7 @@ def _index(counts: Counts, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
             rank = index.dim() if mask else 1
             if index.dtype == torch.uint8 or not rank or (mask and not all(map(same, index.shape, x.shape[axis : axis + rank]))):
                 return None
-            picked.append((counts.found(value, index),) if mask else index.shape)
+            picked.append((unbacked.found(value, index),) if mask else index.shape)
             at += range(axis, axis + rank)
         axis += rank
     sizes: Any = ()
@@ -130,52 +130,52 @@ def _index(counts: Counts, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
             return None
     rest = [size for axis, size in enumerate(x.shape) if axis not in at]
     first = at[0] if at and at[-1] - at[0] == len(at) - 1 else 0
-    return Outline(x.dtype, [*rest[:first], *sizes, *rest[first:]])
+    return AbstractTensor(x.dtype, [*rest[:first], *sizes, *rest[first:]])
 
 
-def _slice(counts: Counts, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
-    """Between numbers of which not even the sign is known."""
+def _slice(unbacked: UnbackedSizes, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
+    """Infer the shape of a slice whose limits have an unknown sign."""
     x, dim, start, end, _ = fakes
-    if not counts.may_be_negative(start) and not counts.may_be_negative(end):
+    if not unbacked.may_be_negative(start) and not unbacked.may_be_negative(end):
         return None
     sizes = list(x.shape)
-    sizes[dim] = counts.size([sizes[dim]])
-    return Outline(x.dtype, sizes)
+    sizes[dim] = unbacked.size([sizes[dim]])
+    return AbstractTensor(x.dtype, sizes)
 
 
-def _unique(counts: Counts, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
+def _unique(unbacked: UnbackedSizes, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
     x, _, inverse, many = fakes
-    return _uniques(x, counts.distinct("unique", args[0], x), inverse, many)
+    return _uniques(x, unbacked.distinct("unique", args[0], x), inverse, many)
 
 
-def _unique_consecutive(counts: Counts, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
+def _unique_consecutive(unbacked: UnbackedSizes, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
     x, inverse, many, dim = fakes
     if dim is not None:
-        return _uniques_along(counts, x, dim)
-    return _uniques(x, counts.distinct("consecutive", args[0], x), inverse, many)
+        return _uniques_along(unbacked, x, dim)
+    return _uniques(x, unbacked.distinct("consecutive", args[0], x), inverse, many)
 
 
-def _unique_dim(counts: Counts, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
-    return _uniques_along(counts, fakes[0], fakes[1])
+def _unique_dim(unbacked: UnbackedSizes, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
+    return _uniques_along(unbacked, fakes[0], fakes[1])
 
 
-def _uniques(x: Outline, count: Any, inverse: bool, many: bool) -> list[Outline]:
+def _uniques(x: AbstractTensor, count: Any, inverse: bool, many: bool) -> list[AbstractTensor]:
     return [
-        Outline(x.dtype, [count]),
-        Outline(torch.int64, x.shape if inverse else [0]),
-        Outline(torch.int64, [count if many else 0]),
+        AbstractTensor(x.dtype, [count]),
+        AbstractTensor(torch.int64, x.shape if inverse else [0]),
+        AbstractTensor(torch.int64, [count if many else 0]),
     ]
 
 
-def _uniques_along(counts: Counts, x: Outline, dim: int) -> list[Outline] | None:
+def _uniques_along(unbacked: UnbackedSizes, x: AbstractTensor, dim: int) -> list[AbstractTensor] | None:
     if not x.dim():
         return None
     sizes = list(x.shape)
-    size, sizes[dim] = sizes[dim], counts.size([sizes[dim]])
-    return [Outline(x.dtype, sizes), Outline(torch.int64, [size]), Outline(torch.int64, [sizes[dim]])]
+    size, sizes[dim] = sizes[dim], unbacked.size([sizes[dim]])
+    return [AbstractTensor(x.dtype, sizes), AbstractTensor(torch.int64, [size]), AbstractTensor(torch.int64, [sizes[dim]])]
 
 
-_COUNTED: dict[str, Callable[[Counts, Sequence[Any], Sequence[Any]], Any]] = {
+_COUNTED: dict[str, Callable[[UnbackedSizes, Sequence[Any], Sequence[Any]], Any]] = {
     "aten::item": _item,
     "aten::nonzero": _nonzero,
     "aten::argwhere": _nonzero,

@@ -1,4 +1,7 @@
-"""``n += 2`` of a size: Python gives a new number, the tracer changes every other name of the old one too."""
+"""In-place arithmetic on sizes: ``n += 2`` returns a new number, as in Python.
+
+The tracer changes the old number, under all of its names.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,13 @@ _METHODS: dict[str, Callable[[Any, Any], Any]] = {
     "__itruediv__": operator.truediv,
     "__imod__": operator.mod,
 }
-"""Python's assignments, and what they are of numbers."""
+"""In-place operators, each with its operator on numbers."""
 _SIZE = "prim::NumToTensor"
-"""What a trace makes of every size."""
+"""The operators that a trace applies to every size."""
 
 
 def immutable_sizes() -> AbstractContextManager[None]:
-    """Make such assignments in a trace return a new number."""
+    """Let in-place arithmetic on sizes return a new number."""
     return replaced(
         (torch.Tensor, name, _unless_number(getattr(torch.Tensor, name), function)) for name, function in _METHODS.items()
     )
@@ -43,7 +46,7 @@ def _unless_number(original: Callable[..., Any], function: Callable[..., Any]) -
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a 0-d tensor of a trace is a size, or computed from sizes alone."""
+    """Whether a traced 0-d tensor is a size, or computed from sizes alone."""
     if value.type().dim() or value.type().dtype() not in (torch.int64, torch.float32):
         return False
     todo, found = [value.node()], False

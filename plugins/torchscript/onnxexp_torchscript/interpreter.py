@@ -1,6 +1,6 @@
-"""A TorchScript graph, read node by node into the neutral graph.
+"""The interpreter: converts a TorchScript graph to the neutral graph, node by node.
 
-What is known while reading (numbers, lists, tuples, modules) is a Python object; what is known only at run time is a `Value`.
+Numbers, lists, tuples and modules that are known at export are Python objects; everything else is a `Value`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import torch
 from onnxexp import CaptureError, Graph, Node, OnnxExporterError, ScalarType, TensorType, Value
 from onnxexp.graph import Where, values_in
 from onnxexp_torchscript import scalar_tensors
-from onnxexp_torchscript.abstract_tensor import UNKNOWN, Outline, static_truth
+from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor, static_truth
 from onnxexp_torchscript.jit_graph import recorded, unpacked
 from onnxexp_torchscript.jit_schemas import Call, named
 from onnxexp_torchscript.python_values import Items, Journal, Maybe, Module, Text
 from onnxexp_torchscript.scalar_tensors import Number
 from onnxexp_torchscript.source_locations import Places
-from onnxexp_torchscript.type_inference import Sizes
+from onnxexp_torchscript.type_inference import TypeInference
 
 __all__ = ["Interpreter", "Rewritten", "Tables"]
 
@@ -32,7 +32,7 @@ Rewritten: TypeAlias = tuple[str, list[Any]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tables:
-    """Functions that read nodes and calls; each is given the interpreter first.
+    """The handlers of nodes and calls; each takes the interpreter first.
 
     Attributes:
         handlers: By the node's kind; each returns the values of the node's outputs.
@@ -52,21 +52,21 @@ class Tables:
 
 
 class Interpreter:
-    """Reads one graph.
+    """The conversion of one graph.
 
     Attributes:
-        graph: What is written to now: the whole, or a block of it.
-        root: The whole.
-        env: What each value of the TorchScript graph is, by its number.
-        sizes: The types of values.
-        tables: Functions that read nodes and calls.
-        traced: Whether the graph tells the types that its values had in a run.
+        graph: The graph that nodes are appended to: the root, or a block.
+        root: The whole graph.
+        env: The converted values of the TorchScript graph, by number.
+        sizes: The type inference.
+        tables: The handlers of nodes and calls.
+        traced: Whether the graph has recorded types.
         changed: The attributes that the program sets.
-        kept: What is as it was for the example though it depends on a size, and where.
-        unraised: What the program raises for some inputs, and where: ONNX has no place for it.
+        kept: Places where a size is fixed to the example's, as texts.
+        unraised: Places where the program raises for some inputs, as texts: ONNX has no exceptions.
     """
 
-    def __init__(self, sizes: Sizes, places: Places, tables: Tables, *, traced: bool) -> None:
+    def __init__(self, sizes: TypeInference, places: Places, tables: Tables, *, traced: bool) -> None:
         self.sizes = sizes
         self.tables = tables
         self.traced = traced
@@ -87,13 +87,13 @@ class Interpreter:
     # The graph
 
     def block(self, block: Any) -> list[Any]:
-        """Read the nodes of a block whose inputs are in `env`; returns what it returns."""
+        """Convert the nodes of a block whose inputs are in `env`; return its outputs."""
         for node in block.nodes():
             self.step(node)
         return self.args(block.returnNode())
 
     def step(self, node: Any) -> None:
-        """Read one node and note what its outputs are."""
+        """Convert one node and bind its outputs."""
         outer, self._node = self._node, node
         handler = self.tables.handlers.get(node.kind())
         try:
@@ -111,33 +111,33 @@ class Interpreter:
             self.env[value.unique()] = result
 
     def args(self, node: Any) -> list[Any]:
-        """What a node's inputs are."""
+        """Look up a node's inputs."""
         return [self.env[value.unique()] for value in node.inputs()]
 
     @property
     def where(self) -> Where:
-        """The place of the node that is being read."""
+        """The place of the current node."""
         return Where() if self._node is None else self._places.of(self._node)
 
     def at(self, node: Any) -> Interpreter:
-        """From here on, `node` is the place that errors name."""
+        """Set the node that errors refer to."""
         self._node = node
         return self
 
     def refuse(self, what: str, cure: str) -> CaptureError:
-        """The error for what has no place in a neutral graph, to raise."""
+        """Create the error for an unsupported construct."""
         where = self.where
         return CaptureError(f"{what}; cure: {cure}" + (f"\n  at {where}" if str(where) else ""))
 
     def name(self, op: str) -> str:
-        """A name for what an operator gives: ``add``, ``add_1``, …"""
+        """Make a unique name from an operator's: ``add``, ``add_1``, …"""
         base = op.partition("::")[2].partition(".")[0]
         count = self._counts[base] = self._counts.get(base, -1) + 1
         return f"{base}_{count}" if count else base
 
     @contextlib.contextmanager
     def writing_to(self, graph: Graph) -> Iterator[None]:
-        """Inside, nodes go to this graph."""
+        """Append nodes to this graph inside the context."""
         outer, self.graph = self.graph, graph
         try:
             yield
@@ -145,7 +145,7 @@ class Interpreter:
             self.graph = outer
 
     def forget(self, nodes: list[Node]) -> None:
-        """Nodes at the end have been taken back: forget the sizes that they asked for."""
+        """Drop cached sizes that nodes taken back have computed."""
         if self.graph is self.root:
             kept = {output for node in nodes for output in node.outputs}
             self._sizes_asked = {key: value for key, value in self._sizes_asked.items() if value in kept}
@@ -153,45 +153,45 @@ class Interpreter:
     def items(
         self, things: Iterable[Any] = (), sequence: Value | None = None, element: Any = None, axis: int | None = None
     ) -> Items:
-        """A new list."""
+        """Create a list."""
         made = Items(things, sequence, element, axis)
         self.journal.born(made)
         return made
 
     def truth(self, condition: Any) -> bool | None:
-        """Whether a condition holds; None where that is known only at run time."""
+        """Return a condition's value; None if only the run time determines it."""
         if not isinstance(condition, Value):
             return bool(condition)
         fake = self.sizes.of(condition)
         return static_truth(fake) if isinstance(fake, (bool, torch.SymBool)) else None
 
     def joined(self, one: Value, other: Value, what: str) -> Any:
-        """The fake for a tensor that is `one` or `other`; a type of unknown rank where their ranks differ.
+        """Create a fake that covers two tensors; a type of unknown rank if ranks differ.
 
-        Raises CaptureError where their dtypes differ.
+        Raises CaptureError if their dtypes differ.
         """
         types = [side.type for side in (one, other)]
         dtypes = [type_.dtype for type_ in types if isinstance(type_, TensorType)]
         if len(dtypes) == 2 and None not in dtypes and dtypes[0] != dtypes[1]:
             raise self.refuse(f"{what} give a tensor of {dtypes[0]} and one of {dtypes[1]}", "cast one of them")
         fake = self.sizes.joined(self.sizes.of(one), self.sizes.of(other))
-        return fake if isinstance(fake, Outline) else TensorType(next(filter(None, dtypes), None), None)
+        return fake if isinstance(fake, AbstractTensor) else TensorType(next(filter(None, dtypes), None), None)
 
     def module(self, module: Module) -> Module:
-        """The module at a path: the one met first."""
+        """Return the module at a path."""
         return self.modules.setdefault(module.path, module)
 
     def unpacks(self) -> bool:
-        """Whether the list that the current node gives is unpacked into a fixed number of pieces."""
+        """Whether the current node's list is unpacked into a fixed number of pieces."""
         uses = self._node.output().uses()
         return bool(uses) and all(use.user.kind() == "prim::ListUnpack" for use in uses)
 
     def operators(self, name: str) -> Callable[..., Any]:
-        """An operator that Python does."""
+        """Compute an operator in Python."""
         return self.tables.python[name]
 
     def stored(self, path: str, name: str) -> Any:
-        """An attribute of a module: what the program set, else what the module has."""
+        """Return a module's attribute, as the program last set it."""
         if (path, name) in self.attributes:
             return self.attributes[path, name]
         held = self.tables.held(self, self.modules[path].object.getattr(name), f"{path}.{name}" if path else name)
@@ -230,17 +230,16 @@ class Interpreter:
         return self.emit(name, args, node)
 
     def emit(self, name: str, args: Sequence[Any], node: Any = None) -> Any:
-        """A call of a torch operator: a node of the neutral graph. Returns its value, or the list of its values.
+        """Emit a call of a torch operator; return its value, or the list of its values.
 
-        `node` is the TorchScript node, where its outputs are those of the call: a trace tells their types, of a list where it
-        is unpacked.
+        `node` is the TorchScript node if its outputs are those of the call: a trace has recorded their types.
         """
         call = named(name)
         if call.op is None:
             raise self.refuse(f"TorchScript's {name} has no counterpart in ONNX", "write that part with operators on tensors")
         bound = self.bound(call, args)
         if call.writes:
-            self.sizes.counts.forget()
+            self.sizes.unbacked.forget()
         if node is not None and self.traced and not call.depends and not self._is_dynamic(bound):
             types = [recorded(value) for value in (unpacked(node) if call.lists else node.outputs())]
             if all(types) and (types or not call.lists):
@@ -262,26 +261,26 @@ class Interpreter:
         return results
 
     def append(self, name: str, args: list[Any], outputs: list[Value], where: Where | None = None, blocks: Any = None) -> None:
-        """A node at the end of what is written."""
+        """Append a node."""
         self.graph.nodes.append(Node(name, args, outputs, blocks, where or self.where))
 
     def results(self, name: str, fake: Any) -> Any:
-        """New values for what a fake call gave."""
+        """Create the values for the result of a fake call."""
         if isinstance(fake, (list, tuple)):
             return [self.results(name, element) for element in fake]
         return self.value(name, fake)
 
     def value(self, name: str, fake: Any) -> Value:
-        """A new value that a fake stands for; a type stands for a tensor of unknown rank, UNKNOWN for one of unknown type."""
+        """Create the value of a fake, of a type (a tensor of unknown rank), or of UNKNOWN."""
         if isinstance(fake, TensorType):
             return Value(self.name(name), fake)
         made = Value(self.name(name), TensorType(None, None) if fake is UNKNOWN else self.sizes.type_of(fake))
-        if not isinstance(fake, Outline) or any(isinstance(size, torch.SymInt) for size in fake.shape):
+        if not isinstance(fake, AbstractTensor) or any(isinstance(size, torch.SymInt) for size in fake.shape):
             self.sizes.know(made, fake)
         return made
 
     def bound(self, call: Call, args: Sequence[Any]) -> list[Any]:
-        """The arguments as the neutral graph has them."""
+        """Bind the arguments of a call to its schema."""
         bound = [self.neutral(arg) for arg in self._numbers_as_tensors(call, args)]
         for index, table in call.counted:
             if index < len(bound) and type(bound[index]) is int:
@@ -289,7 +288,7 @@ class Interpreter:
         return bound + call.defaults(len(bound))
 
     def _numbers_as_tensors(self, call: Call, args: Sequence[Any]) -> list[Any]:
-        """Numbers where the operator takes tensors; they stay what they are beside a tensor, where torch promotes them so."""
+        """Convert numbers to tensors where the schema has tensors."""
         if call.pointwise and any(index in call.tensors and isinstance(arg, Value) for index, arg in enumerate(args)):
             return list(args)
         return [
@@ -298,7 +297,7 @@ class Interpreter:
         ]
 
     def neutral(self, arg: Any) -> Any:
-        """One argument: lists of Python's, numbers out of their clothes."""
+        """Convert an argument to a neutral graph's: Python lists, unwrapped numbers."""
         if isinstance(arg, Items) and arg.sequence is not None:
             raise self.refuse("a list of unknown length is given to an operator", "give it torch.stack or torch.cat of the list")
         if isinstance(arg, (list, tuple)):
@@ -307,16 +306,16 @@ class Interpreter:
                 scalar_tensors.as_tensor(self, element) if tensors and isinstance(element, Number) else self.neutral(element)
                 for element in arg
             ]
-        return scalar_tensors.plain(arg)
+        return scalar_tensors.unwrap(arg)
 
     def _is_dynamic(self, args: Sequence[Any]) -> bool:
         return any(self.sizes.dynamic(value) or isinstance(value.type, ScalarType) for value in values_in(args))
 
     def _guessed(self, call: Call, node: Any, args: list[Any]) -> Any:
-        """What a call gives where torch's fake kernels cannot tell: dtype and rank of the trace."""
+        """Take the dtype and rank from the trace, where fake kernels fail."""
         outputs = list(node.outputs()) if node is not None else []
         types = [recorded(value) if self.traced else None for value in outputs]
-        any_sizes = self.sizes.counts.tensor
+        any_sizes = self.sizes.unbacked.tensor
         fakes = [
             UNKNOWN if type_ is None or type_.dtype is None else any_sizes(type_.dtype, [None] * len(type_.sizes or ()))
             for type_ in types
@@ -332,7 +331,7 @@ class Interpreter:
     # Numbers
 
     def number(self, name: str, function: Callable[..., Any], args: Sequence[Any]) -> Any:
-        """Arithmetic on numbers, by Python where all are known, else a node of this name."""
+        """Compute in Python if all numbers are known, else emit a node."""
         if not any(isinstance(arg, Value) for arg in args):
             return function(*args)
         kinds = [arg.type.kind if isinstance(arg, Value) and isinstance(arg.type, ScalarType) else type(arg) for arg in args]
@@ -340,7 +339,7 @@ class Interpreter:
         try:
             fake = function(*fakes)
         except Exception:  # noqa: BLE001 - torch's symbolic numbers raise anything where they would have to be known
-            fake = self.sizes.counts.any_number(scalar_tensors.kind_of_result(name, kinds))
+            fake = self.sizes.unbacked.any_number(scalar_tensors.kind_of_result(name, kinds))
         constant = scalar_tensors.known(fake)
         if constant is not None:
             return constant
@@ -351,12 +350,12 @@ class Interpreter:
         return output
 
     def size(self, tensor: Any, dim: Any) -> Any:
-        """One size of a tensor: a number, or the value of a node that asks for it."""
+        """Return one size of a tensor: a number, or the value of a size node."""
         if isinstance(tensor, Number):
             raise self.refuse("a number has no size", "ask a tensor")
         rank = self.rank(tensor)
         if rank is None or not isinstance(dim, int):
-            return self._asked(tensor, dim, self.sizes.counts.any_number(int))
+            return self._asked(tensor, dim, self.sizes.unbacked.any_number(int))
         dim = dim % rank if rank else dim
         assert isinstance(tensor.type, TensorType) and tensor.type.sizes is not None
         size: Any = tensor.type.sizes[dim]
@@ -377,7 +376,7 @@ class Interpreter:
         return output
 
     def rank(self, tensor: Any) -> int | None:
-        """The rank of a tensor, None where it is not known."""
+        """Return the rank of a tensor; None if unknown."""
         if isinstance(tensor, Number):
             return 0
         assert isinstance(tensor.type, TensorType)
@@ -386,7 +385,7 @@ class Interpreter:
     # Constants
 
     def constant(self, tensor: torch.Tensor, name: str = "") -> Value:
-        """The value of a tensor that is known at export; the same memory is the same value."""
+        """Return the value of a parameter, buffer or constant; one per storage."""
         dtype, sizes = tensor.dtype, tuple(tensor.shape)
         key = (tensor.data_ptr() or id(tensor), dtype, sizes, tensor.stride())  # what is empty has no memory
         known = self._params.get(key) if name else None

@@ -1,4 +1,4 @@
-"""The types that a trace recorded, and the lists that it unpacked."""
+"""Recorded types and unpacked lists of a traced graph."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["recorded", "unpacked"]
 
 
 def unpacked(node: Any) -> list[Any]:
-    """The elements of the list that a node returns, where the tracer has unpacked it; else none."""
+    """Return the elements that a traced `prim::ListUnpack` takes from a node's list."""
     outputs = list(node.outputs())
     users = (use.user for use in outputs[0].uses()) if len(outputs) == 1 else ()
     return next((list(user.outputs()) for user in users if user.kind() == "prim::ListUnpack"), [])
 
 
 def recorded(value: Any) -> TensorType | None:
-    """The type that a trace recorded, None where it is not complete."""
+    """Return the type that a trace recorded; None if incomplete."""
     type_ = value.type()
     if not isinstance(type_, torch._C.TensorType):
         return None

@@ -1,4 +1,4 @@
-"""What a TorchScript node calls: the operator's full name and the kinds of its arguments, read once per schema."""
+"""Operator schemas, as the interpreter uses them: one lookup per operator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnxexp.torch_ops.type_codes import coded_arguments
 __all__ = ["Call", "named"]
 
 _DEPENDING = frozenset({"aten::where", "aten::nonzero_numpy", "aten::argwhere", "aten::bincount", "aten::_pack_padded_sequence"})
-"""Composites whose result's size depends on contents; torch's tags tell the others."""
+"""Composites whose result's size depends on contents; the others have torch's tags."""
 
 
 _CONTENTS = frozenset({torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output})
@@ -22,13 +22,13 @@ _CONTENTS = frozenset({torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """An operator as TorchScript calls it.
+    """Facts about an operator's schema.
 
     Attributes:
         name: The full name, ``aten::add.Tensor``.
         op: torch's operator, None where only TorchScript has it (``aten::append.t``).
         tensors: Indices of the arguments that are tensors (lists of them not counted).
-        counted: For each index of an argument that is a dtype, a layout or a memory format: what its numbers stand for.
+        counted: The arguments that are codes of dtypes, layouts or memory formats: index and values by code.
         lists: Whether the operator returns a list of tensors.
         depends: Whether the size of the result depends on the contents of the arguments.
         writes: Whether it writes into an argument.
@@ -45,13 +45,13 @@ class Call:
     pointwise: bool = False
 
     def defaults(self, given: int) -> list[Any]:
-        """The defaults of the arguments after the first `given`."""
+        """List the defaults of the arguments after the first `given`."""
         return [] if self.op is None else [argument.default_value for argument in self.op._schema.arguments[given:]]
 
 
 @functools.lru_cache(maxsize=None)
 def named(name: str) -> Call:
-    """The call of an operator by its full name."""
+    """Look up an operator's call by its full name."""
     op = overload(name) if not name.startswith("prim::") else None
     if op is None:
         return Call(name, None)

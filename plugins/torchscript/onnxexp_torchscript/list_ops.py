@@ -1,4 +1,4 @@
-"""TorchScript's operators on lists, dicts, strings and ranges: done by Python, or on an ONNX sequence of unknown length."""
+"""Operators on lists, dicts, strings and ranges: in Python, or on ONNX sequences."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from onnxexp.torch_ops.type_codes import type_code
 from onnxexp_torchscript import scalar_tensors, unknown_length_lists
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.python_values import Items, Text
-from onnxexp_torchscript.scalar_tensors import Number, is_number, plain
+from onnxexp_torchscript.scalar_tensors import Number, is_number, unwrap
 
 __all__ = ["OPERATORS"]
 
 
 def _changes(function: Callable[..., Any]) -> Callable[..., Any]:
-    """For operators that change their first argument."""
+    """Wrap an operator that changes its first argument."""
 
     def python(interpreter: Interpreter, container: Any, *args: Any) -> Any:
         if not isinstance(container, (Items, dict)):
@@ -56,7 +56,7 @@ def _insert(interpreter: Interpreter, items: Items, index: Any, thing: Any) -> N
     if items.sequence is not None:
         unknown_length_lists.insert(interpreter, items, thing, index)
     else:
-        items.insert(plain(index), thing)
+        items.insert(unwrap(index), thing)
 
 
 def _pop(interpreter: Interpreter, items: Any, index: Any = -1, default: Any = None) -> Any:
@@ -68,7 +68,7 @@ def _pop(interpreter: Interpreter, items: Any, index: Any = -1, default: Any = N
         thing = unknown_length_lists.get(interpreter, items, index)
         unknown_length_lists.remove(interpreter, items, index)
         return thing
-    return items.pop(plain(index))
+    return items.pop(unwrap(index))
 
 
 def _clear(interpreter: Interpreter, container: Any) -> None:
@@ -83,7 +83,7 @@ def _delete(interpreter: Interpreter, container: Any, key: Any) -> None:
         unknown_length_lists.promote(interpreter, container)
         unknown_length_lists.remove(interpreter, container, key)
     else:
-        del container[plain(key)]
+        del container[unwrap(key)]
 
 
 def _set_item(interpreter: Interpreter, container: Any, key: Any, thing: Any) -> Any:
@@ -93,9 +93,9 @@ def _set_item(interpreter: Interpreter, container: Any, key: Any, thing: Any) ->
     if isinstance(key, Value):
         unknown_length_lists.promote(interpreter, container)
     if container.sequence is None:
-        container[plain(key)] = thing
+        container[unwrap(key)] = thing
         return container
-    index = plain(key)
+    index = unwrap(key)
     if isinstance(index, Value) or index >= 0:
         unknown_length_lists.remove(interpreter, container, index)
         unknown_length_lists.insert(interpreter, container, thing, index)
@@ -108,7 +108,7 @@ def _set_item(interpreter: Interpreter, container: Any, key: Any, thing: Any) ->
 
 
 def _key(interpreter: Interpreter, key: Any) -> Any:
-    key = plain(key)
+    key = unwrap(key)
     if isinstance(key, Value):
         raise interpreter.refuse("the key of a dict is known only at run time", "use keys that the program names")
     return key
@@ -123,7 +123,7 @@ def _reverse(interpreter: Interpreter, items: Items) -> None:
 def _sort(interpreter: Interpreter, items: Items, reverse: bool = False) -> None:
     if items.sequence is not None or any(isinstance(item, Value) for item in items):
         raise interpreter.refuse("a list is sorted whose elements are known only at run time", "sort a tensor")
-    items.sort(key=plain, reverse=reverse)
+    items.sort(key=unwrap, reverse=reverse)
 
 
 def _get_item(interpreter: Interpreter, container: Any, key: Any) -> Any:
@@ -131,7 +131,7 @@ def _get_item(interpreter: Interpreter, container: Any, key: Any) -> Any:
         return container[_key(interpreter, key)]
     if isinstance(container, (Value, Number)):
         return NotImplemented
-    index = plain(key)
+    index = unwrap(key)
     if isinstance(container, Items) and container.sequence is not None:
         return unknown_length_lists.get(interpreter, container, index)
     if not isinstance(index, Value):
@@ -140,7 +140,7 @@ def _get_item(interpreter: Interpreter, container: Any, key: Any) -> Any:
 
 
 def _chosen(interpreter: Interpreter, items: Any, index: Value) -> Any:
-    """An element of a list of known length, at a place that is known only at run time."""
+    """Select an element of a list of known length, at a run-time index."""
     things = [unknown_length_lists.as_tensor(interpreter, item) for item in items]
     types = [thing.type if isinstance(thing, Value) else None for thing in things]
     if all(is_number(item) for item in items):
@@ -165,7 +165,7 @@ def _length(interpreter: Interpreter, of: Any) -> Any:
 def _slice(interpreter: Interpreter, items: Any, start: Any, end: Any, step: Any = 1) -> Any:
     if not isinstance(items, (list, str)):
         return NotImplemented
-    bounds = [plain(bound) for bound in (start, end, step)]
+    bounds = [unwrap(bound) for bound in (start, end, step)]
     if (isinstance(items, Items) and items.sequence is not None) or any(isinstance(bound, Value) for bound in bounds):
         raise interpreter.refuse(
             "a piece of a list is taken whose length is known only at run time", "stack the list and slice the tensor"
@@ -192,7 +192,7 @@ def _add_in_place(interpreter: Interpreter, one: Any, other: Any, *rest: Any) ->
 
 
 def _repeated(interpreter: Interpreter, one: Any, other: Any) -> Any:
-    items, count = (one, plain(other)) if isinstance(one, (Items, str)) else (other, plain(one))
+    items, count = (one, unwrap(other)) if isinstance(one, (Items, str)) else (other, unwrap(one))
     if not isinstance(items, (Items, str)):
         return NotImplemented
     if isinstance(count, Value) or (isinstance(items, Items) and items.sequence is not None):
@@ -201,7 +201,7 @@ def _repeated(interpreter: Interpreter, one: Any, other: Any) -> Any:
 
 
 def _compared(name: str, function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """Equality of lists, strings, dtypes and devices."""
+    """Compare lists, strings, dtypes and devices."""
 
     def python(interpreter: Interpreter, one: Any, other: Any, *rest: Any) -> Any:
         if isinstance(one, list) and isinstance(other, list):
@@ -220,7 +220,7 @@ def _lists_equal(interpreter: Interpreter, one: Any, other: Any, wanted: bool) -
         return not wanted
     result: Any = True
     for a, b in zip(one, other, strict=True):
-        same = interpreter.number("aten::eq", operator.eq, [plain(a), plain(b)])
+        same = interpreter.number("aten::eq", operator.eq, [unwrap(a), unwrap(b)])
         result = (
             same if result is True else result if same is True else False if same is False else _both(interpreter, result, same)
         )
@@ -238,7 +238,7 @@ def _contains(interpreter: Interpreter, container: Any, thing: Any) -> Any:
         raise interpreter.refuse("a list of unknown length is searched", "compare with a tensor")
     result: Any = False
     for item in container:
-        same = interpreter.number("aten::eq", operator.eq, [plain(item), plain(thing)]) if is_number(item) else item == thing
+        same = interpreter.number("aten::eq", operator.eq, [unwrap(item), unwrap(thing)]) if is_number(item) else item == thing
         if same is True:
             return True
         if same is not False:
@@ -247,23 +247,23 @@ def _contains(interpreter: Interpreter, container: Any, thing: Any) -> Any:
 
 
 def _reduced(name: str, function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """`min`, `max`, `any`, `all`, `sum` of a list of numbers."""
+    """Compute `min`, `max`, `any`, `all` or `sum` of a list of numbers."""
 
     def python(interpreter: Interpreter, items: Any, *rest: Any) -> Any:
         if not isinstance(items, Items) or rest:
             return NotImplemented
         if items.sequence is not None:
             raise interpreter.refuse("a list of unknown length is reduced", "make it a tensor")
-        result = plain(items[0])
+        result = unwrap(items[0])
         for item in items[1:]:
-            result = interpreter.number(name, function, [result, plain(item)])
+            result = interpreter.number(name, function, [result, unwrap(item)])
         return result
 
     return python
 
 
 def _range_length(interpreter: Interpreter, start: Any, end: Any, step: Any) -> Any:
-    start, end, step = map(plain, (start, end, step))
+    start, end, step = map(unwrap, (start, end, step))
     if not any(isinstance(bound, Value) for bound in (start, end, step)):
         return len(range(start, end, step))
     length = end if start == 0 and not isinstance(start, Value) else interpreter.number("aten::sub", operator.sub, [end, start])
@@ -276,11 +276,11 @@ def _range_length(interpreter: Interpreter, start: Any, end: Any, step: Any) -> 
 
 
 def _derived_index(interpreter: Interpreter, index: Any, start: Any, step: Any) -> Any:
-    scaled = interpreter.number("aten::mul", operator.mul, [plain(index), plain(step)]) if plain(step) != 1 else plain(index)
+    scaled = interpreter.number("aten::mul", operator.mul, [unwrap(index), unwrap(step)]) if unwrap(step) != 1 else unwrap(index)
     return (
         scaled
-        if plain(start) == 0 and not isinstance(start, Value)
-        else interpreter.number("aten::add", operator.add, [scaled, plain(start)])
+        if unwrap(start) == 0 and not isinstance(start, Value)
+        else interpreter.number("aten::add", operator.add, [scaled, unwrap(start)])
     )
 
 
@@ -306,16 +306,16 @@ def _joined_tensors(*, new_axis: bool) -> Callable[..., Any]:
 
 
 def _text_of(parts: Iterable[Any], made: str) -> str:
-    """A text that was made of these parts."""
-    return Text(made) if any(isinstance(part, Text) or any(values_in(part)) for part in map(plain, parts)) else made
+    """Join parts to a text."""
+    return Text(made) if any(isinstance(part, Text) or any(values_in(part)) for part in map(unwrap, parts)) else made
 
 
 def _format(interpreter: Interpreter, text: str, *args: Any) -> str:
-    return _text_of([text, *args], text.format(*map(plain, args)))
+    return _text_of([text, *args], text.format(*map(unwrap, args)))
 
 
 def _percent_format(interpreter: Interpreter, text: str, args: Any) -> str:
-    given = tuple(map(plain, args)) if isinstance(args, tuple) else (plain(args),)
+    given = tuple(map(unwrap, args)) if isinstance(args, tuple) else (unwrap(args),)
     made = _text_of([text, *given], text)
     return made if isinstance(made, Text) else text % given
 
@@ -332,7 +332,7 @@ def _dict_get(interpreter: Interpreter, mapping: dict[Any, Any], key: Any, defau
 
 
 def _divmod(interpreter: Interpreter, one: Any, other: Any) -> Any:
-    args = [plain(one), plain(other)]
+    args = [unwrap(one), unwrap(other)]
     return interpreter.number("aten::floordiv", operator.floordiv, args), interpreter.number(
         "aten::remainder", operator.mod, args
     )
@@ -343,7 +343,7 @@ def _update(interpreter: Interpreter, mapping: dict[Any, Any], more: dict[Any, A
 
 
 def _text(interpreter: Interpreter, thing: Any) -> str:
-    return _text_of([thing], str(plain(thing)))
+    return _text_of([thing], str(unwrap(thing)))
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {

@@ -1,4 +1,4 @@
-"""Lists that a loop only appends to: what each round appends is stacked, which ONNX's Loop does at every opset."""
+"""Lists that a loop only appends to: scan outputs, at every opset."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from onnxexp import CaptureError, Graph, ScalarType, Value
-from onnxexp_torchscript.abstract_tensor import UNKNOWN, Outline, expr_of
+from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor, expr_of
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.python_values import Items
-from onnxexp_torchscript.scalar_tensors import Number, as_tensor, plain
+from onnxexp_torchscript.scalar_tensors import Number, as_tensor, unwrap
 from onnxexp_torchscript.unknown_length_lists import fake_of
 
 __all__ = ["Collected", "collectable"]
@@ -19,12 +19,12 @@ _DTYPES: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: t
 
 
 def collectable(items: Any) -> bool:
-    """Whether a loop may collect into a list as it is before the loop."""
+    """Whether a loop can collect into a list, by its contents before the loop."""
     return isinstance(items, Items) and items.collecting is None and (items.sequence is None or items.axis == 0)
 
 
 class Collected:
-    """A list that a loop appends to.
+    """A list that a loop only appends to.
 
     Attributes:
         container: The list.
@@ -41,15 +41,15 @@ class Collected:
         self._element: Any = None
 
     def enter(self, graph: Graph) -> None:
-        """Inside a round, the list holds what the round appends."""
+        """Empty the list for one iteration."""
         self._interpreter.journal.note(self.container)
         held = self._interpreter.value("prim::Loop", UNKNOWN)  # nobody reads it
         self.container.become(Items((), held, None, None, graph))
 
     def leave(self, known: set[Any]) -> None:
-        """Take what a round has appended. Raises CaptureError where that may differ from round to round, or from the start.
+        """Take the element that an iteration has appended.
 
-        `known` are the symbols that there are outside of the loop.
+        Raises CaptureError if its type may differ between iterations, or from the start. `known` are the symbols outside the loop.
         """
         if self.container.collecting is None or not self.container:
             raise self._refuse("other things are done with it")
@@ -63,21 +63,21 @@ class Collected:
             raise self._refuse("the sizes of its elements depend on the round")
 
     def result(self) -> Any:
-        """What a round returns for it; to be asked for inside the body."""
+        """Return the body's output for the list."""
         if len(self._appended) == 1:
             return self._appended[0]
         return self._interpreter.emit("aten::stack", [self._appended, 0])
 
     def finish(self) -> Value:
-        """The output of the loop."""
+        """Create the loop's output for the list."""
         sizes = self._sizes()
         inner = [len(self._appended)] if len(self._appended) > 1 else []
-        fake = self._interpreter.sizes.counts.tensor(self._dtype(), [None, *inner, *sizes])
+        fake = self._interpreter.sizes.unbacked.tensor(self._dtype(), [None, *inner, *sizes])
         self.output = self._interpreter.value("prim::Loop", fake)
         return self.output
 
     def after(self) -> None:
-        """After the loop, the list is what lies along an axis."""
+        """Replace the list by the slices of the loop's output."""
         emit, whole = self._interpreter.emit, self.output
         assert whole is not None
         if len(self._appended) > 1:
@@ -92,7 +92,7 @@ class Collected:
         self.container.become(Items((), whole, self._element, 0))
 
     def _before(self) -> Any:
-        """What the list held before the loop, stacked."""
+        """Stack the elements from before the loop."""
         if self.start.sequence is not None:
             return self.start.sequence
         return self._interpreter.emit("aten::stack", [[self._tensor(it) for it in self.start], 0]) if self.start else None
@@ -102,32 +102,32 @@ class Collected:
             return as_tensor(self._interpreter, thing)
         if isinstance(thing, Value) and not isinstance(thing.type, ScalarType):
             return thing
-        kind = thing.type.kind if isinstance(thing, Value) and isinstance(thing.type, ScalarType) else type(plain(thing))
+        kind = thing.type.kind if isinstance(thing, Value) and isinstance(thing.type, ScalarType) else type(unwrap(thing))
         return self._interpreter.emit("aten::scalar_tensor", [thing, _DTYPES[kind], None, None, None])
 
     def _dtype(self) -> torch.dtype:
-        if isinstance(self._element, Outline):
+        if isinstance(self._element, AbstractTensor):
             return self._element.dtype
         return _DTYPES[self._interpreter.sizes.type_of(self._element).kind]  # type: ignore[union-attr] # a number
 
     def _sizes(self) -> list[Any]:
-        return list(self._element.shape) if isinstance(self._element, Outline) else []
+        return list(self._element.shape) if isinstance(self._element, AbstractTensor) else []
 
     def _refuse(self, why: str) -> CaptureError:
         return self._interpreter.refuse(f"a loop appends to a list, and {why}", "append tensors of one type")
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two fakes are of one type for certain."""
+    """Whether two fakes certainly have one type."""
     if one is UNKNOWN or other is UNKNOWN:
         return False
-    if not isinstance(one, Outline) or not isinstance(other, Outline):
-        return not isinstance(one, Outline) and not isinstance(other, Outline) and _kind(one) == _kind(other)
+    if not isinstance(one, AbstractTensor) or not isinstance(other, AbstractTensor):
+        return not isinstance(one, AbstractTensor) and not isinstance(other, AbstractTensor) and _kind(one) == _kind(other)
     return one.dtype == other.dtype and list(map(expr_of, one.shape)) == list(map(expr_of, other.shape))
 
 
 def _is_fixed(fake: Any, known: set[Any]) -> bool:
-    if not isinstance(fake, Outline):
+    if not isinstance(fake, AbstractTensor):
         return fake is not UNKNOWN
     sizes: list[Any] = list(fake.shape)
     return all(size.node.expr.free_symbols <= known for size in sizes if isinstance(size, torch.SymInt))

@@ -1,4 +1,7 @@
-"""`prim::Loop`: unrolled where its rounds are known and few, else a loop whose state is found by reading the body repeatedly."""
+"""`prim::Loop`: unrolled if the trip count is small and known, else a loop.
+
+The types of a loop's state are found by converting its body until they no longer change.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ from typing import Any
 
 from onnxexp import CaptureError, Graph, TensorType, Value
 from onnxexp_torchscript import unknown_length_lists
-from onnxexp_torchscript.abstract_tensor import UNKNOWN, Outline
+from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor
 from onnxexp_torchscript.branches import kind_of, placeholder
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.loop_lists import Collected, collectable
 from onnxexp_torchscript.python_values import UNINITIALIZED, Items, Journal, Maybe, build, flatten, restore
-from onnxexp_torchscript.scalar_tensors import Number, dress, is_number, plain
+from onnxexp_torchscript.scalar_tensors import Number, is_number, unwrap, wrap
 
 __all__ = ["loop"]
 
@@ -19,13 +22,13 @@ _NODES = 4000
 """How many nodes a loop may unroll to."""
 _FOREVER = 2**63 - 1
 _READINGS = 16
-"""How often a body is read until the types of what it carries are settled."""
+"""How often a body is converted before the types of its state must be stable."""
 
 
 def loop(interpreter: Interpreter, node: Any) -> list[Any]:
-    """Read a `prim::Loop`."""
+    """Convert a `prim::Loop`."""
     trips, condition, *carried = interpreter.args(node)
-    trips, condition = plain(trips), plain(condition)
+    trips, condition = unwrap(trips), unwrap(condition)
     (block,) = node.blocks()
     unrolled = _unroll(interpreter, block, trips, condition, carried, _NODES)
     if unrolled is not None:
@@ -40,7 +43,7 @@ def loop(interpreter: Interpreter, node: Any) -> list[Any]:
 
 
 def _unroll(interpreter: Interpreter, block: Any, trips: Any, condition: Any, carried: list[Any], limit: int) -> list[Any] | None:
-    """The state after all rounds, read one by one; None where their number is not known or too large."""
+    """Unroll a loop; None if its trip count is unknown or too large."""
     going = interpreter.truth(condition)
     if isinstance(trips, Value) or going is None:
         return None
@@ -49,7 +52,7 @@ def _unroll(interpreter: Interpreter, block: Any, trips: Any, condition: Any, ca
         done = 0
         while going and done < trips:
             going, *carried = _round(interpreter, block, [done, *carried])
-            going = interpreter.truth(plain(going))
+            going = interpreter.truth(unwrap(going))
             done += 1
             size = len(nodes) - start
             if going is None or size > limit or done > limit or (trips < _FOREVER and size * trips // done > limit):
@@ -67,9 +70,9 @@ def _round(interpreter: Interpreter, block: Any, given: list[Any]) -> list[Any]:
 
 
 class _Slot:
-    """One leaf of the state that a loop carries.
+    """One leaf of a loop's state.
 
-    `start` is what it is before the loop. A `fixed` one is the same in all rounds; else `fake` stands for it inside.
+    `start` is its value before the loop. A `fixed` leaf never changes; any other has the fake `fake` inside the body.
     """
 
     def __init__(self, interpreter: Interpreter, start: Any) -> None:
@@ -84,42 +87,42 @@ class _Slot:
             unknown_length_lists.promote(interpreter, start)
         elif not self.fixed:
             self.fake = (
-                interpreter.sizes.counts.any_number(kind_of(plain(start))) if is_number(start) else interpreter.sizes.of(start)
+                interpreter.sizes.unbacked.any_number(kind_of(unwrap(start))) if is_number(start) else interpreter.sizes.of(start)
             )
             self.type = start.type if isinstance(start, Value) and isinstance(start.type, TensorType) else None
 
     def enter(self, interpreter: Interpreter) -> Any:
-        """What the leaf is inside a round."""
+        """Return the leaf's value inside the body."""
         if self.fixed:
             return self.start
         if isinstance(self.start, Items):
             self.inside = interpreter.value("prim::Loop", UNKNOWN)
             return interpreter.items((), self.inside, self.element)
         if is_number(self.start):
-            self.fake = interpreter.sizes.counts.any_number(kind_of(plain(self.start)))
+            self.fake = interpreter.sizes.unbacked.any_number(kind_of(unwrap(self.start)))
         self.inside = interpreter.value("prim::Loop", self.fake)
         if self.fake is UNKNOWN and self.type is not None:
             self.inside.type = self.type
-        return dress(self.inside) if isinstance(self.start, Number) else self.inside
+        return wrap(self.inside) if isinstance(self.start, Number) else self.inside
 
     def leave(self, interpreter: Interpreter) -> tuple[Any, Value]:
-        """What the leaf is after the loop, and the output that it is."""
+        """Return the leaf's value after the loop, and the loop's output."""
         if isinstance(self.start, Items):
             output = interpreter.value("prim::Loop", UNKNOWN)
             return interpreter.items((), output, self.element), output
         fake = self.fake
-        if isinstance(fake, Outline):
+        if isinstance(fake, AbstractTensor):
             fake = interpreter.sizes.renewed(fake)
         elif fake is not UNKNOWN:
-            fake = interpreter.sizes.counts.any_number(kind_of(plain(self.start)))
+            fake = interpreter.sizes.unbacked.any_number(kind_of(unwrap(self.start)))
         output = interpreter.value("prim::Loop", fake)
         if fake is UNKNOWN and self.type is not None:
             output.type = self.type
-        return (dress(output) if isinstance(self.start, Number) else output), output
+        return (wrap(output) if isinstance(self.start, Number) else output), output
 
 
 class _Cell:
-    """Something outside that a round changes and that is carried for it: a list, an element of a list, an attribute."""
+    """An outer list, list element or attribute that the loop carries."""
 
     def __init__(self, container: Any, key: Any) -> None:
         self.container = container
@@ -136,7 +139,7 @@ class _Cell:
 
 
 class _Rolled:
-    """A loop that stays one."""
+    """A loop that stays a `prim::Loop`."""
 
     def __init__(self, interpreter: Interpreter, block: Any, trips: Any, condition: Any, carried: list[Any]) -> None:
         self.interpreter = interpreter
@@ -152,7 +155,7 @@ class _Rolled:
         self.known = set(interpreter.sizes.env.var_to_range)
 
     def read(self) -> list[Any]:
-        """The state after the loop."""
+        """Convert the loop; return the state after it."""
         for _ in range(_READINGS):
             try:
                 done = self._reading()
@@ -171,7 +174,7 @@ class _Rolled:
         return (tuple(self.carried), tuple(cell.get() for cell in self.cells))
 
     def _reading(self) -> tuple[Graph, Any, list[Any]] | None:
-        """Read the body once; None where what it carries turned out to be of another kind than was thought."""
+        """Convert the body once; None if the state's structure must change."""
         interpreter = self.interpreter
         leaves, structure = flatten(self._state())
         if structure != self.structure:
@@ -182,7 +185,7 @@ class _Rolled:
                 interpreter.journal.note(cell.container)
             for collected in self.collected:
                 collected.enter(graph)
-            index = interpreter.value("prim::Loop", interpreter.sizes.counts.any_number(int))
+            index = interpreter.value("prim::Loop", interpreter.sizes.unbacked.any_number(int))
             carried, held = build(structure, iter([slot.enter(interpreter) for slot in self.slots]))
             for cell, thing in zip(self.cells, held, strict=True):
                 cell.set(thing)
@@ -207,7 +210,7 @@ class _Rolled:
             return None
         carried_slots = [(slot, leaf) for slot, leaf in zip(self.slots, outcome, strict=True) if not slot.fixed]
         with interpreter.writing_to(graph):
-            graph.outputs = [plain(going), *(self._result(slot, leaf) for slot, leaf in carried_slots)]
+            graph.outputs = [unwrap(going), *(self._result(slot, leaf) for slot, leaf in carried_slots)]
             graph.outputs += [collected.result() for collected in self.collected]
         graph.inputs = [index, *(slot.inside for slot, _ in carried_slots)]
         return graph, going, [slot for slot, _ in carried_slots]
@@ -215,7 +218,7 @@ class _Rolled:
     # What the body changes outside
 
     def _new_cells(self, changes: list[tuple[Any, Any, Any]]) -> bool:
-        """Carry what a round changes of the lists and dicts outside; True where there is something new to carry."""
+        """Carry the outer lists and dicts that the body changes; True if any is new."""
         added = False
         for container, before, after in changes:
             if any(collected.container is container for collected in self.collected):
@@ -253,7 +256,7 @@ class _Rolled:
     # What the body carries
 
     def _reshape(self, after: tuple[Any, ...], old: Any, new: Any) -> None:
-        """A carried value is of another structure after a round: a list that grows, a value that may be None."""
+        """Widen the state: a list that grows, a value that may be None."""
         changed = False
         for index, (start, now) in enumerate(zip(self.carried, after, strict=True)):
             reshaped = self._reshaped(start, now)
@@ -286,12 +289,12 @@ class _Rolled:
         return start
 
     def _unknown(self, like: Any) -> Any:
-        """A start of the same structure for a variable that is not assigned before the loop."""
+        """Create the initial value of a variable that the loop assigns first."""
         leaves, structure = flatten(like)
         return build(structure, iter([_unassigned(self.interpreter, leaf) for leaf in leaves]))
 
     def _settle(self, slot: _Slot, after: Any) -> bool:
-        """Compare what a leaf is after a round with what it was thought to be; True where it must be thought of anew."""
+        """Widen a leaf's type by its value after an iteration; True if it changed."""
         if slot.fixed:
             if after is slot.start or (_is_constant(after) and type(after) is type(slot.start) and after == slot.start):
                 return False
@@ -305,7 +308,7 @@ class _Rolled:
                 )
             slot.start, slot.fake, slot.type, slot.element = fresh.start, fresh.fake, fresh.type, fresh.element
             return True
-        if plain(after) is slot.inside or (isinstance(after, Items) and after.sequence is slot.inside):
+        if unwrap(after) is slot.inside or (isinstance(after, Items) and after.sequence is slot.inside):
             slot.fixed = not slot.settled and not isinstance(slot.start, Items)
             return slot.fixed
         if isinstance(slot.start, Items):
@@ -344,8 +347,8 @@ class _Rolled:
         if after is UNINITIALIZED:
             return slot.inside
         if is_number(slot.start):
-            kind = kind_of(plain(slot.start))
-            return plain(after) if isinstance(plain(after), Value) else kind(plain(after))
+            kind = kind_of(unwrap(slot.start))
+            return unwrap(after) if isinstance(unwrap(after), Value) else kind(unwrap(after))
         return unknown_length_lists.as_tensor(self.interpreter, after)
 
     # The node
@@ -374,7 +377,7 @@ class _Rolled:
 
 
 def _fitted(start: Any, now: Any) -> Any:
-    """What a variable is after a round, as a value that may be None where it is one before the loop."""
+    """Convert a variable to an optional one if it is optional before the loop."""
     if isinstance(start, tuple) and isinstance(now, tuple) and len(start) == len(now):
         return tuple(_fitted(a, b) for a, b in zip(start, now, strict=True))
     if not isinstance(start, Maybe):
@@ -385,7 +388,7 @@ def _fitted(start: Any, now: Any) -> Any:
 
 
 def _start(thing: Any) -> Any:
-    return thing.sequence if isinstance(thing, Items) else plain(thing)
+    return thing.sequence if isinstance(thing, Items) else unwrap(thing)
 
 
 def _is_constant(thing: Any) -> bool:

@@ -1,4 +1,4 @@
-"""TorchScript's own nodes, and its questions about tensors."""
+"""TorchScript's own operators (``prim::``), and queries on tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["HANDLERS", "OF_TEXT", "PYTHON"]
 _ASSERTIONS = ("aten::_assert_async", "aten::_assert_scalar", "aten::_assert_tensor_metadata")
 _WITHOUT_EFFECT = (*_ASSERTIONS, "aten::warn", "aten::manual_seed", "aten::set_grad_enabled")
 OF_TEXT = frozenset({"aten::format", "aten::percentFormat", "aten::add", "aten::str", *_WITHOUT_EFFECT})
-"""What may be done with a text that is known only at run time."""
+"""Operators that accept a run-time text."""
 
 
 def _list(interpreter: Interpreter, node: Any) -> list[Any]:
@@ -59,7 +59,7 @@ def _same(interpreter: Interpreter, node: Any) -> list[Any]:
 
 def _number_to_tensor(interpreter: Interpreter, node: Any) -> list[Any]:
     (number,) = interpreter.args(node)
-    return [number if isinstance(number, Number) else scalar_tensors.dress(number)]
+    return [number if isinstance(number, Number) else scalar_tensors.wrap(number)]
 
 
 def _nothing(interpreter: Interpreter, node: Any) -> list[Any]:
@@ -104,7 +104,7 @@ def _tuple_index(interpreter: Interpreter, node: Any) -> list[Any]:
 
 
 def _to_list(interpreter: Interpreter, node: Any) -> list[Any]:
-    """``tolist`` of a tensor whose sizes are known: its numbers."""
+    """Convert ``tolist`` of a tensor with known sizes."""
     tensor = interpreter.args(node)[0]
     return [_numbers_of(interpreter, tensor)]
 
@@ -112,7 +112,7 @@ def _to_list(interpreter: Interpreter, node: Any) -> list[Any]:
 def _numbers_of(interpreter: Interpreter, tensor: Any) -> Any:
     rank = interpreter.rank(tensor)
     if rank == 0:
-        return scalar_tensors.plain(tensor) if isinstance(tensor, Number) else interpreter.emit("aten::item", [tensor])
+        return scalar_tensors.unwrap(tensor) if isinstance(tensor, Number) else interpreter.emit("aten::item", [tensor])
     length = interpreter.size(tensor, 0)
     if rank is None or isinstance(length, Value):
         raise interpreter.refuse("tolist of a tensor whose size is known only at run time", "compute with the tensor itself")
@@ -121,7 +121,7 @@ def _numbers_of(interpreter: Interpreter, tensor: Any) -> Any:
 
 
 def _fork(interpreter: Interpreter, node: Any) -> list[Any]:
-    """What may run at the same time is run here; the future is what it gives."""
+    """Inline a fork; the future is its result."""
     graph, outer = node.g("Subgraph"), interpreter.env
     pairs = zip(graph.inputs(), interpreter.args(node), strict=True)
     interpreter.env = {value.unique(): thing for value, thing in pairs}
@@ -166,7 +166,7 @@ HANDLERS: dict[str, Callable[[Interpreter, Any], list[Any]]] = {
     "prim::fork": _fork,
     "aten::wait": _same,
 }
-"""By the node's kind; each gives what the node's outputs are."""
+"""Handlers by node kind; each returns the values of the node's outputs."""
 
 
 def _size(interpreter: Interpreter, tensor: Any, dim: Any = None) -> Any:
@@ -206,7 +206,7 @@ def _of_dtype(test: Callable[[torch.dtype], Any]) -> Callable[..., Any]:
 
 
 def _implicit(interpreter: Interpreter, tensor: Any) -> Any:
-    """A 0-d tensor as a number."""
+    """Convert a 0-d tensor to a number."""
     return interpreter.emit("aten::item", [tensor])
 
 
@@ -226,7 +226,7 @@ def _cast(kind: type) -> Callable[..., Any]:
 
 
 def _is(interpreter: Interpreter, one: Any, other: Any) -> Any:
-    """``x is None``, which is what scripts ask."""
+    """Convert ``x is None``."""
     if isinstance(one, Maybe) and other is None:
         return one.absent
     if isinstance(one, Value) or isinstance(other, Value):
@@ -257,13 +257,13 @@ def _split(interpreter: Interpreter, tensor: Any, size: Any, dim: int = 0) -> An
 
 
 def _select(interpreter: Interpreter, tensor: Any, dim: Any, index: Any) -> Any:
-    """The first of a packed sequence's batch sizes is their number."""
+    """Return a packed sequence's batch size for the first of its batch sizes."""
     batch = interpreter.sizes.batch_of(tensor) if dim == index == 0 else None
     return Number(batch, torch.int64) if isinstance(batch, int) else NotImplemented
 
 
 def _tensor(interpreter: Interpreter, data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """``torch.tensor`` of numbers, or of lists of them."""
+    """Convert ``torch.tensor`` of numbers and lists of numbers."""
     return _made_of(interpreter, data, dtype)
 
 
@@ -277,22 +277,22 @@ def _made_of(interpreter: Interpreter, data: Any, dtype: Any) -> Any:
         constant = interpreter.constant(torch.tensor(_plain(data), dtype=wanted))
         return interpreter.emit("aten::lift_fresh_copy", [constant])
     if isinstance(data, list):
-        kinds = {branches.kind_of(scalar_tensors.plain(leaf)) for leaf in leaves if scalar_tensors.is_number(leaf)}
+        kinds = {branches.kind_of(scalar_tensors.unwrap(leaf)) for leaf in leaves if scalar_tensors.is_number(leaf)}
         kind = next((kind for kind in (float, int) if kind in kinds), bool)
         wanted = wanted or {bool: torch.bool, int: torch.int64, float: torch.float32}[kind]
         return interpreter.emit("aten::stack", [[_made_of(interpreter, element, wanted) for element in data], 0])
     if isinstance(data, Value) and isinstance(data.type, TensorType):
         return data if wanted is None else interpreter.emit("aten::to.dtype", [data, wanted, False, False, None])
-    natural = {bool: torch.bool, int: torch.int64, float: torch.float32}[branches.kind_of(scalar_tensors.plain(data))]
+    natural = {bool: torch.bool, int: torch.int64, float: torch.float32}[branches.kind_of(scalar_tensors.unwrap(data))]
     return interpreter.emit("aten::scalar_tensor", [data, wanted or natural, None, None, None])
 
 
 def _leaves(data: Any) -> list[Any]:
-    return [leaf for element in data for leaf in _leaves(element)] if isinstance(data, list) else [scalar_tensors.plain(data)]
+    return [leaf for element in data for leaf in _leaves(element)] if isinstance(data, list) else [scalar_tensors.unwrap(data)]
 
 
 def _plain(data: Any) -> Any:
-    return [_plain(element) for element in data] if isinstance(data, list) else scalar_tensors.plain(data)
+    return [_plain(element) for element in data] if isinstance(data, list) else scalar_tensors.unwrap(data)
 
 
 def _as_tensor(interpreter: Interpreter, data: Any, dtype: Any = None, device: Any = None) -> Any:
@@ -300,7 +300,7 @@ def _as_tensor(interpreter: Interpreter, data: Any, dtype: Any = None, device: A
 
 
 def _ignored(interpreter: Interpreter, *args: Any) -> None:
-    """What a graph does not need."""
+    """Drop a node that has no effect in a graph."""
 
 
 PYTHON: dict[str, Callable[..., Any]] = {

@@ -1,4 +1,4 @@
-"""Python's objects while a TorchScript graph is read: lists that may be sequences, optional values, modules, and what changes."""
+"""Values that exist at export only: lists, optional values, texts, modules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["UNINITIALIZED", "Items", "Journal", "Maybe", "Module", "Text", "buil
 
 
 class _Uninitialized:
-    """The value of a variable that is not assigned on this way through the program; nobody reads it."""
+    """The value of a variable that this branch leaves unassigned."""
 
     def __repr__(self) -> str:
         return "uninitialized"
@@ -22,7 +22,7 @@ UNINITIALIZED = _Uninitialized()
 
 
 class Items(list[Any]):
-    """A list of TorchScript's.
+    """A TorchScript list.
 
     Attributes:
         sequence: The value that holds it where its length is known only at run time; the Python list is empty then.
@@ -48,7 +48,7 @@ class Items(list[Any]):
         self.collecting = collecting
 
     def become(self, other: Items) -> None:
-        """Take over all that another list holds."""
+        """Take over the contents of another list."""
         self[:] = other
         self.sequence, self.element = other.sequence, other.element
         self.axis, self.collecting = other.axis, other.collecting
@@ -68,13 +68,13 @@ class Maybe:
 
 
 class Text(str):
-    """A text with something in it that is known only at run time: it can be printed or raised."""
+    """A text with run-time parts, which can be printed or raised only."""
 
     __slots__ = ()
 
 
 class Module:
-    """A ScriptModule (or another object of TorchScript's) and its path."""
+    """A ScriptModule, or another TorchScript object, with its path."""
 
     __slots__ = ("object", "path")
 
@@ -84,25 +84,25 @@ class Module:
 
 
 class Journal:
-    """What lists and dicts held before they were changed, for each stretch of reading that may be undone."""
+    """The undo log of lists and dicts."""
 
     def __init__(self) -> None:
         self._open: list[dict[int, tuple[Any, Any]]] = []
 
     def note(self, container: Any) -> None:
-        """To be called before a list or dict changes."""
+        """Record a list or dict before it changes."""
         for entry in self._open:
             if id(container) not in entry:
                 entry[id(container)] = container, container.copy()
 
     def born(self, container: Any) -> None:
-        """A new list or dict: what it is given inside is of no concern outside."""
+        """Record a new list or dict."""
         for entry in self._open:
             entry[id(container)] = container, None
 
     @contextlib.contextmanager
     def stretch(self) -> Iterator[dict[int, tuple[Any, Any]]]:
-        """Yields the entries by id: the container, and what it held before (None: it is new)."""
+        """Open a scope; yield its entries by id: container and old contents, None if new."""
         entries: dict[int, tuple[Any, Any]] = {}
         self._open.append(entries)
         try:
@@ -112,19 +112,19 @@ class Journal:
 
     @staticmethod
     def changes(entries: dict[int, tuple[Any, Any]]) -> list[tuple[Any, Any, Any]]:
-        """The containers that are not new: each with what it held before and what it holds now."""
+        """List the changed older containers, with old and new contents."""
         return [(container, before, container.copy()) for container, before in entries.values() if before is not None]
 
     @staticmethod
     def undo(entries: dict[int, tuple[Any, Any]]) -> None:
-        """Give every container back what it held before."""
+        """Restore all containers."""
         for container, before in entries.values():
             if before is not None:
                 restore(container, before)
 
 
 def restore(container: Any, held: Any) -> None:
-    """Make a list or dict hold what a copy of it holds."""
+    """Restore a list or dict from a copy."""
     if isinstance(container, Items):
         container.become(held)
     else:
@@ -133,7 +133,7 @@ def restore(container: Any, held: Any) -> None:
 
 
 def flatten(thing: Any) -> tuple[list[Any], Any]:
-    """The leaves of nested objects, and their structure: equal for what is built alike. `build` is the way back."""
+    """Flatten nested objects to leaves and a comparable structure."""
     if isinstance(thing, Items) and thing.sequence is None:
         parts = [flatten(element) for element in thing]
         return _together(parts), ("list", tuple(structure for _, structure in parts))
@@ -154,7 +154,7 @@ def _together(parts: list[tuple[list[Any], Any]]) -> list[Any]:
 
 
 def build(structure: Any, leaves: Iterator[Any]) -> Any:
-    """The objects of a structure from their leaves."""
+    """Rebuild nested objects from leaves and structure."""
     kind = structure[0]
     if kind == "list":
         return Items(build(part, leaves) for part in structure[1])

@@ -14,25 +14,26 @@ from onnxexp_torchscript.canonical_calls import REWRITTEN
 from onnxexp_torchscript.interpreter import Interpreter, Tables
 from onnxexp_torchscript.prim_ops import HANDLERS, OF_TEXT, PYTHON
 from onnxexp_torchscript.python_values import Items, Maybe, Module
-from onnxexp_torchscript.scalar_tensors import Number, as_tensor, dress, is_number, plain
+from onnxexp_torchscript.scalar_tensors import Number, as_tensor, is_number, unwrap, wrap
 from onnxexp_torchscript.split_ops import kept_pieces
 from onnxexp_torchscript.trace import Recording
-from onnxexp_torchscript.type_inference import Sizes
+from onnxexp_torchscript.type_inference import TypeInference
 
 __all__ = ["TABLES", "read"]
 
 
 TABLES = Tables(HANDLERS, PYTHON, OF_TEXT, REWRITTEN, kept_pieces, constants.thing)
-"""How the interpreter reads nodes and calls."""
+"""The interpreter's handlers."""
 
 
-def read(recording: Recording, spec: DynamicSpec) -> tuple[Graph, Sizes, list[str]]:
-    """The neutral graph of a recording; its inputs are the leaves of the example, its outputs those of what was returned.
+def read(recording: Recording, spec: DynamicSpec) -> tuple[Graph, TypeInference, list[str]]:
+    """Convert a recording to a neutral graph.
 
-    Returns the graph, the types of its values, and the attributes that the program sets. Raises CaptureError for what has no
-    place in a neutral graph, and where an axis that was asked to be dynamic came out static.
+    The graph's inputs are the leaves of the example, its outputs the leaves of the result. Returns the graph, the types of its
+    values, and the attributes that the program sets. Raises CaptureError for unsupported constructs, and if an axis that was asked
+    to be dynamic came out static.
     """
-    sizes = Sizes()
+    sizes = TypeInference()
     reader = Interpreter(sizes, recording.places, TABLES, traced=recording.traced)
     graph = reader.root
     for index, leaf in enumerate(recording.example):
@@ -53,12 +54,12 @@ def read(recording: Recording, spec: DynamicSpec) -> tuple[Graph, Sizes, list[st
 
 
 def _arguments(reader: Interpreter, recording: Recording, spec: DynamicSpec) -> list[Any]:
-    """What the inputs of the TorchScript graph are."""
+    """Bind the inputs of the TorchScript graph."""
     inputs = reader.root.inputs
     own = [reader.module(Module(recording.module._c))] if recording.module is not None else []
     if recording.signature is None:
         stored = [reader.constant(tensor, name) for name, tensor in recording.state.items()]
-        given = [dress(inputs[index]) if index in spec.scalars else inputs[index] for index in recording.leaves]
+        given = [wrap(inputs[index]) if index in spec.scalars else inputs[index] for index in recording.leaves]
         return [*own, *given, *stored]
     leaves = [inputs[index] if index in recording.leaves else leaf for index, leaf in enumerate(recording.example)]
     args, kwargs = pytree.tree_unflatten(leaves, recording.in_spec)
@@ -70,7 +71,7 @@ def _arguments(reader: Interpreter, recording: Recording, spec: DynamicSpec) -> 
 
 
 def _thing(reader: Interpreter, argument: Any) -> Any:
-    """An argument as the interpreter has it."""
+    """Convert an argument to the interpreter's representation."""
     if isinstance(argument, list):
         return reader.items(_thing(reader, element) for element in argument)
     if isinstance(argument, tuple):
@@ -84,7 +85,7 @@ def _outputs(reader: Interpreter, results: list[Any], recording: Recording) -> l
     pairs = zip(recording.graph.block().outputs(), results, strict=True)
     found = [leaf for value, result in pairs for leaf in _leaves(reader.at(value.node()), result)]
     if recording.signature is None:
-        outputs = map(plain, found)
+        outputs = map(unwrap, found)
         return [
             next(outputs) if returned else constant
             for returned, constant in zip(recording.returned, recording.constants, strict=True)
@@ -96,10 +97,10 @@ def _outputs(reader: Interpreter, results: list[Any], recording: Recording) -> l
 
 
 def _like(reader: Interpreter, leaf: Any, example: Any) -> Any:
-    """An output as the program returns it: a number that came out of a tensor is one where the program says so."""
+    """Convert an output to a number or tensor, as the program returned it."""
     if is_number(leaf) and not isinstance(example, (bool, int, float)):
-        return as_tensor(reader, leaf if isinstance(leaf, Number) else dress(leaf))
-    return plain(leaf)
+        return as_tensor(reader, leaf if isinstance(leaf, Number) else wrap(leaf))
+    return unwrap(leaf)
 
 
 def _leaves(reader: Interpreter, result: Any) -> list[Any]:

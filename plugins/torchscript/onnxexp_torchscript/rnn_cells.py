@@ -1,4 +1,4 @@
-"""Operators that the tracer would look into: the cells of recurrent layers, which are one node each in every other frontend."""
+"""Cells of recurrent layers: one node each, as in torch.export's frontend."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CELLS = {
     **dict.fromkeys(("gru_cell", "rnn_tanh_cell", "rnn_relu_cell"), f"(Tensor input, Tensor hx, {_CELL}) -> Tensor"),
 }
 NAMES = {f"onnxexp::{cell}": f"aten::{cell}" for cell in _CELLS}
-"""Our operators, and torch's that stand for them in the neutral graph."""
+"""Our operators, each with torch's for the neutral graph."""
 
 
 @functools.cache
@@ -30,7 +30,7 @@ def _library() -> Any:
 
 @functools.cache
 def whole_cells() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
-    """What stands in the places of the cells (owner, name, function): what is traced has one node for each."""
+    """List replacements (owner, name, function) that trace a cell as one node."""
     _library()
     functions: Any = torch._VF
     return tuple((functions, cell, _traced(getattr(functions, cell), getattr(torch.ops.onnxexp, cell))) for cell in _CELLS)

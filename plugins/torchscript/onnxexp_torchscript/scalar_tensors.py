@@ -1,7 +1,7 @@
-"""Python's numbers in a TorchScript graph: sizes, and what is computed from them.
+"""Python's numbers in a TorchScript graph: sizes, and arithmetic on them.
 
-The tracer holds them as 0-d tensors (`prim::NumToTensor`, constants such as ``Long() {2}``) and calls tensor operators on them;
-here they are numbers again, so that they promote, fold and read as the numbers of the user's program.
+The tracer records them as 0-d tensors (`prim::NumToTensor`, constants such as ``Long() {2}``) and calls tensor operators on
+them. Here they are numbers again, so that they promote, fold and print as the numbers of the user's program.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ _SYMBOLIC: Any = torch
 """torch's functions for symbolic numbers, which have no types."""
 
 __all__ = [
-    "Number", "Writer", "as_tensor", "compute", "computes", "dress", "is_number", "kind_of_result", "known", "maximum",
-    "minimum", "plain",
+    "Number", "Writer", "as_tensor", "compute", "computes", "wrap", "is_number", "kind_of_result", "known", "maximum",
+    "minimum", "unwrap",
 ]  # fmt: skip
 
 
 class Writer(Protocol):
-    """What arithmetic needs of the interpreter: new nodes and constants."""
+    """The interpreter's methods that arithmetic uses."""
 
     def number(self, name: str, function: Callable[..., Any], args: Sequence[Any]) -> Any:
-        """Arithmetic on numbers: the result where all are known, else the value of a node of this name."""
+        """Compute in Python if all numbers are known, else emit a node."""
 
     def emit(self, name: str, args: Sequence[Any]) -> Any:
-        """The result of a call of a torch operator."""
+        """Emit a call of a torch operator."""
 
     def constant(self, tensor: torch.Tensor) -> Value:
-        """The value of a tensor that is known at export."""
+        """Return the value of a constant."""
 
 
 class Number:
-    """A number that the graph holds as a 0-d tensor of this dtype."""
+    """A number that the TorchScript graph has as a 0-d tensor of this dtype."""
 
     __slots__ = ("dtype", "value")
 
@@ -52,14 +52,14 @@ class Number:
 
 
 def is_number(arg: Any) -> bool:
-    """Whether an argument is a number, known or not, in whatever clothes."""
+    """Whether an argument is a number: known, a value, or wrapped."""
     if isinstance(arg, Value):
         return isinstance(arg.type, ScalarType)
     return isinstance(arg, (bool, int, float, Number))
 
 
-def plain(arg: Any) -> Any:
-    """A number out of its clothes; anything else as it is."""
+def unwrap(arg: Any) -> Any:
+    """Unwrap a number from its 0-d tensor; return anything else as it is."""
     return arg.value if isinstance(arg, Number) else arg
 
 
@@ -76,12 +76,12 @@ def _to_bool(value: Any) -> Any:
 
 
 def minimum(one: Any, other: Any) -> Any:
-    """The smaller of two numbers, symbolic ones too."""
+    """Return the smaller of two known or symbolic numbers."""
     return min(one, other) if isinstance(one, (int, float)) and isinstance(other, (int, float)) else _SYMBOLIC.sym_min(one, other)
 
 
 def maximum(one: Any, other: Any) -> Any:
-    """The larger of two numbers, symbolic ones too."""
+    """Return the larger of two known or symbolic numbers."""
     return max(one, other) if isinstance(one, (int, float)) and isinstance(other, (int, float)) else _SYMBOLIC.sym_max(one, other)
 
 
@@ -141,7 +141,7 @@ _FUNCTIONS: list[Callable[..., Any]] = [
 ]
 _CONSTANT: dict[str, Callable[..., Any]] = {f"aten::{function.__name__}": function for function in _FUNCTIONS}
 _CONSTANT |= {"aten::__lshift__": operator.lshift, "aten::__rshift__": operator.rshift, "aten::bin": bin, "aten::hex": hex}
-"""Functions of Python's that are computed where all is known."""
+"""Python functions of known numbers."""
 _SAME = {"aten::item", "aten::ScalarImplicit", "aten::_local_scalar_dense", "prim::NumToTensor", "aten::contiguous"}
 
 
@@ -151,32 +151,32 @@ def computes(packet: str, args: Sequence[Any]) -> bool:
         return False
     name = packet.rstrip("_") if not packet.endswith("__") else packet
     if name in _CONSTANT:
-        return all(isinstance(plain(arg), (bool, int, float)) for arg in args)
+        return all(isinstance(unwrap(arg), (bool, int, float)) for arg in args)
     known = name in _BINARY or name in _UNARY or name in _SAME
     return known and all(is_number(arg) or arg is None or isinstance(arg, str) for arg in args[:2]) and is_number(args[0])
 
 
 def compute(writer: Writer, packet: str, args: Sequence[Any]) -> Any:
-    """The result of arithmetic on numbers: a constant, or the value of a node. It wears what its arguments wear."""
+    """Compute arithmetic on numbers; the result is wrapped if an argument is."""
     name = packet.rstrip("_") if not packet.endswith("__") else packet
-    dressed = any(isinstance(arg, Number) for arg in args)
+    wrapped = any(isinstance(arg, Number) for arg in args)
     if name in _CONSTANT:
-        result: Any = _CONSTANT[name](*map(plain, args))
+        result: Any = _CONSTANT[name](*map(unwrap, args))
     elif name in _SAME:
-        return plain(args[0]) if name.startswith(("aten::item", "aten::Scalar", "aten::_local")) else args[0]
+        return unwrap(args[0]) if name.startswith(("aten::item", "aten::Scalar", "aten::_local")) else args[0]
     elif name in _BINARY:
         result = _binary(writer, name, args)
     else:
         target, function = _UNARY[name]
-        result = writer.number(target, function, [plain(args[0])])
-    undressing = name in ("aten::Int", "aten::IntImplicit", "aten::Float", "aten::FloatImplicit", "aten::Bool")
-    return dress(result) if dressed and not undressing else result
+        result = writer.number(target, function, [unwrap(args[0])])
+    unwraps = name in ("aten::Int", "aten::IntImplicit", "aten::Float", "aten::FloatImplicit", "aten::Bool")
+    return wrap(result) if wrapped and not unwraps else result
 
 
 def _binary(writer: Writer, name: str, args: Sequence[Any]) -> Any:
-    one, other = plain(args[0]), plain(args[1])
+    one, other = unwrap(args[0]), unwrap(args[1])
     mode = next((arg for arg in args[2:] if isinstance(arg, str)), None)
-    alpha = next((plain(arg) for arg in args[2:] if is_number(arg)), 1)
+    alpha = next((unwrap(arg) for arg in args[2:] if is_number(arg)), 1)
     target, function = _BINARY[name]
     if name == "aten::rsub":
         one, other, function = other, one, operator.sub
@@ -189,8 +189,8 @@ def _binary(writer: Writer, name: str, args: Sequence[Any]) -> Any:
     return writer.number(target, function, [one, other])
 
 
-def dress(result: Any) -> Number:
-    """A number as the tracer holds it."""
+def wrap(result: Any) -> Number:
+    """Wrap a number as the tracer does, as a 0-d tensor."""
     if isinstance(result, Value):
         assert isinstance(result.type, ScalarType)
         kind: type = result.type.kind
@@ -200,7 +200,7 @@ def dress(result: Any) -> Number:
 
 
 def as_tensor(writer: Writer, number: Number) -> Value:
-    """The 0-d tensor that a number is held as."""
+    """Return the 0-d tensor of a wrapped number."""
     if not isinstance(number.value, Value):
         return writer.constant(torch.tensor(number.value, dtype=number.dtype))
     made = writer.emit("aten::scalar_tensor", [number.value, number.dtype, None, None, None])
@@ -209,7 +209,7 @@ def as_tensor(writer: Writer, number: Number) -> Value:
 
 
 def known(fake: Any) -> Any:
-    """The number that a fake is for certain, else None."""
+    """Return the value of a number; None if symbolic."""
     if isinstance(fake, (bool, int, float)):
         return fake
     expr = fake.node.expr
@@ -219,7 +219,7 @@ def known(fake: Any) -> Any:
 
 
 def kind_of_result(name: str, kinds: Sequence[type]) -> type:
-    """The kind of number that arithmetic gives for these kinds."""
+    """Return the result's kind of arithmetic on numbers of these kinds."""
     if name in ("aten::eq", "aten::ne", "aten::lt", "aten::le", "aten::gt", "aten::ge", "aten::__not__", "aten::Bool"):
         return bool
     if name in ("aten::ceil", "aten::floor", "aten::Int"):

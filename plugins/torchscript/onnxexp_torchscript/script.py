@@ -1,4 +1,4 @@
-"""Models that are TorchScript, or are made so by torch.jit.script."""
+"""Programs of scripted modules, and of modules that torch.jit.script compiles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["script"]
 
 
 def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
-    """The model's own program. Raises CaptureError where torch.jit.script or the model fails."""
+    """Script a model. Raises CaptureError if torch.jit.script or the model fails."""
     args, kwargs = enlarge(args, kwargs, spec)
     flat, in_spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     scripted = _scripted(model)
@@ -46,7 +46,7 @@ def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
 
 
 def _forward(scripted: torch.jit.ScriptModule) -> Any:
-    """The compiled forward; of one with overloads (nn.LSTM) the first, which takes tensors."""
+    """Return the compiled forward; of overloads (nn.LSTM) the first."""
     named = {name: scripted._c._get_method(name) for name in scripted._c._method_names()}
     for name in ("forward", "forward__0"):
         if name in named:
@@ -70,7 +70,7 @@ def _scripted(model: torch.nn.Module) -> Any:
 
 
 def _result(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """What the model returns for the example, which is left as it is."""
+    """Run the model on a copy of the example."""
     arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs)))
     try:
         with restored_buffers(model):

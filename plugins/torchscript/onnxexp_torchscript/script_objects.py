@@ -1,4 +1,4 @@
-"""Objects of TorchScript's that no graph holds: what is asked of them is answered here, or refused."""
+"""TorchScript objects without a form in a graph: converted here, or refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def create(interpreter: Interpreter, node: Any) -> list[Any]:
 
 
 def is_instance(interpreter: Interpreter, node: Any) -> list[Any]:
-    """Known of whatever is no optional value."""
+    """Answer isinstance for a value that is not optional."""
     thing = interpreter.args(node)[0]
     if isinstance(thing, Maybe):
         raise interpreter.refuse(
@@ -49,7 +49,7 @@ def _kind(thing: Any) -> type:
 
 
 def python(interpreter: Interpreter, node: Any) -> list[Any]:
-    """A function that torch.jit.ignore leaves to Python, or an autograd Function."""
+    """Refuse a torch.jit.ignore function or an autograd Function."""
     name = str(node.pyname()).removesuffix("()")
     raise interpreter.refuse(
         f"TorchScript leaves {name} to Python, and cannot look into it",

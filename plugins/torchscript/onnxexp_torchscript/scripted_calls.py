@@ -1,4 +1,4 @@
-"""Calls of scripted functions by a traced program: their numbers stay what the program computes."""
+"""Calls of scripted functions from a trace: their numbers stay dynamic."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _CALL = _SCRIPTED.__call__
 
 
 def numbers_kept(made: list[Any]) -> tuple[Any, str, Callable[..., Any]]:
-    """What stands in the place of a scripted function's call (owner, name, function): a traced number that it takes stays one,
-    where the tracer would make it what it was in the example.
+    """Return a replacement (owner, name, function) of a scripted function's call.
 
-    `made` gets the functions that are called instead, which must live until the calls are inlined.
+    A traced number stays dynamic in its arguments; the tracer would make it a constant. `made` collects the functions that are
+    called instead: they must live until the calls are inlined.
     """
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -42,7 +42,7 @@ def numbers_kept(made: list[Any]) -> tuple[Any, str, Callable[..., Any]]:
 
 
 def _of_tensors(function: Any, places: list[int]) -> Any:
-    """A scripted function that takes tensors at these places, where `function` takes numbers."""
+    """Copy a scripted function, with tensors in place of these numbers."""
     graph = function.graph.copy()
     inputs = list(graph.inputs())
     first = next(graph.nodes(), graph.return_node())

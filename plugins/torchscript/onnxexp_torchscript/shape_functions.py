@@ -1,7 +1,6 @@
-"""Calls whose result's type is plain to see, so that torch's fake kernels, which are slow on symbolic sizes, need not run.
+"""Shape functions for common calls, since torch's fake kernels are slow on symbols.
 
-Each answers only where nothing has to be assumed of a size: what would make torch compare two sizes goes to torch, which
-then notices a size that the model fixes.
+A function answers only if it need not compare two sizes. Otherwise torch's kernel runs, and records a size that the model fixes.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ import sympy  # type: ignore[import-untyped]
 import torch
 
 from onnxexp.capture.composite_kernels import lstsq
-from onnxexp_torchscript.abstract_tensor import Outline, expr_of, same
+from onnxexp_torchscript.abstract_tensor import AbstractTensor, expr_of, same
 
-__all__ = ["broadcast", "goes_into", "shortcut"]
+__all__ = ["broadcast", "goes_into", "infer_result"]
 
 _KEEPING = frozenset(
     f"aten::{name}"
@@ -45,13 +44,13 @@ _INTEGERS = frozenset((torch.uint8, torch.int8, torch.int16, torch.int32, torch.
 _LAST = 2**62
 
 
-def shortcut(name: str, fakes: Sequence[Any]) -> Any:
-    """The outline of what a call gives, or several as it gives them, None where torch has to be asked."""
-    if not fakes or not isinstance(fakes[0], Outline):
+def infer_result(name: str, fakes: Sequence[Any]) -> Any:
+    """Infer a call's result without torch; None if no shape function applies."""
+    if not fakes or not isinstance(fakes[0], AbstractTensor):
         return _cat(fakes) if name == "aten::cat" else None
     first = fakes[0]
     if name in _TYPED:
-        return Outline(_TYPED[name](fakes) or first.dtype, first.shape)
+        return AbstractTensor(_TYPED[name](fakes) or first.dtype, first.shape)
     if name.partition(".")[0] in _KEEPING or (name in ("aten::softmax.int", "aten::log_softmax.int") and fakes[2] is None):
         return first if first.dtype.is_floating_point else None
     if name in _ARITHMETIC or name in _COMPARISONS or name in _LOGIC:
@@ -60,12 +59,12 @@ def shortcut(name: str, fakes: Sequence[Any]) -> Any:
         return _SEVERAL[name](fakes) if all(map(_is_static, fakes)) else None
     special = _SPECIAL.get(name)
     sizes = special(fakes) if special is not None else None
-    return None if sizes is None else Outline(first.dtype, sizes)
+    return None if sizes is None else AbstractTensor(first.dtype, sizes)
 
 
-def _elementwise(name: str, fakes: Sequence[Any]) -> Outline | None:
+def _elementwise(name: str, fakes: Sequence[Any]) -> AbstractTensor | None:
     first, other = fakes[:2]
-    if isinstance(other, Outline):
+    if isinstance(other, AbstractTensor):
         if other.dtype != first.dtype:
             return None
         sizes = broadcast(first.shape, other.shape)
@@ -76,11 +75,11 @@ def _elementwise(name: str, fakes: Sequence[Any]) -> Outline | None:
     )
     if sizes is None or (name in _ARITHMETIC and not keeps) or (name in _LOGIC and first.dtype != torch.bool):
         return None
-    return Outline(first.dtype if name in _ARITHMETIC else torch.bool, sizes)
+    return AbstractTensor(first.dtype if name in _ARITHMETIC else torch.bool, sizes)
 
 
 def broadcast(first: Sequence[Any], other: Sequence[Any]) -> list[Any] | None:
-    """The sizes that two shapes broadcast to, None where that is not plain to see."""
+    """Broadcast two shapes; None if that needs a comparison of symbols."""
     longer, shorter = (first, other) if len(first) >= len(other) else (other, first)
     sizes: list[Any] = list(longer)
     for index in range(1, len(shorter) + 1):
@@ -185,7 +184,7 @@ def _reshape(fakes: Sequence[Any]) -> list[Any] | None:
 
 
 def _found(fakes: Sequence[Any], expr: Any) -> Any:
-    """One of the sizes at hand that is `expr`, or neighbours whose product is."""
+    """Find a size that equals `expr`, or neighbours whose product does."""
     given = next((size for size in fakes[1] if isinstance(size, torch.SymInt) and size.node.expr == expr), None)
     if given is not None:
         return given
@@ -228,7 +227,7 @@ def _conv(fakes: Sequence[Any]) -> list[Any] | None:
 
 
 def _pooled(rank: int, *, dilated: bool) -> Callable[[Sequence[Any]], list[Any] | None]:
-    """The sizes after pooling over the last `rank` axes: max_pool has a dilation among its arguments, avg_pool has none."""
+    """Make the shape function of pooling; max_pool has a dilation, avg_pool has none."""
 
     def sizes(fakes: Sequence[Any]) -> list[Any] | None:
         x, kernel, stride, padding = fakes[:4]
@@ -244,7 +243,7 @@ def _pooled(rank: int, *, dilated: bool) -> Callable[[Sequence[Any]], list[Any] 
 
 
 def _window(ceil: bool, size: int, kernel: int, step: int, pad: int, dilation: int) -> int:
-    """How many windows there are; by `ceil` also one that begins inside and ends outside."""
+    """Count windows; `ceil` includes one that ends outside."""
     count = (size + 2 * pad - dilation * (kernel - 1) - 1 + (step - 1 if ceil else 0)) // step + 1
     return count - 1 if ceil and (count - 1) * step >= size + pad else count
 
@@ -284,9 +283,9 @@ def _adaptive(fakes: Sequence[Any]) -> list[Any] | None:
     return [*x.shape[: x.dim() - 2], *size] if len(size) == 2 and x.dim() > 2 else None
 
 
-def _cat(fakes: Sequence[Any]) -> Outline | None:
+def _cat(fakes: Sequence[Any]) -> AbstractTensor | None:
     tensors, dim = fakes[:2]
-    if not tensors or not all(isinstance(tensor, Outline) and tensor.dim() for tensor in tensors):
+    if not tensors or not all(isinstance(tensor, AbstractTensor) and tensor.dim() for tensor in tensors):
         return None
     first = tensors[0]
     dim = dim % first.dim()
@@ -295,17 +294,19 @@ def _cat(fakes: Sequence[Any]) -> Outline | None:
             return None
         if not all(same(a, b) for axis, (a, b) in enumerate(zip(first.shape, tensor.shape, strict=True)) if axis != dim):
             return None
-    return Outline(first.dtype, [*first.shape[:dim], sum(tensor.shape[dim] for tensor in tensors), *first.shape[dim + 1 :]])
+    return AbstractTensor(
+        first.dtype, [*first.shape[:dim], sum(tensor.shape[dim] for tensor in tensors), *first.shape[dim + 1 :]]
+    )
 
 
 def _is_static(fake: Any) -> bool:
-    return not isinstance(fake, Outline) or all(isinstance(size, int) for size in fake.shape)
+    return not isinstance(fake, AbstractTensor) or all(isinstance(size, int) for size in fake.shape)
 
 
 def _histogram(fakes: Sequence[Any]) -> list[Any] | None:
     x, bins = fakes[:2]
     given = [bins] * x.shape[-1] if isinstance(bins, int) else bins
-    edges = [each if isinstance(each, Outline) else x.new_empty([each + 1]) for each in given]
+    edges = [each if isinstance(each, AbstractTensor) else x.new_empty([each + 1]) for each in given]
     return [x.new_empty([size - 1 for each in edges for size in each.shape]), edges] if all(map(_is_static, edges)) else None
 
 

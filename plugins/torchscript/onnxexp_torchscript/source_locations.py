@@ -1,4 +1,4 @@
-"""The user's own source line of a TorchScript node, and the module that it belongs to."""
+"""The user's source line and module of a TorchScript node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HERE = "<--- HERE"
 
 
 def _traced(source: str) -> tuple[str, int]:
-    """File and line of a source range that is a stack, innermost frame first: ``model.py(12): forward``; else no file."""
+    """Find the user's file and line in a traced source range, else "" and 0."""
     file, line = "", 0
     while source:
         frame, _, source = source.partition("\n")
@@ -35,7 +35,7 @@ def _traced(source: str) -> tuple[str, int]:
 
 
 def _scripted(source: str) -> tuple[str, int, str]:
-    """File, line and code of a source range that is the piece of source that was compiled."""
+    """Find file, line and code in a scripted source range."""
     found = _SCRIPTED.search(source)
     if found is None:
         return "", 0, ""
@@ -47,10 +47,10 @@ def _scripted(source: str) -> tuple[str, int, str]:
 
 
 class Places:
-    """Where the nodes of one captured graph come from.
+    """Source locations of the nodes of one graph.
 
-    `modules` are the model's by their paths, `inlined` says that the nodes come out of calls of modules, `root` is the path that
-    the capture put before the model's.
+    `modules` are the model's, by path. `inlined`: calls of modules were inlined into the graph. `root` is the path that the
+    capture put before the model's.
     """
 
     def __init__(self, modules: Mapping[str, torch.nn.Module], root: str = "", *, inlined: bool = False) -> None:
@@ -60,7 +60,7 @@ class Places:
         self._known: dict[tuple[str, str, int], Where] = {}
 
     def where(self, node: Any) -> Where:
-        """The place of a node of a `torch._C.Graph`."""
+        """Return the place of a node of a `torch._C.Graph`."""
         hierarchy, source = node.getModuleHierarchy() if self._inlined else node.scopeName(), node.sourceRange()
         file, line = _traced(source)
         key = hierarchy, file or source, line  # long stacks are not kept
@@ -72,7 +72,7 @@ class Places:
         return known
 
     def of(self, node: Any) -> Where:
-        """The place of a node; of one that the compiler has added, its user's."""
+        """Return the place of a node; for a compiler's node, that of its user."""
         own = self.where(node)
         if not own.file:
             users = [use.user for value in node.outputs() for use in value.uses()]
@@ -80,7 +80,7 @@ class Places:
         return own
 
     def _scope(self, hierarchy: str) -> tuple[str, str]:
-        """The path and the class of a node's module."""
+        """Return the path and the class of a node's module."""
         path = hierarchy.rpartition("/")[2]
         if self._inlined:
             names = [match["name"] for match in _MODULE.finditer(hierarchy)]

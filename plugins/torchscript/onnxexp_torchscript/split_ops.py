@@ -1,11 +1,11 @@
-"""Operators that give a list: a trace has as many pieces as the example gave."""
+"""`split` and `chunk` with a dynamic size: as many pieces as in the example."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from onnxexp_torchscript.abstract_tensor import Outline
+from onnxexp_torchscript.abstract_tensor import AbstractTensor
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.jit_graph import unpacked
 from onnxexp_torchscript.jit_schemas import Call
@@ -17,13 +17,13 @@ _CHUNKS = ("aten::chunk", "aten::unsafe_chunk")
 
 
 def kept_pieces(interpreter: Interpreter, call: Call, node: Any, args: Sequence[Any]) -> Any:
-    """What `split` or `chunk` gives where the number of pieces depends on a size: as many as in the example, with a warning.
+    """Split into as many pieces as in the example, and record the place for a warning.
 
-    Raises CaptureError where no example says how many, or for another operator.
+    Raises CaptureError for a scripted graph, and for any other operator whose list has a dynamic length.
     """
     count = len(unpacked(node)) if interpreter.traced and node is not None and call.name in (*_SPLITS, *_CHUNKS) else 0
     x = interpreter.sizes.of(args[0]) if count else None
-    if not isinstance(x, Outline):
+    if not isinstance(x, AbstractTensor):
         raise interpreter.refuse(f"{call.name} gives a list of unknown length", "say how many pieces there are")
     by = args[1] if isinstance(args[1], int) else interpreter.sizes.of(args[1])
     axis = args[2] % x.dim()
@@ -31,5 +31,5 @@ def kept_pieces(interpreter: Interpreter, call: Call, node: Any, args: Sequence[
     step = by if call.name in _SPLITS else (size + by - 1) // by
     interpreter.kept[f"{call.name} gives as many pieces as for the example, {count}, at {interpreter.where}"] = None
     lengths = [*[step] * (count - 1), size - step * (count - 1)]
-    pieces = [Outline(x.dtype, [*x.shape[:axis], length, *x.shape[axis + 1 :]]) for length in lengths]
+    pieces = [AbstractTensor(x.dtype, [*x.shape[:axis], length, *x.shape[axis + 1 :]]) for length in lengths]
     return interpreter.sizes.shortened(pieces)

@@ -1,4 +1,4 @@
-"""Running a model once under torch's tracer: the graph of what it did, and what the tracer warned of."""
+"""Tracing: a model run once under torch's tracer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ROOT = "model"
 
 @dataclasses.dataclass
 class Recording:
-    """A TorchScript graph, and what stands for its inputs and outputs.
+    """A recorded TorchScript graph, with its inputs and outputs.
 
     Attributes:
         graph: Inlined. Its first inputs are the leaves in `leaves`, then come `state`'s tensors.
@@ -67,11 +67,11 @@ class Recording:
 
 
 class _Flat:
-    """The model as a function from tensors to tensors; what else it takes and returns is kept beside it.
+    """The model as a function from tensors to tensors.
 
     Attributes:
-        example, leaves, in_spec: The leaves of the example's call, which of them are given, and how the call is made of them.
-        returned: What the model returned, flattened, and how it was nested; nothing before it has returned.
+        example, leaves, in_spec: The leaves of the example's call, the indices of those passed as tensors, the pytree spec.
+        returned: The flattened result and its pytree spec; None before the run.
     """
 
     def __init__(self, model: torch.nn.Module, example: list[Any], leaves: list[int], in_spec: pytree.TreeSpec) -> None:
@@ -95,7 +95,7 @@ class _Flat:
 
 
 class _Module(torch.nn.Module):
-    """The same as a module."""
+    """A `_Flat` as a module."""
 
     def __init__(self, flat: _Flat) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class _Module(torch.nn.Module):
 
 
 def trace(parts: Parts, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
-    """Run the model on the example under the tracer. Raises CaptureError where the model fails or returns no tensor."""
+    """Trace the model on the example. Raises CaptureError where the model fails."""
     flat, in_spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     flat = enlarged_leaves(flat, spec)
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
@@ -145,9 +145,9 @@ def _recording(flat: _Flat, parts: Parts, graph: Any, module: Any, functions: li
 
 
 def _run(flat: _Flat, parts: Parts) -> tuple[Any, Any]:
-    """The graph of a run, and the ScriptModule that it takes where it takes one. What is written into buffers is undone.
+    """Trace the model, and restore its buffers; return the graph, and its ScriptModule if any.
 
-    Without scripted parts the state are inputs of the graph: torch makes no ScriptModule of the model, which takes long.
+    Without scripted parts, parameters and buffers are inputs of the graph: so torch need not create a ScriptModule.
     """
     leaves = (flat.example[index] for index in flat.leaves)  # each gets a tensor of its own, which the forward may write into
     inputs = [leaf.clone() if isinstance(leaf, torch.Tensor) else torch.tensor(leaf) for leaf in leaves]
@@ -167,7 +167,7 @@ def _run(flat: _Flat, parts: Parts) -> tuple[Any, Any]:
 
 
 def _by_module(flat: _Flat, inputs: list[torch.Tensor]) -> tuple[Any, Any]:
-    """The graph of a ScriptModule made of the model: what it takes to trace a model with scripted parts."""
+    """Trace a model with scripted parts, as a ScriptModule."""
     whole = _Module(flat)
     for module in whole.modules():
         if not isinstance(module, torch.jit.ScriptModule):
@@ -177,7 +177,7 @@ def _by_module(flat: _Flat, inputs: list[torch.Tensor]) -> tuple[Any, Any]:
 
 
 def _length(of: Any, /) -> Any:
-    """``len(x)`` of a tensor as ``x.size(0)``: the tracer's number, which Python's own `len` cannot give."""
+    """Return ``len`` of a traced tensor as a traced number, ``x.size(0)``."""
     return of.size(0) if isinstance(of, torch.Tensor) and of.dim() and torch._C._is_tracing() else _len(of)
 
 
@@ -187,11 +187,11 @@ _REPLACED: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
     # `TransformerEncoder` looks into its mask for whether it is the causal one, only to choose a faster kernel
     (transformer, "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: bool(is_causal)),
 )
-"""What Python and torch do otherwise while a model is traced."""
+"""Replacements in Python and torch while a model is traced."""
 
 
 def _sorted_out(caught: list[Any]) -> list[Any]:
-    """The tracer's warnings; those of torch.jit being deprecated are dropped, all others given on."""
+    """Select the tracer's warnings; issue all others but deprecations again."""
     recorded = []
     for warning in caught:
         if issubclass(warning.category, torch.jit._trace.TracerWarning):

@@ -1,7 +1,7 @@
-"""Types of the values of a TorchScript graph: outlines of tensors, node by node, with symbols for what is dynamic; where a
-result's type is not plain to see (`shortcuts`), torch's own kernels are run on fake tensors.
+"""Type inference for TorchScript graphs, with symbols for dynamic sizes.
 
-A value that depends on no dynamic size keeps the type that the trace recorded; nothing is run for it.
+Shape functions come first, then torch's kernels on fake tensors. A value that depends on no dynamic size keeps the type that the
+trace recorded.
 """
 
 from __future__ import annotations
@@ -31,39 +31,39 @@ from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp_torchscript.abstract_tensor import (
     NUMBERS,
     UNKNOWN,
-    Outline,
-    filled,
+    AbstractTensor,
+    from_fake,
     harmless,
     key_of,
     kind_of,
-    outlined,
     same,
     symbols_of,
+    to_fake,
 )  # fmt: skip
-from onnxexp_torchscript.data_dependent_sizes import Counts
-from onnxexp_torchscript.shape_functions import shortcut
-from onnxexp_torchscript.size_probes import Trials
+from onnxexp_torchscript.data_dependent_sizes import UnbackedSizes
+from onnxexp_torchscript.shape_functions import infer_result
+from onnxexp_torchscript.size_probes import SizeProbe
 
-__all__ = ["Sizes"]
+__all__ = ["TypeInference"]
 
 
 _FIRST = 1000
-"""torch's own symbols for the sizes of inputs have smaller numbers."""
+"""The first number of our symbols; torch's own for input sizes are smaller."""
 
 
-class Sizes:
-    """What is known of each value.
+class TypeInference:
+    """Types of the values of one graph.
 
     Attributes:
-        env: torch's record of the symbols.
-        mode: The fake mode that everything here belongs to, made where the first kernel runs.
+        env: The ShapeEnv of the symbols.
+        mode: The fake mode, created when the first kernel runs.
         names: The readable name of each symbol.
-        counts: What is known of the contents of tensors.
+        unbacked: The symbols for sizes that depend on data.
     """
 
     def __init__(self) -> None:
         self.env = ShapeEnv(specialize_zero_one=False, duck_shape=False)
-        self.counts = Counts(self.env)
+        self.unbacked = UnbackedSizes(self.env)
         self.names: dict[sympy.Expr, str] = {}
         self.texts: dict[str, Any] = {}
         self._fakes: dict[Value, Any] = {}
@@ -75,7 +75,7 @@ class Sizes:
         self._known: dict[Any, Any] = {}
         self._short_of: dict[sympy.Expr, Any] = {}
         self._long_of: dict[sympy.Symbol, sympy.Expr] = {}
-        self._trials = Trials(self.call, self.counts)
+        self._probe = SizeProbe(self.call, self.unbacked)
 
     @functools.cached_property
     def mode(self) -> FakeTensorMode:
@@ -85,7 +85,7 @@ class Sizes:
     # Inputs
 
     def input(self, index: int, leaf: Any, spec: DynamicSpec) -> Value:
-        """What stands for input leaf `index`, an example of which is `leaf`; makes the symbols of its dynamic axes."""
+        """Create the value of an input leaf, with symbols for its dynamic axes."""
         name = spec.leaves[index].name
         if not isinstance(leaf, torch.Tensor):
             return self._scalar(index, leaf, name, spec)
@@ -97,14 +97,14 @@ class Sizes:
                 sizes[axis] = self._inputs[index, axis] = self._symbol(wanted, sizes[axis], f"{name}_dim_{axis}")
         value = Value(name, self._provisional(leaf.dtype, sizes))
         if any(isinstance(size, torch.SymInt) for size in sizes):
-            self.know(value, Outline(leaf.dtype, sizes))
+            self.know(value, AbstractTensor(leaf.dtype, sizes))
         return value
 
     def _scalar(self, index: int, leaf: Any, name: str, spec: DynamicSpec) -> Value:
         kind = type(leaf)
         value = Value(name, ScalarType(kind) if kind in (bool, int, float) else TensorType(None, None))
         if index in spec.scalars:
-            symbol = self.counts.any_number(kind)
+            symbol = self.unbacked.any_number(kind)
             self.names.setdefault(symbol.node.expr, spec.scalars[index].name or name)
             self._inputs[index, None] = symbol
             self.know(value, symbol)
@@ -135,40 +135,40 @@ class Sizes:
     # What is known
 
     def know(self, value: Value, fake: Any) -> None:
-        """Note what stands for a value."""
+        """Record the fake of a value."""
         self._fakes[value] = fake
         self._dynamic.add(value)
 
     def dynamic(self, value: Value) -> bool:
-        """Whether a value's type must be computed: the trace's record holds for the example only."""
+        """Whether a value depends on a dynamic size, so that its type is inferred."""
         return value in self._dynamic
 
     def of(self, value: Value) -> Any:
-        """The outline or symbolic number that stands for a value, UNKNOWN where there is none."""
+        """Return a value's abstract tensor or symbolic number, else UNKNOWN."""
         if value not in self._fakes:
             self._fakes[value] = self._from_type(value.type)
         return self._fakes[value]
 
     def _from_type(self, type_: Type) -> Any:
         if isinstance(type_, ScalarType):
-            return self.counts.any_number(type_.kind)
+            return self.unbacked.any_number(type_.kind)
         if type_.dtype is None or type_.sizes is None or any(isinstance(size, str) for size in type_.sizes):
             return UNKNOWN
-        return Outline(type_.dtype, type_.sizes)
+        return AbstractTensor(type_.dtype, type_.sizes)
 
     # Running
 
     def run(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], where: Where, *, local: bool = False) -> Any:
-        """What an operator gives for these arguments (of the neutral graph); UNKNOWN where that cannot be told.
+        """Infer the result of a call on the neutral graph's arguments; UNKNOWN if that fails.
 
-        `local` says that it need not run: a size that it would fix stays free.
+        `local`: the call is in a block and may never run, so that it fixes no size.
         """
         fakes = self._fakes_of(args)
         if _has_unknown(fakes):
             return UNKNOWN
-        plain = self.counts.result(name, fakes, args)
+        plain = self.unbacked.result(name, fakes, args)
         if plain is None:
-            plain = shortcut(name, fakes)
+            plain = infer_result(name, fakes)
         if plain is not None:
             return plain
         if restrides(name):
@@ -182,16 +182,16 @@ class Sizes:
         return self._known[key]
 
     def of_any_rank(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any]) -> Any:
-        """What an operator gives for tensors of unknown rank: a fake, a type of unknown rank, or UNKNOWN."""
-        return self._trials.of_any_rank(op, name, self._fakes_of(args), args)
+        """Infer a result for tensors of unknown rank: a fake, a type, or UNKNOWN."""
+        return self._probe.of_any_rank(op, name, self._fakes_of(args), args)
 
     def shortened(self, result: Any) -> Any:
-        """A result with a symbol of its own for each long size, since torch compares long sizes very slowly."""
+        """Replace long size expressions by symbols of their own; torch compares them slowly."""
         if isinstance(result, (list, tuple)):
             return [self.shortened(part) for part in result]
-        if not isinstance(result, Outline) or not any(map(_is_long, result.shape)):
+        if not isinstance(result, AbstractTensor) or not any(map(_is_long, result.shape)):
             return result
-        return self.counts.tensor(result.dtype, [self._short(size) if _is_long(size) else size for size in result.shape])
+        return self.unbacked.tensor(result.dtype, [self._short(size) if _is_long(size) else size for size in result.shape])
 
     def _short(self, size: Any) -> Any:
         expr = size.node.expr
@@ -212,12 +212,12 @@ class Sizes:
         fixed = [symbol for symbol, to in self.env.replacements.items() if symbol not in before["replacements"] and to.is_number]
         doubtful = any(not harmless(guard.expr) for guard in self.env.guards[guards:])
         if doubtful and result is not UNKNOWN:
-            doubtful = not self._trials.hold(op, name, fakes, args, result)
+            doubtful = not self._probe.agrees(op, name, fakes, args, result)
         if result is not UNKNOWN and not doubtful and not fixed:
             return result
         after = snapshot(self.env)
         restore(self.env, before)
-        tried = self._trials.result(op, name, fakes, args)
+        tried = self._probe.result(op, name, fakes, args)
         if tried is UNKNOWN and fixed and not doubtful and not local:  # the call is allowed at this size only
             restore(self.env, after)
             self._fixed += [(symbol, where) for symbol in fixed]
@@ -225,20 +225,20 @@ class Sizes:
         return tried
 
     def _restrided(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
-        """``t_`` and the like change the tensor itself: it gets a fake of its own first."""
+        """Run ``t_`` and the like on a copy of the tensor's fake."""
         result = self.call(op, name, [fakes[0].copy(), *fakes[1:]], args)
         self._made.setdefault(args[0], self._fakes[args[0]])
         self._fakes[args[0]] = result
         return result
 
-    def call(self, op: torch._ops.OpOverload, name: str, outlines: list[Any], args: Sequence[Any]) -> Any:
-        """What torch's kernel gives, as outlines and numbers; raises whatever it raises."""
+    def call(self, op: torch._ops.OpOverload, name: str, abstracts: list[Any], args: Sequence[Any]) -> Any:
+        """Run torch's kernel on fake tensors; raises whatever the kernel raises."""
         with self.mode, reshapes_as_called():
-            return outlined(self._called(op, name, filled(outlines), args))
+            return from_fake(self._called(op, name, to_fake(abstracts), args))
 
     def _called(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
         if name == "aten::_pad_packed_sequence":
-            fakes = [*fakes, self._batches.get(args[1]) or self.counts.any_size()]
+            fakes = [*fakes, self._batches.get(args[1]) or self.unbacked.any_size()]
         kernel = composite_kernel(name)
         if kernel is not None:
             op = kernel
@@ -248,7 +248,7 @@ class Sizes:
         return op(*fakes[: len(fakes) - len(keywords)], **keywords)
 
     def packed(self, batch_sizes: Value, source: Value, axis: int) -> None:
-        """Note how many sequences a packed sequence holds."""
+        """Record the batch size of a packed sequence."""
         fake = self.of(source)
         if fake is not UNKNOWN:
             self._batches[batch_sizes] = fake.shape[axis]
@@ -256,34 +256,37 @@ class Sizes:
     # Two ways that meet
 
     def joined(self, one: Any, other: Any) -> Any:
-        """A fake for what is like `one` or like `other`, which are both tensors or both numbers; UNKNOWN where none fits both."""
+        """Create a fake that covers two tensors or two numbers, else UNKNOWN."""
         if one is UNKNOWN or other is UNKNOWN:
             return UNKNOWN
-        if not isinstance(one, Outline) or not isinstance(other, Outline):
+        if not isinstance(one, AbstractTensor) or not isinstance(other, AbstractTensor):
             return one if type(self.type_of(one)) is type(self.type_of(other)) else UNKNOWN
         if one.dtype != other.dtype or one.dim() != other.dim():
             return UNKNOWN
         if self.alike(one, other):
             return one
-        return self.counts.tensor(one.dtype, [a if same(a, b) else None for a, b in zip(one.shape, other.shape, strict=True)])
+        return self.unbacked.tensor(one.dtype, [a if same(a, b) else None for a, b in zip(one.shape, other.shape, strict=True)])
 
     def alike(self, one: Any, other: Any) -> bool:
-        """Whether two fakes have one dtype and the same sizes; a size that is free in `other` is like any."""
-        if not isinstance(one, Outline) or not isinstance(other, Outline):
+        """Whether two fakes have one dtype and equal sizes, up to unbacked ones."""
+        if not isinstance(one, AbstractTensor) or not isinstance(other, AbstractTensor):
             return one is other or (
-                one is not None and other is not None and not isinstance(one, Outline) and not isinstance(other, Outline)
+                one is not None
+                and other is not None
+                and not isinstance(one, AbstractTensor)
+                and not isinstance(other, AbstractTensor)
             )
         pairs = zip(one.shape, other.shape, strict=False)
         return (
             one.dtype == other.dtype and one.dim() == other.dim() and all(same(a, b) or (_free(a) and _free(b)) for a, b in pairs)
         )
 
-    def renewed(self, fake: Outline) -> Outline:
-        """A tensor of the same type, with other numbers where its sizes are free."""
-        return self.counts.tensor(fake.dtype, [None if _free(size) else size for size in fake.shape])
+    def renewed(self, fake: AbstractTensor) -> AbstractTensor:
+        """Copy a tensor, with new symbols for its unbacked sizes."""
+        return self.unbacked.tensor(fake.dtype, [None if _free(size) else size for size in fake.shape])
 
     def batch_of(self, batch_sizes: Any) -> Any:
-        """How many sequences a packed sequence holds, None where that is not known, or it is no packed sequence."""
+        """Return the batch size of a packed sequence; None if unknown."""
         return self._batches.get(batch_sizes)
 
     def _fakes_of(self, args: Sequence[Any]) -> list[Any]:
@@ -295,8 +298,8 @@ class Sizes:
     # Types
 
     def type_of(self, fake: Any) -> Type:
-        """The type of a fake as far as it is known now; `finish` makes the sizes readable."""
-        if isinstance(fake, Outline):
+        """Return a fake's provisional type; `finish` replaces symbols by names."""
+        if isinstance(fake, AbstractTensor):
             return self._provisional(fake.dtype, fake.shape)
         return ScalarType(kind_of(fake)) if isinstance(fake, (bool, int, float, *NUMBERS)) else TensorType(None, None)
 
@@ -304,7 +307,7 @@ class Sizes:
         return TensorType(dtype, tuple([size if isinstance(size, int) else str(size.node.expr) for size in sizes]))
 
     def text(self, size: Any) -> Dim:
-        """A size for people."""
+        """Return a size, or its readable text."""
         if isinstance(size, int):
             return size
         expr = size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size)
@@ -316,9 +319,9 @@ class Sizes:
         return readable
 
     def finish(self) -> None:
-        """Give every value the type that it was made with, now that all is known of the symbols; what it was made with goes."""
+        """Write the readable types of all values, and drop the fakes."""
         for value, fake in {**self._fakes, **self._made}.items():
-            if isinstance(fake, Outline) and value in self._dynamic:  # others have the type that was recorded
+            if isinstance(fake, AbstractTensor) and value in self._dynamic:  # others have the type that was recorded
                 value.type = TensorType(
                     fake.dtype, tuple([size if isinstance(size, int) else self.text(size) for size in fake.shape])
                 )
@@ -328,7 +331,7 @@ class Sizes:
         self._made.clear()
 
     def check(self, spec: DynamicSpec) -> None:
-        """Raise CaptureError where an axis that was asked to be dynamic is one size only."""
+        """Raise CaptureError for a dynamic axis that the model fixes to one size."""
         for (index, axis), size in self._inputs.items():
             if axis is None:
                 continue
@@ -352,7 +355,7 @@ def restrides(name: str) -> bool:
 
 
 def _is_long(size: Any) -> bool:
-    """Whether a size is a rounded quotient or the like, and of the inputs' sizes only."""
+    """Whether a size is a rounded quotient or the like of input sizes."""
     if not isinstance(size, torch.SymInt):
         return False
     expr = size.node.expr
@@ -360,9 +363,9 @@ def _is_long(size: Any) -> bool:
 
 
 def _repeatable(result: Any, fakes: list[Any]) -> bool:
-    """Whether a result is tensors whose sizes follow from the arguments."""
+    """Whether all sizes of a result follow from the arguments."""
     results = result if isinstance(result, (list, tuple)) else [result]
-    return all(isinstance(one, Outline) for one in results) and not free_unbacked_symbols(
+    return all(isinstance(one, AbstractTensor) for one in results) and not free_unbacked_symbols(
         list(symbols_of(results) - symbols_of(fakes))
     )
 
@@ -372,6 +375,6 @@ def _has_unknown(fakes: list[Any]) -> bool:
 
 
 def _free(size: Any) -> bool:
-    """Whether nothing is known of a size."""
+    """Whether a size is a single unbacked symbol."""
     expr = size.node.expr if isinstance(size, torch.SymInt) else None
     return isinstance(expr, sympy.Symbol) and free_unbacked_symbols(expr) != set()

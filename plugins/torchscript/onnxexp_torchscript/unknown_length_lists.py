@@ -1,4 +1,4 @@
-"""Lists whose length is known only at run time: ONNX sequences (opset 11 and later), or what lies along an axis of a tensor."""
+"""Lists of unknown length: ONNX sequences (opset 11 and later), or an axis of a tensor."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch
 
 from onnxexp import Value
 from onnxexp_torchscript import scalar_tensors
-from onnxexp_torchscript.abstract_tensor import UNKNOWN, Outline
+from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.python_values import Items
-from onnxexp_torchscript.scalar_tensors import Number, is_number, plain
+from onnxexp_torchscript.scalar_tensors import Number, is_number, unwrap
 
 __all__ = [
     "as_sequence",
@@ -35,19 +35,19 @@ _KINDS: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: to
 
 
 def as_tensor(interpreter: Interpreter, thing: Any) -> Any:
-    """A number or a tensor as a value; anything else as it is."""
+    """Convert a number or tensor to a value; return anything else as it is."""
     if isinstance(thing, Number):
         return scalar_tensors.as_tensor(interpreter, thing)
     return thing
 
 
 def fake_of(interpreter: Interpreter, thing: Any) -> Any:
-    """The fake that stands for an element."""
-    thing = plain(thing)
+    """Return the fake of an element."""
+    thing = unwrap(thing)
     if isinstance(thing, Value):
         return interpreter.sizes.of(thing)
     if isinstance(thing, (bool, int, float)):
-        return interpreter.sizes.counts.any_number(type(thing))
+        return interpreter.sizes.unbacked.any_number(type(thing))
     raise interpreter.refuse(
         f"a list of unknown length holds a {'list' if isinstance(thing, Items) else type(thing).__name__.lower()}",
         "keep tensors or numbers in it, or make its length fixed",
@@ -55,14 +55,14 @@ def fake_of(interpreter: Interpreter, thing: Any) -> Any:
 
 
 def joined_element(interpreter: Interpreter, one: Any, other: Any) -> Any:
-    """The fake for an element that is like `one` or like `other`; None stands for no element."""
+    """Create a fake that covers two elements; None stands for no element."""
     if one is None or other is None or one is other:
         return other if one is None else one
     return interpreter.sizes.joined(one, other)
 
 
 def common_element(interpreter: Interpreter, *lists: Items) -> Any:
-    """The fake for the elements of several lists."""
+    """Create a fake that covers the elements of several lists."""
     element = None
     for items in lists:
         fakes = [items.element] if items.sequence is not None else [fake_of(interpreter, item) for item in items]
@@ -72,19 +72,19 @@ def common_element(interpreter: Interpreter, *lists: Items) -> Any:
 
 
 def _dtype(element: Any) -> torch.dtype:
-    if isinstance(element, Outline):
+    if isinstance(element, AbstractTensor):
         return element.dtype
     kinds = {torch.SymBool: torch.bool, torch.SymFloat: torch.float32, torch.SymInt: torch.int64}
     return next((dtype for kind, dtype in kinds.items() if isinstance(element, kind)), torch.float32)
 
 
 def empty(interpreter: Interpreter, element: Any) -> Value:
-    """An empty sequence."""
+    """Emit an empty sequence."""
     return _make(interpreter, "prim::SequenceConstruct", [[], _dtype(element)])
 
 
 def as_sequence(interpreter: Interpreter, items: Items, element: Any = None) -> Value:
-    """The value of a list, as a sequence."""
+    """Convert a list to a sequence value."""
     _whole(interpreter, items)
     if items.sequence is not None and items.axis is not None:
         return split(interpreter, items.sequence, 1, items.axis, keepdims=False).sequence  # type: ignore[return-value]
@@ -95,11 +95,11 @@ def as_sequence(interpreter: Interpreter, items: Items, element: Any = None) -> 
     for item in items:
         fake_of(interpreter, item)  # refuses what cannot be an element
     dtype = _dtype(element if element is not None else common_element(interpreter, items))
-    return _make(interpreter, "prim::SequenceConstruct", [[plain(item) for item in items], dtype])
+    return _make(interpreter, "prim::SequenceConstruct", [[unwrap(item) for item in items], dtype])
 
 
 def _whole(interpreter: Interpreter, items: Items) -> None:
-    """Raises CaptureError for a list of which only what one round appends is at hand."""
+    """Raise CaptureError for a list that a loop is collecting."""
     if items.collecting is not None:
         raise interpreter.refuse("a list is read in the loop that appends to it", "read it after the loop")
 
@@ -111,7 +111,7 @@ def _make(interpreter: Interpreter, name: str, args: list[Any]) -> Value:
 
 
 def promote(interpreter: Interpreter, items: Items) -> None:
-    """Make a list an ONNX sequence from here on."""
+    """Convert a list to an ONNX sequence in place."""
     if items.sequence is None or items.axis is not None:
         interpreter.journal.note(items)
         element = common_element(interpreter, items) if items.sequence is None and items else items.element
@@ -119,58 +119,58 @@ def promote(interpreter: Interpreter, items: Items) -> None:
 
 
 def insert(interpreter: Interpreter, items: Items, thing: Any, position: Any = None) -> None:
-    """Put an element into a sequence, at the end where no position is given."""
+    """Insert an element into a sequence, by default at the end."""
     if items.collecting is interpreter.graph and position is None:
         items.append(thing)
         return
     promote(interpreter, items)
     element = joined_element(interpreter, items.element, fake_of(interpreter, thing))
     assert items.sequence is not None
-    value = _make(interpreter, "prim::SequenceInsert", [items.sequence, plain(thing), plain(position)])
+    value = _make(interpreter, "prim::SequenceInsert", [items.sequence, unwrap(thing), unwrap(position)])
     items.become(Items((), value, element))
 
 
 def remove(interpreter: Interpreter, items: Items, position: Any = None) -> None:
-    """Take an element out of a sequence, the last where no position is given."""
+    """Remove an element from a sequence, by default the last."""
     promote(interpreter, items)
-    value = _make(interpreter, "prim::SequenceErase", [items.sequence, plain(position)])
+    value = _make(interpreter, "prim::SequenceErase", [items.sequence, unwrap(position)])
     items.become(Items((), value, items.element))
 
 
 def get(interpreter: Interpreter, items: Items, position: Any) -> Value:
-    """One element of a list of unknown length."""
+    """Return one element of a list of unknown length."""
     _whole(interpreter, items)
     if items.axis is not None:
-        element = interpreter.emit("aten::select.int", [items.sequence, items.axis, plain(position)])
+        element = interpreter.emit("aten::select.int", [items.sequence, items.axis, unwrap(position)])
         return element if _is_tensor(items.element) else interpreter.emit("aten::item", [element])  # type: ignore[no-any-return]
     if items.element is None:
         raise interpreter.refuse("an element of a list of unknown length is read, of which no element is known", "append first")
     output = interpreter.value("prim::SequenceAt", _anew(interpreter, items.element))
-    interpreter.append("prim::SequenceAt", [items.sequence, plain(position)], [output])
+    interpreter.append("prim::SequenceAt", [items.sequence, unwrap(position)], [output])
     return output
 
 
 def _anew(interpreter: Interpreter, element: Any) -> Any:
-    """A fake like an element's: a number, and a size that is free, is another each time."""
-    if isinstance(element, Outline):
+    """Copy an element's fake, with new symbols for unbacked sizes and numbers."""
+    if isinstance(element, AbstractTensor):
         return interpreter.sizes.renewed(element)
     if element is UNKNOWN:
         return element
-    return interpreter.sizes.counts.any_number(interpreter.sizes.type_of(element).kind)  # type: ignore[union-attr]
+    return interpreter.sizes.unbacked.any_number(interpreter.sizes.type_of(element).kind)  # type: ignore[union-attr]
 
 
 def length(interpreter: Interpreter, items: Items) -> Value:
-    """The number of elements of a list of unknown length."""
+    """Return the length of a list of unknown length."""
     _whole(interpreter, items)
     if items.axis is not None:
         return interpreter.size(items.sequence, items.axis)  # type: ignore[no-any-return]
-    output = interpreter.value("prim::SequenceLength", interpreter.sizes.counts.any_number(int))
+    output = interpreter.value("prim::SequenceLength", interpreter.sizes.unbacked.any_number(int))
     interpreter.append("prim::SequenceLength", [items.sequence], [output])
     return output
 
 
 def concatenated(interpreter: Interpreter, items: Items, dim: Any, *, new_axis: bool) -> Value:
-    """`cat` or `stack` of a list of unknown length."""
+    """Concatenate or stack a list of unknown length."""
     _whole(interpreter, items)
     rank = interpreter.rank(items.sequence)
     if items.axis is not None and rank is not None:
@@ -178,23 +178,23 @@ def concatenated(interpreter: Interpreter, items: Items, dim: Any, *, new_axis: 
     promote(interpreter, items)
     element = items.element
     fake: Any = UNKNOWN
-    if isinstance(element, Outline):
+    if isinstance(element, AbstractTensor):
         sizes: list[Any] = list(element.shape)
         axis = dim % (len(sizes) + new_axis)
         if new_axis:
             sizes.insert(axis, None)
         else:
             sizes[axis] = None
-        fake = interpreter.sizes.counts.tensor(element.dtype, sizes)
+        fake = interpreter.sizes.unbacked.tensor(element.dtype, sizes)
     elif element is not None and element is not UNKNOWN:
-        fake = interpreter.sizes.counts.tensor(_dtype(element), [None])
+        fake = interpreter.sizes.unbacked.tensor(_dtype(element), [None])
     output = interpreter.value("prim::SequenceConcat", fake)
     interpreter.append("prim::SequenceConcat", [items.sequence, dim, new_axis], [output])
     return output
 
 
 def _joined(interpreter: Interpreter, items: Items, dim: int, rank: int, *, new_axis: bool) -> Value:
-    """What lies along an axis, stacked: the tensor itself with the axis elsewhere; or joined: two axes as one."""
+    """Stack or concatenate the slices of a tensor along an axis."""
     axes = [axis for axis in range(rank) if axis != items.axis]
     axes.insert(dim, items.axis or 0)
     made = interpreter.emit("aten::clone", [items.sequence, None])
@@ -203,23 +203,23 @@ def _joined(interpreter: Interpreter, items: Items, dim: int, rank: int, *, new_
 
 
 def unbound(interpreter: Interpreter, tensor: Value, axis: int) -> Items:
-    """What lies along an axis of unknown size, as a list."""
+    """List the slices of a tensor along an axis of unknown size."""
     fake = interpreter.sizes.of(tensor)
     if not _is_tensor(fake):
         return split(interpreter, tensor, 1, axis, keepdims=False)
     sizes: list[Any] = list(fake.shape)
     del sizes[axis]
-    return interpreter.items((), tensor, interpreter.sizes.counts.tensor(fake.dtype, sizes), axis)
+    return interpreter.items((), tensor, interpreter.sizes.unbacked.tensor(fake.dtype, sizes), axis)
 
 
 def _is_tensor(fake: Any) -> bool:
-    return isinstance(fake, Outline)
+    return isinstance(fake, AbstractTensor)
 
 
 def split(interpreter: Interpreter, tensor: Value, size: Any, dim: int, *, keepdims: bool) -> Items:
-    """The pieces of a tensor along an axis of unknown size: `split`, or `unbind` where the axis goes."""
+    """Split or unbind a tensor along an axis of unknown size."""
     output = interpreter.value("prim::SplitToSequence", UNKNOWN)
-    interpreter.append("prim::SplitToSequence", [tensor, plain(size), dim, keepdims], [output])
+    interpreter.append("prim::SplitToSequence", [tensor, unwrap(size), dim, keepdims], [output])
     fake = interpreter.sizes.of(tensor)
     element: Any = UNKNOWN
     if fake is not UNKNOWN:
@@ -228,17 +228,17 @@ def split(interpreter: Interpreter, tensor: Value, size: Any, dim: int, *, keepd
             sizes[dim] = None
         else:
             del sizes[dim]
-        element = interpreter.sizes.counts.tensor(fake.dtype, sizes)
+        element = interpreter.sizes.unbacked.tensor(fake.dtype, sizes)
     return interpreter.items((), output, element)
 
 
 def is_element(thing: Any) -> bool:
-    """Whether something can be an element of a sequence."""
+    """Whether an object can be an element of a sequence."""
     return isinstance(thing, Value) or is_number(thing)
 
 
 def split_at(interpreter: Interpreter, tensor: Any, places: Any, dim: int = 0) -> Any:
-    """``tensor_split`` at places that a tensor holds; where it holds the number of pieces, nobody knows that number."""
+    """Convert ``tensor_split`` by a tensor of indices."""
     count = interpreter.size(places, 0) if interpreter.rank(places) == 1 else None
     if not isinstance(count, int):
         return NotImplemented

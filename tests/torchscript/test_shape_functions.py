@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp_torchscript.abstract_tensor import Outline
+from onnxexp_torchscript.abstract_tensor import AbstractTensor
 from onnxexp_torchscript.jit_schemas import named
-from onnxexp_torchscript.shape_functions import shortcut
+from onnxexp_torchscript.shape_functions import infer_result
 
 
 def of(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -85,9 +85,11 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
 ]  # fmt: skip
 
 
-def asked(name: str, args: tuple[Any, ...]) -> Outline | None:
-    """What the shortcut says of a call."""
-    return shortcut(name, pytree.tree_map_only(torch.Tensor, lambda tensor: Outline(tensor.dtype, tensor.shape), list(args)))
+def asked(name: str, args: tuple[Any, ...]) -> AbstractTensor | None:
+    """What the shape functions infer of a call."""
+    return infer_result(
+        name, pytree.tree_map_only(torch.Tensor, lambda tensor: AbstractTensor(tensor.dtype, tensor.shape), list(args))
+    )
 
 
 @pytest.mark.parametrize(("name", "args"), CALLS, ids=[f"{number}-{name}" for number, (name, _) in enumerate(CALLS)])
