@@ -76,8 +76,9 @@ TRACES = """
 """
 
 
-def test_the_core_alone_names_the_frontend_to_install(core: Environment) -> None:
-    told = core.python(TRACES).told
+@pytest.mark.parametrize("installed", ["onnxexp", "onnxexp-plugin-aten"])
+def test_without_the_torchscript_plugin_the_cure_is_to_install_it(installed: str, core: Environment, make: Make) -> None:
+    told = (core if installed == "onnxexp" else make(installed)).python(TRACES).told
     assert told.keys() == {"trace", "script", "auto", "scripted"}
     assert {message.splitlines()[-1].strip() for message in told.values()} == {"pip install onnxexp-plugin-torchscript"}
     assert "strict=False" in told["auto"]

@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.packaging.conftest import Make
-from tests.packaging.environments import PROJECTS, Environment
+from tests.packaging.environments import PROJECTS, Environment, name_of, project
 from tests.packaging.packs import Pack, relu_pack
+
+FIRST_PARTY = {
+    name: "on"
+    for folder in PROJECTS[1:-1]
+    for name in project(folder)["project"].get("entry-points", {}).get("onnxexp.plugins", {})
+}
+"""The plugins of this repository, all of them switched on."""
 
 SHOW = """
     def show(program):
@@ -109,9 +116,9 @@ def script(text: str) -> str:
 def test_core_and_aten_export_a_model_that_is_right(make: Make) -> None:
     """The extra brings the plugin; the file that is written computes what torch computes, at another batch size."""
     environment = make("onnxexp[all]")
-    assert environment.states() == {"aten": "on", "autograd": "on"}
+    assert environment.states() == FIRST_PARTY
     assert environment.python(ATEN).told == {"shape": [5, 5], "plugins": "onnxexp-plugin-aten 0.1.0"}
-    environment.uninstall("onnxexp-plugin-aten", "onnxexp-plugin-autograd")
+    environment.uninstall(*map(name_of, PROJECTS[1:-1]))
     assert environment.plugins() == {}
 
 
@@ -171,7 +178,7 @@ def test_sdists_install_too(make: Make, empty: Environment) -> None:
     """pip builds what is published as source."""
     archives = [empty.house.one(folder, ".tar.gz") for folder in PROJECTS]
     empty.install("--no-build-isolation", *archives)
-    assert empty.states() == {"acme-ops": "on", "aten": "on", "autograd": "on"}
+    assert empty.states() == {"acme-ops": "on", **FIRST_PARTY}
     assert "Sin" in empty.python(script(EXAMPLE)).told[0]["ops"]
 
 

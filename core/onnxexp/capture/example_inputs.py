@@ -86,7 +86,7 @@ def _notes(tensor: torch.Tensor) -> dict[str, Any]:
 
 
 def enlarge(args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The inputs with every axis that is asked to be dynamic at size 2 or more.
+    """Enlarge the inputs, so that every axis that is asked to be dynamic has size 2 or more.
 
     A smaller one gets the size that axes of the same name have (an unnamed one: the size that every other dynamic axis at that
     position has), else 2, by repeating the tensor along it (zeros where it is empty). Axes tied by one Dim, derived ones too,
@@ -100,7 +100,7 @@ def enlarge(args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -
 
 
 def enlarged_leaves(flat: Sequence[Any], spec: DynamicSpec) -> list[Any]:
-    """As `enlarge`, the leaves alone."""
+    """Enlarge the leaves of the inputs, as `enlarge` does."""
     seen: set[int] = set()
     new = []
     for tensor, sizes in zip(flat, _sizes(flat, spec), strict=True):
@@ -124,7 +124,7 @@ def enlarged(spec: DynamicSpec) -> list[str]:
 
 
 def derivation(dim: Any) -> tuple[str, Callable[[int], int]] | None:
-    """The root's name and the function of it that a Dim is (the identity for a plain one); None for a hint."""
+    """Return a Dim's root name, and its function of the root (the identity for a plain Dim); None for a hint."""
     if not isinstance(dim, Dim):
         return None
     fields = vars(dim)  # torch has no public name for derived dims

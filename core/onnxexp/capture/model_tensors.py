@@ -1,4 +1,4 @@
-"""The modules of a model and their tensors."""
+"""The modules, parameters and buffers of a model."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Parts:
 
     @classmethod
     def of(cls, model: torch.nn.Module) -> Parts:
-        """The parts that a model has now."""
+        """List the modules and tensors of a model."""
         return cls(model, dict(model.named_modules()), {**dict(model.named_parameters()), **dict(model.named_buffers())})
 
 
 @contextlib.contextmanager
 def restored_buffers(model: torch.nn.Module) -> Iterator[None]:
-    """Put back what a run of the model writes into its buffers."""
+    """Restore the buffers that a run of the model writes to."""
     before = {name: tensor.detach().clone() for name, tensor in model.named_buffers()}
     try:
         yield

@@ -1,4 +1,4 @@
-"""Reshapes of tensors with symbolic sizes: the result has the sizes that the call says.
+"""Reshapes of fake tensors: the result has the sizes of the call.
 
 torch's own finds them axis by axis, by what divides what at the example's sizes: there ``x.reshape(-1, 8)`` of ``[n, 4]`` is
 ``[n//2, 4*(n//(n//2))]`` (which no size of any tensor is), and ``x.reshape(2, -1)`` is ``[2, 4*(n//2)]`` (wrong where n is odd).
@@ -21,7 +21,7 @@ __all__ = ["reshapes_as_called"]
 
 @contextlib.contextmanager
 def reshapes_as_called() -> Iterator[None]:
-    """Inside, fakes that are reshaped have the sizes that they are asked to have. Other threads are not affected."""
+    """Give reshaped fake tensors the sizes of the call; other threads are not affected."""
     original: Callable[..., torch.Tensor] = _refs._reshape_view_helper_core_alg
 
     def reshaped(a: torch.Tensor, shape: tuple[Any, ...], allow_copy: bool) -> torch.Tensor:

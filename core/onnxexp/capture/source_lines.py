@@ -56,14 +56,14 @@ _PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 
 @functools.lru_cache(maxsize=4096)
 def is_users(file: str) -> bool:
-    """Whether the code of that file is neither torch's nor ours nor Python's own."""
+    """Whether a file belongs to neither torch, onnxexp nor Python."""
     if file.startswith(_NOT_THE_USERS):
         return file.startswith(_TYPED_IN)
     return not _PLUGINS.search(file) and (not file.startswith(_STDLIB) or bool(_PACKAGES.search(file)))
 
 
 def is_modules(file: str) -> bool:
-    """Whether it is a file of torch.nn, but for the one in which every module is called."""
+    """Whether a file belongs to torch.nn, except the one that calls every module."""
     return file.startswith(_MODULES) and file != _CALLING
 
 
@@ -94,7 +94,7 @@ def recording() -> Iterator[None]:
 
 
 def code_line(file: str, line: int) -> Where:
-    """A line of a file, with its code."""
+    """Return a line of a file, with its code."""
     return Where(file=file, line=line, code=linecache.getline(file, line).strip())
 
 
@@ -115,7 +115,7 @@ def calling_line(frame: FrameType | None) -> Where:
 
 
 def guards_raise(file: str, line: int) -> bool:
-    """Whether a line decides only between going on and an error: an assertion, or an ``if`` before a ``raise``."""
+    """Whether a line only guards an exception: an assertion, or an ``if`` before a ``raise``."""
     code = code_line(file, line).code
     if code.startswith("assert ") or "_check(" in code or ": raise " in code:
         return True
@@ -124,7 +124,7 @@ def guards_raise(file: str, line: int) -> bool:
 
 
 def model_error(error: Exception, when: str) -> CaptureError:
-    """The error for a model that itself raises `error` when it is run: with the user's line, and the cure."""
+    """Create the CaptureError for a model that raises `error` on the example: with the user's line and the cure."""
     line = last_line((frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(error.__traceback__))
     at = f"\n  at {line}" if line.file else ""
     return CaptureError(f"{when}: {type(error).__name__}: {_brief(str(error))}; cure: give example inputs that it accepts{at}")

@@ -1,4 +1,4 @@
-"""The state of torch and of the model while it is captured, put back afterwards."""
+"""Context managers for the state of torch and of the model during a capture."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TrainingMode(enum.Enum):
 
 
 def is_exporting() -> bool:
-    """True while onnxexp captures a model in this thread. torch.onnx.is_in_onnx_export() says so too."""
+    """True while onnxexp captures a model in this thread, as torch.onnx.is_in_onnx_export()."""
     return bool(vars(_exporting).get("depth", 0))
 
 
@@ -60,7 +60,7 @@ def _quiet(record: logging.LogRecord) -> bool:
 
 
 def silence_torch_loggers() -> None:
-    """From here on torch's loggers say nothing of what `_quiet` holds back: nothing where nobody exports, so that it may stay."""
+    """Filter torch's loggers while onnxexp exports, unless TORCH_LOGS is set."""
     for handler in _torch_handlers():
         handler.addFilter(_quiet)
 
@@ -83,7 +83,7 @@ def _is_frozen(module: torch.nn.Module) -> bool:
 
 @contextlib.contextmanager
 def model_mode(modules: Iterable[torch.nn.Module], mode: TrainingMode) -> Iterator[None]:
-    """Put modules into a mode; each gets its own mode back."""
+    """Put modules into a training mode; restore each one's own mode at the end."""
     before = [(module, module.training) for module in modules if not _is_frozen(module)]
     try:
         for module, training in before:
@@ -96,7 +96,10 @@ def model_mode(modules: Iterable[torch.nn.Module], mode: TrainingMode) -> Iterat
 
 @contextlib.contextmanager
 def unwind_functorch() -> Iterator[None]:
-    """Leave torch.func's transforms that a failed capture has entered: eager would compute wrong values inside of them."""
+    """Leave torch.func's transforms that a failed capture has entered.
+
+    Eager PyTorch would compute wrong values inside them.
+    """
     level = functorch.maybe_current_level() or 0
     try:
         yield
@@ -107,7 +110,7 @@ def unwind_functorch() -> Iterator[None]:
 
 @contextlib.contextmanager
 def torch_mode() -> Iterator[None]:
-    """Bring torch into one state for every capture, whatever the caller's, so that the same model gives the same file.
+    """Put torch into one state for every capture, so that the same model gives the same file.
 
     Gradients are off, inference mode is left, and the fused kernels that modules take only then are off: they hide the
     operators that they are made of.
@@ -124,7 +127,7 @@ def torch_mode() -> Iterator[None]:
 
 @contextlib.contextmanager
 def replaced(table: Iterable[tuple[Any, str, Callable[..., Any]]]) -> Iterator[None]:
-    """Replace these attributes (owner, name), and put them back at the end."""
+    """Replace attributes (owner, name, replacement), and restore them at the end."""
     before: list[tuple[Any, str, bool, Any]] = []
     try:
         for owner, name, replacement in table:

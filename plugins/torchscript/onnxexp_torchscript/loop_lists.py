@@ -49,7 +49,8 @@ class Collected:
     def leave(self, known: set[Any]) -> None:
         """Take the element that an iteration has appended.
 
-        Raises CaptureError if its type may differ between iterations, or from the start. `known` are the symbols outside the loop.
+        `known` are the symbols outside the loop. Raises CaptureError if the element's type may differ between iterations, or from
+        the start.
         """
         if self.container.collecting is None or not self.container:
             raise self._refuse("other things are done with it")

@@ -30,8 +30,9 @@ def read(recording: Recording, spec: DynamicSpec) -> tuple[Graph, TypeInference,
     """Convert a recording to a neutral graph.
 
     The graph's inputs are the leaves of the example, its outputs the leaves of the result. Returns the graph, the types of its
-    values, and the attributes that the program sets. Raises CaptureError for unsupported constructs, and if an axis that was asked
-    to be dynamic came out static.
+    values, and the attributes that the program sets.
+
+    Raises CaptureError for unsupported constructs, and if an axis that was asked to be dynamic came out static.
     """
     sizes = TypeInference()
     reader = Interpreter(sizes, recording.places, TABLES, traced=recording.traced)

@@ -34,10 +34,10 @@ __all__ = ["Decomposer"]
 
 
 class Decomposer:
-    """Decomposes nodes under the capture's fake mode; equal calls are decomposed once.
+    """torch's decompositions of nodes, under the capture's fake mode; equal calls are decomposed once.
 
-    `fake_mode` gives the mode, which need not be made where nothing is decomposed; `sizes` maps the readable text of each
-    symbolic size to the symbolic number that it stands for.
+    `fake_mode` returns the mode, and is called only if a decomposition needs it. `sizes` maps the readable text of each symbolic
+    size to its symbolic number; `dim_text` returns the text of a size.
     """
 
     def __init__(self, fake_mode: Callable[[], FakeTensorMode], sizes: Mapping[str, Any], dim_text: Callable[[Any], Dim]) -> None:
@@ -47,7 +47,7 @@ class Decomposer:
         self._known: dict[str, Graph | None] = {}
 
     def __call__(self, node: Node) -> Graph | None:
-        """The simpler nodes; the graph's inputs stand for `node.inputs()` in order. None where torch knows none."""
+        """Decompose a node: a graph whose inputs are `node.inputs()` in order; None if torch has no decomposition."""
         key = _key(node)
         if key not in self._known:
             self._known[key] = self._decompose(node)
