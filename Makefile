@@ -42,7 +42,7 @@ third-parties: setup
 	test -x $(VENV)/third-parties/bin/python || $(BIN)/python -m venv $(VENV)/third-parties
 	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > "$$($(VENV)/third-parties/bin/python -c 'import site; print(site.getsitepackages()[0])')/project.pth"
 	$(VENV)/third-parties/bin/python -m pip install --quiet --no-deps -r tests/torch_onnx/third-parties.txt
-	OMP_NUM_THREADS=1 PYTHONPATH=core:plugins/aten:plugins/autograd:plugins/torchscript $(VENV)/third-parties/bin/python -m pytest -p no:xdist tests/torch_onnx/test_third_parties.py tests/torch_onnx/test_third_party_functions.py $(ARGS)
+	OMP_NUM_THREADS=1 PYTHONPATH=core:plugins/aten:plugins/autograd:plugins/torchscript:plugins/torch_onnx $(VENV)/third-parties/bin/python -m pytest -p no:xdist tests/torch_onnx/test_third_parties.py tests/torch_onnx/test_third_party_functions.py $(ARGS)
 
 conformance: setup
 	$(CONFORMANCE) --exporter export trace --opset 9 13 17 18 20 23 $(ARGS)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         VerificationError,
     )
     from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
+    from onnxexp.lowering.torch_fallback import OperatorExportTypes
     from onnxexp.pipeline import export
     from onnxexp.plugins.hookspecs import hookimpl
     from onnxexp.program.program import ONNXProgram
@@ -50,6 +51,7 @@ __all__ = [
     "Node",
     "ONNXProgram",
     "OnnxExporterError",
+    "OperatorExportTypes",
     "OpsetError",
     "OptionError",
     "Options",
@@ -81,6 +83,7 @@ _HOMES = {
     "Graph": "graph",
     "Node": "graph",
     "ONNXProgram": "program.program",
+    "OperatorExportTypes": "lowering.torch_fallback",
     "Options": "request.options",
     "ScalarType": "graph",
     "SymbolicTable": "symbolics.table",
@@ -96,10 +99,15 @@ _HOMES = {
 }
 """The module of each name that needs torch or pluggy: they are imported when first used, so that `onnxexp plugins` and its
 like answer at once. What is not listed is an error class."""
+_TORCH_ONNX_MOVED = (
+    "torch.onnx's names are in a plugin, imported as onnxexp_torch_onnx; install it with: pip install onnxexp-plugin-torch-onnx"
+)
 _RENAMED = {"is_in_onnx_export": "is_exporting"}
 
 
 def __getattr__(name: str) -> Any:
+    if name == "torch_onnx":
+        raise AttributeError(_TORCH_ONNX_MOVED)
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(f"{__name__}.{_HOMES.get(name, 'errors')}")

@@ -1,6 +1,8 @@
-"""What this release is: its version, and the opsets that it exports."""
+"""The version of this release, and the opsets that it exports."""
 
-__all__ = ["MAX_OPSET", "MIN_OPSET", "__version__"]
+__all__ = ["DEFAULT_OPSET", "MAX_OPSET", "MIN_OPSET", "__version__"]
 
 __version__ = "0.1.0"
 MIN_OPSET, MAX_OPSET = 9, 28
+DEFAULT_OPSET = 20
+"""The target opset where neither the call nor the configuration sets one."""

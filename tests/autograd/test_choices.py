@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import onnxexp
-import onnxexp.torch_onnx as onnx_exporter
+import onnxexp_torch_onnx as onnx_exporter
 from onnxexp_autograd import Autograd, plugin
 from onnxexp_autograd.operators import _RECORDS
 from tests.autograd import functions as f

@@ -31,7 +31,7 @@ MAX_FUNCTION_LINES = 45
 GOOD_FUNCTION_LINES = 40
 MAX_LONG_FUNCTIONS = 10
 
-KNOWS_OPERATORS = ("onnxexp/torch_onnx/", "onnxexp/capture/", "onnxexp/functionalize/", "onnxexp/cli/")
+KNOWS_OPERATORS = ("onnxexp/capture/", "onnxexp/functionalize/", "onnxexp/cli/")
 """Where the core may name torch's operators: what torch's frontends produce has to be taken apart by name, and help
 texts and templates give examples."""
 
@@ -98,13 +98,23 @@ def public_modules() -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for page in sorted((ROOT / "docs" / "reference" / "api").glob("*.md")):
         for name, options in _DIRECTIVE.findall(page.read_text("utf-8")):
-            path = CORE.joinpath(*name.split("."))
-            file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-            if name == "onnxexp" or not file.is_file():
-                continue  # a name, not a module
-            members = re.search(r"members: \[([\w, ]+)\]", options)
-            found[name] = frozenset(members[1].split(", ") if members else _exported(ast.parse(file.read_text("utf-8"))))
+            file = _module_file(name)
+            if file is not None:
+                members = re.search(r"members: \[([\w, ]+)\]", options)
+                listed = members[1].split(", ") if members else _exported(ast.parse(file.read_text("utf-8")))
+                found[name] = found.get(name, frozenset()) | frozenset(listed)
+                continue
+            module, _, member = name.rpartition(".")
+            if module != "onnxexp" and _module_file(module) is not None:
+                found[module] = found.get(module, frozenset()) | {member}
     return found
+
+
+def _module_file(name: str) -> Path | None:
+    """The source file of a module of the core; None where there is no such module."""
+    path = CORE.joinpath(*name.split("."))
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return file if name != "onnxexp" and file.is_file() else None
 
 
 _DIRECTIVE = re.compile(r"^::: (onnxexp[\w.]*)$(?:\n    options: (.*))?", re.MULTILINE)
@@ -118,8 +128,8 @@ def _exported(tree: ast.Module) -> list[str]:
 
 def private_imports(module: Module) -> Iterator[str]:
     """What a plugin takes from onnxexp beyond `onnxexp.__all__` and the modules that docs/reference/api lists."""
-    public = {*onnxexp.__all__, "testing", "torch_onnx"}
-    modules = {**public_modules(), "onnxexp.torch_onnx": None}
+    public = {*onnxexp.__all__, "testing"}
+    modules = public_modules()
     own_names = {"onnxexp"}
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
@@ -129,7 +139,7 @@ def private_imports(module: Module) -> Iterator[str]:
             taken = [alias.name for alias in node.names if alias.name not in public]
         elif isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").startswith("onnxexp."):
             names = modules.get(node.module or "", frozenset())
-            taken = [f"{node.module}.{alias.name}" for alias in node.names if names is not None and alias.name not in names]
+            taken = [f"{node.module}.{alias.name}" for alias in node.names if alias.name not in names]
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in own_names:
             taken = [] if node.attr in public else [node.attr]
         else:
@@ -245,7 +255,7 @@ def test_core_imports_no_plugin() -> None:
 def test_torch_onnx_is_a_peer_not_a_dependency() -> None:
     """But for the flag behind `torch.onnx.is_in_onnx_export()`, which models ask, and which is to say True.
 
-    `onnxexp/torch_onnx/interop.py` looks for torch.onnx's modules by name where somebody else has imported them.
+    The plugin's `onnxexp_torch_onnx/interop.py` looks for torch.onnx's modules by name where somebody else has imported them.
     """
     peer = ("torch.onnx.export", "torch.onnx._internal", "torch.onnx.symbolic", "_jit_pass_onnx")
     flag = "from torch.onnx._internal.exporter import _flags"
@@ -259,24 +269,12 @@ def test_torch_onnx_is_a_peer_not_a_dependency() -> None:
     assert not offences(uses, CORE, PLUGINS)
 
 
-def test_the_core_does_without_torch_onnxs_names() -> None:
-    """`onnxexp.torch_onnx` is built on the core, never the other way round."""
-
-    def uses(module: Module) -> Iterator[str]:
-        if module.name.startswith("onnxexp/torch_onnx/"):
-            return
-        for node in ast.walk(module.tree):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
-            taken = f"{node.module or ''} {' '.join(names)}" if isinstance(node, ast.ImportFrom) else " ".join(names)
-            if "torch_onnx" in taken:
-                yield f"{node.lineno}: {taken}"
-
-    assert not offences(uses, CORE)
-    code = "import sys, torch, onnxexp; [getattr(onnxexp, name) for name in onnxexp.__all__]; "
-    code += "onnxexp.export(torch.nn.Identity(), (torch.ones(1),), plugins=[onnxexp.SymbolicTable('aten')]); "
-    code += "print([name for name in sys.modules if name.startswith('onnxexp.torch_onnx')])"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
+@pytest.mark.parametrize("statement", ["import onnxexp.torch_onnx", "from onnxexp import torch_onnx"])
+def test_torch_onnxs_names_are_a_plugin(statement: str) -> None:
+    with pytest.raises(ImportError, match="imported as onnxexp_torch_onnx; .*: pip install onnxexp-plugin-torch-onnx$"):
+        exec(statement)
+    with pytest.raises(AttributeError, match="pip install onnxexp-plugin-torch-onnx$"):
+        _ = onnxexp.torch_onnx
 
 
 def test_nothing_prints_unasked() -> None:
@@ -304,7 +302,7 @@ NODE = "def f(node):\n    "
         (private_imports, "import onnxexp.builder.builder"),
         (private_imports, "from onnxexp.capture.source_lines import _innermost"),
         (private_imports, "from onnxexp.capture.source_lines import where"),
-        (private_imports, "from onnxexp.torch_onnx.scratch_graph import Scratch"),
+        (private_imports, "from onnxexp.builder.graph_state import Scope"),
         (private_imports, "import onnxexp as ox\nox.graph"),
         (operator_names, 'NAMES = ["aten::abs"]'),
         (operator_names, 'NAMES = {"add.Tensor": 1}'),
@@ -329,6 +327,7 @@ def test_checks_find_what_they_look_for(check: Check, source: str) -> None:
         (lambda module: long_functions(module, 45), 'def f():\n    """One.\n' + "\n" * 50 + '    """\n'),
         (private_imports, "import onnxexp.testing\nfrom onnxexp.testing import Case\nfrom . import onnxexp_other"),
         (private_imports, "from onnxexp.graph import Where\nfrom onnxexp.capture.source_lines import model_error"),
+        (private_imports, "from onnxexp.torch_ops.schemas import overload"),
         (operator_names, '"""Such as aten::abs and `add.Tensor`."""\nKIND = "relu"'),
         (operator_names, NODE + 'return node.op == "prim::If"'),
         (prints, "def f(verbose):\n    if verbose:\n        print(1)"),

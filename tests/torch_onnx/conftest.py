@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from onnxexp.torch_onnx import registry
+from onnxexp_torch_onnx import registry
 
 
 @pytest.fixture(autouse=True)
 def nothing_registered() -> Iterator[None]:
     """Registrations are the process's: each test starts and ends without."""
-    registry._REGISTERED.clear()
+    registry.clear()
     yield
-    registry._REGISTERED.clear()
+    registry.clear()

@@ -17,10 +17,10 @@ import torch
 from onnxscript.onnx_opset import opset15
 
 import onnxexp
-import onnxexp.torch_onnx as onnx_exporter
-from onnxexp.torch_onnx import symbolic_helper
-from onnxexp.torch_onnx.symbolic_helper import _unimplemented, parse_args
+import onnxexp_torch_onnx as onnx_exporter
 from onnxexp_autograd import plugin
+from onnxexp_torch_onnx import symbolic_helper
+from onnxexp_torch_onnx.symbolic_helper import _unimplemented, parse_args
 from tests.autograd.functions import MyLogExp, MyRelu
 
 PLUGINS = [plugin, ...]
@@ -101,7 +101,7 @@ def test_elu() -> None:
 
 
 def test_elu_of_the_editions_before_1_5() -> None:
-    from onnxexp.torch_onnx.symbolic_helper import _scalar
+    from onnxexp_torch_onnx.symbolic_helper import _scalar
 
     def elu(g, input, alpha, inplace=False):
         return g.op("Elu", input, alpha_f=_scalar(alpha))

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import onnxexp
-import onnxexp.torch_onnx as onnx_exporter
-from onnxexp.torch_onnx import OperatorExportTypes
-from onnxexp.torch_onnx.deprecated import CURES
+import onnxexp_torch_onnx as onnx_exporter
+from onnxexp_torch_onnx import OperatorExportTypes
+from onnxexp_torch_onnx.deprecated import CURES
 
 
 class Model(torch.nn.Module):
@@ -183,7 +183,7 @@ def test_a_translation_table() -> None:
         Leaky(), X, opset_version=18, custom_translation_table={torch.ops.aten.leaky_relu.default: leaky}, verify=True
     )
     assert operators(program) == ["mine::leaky"]
-    with pytest.raises(onnxexp.OptionError, match="no torch operator"):
+    with pytest.raises(onnxexp.OptionError, match="not a torch operator"):
         onnx_exporter.export(Leaky(), X, custom_translation_table={3: leaky})
 
 
@@ -221,7 +221,7 @@ def test_is_in_onnx_export() -> None:
 
 
 def test_operators_that_keep_shapes() -> None:
-    from onnxexp.torch_onnx.operators import reshape_from_tensor_shape, shape_as_tensor
+    from onnxexp_torch_onnx.operators import reshape_from_tensor_shape, shape_as_tensor
 
     class Reshaped(torch.nn.Module):
         def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

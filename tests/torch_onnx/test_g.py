@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import onnxexp
-import onnxexp.torch_onnx as onnx_exporter
-from onnxexp.torch_onnx import symbolic_helper
-from onnxexp.torch_onnx.context import add_op_with_blocks
+import onnxexp_torch_onnx as onnx_exporter
 from onnxexp_autograd import Autograd
+from onnxexp_torch_onnx import symbolic_helper
+from onnxexp_torch_onnx.context import add_op_with_blocks
 
 X = torch.randn(3, 4)
 

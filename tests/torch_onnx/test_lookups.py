@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import onnxexp
-import onnxexp.torch_onnx as onnx_exporter
-from onnxexp.torch_onnx import symbolic_helper, symbolic_opset9, symbolic_opset11
+import onnxexp_torch_onnx as onnx_exporter
+from onnxexp_torch_onnx import symbolic_helper, symbolic_opset9, symbolic_opset11
 from tests.torch_onnx.test_symbolic_helper import check, constant
 
 X = torch.randn(3, 4)
@@ -44,9 +44,9 @@ def test_no_other_opset_has_a_module(opset: int) -> None:
 
 
 def test_the_modules_are_imported_as_those_of_torch() -> None:
-    program = "import onnxexp.torch_onnx.symbolic_opset11 as s; from onnxexp.torch_onnx.symbolic_opset9 import add; print(s, add)"
+    program = "import onnxexp_torch_onnx.symbolic_opset11 as s; from onnxexp_torch_onnx.symbolic_opset9 import add; print(s, add)"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "onnxexp.torch_onnx.symbolic_opset11" in ran.stdout
+    assert "onnxexp_torch_onnx.symbolic_opset11" in ran.stdout
 
 
 Case = tuple[str, Callable[..., Any], Callable[..., Any], torch.Tensor]
@@ -241,7 +241,7 @@ IN_THE_WILD = [
 @pytest.mark.parametrize("opset", [9, 11, 13])
 def test_what_others_import(name: str, opset: int) -> None:
     scope: dict[str, Any] = {}
-    exec(f"from onnxexp.torch_onnx.symbolic_opset{opset} import {name}", scope)
+    exec(f"from onnxexp_torch_onnx.symbolic_opset{opset} import {name}", scope)
     assert callable(scope[name])
 
 
@@ -265,7 +265,7 @@ NOT_HERE = {
 @pytest.mark.parametrize("opset", range(9, 21))
 def test_every_symbolic_of_torch_onnx_is_here(opset: int) -> None:
     theirs = importlib.import_module(f"torch.onnx._internal.torchscript_exporter.symbolic_opset{opset}")
-    ours = importlib.import_module(f"onnxexp.torch_onnx.symbolic_opset{opset}")
+    ours = importlib.import_module(f"onnxexp_torch_onnx.symbolic_opset{opset}")
     names = [name for name, value in vars(theirs).items() if getattr(value, "__module__", None) == theirs.__name__]
     known = {each for names in NOT_HERE for each in names.split()}
     left_out = {name for name in names if name in known or name.startswith(("quantized_", "prim_"))}
@@ -328,7 +328,7 @@ def test_a_symbolic_that_builds_on_the_one_before_it() -> None:
     )
     program = onnx_exporter.export(Doubled(), X)
     torch.testing.assert_close(program(X), (4 * X.relu()).sigmoid())
-    with pytest.raises(onnxexp.OnnxExporterError, match="asks for aten::relu itself, and nobody else lowers it"):
+    with pytest.raises(onnxexp.OnnxExporterError, match="looks up aten::relu itself, and nothing else lowers it"):
         onnx_exporter.export(torch.nn.ReLU(), X, plugins=[])
 
 
@@ -336,5 +336,5 @@ def test_how_many_pieces_is_not_known() -> None:
     def symbolic(g, x):
         return symbolic_opset9.split(g, x, 2, 0)
 
-    with pytest.raises(onnxexp.LoweringError, match="how many tensors aten::split gives here is not known.*_outputs="):
+    with pytest.raises(onnxexp.LoweringError, match="the number of tensors that aten::split returns here is not known.*_outputs="):
         check(lambda x: x * 1, symbolic, 17)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-import onnxexp.torch_onnx as onnx_exporter
-from onnxexp.torch_onnx import deprecated
+import onnxexp_torch_onnx as onnx_exporter
+from onnxexp_torch_onnx import deprecated
 
 ROOT = Path(__file__).parents[2]
 EXPORT = "model args f export_params verbose training input_names output_names operator_export_type opset_version"

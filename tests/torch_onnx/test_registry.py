@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import onnxexp
-import onnxexp.torch_onnx as onnx_exporter
+import onnxexp_torch_onnx as onnx_exporter
 
 
 class Gelu(torch.nn.Module):
@@ -77,9 +77,9 @@ def test_the_last_registration_of_an_opset_counts() -> None:
 
 BAD_DESCRIPTORS: list[tuple[tuple[str, ...], str]] = [
     (("v",), "<lambda> got 2 arguments, and parse_args names 1 of them"),
-    (("v", "q"), "'q' is no descriptor: v, i, is, f, fs, b, s, t or none"),
-    (("v", "i"), "the argument approximate of <lambda> is 'none', which cannot be read as 'i'"),
-    (("i", "s"), "the argument x of <lambda> must be known at export (i), but prim::Param makes it"),
+    (("v", "q"), "'q' is not a descriptor: use v, i, is, f, fs, b, s, t or none"),
+    (("v", "i"), "the argument approximate of <lambda> is 'none', which cannot be converted to 'i'"),
+    (("i", "s"), "the argument x of <lambda> must be known at export (i), but prim::Param computes it"),
 ]
 
 

@@ -10,10 +10,10 @@ import torch
 import torch.onnx.symbolic_helper as theirs
 
 import onnxexp
-import onnxexp.torch_onnx as onnx_exporter
-from onnxexp.torch_onnx import JitScalarType, symbolic_helper
-from onnxexp.torch_onnx.errors import SymbolicValueError
+import onnxexp_torch_onnx as onnx_exporter
 from onnxexp_autograd import Autograd
+from onnxexp_torch_onnx import JitScalarType, symbolic_helper
+from onnxexp_torch_onnx.errors import SymbolicValueError
 from tests.torch_onnx.test_g import Identity
 
 X = torch.randn(3, 4)
@@ -198,7 +198,7 @@ def test_values_that_do_not_fit_say_which() -> None:
             symbolic_helper._unpack_list(x)
         with pytest.raises(SymbolicValueError, match="a tuple"):
             symbolic_helper._unpack_quantized_tensor(x)
-        with pytest.raises(SymbolicValueError, match="ONNX has nothing for foo"):
+        with pytest.raises(SymbolicValueError, match="ONNX has no equivalent of foo"):
             symbolic_helper._onnx_unsupported("foo", x)
         with pytest.raises(onnxexp.OnnxExporterError, match="foo cannot be expressed at opset 9; opset 11 can"):
             symbolic_helper._onnx_opset_unsupported("foo", 9, 11)
@@ -235,7 +235,7 @@ def test_quantized_args(helper: Any) -> None:
 
 
 def test_look_ups() -> None:
-    from onnxexp.torch_onnx import symbolic_opset9, symbolic_opset11, symbolic_opset20
+    from onnxexp_torch_onnx import symbolic_opset9, symbolic_opset11, symbolic_opset20
 
     def symbolic(g, x):
         x = symbolic_opset9.relu(g, x)
@@ -255,7 +255,7 @@ def test_look_ups() -> None:
 
 
 def test_look_ups_that_do_not_fit() -> None:
-    from onnxexp.torch_onnx import symbolic_opset9
+    from onnxexp_torch_onnx import symbolic_opset9
 
     with pytest.raises(onnxexp.LoweringError, match="aten::gelu does not take"):
         export(lambda g, x: symbolic_opset9.gelu(g, x, x))

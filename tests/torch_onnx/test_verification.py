@@ -13,9 +13,9 @@ import pytest
 import torch
 
 import onnxexp
-import onnxexp.torch_onnx as onnx_exporter
+import onnxexp_torch_onnx as onnx_exporter
 from onnxexp.program.onnxruntime_session import Session
-from onnxexp.torch_onnx.verification import GraphInfo, OnnxBackend, VerificationOptions, find_mismatch, verify
+from onnxexp_torch_onnx.verification import GraphInfo, OnnxBackend, VerificationOptions, find_mismatch, verify
 
 
 class Model(torch.nn.Module):

@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import onnx_ir as ir
@@ -254,7 +255,30 @@ class Builder:
         """A new input of the graph that is being built."""
         return self.state.add_input(self, name, type_)
 
+    @contextlib.contextmanager
+    def trial(self) -> Iterator[None]:
+        """Drop the nodes that are emitted inside; the types of their results stay known.
+
+        For code that must know a type before the nodes get their place, in the body of a loop for example.
+        """
+        from onnxexp.builder import subgraphs
+
+        with subgraphs.nested_scope(self):
+            yield
+
+    def as_number(self, tensor: Tensor) -> Tensor:
+        """A 0-d tensor as a number of the program, which torch's schemas take for int, float or bool."""
+        number = Tensor(self, tensor.value, tensor.dtype, ())
+        number.scalar = bool if number.dtype == torch.bool else float if number.dtype.is_floating_point else int
+        return number
+
     # Control flow
+
+    def subgraph(self, name: str, body: Callable[[], Sequence[Any]]) -> ir.Graph:
+        """Build the graph of an attribute: `body` adds inputs with `input`, emits nodes, and returns the outputs."""
+        from onnxexp.builder import subgraphs
+
+        return subgraphs.graph_of(self, name, body)
 
     def if_(self, cond: Tensor, then: Callable[[], Sequence[Any]], otherwise: Callable[[], Sequence[Any]]) -> list[Tensor]:
         """``If``: both functions emit their branch and return its values, equally many and of equal dtypes."""
@@ -314,7 +338,8 @@ class Domain:
             raise AttributeError(name)
         return functools.partial(self.call, name)
 
-    def call(self, name: str, *args: Any, outputs: int | None = None, **kwargs: Any) -> Any:
+    def call(self, name: str, /, *args: Any, outputs: int | None = None, **kwargs: Any) -> Any:
+        """One operator; an attribute may be an `onnx_ir.Attr` where the Python value does not determine its type."""
         builder = self._builder
         if history(self._domain, name):
             return builder.call(self._domain, name, *args, outputs=outputs, **kwargs)

@@ -21,7 +21,7 @@ from onnxexp.graph import ScalarType, TensorType, Type
 if TYPE_CHECKING:
     from onnxexp.builder.builder import Builder
 
-__all__ = ["graph_of", "if_", "loop", "scan"]
+__all__ = ["graph_of", "if_", "loop", "nested_scope", "scan"]
 
 _IF_OF_OTHER_SHAPES = 11
 """The first opset at which the branches of an If may give different shapes; before, onnx's inference refuses the model."""
@@ -32,7 +32,8 @@ _IDENTITY_OF_SEQUENCES = 14
 
 
 @contextlib.contextmanager
-def _scope(op: Builder) -> Iterator[Scope]:
+def nested_scope(op: Builder) -> Iterator[Scope]:
+    """Emit into a new scope inside the current one."""
     outer = op.state.scope
     op.state.scope = Scope(outer)
     try:
@@ -58,7 +59,7 @@ def _graph(op: Builder, scope: Scope, name: str, outputs: Sequence[Any]) -> tupl
 
 def graph_of(op: Builder, name: str, body: Callable[[], Sequence[Any]]) -> ir.Graph:
     """The graph that `body` emits: its inputs are those that it makes, its outputs what it returns."""
-    with _scope(op) as scope:
+    with nested_scope(op) as scope:
         return _graph(op, scope, name, body())[0]
 
 
@@ -91,7 +92,7 @@ def if_(op: Builder, cond: Tensor, then: Callable[[], Sequence[Any]], otherwise:
     """See `Builder.if_`. Raises LoweringError where the branches' values do not go together."""
     graphs, values = [], []
     for branch, name in ((then, "then"), (otherwise, "else")):
-        with _scope(op) as scope:
+        with nested_scope(op) as scope:
             graph, results = _graph(op, scope, name, branch())
         graphs.append(graph)
         values.append(results)
@@ -142,7 +143,7 @@ def loop(
     if not carried and op.opset < _LOOP_THAT_CARRIES_NOTHING:
         return loop(op, trip_count, cond, _carrying(body), [True], None)[1:]
     start = [_typed(op, value) for value in carried]
-    with _scope(op) as scope:
+    with nested_scope(op) as scope:
         index = op.input("i", ScalarType(int))
         going = op.input("cond", TensorType(torch.bool, ()))
         inside = [_carried_input(op, value, types[k] if types else None) for k, value in enumerate(start)]
@@ -181,7 +182,7 @@ def scan(
 ) -> list[Tensor]:
     """See `Builder.scan`."""
     start = [_typed(op, value) for value in carried]
-    with _scope(op) as scope:
+    with nested_scope(op) as scope:
         inside = [op.input("carried", TensorType(value.known_dtype, value.shape)) for value in start]
         slices = [op.input("slice", TensorType(x.known_dtype, None if x.shape is None else x.shape[1:])) for x in xs]
         after, stacked = body(*inside, *slices)

@@ -23,16 +23,15 @@ from typing import Any
 
 from onnxexp.errors import OptionError
 from onnxexp.suggest import nearest
-from onnxexp.version import MAX_OPSET, MIN_OPSET
+from onnxexp.version import DEFAULT_OPSET, MAX_OPSET, MIN_OPSET
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-__all__ = ["DEFAULT_OPSET", "KEYS", "TARGETS", "Config", "Key", "Setting", "load"]
+__all__ = ["KEYS", "TARGETS", "Config", "Key", "Setting", "load"]
 
-DEFAULT_OPSET = 20
 TARGETS = ("onnxruntime", "onnx")
 """Whose operators an export keeps to: those that ONNX Runtime has kernels for, or all of ONNX's."""
 CALL = "call"

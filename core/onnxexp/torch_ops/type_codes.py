@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from onnxexp.torch_ops.schemas import overload
 
-__all__ = ["coded_arguments", "dtype_of_code", "type_code"]
+__all__ = ["coded_arguments", "decode_arguments", "dtype_of_code", "type_code"]
 
 _DTYPES = (
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
@@ -30,8 +31,19 @@ def coded_arguments(name: str) -> tuple[tuple[int, tuple[Any, ...]], ...]:
     if op is None:
         return ()
     schema: Any = op._schema
-    kinds = [str(argument.real_type).removeprefix("Optional[").removesuffix("]") for argument in schema.arguments]
-    return tuple((index, _TABLES[kind]) for index, kind in enumerate(kinds) if kind in _TABLES)
+    tables = [_table(argument) for argument in schema.arguments]
+    return tuple((index, table) for index, table in enumerate(tables) if table is not None)
+
+
+def decode_arguments(schema: torch.FunctionSchema, args: Sequence[Any]) -> list[Any]:
+    """Replace the codes of a call by the dtypes, layouts and memory formats that its schema takes there."""
+    tables = [_table(argument) for argument in schema.arguments]
+    return [table[arg] if table is not None and type(arg) is int else arg for table, arg in zip(tables, args, strict=False)]
+
+
+def _table(argument: Any) -> tuple[Any, ...] | None:
+    """The values by code of a schema's argument; None where it takes no code."""
+    return _TABLES.get(str(argument.real_type).removeprefix("Optional[").removesuffix("]"))
 
 
 def dtype_of_code(code: Any) -> torch.dtype | None:

@@ -13,7 +13,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 import onnxexp
-from onnxexp import torch_onnx, warn
+from onnxexp import warn
+from onnxexp_torch_onnx import FunctionExtractor
 
 __all__ = ["calls_as_functions", "marked", "marks_as_scopes"]
 
@@ -92,11 +93,11 @@ def calls_as_functions(model: ir.Model, scopes: dict[str, str], domain: str) -> 
     if scopes and model.opset_imports[""] < _FIRST_OPSET:
         warn(f"ONNX has functions from opset {_FIRST_OPSET} on; Functions are inlined at this one")
         return
-    extraction = torch_onnx.Extraction(model)
+    extractor = FunctionExtractor(model)
     for scope in sorted(scopes, key=lambda scope: (-scope.count("."), scope)):
         nodes = [node for node in model.graph if _within(node.metadata_props.get(_SCOPE, ""), scope)]
         if nodes:
-            extraction.extract(nodes, domain, scopes[scope], scope)
+            extractor.extract(nodes, domain, scopes[scope], scope)
 
 
 def _within(scope: str, path: str) -> bool:

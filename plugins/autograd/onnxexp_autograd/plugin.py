@@ -13,7 +13,7 @@ from typing import Any
 from torch.utils import _pytree as pytree
 
 import onnxexp
-from onnxexp import torch_onnx
+import onnxexp_torch_onnx as torch_onnx
 from onnxexp_autograd.availability import unavailable
 from onnxexp_autograd.functions import calls_as_functions, marks_as_scopes
 from onnxexp_autograd.operators import Function, kept, known_as
@@ -50,7 +50,7 @@ class Autograd:
 
     A call of a Function that somebody has a symbolic for is one node, ``autograd::MyRelu``, with the Function's own arguments. In
     this order count: `symbolics`; an entry ``SymbolicTable("autograd")("MyRelu")`` of any plugin; the Function's `symbolic`; what
-    was registered for ``prim::PythonOp`` through `onnxexp.torch_onnx`. Any other is inlined.
+    was registered for ``prim::PythonOp`` through `onnxexp_torch_onnx`. Any other is inlined.
 
     Args:
         symbolics: Symbolics as torch.onnx has them, ``symbolic(g, *args)``, by the Function's class.

@@ -1,0 +1,87 @@
+"""torch.onnx's names on onnxexp's engine: ``import onnxexp_torch_onnx`` in place of ``torch.onnx``.
+
+The names that extensions of torch.onnx import are here: `export`, `register_custom_op_symbolic`, `symbolic_helper`,
+`symbolic_opset9` …, `utils`, `operators`, `verification`, and torch 2.1's `dynamo_export`. Three names are not in torch.onnx:
+`registered` (the registrations as a plugin for `onnxexp.export`), `call_symbolic` (for plugins that call such symbolics) and
+`FunctionExtractor` (regions of a finished model as functions).
+
+The entry point `plugin` lowers the operators of ``torch.onnx.ops``.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from onnxexp import ONNXProgram, TrainingMode
+from onnxexp_torch_onnx import errors, operators, symbolic_helper, utils, verification
+from onnxexp_torch_onnx.call_symbolic import call_symbolic
+from onnxexp_torch_onnx.context import GraphContext, SymbolicContext
+from onnxexp_torch_onnx.dynamo import (
+    DiagnosticOptions,
+    ExportOptions,
+    ExportOutput,
+    ExportOutputSerializer,
+    OnnxRegistry,
+    dynamo_export,
+    enable_fake_mode,
+)
+from onnxexp_torch_onnx.enums import OperatorExportTypes, TensorProtoDataType
+from onnxexp_torch_onnx.errors import CheckerError, OnnxExporterError, SymbolicValueError, UnsupportedOperatorError
+from onnxexp_torch_onnx.exporting import export, export_to_pretty_string
+from onnxexp_torch_onnx.function_extraction import FunctionExtractor
+from onnxexp_torch_onnx.modes import disable_log, enable_log, is_in_onnx_export, select_model_mode_for_export, set_training
+from onnxexp_torch_onnx.onnx_ops import plugin
+from onnxexp_torch_onnx.registry import register_custom_op_symbolic, registered, unregister_custom_op_symbolic
+from onnxexp_torch_onnx.scalar_type import JitScalarType
+from onnxexp_torch_onnx.settings import current
+from onnxexp_torch_onnx.symbolic_opsets import opset_modules
+
+__all__ = [
+    "CheckerError",
+    "DiagnosticOptions",
+    "ExportOptions",
+    "ExportOutput",
+    "ExportOutputSerializer",
+    "FunctionExtractor",
+    "GraphContext",
+    "JitScalarType",
+    "ONNXProgram",
+    "OnnxExporterError",
+    "OnnxRegistry",
+    "OperatorExportTypes",
+    "SymbolicContext",
+    "SymbolicValueError",
+    "TensorProtoDataType",
+    "TrainingMode",
+    "UnsupportedOperatorError",
+    "call_symbolic",
+    "current",
+    "disable_log",
+    "dynamo_export",
+    "enable_fake_mode",
+    "enable_log",
+    "errors",
+    "export",
+    "export_to_pretty_string",
+    "is_in_onnx_export",
+    "operators",
+    "plugin",
+    "register_custom_op_symbolic",
+    "registered",
+    "select_model_mode_for_export",
+    "set_training",
+    "symbolic_helper",
+    "unregister_custom_op_symbolic",
+    "utils",
+    "verification",
+]
+
+_OPSET_MODULES = opset_modules(__name__)
+sys.modules.update({module.__name__: module for module in _OPSET_MODULES.values()})  # for `import ….symbolic_opset9`
+
+
+def __getattr__(name: str) -> Any:  # type checkers do not see the modules of a loop
+    if name not in _OPSET_MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _OPSET_MODULES[name]

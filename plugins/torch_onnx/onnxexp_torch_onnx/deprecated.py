@@ -1,0 +1,58 @@
+"""Arguments that torch.onnx.export once had, and the warnings about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onnxexp import OptionError, warn
+from onnxexp.suggest import nearest
+from onnxexp_torch_onnx.enums import OperatorExportTypes
+
+__all__ = ["CURES", "read"]
+
+CURES = {
+    "aten": "use operator_export_type=OperatorExportTypes.ONNX_ATEN",
+    "export_raw_ir": "use operator_export_type=OperatorExportTypes.RAW",
+    "example_outputs": "the outputs are computed from the example inputs",
+    "strip_doc_string": "verbose keeps source lines; print(program) shows them",
+    "_retain_param_name": "parameters keep their names",
+    "enable_onnx_checker": "onnx.checker.check_model checks a model",
+    "use_external_data_format": "use external_data",
+    "add_node_names": "nodes have names",
+    "onnx_shape_inference": "types are always inferred",
+}
+"""Each argument, and its replacement."""
+_ABOUT_TORCH = {
+    "dynamo": "onnxexp always captures through torch.export first",
+    "fallback": "onnxexp chooses the capture itself",
+    "report": "print(program) and `onnxexp.check` report",
+    "optimize": "the graph is clean as it is built",
+    "profile": "program.timings has the seconds of each stage",
+    "dump_exported_program": "give onnxexp an ExportedProgram of your own",
+    "artifacts_dir": "nothing is written beside the model",
+}
+"""Arguments of torch's newer exporter that onnxexp has no equivalent for."""
+
+
+def read(given: dict[str, Any]) -> dict[str, Any]:
+    """Warn about each argument and return them. Raises OptionError for a name that torch.onnx never had."""
+    for name, value in given.items():
+        cure = CURES.get(name) or _ABOUT_TORCH.get(name)
+        if cure is None:
+            known = [*CURES, *_ABOUT_TORCH]
+            raise OptionError(f"export has no argument {name!r}{nearest(name, known)}")
+        if value is not None:
+            warn(f"{name} is deprecated: {cure}", DeprecationWarning)
+    return given
+
+
+def export_type(asked: Any, aten: Any, raw: Any) -> OperatorExportTypes:
+    """The export type from the new argument or the old ones. Raises OptionError if they contradict each other."""
+    if aten and raw:
+        raise OptionError("aten and export_raw_ir contradict each other: give one of the two")
+    old = OperatorExportTypes.ONNX_ATEN if aten else OperatorExportTypes.RAW if raw else None
+    if old is not None and asked is not None:
+        raise OptionError("operator_export_type is given, and so is the argument that it replaced: give one of the two")
+    if old is not None:
+        return old
+    return OperatorExportTypes.ONNX if asked is None else OperatorExportTypes[asked if isinstance(asked, str) else asked.name]

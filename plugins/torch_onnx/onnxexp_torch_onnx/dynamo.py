@@ -1,0 +1,252 @@
+"""The names of the preview exporter on TorchDynamo in torch 2.1 and 2.2."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+import io
+import logging
+import os
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
+
+import onnxexp
+from onnxexp import ONNXProgram, SymbolicTable
+from onnxexp.builder.torch_tensor import TorchTensor
+from onnxexp.plugins.installed import symbolics_for
+from onnxexp.version import DEFAULT_OPSET
+from onnxexp_torch_onnx.registry import registered
+from onnxexp_torch_onnx.translation import translations
+
+__all__ = [
+    "DiagnosticOptions",
+    "ExportOptions",
+    "ExportOutput",
+    "ExportOutputSerializer",
+    "ONNXFakeContext",
+    "OnnxRegistry",
+    "dynamo_export",
+    "enable_fake_mode",
+]
+
+
+class OnnxRegistry:
+    """onnxscript functions by torch operator, for one export: ``ExportOptions(onnx_registry=registry)``."""
+
+    def __init__(self, opset_version: int = DEFAULT_OPSET) -> None:
+        self._functions: defaultdict[str, list[Callable[..., Any]]] = defaultdict(list)
+        self._opset = opset_version
+
+    @property
+    def opset_version(self) -> int:
+        """The target opset of the export that uses this registry."""
+        return self._opset
+
+    def register_op(
+        self, function: Callable[..., Any], namespace: str, op_name: str, overload: str | None = None, is_complex: bool = False
+    ) -> None:
+        """Lower an operator (one overload, or all) with an onnxscript function; the last registration wins."""
+        self._functions[_key(namespace, op_name, overload)].append(function)
+
+    def is_registered_op(self, namespace: str, op_name: str, overload: str | None = None) -> bool:
+        """Whether a function of this registry or a plugin lowers the operator."""
+        return bool(self.get_op_functions(namespace, op_name, overload))
+
+    def get_op_functions(self, namespace: str, op_name: str, overload: str | None = None) -> list[Callable[..., Any]] | None:
+        """The functions for an operator, those of plugins before those of this registry; None if there are none."""
+        key = _key(namespace, op_name, overload)
+        return [*symbolics_for(key, self._opset), *self._functions.get(key, ())] or None
+
+    def table(self) -> SymbolicTable:
+        """The registered functions as a table of symbolics."""
+        return translations({key: functions[-1] for key, functions in self._functions.items()})
+
+
+def _key(namespace: str, op_name: str, overload: str | None) -> str:
+    return f"{namespace}::{op_name}" + (f".{overload}" if overload and overload != "default" else "")
+
+
+@dataclasses.dataclass
+class ONNXFakeContext:
+    """The result of `enable_fake_mode`: the fake mode, in which models have no weights."""
+
+    fake_mode: FakeTensorMode
+
+
+@contextlib.contextmanager
+def enable_fake_mode() -> Iterator[ONNXFakeContext]:
+    """Create models and inputs without memory, until the end of the block.
+
+    ``ExportOutput.save(..., model_state_dict=...)`` takes the weights.
+    """
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=torch.fx.experimental.symbolic_shapes.ShapeEnv())
+    with mode:
+        yield ONNXFakeContext(mode)
+
+
+@dataclasses.dataclass
+class DiagnosticOptions:
+    """Logging and warnings during an export.
+
+    Attributes:
+        verbosity_level: The level of the logger ``onnxexp``.
+        warnings_as_errors: Whether a warning is an error.
+    """
+
+    verbosity_level: int = logging.INFO
+    warnings_as_errors: bool = False
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """Apply these options until the end of the block."""
+        logger = logging.getLogger("onnxexp")
+        before = logger.level
+        logger.setLevel(self.verbosity_level)
+        try:
+            with warnings.catch_warnings():
+                if self.warnings_as_errors:
+                    warnings.simplefilter("error")
+                yield
+        finally:
+            logger.setLevel(before)
+
+
+@dataclasses.dataclass
+class ExportOptions:
+    """Options of `dynamo_export`.
+
+    Attributes:
+        dynamic_shapes: True makes every axis of every input dynamic.
+        op_level_debug: Compare the exported model with the original.
+        fake_context: The result of `enable_fake_mode`, for a model that was created in fake mode.
+        onnx_registry: The user's onnxscript functions, and the opset.
+        diagnostic_options: Logging and warnings during the export.
+    """
+
+    dynamic_shapes: bool | None = None
+    op_level_debug: bool | None = None
+    fake_context: ONNXFakeContext | None = None
+    onnx_registry: OnnxRegistry | None = None
+    diagnostic_options: DiagnosticOptions | None = None
+
+
+@runtime_checkable
+class ExportOutputSerializer(Protocol):
+    """A custom writer of exported models."""
+
+    def serialize(self, export_output: ExportOutput, destination: io.BufferedIOBase) -> None:
+        """Write the model into a binary file."""
+
+
+class ExportOutput:
+    """The result of `dynamo_export`: an `ONNXProgram` under the names of torch 2.1.
+
+    Attributes:
+        program: The program.
+        fake_context: The fake context of the export.
+    """
+
+    def __init__(self, program: ONNXProgram, fake_context: ONNXFakeContext | None = None) -> None:
+        self.program = program
+        self.fake_context = fake_context
+
+    @property
+    def model_proto(self) -> Any:
+        """The model as a protobuf message."""
+        return self.program.model_proto
+
+    @property
+    def model_signature(self) -> Any:
+        """The mapping from a call of the original to the graph's inputs and outputs."""
+        return self.program.signature
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.program(*args, **kwargs)
+
+    def adapt_torch_inputs_to_onnx(self, *model_args: Any, **model_kwargs: Any) -> Sequence[Any]:
+        """The graph's inputs, in order, of a call of the original."""
+        leaves = self.program.signature.flatten(model_args, model_kwargs)
+        return [leaves[slot.leaf] for slot in self.program.signature.inputs]
+
+    def adapt_torch_outputs_to_onnx(self, model_outputs: Any) -> Sequence[Any]:
+        """The graph's outputs, in order, from the result of the original."""
+        return [leaf for leaf in pytree.tree_leaves(model_outputs) if isinstance(leaf, (torch.Tensor, int, float, bool))]
+
+    def save(
+        self,
+        destination: str | os.PathLike[str] | io.BufferedIOBase,
+        *,
+        model_state_dict: Mapping[str, torch.Tensor] | str | os.PathLike[str] | None = None,
+        serializer: ExportOutputSerializer | None = None,
+    ) -> None:
+        """Write the model.
+
+        Args:
+            destination: A path, or a binary file.
+            model_state_dict: The weights of a model from fake mode, or a file that `torch.save` wrote.
+            serializer: The writer; None is onnxexp's own.
+        """
+        if model_state_dict is not None:
+            state = model_state_dict if isinstance(model_state_dict, Mapping) else torch.load(model_state_dict)
+            self._fill(state)
+        if serializer is None:
+            self.program.save(destination)  # type: ignore[arg-type]
+        elif isinstance(destination, (str, os.PathLike)):
+            with open(destination, "wb") as file:
+                serializer.serialize(self, file)
+        else:
+            serializer.serialize(self, destination)
+
+    def _fill(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Turn the parameters among the graph's inputs into initializers. Raises OptionError if one is missing."""
+        model, weights = self.program.model, self.program.weights
+        missing = [name for name in weights if name not in state]
+        if missing:
+            raise onnxexp.OptionError(f"model_state_dict has no {', '.join(missing[:5])}")
+        for value in [each for each in model.graph.inputs if each.name in weights]:
+            model.graph.inputs.remove(value)
+            value.const_value = TorchTensor(state[str(value.name)].detach())
+            value.const_value.name = value.name
+            model.graph.register_initializer(value)
+        weights.clear()
+        self.program.model = model
+
+
+def dynamo_export(
+    model: Any, /, *model_args: Any, export_options: ExportOptions | None = None, **model_kwargs: Any
+) -> ExportOutput:
+    """Export a model with these arguments as the example.
+
+    Raises what `onnxexp.export` raises.
+    """
+    options = export_options or ExportOptions()
+    registry = options.onnx_registry
+    tables = [each for each in ([] if registry is None else [registry.table()]) + [registered().symbolics] if len(each)]
+    shapes: Any = None
+    if options.dynamic_shapes:
+        shapes = pytree.tree_map(
+            lambda leaf: dict.fromkeys(range(leaf.dim()), torch.export.Dim.AUTO) if isinstance(leaf, torch.Tensor) else None,
+            (model_args, model_kwargs),
+        )
+        shapes = {**_by_name(model, shapes[0]), **shapes[1]}
+    with contextlib.nullcontext() if options.diagnostic_options is None else options.diagnostic_options.applied():
+        program = onnxexp.export(
+            model, model_args, kwargs=model_kwargs, dynamic_shapes=shapes,
+            opset_version=None if registry is None else registry.opset_version, plugins=[*tables, ...],
+            export_params=options.fake_context is None,
+        )  # fmt: skip
+    if options.op_level_debug:
+        program.verify()
+    return ExportOutput(program, options.fake_context)
+
+
+def _by_name(model: Any, shapes: Sequence[Any]) -> dict[str, Any]:
+    parameters = inspect.signature(model.forward if isinstance(model, torch.nn.Module) else model).parameters
+    return dict(zip(parameters, shapes, strict=False))

@@ -1,0 +1,200 @@
+"""`export` with torch.onnx's arguments."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, BinaryIO
+
+import torch
+from torch.utils import _pytree as pytree
+
+import onnxexp
+from onnxexp import ONNXProgram, warn
+from onnxexp.version import DEFAULT_OPSET
+from onnxexp_torch_onnx import deprecated
+from onnxexp_torch_onnx.enums import OperatorExportTypes
+from onnxexp_torch_onnx.errors import CheckerError
+from onnxexp_torch_onnx.modes import training_mode
+from onnxexp_torch_onnx.module_functions import ModuleFunctions
+from onnxexp_torch_onnx.registry import registered
+from onnxexp_torch_onnx.settings import settings
+from onnxexp_torch_onnx.translation import translations
+
+__all__ = ["export", "export_to_pretty_string"]
+
+_LOGGER = logging.getLogger("onnxexp")
+
+
+def export(
+    model: Any,
+    args: Any = (),
+    f: str | os.PathLike[str] | BinaryIO | None = None,
+    export_params: bool = True,
+    verbose: bool | None = False,
+    training: Any = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    operator_export_type: Any = None,
+    opset_version: int | None = None,
+    do_constant_folding: bool = True,
+    dynamic_axes: Mapping[str, Any] | None = None,
+    keep_initializers_as_inputs: bool | None = None,
+    custom_opsets: Mapping[str, int] | None = None,
+    export_modules_as_functions: bool | Collection[type[torch.nn.Module]] = False,
+    autograd_inlining: bool = True,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    capture: str = "auto",
+    external_data: bool | None = None,
+    custom_translation_table: Mapping[Any, Callable[..., Any]] | None = None,
+    verify: bool = False,
+    plugins: Sequence[Any] | None = None,
+    torch_registrations: bool = False,
+    **older: Any,
+) -> ONNXProgram:
+    """Export a model with torch.onnx.export's arguments and the registered symbolics.
+
+    `onnxexp.export` documents the arguments of the same names. The others are:
+
+    Args:
+        training: A member of TrainingMode, or a bool; None is EVAL.
+        input_names: Names of the inputs, then of the parameters in the order of the model's state_dict.
+        operator_export_type: A member of OperatorExportTypes; None is ONNX.
+        keep_initializers_as_inputs: None is True only where operators may stay torch's.
+        export_modules_as_functions: True, or a set of classes: each such module becomes a model-local function.
+        autograd_inlining: False keeps a torch.autograd.Function without a symbolic as one node.
+        custom_translation_table: onnxscript functions by torch operator, as in torch's newer exporter.
+        plugins: As for `onnxexp.export`.
+        torch_registrations: Also use the registrations of `torch.onnx.register_custom_op_symbolic`.
+        older: Former arguments of torch.onnx, see `onnxexp_torch_onnx.deprecated.CURES`.
+
+    Returns:
+        The program, already written to `f` if that is not None.
+
+    Raises what `onnxexp.export` raises, and CheckerError if `enable_onnx_checker` is set and the check fails.
+    """
+    old = deprecated.read(older)
+    kind = deprecated.export_type(operator_export_type, old.get("aten"), old.get("export_raw_ir"))
+    if keep_initializers_as_inputs is None:
+        keep_initializers_as_inputs = kind is not OperatorExportTypes.ONNX and export_params
+    symbols = registered(torch=torch_registrations)
+    mode = training_mode(training)
+    count = sum(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves((args, kwargs)))
+    tables: list[Any] = [each for each in (symbols.symbolics, translations(custom_translation_table or {})) if len(each)]
+    if export_modules_as_functions:
+        tables.append(ModuleFunctions(model, export_modules_as_functions))
+    inlining = autograd_inlining and (kind.keeps_all or not kind.keeps_unknown)
+    changes = {"autograd_inlining": inlining, "python_ops": symbols.python_ops, "operator_export_type": kind.name}
+    with settings(opset=opset_version or DEFAULT_OPSET, training=mode.name == "TRAINING", **changes):
+        program = onnxexp.export(
+            model,
+            args,
+            kwargs=kwargs,
+            input_names=list(input_names or ())[:count] or None,
+            output_names=output_names,
+            opset_version=opset_version,
+            dynamic_axes=dynamic_axes,
+            dynamic_shapes=dynamic_shapes,
+            capture=capture,
+            training=mode,
+            plugins=[*tables, *(plugins if plugins is not None else [...])],
+            custom_opsets=custom_opsets,
+            export_params=export_params,
+            do_constant_folding=do_constant_folding,
+            keep_initializers_as_inputs=keep_initializers_as_inputs,
+            operator_export_type=kind,
+        )
+    for stage, seconds in program.timings.items():
+        _LOGGER.info("%s: %.3f s", stage, seconds)
+    _name_parameters(program, model, list(input_names or ())[count:])
+    _finish(program, f, old, verbose, external_data)
+    if verify:
+        program.verify()
+    return program
+
+
+def _name_parameters(program: ONNXProgram, model: Any, names: Sequence[str]) -> None:
+    """Rename the parameters, in the order of the state_dict."""
+    if not names or not isinstance(model, torch.nn.Module):
+        return
+    initializers = program.model.graph.initializers
+    inputs = {value.name: value for value in program.model.graph.inputs}
+    for old, name in zip(model.state_dict(), names, strict=False):
+        value = initializers.get(old) or inputs.get(old)
+        if value is None:
+            continue
+        value.name = name
+        if old in program.weights:
+            program.weights[name] = program.weights.pop(old)
+    if len(names) > len(model.state_dict()):
+        warn(f"there are more input_names than inputs and parameters: {names[len(model.state_dict()) :]}")
+
+
+def _finish(program: ONNXProgram, f: Any, old: Mapping[str, Any], verbose: bool | None, external: bool | None) -> None:
+    model = program.model
+    if old.get("strip_doc_string") is False:
+        for node in model.graph.all_nodes():
+            node.doc_string = node.metadata_props.get("onnxexp.source")
+    if old.get("_retain_param_name") is False:
+        for number, value in enumerate(list(model.graph.initializers.values())):
+            value.name = f"param_{number}"
+    if old.get("add_node_names") is False:
+        for node in model.graph.all_nodes():
+            node.name = None
+    if old.get("enable_onnx_checker"):
+        import onnx
+
+        try:
+            onnx.checker.check_model(program.model_proto, full_check=True)
+        except onnx.checker.ValidationError as error:
+            raise CheckerError(f"onnx's checker rejects the model: {error}") from error
+    if old.get("use_external_data_format") is not None and external is None:
+        external = bool(old["use_external_data_format"])
+    if f is not None:
+        program.save(f, external_data=external)
+    if verbose:
+        print(program)
+
+
+def export_to_pretty_string(
+    model: Any,
+    args: Any,
+    export_params: Any = True,
+    verbose: bool = False,
+    training: Any = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    operator_export_type: Any = None,
+    export_type: Any = None,
+    google_printer: bool = False,
+    opset_version: int | None = None,
+    keep_initializers_as_inputs: bool | None = None,
+    custom_opsets: Mapping[str, int] | None = None,
+    add_node_names: bool | None = None,
+    do_constant_folding: bool = True,
+    dynamic_axes: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> str:
+    """Export, and return the graph as text instead of a model.
+
+    Takes the arguments of `export` and `google_printer`: True returns onnx's own text form. No file is written, so that
+    `export_type` (the former packing of files) and a file in the place of `export_params` (a former order) have no effect.
+    """
+    if add_node_names is not None:
+        options["add_node_names"] = add_node_names
+    with contextlib.redirect_stdout(io.StringIO()):
+        program = export(
+            model, args, None, export_params if isinstance(export_params, bool) else True, verbose, training, input_names,
+            output_names, operator_export_type, opset_version, do_constant_folding, dynamic_axes, keep_initializers_as_inputs,
+            custom_opsets, **options,
+        )  # fmt: skip
+    if google_printer:
+        import onnx
+
+        return str(onnx.printer.to_text(program.model_proto))
+    return str(program)

@@ -1,0 +1,292 @@
+"""`find_mismatch`: find the operators whose results differ in the exported model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+import onnxexp
+from onnxexp import CaptureError, TrainingMode
+from onnxexp.capture.torch_state import model_mode, torch_mode
+from onnxexp.program.comparison import VerificationReport, compare
+from onnxexp.program.onnxruntime_session import Session
+from onnxexp_torch_onnx.modes import training_mode
+from onnxexp_torch_onnx.registry import registered
+from onnxexp_torch_onnx.settings import settings
+
+__all__ = ["GraphInfo", "find_mismatch"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One operator of the captured program, with its results in torch and in ONNX Runtime.
+
+    Attributes:
+        name: The name of its result, in the captured program and in the ONNX graph.
+        kind: The operator.
+        inputs: The names of the steps that it reads from.
+        expected, actual: The results of torch and of ONNX Runtime; `actual` is None if the ONNX graph has no value of this name
+            (several operators became one).
+        where: The user's line.
+    """
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    expected: Any = dataclasses.field(repr=False)
+    actual: Any = dataclasses.field(repr=False)
+    where: str = ""
+
+
+@dataclasses.dataclass
+class GraphInfo:
+    """A range of the program's operators, split in halves as long as a result in it differs.
+
+    Attributes:
+        graph: Its operators.
+        mismatch_error: The difference of the first operator at fault; None if there is none.
+        id: "" for the whole, then "0" for each upper and "1" for each lower half.
+        upper_graph_info, lower_graph_info: The halves, if this range has a mismatch and more than one operator.
+        model: The ONNX model of the whole.
+    """
+
+    graph: list[Step]
+    mismatch_error: AssertionError | None = None
+    id: str = ""
+    upper_graph_info: GraphInfo | None = None
+    lower_graph_info: GraphInfo | None = None
+    model: ir.Model | None = dataclasses.field(default=None, repr=False)
+
+    def has_mismatch(self) -> bool:
+        """Whether a result differs."""
+        return self.mismatch_error is not None
+
+    def find_mismatch(self, options: Any = None) -> None:
+        """Compare again, with the tolerances of a `VerificationOptions`."""
+        found = _compared(self.graph, options, self.id, self.model)
+        self.mismatch_error = found.mismatch_error
+        self.upper_graph_info, self.lower_graph_info = found.upper_graph_info, found.lower_graph_info
+
+    def essential_node_count(self) -> int:
+        """The number of operators."""
+        return len(self.graph)
+
+    def essential_node_kinds(self) -> set[str]:
+        """The kinds of operators."""
+        return {step.kind for step in self.graph}
+
+    def all_mismatch_leaf_graph_info(self) -> list[GraphInfo]:
+        """The smallest ranges with a mismatch."""
+        return [each for each in self._walk() if each.has_mismatch() and each.upper_graph_info is None]
+
+    def find_partition(self, id: str) -> GraphInfo | None:
+        """The range with an id, None if there is none."""
+        return next((each for each in self._walk() if each.id == id), None)
+
+    def _walk(self) -> Iterator[GraphInfo]:
+        yield self
+        for half in (self.upper_graph_info, self.lower_graph_info):
+            if half is not None:
+                yield from half._walk()
+
+    def tree_text(self) -> str:
+        """The halves as a tree, those with a mismatch marked."""
+        lines = []
+        for each in self._walk():
+            mark = "x" if each.has_mismatch() else "ok"
+            kinds = Counter(step.kind for step in each.graph)
+            shown = ", ".join(f"{kind} {count}" if count > 1 else kind for kind, count in kinds.most_common(3))
+            lines.append(f"{'  ' * len(each.id)}{mark} id:{each.id} {len(each.graph)} operators ({shown})")
+        return "\n".join(lines)
+
+    def mismatch_text(self, graph: bool = False) -> str:
+        """The differences by the smallest ranges; `graph` adds the operators around them."""
+        if not self.has_mismatch():
+            return "nothing differs"
+        parts = []
+        for leaf in self.all_mismatch_leaf_graph_info():
+            parts += [f"id:{leaf.id} {step.kind} (%{step.name}) {step.where}".rstrip() for step in leaf.graph]
+            parts.append(f"  {leaf.mismatch_error}")
+        if graph:
+            parts += [f"  %{step.name} = {step.kind}({', '.join(step.inputs)})" for step in self.graph]
+        return "\n".join(parts)
+
+    def pretty_print_tree(self, verbose: bool = True) -> None:
+        """Print `tree_text`."""
+        if verbose:
+            print(self.tree_text())
+
+    def pretty_print_mismatch(self, graph: bool = False, verbose: bool = True) -> None:
+        """Print `mismatch_text`."""
+        if verbose:
+            print(self.mismatch_text(graph))
+
+    def export_repro(self, repro_dir: str | None = None, name: str | None = None) -> str:
+        """Write a folder for looking at the mismatch elsewhere: the model, and both results of each operator.
+
+        Returns the folder.
+        """
+        folder = Path(repro_dir or Path.cwd()) / "onnxexp_repro" / (name or f"mismatch_{self.id or 'whole'}")
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.model is not None:
+            ir.save(self.model, folder / "model.onnx")
+        results = {step.name: {"expected": step.expected, "actual": step.actual} for step in self.graph}
+        torch.save(results, folder / "results.pt")
+        (folder / "mismatch.txt").write_text(self.mismatch_text(graph=True), encoding="utf-8")
+        return str(folder)
+
+    def clear(self) -> None:
+        """Drop the halves and the results."""
+        self.upper_graph_info = self.lower_graph_info = self.model = self.mismatch_error = None
+        self.graph = []
+
+
+def find_mismatch(
+    model: Any,
+    input_args: Any,
+    do_constant_folding: bool = True,
+    training: Any = None,
+    opset_version: int | None = None,
+    keep_initializers_as_inputs: bool = True,
+    verbose: bool = False,
+    options: Any = None,
+    *,
+    plugins: Sequence[Any] | None = None,
+) -> GraphInfo:
+    """Export a model and find the operators whose results differ between torch and ONNX Runtime.
+
+    An operator is at fault if its result differs and its inputs do not. `options` is a `VerificationOptions`; only its
+    tolerances are used.
+
+    Raises what `onnxexp.export` raises.
+    """
+    mode = training_mode(training)
+    symbols = registered()
+    packs = [symbols.symbolics, *(plugins if plugins is not None else [...])]
+    args, kwargs = _split_arguments(input_args)
+    captured = model if isinstance(model, torch.export.ExportedProgram) else _capture(model, args, kwargs, mode)
+    with settings(python_ops=symbols.python_ops):
+        program = onnxexp.export(
+            captured, opset_version=opset_version, do_constant_folding=do_constant_folding, plugins=packs, training=mode
+        )
+    steps = _steps(captured, program, (*args, *kwargs.values()))
+    info = _compared(steps, options, "", program.model)
+    if verbose:
+        info.pretty_print_tree(verbose)
+        info.pretty_print_mismatch(verbose=verbose)
+    return info
+
+
+def _split_arguments(input_args: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments; a dict at the end of a tuple is the keyword arguments."""
+    args = input_args if isinstance(input_args, tuple) else (input_args,)
+    return (args[:-1], args[-1]) if args and isinstance(args[-1], dict) else (args, {})
+
+
+class _Function(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+def _capture(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], mode: TrainingMode) -> torch.export.ExportedProgram:
+    """Run torch.export in the state of an export. Raises CaptureError."""
+    module = model if isinstance(model, torch.nn.Module) else _Function(model)
+    with torch_mode(), model_mode(module.modules(), mode):
+        try:
+            return torch.export.export(module, args, kwargs, strict=False)
+        except Exception as error:  # torch.export raises anything, the user's own exceptions too
+            raise CaptureError(f"torch.export cannot capture the model: {error}") from error
+
+
+class _ResultRecorder(torch.fx.Interpreter):
+    """Runs a program and stores every result."""
+
+    def __init__(self, module: torch.fx.GraphModule) -> None:
+        super().__init__(module)
+        self.results: dict[str, Any] = {}
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        result = super().run_node(n)
+        self.results[n.name] = result.clone() if isinstance(result, torch.Tensor) else result
+        return result
+
+
+def _steps(captured: torch.export.ExportedProgram, program: onnxexp.ONNXProgram, args: Sequence[Any]) -> list[Step]:
+    module = captured.module(check_guards=False)
+    recorder = _ResultRecorder(module)
+    leaves = torch.utils._pytree.tree_leaves(tuple(args))
+    with torch.no_grad():
+        recorder.run(*leaves, enable_io_processing=False)
+    actual = _intermediate(program, args)
+    fields = {field: value for node, value in recorder.results.items() if isinstance(value, (list, tuple))
+              for field, value in ((f"{node}_{index}", each) for index, each in enumerate(value))}  # fmt: skip
+    names = {node.name for node in module.graph.nodes}
+    steps: list[Step] = []
+    for node in module.graph.nodes:
+        if node.op != "call_function" or not isinstance(recorder.results.get(node.name), torch.Tensor):
+            continue
+        inputs = tuple(each.name for each in node.all_input_nodes if each.name in names)
+        place = (node.meta.get("stack_trace") or "").strip().splitlines()
+        expected = recorder.results[node.name]
+        name = node.name if node.name in actual else next((key for key, value in fields.items() if value is expected), node.name)
+        steps.append(Step(node.name, str(node.target), inputs, expected, actual.get(name), place[-1].strip() if place else ""))
+    return steps
+
+
+def _intermediate(program: onnxexp.ONNXProgram, args: Sequence[Any]) -> dict[str, torch.Tensor]:
+    """ONNX Runtime's results of every value of the main graph, by name."""
+    model = program.model.clone()
+    listed = set(model.graph.outputs)
+    for node in model.graph:
+        for output in node.outputs:
+            if output not in listed and output.dtype is not None and isinstance(output.type, ir.TensorType):
+                model.graph.outputs.append(output)
+    leaves = program.signature.flatten(tuple(args), {})
+    feeds = {slot.name: leaves[slot.leaf] for slot in program.signature.inputs}
+    results = Session(model).run({**program.weights, **feeds})
+    return {str(value.name): result for value, result in zip(model.graph.outputs, results, strict=True)}
+
+
+def _compared(steps: list[Step], options: Any, id: str, model: ir.Model | None) -> GraphInfo:
+    rtol, atol = (None, None) if options is None else (options.rtol, options.atol)
+    reports = {step.name: compare(step.expected, step.actual, [step.name], rtol=rtol, atol=atol)
+               for step in steps if step.actual is not None}  # fmt: skip
+    return _halved(steps, _faults(steps, reports), id, model)
+
+
+def _faults(steps: Sequence[Step], reports: dict[str, VerificationReport]) -> dict[str, AssertionError]:
+    """The errors of the steps at fault: their result differs and their inputs do not."""
+    bad: set[str] = set()
+    faults: dict[str, AssertionError] = {}
+    for step in steps:
+        inherited = any(name in bad for name in step.inputs)
+        report = reports.get(step.name)
+        if report is None:
+            bad |= {step.name} if inherited else set()
+        elif not report.ok:
+            bad.add(step.name)
+            if not inherited:
+                faults[step.name] = AssertionError(f"{step.name}: {report.outputs[0].problem}")
+    return faults
+
+
+def _halved(steps: list[Step], faults: dict[str, AssertionError], id: str, model: ir.Model | None) -> GraphInfo:
+    error = next((faults[step.name] for step in steps if step.name in faults), None)
+    info = GraphInfo(steps, error, id, model=model)
+    if error is not None and len(steps) > 1:
+        middle = len(steps) // 2
+        info.upper_graph_info = _halved(steps[:middle], faults, f"{id}0", model)
+        info.lower_graph_info = _halved(steps[middle:], faults, f"{id}1", model)
+    return info

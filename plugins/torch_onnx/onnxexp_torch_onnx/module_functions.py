@@ -1,0 +1,109 @@
+"""`export_modules_as_functions`: modules as model-local functions."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from onnxexp import OptionError, Options, hookimpl, warn
+from onnxexp_torch_onnx.function_extraction import SCOPE, FunctionExtractor
+
+__all__ = ["FIRST_OPSET", "ModuleFunctions"]
+
+FIRST_OPSET = 15
+"""Model-local functions need ONNX IR 8, which came with opset 15."""
+
+
+class ModuleFunctions:
+    """A plugin that turns each module of the given classes (True: each module) into a model-local function.
+
+    The function's name is the class's, its domain the class's Python module. Modules with equal nodes share a function; their
+    weights are its inputs. A module stays flat, with a warning, if other nodes between its own need it and are needed by it.
+    """
+
+    def __init__(self, model: Any, classes: bool | Collection[type[torch.nn.Module]]) -> None:
+        self._modules = {
+            path: _named(module) for path, module in _submodules(model) if classes is True or _is_wanted(module, classes)
+        }
+
+    @hookimpl
+    def post_pass(self, options: Options) -> Callable[[ir.Model], None] | None:
+        if options.opset < FIRST_OPSET:
+            warn(
+                f"export_modules_as_functions: ONNX has functions from opset {FIRST_OPSET} on; at opset {options.opset} the "
+                "graph stays flat"
+            )
+            return None
+
+        def modules_as_functions(model: ir.Model) -> None:
+            extractor = FunctionExtractor(model)
+            for path in sorted(self._modules, key=lambda path: (-path.count("."), path)):
+                self._make(extractor, model, path)
+
+        return modules_as_functions
+
+    def _make(self, extractor: FunctionExtractor, model: ir.Model, path: str) -> None:
+        domain, name = self._modules[path]
+        flat = []
+        for graph in _graphs(model):
+            nodes = [node for node in graph if _within(node.metadata_props.get(SCOPE, ""), path)]
+            if nodes and not extractor.extract(nodes, domain, name, path):
+                flat += [run for run in _runs(graph, nodes) if not extractor.extract(run, domain, name, path)]
+        if flat:
+            warn(f"export_modules_as_functions: {path} ({name}) stays flat: other nodes come between its own")
+
+
+def _submodules(model: Any) -> list[tuple[str, torch.nn.Module]]:
+    """The modules below the exported one, by path; a bound method's module has the path ``self``."""
+    if isinstance(model, torch.nn.Module):
+        return list(model.named_modules())[1:]
+    if isinstance(model, torch.export.ExportedProgram):
+        raise OptionError("export_modules_as_functions needs the model itself: an ExportedProgram has no module objects")
+    owner = getattr(model, "__self__", None)  # set on bound methods only
+    return list(owner.named_modules(prefix="self")) if isinstance(owner, torch.nn.Module) else []
+
+
+def _is_wanted(module: torch.nn.Module, classes: bool | Collection[type[torch.nn.Module]]) -> bool:
+    if isinstance(classes, bool):
+        return False
+    return isinstance(module, tuple(classes)) or _named(module) in map(_named_class, classes)
+
+
+def _named(module: torch.nn.Module) -> tuple[str, str]:
+    """(domain, name) of a module's function: its class's Python module and name, also for a ScriptModule."""
+    if not isinstance(module, torch.jit.ScriptModule):
+        return _named_class(type(module))
+    qualified = module._c._type().qualified_name().removeprefix("__torch__.")
+    return re.sub(r"\.?___torch_mangle_\d+", "", qualified.rpartition(".")[0]) or "__main__", module.original_name
+
+
+def _named_class(kind: type[torch.nn.Module]) -> tuple[str, str]:
+    return kind.__module__, re.sub(r"\W", "_", kind.__qualname__)
+
+
+def _graphs(model: ir.Model) -> list[ir.Graph]:
+    """The main graph, then those of branches and loops outside functions."""
+    found = {id(node.graph): node.graph for node in model.graph.all_nodes() if isinstance(node.graph, ir.Graph)}
+    return list(found.values())
+
+
+def _within(scope: str, path: str) -> bool:
+    return scope == path or scope.startswith(f"{path}.")
+
+
+def _runs(graph: ir.Graph, nodes: list[ir.Node]) -> list[list[ir.Node]]:
+    """Split the nodes into consecutive runs; a module that is called several times has several."""
+    wanted = set(nodes)
+    runs: defaultdict[int, list[ir.Node]] = defaultdict(list)
+    number = 0
+    for node in graph:
+        if node in wanted:
+            runs[number].append(node)
+        else:
+            number += 1
+    return list(runs.values())

@@ -1,0 +1,69 @@
+"""Match a symbolic's values to an overload of a torch operator.
+
+A symbolic passes values of a graph; an operator's schema takes numbers, lists of numbers and dtypes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Tensor
+from onnxexp.torch_ops.schemas import NoOverload, chosen, takes
+from onnxexp.torch_ops.type_codes import decode_arguments
+
+__all__ = ["match_overload", "overloads"]
+
+_NUMBERS = ("int", "float", "bool", "number")
+
+
+def overloads(full: str) -> list[torch.FunctionSchema]:
+    """The schemas of an operator: all overloads, or the one in the name. Overloads with an ``out`` argument are left out."""
+    packet, _, overload = full.partition(".")
+    found = torch._C._jit_get_schemas_for_operator(packet)
+    return [
+        each
+        for each in found
+        if (not overload or each.overload_name == overload) and not any(argument.is_out for argument in each.arguments)
+    ]
+
+
+def match_overload(op: Builder, full: str, args: Sequence[Any]) -> tuple[torch.FunctionSchema, list[Any]]:
+    """The overload that takes these arguments, and the arguments as it takes them.
+
+    Arguments are converted only where no overload takes them as they are.
+
+    Raises NoOverload where no overload takes them even so.
+    """
+    try:
+        schema, matched = chosen(full, args), list(args)
+    except NoOverload:
+        for schema in overloads(full):
+            matched = [_converted(op, str(formal.type), arg) for formal, arg in zip(schema.arguments, args, strict=False)]
+            if len(args) <= len(schema.arguments) and takes(schema, matched):
+                break
+        else:
+            raise
+    return schema, decode_arguments(schema, matched)
+
+
+def _converted(op: Builder, type_: str, arg: Any) -> Any:
+    """A Tensor as the number or the list of numbers that the schema's type is; anything else as it is."""
+    inner = type_.removeprefix("Optional[").removesuffix("]") if type_.startswith("Optional[") else type_
+    element = inner.removeprefix("List[").removesuffix("]")
+    if isinstance(arg, (list, tuple)):
+        return [_converted(op, element, each) for each in arg] if element != inner else arg
+    if not isinstance(arg, Tensor) or arg.scalar is not None or element not in _NUMBERS:
+        return arg
+    if element == inner:
+        if arg.const is not None and arg.const.numel() == 1:
+            return arg.const.item()
+        return op.as_number(arg) if arg.const is None and arg.rank == 0 else arg
+    if arg.const is not None:
+        return arg.const.tolist() if arg.const.dim() == 1 else arg
+    sizes = arg.shape
+    if sizes is None or len(sizes) != 1 or not isinstance(sizes[0], int):
+        return arg
+    return [op.as_number(op.Gather(arg, index)) for index in range(sizes[0])]

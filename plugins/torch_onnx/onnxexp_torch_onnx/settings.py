@@ -1,0 +1,58 @@
+"""Settings of an export through torch.onnx's names, beyond those of `onnxexp.export`; each export has its own."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from onnxexp.version import DEFAULT_OPSET
+
+__all__ = ["Settings", "current", "settings"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The settings of one export.
+
+    Attributes:
+        opset: The target opset, for helpers without a parameter for it.
+        autograd_inlining: Whether a Function without a symbolic is inlined; if not, it stays one node.
+        python_ops: Symbolics registered for ``prim::PythonOp``, by their first opset.
+        training: Whether the model is exported in training mode.
+        operator_export_type: The name of the member of OperatorExportTypes.
+        running: The registered symbolics that are being called, by function and operator.
+    """
+
+    opset: int = DEFAULT_OPSET
+    autograd_inlining: bool = True
+    python_ops: Mapping[int, Callable[..., Any]] = dataclasses.field(default_factory=dict)
+    training: bool = False
+    operator_export_type: str = "ONNX"
+    running: frozenset[tuple[Any, str]] = frozenset()
+
+    def python_op(self, opset: int) -> Callable[..., Any] | None:
+        """The symbolic for ``prim::PythonOp`` at an opset, None if there is none."""
+        serving = [since for since in self.python_ops if since <= opset]
+        return self.python_ops[max(serving)] if serving else None
+
+
+_CURRENT: contextvars.ContextVar[Settings] = contextvars.ContextVar("onnxexp_torch_onnx", default=Settings())  # noqa: B039
+
+
+def current() -> Settings:
+    """The settings of the export in this thread; the defaults if it was not started through torch.onnx's names."""
+    return _CURRENT.get()
+
+
+@contextlib.contextmanager
+def settings(**changes: Any) -> Iterator[Settings]:
+    """Change the settings that `current` returns, until the end of the block."""
+    made = dataclasses.replace(_CURRENT.get(), **changes)
+    token = _CURRENT.set(made)
+    try:
+        yield made
+    finally:
+        _CURRENT.reset(token)

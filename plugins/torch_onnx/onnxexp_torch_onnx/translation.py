@@ -1,0 +1,42 @@
+"""onnxscript functions as symbolics, in the form of torch's newer exporter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, OptionError, SymbolicTable
+from onnxexp.torch_ops.schemas import full_name
+
+__all__ = ["translations"]
+
+
+def translations(table: Mapping[Any, Callable[..., Any]]) -> SymbolicTable:
+    """A table of symbolics from onnxscript functions by operator: an overload, a packet (all overloads), or a name."""
+    made = SymbolicTable("aten", override=True)
+    for key, function in table.items():
+        made(_name(key))(_symbolic(function, key))
+    return made
+
+
+def _name(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    if isinstance(key, torch._ops.OpOverload):
+        return full_name(key)
+    if isinstance(key, torch._ops.OpOverloadPacket):
+        return str(key._qualified_op_name)
+    raise OptionError(f"custom_translation_table: {key!r} is not a torch operator")
+
+
+def _symbolic(function: Any, key: Any) -> Callable[..., Any]:
+    def translated(op: Builder, *args: Any) -> Any:
+        definition = function.function_ir
+        count = len(definition.inputs)
+        attributes = dict(zip(definition.attributes, args[count:], strict=False))
+        return op.function(function, *args[:count], **{name: value for name, value in attributes.items() if value is not None})
+
+    translated.__name__ = getattr(function, "name", str(key))  # an onnxscript function has its name there
+    return translated

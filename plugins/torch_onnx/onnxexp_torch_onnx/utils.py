@@ -1,0 +1,97 @@
+"""The names of ``torch.onnx.utils``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import onnxexp
+from onnxexp import Graph, LoweringError, UnsupportedOperators
+from onnxexp_torch_onnx.context import GraphContext
+from onnxexp_torch_onnx.exporting import export, export_to_pretty_string
+from onnxexp_torch_onnx.modes import (
+    disable_log,
+    enable_log,
+    is_in_onnx_export,
+    select_model_mode_for_export,
+    set_training,
+    training_mode,
+)
+from onnxexp_torch_onnx.registry import register_custom_op_symbolic, registered, unregister_custom_op_symbolic
+from onnxexp_torch_onnx.settings import settings
+
+__all__ = [
+    "disable_log",
+    "enable_log",
+    "export",
+    "export_to_pretty_string",
+    "is_in_onnx_export",
+    "register_custom_op_symbolic",
+    "select_model_mode_for_export",
+    "set_training",
+    "unconvertible_ops",
+    "unregister_custom_op_symbolic",
+]
+
+
+def unconvertible_ops(
+    model: Any, args: Any, training: Any = None, opset_version: int | None = None, **options: Any
+) -> tuple[Graph, list[str]]:
+    """The captured graph and its operators that cannot be lowered at the opset, one entry for each node, without overloads.
+
+    `options` are those of `onnxexp.export`.
+    """
+    symbols = registered()
+    plugins = [symbols.symbolics, *(options.pop("plugins", None) or [...])]
+    keeper = _GraphKeeper()
+    with settings(python_ops=symbols.python_ops):
+        report = onnxexp.check(
+            model, args, opset_version=opset_version, training=training_mode(training), plugins=[keeper, *plugins], **options
+        )
+    error = report.error
+    if error is not None and not isinstance(error, LoweringError):
+        raise error
+    counts = error.counts if isinstance(error, UnsupportedOperators) else {}
+    missing = [node.op for node, by in report.lowered if not by]
+    missing += [op for op, count in counts.items() for _ in range(count - missing.count(op))]
+    return keeper.graph, [op.partition(".")[0] for op in missing]
+
+
+class _GraphKeeper:
+    """A plugin that keeps a reference to the captured graph."""
+
+    graph: Graph
+
+    @onnxexp.hookimpl
+    def pre_pass(self, options: onnxexp.Options) -> Callable[[Graph], None]:
+        def keep(graph: Graph) -> None:
+            self.graph = graph
+
+        return keep
+
+
+def _add_block(node: Any) -> Any:
+    """Add a block to a node of a symbolic's graph."""
+    return node.addBlock()
+
+
+def _add_input_to_block(block: Any) -> Any:
+    return block.addInputToBlock()
+
+
+def _add_output_to_block(block: Any, value: Any) -> int:
+    return int(block.registerOutput(value))
+
+
+def _newNode(g: GraphContext, opname: str, outputs: int, *args: Any, **kwargs: Any) -> Any:
+    """A node of a symbolic's graph."""
+    made = g.op(opname, *args, outputs=outputs, **kwargs)
+    return (made[0] if isinstance(made, tuple) else made).node()
+
+
+def model_signature(model: Any) -> Any:
+    """The parameters of the model's forward."""
+    return inspect.signature(model.forward if isinstance(model, torch.nn.Module) else model)
