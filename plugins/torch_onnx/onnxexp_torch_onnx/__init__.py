@@ -1,4 +1,6 @@
-"""torch.onnx's names on onnxexp's engine: ``import onnxexp_torch_onnx`` in place of ``torch.onnx``.
+"""torch.onnx's names on onnxexp's engine.
+
+Import `onnxexp_torch_onnx` in place of ``torch.onnx``.
 
 The names that extensions of torch.onnx import are here: `export`, `register_custom_op_symbolic`, `symbolic_helper`,
 `symbolic_opset9` …, `utils`, `operators`, `verification`, and torch 2.1's `dynamo_export`. Three names are not in torch.onnx:

@@ -29,7 +29,9 @@ def call_symbolic(
     constants: bool = True,
     python_class: type[torch.autograd.Function] | None = None,
 ) -> list[Any]:
-    """Lower the current node with ``function(g, *args)``, a symbolic written for torch.onnx.
+    """Lower the current node with a symbolic written for torch.onnx.
+
+    The symbolic is called as ``function(g, *args)``.
 
     Args:
         op: The builder; `op.node` is the node.
@@ -96,7 +98,10 @@ def _keywords(function: Callable[..., Any], op: Builder, python_node: Any) -> di
 
 
 def _elements(g: GraphContext, returned: Any, count: int) -> list[Any]:
-    """Split what a symbolic returned by the node's outputs: one value may stand for a list."""
+    """Split a symbolic's result by the node's outputs.
+
+    One value may stand for a list.
+    """
     if isinstance(returned, (list, tuple)):
         return list(returned)
     if isinstance(returned, torch._C.Value) and g.scratch is not None and g.scratch.owns(returned):
@@ -109,7 +114,10 @@ def _elements(g: GraphContext, returned: Any, count: int) -> list[Any]:
 
 
 def _raise_with_line(function: Callable[..., Any], error: LoweringError) -> NoReturn:
-    """Raise the builder's error again with the symbolic's line in its message; its class stays the same."""
+    """Raise the builder's error again with the symbolic's line in its message.
+
+    Its class stays the same.
+    """
     line = _line(error, function)
     if line and error.args and isinstance(error.args[0], str):
         error.args = (f"{describe(function)}{line}: {error.args[0]}", *error.args[1:])
@@ -144,7 +152,7 @@ def _takes_context(function: Callable[..., Any]) -> bool:
 
 
 def _without_defaults(function: Callable[..., Any], values: list[Any], op: Builder, leading: int) -> list[Any]:
-    """Drop the last arguments that the symbolic has no parameters for, if each of them equals torch's default."""
+    """Drop trailing arguments without a parameter if each equals torch's default."""
     parameters = _parameters(function)
     if not parameters or any(each.kind is each.VAR_POSITIONAL for each in parameters):
         return values

@@ -20,7 +20,9 @@ _IGNORED = ("inplace", "aten")
 
 @dataclasses.dataclass
 class GraphContext:
-    """The graph under construction, as torch.onnx passes it to a symbolic; other attributes are those of `graph`.
+    """The graph under construction, as torch.onnx passes it to a symbolic.
+
+    Other attributes are those of `graph`.
 
     Attributes:
         graph: The `torch._C.Graph` under construction.
@@ -49,7 +51,9 @@ class GraphContext:
         return getattr(self.graph, name)  # the attributes of torch's graph, as in torch.onnx
 
     def op(self, opname: str, *raw_args: Any, outputs: int = 1, **kwargs: Any) -> Any:
-        """Make a node: ``g.op("Add", x, y)``, ``g.op("my::Foo", x, alpha_f=0.5, axes_i=[0, 1], outputs=2)``.
+        """Make a node.
+
+        Examples: ``g.op("Add", x, y)``, ``g.op("my::Foo", x, alpha_f=0.5, axes_i=[0, 1], outputs=2)``.
 
         A name without a domain is an ONNX operator. The suffix of a keyword is the attribute's kind (f, i, s, t, g); a list
         makes a list of that kind, and None omits the attribute. Returns a value, or a tuple of `outputs` values if there are
@@ -109,7 +113,10 @@ class SymbolicContext:
 def add_op_with_blocks(
     graph_context: GraphContext, opname: str, *inputs: Any, outputs: int = 1, n_blocks: int = 1, **attributes: Any
 ) -> tuple[Any, tuple[GraphContext, ...], Any]:
-    """Make a node with blocks (If, Loop): its outputs, a `GraphContext` for each block, and the node."""
+    """Make a node with blocks (If, Loop).
+
+    Returns its outputs, a `GraphContext` for each block, and the node.
+    """
     made = graph_context.op(opname, *inputs, outputs=outputs, **attributes)
     node = (made[0] if isinstance(made, tuple) else made).node()
     contexts = tuple(dataclasses.replace(graph_context, block=node.addBlock()) for _ in range(n_blocks))

@@ -35,7 +35,10 @@ _ABOUT_TORCH = {
 
 
 def read(given: dict[str, Any]) -> dict[str, Any]:
-    """Warn about each argument and return them. Raises OptionError for a name that torch.onnx never had."""
+    """Warn about each argument and return them.
+
+    Raises OptionError for a name that torch.onnx never had.
+    """
     for name, value in given.items():
         cure = CURES.get(name) or _ABOUT_TORCH.get(name)
         if cure is None:
@@ -47,7 +50,10 @@ def read(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def export_type(asked: Any, aten: Any, raw: Any) -> OperatorExportTypes:
-    """The export type from the new argument or the old ones. Raises OptionError if they contradict each other."""
+    """The export type from the new argument or the old ones.
+
+    Raises OptionError if they contradict each other.
+    """
     if aten and raw:
         raise OptionError("aten and export_raw_ir contradict each other: give one of the two")
     old = OperatorExportTypes.ONNX_ATEN if aten else OperatorExportTypes.RAW if raw else None

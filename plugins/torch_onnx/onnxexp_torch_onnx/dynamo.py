@@ -38,7 +38,10 @@ __all__ = [
 
 
 class OnnxRegistry:
-    """onnxscript functions by torch operator, for one export: ``ExportOptions(onnx_registry=registry)``."""
+    """onnxscript functions by torch operator, for one export.
+
+    Pass it as ``ExportOptions(onnx_registry=registry)``.
+    """
 
     def __init__(self, opset_version: int = DEFAULT_OPSET) -> None:
         self._functions: defaultdict[str, list[Callable[..., Any]]] = defaultdict(list)
@@ -52,7 +55,10 @@ class OnnxRegistry:
     def register_op(
         self, function: Callable[..., Any], namespace: str, op_name: str, overload: str | None = None, is_complex: bool = False
     ) -> None:
-        """Lower an operator (one overload, or all) with an onnxscript function; the last registration wins."""
+        """Lower an operator (one overload, or all) with an onnxscript function.
+
+        The last registration wins.
+        """
         self._functions[_key(namespace, op_name, overload)].append(function)
 
     def is_registered_op(self, namespace: str, op_name: str, overload: str | None = None) -> bool:
@@ -60,7 +66,10 @@ class OnnxRegistry:
         return bool(self.get_op_functions(namespace, op_name, overload))
 
     def get_op_functions(self, namespace: str, op_name: str, overload: str | None = None) -> list[Callable[..., Any]] | None:
-        """The functions for an operator, those of plugins before those of this registry; None if there are none."""
+        """The functions for an operator, those of plugins before those of this registry.
+
+        None if there are none.
+        """
         key = _key(namespace, op_name, overload)
         return [*symbolics_for(key, self._opset), *self._functions.get(key, ())] or None
 
@@ -75,7 +84,7 @@ def _key(namespace: str, op_name: str, overload: str | None) -> str:
 
 @dataclasses.dataclass
 class ONNXFakeContext:
-    """The result of `enable_fake_mode`: the fake mode, in which models have no weights."""
+    """The result of `enable_fake_mode`; models in the mode have no weights."""
 
     fake_mode: FakeTensorMode
 
@@ -205,7 +214,10 @@ class ExportOutput:
             serializer.serialize(self, destination)
 
     def _fill(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Turn the parameters among the graph's inputs into initializers. Raises OptionError if one is missing."""
+        """Turn the parameters among the graph's inputs into initializers.
+
+        Raises OptionError if one is missing.
+        """
         model, weights = self.program.model, self.program.weights
         missing = [name for name in weights if name not in state]
         if missing:

@@ -39,7 +39,10 @@ _UNPACKING = ("prim::ListUnpack", "prim::TupleUnpack")
 
 
 def attributes(node: JitNode) -> dict[str, tuple[str, Any]]:
-    """A node's attributes by name, as (kind, value) with torch's kinds: f, i, s, t, g and their plurals."""
+    """A node's attributes by name, as (kind, value).
+
+    The kinds are torch's: f, i, s, t, g and their plurals.
+    """
     found = {}
     for name in node.attributeNames():
         kind = node.kindOf(name)
@@ -49,7 +52,9 @@ def attributes(node: JitNode) -> dict[str, tuple[str, Any]]:
 
 
 class Emitter:
-    """Emits each node of one scratch graph once, and again if the node was changed since.
+    """Emits the nodes of one scratch graph.
+
+    A node is emitted once, and again if it was changed since.
 
     Attributes:
         known: By the number of a scratch value, its Tensor, its Python constant, or a list of those.
@@ -86,7 +91,10 @@ class Emitter:
             self._emit(node)
 
     def look_up(self, value: JitValue) -> Any:
-        """The result for a scratch value; the type from `setType` fills in what inference leaves open."""
+        """The result for a scratch value.
+
+        The type from `setType` fills in what inference leaves open.
+        """
         found = self.result(value)
         if isinstance(found, Tensor):
             self._take_type(found, value)
@@ -159,7 +167,10 @@ class Emitter:
         return self._operator({"onnx": "", "aten": "org.pytorch.aten"}.get(domain, domain), name, node, inputs)
 
     def _torch_op(self, node: JitNode, inputs: list[Any]) -> Sequence[Any]:
-        """Lower a torch operator; if it returns a list, the node's outputs are the elements."""
+        """Lower a torch operator.
+
+        If it returns a list, the node's outputs are the elements.
+        """
         overload = attributes(node).get("overload", ("s", ""))[1]
         name = f"{node.kind()}.{overload}" if overload else node.kind()
         _, args = match_overload(self.op, name, inputs)
@@ -183,7 +194,7 @@ class Emitter:
         return custom
 
     def _one(self, arg: Any) -> Any:
-        """An operator's input: a list of tensors as a sequence, a list of numbers as a 1-D tensor."""
+        """An operator's input; a list of tensors is a sequence."""
         if isinstance(arg, list) and any(isinstance(each, Tensor) and each.rank != 0 for each in arg):
             return self.op.SequenceConstruct(*arg)
         return arg

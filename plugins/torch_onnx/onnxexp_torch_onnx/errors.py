@@ -26,7 +26,10 @@ class CheckerError(SerializeError):
 
 
 class SymbolicValueError(OnnxExporterError, ValueError):
-    """A symbolic cannot use a value; the message shows the value and the node that makes it."""
+    """A symbolic cannot use a value.
+
+    The message shows the value and the node that makes it.
+    """
 
     def __init__(self, msg: str, value: Any) -> None:
         super().__init__(f"{msg}\n  the value: {str(value).strip()}")

@@ -1,4 +1,7 @@
-"""Turn regions of a finished graph into model-local functions; equal regions share one, with their weights as inputs."""
+"""Turn regions of a finished graph into model-local functions.
+
+Equal regions share one, with their weights as inputs.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ class Region:
 
 
 class FunctionExtractor:
-    """Turns regions of a model into functions; call `extract` for each region, inner regions first."""
+    """Turns regions of a model into functions.
+
+    Call `extract` for each region, inner regions first.
+    """
 
     def __init__(self, model: ir.Model) -> None:
         self._model = model
@@ -48,7 +54,10 @@ class FunctionExtractor:
         self._calls: dict[str, int] = {}
 
     def extract(self, nodes: Sequence[ir.Node], domain: str, name: str, scope: str) -> bool:
-        """Replace these nodes of one graph by a call of a function; False if they cannot be one call."""
+        """Replace these nodes of one graph by a call of a function.
+
+        False if they cannot be one call.
+        """
         graph = nodes[0].graph
         assert isinstance(graph, ir.Graph)
         region = _region(graph, list(nodes))
@@ -139,7 +148,10 @@ def _blocks(node: ir.Node) -> list[ir.Graph]:
 
 
 def _region(graph: ir.Graph, nodes: list[ir.Node]) -> Region | None:
-    """The region of these nodes; None if a node outside uses one of them and is used by another."""
+    """The region of these nodes.
+
+    None if a node outside uses one of them and is used by another.
+    """
     members, inside = set(nodes), set(_walk(nodes))
     own = {output for node in inside for output in node.outputs}
     own |= {value for node in inside for block in _blocks(node) for value in (*block.inputs, *block.initializers.values())}

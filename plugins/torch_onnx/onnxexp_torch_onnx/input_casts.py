@@ -1,4 +1,4 @@
-"""Casts to one dtype among an operator's inputs, as torch.onnx inserts them after a symbolic."""
+"""Casts of an operator's inputs to one dtype, as torch.onnx inserts them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FROM = {"Where": 1, "Clip": 0}
 
 
 def align_dtypes(op: Builder, name: str, inputs: Sequence[Any]) -> list[Any]:
-    """Cast the inputs to the dtype that torch computes with, where the operator takes one dtype only.
+    """Cast the inputs of an operator that takes one dtype to their promoted dtype.
 
     0-d tensors follow the dtype of the others.
     """
@@ -41,7 +41,10 @@ def align_dtypes(op: Builder, name: str, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _promote(tensors: Sequence[Tensor]) -> torch.dtype:
-    """torch's type promotion: a 0-d tensor counts only if its dtype is of a higher category."""
+    """torch's type promotion.
+
+    A 0-d tensor counts only if its dtype is of a higher category.
+    """
     groups = [[each.dtype for each in tensors if (each.rank == 0) is scalar] for scalar in (False, True)]
     dimensioned, scalar = (functools.reduce(torch.promote_types, group) if group else None for group in groups)
     if dimensioned is None or scalar is None:

@@ -26,7 +26,7 @@ def _loaded(name: str) -> Any:
 
 @contextlib.contextmanager
 def torch_opset(opset: int) -> Iterator[None]:
-    """Set the target opset that torch.onnx's helpers read, if anybody has imported them."""
+    """Set the target opset for torch.onnx's helpers if they are imported."""
     module = _loaded("_globals")
     if module is None:
         yield
@@ -42,7 +42,7 @@ def torch_opset(opset: int) -> Iterator[None]:
 
 
 def from_torch() -> list[tuple[str, Callable[..., Any], int]]:
-    """The registrations of `torch.onnx.register_custom_op_symbolic`: (name, symbolic, first opset)."""
+    """torch.onnx's own registrations, as (name, symbolic, first opset)."""
     registration = _loaded("registration")
     if registration is None:
         for home in _HOMES:

@@ -14,7 +14,10 @@ _SCALARS = {bool: torch.bool, int: torch.int64, float: torch.float64}
 
 
 def tensor_type(dtype: torch.dtype | None, sizes: Any) -> Any:
-    """The JIT type ``Float(*, 3)``; `sizes` is None if the rank is unknown, and a symbolic size is ``*``."""
+    """The JIT type ``Float(*, 3)``.
+
+    `sizes` is None if the rank is unknown, and a symbolic size is ``*``.
+    """
     jit: Any = torch._C
     if dtype is None:
         made = jit.TensorType.get()
@@ -28,7 +31,10 @@ def _numbers(sizes: Any) -> list[int | None]:
 
 
 def jit_type(type_: TensorType | ScalarType) -> Any:
-    """The JIT type of a captured type; a number is a 0-d tensor, as after torch.onnx's erasure of number types."""
+    """The JIT type of a captured type.
+
+    A number is a 0-d tensor, as after torch.onnx's erasure of number types.
+    """
     if isinstance(type_, ScalarType):
         return tensor_type(_SCALARS[type_.kind], ())
     return tensor_type(type_.dtype, type_.sizes)
@@ -40,7 +46,10 @@ def type_of_tensor(tensor: Tensor) -> Any:
 
 
 def type_of(value: Any) -> TensorType:
-    """The dtype and sizes of a JIT value; the sizes are None unless all of them are known."""
+    """The dtype and sizes of a JIT value.
+
+    The sizes are None unless all of them are known.
+    """
     type_ = value.type()
     if not type_.isSubtypeOf(torch._C.TensorType.get()) or not isinstance(type_, torch._C.TensorType):
         return TensorType(None, None)

@@ -25,7 +25,7 @@ __all__ = ["GraphInfo", "find_mismatch"]
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One operator of the captured program, with its results in torch and in ONNX Runtime.
+    """One captured operator, with its results in torch and in ONNX Runtime.
 
     Attributes:
         name: The name of its result, in the captured program and in the ONNX graph.
@@ -46,7 +46,7 @@ class Step:
 
 @dataclasses.dataclass
 class GraphInfo:
-    """A range of the program's operators, split in halves as long as a result in it differs.
+    """A range of operators, split in halves as long as a result in it differs.
 
     Attributes:
         graph: Its operators.
@@ -128,7 +128,7 @@ class GraphInfo:
             print(self.mismatch_text(graph))
 
     def export_repro(self, repro_dir: str | None = None, name: str | None = None) -> str:
-        """Write a folder for looking at the mismatch elsewhere: the model, and both results of each operator.
+        """Write the model and both results of each operator to a folder.
 
         Returns the folder.
         """
@@ -159,7 +159,7 @@ def find_mismatch(
     *,
     plugins: Sequence[Any] | None = None,
 ) -> GraphInfo:
-    """Export a model and find the operators whose results differ between torch and ONNX Runtime.
+    """Find the operators whose results differ between torch and ONNX Runtime.
 
     An operator is at fault if its result differs and its inputs do not. `options` is a `VerificationOptions`; only its
     tolerances are used.
@@ -184,7 +184,10 @@ def find_mismatch(
 
 
 def _split_arguments(input_args: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional and keyword arguments; a dict at the end of a tuple is the keyword arguments."""
+    """Positional and keyword arguments.
+
+    A dict at the end of a tuple is the keyword arguments.
+    """
     args = input_args if isinstance(input_args, tuple) else (input_args,)
     return (args[:-1], args[-1]) if args and isinstance(args[-1], dict) else (args, {})
 

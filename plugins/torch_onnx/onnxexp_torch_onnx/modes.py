@@ -18,7 +18,10 @@ _LOGGER = logging.getLogger("onnxexp")
 
 
 def training_mode(mode: Any) -> TrainingMode:
-    """The mode for torch.onnx's argument: a member of either enumeration, its name, or a bool; None is EVAL."""
+    """The mode for torch.onnx's argument.
+
+    It is a member of either enumeration, its name, or a bool; None is EVAL.
+    """
     if mode is None or isinstance(mode, bool):
         return TrainingMode.TRAINING if mode else TrainingMode.EVAL
     name = mode if isinstance(mode, str) else mode.name
@@ -27,14 +30,17 @@ def training_mode(mode: Any) -> TrainingMode:
 
 @contextlib.contextmanager
 def select_model_mode_for_export(model: torch.nn.Module, mode: Any) -> Iterator[None]:
-    """Put every module of the model into the mode, and restore each module's own mode at the end."""
+    """Put every module of the model into the mode; restore the modes at the end."""
     with model_mode(model.modules(), training_mode(mode)):
         yield
 
 
 @contextlib.contextmanager
 def set_training(model: torch.nn.Module, mode: bool | None) -> Iterator[None]:
-    """Put the model into training mode (True) or inference mode (False); None changes nothing."""
+    """Put the model into training mode (True) or inference mode (False).
+
+    None changes nothing.
+    """
     chosen = TrainingMode.PRESERVE if mode is None else training_mode(mode)
     with model_mode(model.modules(), chosen):
         yield

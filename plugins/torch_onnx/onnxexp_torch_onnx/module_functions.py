@@ -20,7 +20,9 @@ FIRST_OPSET = 15
 
 
 class ModuleFunctions:
-    """A plugin that turns each module of the given classes (True: each module) into a model-local function.
+    """A plugin that turns modules of the given classes into model-local functions.
+
+    True selects every module.
 
     The function's name is the class's, its domain the class's Python module. Modules with equal nodes share a function; their
     weights are its inputs. A module stays flat, with a warning, if other nodes between its own need it and are needed by it.
@@ -59,7 +61,10 @@ class ModuleFunctions:
 
 
 def _submodules(model: Any) -> list[tuple[str, torch.nn.Module]]:
-    """The modules below the exported one, by path; a bound method's module has the path ``self``."""
+    """The modules below the exported one, by path.
+
+    A bound method's module has the path ``self``.
+    """
     if isinstance(model, torch.nn.Module):
         return list(model.named_modules())[1:]
     if isinstance(model, torch.export.ExportedProgram):
@@ -75,7 +80,7 @@ def _is_wanted(module: torch.nn.Module, classes: bool | Collection[type[torch.nn
 
 
 def _named(module: torch.nn.Module) -> tuple[str, str]:
-    """(domain, name) of a module's function: its class's Python module and name, also for a ScriptModule."""
+    """(domain, name) of a module's function: its class's Python module and name."""
     if not isinstance(module, torch.jit.ScriptModule):
         return _named_class(type(module))
     qualified = module._c._type().qualified_name().removeprefix("__torch__.")
@@ -97,7 +102,10 @@ def _within(scope: str, path: str) -> bool:
 
 
 def _runs(graph: ir.Graph, nodes: list[ir.Node]) -> list[list[ir.Node]]:
-    """Split the nodes into consecutive runs; a module that is called several times has several."""
+    """Split the nodes into consecutive runs.
+
+    A module that is called several times has several.
+    """
     wanted = set(nodes)
     runs: defaultdict[int, list[ir.Node]] = defaultdict(list)
     number = 0

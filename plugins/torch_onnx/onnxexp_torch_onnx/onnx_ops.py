@@ -1,4 +1,4 @@
-"""Symbolics for ``torch.onnx.ops``, with which a model calls ONNX operators by name."""
+"""Symbolics for ``torch.onnx.ops``, the ONNX operators that a model calls."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def attention(op: Builder, *args: Any) -> Any:
 
 @plugin("_symbolic", "_symbolic_multi_out")
 def symbolic(op: Builder, inputs: Sequence[Any], op_type: str, dtypes: Any, shape: Any, *rest: Any) -> Any:
-    """``torch.onnx.ops.symbolic`` and ``symbolic_multi_out``: the node that the model describes."""
+    """``torch.onnx.ops.symbolic`` and ``symbolic_multi_out`` as the named operator."""
     *encoded, _metadata_keys, _metadata_values, domain, version = rest
     attributes = _attributes(*encoded)
     if version is not None and domain and op.custom_opsets.setdefault(domain, version) != version:
@@ -60,7 +60,10 @@ def _attributes(
     floats: Sequence[float],
     strings: Sequence[str],
 ) -> dict[str, ir.Attr]:
-    """Decode the attributes: each has a kind and a range in the list of its element type."""
+    """Decode attributes.
+
+    Each has a kind and a range in the list of its element type.
+    """
     elements: dict[str, Sequence[Any]] = {"i": ints, "f": floats, "s": strings}
     decoded = {}
     for key, kind, (start, end) in zip(keys, kinds, ranges, strict=True):

@@ -1,4 +1,4 @@
-"""The names of ``torch.onnx.operators``: functions that keep shapes dynamic during capture."""
+"""The names of ``torch.onnx.operators``, which keep shapes dynamic."""
 
 from __future__ import annotations
 

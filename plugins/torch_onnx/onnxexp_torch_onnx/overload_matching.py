@@ -20,7 +20,10 @@ _NUMBERS = ("int", "float", "bool", "number")
 
 
 def overloads(full: str) -> list[torch.FunctionSchema]:
-    """The schemas of an operator: all overloads, or the one in the name. Overloads with an ``out`` argument are left out."""
+    """The schemas of an operator: all overloads, or the one in the name.
+
+    Overloads with an ``out`` argument are left out.
+    """
     packet, _, overload = full.partition(".")
     found = torch._C._jit_get_schemas_for_operator(packet)
     return [
@@ -50,7 +53,10 @@ def match_overload(op: Builder, full: str, args: Sequence[Any]) -> tuple[torch.F
 
 
 def _converted(op: Builder, type_: str, arg: Any) -> Any:
-    """A Tensor as the number or the list of numbers that the schema's type is; anything else as it is."""
+    """A Tensor as the number or the list of numbers that the schema's type is.
+
+    Anything else as it is.
+    """
     inner = type_.removeprefix("Optional[").removesuffix("]") if type_.startswith("Optional[") else type_
     element = inner.removeprefix("List[").removesuffix("]")
     if isinstance(arg, (list, tuple)):

@@ -15,7 +15,9 @@ __all__ = ["python_op"]
 
 
 def python_op(node: Node, function: type[torch.autograd.Function], args: Sequence[Any]) -> tuple[Any, Any, list[Tensor]]:
-    """Trace ``function.apply(*args)``: a graph with one ``prim::PythonOp``, that node, and its inputs.
+    """Trace ``function.apply(*args)`` as one ``prim::PythonOp``.
+
+    Returns the graph, that node, and its inputs.
 
     `pyobj`, `cconv` and `scalar_args` are those of the call. The traced class is a subclass whose forward computes nothing.
     """

@@ -60,7 +60,7 @@ class SymbolicRegistry:
             self._symbolics.clear()
 
     def entries(self) -> list[tuple[str, Symbolic, int]]:
-        """The symbolics as (operator, symbolic, first opset), in the order of their registration."""
+        """The symbolics as (operator, symbolic, first opset), in order of registration."""
         with self._lock:
             return [(operator, symbolic, opset) for (operator, opset), symbolic in self._symbolics.items()]
 
@@ -70,7 +70,9 @@ _REGISTRY = SymbolicRegistry()
 
 
 def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Symbolic, opset_version: int) -> None:
-    """Lower a torch operator with ``symbolic_fn(g, *args)`` from an opset on, in all exports through `onnxexp_torch_onnx`.
+    """Lower a torch operator with ``symbolic_fn(g, *args)`` from an opset on.
+
+    It serves all later exports of the process through `onnxexp_torch_onnx`.
 
     Args:
         symbolic_name: ``namespace::name``. ``prim::PythonOp`` stands for every torch.autograd.Function without a symbolic of its
@@ -113,7 +115,7 @@ def _full_name(symbolic_name: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class RegisteredSymbolics:
-    """The registrations at one moment, as a plugin for ``onnxexp.export(plugins=[...])``.
+    """The registrations at one moment, a plugin for `onnxexp.export`.
 
     Attributes:
         symbolics: The symbolics of operators, as a table.
@@ -140,7 +142,10 @@ def registered(*, torch: bool = False) -> RegisteredSymbolics:
 
 
 def _exists(name: str) -> bool:
-    """Whether torch has the operator. A Function is known only once it is called, so that its name always passes."""
+    """Whether torch has the operator.
+
+    A Function is known only once it is called, so that its name always passes.
+    """
     return name.startswith(("prim::", "autograd::")) or bool(torch._C._jit_get_schemas_for_operator(name.partition(".")[0]))
 
 

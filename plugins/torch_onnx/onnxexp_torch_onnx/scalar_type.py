@@ -51,7 +51,10 @@ class JitScalarType(enum.IntEnum):
 
     @classmethod
     def from_onnx_type(cls, onnx_type: Any) -> JitScalarType:
-        """The scalar type of an ONNX element type. Raises OnnxExporterError if there is none."""
+        """The scalar type of an ONNX element type.
+
+        Raises OnnxExporterError if there is none.
+        """
         number = None if onnx_type is None else int(onnx_type)
         if number not in _BY_ONNX:
             raise OnnxExporterError(f"there is no scalar type for the ONNX type {onnx_type}")
@@ -59,7 +62,10 @@ class JitScalarType(enum.IntEnum):
 
     @classmethod
     def from_name(cls, name: str | None) -> JitScalarType:
-        """The scalar type of a name in the JIT (Float) or C++ (float, int64_t). Raises OnnxExporterError if there is none."""
+        """The scalar type of a name in the JIT (Float) or C++ (float, int64_t).
+
+        Raises OnnxExporterError if there is none.
+        """
         for each, (jit_name, cpp_name, _) in _FACTS.items():
             if name in (jit_name, cpp_name):
                 return each

@@ -39,13 +39,16 @@ class ScratchGraph:
         self._values: dict[Tensor, Any] = {}
 
     def tensor(self, tensor: Tensor) -> Any:
-        """A Tensor as an input of the graph, or as a constant if its contents are known; a parameter keeps its name."""
+        """A Tensor as an input of the graph, or as a constant if its contents are known.
+
+        A parameter keeps its name.
+        """
         if tensor not in self._values:
             self._values[tensor] = self._add(tensor)
         return self._values[tensor]
 
     def env(self, source: Any, inputs: Sequence[Any]) -> dict[Any, Any]:
-        """The values of this graph by the inputs of the captured node that `jit_node` made."""
+        """The values of this graph by the inputs of the node from `jit_node`."""
         pairs = zip(source.inputs(), inputs, strict=True)
         return {value: self._values[tensor] for value, tensor in pairs if isinstance(tensor, Tensor) and tensor in self._values}
 
@@ -87,11 +90,14 @@ class ScratchGraph:
             raise ValueError(f"{arg!r} cannot be an input of an operator") from None
 
     def nested_value(self, arg: Any) -> Any:
-        """An argument of a Function as torch.onnx passes it: tensors as values, everything else as it is."""
+        """An argument of a Function: tensors as values, everything else as it is."""
         return pytree.tree_map_only((Tensor, torch.Tensor), self.value, arg)
 
     def results(self, returned: Sequence[Any]) -> list[Any]:
-        """The builder's results for what the symbolic returned. torch's dtype of an output wins over `setType`."""
+        """The builder's results for what the symbolic returned.
+
+        torch's dtype of an output wins over `setType`.
+        """
         self.emitter.run(self.graph.nodes())
         typed = [isinstance(each.type, ScalarType) or each.type.dtype is not None for each in self.op.node.outputs]
         return [self._result(*each) for each in zip(returned, typed, strict=True)]
@@ -126,7 +132,10 @@ class ScratchGraph:
         return node.output()
 
     def _list(self, elements: list[Any]) -> Any:
-        """A list of known numbers is one constant; any other list is ``prim::ListConstruct``."""
+        """A list of known numbers is one constant.
+
+        Any other list is ``prim::ListConstruct``.
+        """
         if all(type(each) in _NUMBERS for each in elements):
             floating = any(type(each) is float for each in elements)
             return self._constant(torch.tensor(elements, dtype=torch.float64 if floating else torch.int64), elements)
@@ -141,7 +150,10 @@ class ScratchGraph:
 
 
 def jit_node(node: Node) -> tuple[Any, Any]:
-    """The captured node as a JIT node with typed inputs and outputs, in a graph of its own: (graph, node)."""
+    """The captured node as a JIT node in a graph of its own: (graph, node).
+
+    Its inputs and outputs are typed.
+    """
     graph: Any = torch._C.Graph()
     inputs = []
     for value in node.inputs():

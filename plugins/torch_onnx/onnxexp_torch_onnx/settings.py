@@ -1,4 +1,4 @@
-"""Settings of an export through torch.onnx's names, beyond those of `onnxexp.export`; each export has its own."""
+"""Settings of one export through torch.onnx's names."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ _CURRENT: contextvars.ContextVar[Settings] = contextvars.ContextVar("onnxexp_tor
 
 
 def current() -> Settings:
-    """The settings of the export in this thread; the defaults if it was not started through torch.onnx's names."""
+    """The settings of the export in this thread.
+
+    The defaults if it was not started through torch.onnx's names.
+    """
     return _CURRENT.get()
 
 

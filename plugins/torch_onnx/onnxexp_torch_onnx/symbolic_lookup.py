@@ -1,4 +1,7 @@
-"""The symbolics in torch.onnx's modules ``symbolic_opset7`` … ``symbolic_opset20``, looked up in the running export."""
+"""torch.onnx's symbolics by name, looked up in the running export.
+
+They are the contents of ``symbolic_opset7`` … ``symbolic_opset20``.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,10 @@ _RENAMED = {
 
 @functools.lru_cache(maxsize=None)
 def symbolic(name: str) -> Callable[..., Any]:
-    """torch.onnx's symbolic of this name. Raises AttributeError if torch has no such operator."""
+    """torch.onnx's symbolic of this name.
+
+    Raises AttributeError if torch has no such operator.
+    """
     if name.startswith("__") and name.endswith("__"):
         raise AttributeError(name)  # Python looks these up on modules
     if name in REMOVED_SYMBOLICS:

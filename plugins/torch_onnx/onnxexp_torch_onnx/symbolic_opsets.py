@@ -1,4 +1,4 @@
-"""The modules ``symbolic_opset7`` … ``symbolic_opset20`` of torch.onnx, made in one loop."""
+"""The modules ``symbolic_opset7`` … ``symbolic_opset20``, made in one loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _DOC = "torch.onnx's symbolics: ``relu(g, x)`` is lowered by the plugin for ``at
 
 
 def opset_modules(package: str) -> dict[str, ModuleType]:
-    """Make the modules of a package, by their names in it; each attribute is looked up in the running export."""
+    """Make the modules of a package, by their names in it.
+
+    Each attribute is looked up in the running export.
+    """
     modules = {}
     for opset in _OPSETS:
         name = f"symbolic_opset{opset}"

@@ -17,7 +17,9 @@ __all__ = ["torch_op"]
 
 
 def torch_op(g: GraphContext, name: str, *args: Any, _outputs: int | None = None, **kwargs: Any) -> Any:
-    """Call a torch operator (``relu``, ``max.dim``) inside a symbolic; the running export lowers it.
+    """Call a torch operator (``relu``, ``max.dim``) inside a symbolic.
+
+    The running export lowers it.
 
     Returns a value, or a tuple of values. For an operator that returns a list, the result is one value for `_unpack_list`, or
     the elements if `_outputs` is their number. Raises LoweringError if torch has no such operator or no plugin lowers it.

@@ -14,7 +14,10 @@ __all__ = ["translations"]
 
 
 def translations(table: Mapping[Any, Callable[..., Any]]) -> SymbolicTable:
-    """A table of symbolics from onnxscript functions by operator: an overload, a packet (all overloads), or a name."""
+    """A table of symbolics from onnxscript functions by operator.
+
+    A key is an overload, a packet (all overloads), or a name.
+    """
     made = SymbolicTable("aten", override=True)
     for key, function in table.items():
         made(_name(key))(_symbolic(function, key))

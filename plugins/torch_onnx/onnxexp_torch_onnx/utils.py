@@ -40,7 +40,9 @@ __all__ = [
 def unconvertible_ops(
     model: Any, args: Any, training: Any = None, opset_version: int | None = None, **options: Any
 ) -> tuple[Graph, list[str]]:
-    """The captured graph and its operators that cannot be lowered at the opset, one entry for each node, without overloads.
+    """The captured graph, and the operators that cannot be lowered at the opset.
+
+    The list has one entry for each node, without overloads.
 
     `options` are those of `onnxexp.export`.
     """

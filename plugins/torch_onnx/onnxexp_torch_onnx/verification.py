@@ -69,7 +69,9 @@ def verify(
     options: VerificationOptions | None = None,
     **more: Any,
 ) -> None:
-    """Export a model and compare it with the original on the example inputs and on `additional_test_inputs`.
+    """Export a model and compare its results with the original's.
+
+    The inputs are the example and `additional_test_inputs`.
 
     `use_external_data` and `fixed_batch_size` have no effect: no file is written, and a model without dynamic axes has a fixed
     batch size. `more` are arguments of `export`.

@@ -1,4 +1,4 @@
-"""The names of ``torch.onnx.symbolic_helper``, for symbolics written for torch.onnx."""
+"""The names of ``torch.onnx.symbolic_helper``."""
 
 from __future__ import annotations
 

@@ -72,7 +72,10 @@ def _constant(g: Any, value: Any, dtype: torch.dtype = torch.int64) -> Any:
 
 
 def _axes(g: Any, axes: Any) -> Any:
-    """Axes as one value, from numbers, a value, or a list with one value (an older form of torch.onnx)."""
+    """Axes as one value.
+
+    They are numbers, a value, or a list with one value, an older form of torch.onnx.
+    """
     if _is_value(axes):
         return axes
     if len(axes) == 1 and not _is_constant(axes[0]):
@@ -193,7 +196,10 @@ def _is_split_static(split_size_or_sizes: Any, _outputs: int | None) -> bool:
 
 
 def _op_with_optional_float_cast(g: Any, op_name: str, *args: Any, **kwargs: Any) -> Any:
-    """An operator that takes floats only below opset `opset_before`: there, integers are cast to float32 and back."""
+    """An operator that takes only floats below opset `opset_before`.
+
+    There, integers are cast to float32 and back.
+    """
     limit, target = kwargs.pop("opset_before", None), kwargs.pop("target_float_t", JitScalarType.FLOAT)
     before = _try_get_scalar_type(*args)
     if (limit is None or g.opset < limit) and before is not None and not _is_fp(args[0]):
@@ -212,7 +218,7 @@ def _apply_params(*args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], A
 
 
 def _overload_by_arg_count(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator: `fn` returns overloads, and the one with the matching number of arguments is called."""
+    """Decorate a function that returns overloads: the number of arguments selects."""
 
     def wrapper(g: Any, *args: Any) -> Any:
         for overload in fn(g, *args):
@@ -246,7 +252,7 @@ _var_mean_helper = _of_torch("var_mean")
 
 
 def _unbind_helper(g: Any, self: Any, dim: Any, _outputs: int | None = None) -> Any:
-    """The slices along an axis: `_outputs` of them, or a sequence if their number is not known."""
+    """`_outputs` slices along an axis, or a sequence if their number is not known."""
     axis = _get_const(dim, "i", "dim")
     if _outputs is None:
         return g.op("SplitToSequence", self, _constant(g, 1), axis_i=axis, keepdims_i=0)
@@ -268,7 +274,7 @@ def _parse_int(value: Any, name: str) -> int:
 
 
 def _index_fill_reshape_helper(g: Any, self: Any, dim: int, index: Any) -> tuple[Any, Any]:
-    """The index expanded to the tensor's shape, for index_fill: (its shape, the index)."""
+    """(shape, index) for index_fill, the index expanded to the tensor's shape."""
     rank = _get_tensor_rank(self)
     if rank is None:
         _unimplemented("index_fill", "input rank not accessible")
@@ -279,7 +285,10 @@ def _index_fill_reshape_helper(g: Any, self: Any, dim: int, index: Any) -> tuple
 
 
 def _arange_cast_helper(g: Any, end: Any, start: Any = None, step: Any = None, dtype: Any = None) -> tuple[Any, ...]:
-    """(scalar type, end, start, step) of an arange in one type: `dtype`, else the first floating type, else int64."""
+    """(scalar type, end, start, step) of an arange in one type.
+
+    The type is `dtype`, else the first floating type, else int64.
+    """
     values = [each for each in (start, end, step) if each is not None]
     if dtype is not None and not _is_none(dtype):
         kind = JitScalarType(_maybe_get_const(dtype, "i"))
@@ -314,7 +323,10 @@ def _batchnorm_helper(
 def _avgpool_helper(
     tuple_fn: Callable[[Any], Sequence[int]], padding: Any, kernel_size: Any, stride: Any, divisor_override: Any, name: str
 ) -> tuple[int, ...]:
-    """The padding as a tuple. Raises LoweringError for average pooling with a divisor_override."""
+    """The padding as a tuple.
+
+    Raises LoweringError for average pooling with a divisor_override.
+    """
     if divisor_override and hasattr(divisor_override, "node"):
         _unimplemented(name, "divisor_override")
     return tuple(tuple_fn(padding))
@@ -349,7 +361,10 @@ def _reduce_op_symbolic_helper(onnx_op_name: str, allow_multi_dim_support: bool 
 
 
 def _reduce_with_dtype_helper(onnx_op: str, name: str, allow_multi_dim_support: bool = True) -> Callable[..., Any]:
-    """A symbolic of a reduction with a dtype: ``(g, self, dtype)`` or ``(g, self, dim, keepdim, dtype)``."""
+    """A symbolic of a reduction with a dtype.
+
+    Its parameters are ``(g, self, dtype)`` or ``(g, self, dim, keepdim, dtype)``.
+    """
     reduce = _reduce_op_symbolic_helper(onnx_op, allow_multi_dim_support)
 
     def symbolic(g: Any, self: Any, *rest: Any) -> Any:

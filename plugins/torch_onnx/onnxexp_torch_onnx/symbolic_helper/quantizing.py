@@ -1,4 +1,4 @@
-"""Quantized tensors: in symbolics, tuples of (tensor, scale, zero point) with an optional axis."""
+"""Quantized tensors: tuples of (tensor, scale, zero point), maybe with an axis."""
 
 from __future__ import annotations
 
@@ -62,8 +62,11 @@ def _axis(axis: Any) -> int | None:
 def quantized_args(
     *arg_q_descriptors: bool, scale: float | None = None, zero_point: int | None = None, quantize_output: bool = True
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator that lets a symbolic of floats take quantized tensors: the marked arguments are dequantized, and the result is
-    quantized with the scale and zero point given here, else with those of the first quantized argument."""
+    """Decorate a symbolic of floats so that it takes quantized tensors.
+
+    The marked arguments are dequantized. The result is quantized with `scale` and `zero_point`, or, where they are None, with
+    those of the first quantized argument.
+    """
 
     def decorator(fn: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fn)

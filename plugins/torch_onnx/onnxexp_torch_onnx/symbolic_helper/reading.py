@@ -121,7 +121,10 @@ def _unpack_tuple(tuple_value: Any) -> tuple[Any, ...]:
 
 
 def _unpack_quantized_tensor(tuple_value: Any) -> tuple[Any, ...]:
-    """(tensor, scale, zero point) and maybe the axis. Raises SymbolicValueError if it is not a quantized tensor."""
+    """(tensor, scale, zero point) and maybe the axis.
+
+    Raises SymbolicValueError if it is not a quantized tensor.
+    """
     unpacked = _unpack_tuple(tuple_value)
     if len(unpacked) not in (3, 4):
         raise SymbolicValueError("a quantized tensor is a tuple of tensor, scale, zero point and maybe an axis", tuple_value)
@@ -129,7 +132,9 @@ def _unpack_quantized_tensor(tuple_value: Any) -> tuple[Any, ...]:
 
 
 def _parse_arg(value: Any, desc: str, arg_name: str | None = None, node_name: str | None = None) -> Any:
-    """Convert a constant value to a Python object: i, f, b, s, t, is or fs; "v" and "none" leave it as it is.
+    """Convert a constant value to a Python object: i, f, b, s, t, is or fs.
+
+    "v" and "none" leave it as it is.
 
     Raises SymbolicValueError if it is not known at export.
     """
@@ -176,7 +181,9 @@ def _get_const(value: Any, desc: str, arg_name: str) -> Any:
 
 
 def _scalar(x: Any) -> Any:
-    """The number in a tensor or a constant of one element, or a number itself; None for anything else.
+    """The number in a tensor or a constant of one element, or a number itself.
+
+    None for anything else.
 
     Raises SymbolicValueError for a value that is not known at export.
     """
@@ -220,7 +227,7 @@ def parse_args(*arg_descriptors: str) -> Callable[[Callable[..., Any]], Callable
 
 
 def _unimplemented(op: str, msg: str, value: Any = None) -> None:
-    """Raise an error for an operator that cannot be lowered in this form, unless operators may stay torch's."""
+    """Raise an error for an operator, unless operators may stay torch's."""
     if current().operator_export_type == "ONNX":
         _onnx_unsupported(f"{op}, {msg}", value)
 

@@ -1,4 +1,7 @@
-"""Names of ``symbolic_opset9`` and others that are not symbolics of a torch operator of the same arguments."""
+"""Names of ``symbolic_opset9`` and others that differ from torch's operators.
+
+They are helpers, or symbolics whose arguments differ.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ def _len(g: Any, self: Any) -> Any:
 
 
 def _to(g: Any, self: Any, *args: Any) -> Any:
-    """The other arguments are a dtype's number and flags, or a tensor that has the dtype."""
+    """Cast; the arguments are a dtype's number and flags, or a tensor."""
     return torch_op(g, "to", self, *(_maybe_get_const(arg, "i") for arg in args))
 
 
@@ -78,7 +81,10 @@ def _convert_padding_node(padding: Any) -> Any:
 
 
 def _prepare_onnx_paddings(g: Any, input: Any, pad: Any) -> Any:
-    """torch's paddings (of the last axes, innermost first) in ONNX's order (all starts, then all ends)."""
+    """torch's paddings in ONNX's order: all starts, then all ends.
+
+    torch has the last axes, innermost first.
+    """
     rank, numbers = _get_tensor_rank(input) or 0, _convert_padding_node(pad)
     numbers = [*numbers, *[0] * (2 * rank - len(numbers))]
     return _constant(g, [*numbers[-2::-2], *numbers[::-2]])

@@ -51,7 +51,10 @@ def _get_tensor_rank(x: Any) -> int | None:
 
 
 def _get_tensor_sizes(x: Any, allow_nonstatic: bool = True) -> list[int | None] | None:
-    """The sizes, None for each dynamic one; None if the rank is unknown, or one is dynamic without `allow_nonstatic`."""
+    """The sizes, None for each dynamic one.
+
+    None if the rank is unknown, or one is dynamic without `allow_nonstatic`.
+    """
     if not _is_tensor(x):
         return None
     sizes: list[int | None] | None = x.type().varyingSizes() if allow_nonstatic else x.type().sizes()
