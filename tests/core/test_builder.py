@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import onnx
+import onnx_ir as ir
 import pytest
 import torch
 
@@ -208,6 +209,38 @@ def test_other_domains_take_positional_inputs_and_keyword_attributes() -> None:
         "to": 6,
     }
     assert foo.input[0] == "x" and len(foo.input) == 2, "what is left out at the end is no input"
+
+
+def test_an_attribute_of_another_domain_may_have_any_name_and_any_type() -> None:
+    op = Builder(20)
+    foo = op.domain("my.domain").call("Foo", vector(op), name="a name", sizes=ir.Attr("sizes", ir.AttributeType.FLOATS, [1, 2]))
+    (node,) = to_proto(assemble(op, [("y", foo)])).graph.node
+    attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
+    assert attributes == {"name": b"a name", "sizes": [1.0, 2.0]}
+
+
+def test_a_trial_leaves_no_nodes() -> None:
+    op = Builder(20)
+    x = vector(op)
+    with op.trial():
+        dropped = op.Concat(x, x, axis=0)
+        assert (dropped.dtype, dropped.shape) == (torch.float32, (4, 3))
+    same(run(op, op.Concat(x, x, axis=0), x=X), torch.cat([X, X]))
+    assert kinds(op) == ["Concat"], "the nodes of a trial are not shared either"
+
+
+def test_a_subgraph_has_the_inputs_and_outputs_of_its_body() -> None:
+    op = Builder(20)
+    graph = op.subgraph("body", lambda: [op.Neg(vector(op, name="inner"))])
+    assert [value.name for value in graph.inputs] == ["inner"] and [node.op_type for node in graph] == ["Neg"]
+    assert kinds(op) == []
+
+
+@pytest.mark.parametrize(("dtype", "kind"), [(torch.bool, bool), (torch.int32, int), (torch.float16, float)])
+def test_a_tensor_as_a_number(dtype: torch.dtype, kind: type) -> None:
+    op = Builder(20)
+    tensor = op.input("n", TensorType(dtype, ()))
+    assert (op.as_number(tensor).scalar, op.as_number(tensor).dtype, tensor.scalar) == (kind, dtype, None)
 
 
 def test_nothing_is_known_of_what_a_foreign_operator_gives_until_it_is_told() -> None:

@@ -12,8 +12,6 @@ import functools
 import importlib
 import itertools
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

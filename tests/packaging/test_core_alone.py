@@ -29,6 +29,19 @@ EXPORTS = """
 """
 
 
+NAMES = """
+    import importlib, json, onnxexp
+
+    def told(call):
+        try:
+            call()
+        except (ImportError, AttributeError) as error:
+            return str(error)
+
+    print(json.dumps([told(lambda: importlib.import_module("onnxexp.torch_onnx")), told(lambda: onnxexp.torch_onnx)]))
+"""
+
+
 @pytest.fixture(scope="module")
 def core(make: Make) -> Environment:
     return make("onnxexp")
@@ -82,6 +95,11 @@ def test_without_the_torchscript_plugin_the_cure_is_to_install_it(installed: str
     assert told.keys() == {"trace", "script", "auto", "scripted"}
     assert {message.splitlines()[-1].strip() for message in told.values()} == {"pip install onnxexp-plugin-torchscript"}
     assert "strict=False" in told["auto"]
+
+
+def test_the_core_alone_names_the_plugin_of_torch_onnxs_names(core: Environment) -> None:
+    for message in core.python(NAMES).told:
+        assert message.endswith("pip install onnxexp-plugin-torch-onnx") and "\n" not in message
 
 
 def test_the_command_answers_without_plugins(core: Environment) -> None:

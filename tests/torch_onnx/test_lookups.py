@@ -336,5 +336,7 @@ def test_how_many_pieces_is_not_known() -> None:
     def symbolic(g, x):
         return symbolic_opset9.split(g, x, 2, 0)
 
-    with pytest.raises(onnxexp.LoweringError, match="the number of tensors that aten::split returns here is not known.*_outputs="):
+    with pytest.raises(
+        onnxexp.LoweringError, match="the number of tensors that aten::split returns here is not known.*_outputs="
+    ):
         check(lambda x: x * 1, symbolic, 17)

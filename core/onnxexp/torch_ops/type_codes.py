@@ -10,9 +10,9 @@ import torch
 
 from onnxexp.torch_ops.schemas import overload
 
-__all__ = ["coded_arguments", "decode_arguments", "dtype_of_code", "type_code"]
+__all__ = ["DTYPES", "MEMORY_FORMATS", "coded_arguments", "decode_arguments", "dtype_of_code", "type_code"]
 
-_DTYPES = (
+DTYPES = (
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
     torch.complex32, torch.complex64, torch.complex128, torch.bool, torch.qint8, torch.quint8, torch.qint32, torch.bfloat16,
     torch.quint4x2, torch.quint2x4, None, None, None, None, None, torch.float8_e5m2, torch.float8_e4m3fn,
@@ -20,8 +20,8 @@ _DTYPES = (
 )  # fmt: skip
 """c10::ScalarType, in order; None for the types that Python's torch does not have."""
 _LAYOUTS = (torch.strided, torch.sparse_coo)
-_MEMORY_FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
-_TABLES: dict[str, tuple[Any, ...]] = {"ScalarType": _DTYPES, "Layout": _LAYOUTS, "MemoryFormat": _MEMORY_FORMATS}
+MEMORY_FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
+_TABLES: dict[str, tuple[Any, ...]] = {"ScalarType": DTYPES, "Layout": _LAYOUTS, "MemoryFormat": MEMORY_FORMATS}
 
 
 @functools.lru_cache(maxsize=None)
@@ -48,7 +48,7 @@ def _table(argument: Any) -> tuple[Any, ...] | None:
 
 def dtype_of_code(code: Any) -> torch.dtype | None:
     """Return the dtype of a code; a dtype, or None, as it is."""
-    return _DTYPES[code] if type(code) is int else code
+    return DTYPES[code] if type(code) is int else code
 
 
 def type_code(value: Any) -> Any:

@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import onnx_ir as ir
-
 from onnxexp import Builder, SymbolicTable, Tensor
 
 __all__ = ["plugin"]
 
 plugin = SymbolicTable("onnx_symbolic")
-_TYPES = {
-    "i": ir.AttributeType.INT,
-    "f": ir.AttributeType.FLOAT,
-    "s": ir.AttributeType.STRING,
-    "is": ir.AttributeType.INTS,
-    "fs": ir.AttributeType.FLOATS,
-    "ss": ir.AttributeType.STRINGS,
-}
 
 
 @plugin("onnx::RotaryEmbedding", since=23)
@@ -59,14 +49,14 @@ def _attributes(
     ints: Sequence[int],
     floats: Sequence[float],
     strings: Sequence[str],
-) -> dict[str, ir.Attr]:
+) -> dict[str, Any]:
     """Decode attributes.
 
     Each has a kind and a range in the list of its element type.
     """
     elements: dict[str, Sequence[Any]] = {"i": ints, "f": floats, "s": strings}
-    decoded = {}
+    decoded: dict[str, Any] = {}
     for key, kind, (start, end) in zip(keys, kinds, ranges, strict=True):
         values = list(elements[kind[0]][start:end])
-        decoded[key] = ir.Attr(key, _TYPES[kind], values if kind.endswith("s") and len(kind) == 2 else values[0])
+        decoded[key] = values if len(kind) == 2 else values[0]  # "is", "fs", "ss" are lists
     return decoded
