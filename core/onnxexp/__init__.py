@@ -14,6 +14,7 @@ from onnxexp.version import __version__
 
 if TYPE_CHECKING:
     from onnxexp.builder.builder import Builder
+    from onnxexp.builder.producer import Producer
     from onnxexp.builder.tensor import ComplexTensor, Tensor
     from onnxexp.capture.torch_state import TrainingMode
     from onnxexp.capture.torch_state import is_exporting as is_in_onnx_export
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from onnxexp.pipeline import export
     from onnxexp.plugins.hookspecs import hookimpl
     from onnxexp.program.program import ONNXProgram
+    from onnxexp.request.export_context import ExportContext
     from onnxexp.request.options import Options
     from onnxexp.symbolics.table import SymbolicTable
     from onnxexp.user_warnings import warn
@@ -46,6 +48,7 @@ __all__ = [
     "CaptureError",
     "CheckReport",
     "ComplexTensor",
+    "ExportContext",
     "Graph",
     "LoweringError",
     "Node",
@@ -59,6 +62,7 @@ __all__ = [
     "PluginConflict",
     "PluginError",
     "PluginLoadError",
+    "Producer",
     "ScalarType",
     "SerializeError",
     "SymbolicTable",
@@ -80,11 +84,13 @@ _HOMES = {
     "Builder": "builder.builder",
     "CheckReport": "dry_run",
     "ComplexTensor": "builder.tensor",
+    "ExportContext": "request.export_context",
     "Graph": "graph",
     "Node": "graph",
     "ONNXProgram": "program.program",
     "OperatorExportTypes": "lowering.torch_fallback",
     "Options": "request.options",
+    "Producer": "builder.producer",
     "ScalarType": "graph",
     "SymbolicTable": "symbolics.table",
     "Tensor": "builder.tensor",

@@ -21,6 +21,7 @@ from onnxexp.plugins import capture_hook
 from onnxexp.plugins import loading as plugin_loading
 from onnxexp.program.program import ONNXProgram
 from onnxexp.request import config as configuration
+from onnxexp.request.export_context import ExportContext
 from onnxexp.request.options import Options, read_call
 
 __all__ = ["export"]
@@ -112,10 +113,11 @@ def export(
         keep_initializers_as_inputs=keep_initializers_as_inputs, do_constant_folding=do_constant_folding,
     )  # fmt: skip
     export_type = read_export_type(operator_export_type)
-    passes = Passes(packs, options)
+    context = ExportContext(options)
+    passes = Passes(packs, context)
     call = read_call(model, args, kwargs, dynamic_shapes, dynamic_axes, input_names, output_names)
     clock = _Clock()
-    with clock("capture"), LOCK, packs.capturing(options):  # what a plugin patches inside torch, other captures do not see
+    with clock("capture"), LOCK, packs.capturing(context):  # what a plugin patches inside torch, other captures do not see
         captured = capture_hook.capture(packs, call.program or call.module, call.args, call.kwargs, call.spec, options)
         interface = Interface(captured, call.spec, output_names)
     with clock("pre passes"):
@@ -123,7 +125,9 @@ def export(
     if export_type.verbose:
         print(captured.graph)
     with clock("lower"):
-        builder = Builder(options.opset, custom_opsets=options.custom_opsets, fold=options.fold, target=options.target)
+        builder = Builder(
+            options.opset, custom_opsets=options.custom_opsets, fold=options.fold, target=options.target, context=context
+        )
         lowering = Lowering(builder, packs, captured.decompose, export_type)
         interface.bind_inputs(lowering, export_params=export_params)
         results = lowering.run(captured.graph)
@@ -131,10 +135,12 @@ def export(
         onnx_model = assemble(builder, interface.outputs(results), keep_initializers_as_inputs=keep_initializers_as_inputs)
     with clock("post passes"):
         passes.post(onnx_model)
+        context.plugin_data.clear()  # it may hold Tensors, and these the builder and the weights
         onnx_model.metadata_props["onnxexp.plugins"] = "; ".join([pack.origin or pack.name for pack in packs.used_plugins()])
     exported = ONNXProgram(
         onnx_model, signature=interface.signature(call.forward), eager=call.eager(options.training), example=call.example,
-        weights=interface.weights, plugins=packs, timings=clock.seconds, pass_timings=passes.seconds, lowered=lowering.lowered,
+        weights=interface.weights, plugins=packs, context=context, timings=clock.seconds, pass_timings=passes.seconds,
+        lowered=lowering.lowered,
     )  # fmt: skip
     if f is not None:
         with clock("write"):

@@ -11,6 +11,7 @@ import onnxruntime
 import torch
 
 from onnxexp import Builder, Tensor
+from onnxexp.builder.builder import state_of
 from onnxexp.graph import ScalarType, TensorType
 from onnxexp.lowering.assemble import assemble
 from onnxexp.serialize import to_proto
@@ -50,7 +51,7 @@ def run(op: Builder, results: Any, **inputs: Any) -> list[torch.Tensor]:
 
 
 def kinds(op: Builder) -> list[str]:
-    return [node.op_type for node in op.state.scope.nodes]
+    return [node.op_type for node in state_of(op).scope.nodes]
 
 
 def same(actual: Any, *expected: torch.Tensor) -> None:

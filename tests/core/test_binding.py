@@ -11,6 +11,7 @@ import torch
 from onnxexp import Builder, LoweringError, OpsetError, Tensor
 from onnxexp.builder.arguments import split_arguments
 from onnxexp.builder.attributes import encode
+from onnxexp.builder.builder import state_of
 from onnxexp.builder.onnx_schemas import Operator, history, ir_version, names, operator
 from onnxexp.graph import TensorType
 
@@ -28,7 +29,7 @@ def bound(name: str, opset: int, *args: Any, **kwargs: Any) -> tuple[list[Any], 
 def emitted(opset: int, make: Any) -> ir.Node:
     op = Builder(opset)
     make(op, op.input("x", TensorType(torch.float32, (2, 3))))
-    return op.state.scope.nodes[-1]
+    return state_of(op).scope.nodes[-1]
 
 
 # Rule 1 and 2: the same argument, an attribute before and an input after

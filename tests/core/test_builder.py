@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from onnxexp import Builder, LoweringError, OpsetError
-from onnxexp.builder.builder import Declined
+from onnxexp.builder.builder import Declined, state_of
 from onnxexp.graph import TensorType
 from onnxexp.lowering.assemble import assemble
 from onnxexp.serialize import to_proto
@@ -41,7 +41,7 @@ def test_equal_operands_are_one_constant_and_unequal_ones_are_not() -> None:
         op.Mul(x, factor)
     op.Reshape(x, [1, 6])
     op.Reshape(op.Neg(x), [1, 6])
-    values = [str(value.const_value.torch.tolist()) for value in op.state.initializers.values()]
+    values = [str(value.const_value.torch.tolist()) for value in state_of(op).initializers.values()]
     assert sorted(values) == ["-0.0", "0.0", "1.0", "[1, 6]", "nan"]
 
 
@@ -172,7 +172,7 @@ def test_cast_does_nothing_where_there_is_nothing_to_do() -> None:
 
 def test_what_op_says_about_the_node() -> None:
     op = Builder(20)
-    with pytest.raises(LoweringError, match="only known while a captured node is being lowered"):
+    with pytest.raises(LoweringError, match="exists only while a captured node is being lowered"):
         op.node
     with pytest.raises(Declined, match="not for me"):
         op.decline("not for me")
@@ -290,6 +290,6 @@ def test_functions_become_functions_of_the_model() -> None:
     one, two = op.function(function, x, 2.0, slope=0.5)
     three, _ = op.function(function, op.Add(one, two), op.constant(3.0), slope=0.25)
     assert (three.dtype, three.shape) == (torch.float32, (2, 3))  # as the function's own operators say
-    assert [function.name for function in op.state.functions.values()] == ["scale"]
+    assert [function.name for function in state_of(op).functions.values()] == ["scale"]
     expected = torch.nn.functional.leaky_relu(X, 0.5) * 2
     same(run(op, [one, two, three], x=X), expected, -expected, torch.zeros(2, 3))

@@ -97,9 +97,9 @@ def test_what_is_carried_keeps_its_dtype_and_number() -> None:
     x = vector(op)
     with pytest.raises(LoweringError, match=r"value 0 carried by a Loop starts as torch.float32 and becomes torch.int64"):
         op.loop(3, None, lambda i, value: (None, [i], []), [x])
-    with pytest.raises(LoweringError, match=r"a Loop starts with 1 carried values and its body gives 2"):
+    with pytest.raises(LoweringError, match=r"a Loop starts with 1 carried values and its body returns 2"):
         op.loop(3, None, lambda i, value: (None, [value, value], []), [x])
-    with pytest.raises(LoweringError, match=r"a Scan starts with 1 carried values and its body gives 0"):
+    with pytest.raises(LoweringError, match=r"a Scan starts with 1 carried values and its body returns 0"):
         op.scan(lambda total, row: ([], [row]), [op.constant(torch.zeros(3))], [x])
 
 

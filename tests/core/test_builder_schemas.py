@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxexp import Builder, LoweringError, OpsetError, Tensor
+from onnxexp.builder.builder import state_of
 from onnxexp.builder.dtypes import type_string
 from onnxexp.builder.onnx_schemas import history, names
 from onnxexp.graph import TensorType
@@ -269,7 +270,7 @@ def test_positions_and_keywords_in_any_order_give_the_same_node(data: st.DataObj
             op.call("", name, *args, outputs=attempt.given.outputs, **{key: filled[key] for key in order})  # type: ignore[union-attr]
         except OpsetError as error:
             return str(error.first_opset)
-        return "\n".join(map(str, op.state.scope.nodes))
+        return "\n".join(map(str, state_of(op).scope.nodes))
 
     assert run(leading, keywords) == run(0, sorted(given))
 

@@ -13,6 +13,7 @@ import torch
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from onnxexp import Builder, OpsetError, Tensor
+from onnxexp.builder.builder import state_of
 from onnxexp.builder.constant_folding import COMPUTED, SMALL, VIEWS
 from onnxexp.builder.onnx_schemas import history
 from onnxexp.graph import TensorType
@@ -125,7 +126,7 @@ def test_folded_is_what_onnx_runtime_computes(name: str, opset: int) -> None:
 
 def static(op: Builder, made: Tensor) -> torch.Tensor:
     assert made.const is not None
-    assert not op.state.scope.nodes
+    assert not state_of(op).scope.nodes
     return made.const
 
 
@@ -172,14 +173,14 @@ def test_views_of_a_weight_look_at_its_memory(view: Any, opset: int) -> None:
 def test_what_would_grow_or_copy_is_left_to_the_runtime(large: Any) -> None:
     op = Builder(20)
     assert large(op, op.wrap_constant(WEIGHT, "weight")).const is None
-    assert op.state.scope.nodes
+    assert state_of(op).scope.nodes
 
 
 def test_tensors_without_data_are_not_computed() -> None:
     op = Builder(20)
     weight = op.wrap_constant(torch.empty(2000, device="meta"), "weight")
     assert op.Div(weight, weight).const is None
-    assert [node.op_type for node in op.state.scope.nodes] == ["Div"]
+    assert [node.op_type for node in state_of(op).scope.nodes] == ["Div"]
 
 
 def test_what_is_small_is_computed_through_a_chain() -> None:
@@ -188,7 +189,7 @@ def test_what_is_small_is_computed_through_a_chain() -> None:
     shape = op.Concat(op.Mul(op.constant([2]), 3), op.Slice(op.Shape(op.wrap_constant(WEIGHT)), [1], [2]), axis=0)
     assert op.static(shape) == [6, 200]
     assert op.Expand(op.Reshape(x, [6, 1]), shape).shape == (6, 200)
-    assert [node.op_type for node in op.state.scope.nodes] == ["Reshape", "Expand"]
+    assert [node.op_type for node in state_of(op).scope.nodes] == ["Reshape", "Expand"]
 
 
 def test_dtypes_that_numpy_lacks_are_left_alone() -> None:

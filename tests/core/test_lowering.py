@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from onnxexp import Builder, LoweringError, OpsetError, SymbolicTable, Tensor, UnsupportedOperators
+from onnxexp.builder.builder import state_of
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value, Where
 from onnxexp.lowering.lowering import Lowering
 from onnxexp.plugins.loading import Plugin, Plugins
@@ -302,7 +303,7 @@ def test_a_condition_that_is_known_takes_one_branch_alone() -> None:
         lowering = Lowering(op, Plugins([Plugin("mine", "", "", table, (table,))]), lambda node: None)
         lowering.bind(x, op.input("x", FLOATS))
         lowering.run(Graph([x], [out], [Node("prim::If", [known], [out], branches)]))
-        assert [node.op_type for node in op.state.scope.nodes] == [expected]
+        assert [node.op_type for node in state_of(op).scope.nodes] == [expected]
 
 
 def test_an_error_inside_a_branch_tells_the_operator_in_there() -> None:

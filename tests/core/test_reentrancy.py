@@ -198,7 +198,7 @@ def test_what_an_export_built_with_is_gone_when_it_is_done() -> None:
 
     def hold(op: Builder, self: Tensor) -> Tensor:
         built.append(weakref.ref(op))
-        op.notes["last"] = self
+        op.context.plugin_data["last"] = self
         return op.Erf(self)  # type: ignore[no-any-return]
 
     class Erf(nn.Linear):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import onnx_ir as ir
@@ -18,17 +18,22 @@ import torch
 from onnxexp.builder import attributes as attrs
 from onnxexp.builder import constant_folding, inference, op_call, operands
 from onnxexp.builder.dtypes import type_string
-from onnxexp.builder.graph_state import UNKNOWN_DIM, State
-from onnxexp.builder.onnx_schemas import Operator, history, operator
+from onnxexp.builder.graph_state import GraphState, Provenance
+from onnxexp.builder.onnx_schemas import history, operator
+from onnxexp.builder.onnxscript_functions import definitions
+from onnxexp.builder.producer import Producer, find_producer
+from onnxexp.builder.subgraphs import LoopBody, Subgraphs
+from onnxexp.builder.symbolic_sizes import compute_size
 from onnxexp.builder.tensor import Tensor
 from onnxexp.errors import LoweringError, OpsetError
-from onnxexp.graph import Node, Type
+from onnxexp.graph import Dim, Node, Type
+from onnxexp.request.export_context import ExportContext
 
-__all__ = ["Builder", "Declined"]
+__all__ = ["Builder", "Declined", "state_of"]
 
 
 class Declined(LoweringError):
-    """A symbolic says that it cannot lower this call; the next plugin or torch's decomposition is asked."""
+    """A symbolic cannot lower this call; the next plugin or torch's decomposition lowers it."""
 
 
 class Builder:
@@ -36,48 +41,81 @@ class Builder:
 
     Positional arguments are inputs in the schema's order, keywords are inputs or attributes by their ONNX names, None is
     "not given". A Python number among the inputs becomes a constant of the dtype that the operator's type variable is
-    bound to; a list that mixes ints and 0-d tensors becomes a 1-D int64 tensor. `outputs=n` asks for n outputs.
+    bound to; a list that mixes ints and 0-d tensors becomes a 1-D int64 tensor. `outputs=n` requests n outputs.
 
     Attributes:
         opset: The target opset of ONNX's default domain.
-        fold: May what does not depend on the inputs be computed at export?
-        target: "onnxruntime" or "onnx": does it matter what ONNX Runtime has kernels for?
-        node: The captured node that is being lowered: its operator, arguments, output types and source line.
-        resolve: Looks up a captured argument: what a value of the captured graph is in this one.
-        lower: Lowers a call of a torch operator, see `torch_op`.
+        custom_opsets: The versions at which the user imports other domains.
+        fold: Whether computations on constants are folded at export.
+        target: "onnxruntime" where a symbolic avoids operators that ONNX Runtime has no kernel for, else "onnx".
         params: The captured graph's parameters and constants, by name.
-        notes: A place where symbolics remember, for this export, what one has to tell another.
     """
 
     def __init__(
-        self, opset: int, *, custom_opsets: dict[str, int] | None = None, fold: bool = True, target: str = "onnxruntime"
+        self,
+        opset: int,
+        *,
+        custom_opsets: dict[str, int] | None = None,
+        fold: bool = True,
+        target: str = "onnxruntime",
+        context: ExportContext | None = None,
     ) -> None:
         self.opset = opset
         self.target = target
         self.custom_opsets = dict(custom_opsets or {})
-        self.state = State(opset)
         self.params: dict[str, torch.Tensor] = {}
-        self.notes: dict[Any, Any] = {}
         self.fold = fold
-        self.resolve: Callable[[Any], Any] = lambda arg: arg
-        self.lower: Callable[[str, Sequence[Any], int | None], Sequence[Any]] | None = None
+        self._state = GraphState(opset, self.custom_opsets, functools.partial(Tensor, self))
+        self._subgraphs = Subgraphs(self, self._state)
+        self._context = context
         self._node: Node | None = None
+        self._resolve: Callable[[Any], Any] = lambda arg: arg
+        self._lower: Callable[[str, Sequence[Any], int | None], Sequence[Any]] | None = None
+
+    # The export and the captured graph
+
+    @property
+    def context(self) -> ExportContext:
+        """The export's options and the plugins' data; see `ExportContext`."""
+        if self._context is None:
+            raise LoweringError("op.context exists only during an export")
+        return self._context
 
     @property
     def node(self) -> Node:
+        """The captured node that is being lowered: its operator, arguments, output types and source line."""
         if self._node is None:
-            raise LoweringError("op.node is only known while a captured node is being lowered")
+            raise LoweringError("op.node exists only while a captured node is being lowered")
         return self._node
-
-    @node.setter
-    def node(self, node: Node | None) -> None:
-        self._node = node
-        self.state.provenance(node)
 
     @property
     def args(self) -> list[Any]:
         """The arguments of the node that is being lowered, as its symbolic gets them: Tensors and Python constants."""
-        return list(self.resolve(self.node.args))
+        return list(self._resolve(self.node.args))
+
+    @contextlib.contextmanager
+    def at(self, node: Node, *, nested: bool = False) -> Iterator[None]:
+        """Lower a captured node inside; the ONNX nodes made there carry its name and source line.
+
+        A `nested` node is part of the one that is being lowered: the ONNX nodes keep the name and source line of that one.
+        """
+        before = self._node, self._state.provenance
+        self._node = node
+        if not nested:
+            self._state.provenance = Provenance.of(node)
+        try:
+            yield
+        finally:
+            self._node, self._state.provenance = before
+
+    def connect(self, resolve: Callable[[Any], Any], lower: Callable[[str, Sequence[Any], int | None], Sequence[Any]]) -> None:
+        """Connect the builder to the lowering of a captured graph.
+
+        Args:
+            resolve: Maps a captured argument to Tensors and Python constants.
+            lower: Lowers a call of a torch operator, see `torch_op`.
+        """
+        self._resolve, self._lower = resolve, lower
 
     def close(self) -> None:
         """Release everything once the model is finished.
@@ -85,6 +123,29 @@ class Builder:
         Tensors and builder refer to each other. Without this, weights stay in memory until Python's garbage collector runs.
         """
         self.__dict__.clear()
+
+    # The ONNX graph so far
+
+    def producer(self, x: Tensor) -> Producer | None:
+        """The ONNX node that makes `x`; None for constants and for the inputs of graphs."""
+        return find_producer(self._state, x)
+
+    @property
+    def graph_inputs(self) -> list[Tensor]:
+        """The inputs of the model, in order."""
+        return [self._state.tensors[value] for value in self._state.main_scope.inputs]
+
+    @property
+    def block_inputs(self) -> list[Tensor]:
+        """The inputs of the graph that nodes are added to now: of the body of a Loop or Scan, else of the model."""
+        return [self._state.tensors[value] for value in self._state.scope.inputs]
+
+    def size_of(self, size: Dim) -> int | Tensor | None:
+        """A size of a captured type (``batch``, ``2*batch + 1``) as a number or a 0-d int64 tensor.
+
+        Returns None where it does not follow from the sizes of the model's inputs.
+        """
+        return compute_size(self, self.graph_inputs, size)
 
     # Operators
 
@@ -97,7 +158,7 @@ class Builder:
         """The operators of another domain: ``op.domain("my.domain").Foo(x, alpha=1.0)``."""
         return Domain(self, domain)
 
-    def call(self, domain: str, name: str, *args: Any, outputs: int | None = None, **kwargs: Any) -> Any:
+    def call(self, domain: str, name: str, /, *args: Any, outputs: int | None = None, **kwargs: Any) -> Any:
         """One operator. Returns a Tensor, or a tuple where it has several outputs or `outputs` is given.
 
         Raises:
@@ -105,21 +166,25 @@ class Builder:
             LoweringError: a dtype does not fit.
             TypeError: the call does not fit the operator.
         """
-        version = self.opset if domain == "" else self.state.import_domain(domain, self.custom_opsets)
+        version = self.opset if domain == "" else self._state.import_domain(domain)
         call = op_call.resolve_call(domain, name, version, args, kwargs, outputs)
         inputs = operands.tensors(self, call.spec, call.inputs, call.dtypes)
         results = self._folded(call, inputs)
         if results is None:
-            results = self._emit(domain, name, inputs, call.attributes, call.results, call.spec)
+            results = self._emit(call, inputs)
         return results[0] if outputs is None and len(results) == 1 else results
 
     def takes(self, name: str, dtype: torch.dtype) -> bool:
-        """Does ONNX's operator take this dtype at the target opset, as its first input or else output that may have several?"""
+        """Whether ONNX's operator takes this dtype at the target opset, as its first input or output with several dtypes."""
         spec = operator("", name, self.opset)
         chosen = next((formal for formal in (*spec.inputs, *spec.outputs) if len(formal.types) > 1), None) if spec else None
         return chosen is not None and type_string(dtype) in chosen.types
 
-    def _folded(self, call: op_call.Call, inputs: Sequence[Tensor | None]) -> tuple[Tensor, ...] | None:
+    def has_operator(self, domain: str, name: str) -> bool:
+        """Whether onnx has a schema of this operator, at any opset."""
+        return bool(history(domain, name))
+
+    def _folded(self, call: op_call.OperatorCall, inputs: Sequence[Tensor | None]) -> tuple[Tensor, ...] | None:
         if not self.fold:
             return None
         if any(tensor is not None and tensor.const is None for tensor in inputs):
@@ -131,48 +196,46 @@ class Builder:
         name = next((tensor.name for tensor in inputs if tensor is not None), None)
         return tuple(self.wrap_constant(tensor, name) for tensor in folded)
 
-    def _emit(
-        self,
-        domain: str,
-        name: str,
-        inputs: Sequence[Tensor | None],
-        attributes: dict[str, ir.Attr],
-        dtypes: Sequence[torch.dtype | None],
-        spec: Operator | None,
-    ) -> tuple[Tensor, ...]:
+    def _emit(self, call: op_call.OperatorCall, inputs: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
         values = [None if tensor is None else tensor.value for tensor in inputs]
-        comparable = attrs.key(attributes) if spec is not None and spec.deterministic else None
-        key = (domain, name, tuple(map(id, values)), comparable, len(dtypes)) if comparable is not None else None
-        return self.state.append(self, domain, name, values, attributes, dtypes, key)
+        comparable = attrs.key(call.attributes) if call.spec.deterministic else None
+        domain, name = call.spec.domain, call.spec.name
+        key = (domain, name, tuple(map(id, values)), comparable, len(call.results)) if comparable is not None else None
+        return self._state.append(domain, name, values, call.attributes, call.results, key)
+
+    def emit(
+        self, domain: str, name: str, inputs: Sequence[Any], attributes: Mapping[str, Any], outputs: int = 1
+    ) -> tuple[Tensor, ...]:
+        """A node of an operator without a schema; see `Domain` for the types of its outputs.
+
+        `attributes` are Python values or `onnx_ir.Attr`; those that are None are left out.
+        """
+        self._state.import_domain(domain)
+        values = [None if arg is None else operands.tensor(self, arg).value for arg in inputs]
+        encoded = {key: attrs.guess(key, value) for key, value in attributes.items() if value is not None}
+        return self._state.append(domain, name, values, encoded, [None] * outputs)
 
     def torch_op(self, name: str, *args: Any, outputs: int | None = None) -> Sequence[Any]:
-        """Another torch operator (``"aten::gelu"``), lowered by whoever lowers it in a captured graph.
+        """The outputs of another torch operator (``"aten::gelu"``), lowered like a node of the captured graph.
 
-        `args` are Tensors and Python constants in the order of its schema; defaults may be left out. `outputs` says how many
-        tensors come out of one that gives a list, where torch cannot tell it (a split of a size that is not known).
-
-        Returns its outputs.
+        `args` are Tensors and Python constants in the order of its schema; defaults may be left out. `outputs` is the length of
+        a returned list where it does not follow from the arguments (a split of an unknown size).
         """
-        if self.lower is None:
+        if self._lower is None:
             raise LoweringError(f"{name}: torch's operators can be called only while a captured graph is being lowered")
-        return self.lower(name, args, outputs)
+        return self._lower(name, args, outputs)
 
     def function(self, function: Any, *args: Any, **attributes: Any) -> Any:
         """Call an onnxscript function; it becomes a model-local function of the model, with those that it calls.
 
         Raises OpsetError where it is written for another opset, at which its operators mean something else.
         """
-        from onnxexp.builder.onnxscript_functions import definitions
-
         found = definitions(function, self.opset, self.custom_opsets)
         definition = found[0]
         for each in found:
-            self.state.functions[each.identifier()] = each
-            self.state.import_domain(each.domain, self.custom_opsets)
-        inputs = [operands.tensor(self, arg) for arg in args]
-        encoded = {name: attrs.guess(name, value) for name, value in attributes.items()}
-        dtypes = [None] * len(definition.outputs)
-        results = self._emit(definition.domain, definition.name, inputs, encoded, dtypes, None)
+            self._state.functions[each.identifier()] = each
+            self._state.import_domain(each.domain)
+        results = self.emit(definition.domain, definition.name, args, attributes, len(definition.outputs))
         return results[0] if len(results) == 1 else results
 
     # Constants
@@ -186,20 +249,20 @@ class Builder:
         return Tensor(self, None, tensor.dtype, tuple(tensor.shape), tensor, name)
 
     def deferred(self, compute: Callable[..., torch.Tensor], *sources: Tensor) -> Tensor:
-        """A constant that is made of constants when the model is written: no second copy of a weight is held until then.
+        """A constant that is computed from constants when the model is written, without a second copy of a weight until then.
 
         `compute` takes the contents of `sources` (torch tensors; once, for dtype and shape, on the meta device) and must
-        depend on nothing else. What comes out has no known contents (`Tensor.const` is None).
+        depend on nothing else. The result has no known contents (`Tensor.const` is None).
         """
         contents = [source.const for source in sources]
         if any(tensor is None for tensor in contents):
-            raise LoweringError("what is computed when the model is written must be computed from constants alone")
-        return self.state.deferred(self, functools.partial(compute, *contents), compute(*map(_meta, contents)), sources[0].name)
+            raise LoweringError("op.deferred takes constants only: a source depends on the model's inputs")
+        return self._state.deferred(functools.partial(compute, *contents), compute(*map(_meta, contents)), sources[0].name)
 
     def materialize(self, tensor: Tensor) -> ir.Value:
         """The initializer that holds a constant's contents."""
         assert tensor.const is not None
-        return self.state.initializer(tensor.const, tensor.name)
+        return self._state.initializer(tensor.const, tensor.name)
 
     def cast(self, x: Any, dtype: torch.dtype) -> Tensor:
         """`x` in another dtype; `x` itself where it has it already."""
@@ -212,7 +275,7 @@ class Builder:
         return result
 
     def is_static(self, x: Any) -> bool:
-        """Is `x` known at export: a Python value, a Tensor with known contents, or a list of those?"""
+        """Whether `x` is known at export: a Python value, a Tensor with known contents, or a list of those."""
         if isinstance(x, (list, tuple)):
             return all(map(self.is_static, x))
         return not isinstance(x, Tensor) or x.const is not None
@@ -230,11 +293,11 @@ class Builder:
     # Errors
 
     def decline(self, reason: str) -> NoReturn:
-        """Say that this symbolic cannot lower this call, so that the next plugin or torch's decomposition is asked."""
+        """Leave this call to the next plugin or to torch's decomposition."""
         raise Declined(reason)
 
     def opset_error(self, reason: str, first_opset: int | None = None) -> NoReturn:
-        """Say that the target opset cannot express this call; `first_opset` is the first that can."""
+        """Refuse a call that the target opset cannot express; `first_opset` is the first that can."""
         raise OpsetError(reason, first_opset)
 
     def error(self, reason: str) -> LoweringError:
@@ -245,15 +308,18 @@ class Builder:
 
     def infer(self, tensor: Tensor) -> None:
         """Infer dtype and shape of a value from its node, by ONNX's own inference."""
-        inference.infer(self, tensor)
+        inference.infer(self._state, tensor)
 
     def fresh_dim(self) -> str:
-        """The name of a size of which nothing is known."""
-        return self.state.names.unique(UNKNOWN_DIM)
+        """A name for an unknown size."""
+        return self._state.fresh_dim()
 
-    def input(self, name: str, type_: Type) -> Tensor:
-        """A new input of the graph that is being built."""
-        return self.state.add_input(self, name, type_)
+    def input(self, name: str, type_: Type, dtype: torch.dtype | None = None) -> Tensor:
+        """A new input of the graph that nodes are added to now.
+
+        `dtype` is for a Python number whose tensor has another dtype than torch's default for it.
+        """
+        return self._state.add_input(name, type_, dtype)
 
     @contextlib.contextmanager
     def trial(self) -> Iterator[None]:
@@ -261,9 +327,7 @@ class Builder:
 
         For code that must know a type before the nodes get their place, in the body of a loop for example.
         """
-        from onnxexp.builder import subgraphs
-
-        with subgraphs.nested_scope(self):
+        with self._state.nested():
             yield
 
     def as_number(self, tensor: Tensor) -> Tensor:
@@ -276,33 +340,24 @@ class Builder:
 
     def subgraph(self, name: str, body: Callable[[], Sequence[Any]]) -> ir.Graph:
         """Build the graph of an attribute: `body` adds inputs with `input`, emits nodes, and returns the outputs."""
-        from onnxexp.builder import subgraphs
-
-        return subgraphs.graph_of(self, name, body)
+        return self._subgraphs.graph(name, body)
 
     def if_(self, cond: Tensor, then: Callable[[], Sequence[Any]], otherwise: Callable[[], Sequence[Any]]) -> list[Tensor]:
-        """``If``: both functions emit their branch and return its values, equally many and of equal dtypes."""
-        from onnxexp.builder import subgraphs
+        """``If``: both functions emit their branch and return its values, equally many and of equal dtypes.
 
-        return subgraphs.if_(self, cond, then, otherwise)
+        Raises LoweringError where the branches' values do not go together.
+        """
+        return self._subgraphs.if_(cond, then, otherwise)
 
     def loop(
-        self,
-        trip_count: Any,
-        cond: Any,
-        body: Callable[..., tuple[Any, Sequence[Any], Sequence[Any]]],
-        carried: Sequence[Any],
-        *,
-        types: Sequence[Type] | None = None,
+        self, trip_count: Any, cond: Any, body: LoopBody, carried: Sequence[Any], *, types: Sequence[Type] | None = None
     ) -> list[Tensor]:
         """``Loop``: `body(i, *carried)` returns (condition to go on or None, carried values, values to stack).
 
         Returns the carried values after the last round, then the stacked ones (a new axis 0). `types` are the carried
         values' types where a size changes from round to round.
         """
-        from onnxexp.builder import subgraphs
-
-        return subgraphs.loop(self, trip_count, cond, body, carried, types)
+        return self._subgraphs.loop(trip_count, cond, body, carried, types)
 
     def scan(
         self,
@@ -313,9 +368,12 @@ class Builder:
         reverse: bool = False,
     ) -> list[Tensor]:
         """``Scan`` over axis 0 of each of `xs`: `body(*carried, *slices)` returns (carried values, values to stack)."""
-        from onnxexp.builder import subgraphs
+        return self._subgraphs.scan(body, carried, xs, reverse=reverse)
 
-        return subgraphs.scan(self, body, carried, xs, reverse=reverse)
+
+def state_of(builder: Builder) -> GraphState:
+    """The model under construction, for the core; plugins use the methods of `Builder`."""
+    return builder._state
 
 
 def _meta(tensor: torch.Tensor | None) -> torch.Tensor | None:
@@ -325,8 +383,8 @@ def _meta(tensor: torch.Tensor | None) -> torch.Tensor | None:
 class Domain:
     """The operators of one domain, by name; `call` takes any.
 
-    Where onnx has no schema: positional inputs, keyword attributes, and results of which nothing is known. What a symbolic
-    returns has the type that torch gives it; what it computes on with is told by `Tensor.stamp`.
+    Where onnx has no schema: positional inputs, keyword attributes, and results of unknown type. A symbolic's results get the
+    types that torch computed. Set the type of a result that the symbolic computes on with `Tensor.stamp`.
     """
 
     def __init__(self, builder: Builder, domain: str) -> None:
@@ -339,12 +397,7 @@ class Domain:
         return functools.partial(self.call, name)
 
     def call(self, name: str, /, *args: Any, outputs: int | None = None, **kwargs: Any) -> Any:
-        """One operator; an attribute may be an `onnx_ir.Attr` where the Python value does not determine its type."""
-        builder = self._builder
-        if history(self._domain, name):
-            return builder.call(self._domain, name, *args, outputs=outputs, **kwargs)
-        builder.state.import_domain(self._domain, builder.custom_opsets)
-        inputs = [None if arg is None else operands.tensor(builder, arg) for arg in args]
-        encoded = {key: attrs.guess(key, value) for key, value in kwargs.items() if value is not None}
-        results = builder._emit(self._domain, name, inputs, encoded, [None] * (outputs or 1), None)
+        if self._builder.has_operator(self._domain, name):
+            return self._builder.call(self._domain, name, *args, outputs=outputs, **kwargs)
+        results = self._builder.emit(self._domain, name, args, kwargs, outputs or 1)
         return results[0] if outputs is None else results

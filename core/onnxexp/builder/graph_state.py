@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import onnx_ir as ir
 import torch
 
-from onnxexp.builder.dtypes import to_onnx
+from onnxexp.builder.dtypes import of_python, to_onnx
 from onnxexp.builder.tensor import Tensor
 from onnxexp.builder.torch_tensor import TorchTensor
-from onnxexp.graph import Node, ScalarType, TensorType, Type
+from onnxexp.graph import Node, ScalarType, Type
 
-if TYPE_CHECKING:
-    from onnxexp.builder.builder import Builder
-
-__all__ = ["Names", "Scope", "State"]
+__all__ = ["GraphState", "Provenance", "Scope", "UniqueNames", "write_type"]
 
 UNKNOWN_DIM = "unknown_dim"
 """The prefix of unknown sizes' names while the model is built; the model itself leaves such sizes unnamed."""
 _SMALL = 4096
 """Bytes up to which constants are compared by contents; larger ones by storage, offset and strides."""
 _ODD = re.compile(r"[^0-9A-Za-z_.:/\-]+")
-_PYTHON_DTYPES: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float32}
 
 
-class Names:
+class UniqueNames:
     """Unique names."""
 
     def __init__(self) -> None:
@@ -70,54 +68,91 @@ class Scope:
         return None
 
 
-class State:
-    """The parts of the model under construction."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Provenance:
+    """The names and metadata that a captured node gives to the ONNX nodes made for it."""
 
-    def __init__(self, opset: int) -> None:
+    node_prefix: str = ""
+    value_base: str = ""
+    metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, node: Node) -> Provenance:
+        """The provenance of ONNX nodes that a captured node lowers to."""
+        where = node.where
+        metadata = {"onnxexp.op": node.op}
+        if where.scope:
+            metadata["onnxexp.scope"] = where.scope
+        if where.file:
+            file = where.file.replace("\\", "/").rsplit("/", 1)[-1]
+            metadata["onnxexp.source"] = f"{file}:{where.line}"
+        base = node.outputs[0].name if node.outputs else node.op
+        return cls(f"{where.scope}/" if where.scope else "", base, metadata)
+
+
+class GraphState:
+    """The parts of the model under construction.
+
+    Args:
+        opset: The version of ONNX's default domain.
+        custom_opsets: The versions at which the user imports other domains.
+        make_tensor: Makes a `Tensor` of an onnx-ir value, a dtype and a shape.
+    """
+
+    def __init__(self, opset: int, custom_opsets: Mapping[str, int], make_tensor: Callable[..., Tensor]) -> None:
         self.opset_imports: dict[str, int] = {"": opset}
         self.functions: dict[ir.OperatorIdentifier, ir.Function] = {}
         self.initializers: dict[Any, ir.Value] = {}
-        self.names = Names()
-        self.node_names = Names()
+        self.names = UniqueNames()
+        self.node_names = UniqueNames()
         self.scope = Scope(None)
         self.tensors: dict[ir.Value, Tensor] = {}
         self.inferred: set[ir.Node] = set()
-        self._prefix, self._base, self._metadata = "", "", dict[str, str]()
+        self.provenance = Provenance()
+        self._custom_opsets = custom_opsets
+        self._make_tensor = make_tensor
 
-    def provenance(self, node: Node | None) -> None:
-        """Name the nodes emitted from now on after this captured node."""
-        if node is None:
-            self._prefix, self._base, self._metadata = "", "", {}
-            return
-        where = node.where
-        self._prefix = f"{where.scope}/" if where.scope else ""
-        self._base = node.outputs[0].name if node.outputs else node.op
-        self._metadata = {"onnxexp.op": node.op}
-        if where.scope:
-            self._metadata["onnxexp.scope"] = where.scope
-        if where.file:
-            file = where.file.replace("\\", "/").rsplit("/", 1)[-1]
-            self._metadata["onnxexp.source"] = f"{file}:{where.line}"
-
-    def import_domain(self, domain: str, custom_opsets: dict[str, int]) -> int:
+    def import_domain(self, domain: str) -> int:
         """The version at which a domain is imported: the user's choice, else 1."""
-        return self.opset_imports.setdefault(domain, custom_opsets.get(domain, 1))
+        return self.opset_imports.setdefault(domain, self._custom_opsets.get(domain, 1))
+
+    def fresh_dim(self) -> str:
+        """A name for an unknown size."""
+        return self.names.unique(UNKNOWN_DIM)
+
+    @property
+    def main_scope(self) -> Scope:
+        """The scope of the model's own graph."""
+        scope = self.scope
+        while scope.parent is not None:
+            scope = scope.parent
+        return scope
+
+    @contextlib.contextmanager
+    def nested(self) -> Iterator[Scope]:
+        """Emit into a new scope inside."""
+        outer = self.scope
+        self.scope = Scope(outer)
+        try:
+            yield self.scope
+        finally:
+            self.scope = outer
 
     def append(
         self,
-        builder: Builder,
         domain: str,
         name: str,
         inputs: Sequence[ir.Value | None],
         attributes: dict[str, ir.Attr],
         dtypes: Sequence[torch.dtype | None],
-        key: Any,
+        key: Any = None,
     ) -> tuple[Tensor, ...]:
         """Append a node to the current scope, or return the results of an equal one (`key` None: never shared)."""
         shared = self.scope.find(key) if key is not None else None
         if shared is not None:
             return shared
-        base = f"{self._base}_{name}" if self._base else name
+        made_for = self.provenance
+        base = f"{made_for.value_base}_{name}" if made_for.value_base else name
         outputs = [ir.Value(name=self.names.unique(base)) for _ in dtypes]
         node = ir.Node(
             domain,
@@ -125,15 +160,22 @@ class State:
             inputs,
             attributes,
             outputs=outputs,
-            name=self.node_names.unique(self._prefix + name),
-            metadata_props=dict(self._metadata),
+            name=self.node_names.unique(made_for.node_prefix + name),
+            metadata_props=dict(made_for.metadata),
         )
         self.scope.nodes.append(node)
-        results = tuple(Tensor(builder, output, dtype) for output, dtype in zip(outputs, dtypes, strict=True))
+        results = tuple(self._make_tensor(output, dtype) for output, dtype in zip(outputs, dtypes, strict=True))
         self.tensors.update(zip(outputs, results, strict=True))
         if key is not None:
             self.scope.seen[key] = results
         return results
+
+    def copy(self, tensor: Tensor) -> Tensor:
+        """An Identity of a tensor or sequence: a value in ONNX has one name, and belongs to one graph."""
+        (same,) = self.append("", "Identity", [tensor.value], {}, [tensor.known_dtype])
+        same.stamp(tensor.type)
+        same.value.type = tensor.value.type  # sequences have no dtype that `write_type` could write
+        return same
 
     def initializer(self, tensor: torch.Tensor, name: str | None) -> ir.Value:
         """The initializer with these contents; equal ones are one."""
@@ -152,31 +194,47 @@ class State:
             self.initializers[key] = value
         return value
 
-    def deferred(self, builder: Builder, compute: Callable[[], torch.Tensor], like: torch.Tensor, name: str | None) -> Tensor:
+    def deferred(self, compute: Callable[[], torch.Tensor], like: torch.Tensor, name: str | None) -> Tensor:
         """An initializer, of the dtype and shape of `like`, whose contents are computed whenever they are written."""
         named = self.names.unique(_ODD.sub("_", name) if name else "constant")
         dtype, shape = to_onnx(like.dtype), ir.Shape(like.shape)
         contents = ir.LazyTensor(lambda: TorchTensor(compute(), named), dtype=dtype, shape=shape, name=named)
         value = ir.Value(name=named, shape=shape, type=ir.TensorType(dtype), const_value=contents)
         self.initializers["deferred", named] = value
-        self.tensors[value] = Tensor(builder, value, like.dtype, tuple(like.shape))
+        self.tensors[value] = self._make_tensor(value, like.dtype, tuple(like.shape))
         return self.tensors[value]
 
-    def add_input(self, builder: Builder, name: str, type_: Type) -> Tensor:
-        """A new input of the current scope's graph; its name is taken as it is where it is free."""
-        value = ir.Value(name=self.names.unique(name))
-        self.scope.inputs.append(value)
-        tensor = Tensor(builder, value)
-        if isinstance(type_, ScalarType):
-            tensor._dtype = _PYTHON_DTYPES[type_.kind]
-        tensor.stamp(type_)
-        self.tensors[value] = tensor
+    def add_input(self, name: str, type_: Type, dtype: torch.dtype | None = None) -> Tensor:
+        """A new input of the current scope's graph; its name is taken as it is where it is free.
+
+        `dtype` is for a Python number whose tensor has another dtype than torch's default for it.
+        """
+        tensor = self.placeholder(self.names.unique(name), type_, dtype)
+        self.scope.inputs.append(tensor.value)
         write_type(tensor)
+        return tensor
+
+    def placeholder(self, name: str, type_: Type, dtype: torch.dtype | None = None) -> Tensor:
+        """A tensor of a known type that no node makes."""
+        if dtype is None and isinstance(type_, ScalarType):
+            dtype = of_python(type_.kind())
+        value = ir.Value(name=name)
+        self.tensors[value] = tensor = self._make_tensor(value, dtype)
+        tensor.stamp(type_)
+        return tensor
+
+    def tensor_of(self, value: ir.Value) -> Tensor:
+        """The tensor of an onnx-ir value of this model, an initializer's included."""
+        tensor = self.tensors.get(value)
+        if tensor is None:
+            contents = value.const_value
+            assert isinstance(contents, TorchTensor), value
+            tensor = self._make_tensor(value, contents.torch.dtype, tuple(contents.torch.shape), contents.torch, value.name)
         return tensor
 
     def rename(self, tensor: Tensor, base: str) -> None:
         """Give a node's output the captured program's name."""
-        value = tensor._value
+        value = tensor.known_value
         if value is not None and value.producer() is not None:
             value.name = self.names.unique(base)
 
@@ -187,15 +245,10 @@ def _memory(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def write_type(tensor: Tensor) -> None:
-    """Write a tensor's known dtype and shape to its onnx-ir value."""
-    value = tensor.value
-    if value.type is None and tensor._dtype is not None:
-        value.type = ir.TensorType(to_onnx(tensor._dtype))
-    if tensor._shape is not None and value.shape is None:
-        unknown = [isinstance(size, str) and size.startswith(UNKNOWN_DIM) for size in tensor._shape]
-        value.shape = ir.Shape(None if hidden else size for hidden, size in zip(unknown, tensor._shape, strict=True))
-
-
-def type_of(tensor: torch.Tensor) -> TensorType:
-    """The neutral type of a torch tensor."""
-    return TensorType(tensor.dtype, tuple(tensor.shape))
+    """Write a tensor's known dtype and shape to its onnx-ir value, see `merge_types`."""
+    value, dtype, shape = tensor.value, tensor.known_dtype, tensor.known_shape
+    if value.type is None and dtype is not None:
+        value.type = ir.TensorType(to_onnx(dtype))
+    if value.shape is None and shape is not None:
+        unknown = [isinstance(size, str) and size.startswith(UNKNOWN_DIM) for size in shape]
+        value.shape = ir.Shape(None if hidden else size for hidden, size in zip(unknown, shape, strict=True))

@@ -19,10 +19,10 @@ from onnxexp.builder.tensor import Tensor
 from onnxexp.errors import LoweringError, OpsetError
 from onnxexp.version import MAX_OPSET, MIN_OPSET
 
-__all__ = ["Call", "check_graph_types", "resolve_call"]
+__all__ = ["OperatorCall", "check_graph_types", "resolve_call"]
 
 
-class Call(NamedTuple):
+class OperatorCall(NamedTuple):
     """A call resolved at one opset.
 
     Attributes:
@@ -42,7 +42,9 @@ class Call(NamedTuple):
     results: list[torch.dtype | None]
 
 
-def resolve_call(domain: str, name: str, opset: int, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: int | None) -> Call:
+def resolve_call(
+    domain: str, name: str, opset: int, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: int | None
+) -> OperatorCall:
     """Resolve a call at `opset`, the version of its domain.
 
     Raises:
@@ -103,7 +105,9 @@ def _fits(domain: str, name: str, opset: int, args: tuple[Any, ...], kwargs: dic
     return True
 
 
-def _resolve_at(domain: str, name: str, opset: int, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: int | None) -> Call:
+def _resolve_at(
+    domain: str, name: str, opset: int, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: int | None
+) -> OperatorCall:
     spec = arguments.find(domain, name, opset)
     inputs, named = arguments.split_arguments(spec, args, kwargs, opset)
     count = spec.results if outputs is None else outputs
@@ -114,4 +118,4 @@ def _resolve_at(domain: str, name: str, opset: int, args: tuple[Any, ...], kwarg
     dtypes = operands.bind_type_variables(spec, inputs, opset)
     attributes = attrs.encode(spec, named)
     results = operands.result_dtypes(spec, dtypes, attributes, count, opset)
-    return Call(spec, opset, inputs, dtypes, attributes, results)
+    return OperatorCall(spec, opset, inputs, dtypes, attributes, results)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx_ir as ir
 import torch
 
 from onnxexp.builder.dtypes import from_onnx, of_python, type_string, type_text
 from onnxexp.builder.onnx_schemas import Formal, Operator
-from onnxexp.builder.tensor import UNTOLD, Tensor
+from onnxexp.builder.protocol import GraphBuilder
+from onnxexp.builder.tensor import STAMP_HINT, Tensor
 from onnxexp.builder.torch_tensor import TorchTensor
 from onnxexp.errors import LoweringError
-
-if TYPE_CHECKING:
-    from onnxexp.builder.builder import Builder
 
 __all__ = ["bind_type_variables", "constant", "dtype_of", "result_dtypes", "tensor", "tensors", "type_of"]
 
@@ -53,8 +51,8 @@ def bind_type_variables(spec: Operator, given: Sequence[Any], opset: int) -> dic
     for formal, arg in numbers:
         if formal.variable in unknown and formal.variable not in bound:
             raise LoweringError(
-                f"ONNX's {spec.name} takes one dtype for all of {formal.variable}, and nothing tells that of "
-                f"{unknown[formal.variable]!r}, so {arg!r} cannot become a constant; {UNTOLD}"
+                f"ONNX's {spec.name} takes one dtype for all of {formal.variable}, and that of {unknown[formal.variable]!r} "
+                f"is not known, so {arg!r} cannot become a constant; {STAMP_HINT}"
             )
         default = None if formal.variable in bound else _default(formal, arg)
         if default is not None:
@@ -62,7 +60,7 @@ def bind_type_variables(spec: Operator, given: Sequence[Any], opset: int) -> dic
     return bound
 
 
-def tensors(op: Builder, spec: Operator, given: Sequence[Any], bound: dict[str, torch.dtype]) -> list[Tensor | None]:
+def tensors(op: GraphBuilder[Tensor], spec: Operator, given: Sequence[Any], bound: dict[str, torch.dtype]) -> list[Tensor | None]:
     """The inputs as Tensors: Python values become constants of their type variable's dtype."""
     made: list[Tensor | None] = []
     for place, arg in enumerate(given):
@@ -77,9 +75,7 @@ def tensors(op: Builder, spec: Operator, given: Sequence[Any], bound: dict[str, 
 def dtype_of(arg: Any) -> torch.dtype | None:
     """The dtype of a Tensor, inferred if needed, or of a torch.Tensor; None where unknown and for other arguments."""
     if isinstance(arg, Tensor):
-        if arg._dtype is None:
-            arg._builder.infer(arg)
-        return arg._dtype
+        return arg.inferred_dtype
     return arg.dtype if isinstance(arg, torch.Tensor) else None
 
 
@@ -101,12 +97,12 @@ def _default(formal: Formal, arg: Any) -> torch.dtype | None:
     return next((dtype for dtype in (own, *_FALLBACKS) if type_string(dtype) in formal.types), None)
 
 
-def tensor(op: Builder, arg: Any) -> Tensor:
+def tensor(op: GraphBuilder[Tensor], arg: Any) -> Tensor:
     """The argument itself if it is a Tensor, else a constant of torch's dtype for it."""
     return arg if isinstance(arg, Tensor) else constant(op, arg, None)
 
 
-def constant(op: Builder, value: Any, dtype: torch.dtype | None) -> Tensor:
+def constant(op: GraphBuilder[Tensor], value: Any, dtype: torch.dtype | None) -> Tensor:
     """A constant; a list that holds Tensors becomes their concatenation (1-D).
 
     Raises LoweringError where an integer dtype cannot represent the value exactly.
@@ -129,7 +125,7 @@ def constant(op: Builder, value: Any, dtype: torch.dtype | None) -> Tensor:
     return op.wrap_constant(made.float() if dtype is None and made.dtype == torch.float64 else made)
 
 
-def _mixed(op: Builder, elements: Sequence[Any], dtype: torch.dtype) -> Tensor:
+def _mixed(op: GraphBuilder[Tensor], elements: Sequence[Any], dtype: torch.dtype) -> Tensor:
     pieces: list[Tensor] = []
     run: list[Any] = []
     for element in elements:

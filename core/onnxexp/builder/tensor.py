@@ -1,46 +1,65 @@
-"""What a symbolic handles: tensors of the ONNX graph that is being built."""
+"""Tensors of the ONNX graph under construction, as symbolics handle them."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 import torch
 
+from onnxexp.builder.protocol import TensorOwner
+from onnxexp.errors import LoweringError
 from onnxexp.graph import Dim, ScalarType, TensorType, Type
 
-if TYPE_CHECKING:
-    from onnxexp.builder.builder import Builder
+__all__ = ["STAMP_HINT", "ComplexTensor", "Tensor", "merge_types", "real_dtype"]
 
-__all__ = ["UNTOLD", "ComplexTensor", "Tensor", "real_dtype"]
+STAMP_HINT = "where onnx has no schema of an operator, set its result's type with x.stamp(onnxexp.TensorType(dtype, sizes))"
+"""The cure where a dtype is unknown."""
 
-UNTOLD = "the result of an operator that onnx does not know is told with x.stamp(onnxexp.TensorType(dtype, sizes))"
-"""The cure where a dtype is not known."""
+
+def merge_types(known: TensorType, found: TensorType, *, captured: bool) -> TensorType:
+    """Merge the known type of a tensor with the one that another source found.
+
+    Three sources describe a tensor: the captured program (`Tensor.stamp`), the schema and ONNX's inference (`Tensor.fill`), and
+    the finished model (`write_type` in `onnxexp.builder.graph_state`).
+
+    - dtype: the first source wins. The schema sets it when the node is emitted, and the node computes that dtype whatever a
+      later source claims. `onnxexp.lowering.output_check` refuses a dtype that differs from the captured one.
+    - sizes: the captured program wins. It has the user's names (``batch``), where inference loses names in broadcasts.
+      Inference only fills sizes that are unknown.
+    - the finished model receives the merged type. A type that an onnx-ir value already has stays: sequences have no other.
+
+    Args:
+        known: The type so far.
+        found: The type from the other source.
+        captured: Whether the captured program is the other source.
+    """
+    first, second = (found.sizes, known.sizes) if captured else (known.sizes, found.sizes)
+    return TensorType(found.dtype if known.dtype is None else known.dtype, second if first is None else first)
 
 
 class Tensor:
-    """A tensor in the ONNX graph under construction; made by the builder only.
+    """A tensor in the ONNX graph under construction. Only the builder makes them.
 
-    Its dtype and shape are known from the captured program or inferred when they are first asked for.
+    Its dtype and shape come from the captured program, or from ONNX's inference on first use.
 
     Attributes:
-        const: The contents, where they are known at export (constants, parameters, what folds from them), else None.
+        const: The contents where they are known at export (constants, parameters, folded results), else None.
+        name: The name that a constant gets as an initializer; None where it has no name of its own.
         scalar: bool, int or float where this 0-d tensor stands for a Python number of the user's program, else None.
         expr: The readable text of such a number where it has one (``"2*batch"``), else None.
     """
 
-    __slots__ = ("_builder", "_dtype", "_shape", "_value", "const", "expr", "name", "scalar")
+    __slots__ = ("_dtype", "_owner", "_shape", "_value", "const", "expr", "name", "scalar")
 
     def __init__(
         self,
-        builder: Builder,
+        owner: TensorOwner,
         value: ir.Value | None = None,
         dtype: torch.dtype | None = None,
         shape: tuple[Dim, ...] | None = None,
         const: torch.Tensor | None = None,
         name: str | None = None,
     ) -> None:
-        self._builder = builder
+        self._owner = owner
         self._value = value
         self._dtype = dtype
         self._shape = shape
@@ -51,11 +70,17 @@ class Tensor:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The torch dtype. Raises LoweringError for what has none (a sequence) or where nothing tells it."""
+        """The torch dtype. Raises LoweringError for sequences, which have none, and where it cannot be inferred."""
+        dtype = self.inferred_dtype
+        if dtype is None:
+            raise LoweringError(f"the dtype of {self!r} is not known; {STAMP_HINT}")
+        return dtype
+
+    @property
+    def inferred_dtype(self) -> torch.dtype | None:
+        """The dtype, inferred if needed; None where there is none."""
         if self._dtype is None:
-            self._builder.infer(self)
-        if self._dtype is None:
-            raise self._builder.error(f"the dtype of {self!r} is not known; {UNTOLD}")
+            self._owner.infer(self)
         return self._dtype
 
     @property
@@ -67,7 +92,7 @@ class Tensor:
     def shape(self) -> tuple[Dim, ...] | None:
         """The sizes: ints, and strings for symbolic ones; None where the rank is unknown."""
         if self._shape is None:
-            self._builder.infer(self)
+            self._owner.infer(self)
         return self._shape
 
     @property
@@ -83,9 +108,14 @@ class Tensor:
 
     @property
     def value(self) -> ir.Value:
-        """The onnx-ir value; a constant becomes an initializer of the model when this is first asked for."""
+        """The onnx-ir value. A constant becomes an initializer of the model on the first access."""
         if self._value is None:
-            self._value = self._builder.materialize(self)
+            self._value = self._owner.materialize(self)
+        return self._value
+
+    @property
+    def known_value(self) -> ir.Value | None:
+        """The onnx-ir value; None for a constant that is not in the model yet."""
         return self._value
 
     @property
@@ -96,14 +126,24 @@ class Tensor:
         shape = self.shape  # first: inference may set the dtype too
         return TensorType(self._dtype, shape)
 
+    def belongs_to(self, owner: TensorOwner) -> bool:
+        """Whether this builder made the tensor."""
+        return self._owner is owner
+
     def stamp(self, type_: Type) -> None:
-        """Take over what the captured program knows of this value; its dtype is not changed where it is known."""
+        """Merge the type of the captured program into this tensor's, see `merge_types`."""
         if isinstance(type_, TensorType):
-            self._dtype = self._dtype or type_.dtype
-            self._shape = type_.sizes if type_.sizes is not None else self._shape
+            self._set(merge_types(TensorType(self._dtype, self._shape), type_, captured=True))
         else:
             self.scalar, self.expr = type_.kind, type_.expr
             self._shape = ()
+
+    def fill(self, type_: TensorType) -> None:
+        """Fill in the parts of this tensor's type that are unknown, see `merge_types`."""
+        self._set(merge_types(TensorType(self._dtype, self._shape), type_, captured=False))
+
+    def _set(self, type_: TensorType) -> None:
+        self._dtype, self._shape = type_.dtype, type_.sizes
 
     def __repr__(self) -> str:
         name = self._value.name if self._value is not None and self._value.name else (self.name or "constant")
@@ -111,10 +151,10 @@ class Tensor:
 
 
 class ComplexTensor(Tensor):
-    """A complex tensor as two real ones: ONNX's operators take no complex numbers.
+    """A complex tensor as a pair of real ones, since ONNX's operators take no complex numbers.
 
-    It has no ONNX value of its own. At the borders of the graph it is one real tensor with a last axis of size 2, as
-    `torch.view_as_real` has it.
+    It has no ONNX value of its own. As an input or output of the model it is one real tensor with a last axis of size 2, as
+    `torch.view_as_real` returns it.
 
     Attributes:
         real, imag: The parts, of equal shapes and dtypes.
@@ -123,30 +163,30 @@ class ComplexTensor(Tensor):
     __slots__ = ("imag", "real")
 
     def __init__(self, real: Tensor, imag: Tensor) -> None:
-        super().__init__(real._builder, None, _COMPLEX[real.dtype], real.shape)
+        super().__init__(real._owner, None, _COMPLEX[real.dtype], real.shape)
         self.real, self.imag = real, imag
 
     @property
     def value(self) -> ir.Value:
-        """Raises LoweringError: there is none."""
-        cure = "keep the parts (torch.view_as_real) in what branches, loops and lists hold"
-        raise self._builder.error(f"ONNX's operators take no complex numbers: {self!r}; cure: {cure}")
+        """Raises LoweringError: a complex tensor has none."""
+        cure = "pass the parts (torch.view_as_real) through branches, loops and lists"
+        raise LoweringError(f"ONNX's operators take no complex numbers: {self!r}; cure: {cure}")
 
-    def joined(self) -> Tensor:
-        """Both parts in one tensor."""
-        op, sizes = self._builder, self.shape
+    def view_as_real(self) -> Tensor:
+        """Both parts in one tensor, on a new last axis of size 2. Raises LoweringError where the rank is unknown."""
+        call, sizes = self._owner.call, self.shape
         if sizes is None:
-            raise op.error(f"the rank of {self!r} must be known at export")
-        parts = (op.Unsqueeze(part, axes=[len(sizes)]) for part in (self.real, self.imag))
-        result: Tensor = op.Concat(*parts, axis=len(sizes))
+            raise LoweringError(f"the rank of {self!r} must be known at export")
+        parts = (call("", "Unsqueeze", part, axes=[len(sizes)]) for part in (self.real, self.imag))
+        result: Tensor = call("", "Concat", *parts, axis=len(sizes))
         result.stamp(TensorType(None, (*sizes, 2)))
         return result
 
     @classmethod
-    def parted(cls, joined: Tensor) -> ComplexTensor:
-        """From one tensor whose last axis has size 2."""
-        op = joined._builder
-        return cls(op.Gather(joined, 0, axis=-1), op.Gather(joined, 1, axis=-1))
+    def view_as_complex(cls, pairs: Tensor) -> ComplexTensor:
+        """The complex tensor of one real tensor whose last axis has size 2."""
+        call = pairs._owner.call
+        return cls(call("", "Gather", pairs, 0, axis=-1), call("", "Gather", pairs, 1, axis=-1))
 
 
 _REAL = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}

@@ -9,8 +9,8 @@ import onnx_ir as ir
 import torch
 
 from onnxexp.builder import operands
-from onnxexp.builder.builder import Builder
-from onnxexp.builder.graph_state import write_type
+from onnxexp.builder.builder import Builder, state_of
+from onnxexp.builder.graph_state import GraphState, write_type
 from onnxexp.builder.onnx_schemas import ir_version
 from onnxexp.builder.tensor import Tensor
 from onnxexp.builder.torch_tensor import TorchTensor
@@ -23,14 +23,14 @@ __all__ = ["assemble"]
 def assemble(builder: Builder, outputs: Sequence[tuple[str, Any]], *, keep_initializers_as_inputs: bool = False) -> ir.Model:
     """Make the model from the builder's inputs and nodes, with these outputs, in order, under these names.
 
-    The names are reserved (`Names.reserve`). An output that is also an input keeps the input's value where the names agree. An
-    output that repeats another gets an Identity, since a value in ONNX has one name only.
+    The names are reserved (`UniqueNames.reserve`). An output that is also an input keeps the input's value where the names
+    agree. An output that repeats another gets an Identity, since a value in ONNX has one name only.
     """
-    state = builder.state
+    state = state_of(builder)
     finished: list[ir.Value] = []
     for output_name, output in outputs:
-        finished.append(_output(builder, output_name, operands.tensor(builder, output), finished))
-    _untie(builder)
+        finished.append(_output(state, output_name, operands.tensor(builder, output), finished))
+    _untie(state)
     initializers = list(state.initializers.values())
     graph = ir.Graph(
         [*state.scope.inputs, *initializers] if keep_initializers_as_inputs else state.scope.inputs,
@@ -49,37 +49,33 @@ def assemble(builder: Builder, outputs: Sequence[tuple[str, Any]], *, keep_initi
     )
     remove_unused(model)
     for node in graph:
-        _write_types(builder, node)
+        _write_types(state, node)
     return model
 
 
-def _write_types(builder: Builder, node: ir.Node) -> None:
+def _write_types(state: GraphState, node: ir.Node) -> None:
     """Write the types of a node's outputs; infer those that neither the capture nor the builder set."""
     for output in node.outputs:
-        tensor = builder.state.tensors.get(output)
+        tensor = state.tensors.get(output)
         if tensor is not None:
-            if tensor._dtype is None or tensor._shape is None:
-                builder.infer(tensor)
+            _ = tensor.inferred_dtype, tensor.shape
             write_type(tensor)
 
 
-def _output(builder: Builder, name: str, tensor: Tensor, earlier: Sequence[ir.Value]) -> ir.Value:
+def _output(state: GraphState, name: str, tensor: Tensor, earlier: Sequence[ir.Value]) -> ir.Value:
     value = tensor.value
     made_by_node = value.producer() is not None
     if (not made_by_node and value.name != name) or value in earlier:
-        (copy,) = builder.state.append(builder, "", "Identity", [value], {}, [tensor.known_dtype], None)
-        copy.stamp(tensor.type)
-        copy._shape = tensor.shape
-        value = copy.value
+        value = state.copy(tensor).value
     value.name = name
     _ = tensor.shape
     return value
 
 
-def _untie(builder: Builder) -> None:
+def _untie(state: GraphState) -> None:
     """Store a weight once that is used both as it is and transposed: the transposed use becomes a Transpose node."""
     by_storage: dict[int, list[ir.Value]] = {}
-    for value in builder.state.initializers.values():
+    for value in state.initializers.values():
         held = value.const_value
         if isinstance(held, TorchTensor) and held.torch.dim() >= 2 and held.torch.numel() > 1024 and value.uses():
             by_storage.setdefault(held.torch.untyped_storage().data_ptr(), []).append(value)
@@ -92,22 +88,22 @@ def _untie(builder: Builder) -> None:
     for tied in by_memory.values():
         tied.sort(key=lambda value: not _tensor(value).is_contiguous())
         for value in tied[1:]:
-            _replace_by_transpose(builder, tied[0], value)
+            _replace_by_transpose(state, tied[0], value)
 
 
-def _replace_by_transpose(builder: Builder, stored: ir.Value, value: ir.Value) -> None:
+def _replace_by_transpose(state: GraphState, stored: ir.Value, value: ir.Value) -> None:
     base, wanted = _tensor(stored), _tensor(value)
     axes = list(zip(base.stride(), base.shape, strict=True))
     perm = []
     for axis in zip(wanted.stride(), wanted.shape, strict=True):
         perm.append(next(index for index, candidate in enumerate(axes) if candidate == axis and index not in perm))
-    node = ir.Node("", "Transpose", [stored], [ir.AttrInt64s("perm", perm)], name=builder.state.node_names.unique("Transpose"))
+    node = ir.Node("", "Transpose", [stored], [ir.AttrInt64s("perm", perm)], name=state.node_names.unique("Transpose"))
     copy = node.outputs[0]
     copy.name, copy.type, copy.shape = f"{value.name}_transposed", value.type, value.shape
-    builder.state.scope.nodes.insert(0, node)
+    state.scope.nodes.insert(0, node)
     value.replace_all_uses_with(copy)
-    key = next(key for key, candidate in builder.state.initializers.items() if candidate is value)
-    del builder.state.initializers[key]
+    key = next(key for key, candidate in state.initializers.items() if candidate is value)
+    del state.initializers[key]
 
 
 def _tensor(value: ir.Value) -> torch.Tensor:

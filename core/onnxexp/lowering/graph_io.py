@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.builder.builder import Builder
+from onnxexp.builder.builder import Builder, state_of
 from onnxexp.builder.tensor import ComplexTensor, Tensor, real_dtype
 from onnxexp.capture.frontend import CapturedProgram
 from onnxexp.capture.torch_export.symbol_names import name_outputs
@@ -49,7 +49,7 @@ class Interface:
     def bind_inputs(self, lowering: Lowering, *, export_params: bool) -> None:
         """Make the graph's inputs, and bind every captured input."""
         taken = {name for name, _, _ in self._inputs}
-        lowering.builder.state.names.reserve(name for name in self._outputs.values() if name not in taken)
+        state_of(lowering.builder).names.reserve(name for name in self._outputs.values() if name not in taken)
         for name, _, value in self._inputs:
             lowering.bind(value, _input(lowering.builder, name, value.type))
         for index, value in enumerate(self._captured.graph.inputs):
@@ -94,13 +94,13 @@ def _input(builder: Builder, name: str, type_: Type) -> Tensor:
     """An input of the graph; a complex one is fed as pairs of real numbers."""
     if not isinstance(type_, TensorType) or type_.dtype is None or not type_.dtype.is_complex or type_.sizes is None:
         return builder.input(name, type_)
-    return ComplexTensor.parted(builder.input(name, TensorType(real_dtype(type_.dtype), (*type_.sizes, 2))))
+    return ComplexTensor.view_as_complex(builder.input(name, TensorType(real_dtype(type_.dtype), (*type_.sizes, 2))))
 
 
 def _whole(result: Any) -> Any:
     """What an output of the graph is; a complex one is pairs of real numbers."""
     if isinstance(result, ComplexTensor):
-        return result.joined()
+        return result.view_as_real()
     if isinstance(result, Tensor) and result.const is not None and result.const.is_complex():
-        return result._builder.constant(torch.view_as_real(result.const.resolve_conj()))
+        return torch.view_as_real(result.const.resolve_conj())
     return result

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-import onnx_ir as ir
 import torch
 
-from onnxexp.builder.builder import Builder, Declined
+from onnxexp.builder.builder import Builder, Declined, state_of
 from onnxexp.builder.tensor import Tensor
 from onnxexp.errors import LoweringError, OpsetError
-from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
+from onnxexp.graph import Graph, Node, TensorType, Value
 from onnxexp.lowering import control_flow
 from onnxexp.lowering.output_check import contradiction
 from onnxexp.lowering.problem_report import Problem, describe, no_plugins, unsupported
 from onnxexp.lowering.symbolic_resolver import Answer, Asking
-from onnxexp.lowering.symbolic_sizes import extent
 from onnxexp.lowering.torch_fallback import OperatorExportTypes, keep
 from onnxexp.plugins.loading import Plugins
 from onnxexp.torch_ops.schemas import called
@@ -45,8 +43,8 @@ class Lowering:
         export_type: OperatorExportTypes = OperatorExportTypes.ONNX,
     ) -> None:
         self.builder = builder
-        builder.resolve = self.resolve
-        builder.lower = self.call
+        self._state = state_of(builder)
+        builder.connect(self.resolve, self.call)
         self.lowered: list[tuple[Node, str]] = []
         self.problems: list[Problem] = []
         self._asking = Asking(builder, plugins)
@@ -92,33 +90,31 @@ class Lowering:
         for value, tensor in graph.params.items():
             self.builder.params[value.name] = tensor
             self._env[value] = self.builder.wrap_constant(tensor, value.name)
-        outer = self.builder._node
         for node in graph.nodes:
             self.node(node)
-        self.builder.node = outer
         return list(self.resolve(graph.outputs))
 
     def node(self, node: Node) -> None:
-        """Lower one node and bind its outputs; the builder is left at it."""
-        self.builder.node = node
+        """Lower one node and bind its outputs."""
+        with self.builder.at(node):
+            results = self._results_or_problem(node)
+            self._bind_outputs(node, [self._placeholder(output) for output in node.outputs] if results is None else results)
+
+    def _results_or_problem(self, node: Node) -> list[Any] | None:
         try:
-            results = self._results(node)
+            return self._results(node)
         except OpsetError as error:
             self.problems.append(Problem(node, str(error), error.first_opset, opset=True))
-            results = None
         except Declined as error:
             self.problems.append(Problem(node, str(error)))
-            results = None
         except LoweringError as error:
             described = LoweringError(describe(node, str(error), self._types(node)))
             described.__cause__ = error.__cause__ or error
             self.problems.append(Problem(node, str(error), error=described))
-            results = None
-        except Exception as error:  # a symbolic may be anyone's: whatever it raises is told with the operator and the user's line
-            raise LoweringError(
-                describe(node, f"lowering it failed: {type(error).__name__}: {error}", self._types(node))
-            ) from error
-        self._bind_outputs(node, [self._placeholder(output) for output in node.outputs] if results is None else results)
+        except Exception as error:  # a plugin's symbolic may raise anything
+            message = f"lowering it failed: {type(error).__name__}: {error}"
+            raise LoweringError(describe(node, message, self._types(node))) from error
+        return None
 
     def call(self, name: str, args: Sequence[Any], outputs: int | None = None) -> list[Any]:
         """Lower a call of a torch operator that a symbolic makes, at the place of the node that it is asked for.
@@ -128,11 +124,10 @@ class Lowering:
         outer = self.builder.node
         node = called(name, [self._captured(arg) for arg in args], outer, self.builder.fresh_dim, outputs)
         self._inside += 1
-        self.builder._node = node
         try:
-            results = self._results(node)
+            with self.builder.at(node, nested=True):
+                results = self._results(node)
         finally:
-            self.builder._node = outer
             self._inside -= 1
         if results is None:
             raise LoweringError(f"{name}: no plugin lowers it, which {outer.op} needs")
@@ -189,7 +184,7 @@ class Lowering:
         None where only the computation tells its other sizes.
         """
         assert isinstance(value.type, TensorType) and value.type.sizes is not None
-        op, sizes = self.builder, [extent(self.builder, size) for size in value.type.sizes]
+        op, sizes = self.builder, [self.builder.size_of(size) for size in value.type.sizes]
         if all(isinstance(size, int) for size in sizes):
             return op.constant(torch.empty([int(size) for size in value.type.sizes], dtype=value.type.dtype))
         if None in sizes:
@@ -233,26 +228,22 @@ class Lowering:
             if isinstance(result, (bool, int, float)) and isinstance(value.type, TensorType):
                 result = self.builder.constant(result, value.type.dtype)
             if isinstance(result, Tensor):
-                fresh = result._value is not None and result._shape is None
+                made = result.known_value
+                fresh = made is not None and (result.known_shape is None or made.type is None)
                 result.stamp(value.type)
-                if fresh or (result._value is not None and result._value.type is None):
-                    self.builder.state.rename(result, value.name)
+                if fresh:
+                    self._state.rename(result, value.name)
             self._env[value] = result
 
     def _check(self, node: Node, answer: Answer) -> None:
         for value, result in zip(node.outputs, answer.results or (), strict=True):
-            told = contradiction(self.builder, value, result)
+            told = contradiction(value, result)
             if told:
                 raise LoweringError(f"{answer.who} {told}")
 
     def _placeholder(self, value: Value) -> Tensor:
         """Stands for the result of an unsupported node, so that the rest of the graph can be looked at too."""
-        tensor = Tensor(self.builder, ir.Value(name=value.name))
-        tensor.stamp(value.type)
-        if isinstance(value.type, ScalarType):
-            tensor._dtype = self.builder.constant(value.type.kind()).dtype
-        self.builder.state.tensors[tensor.value] = tensor  # so that types can be inferred from it
-        return tensor
+        return self._state.placeholder(value.name, value.type)
 
     def _types(self, node: Node) -> list[str]:
         return [repr(self._env.get(value, value)) for value in node.inputs()]

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onnxexp.builder.tensor import Tensor
 from onnxexp.graph import Dim, TensorType, Value
 
-if TYPE_CHECKING:
-    from onnxexp.builder.builder import Builder
-
 __all__ = ["contradiction"]
 
 
-def contradiction(op: Builder, value: Value, result: Any, *, shapes: bool = False) -> str:
+def contradiction(value: Value, result: Any, *, shapes: bool = False) -> str:
     """How a result surely differs in kind or dtype from the captured value that it stands for; "" where it does not.
 
     `shapes`: in shape too. Our own symbolics may put something empty where nobody reads an output.
@@ -23,11 +20,9 @@ def contradiction(op: Builder, value: Value, result: Any, *, shapes: bool = Fals
         return ""
     sizes: Sequence[Dim] | None = ()
     if isinstance(result, Tensor):
-        if result._dtype is None and value.type.dtype is not None:
-            op.infer(result)
-        if value.type.dtype is not None and result._dtype not in (None, value.type.dtype):
-            return f"gives {result._dtype} where torch gives {value.type.dtype} (%{value.name})"
-        sizes = result._shape
+        if value.type.dtype is not None and result.inferred_dtype not in (None, value.type.dtype):
+            return f"gives {result.known_dtype} where torch gives {value.type.dtype} (%{value.name})"
+        sizes = result.known_shape
     elif not isinstance(result, (bool, int, float)):
         return f"gives {result!r} where torch gives {value}"
     if shapes and _differ(sizes, value.type.sizes):

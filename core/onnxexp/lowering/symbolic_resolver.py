@@ -96,7 +96,7 @@ class Asking:
             raise LoweringError(f"{who} returned {results!r}; {wanted} Tensors were expected")
         for result in listed[:wanted]:
             if isinstance(result, Tensor):
-                if result._builder is not self._builder:
+                if not result.belongs_to(self._builder):
                     raise LoweringError(f"{who} returned {result!r}, a value of another export; keep no Tensor between calls")
             elif not isinstance(result, (bool, int, float, type(None))):
                 raise LoweringError(f"{who} returned {results!r}; {wanted} Tensors were expected")
@@ -108,7 +108,7 @@ def _positional(implementation: Implementation) -> Callable[[Builder, Node], Any
     """The hook's function as one of (op, node): it is called for every node, so nothing is looked up by name."""
     if implementation.parameters == ("op", "node"):
         return implementation.function
-    return lambda op, node: implementation(op=op, node=node)
+    return lambda op, node: implementation(op=op, node=node, context=op.context)
 
 
 def _line(error: Exception, function: Callable[..., Any]) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from onnxexp.builder import attributes as attrs
 from onnxexp.builder import operands
+from onnxexp.builder.dtypes import of_python
 from onnxexp.builder.tensor import Tensor
 from onnxexp.errors import OptionError
 from onnxexp.graph import Node, TensorType
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["OperatorExportTypes", "keep", "read_export_type"]
 
 _ATEN = "org.pytorch.aten"
-_SCALARS: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float32}
 _UNSAID = ("pin_memory", "device", "layout", "memory_format", "non_blocking", "generator")
 """Arguments that say how torch computes, not what."""
 
@@ -84,10 +83,11 @@ def keep(op: Builder, node: Node, args: Sequence[Any], how: OperatorExportTypes)
     else:
         domain, kind = namespace, base
         attributes |= {"overload_name": suffix} if suffix else {}
-    op.state.import_domain(domain, op.custom_opsets)
-    encoded = {name: attrs.guess(name, value) for name, value in attributes.items()}
-    dtypes = [value.type.dtype if isinstance(value.type, TensorType) else _SCALARS[value.type.kind] for value in node.outputs]
-    return list(op._emit(domain, kind, inputs, encoded, dtypes, None))
+    results = list(op.emit(domain, kind, inputs, attributes, len(node.outputs)))
+    for result, value in zip(results, node.outputs, strict=True):
+        dtype = value.type.dtype if isinstance(value.type, TensorType) else of_python(value.type.kind())
+        result.fill(TensorType(dtype, None))
+    return results
 
 
 def _names(node: Node, count: int) -> Iterator[str]:

@@ -19,7 +19,7 @@ from onnxexp.passes import contract
 from onnxexp.passes.flatten_concat import flatten_concat
 from onnxexp.passes.fold_batch_norm import fold_batch_norm
 from onnxexp.plugins.loading import Plugin, Plugins
-from onnxexp.request.options import Options
+from onnxexp.request.export_context import ExportContext
 from onnxexp.suggest import nearest
 
 __all__ = ["CORE", "Pass", "Passes"]
@@ -59,12 +59,12 @@ class Passes:
         PassError: A plugin's hook fails.
     """
 
-    def __init__(self, plugins: Plugins, options: Options) -> None:
+    def __init__(self, plugins: Plugins, context: ExportContext) -> None:
         self.seconds: dict[str, float] = {}
         self._plugins = plugins
-        self._options = options
-        self._pre: list[Pass[Graph]] = _collected(plugins, "pre_pass", options)
-        self._post: list[Pass[ir.Model]] = [*_collected(plugins, "post_pass", options), *_CLEAN_UP]
+        self._options = options = context.options
+        self._pre: list[Pass[Graph]] = _collected(plugins, "pre_pass", context)
+        self._post: list[Pass[ir.Model]] = [*_collected(plugins, "post_pass", context), *_CLEAN_UP]
         _check_skipped(options.skip_passes, [*self._pre, *self._post])
         if not options.fold:
             self._post = [each for each in self._post if each.id != f"{CORE}/fold-batch-norm"]
@@ -119,11 +119,11 @@ def _modified(result: Any) -> bool:
     return bool(result.modified) if isinstance(result, ir.passes.PassResult) else result is not False
 
 
-def _collected(plugins: Plugins, hook: str, options: Options) -> list[Pass[Any]]:
+def _collected(plugins: Plugins, hook: str, context: ExportContext) -> list[Pass[Any]]:
     found: list[Pass[Any]] = []
     for implementation in plugins.implementations(hook):
         try:
-            given = implementation(options=options)
+            given = implementation(options=context.options, context=context)
         except Exception as error:  # a plugin's hook may raise anything
             raise PassError(f"{implementation} failed: {type(error).__name__}: {error}") from error
         for each in given if isinstance(given, (list, tuple)) else () if given is None else (given,):

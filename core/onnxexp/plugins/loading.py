@@ -25,6 +25,7 @@ from onnxexp.plugins import hookspecs, isolated_import
 from onnxexp.plugins.discovery import Found, State, missing, states
 from onnxexp.plugins.isolated_import import import_object
 from onnxexp.request.config import Config
+from onnxexp.request.export_context import ExportContext
 from onnxexp.suggest import nearest
 from onnxexp.symbolics.dispatch import Dispatcher, Source
 from onnxexp.symbolics.table import SymbolicTable
@@ -116,14 +117,14 @@ class Plugins:
         return self._implementations[hook]
 
     @contextlib.contextmanager
-    def capturing(self, options: Any) -> Iterator[None]:
+    def capturing(self, context: ExportContext) -> Iterator[None]:
         """Enter the `capture_context` of every plugin; an error names its plugin."""
         with contextlib.ExitStack() as stack:
             for implementation in self.implementations("capture_context"):
                 try:
-                    context = implementation(options=options)
-                    if context is not None:
-                        stack.enter_context(context)
+                    manager = implementation(options=context.options, context=context)
+                    if manager is not None:
+                        stack.enter_context(manager)
                 except Exception as error:  # anyone's code: the error names whose it is
                     raise PluginError(f"{implementation} failed: {type(error).__name__}: {error}") from error
             yield

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxexp.errors import SerializeError
 from onnxexp.plugins.loading import Plugins
+from onnxexp.request.export_context import ExportContext
 from onnxexp.serialize import SavedFile, WriteOptions
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["save_plugged"]
 
 
-def save_plugged(program: ONNXProgram, plugins: Plugins, target: Any, options: WriteOptions) -> SavedFile | None:
+def save_plugged(
+    program: ONNXProgram, plugins: Plugins, context: ExportContext, target: Any, options: WriteOptions
+) -> SavedFile | None:
     """What a plugin wrote, None where no plugin did. Raises SerializeError naming the plugin where its hook fails."""
     implementations = plugins.implementations("serialize")
     if not implementations or not isinstance(target, (str, os.PathLike)):
@@ -24,7 +27,7 @@ def save_plugged(program: ONNXProgram, plugins: Plugins, target: Any, options: W
     path = Path(target)
     for implementation in implementations:
         try:
-            written = implementation(program=program, path=path, options=options)
+            written = implementation(program=program, path=path, options=options, context=context)
         except Exception as error:  # anyone's code: told with whose it is
             raise SerializeError(f"{implementation} failed on {path}: {type(error).__name__}: {error}") from error
         if written:

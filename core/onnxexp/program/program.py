@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from onnxexp.plugins.loading import Plugin, Plugins
     from onnxexp.program.comparison import VerificationReport
     from onnxexp.program.onnxruntime_session import Session
+    from onnxexp.request.export_context import ExportContext
 
 __all__ = ["InputSlot", "ONNXProgram", "OutputSlot", "Signature"]
 
@@ -51,6 +52,7 @@ class ONNXProgram:
         example: tuple[Sequence[Any], Mapping[str, Any]],
         weights: Mapping[str, torch.Tensor] | None = None,
         plugins: Plugins | None = None,
+        context: ExportContext | None = None,
         timings: dict[str, float] | None = None,
         pass_timings: dict[str, float] | None = None,
         lowered: list[tuple[Node, str]] | None = None,
@@ -64,6 +66,7 @@ class ONNXProgram:
         self.weights = dict(weights or {})
         self._model = model
         self._plugins = plugins
+        self._context = context
         self._session: Session | None = None
         self._lock = threading.Lock()
 
@@ -102,7 +105,9 @@ class ONNXProgram:
             SerializeError: it could not be written; what was there before is unharmed.
         """
         options = WriteOptions(external_data=external_data)
-        written = save_plugged(self, self._plugins, target, options) if self._plugins is not None else None
+        written = None
+        if self._plugins is not None and self._context is not None:
+            written = save_plugged(self, self._plugins, self._context, target, options)
         return written or save(self._model, target, options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

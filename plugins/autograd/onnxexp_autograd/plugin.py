@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -19,6 +18,11 @@ from onnxexp_autograd.functions import calls_as_functions, marks_as_scopes
 from onnxexp_autograd.operators import Function, kept, known_as
 
 __all__ = ["Autograd"]
+
+_FUNCTIONS = "autograd.functions"
+"""The classes that the capture kept. One made in a forward has no other owner until it is lowered."""
+_SCOPES = "autograd.scopes"
+"""The Functions' names by the scopes that stand for their calls."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,25 +75,24 @@ class Autograd:
         self._inline = inline
         self._functions = functions
         self._domain = domain
-        self._export = threading.local()  # of the export that runs in this thread: from its capture to its post pass
 
     @onnxexp.hookimpl
-    def capture_context(self, options: onnxexp.Options) -> AbstractContextManager[Any]:
+    def capture_context(self, context: onnxexp.ExportContext) -> AbstractContextManager[Any]:
         """Keep the Functions whole that have a decision; where this torch does not allow it, warn and inline them all."""
         reason = unavailable()
         if reason:
             cure = "install a newer onnxexp-plugin-autograd or an older torch"
             onnxexp.warn(f"{reason}: autograd Functions are inlined without their symbolics; {cure}")
             return contextlib.nullcontext()
-        return self._capture(options)
+        return self._capture(context)
 
     @contextlib.contextmanager
-    def _capture(self, options: onnxexp.Options) -> Iterator[None]:
+    def _capture(self, context: onnxexp.ExportContext) -> Iterator[None]:
         from onnxexp_autograd.keeping import keeping  # fails where `unavailable` has a reason
 
-        dynamo = options.capture in ("auto", "export")  # not under torch.jit.trace
-        with keeping(_Deciding(self, options), dynamo=dynamo) as capture:
-            self._export.functions = capture.functions
+        dynamo = context.options.capture in ("auto", "export")  # not under torch.jit.trace
+        with keeping(_Deciding(self, context.options), dynamo=dynamo) as capture:
+            context.plugin_data[_FUNCTIONS] = capture.functions
             yield
 
     def _decision(self, function: Function, claims: frozenset[str]) -> _Decision | None:
@@ -112,7 +115,7 @@ class Autograd:
         return None if self._inline and settings.autograd_inlining else _Decision("node")
 
     @onnxexp.hookimpl
-    def pre_pass(self, options: onnxexp.Options) -> Callable[[onnxexp.Graph], bool]:
+    def pre_pass(self, context: onnxexp.ExportContext) -> Callable[[onnxexp.Graph], bool]:
         """In the graph a Function's node has the Function's arguments, its constants among them."""
 
         def function_arguments(graph: onnxexp.Graph) -> bool:
@@ -124,16 +127,22 @@ class Autograd:
                 if record is not None and record.form.decision.how == "table":
                     node.args = record.fill(node.args)
             if self._functions:
-                self._export.scopes = marks_as_scopes(graph)
-                found = found or bool(self._export.scopes)
+                scopes = context.plugin_data[_SCOPES] = marks_as_scopes(graph)
+                found = found or bool(scopes)
             return found
 
         return function_arguments
 
     @onnxexp.hookimpl
-    def post_pass(self, options: onnxexp.Options) -> Callable[[Any], bool]:
-        """Where `functions` is asked for: the forwards of Functions as functions of the model."""
-        return _FunctionsOfTheModel(self)
+    def post_pass(self, context: onnxexp.ExportContext) -> Callable[[Any], bool] | None:
+        """Make functions of the model from the forwards of Functions, where `functions` requests it."""
+
+        def functions_of_the_model(model: Any) -> bool:
+            scopes = context.plugin_data.get(_SCOPES, {})
+            calls_as_functions(model, scopes, self._domain)
+            return bool(scopes)
+
+        return functions_of_the_model if self._functions else None
 
     @onnxexp.hookimpl
     def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:
@@ -165,19 +174,6 @@ class Autograd:
             if value is not None and not isinstance(value, onnxexp.Tensor)
         }
         return list(op.domain(self._domain).call(name, *inputs, outputs=len(node.outputs), **known))
-
-
-class _FunctionsOfTheModel:
-    """The plugin's pass over the finished model: then nobody asks any more for the classes that the capture kept."""
-
-    def __init__(self, plugin: Autograd) -> None:
-        self._plugin = plugin
-
-    def __call__(self, model: Any) -> bool:
-        self._plugin._export.functions = []
-        if self._plugin._functions:
-            calls_as_functions(model, self._plugin._export.scopes, self._plugin._domain)
-        return self._plugin._functions
 
 
 def _is_attribute(value: Any) -> bool:

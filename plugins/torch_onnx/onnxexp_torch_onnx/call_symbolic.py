@@ -75,7 +75,7 @@ def call_symbolic(
                 f"{describe(function)} failed{_line(error, function)}: {type(error).__name__}: {error}"
             ) from error
     for value, result in zip(op.node.outputs, results, strict=True):
-        mismatch = contradiction(op, value, result, shapes=True)
+        mismatch = contradiction(value, result, shapes=True)
         if mismatch:
             raise LoweringError(f"{describe(function)} {mismatch}")
     return results

@@ -125,7 +125,7 @@ class Emitter:
         self.op.infer(tensor)
         declared = type_of(value)
         dtype = declared.dtype if tensor.value.type is None else None
-        tensor.stamp(TensorType(dtype, declared.sizes if tensor.known_shape is None else None))
+        tensor.fill(TensorType(dtype, declared.sizes))
 
     def _emit(self, node: JitNode) -> None:
         outputs = list(node.outputs())

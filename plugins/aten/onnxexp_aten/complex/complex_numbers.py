@@ -81,13 +81,13 @@ def polar(op: Builder, size: Tensor, angle: Tensor) -> ComplexTensor:
 @complex_table("view_as_complex", "_view_as_complex")
 def view_as_complex(op: Builder, self: Tensor) -> ComplexTensor:
     """view_as_complex(Tensor(a) self) -> Tensor(a)"""
-    return ComplexTensor.parted(self)
+    return ComplexTensor.view_as_complex(self)
 
 
 @complex_table("view_as_real")
 def view_as_real(op: Builder, self: Tensor) -> Tensor:
     """view_as_real(Tensor(a) self) -> Tensor(a)"""
-    return paired(op, self).joined()
+    return paired(op, self).view_as_real()
 
 
 @complex_table("real")

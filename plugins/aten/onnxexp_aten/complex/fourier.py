@@ -127,9 +127,9 @@ def _along(op: Builder, z: Parts, axis: int, *, forward: bool, mode: int) -> Par
     length, dtype = size_at(op, z[0], axis), z[0].dtype
     scale = _scale(op, mode, length)
     if targets_plain_onnx(op, since=17):
-        whole = op.DFT(_complex(op, z).joined(), axis=axis, inverse=0 if forward else 1)
+        whole = op.DFT(_complex(op, z).view_as_real(), axis=axis, inverse=0 if forward else 1)
         factor = op.cast(scale if forward else op.Mul(op.constant(length, torch.float64), scale), dtype)
-        return _parts(op, ComplexTensor.parted(op.Mul(whole, factor)))
+        return _parts(op, ComplexTensor.view_as_complex(op.Mul(whole, factor)))
     if not _in_steps(op, length):
         waves = _waves(op, dtype, (length, length), length, scale, (len(z), 2), forward=forward)
         return _times(op, z, waves, axis, length)
@@ -372,7 +372,7 @@ def stft(op: Builder, self: Tensor, n_fft: int, hop_length: Any, win_length: Any
     transform = _onesided if (len(x) == 1 if onesided is None else onesided) else _each
     z = transform(op, z, [axis + rows], int(normalized), forward=True)
     whole = _complex(op, [swapped(op, part, axis, axis + 1) for part in z] if rows else z)
-    return whole if return_complex else whole.joined()
+    return whole if return_complex else whole.view_as_real()
 
 
 def _window(op: Builder, window: Tensor | None, size: int, length: int, dtype: torch.dtype) -> Tensor | None:

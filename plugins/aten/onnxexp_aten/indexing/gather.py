@@ -275,8 +275,8 @@ def _counts(op: Builder, index: Tensor) -> bool:
     """Whether an index is 0, 1, 2, …"""
     if index.const is not None:
         return index.const.dim() == 1 and torch.equal(index.const.long(), torch.arange(index.const.numel()))
-    node = index.value.producer()
-    if node is None or node.op_type != "Range":
+    node = op.producer(index)
+    if node is None or node.operator != "Range":
         return False
     start, step = given_ints(node, 0, ""), given_ints(node, 2, "")
     return start == [0] and step == [1]

@@ -21,8 +21,8 @@ def select_slice(op: Builder, x: Tensor, axis: int, index: Any) -> Tensor:
     """
     if isinstance(index, int) and index >= 0 and unused(x):
         found = made_by(op, x, "Transpose", "Reshape")
-        if found is not None and found[0].op_type == "Transpose":
-            perm = list(found[0].attributes["perm"].as_ints())
+        if found is not None and found[0].operator == "Transpose":
+            perm = list(found[0].attributes["perm"])
             part = _part(op, found[1], perm[axis], index)
             if part is not None:
                 return permuted(op, part, [place - (place > perm[axis]) for place in perm if place != perm[axis]])
@@ -58,7 +58,7 @@ def _part(op: Builder, x: Tensor, axis: int, index: int) -> Tensor | None:
     moved = made_by(op, source, "Transpose")
     perm = list(range(len(sizes)))
     if moved is not None and unused(source):
-        source, perm = moved[1], list(moved[0].attributes["perm"].as_ints())
+        source, perm = moved[1], list(moved[0].attributes["perm"])
     parts = op.Split(source, [whole // count] * count, axis=perm[place], outputs=count)
     shape = list(source.shape or ())
     shape[perm[place]] = whole // count

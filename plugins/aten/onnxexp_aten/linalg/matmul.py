@@ -67,7 +67,7 @@ def linear(op: Builder, input: Tensor, weight: Tensor, bias: Tensor | None) -> T
         return result if bias is None else compute(op, "Add", result, bias)
     moved = made_by(op, input, "Transpose")
     if moved is not None and input.rank > 2 and unused(input):
-        perm = list(moved[0].attributes["perm"].as_ints())
+        perm = list(moved[0].attributes["perm"])
         if (
             perm[-1] == len(perm) - 1
         ):  # only the rows are permuted: transpose after the product, where the next view can absorb it

@@ -123,16 +123,12 @@ def _is_natural(op: Builder, x: Tensor) -> bool:
         return True
     if made_by(op, x, "Add", "Mul", "Div", "Gather", "Squeeze") is None:
         return False
-    node = x.value.producer()
+    node = op.producer(x)
     assert node is not None
-    count = 2 if node.op_type in ("Add", "Mul", "Div") else 1  # the second input of Gather and Squeeze is a position, not a value
-    return all(_is_natural_value(op, value) for value in node.inputs[:count])
-
-
-def _is_natural_value(op: Builder, value: Any) -> bool:
-    if value.const_value is not None:
-        return bool((value.const_value.numpy() >= 0).all())
-    return value in op.state.tensors and _is_natural(op, op.state.tensors[value])
+    count = (
+        2 if node.operator in ("Add", "Mul", "Div") else 1
+    )  # the second input of Gather and Squeeze is a position, not a value
+    return all(given is not None and _is_natural(op, given) for given in node.inputs[:count])
 
 
 @_scalar("remainder", operator.mod)

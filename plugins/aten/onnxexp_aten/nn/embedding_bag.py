@@ -91,8 +91,8 @@ def _equal_count(op: Builder, indices: Tensor, offsets: Tensor) -> int | None:
             return None
         count = total // bags
         return count if torch.equal(offsets.const, torch.arange(0, total, count, dtype=offsets.const.dtype)) else None
-    counted, flattened = offsets.value.producer(), made_by(op, indices, "Reshape")
-    if counted is None or counted.op_type != "Range" or flattened is None or given_ints(counted, 0, "") != [0]:
+    counted, flattened = op.producer(offsets), made_by(op, indices, "Reshape")
+    if counted is None or counted.operator != "Range" or flattened is None or given_ints(counted, 0, "") != [0]:
         return None
     shape, step = flattened[1].shape, given_ints(counted, 2, "")
     return step[0] if step is not None and shape is not None and len(shape) == 2 and step == [shape[1]] else None

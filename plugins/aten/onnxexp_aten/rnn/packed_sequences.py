@@ -1,7 +1,7 @@
 """Packed sequences.
 
 A packed sequence has the valid elements of a padded batch, step by step, and the number of sequences at each step. Layers run
-on the padded form with lengths, as ONNX's operators do. `op.notes` maps a packed form to the padded form it came from. The
+on the padded form with lengths, as ONNX's operators do. `op.context.plugin_data` maps a packed form to the padded form it came from. The
 packed form is dead code unless something else uses it.
 """
 
@@ -45,13 +45,13 @@ def _packed(op: Builder, padded: Tensor, lengths: Tensor) -> Tensor:
     features = [run_time_size(op, size, [padded]) for size in padded.shape[2:]]
     mask = op.Reshape(valid_steps(op, padded, lengths), [-1])
     data: Tensor = op.Compress(op.Reshape(padded, vector(op, [-1, *features])), mask, axis=0)
-    op.notes["packed", data.value] = (padded, lengths)
+    op.context.plugin_data["aten.packed", data.value] = (padded, lengths)
     return data
 
 
 def _unpacked(op: Builder, data: Tensor, batch_sizes: Tensor) -> tuple[Tensor, Tensor]:
     """Time-major padded batch and lengths; invalid steps have arbitrary values."""
-    noted: tuple[Tensor, Tensor] | None = op.notes.get(("packed", data.value))
+    noted: tuple[Tensor, Tensor] | None = op.context.plugin_data.get(("aten.packed", data.value))
     if noted is not None:
         return noted
     place = arange_of(op, 0, op.Gather(batch_sizes, 0, axis=0), 1, torch.int64)
@@ -70,7 +70,7 @@ def pack(op: Builder, input: Tensor, lengths: Tensor, batch_first: bool) -> tupl
     lengths = op.cast(lengths, torch.int64)
     steps = compute(op, "ReduceMax", lengths, axes=[0], keepdims=0)
     reached = op.ReduceSum(op.cast(_within(op, steps, lengths), torch.int64), axes=[1], keepdims=0)
-    op.notes["steps", reached.value] = steps
+    op.context.plugin_data["aten.steps", reached.value] = steps
     return _packed(op, padded, lengths), reached
 
 
@@ -96,7 +96,7 @@ def pad(
     wanted, longest = sizes[1 if batch_first else 0], padded.shape[0]
     steps: Any = size_at(op, padded, 0)
     if wanted == batch_sizes.shape[0]:
-        steps = op.notes.get(("steps", batch_sizes.value), steps)
+        steps = op.context.plugin_data.get(("aten.steps", batch_sizes.value), steps)
         padded = padded if longest == wanted else sliced(op, padded, 0, 0, steps)
     elif wanted != longest:
         steps, padded = total_length, _resized(op, padded, total_length)

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import onnx_ir as ir
 import torch
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, Producer, Tensor
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.producers import given_ints, made_by, unused
@@ -38,8 +37,8 @@ def permuted(op: Builder, x: Tensor, perm: Sequence[int]) -> Tensor:
     if perm == list(range(len(perm))):
         return x
     found = made_by(op, x, "Transpose", "Reshape")
-    if found is not None and found[0].op_type == "Transpose":
-        inner = list(found[0].attributes["perm"].as_ints())
+    if found is not None and found[0].operator == "Transpose":
+        inner = list(found[0].attributes["perm"])
         return permuted(op, found[1], [inner[axis] for axis in perm])
     if found is not None and found[1].shape is not None and x.shape is not None and unused(x):
         groups = partition(found[1].shape, x.shape)
@@ -83,7 +82,7 @@ def squeezed(op: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
         kept = [axis for axis in range(rank_of(op, found[1])) if axis not in inner]
         return squeezed(op, found[1], [*inner, *(kept[axis] for axis in axes)])
     found = made_by(op, x, "Transpose", "Unsqueeze")
-    if found is not None and found[0].op_type == "Transpose":
+    if found is not None and found[0].operator == "Transpose":
         return _squeezed_before(op, x, axes, *found)
     inner = None if found is None else given_ints(found[0], 1, "axes")
     if found is None or inner is None or min(inner) < 0 or not set(axes) & set(inner):
@@ -94,11 +93,11 @@ def squeezed(op: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
     return unsqueezed(op, smaller, [left.index(axis) for axis in inner if axis not in axes])
 
 
-def _squeezed_before(op: Builder, x: Tensor, axes: list[int], node: ir.Node, source: Tensor) -> Tensor:
+def _squeezed_before(op: Builder, x: Tensor, axes: list[int], node: Producer, source: Tensor) -> Tensor:
     """Squeeze of a Transpose, moved before it where it cancels an Unsqueeze."""
     if made_by(op, source, "Unsqueeze") is None or not unused(x):
         return op.Squeeze(x, axes=axes)
-    perm = list(node.attributes["perm"].as_ints())
+    perm = list(node.attributes["perm"])
     gone = [perm[axis] for axis in axes]
     left = [axis for axis in range(len(perm)) if axis not in gone]
     return permuted(op, squeezed(op, source, gone), [left.index(axis) for axis in perm if axis not in gone])
@@ -146,7 +145,7 @@ def _before_transpose(op: Builder, x: Tensor, sizes: Sequence[Dim]) -> Tensor | 
     if found is None or x.shape is None or found[1].shape is None:
         return None
     node, source = found
-    perm = list(node.attributes["perm"].as_ints())
+    perm = list(node.attributes["perm"])
     groups = partition(sizes, x.shape)
     if groups is not None and len(sizes) > len(groups) and unused(x):
         finer = [sizes[axis] for place in range(len(perm)) for axis in groups[perm.index(place)]]
@@ -165,7 +164,7 @@ def _before_transpose(op: Builder, x: Tensor, sizes: Sequence[Dim]) -> Tensor | 
 
 def _reshape_chain(op: Builder, x: Tensor) -> Iterator[Tensor]:
     """`x` and the sources of its reshapes, back to the first."""
-    found: tuple[ir.Node | None, Tensor] | None = (None, x)
+    found: tuple[Producer | None, Tensor] | None = (None, x)
     while found is not None and found[1].shape is not None:
         yield found[1]
         found = made_by(op, found[1], "Reshape", "Unsqueeze", "Squeeze", "Flatten")
@@ -244,7 +243,7 @@ def _counted(op: Builder, bound: Any, size: int | Tensor) -> Any:
     return bound if bound >= 0 else op.Add(size, bound)
 
 
-def _slices(node: ir.Node, source: Tensor) -> dict[int, tuple[int, int, int]] | None:
+def _slices(node: Producer, source: Tensor) -> dict[int, tuple[int, int, int]] | None:
     starts, ends = given_ints(node, 1, "starts"), given_ints(node, 2, "ends")
     axes, steps = given_ints(node, 3, "axes"), given_ints(node, 4, "steps")
     if starts is None or ends is None or axes is None or (steps is None and len(node.inputs) > 4):

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnxexp import Builder, Tensor
+from onnxexp import Builder, Producer, Tensor
 
 __all__ = ["given_ints", "made_by", "unused"]
 
 
-def made_by(op: Builder, x: Tensor, *kinds: str) -> tuple[ir.Node, Tensor] | None:
-    """Producer of `x` and its first input, if it is one of these operators."""
-    if x.const is not None:
-        return None
-    node = x.value.producer()
-    if node is None or node.domain or node.op_type not in kinds or node.inputs[0] is None:
-        return None
-    source = op.state.tensors.get(node.inputs[0])
-    return None if source is None else (node, source)
+def made_by(op: Builder, x: Tensor, *kinds: str) -> tuple[Producer, Tensor] | None:
+    """Producer of `x` and its first input, if it is one of these operators and the input is not a constant."""
+    node = op.producer(x)
+    source = node.inputs[0] if node is not None and node.operator in kinds else None
+    return None if node is None or source is None or source.const is not None else (node, source)
 
 
-def given_ints(node: ir.Node, index: int, name: str) -> list[int] | None:
+def given_ints(node: Producer, index: int, name: str) -> list[int] | None:
     """Constant integers of an input or attribute of a node, else None."""
     if name in node.attributes:
-        return list(node.attributes[name].as_ints())
-    value = node.inputs[index] if index < len(node.inputs) else None
-    known = None if value is None else value.const_value
-    return None if known is None else [int(element) for element in known.numpy().reshape(-1)]
+        return list(node.attributes[name])
+    given = node.inputs[index] if index < len(node.inputs) else None
+    return None if given is None or given.const is None else [int(element) for element in given.const.reshape(-1).tolist()]
 
 
 def unused(x: Tensor) -> bool:

@@ -58,10 +58,7 @@ def size_at(op: Builder, x: Tensor, axis: int) -> int | Tensor:
 
 
 def _inputs(op: Builder) -> list[Tensor]:
-    scope = op.state.scope
-    while scope.parent is not None:
-        scope = scope.parent
-    return [op.state.tensors[value] for value in scope.inputs]
+    return op.graph_inputs
 
 
 def vector(op: Builder, sizes: Sequence[Any]) -> Any:

@@ -1,0 +1,50 @@
+"""Sizes that are expressions of the inputs' sizes (``2*batch + 1``), computed in the graph."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+from onnxexp.builder.protocol import GraphBuilder
+from onnxexp.builder.tensor import Tensor
+from onnxexp.graph import Dim
+
+__all__ = ["compute_size"]
+
+_OPERATORS: dict[type[ast.operator], str] = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul", ast.FloorDiv: "Div"}
+"""Div rounds towards zero, as FloorDiv does here: sizes are not negative, nor is any dividend of torch.export's expressions."""
+
+
+def compute_size(op: GraphBuilder[Tensor], inputs: Sequence[Tensor], size: Dim) -> int | Tensor | None:
+    """A size as a number or a 0-d int64 tensor; None where it does not follow from the sizes of `inputs`."""
+    if isinstance(size, int):
+        return size
+    value: int | Tensor | None = _value(op, inputs, ast.parse(_identifiers(size), mode="eval").body)
+    return value
+
+
+def _identifiers(size: str) -> str:
+    """The text with valid Python names: those of nested inputs have dots and digits (``past.0_dim_1``)."""
+    return size.replace(".", "__")
+
+
+def _value(op: GraphBuilder[Tensor], inputs: Sequence[Tensor], node: ast.expr) -> Any:
+    if isinstance(node, ast.Constant):
+        return node.value
+    found = _measured(op, inputs, ast.unparse(node))
+    if found is not None or not isinstance(node, ast.BinOp):
+        return found
+    left, right = _value(op, inputs, node.left), _value(op, inputs, node.right)
+    name = _OPERATORS.get(type(node.op))
+    return None if left is None or right is None or name is None else op.call("", name, op.constant(left), right)
+
+
+def _measured(op: GraphBuilder[Tensor], inputs: Sequence[Tensor], size: str) -> Tensor | None:
+    """The size where an axis of an input has it."""
+    for tensor in inputs:
+        shape = [_identifiers(str(one)) for one in tensor.known_shape or ()]
+        if size in shape:
+            found: Tensor = op.Gather(op.Shape(tensor), shape.index(size), axis=0)
+            return found
+    return None
