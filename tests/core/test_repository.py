@@ -146,6 +146,34 @@ def private_imports(module: Module) -> Iterator[str]:
 
 
 @functools.cache
+def core_attributes() -> frozenset[str]:
+    """The private methods and attributes of the core's classes."""
+    found = set()
+    for module in modules(CORE):
+        classes = [node for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)]
+        found |= {each.name for node in classes for each in node.body if isinstance(each, Function)}
+        found |= {each.attr for each in _own_attributes(module.tree)}
+    return frozenset(name for name in found if name.startswith("_") and not name.startswith("__"))
+
+
+def _own_attributes(tree: ast.Module) -> Iterator[ast.Attribute]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
+            yield node
+
+
+def private_attributes(module: Module) -> Iterator[str]:
+    """The private attributes of the core's objects that a plugin uses: `op._state`, `x._value`."""
+    own = {node.name for node in ast.walk(module.tree) if isinstance(node, Function)}
+    private = core_attributes() - own - {each.attr for each in _own_attributes(module.tree)}
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Attribute):
+            of_op = isinstance(node.value, ast.Name) and node.value.id == "op"
+            if node.attr in private or (of_op and (node.attr.startswith("_") or node.attr in ("state", "notes"))):
+                yield f"{node.lineno}: {ast.unparse(node)} is private"
+
+
+@functools.cache
 def torch_operators() -> tuple[frozenset[str], frozenset[str]]:
     """The names of ATen's operators (``add``), and those with an overload (``add.Tensor``)."""
     schemas = [schema for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("aten::")]
@@ -218,7 +246,8 @@ def test_functions_are_short() -> None:
 
 
 def test_plugins_use_public_names_only() -> None:
-    assert not offences(private_imports, PLUGINS)
+    assert not offences(private_imports, PLUGINS, ROOT / "examples")
+    assert not offences(private_attributes, PLUGINS, ROOT / "examples")
 
 
 def test_public_modules_are_documented_by_name() -> None:
@@ -302,6 +331,10 @@ NODE = "def f(node):\n    "
         (private_imports, "from onnxexp.capture.source_lines import where"),
         (private_imports, "from onnxexp.builder.graph_state import Scope"),
         (private_imports, "import onnxexp as ox\nox.graph"),
+        (private_attributes, "def f(op):\n    return op._state"),
+        (private_attributes, "def f(op):\n    return op.state.tensors"),
+        (private_attributes, "def f(op, x):\n    return x._value"),
+        (private_attributes, "def f(op):\n    return op.Add(1, 2)._dtype"),
         (operator_names, 'NAMES = ["aten::abs"]'),
         (operator_names, 'NAMES = {"add.Tensor": 1}'),
         (operator_names, 'def f():\n    return f"{1} aten::abs"'),
@@ -326,6 +359,11 @@ def test_checks_find_what_they_look_for(check: Check, source: str) -> None:
         (private_imports, "import onnxexp.testing\nfrom onnxexp.testing import Case\nfrom . import onnxexp_other"),
         (private_imports, "from onnxexp.graph import Where\nfrom onnxexp.capture.source_lines import model_error"),
         (private_imports, "from onnxexp.torch_ops.schemas import overload"),
+        (private_attributes, "import torch\nx = torch._C._get_tracing_state()"),
+        (
+            private_attributes,
+            "class C:\n    def __init__(self):\n        self._x = 1\n    def same(self, other):\n        return other._x",
+        ),
         (operator_names, '"""Such as aten::abs and `add.Tensor`."""\nKIND = "relu"'),
         (operator_names, NODE + 'return node.op == "prim::If"'),
         (prints, "def f(verbose):\n    if verbose:\n        print(1)"),

@@ -1,7 +1,8 @@
 """The hooks that a plugin may implement, for pluggy: mark a function or method with `onnxexp.hookimpl`.
 
-An implementation takes the parameters that it needs, by their names here, and leaves out the others. Plugins are asked in the
-order of their names, those passed to `export` first; pluggy's ``tryfirst`` and ``trylast`` change that.
+An implementation takes the parameters that it needs, by their names here, and leaves out the others. Every hook may take
+`context`: the `ExportContext` of the export, in whose `plugin_data` a plugin passes data from one hook to another. Plugins are
+called in the order of their names, those passed to `export` first; pluggy's ``tryfirst`` and ``trylast`` change that.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from onnxexp.graph import Graph, Node
     from onnxexp.program.program import ONNXProgram
     from onnxexp.request.dynamic_shapes import DynamicSpec
+    from onnxexp.request.export_context import ExportContext
     from onnxexp.request.options import Options
 
 __all__ = ["PROJECT", "capture", "capture_context", "hookimpl", "lower_node", "post_pass", "pre_pass", "serialize"]
@@ -33,16 +35,17 @@ _hookspec = pluggy.HookspecMarker(PROJECT)
 
 
 @_hookspec
-def capture_context(options: Options) -> AbstractContextManager[Any] | None:
+def capture_context(options: Options, context: ExportContext) -> AbstractContextManager[Any] | None:
     """Surround the capture of the model.
 
     When:
-        Once per export, before torch.export (or TorchScript) sees the model. Not for a program that is captured already.
+        Once per export, before the frontend captures the model.
     Parameters:
-        options: What `export` was asked for: opset, training mode, ….
+        options: The options of the export: opset, training mode, ….
+        context: The options again, and `plugin_data`.
     Result:
-        A context manager that is entered before the capture and left after it, or None. What it patches inside torch is seen by
-        this export only: captures hold a lock.
+        A context manager that is entered before the capture and left after it, or None. It may patch torch: only one export
+        captures at a time.
     First or all:
         All.
     Example:
@@ -98,18 +101,18 @@ def capture(
 
 
 @_hookspec
-def pre_pass(options: Options) -> Callable[[Graph], Any] | Sequence[Callable[[Graph], Any]] | None:
-    """Give passes that rewrite the captured graph.
+def pre_pass(options: Options, context: ExportContext) -> Callable[[Graph], Any] | Sequence[Callable[[Graph], Any]] | None:
+    """Return passes that rewrite the captured graph.
 
     When:
         Once per export, after capture. The core runs the passes before the first node is lowered.
     Parameters:
-        options: What `export` was asked for.
+        options: The options of the export.
+        context: The options again, and `plugin_data`.
     Result:
-        A pass, a list of passes, or None. A pass is called with the `Graph` and changes it in place; False says that it changed
-        nothing, so that the plugin is not listed among those that took part. Its name is its attribute
-        `name`, or that of its class or function; with the plugin's name before it (``my-pack/drop-asserts``) it is timed,
-        skipped (`skip_passes`) and blamed.
+        A pass, a list of passes, or None. A pass is called with the `Graph` and changes it in place. It returns False where it
+        changed nothing; the plugin is then not listed among those that took part. Its name is its attribute `name`, or the
+        name of its class or function. Timings, `skip_passes` and errors name it with its plugin: ``my-pack/drop-asserts``.
     First or all:
         All, by the plugins' names.
     Example:
@@ -124,18 +127,19 @@ def pre_pass(options: Options) -> Callable[[Graph], Any] | Sequence[Callable[[Gr
 
 
 @_hookspec(firstresult=True)
-def lower_node(op: Builder, node: Node) -> Tensor | Sequence[Any] | None:
-    """Lower a captured node, for what a table of symbolics cannot express.
+def lower_node(op: Builder, node: Node, context: ExportContext) -> Tensor | Sequence[Any] | None:
+    """Lower a captured node, where a table of symbolics is not enough.
 
     When:
-        For each node, before the tables are asked; also for the nodes that a decomposition gives.
+        For each node, before the tables; also for the nodes of a decomposition.
     Parameters:
         op: The builder. `op.args` are the node's arguments as a symbolic gets them: every argument of the torch schema, in order,
             Tensors and Python constants.
         node: The node: `node.op` is the full name (``aten::add.Tensor``), `node.outputs` have the types that torch computed.
+        context: The context of the export, also at `op.context`.
     Result:
-        A Tensor or a list with one for each output, or None to pass. `op.decline(reason)` passes too, and the reason is told
-        if nobody lowers the node.
+        A Tensor or a list with one for each output, or None to pass. `op.decline(reason)` passes too; the reason goes into the
+        error if no plugin lowers the node.
     First or all:
         The first plugin that does not pass.
     Example:
@@ -150,13 +154,16 @@ def lower_node(op: Builder, node: Node) -> Tensor | Sequence[Any] | None:
 
 
 @_hookspec
-def post_pass(options: Options) -> ir.passes.InPlacePass | Callable[[ir.Model], Any] | Sequence[Any] | None:
-    """Give passes that rewrite the finished model.
+def post_pass(
+    options: Options, context: ExportContext
+) -> ir.passes.InPlacePass | Callable[[ir.Model], Any] | Sequence[Any] | None:
+    """Return passes that rewrite the finished model.
 
     When:
         Once per export, after lowering. The core runs the plugins' passes first and its own clean-up last.
     Parameters:
-        options: What `export` was asked for.
+        options: The options of the export.
+        context: The options again, and `plugin_data`.
     Result:
         A pass, a list of passes, or None. A pass is an `onnx_ir.passes.InPlacePass`, or a function that is called with the
         `onnx_ir.Model` and changes it in place. Names are as for `pre_pass`. The opset and the names, dtypes and order of the
@@ -173,17 +180,18 @@ def post_pass(options: Options) -> ir.passes.InPlacePass | Callable[[ir.Model], 
 
 
 @_hookspec(firstresult=True)
-def serialize(program: ONNXProgram, path: Path, options: Any) -> bool | None:
+def serialize(program: ONNXProgram, path: Path, options: Any, context: ExportContext) -> bool | None:
     """Write the model in a format of the plugin's own.
 
     When:
         Once per `ONNXProgram.save` to a path (not to a file object), before the core's own writer.
     Parameters:
-        program: What is to be saved.
-        path: Where to.
+        program: The program to save.
+        path: The path of the file.
         options: The `WriteOptions`: `external_data`.
+        context: The context of the export; its `plugin_data` is empty by now.
     Result:
-        True if it wrote the file, else None. It must leave an existing file as it was where it fails.
+        True if it wrote the file, else None. Where it fails it must leave an existing file as it was.
     First or all:
         The first plugin that returns True.
     Example:
