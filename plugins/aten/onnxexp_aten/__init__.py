@@ -6,6 +6,7 @@ from typing import Any
 
 import onnxexp
 from onnxexp_aten.complex.lower_complex import lower_complex
+from onnxexp_aten.passes.fuse_products import FuseProducts
 from onnxexp_aten.tables import aten
 
 __all__ = ["Aten", "aten", "plugin"]
@@ -20,6 +21,11 @@ class Aten:
     def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:
         """Lower a node with complex arguments or results, see `lower_complex`."""
         return lower_complex(op, node)
+
+    @onnxexp.hookimpl
+    def post_pass(self, options: onnxexp.Options) -> FuseProducts:
+        """Fuse chains of operators that end in a product."""
+        return FuseProducts(options)
 
 
 plugin = Aten()

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.math.fused_products import fused_product
 from onnxexp_aten.support.arguments import truncate_like_torch
 from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
 from onnxexp_aten.support.type_promotion import promote, promoted_dtype
@@ -124,8 +123,7 @@ def mul(op: Builder, self: Tensor, other: Any) -> Tensor:
     left, right = promote(op, self, other, dtype=dtype)
     if dtype == torch.bool:
         return both(op, left, right)
-    fused = fused_product(op, left, right) if dtype.is_floating_point else None
-    return compute(op, "Mul", left, right) if fused is None else fused
+    return compute(op, "Mul", left, right)
 
 
 @table("addcmul")

@@ -125,7 +125,7 @@ def _is_natural(op: Builder, x: Tensor) -> bool:
         return False
     node = op.producer(x)
     assert node is not None
-    count = 2 if node.operator in ("Add", "Mul", "Div") else 1  # Gather's and Squeeze's second is a position
+    count = 2 if node.operator in ("Add", "Mul", "Div") else 1  # the others have positions as second inputs
     return all(given is not None and _is_natural(op, given) for given in node.inputs[:count])
 
 

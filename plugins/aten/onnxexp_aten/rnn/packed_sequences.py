@@ -1,8 +1,8 @@
 """Packed sequences.
 
 A packed sequence has the valid elements of a padded batch, step by step, and the number of sequences at each step. Layers run
-on the padded form with lengths, as ONNX's operators do. `op.context.plugin_data` maps a packed form to the padded form it came
-from. The packed form is dead code unless something else uses it.
+on the padded form with lengths, as ONNX's operators do. `plugin_data` maps a packed form to the padded form it came from. The
+packed form is dead code unless something else uses it.
 """
 
 from __future__ import annotations

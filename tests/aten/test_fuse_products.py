@@ -1,4 +1,4 @@
-"""math/fused_products.py: expressions that ONNX has as one operator."""
+"""passes/fuse_products.py: expressions that ONNX has as one operator."""
 
 from __future__ import annotations
 
