@@ -125,9 +125,7 @@ def export(
     if export_type.verbose:
         print(captured.graph)
     with clock("lower"):
-        builder = Builder(
-            options.opset, custom_opsets=options.custom_opsets, fold=options.fold, target=options.target, context=context
-        )
+        builder = Builder.for_export(context)
         lowering = Lowering(builder, packs, captured.decompose, export_type)
         interface.bind_inputs(lowering, export_params=export_params)
         results = lowering.run(captured.graph)

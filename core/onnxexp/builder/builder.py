@@ -72,6 +72,12 @@ class Builder:
         self._resolve: Callable[[Any], Any] = lambda arg: arg
         self._lower: Callable[[str, Sequence[Any], int | None], Sequence[Any]] | None = None
 
+    @classmethod
+    def for_export(cls, context: ExportContext) -> Builder:
+        """The builder of one export, with its options."""
+        options = context.options
+        return cls(options.opset, custom_opsets=options.custom_opsets, fold=options.fold, target=options.target, context=context)
+
     # The export and the captured graph
 
     @property

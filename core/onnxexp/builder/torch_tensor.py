@@ -1,8 +1,8 @@
-"""Torch tensors as ONNX tensors: `TorchTensor`, and the bytes of any tensor without a second copy of it.
+"""Torch tensors as ONNX tensors, and their bytes without a second copy.
 
-A weight may be huge and need not lie in memory as ONNX wants it: a parameter that was transposed at export is a strided
-view, another is on a GPU. `pieces` cuts a tensor into views of bounded size, in the order of its elements, and `Scratch`
-turns one view after the other into contiguous little memory: where the memory is right already it is that memory.
+A weight may be huge, and its memory may differ from ONNX's layout: a parameter that was transposed at export is a strided view,
+another is on a GPU. `pieces` cuts a tensor into views of bounded size, in the order of its elements. `StagingBuffers` makes one
+view after the other contiguous and little endian, without a copy where the memory is so already.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from onnxexp.builder.dtypes import to_onnx
 from onnxexp.errors import SerializeError
 
-__all__ = ["PIECE", "BinaryWriter", "Scratch", "TorchTensor", "has_data", "pieces"]
+__all__ = ["PIECE", "BinaryWriter", "StagingBuffers", "TorchTensor", "has_data", "pieces"]
 
 PIECE = 1 << 20
 """Bytes of one piece that has to be copied: two such buffers stay in a core's share of the cache."""
@@ -35,13 +35,13 @@ _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class BinaryWriter(Protocol):
-    """What tensors and models are written to."""
+    """A binary file, or anything with its `write`."""
 
     def write(self, data: memoryview, /) -> object: ...
 
 
 class TorchTensor(ir.Tensor[torch.Tensor]):
-    """An ONNX tensor over a torch tensor: nothing is copied until its bytes are asked for.
+    """An ONNX tensor over a torch tensor, without a copy until its bytes are read.
 
     The tensor may be any strided one: a view, on any device, requiring grad, an inference tensor. Sparse ones raise
     `SerializeError`, and dtypes that ONNX does not have raise `TypeError`.
@@ -59,7 +59,7 @@ class TorchTensor(ir.Tensor[torch.Tensor]):
         )
 
     def pieces(self) -> Iterator[torch.Tensor]:
-        """Tensors that together are the elements in row-major order, each small enough for a `Scratch`."""
+        """Cut the tensor into pieces in row-major order, each small enough for `StagingBuffers`."""
         return pieces(self.raw, self.name)
 
     @property
@@ -84,19 +84,19 @@ class TorchTensor(ir.Tensor[torch.Tensor]):
 
     def tobytes(self) -> bytes:
         """The elements in row-major order, little endian, as ONNX's `raw_data` wants them."""
-        if self.nbytes <= PIECE:  # not cut up, as most are
+        if self.nbytes <= PIECE:
             return _array(self.raw, self.name).tobytes()
-        scratch = Scratch()
+        scratch = StagingBuffers()
         return b"".join(bytes(scratch.memory(piece)) for piece in self.pieces())
 
     @property
     def nbytes(self) -> int:
-        """How many bytes these are; a subclass that computes its elements from the tensor need not do so for this."""
+        """The number of bytes, without computing the elements in a subclass."""
         return super().raw.nbytes
 
     def tofile(self, file: BinaryWriter) -> None:
         """Write what `tobytes` returns, piece by piece."""
-        scratch = Scratch()
+        scratch = StagingBuffers()
         for piece in self.pieces():
             file.write(scratch.memory(piece))
 
@@ -110,10 +110,10 @@ def has_data(tensor: torch.Tensor) -> bool:
 
 
 def pieces(tensor: torch.Tensor, name: str | None = None) -> Iterator[torch.Tensor]:
-    """Views of the tensor that together are its elements in row-major order, each small enough for a `Scratch`.
+    """Cut a tensor into views in row-major order, each small enough for `StagingBuffers`.
 
     Raises:
-        SerializeError: The tensor has no data (a fake or meta tensor); `name` is what it is called there.
+        SerializeError: The tensor has no data (a fake or meta tensor); the message has `name`.
     """
     tensor = _merged(_readable(tensor, name))
     if tensor.numel() == 0:
@@ -122,8 +122,8 @@ def pieces(tensor: torch.Tensor, name: str | None = None) -> Iterator[torch.Tens
     yield from _split(tensor, _DIRECT if direct else PIECE)
 
 
-class Scratch:
-    """The buffers through which tensors go that do not lie in memory as they have to be written. One per thread."""
+class StagingBuffers:
+    """Buffers for tensors whose memory differs from the bytes to write. One per thread."""
 
     def __init__(self) -> None:
         self._packed: npt.NDArray[np.uint8] | None = None
@@ -183,7 +183,7 @@ def _integers(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _resolved(tensor: torch.Tensor) -> torch.Tensor:
-    """The elements in memory as they are: conjugation and negation are bits of a view in torch."""
+    """The tensor with conjugation and negation carried out; in torch they are bits of a view."""
     return tensor.resolve_conj().resolve_neg()
 
 

@@ -10,7 +10,7 @@ import torch
 
 from onnxexp.errors import LoweringError, OpsetError, UnsupportedOperators
 from onnxexp.graph import Graph, Node
-from onnxexp.plugins.discovery import State, discover
+from onnxexp.plugins.discovery import PluginState, discover
 
 __all__ = ["Problem", "describe", "no_plugins", "skeleton", "unsupported"]
 
@@ -39,7 +39,7 @@ def describe(node: Node, message: str, types: Sequence[str]) -> str:
     return f"{node.op}: {message}\n  called with ({', '.join(types)}){place}"
 
 
-def no_plugins(graph: Graph, off: Sequence[State]) -> LoweringError:
+def no_plugins(graph: Graph, off: Sequence[PluginState]) -> LoweringError:
     """No plugin is there at all: say what to install."""
     counts = Counter(node.op for node in graph.walk())
     return UnsupportedOperators(
@@ -48,7 +48,7 @@ def no_plugins(graph: Graph, off: Sequence[State]) -> LoweringError:
     )
 
 
-def unsupported(problems: Sequence[Problem], off: Sequence[State] = ()) -> LoweringError:
+def unsupported(problems: Sequence[Problem], off: Sequence[PluginState] = ()) -> LoweringError:
     """All problems of an export as one error; `off` are the plugins that are installed and did not take part."""
     if len(problems) == 1 and problems[0].error is not None:
         return problems[0].error
@@ -71,7 +71,7 @@ def unsupported(problems: Sequence[Problem], off: Sequence[State] = ()) -> Lower
     return UnsupportedOperators(message + _packs(counts, off), counts)
 
 
-def _packs(ops: Iterable[str], off: Sequence[State]) -> str:
+def _packs(ops: Iterable[str], off: Sequence[PluginState]) -> str:
     """Which packs may have them: those that are off, and ours for a namespace that nobody serves."""
     lines = [f"the plugin {state.found.name!r} ({state.found.origin}) is installed but off: {state.reason}" for state in off]
     distributions = {state.found.distribution for state in off}

@@ -23,7 +23,7 @@ from onnxexp.errors import PluginLoadError
 from onnxexp.request.config import Config
 from onnxexp.suggest import nearest
 
-__all__ = ["GROUP", "Found", "State", "discover", "record_hash", "states"]
+__all__ = ["GROUP", "Found", "PluginState", "discover", "record_hash", "states"]
 
 GROUP = "onnxexp.plugins"
 
@@ -45,7 +45,7 @@ class Found:
 
 
 @dataclasses.dataclass(frozen=True)
-class State:
+class PluginState:
     """A plugin before loading: "on", "off" (configured so) or "refused" (a lock or a doubled name forbids it), and why."""
 
     found: Found
@@ -76,7 +76,7 @@ def _inside(folder: str, _changed: int) -> tuple[Found, ...]:
     )
 
 
-def states(config: Config, found: Sequence[Found] | None = None) -> list[State]:
+def states(config: Config, found: Sequence[Found] | None = None) -> list[PluginState]:
     """What the configuration makes of each installed plugin. Raises PluginLoadError where it names one that is not installed."""
     plugins = discover() if found is None else found
     known = [plugin.name for plugin in plugins]
@@ -100,17 +100,19 @@ def _door(origin: str) -> str:
     return "the call asks for" if origin == "call" else f"{origin} asks for"
 
 
-def _state(plugin: Found, config: Config, all_: Sequence[Found]) -> State:
+def _state(plugin: Found, config: Config, all_: Sequence[Found]) -> PluginState:
     if plugin.name in config.disable:
-        return State(plugin, "off", f"disabled by {_origin(config, 'disable')}")
+        return PluginState(plugin, "off", f"disabled by {_origin(config, 'disable')}")
     if config.plugins is not None and plugin.name not in config.plugins and ... not in config.plugins:
-        return State(plugin, "off", f"not among the plugins of {_origin(config, 'plugins')}")
+        return PluginState(plugin, "off", f"not among the plugins of {_origin(config, 'plugins')}")
     others = [other.origin for other in all_ if other.name == plugin.name and other is not plugin]
     if others:
-        return State(plugin, "refused", f"{' and '.join(others)} has a plugin of this name too: uninstall one of them")
+        return PluginState(plugin, "refused", f"{' and '.join(others)} has a plugin of this name too: uninstall one of them")
     if not all(_allowed(plugin, lock) for lock in config.allow):
-        return State(plugin, "refused", f"{_locked(plugin, config.allow)} by the lock `allow` of {_origin(config, 'allow')}")
-    return State(plugin, "on")
+        return PluginState(
+            plugin, "refused", f"{_locked(plugin, config.allow)} by the lock `allow` of {_origin(config, 'allow')}"
+        )
+    return PluginState(plugin, "on")
 
 
 def _origin(config: Config, name: str) -> str:

@@ -22,7 +22,7 @@ import pluggy
 
 from onnxexp.errors import PluginError, PluginLoadError
 from onnxexp.plugins import hookspecs, isolated_import
-from onnxexp.plugins.discovery import Found, State, missing, states
+from onnxexp.plugins.discovery import Found, PluginState, missing, states
 from onnxexp.plugins.isolated_import import import_object
 from onnxexp.request.config import Config
 from onnxexp.request.export_context import ExportContext
@@ -91,7 +91,9 @@ class Plugins:
         off: Those that are installed and were not selected.
     """
 
-    def __init__(self, loaded: Iterable[Plugin], prefer: Mapping[str, str] | None = None, off: Sequence[State] = ()) -> None:
+    def __init__(
+        self, loaded: Iterable[Plugin], prefer: Mapping[str, str] | None = None, off: Sequence[PluginState] = ()
+    ) -> None:
         ordered = tuple(sorted(loaded, key=lambda plugin: (not plugin.user, plugin.name)))
         if any(plugin.user for plugin in ordered):  # no cache keeps a user's object alive
             self.loaded, self._implementations = _register_all(ordered)
@@ -190,7 +192,7 @@ def load(config: Config) -> Plugins:
     return Plugins(loaded, config.prefer, [state for state in all_states if state.state == "off"])
 
 
-def load_all(config: Config) -> list[tuple[State, Plugin | PluginError | None]]:
+def load_all(config: Config) -> list[tuple[PluginState, Plugin | PluginError | None]]:
     """Every installed plugin: loaded where it is on, the error where that fails, None where it is off or refused."""
     return [(state, _loaded_or_error(state.found) if state.state == "on" else None) for state in states(config)]
 

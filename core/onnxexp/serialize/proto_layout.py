@@ -22,7 +22,7 @@ from onnxexp.errors import SerializeError
 __all__ = ["Chunk", "Layout", "chunks", "describe", "lay_out", "skeleton"]
 
 Chunk = bytes | bytearray | memoryview | torch.Tensor
-"""Bytes, or one of `onnxexp.builder.torch_tensor.pieces`, to be made contiguous by `onnxexp.builder.torch_tensor.Scratch`."""
+"""Bytes, or one of the `pieces` of `onnxexp.builder.torch_tensor`, which `StagingBuffers` there makes contiguous."""
 
 _LENGTH_DELIMITED = 2
 _GRAPH = 7 << 3 | _LENGTH_DELIMITED

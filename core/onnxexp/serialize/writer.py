@@ -6,7 +6,7 @@ import io
 
 import torch
 
-from onnxexp.builder.torch_tensor import BinaryWriter, Scratch
+from onnxexp.builder.torch_tensor import BinaryWriter, StagingBuffers
 from onnxexp.errors import SerializeError
 from onnxexp.serialize.proto_layout import Chunk, Layout, chunks
 
@@ -15,7 +15,7 @@ __all__ = ["write_stream"]
 
 def write_stream(file: BinaryWriter, layout: Layout) -> None:
     """Write from the stream's current position on, without seeking."""
-    scratch = Scratch()
+    scratch = StagingBuffers()
     position = 0
     for offset, chunk in chunks(layout):
         if offset > position:
@@ -25,7 +25,7 @@ def write_stream(file: BinaryWriter, layout: Layout) -> None:
         position = offset + len(memory)
 
 
-def _memory(chunk: Chunk, scratch: Scratch) -> memoryview:
+def _memory(chunk: Chunk, scratch: StagingBuffers) -> memoryview:
     return scratch.memory(chunk) if isinstance(chunk, torch.Tensor) else memoryview(chunk)
 
 
