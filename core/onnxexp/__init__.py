@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from onnxexp.builder.builder import Builder
     from onnxexp.builder.producer import Producer
     from onnxexp.builder.tensor import ComplexTensor, Tensor
-    from onnxexp.capture.torch_state import TrainingMode
     from onnxexp.capture.torch_state import is_exporting as is_in_onnx_export
     from onnxexp.dry_run import CheckReport, check
     from onnxexp.errors import (
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from onnxexp.program.program import ONNXProgram
     from onnxexp.request.export_context import ExportContext
     from onnxexp.request.options import Options
+    from onnxexp.request.training_mode import TrainingMode
     from onnxexp.symbolics.table import SymbolicTable
     from onnxexp.user_warnings import warn
 
@@ -95,7 +95,7 @@ _HOMES = {
     "SymbolicTable": "symbolics.table",
     "Tensor": "builder.tensor",
     "TensorType": "graph",
-    "TrainingMode": "capture.torch_state",
+    "TrainingMode": "request.training_mode",
     "Value": "graph",
     "check": "dry_run",
     "export": "pipeline",

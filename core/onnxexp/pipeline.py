@@ -11,7 +11,8 @@ from typing import Any, BinaryIO, Literal
 import torch
 
 from onnxexp.builder.builder import Builder
-from onnxexp.capture.torch_state import LOCK, TrainingMode
+from onnxexp.capture.eager_model import eager_model
+from onnxexp.capture.torch_state import LOCK
 from onnxexp.lowering.assemble import assemble
 from onnxexp.lowering.graph_io import Interface
 from onnxexp.lowering.lowering import Lowering
@@ -21,8 +22,10 @@ from onnxexp.plugins import capture_hook
 from onnxexp.plugins import loading as plugin_loading
 from onnxexp.program.program import ONNXProgram
 from onnxexp.request import config as configuration
+from onnxexp.request.example_call import read_call
 from onnxexp.request.export_context import ExportContext
-from onnxexp.request.options import Options, read_call
+from onnxexp.request.options import Options
+from onnxexp.request.training_mode import TrainingMode
 
 __all__ = ["export"]
 
@@ -115,10 +118,13 @@ def export(
     export_type = read_export_type(operator_export_type)
     context = ExportContext(options)
     passes = Passes(packs, context)
-    call = read_call(model, args, kwargs, dynamic_shapes, dynamic_axes, input_names, output_names)
+    call = read_call(
+        model, args, kwargs, dynamic_shapes=dynamic_shapes, dynamic_axes=dynamic_axes, input_names=input_names,
+        output_names=output_names,
+    )  # fmt: skip
     clock = _Clock()
     with clock("capture"), LOCK, packs.capturing(context):  # what a plugin patches inside torch, other captures do not see
-        captured = capture_hook.capture(packs, call.program or call.module, call.args, call.kwargs, call.spec, options)
+        captured = capture_hook.capture(packs, call.model, call.args, call.kwargs, call.spec, options)
         interface = Interface(captured, call.spec, output_names)
     with clock("pre passes"):
         passes.pre(captured.graph)
@@ -136,7 +142,7 @@ def export(
         context.plugin_data.clear()  # it may hold Tensors, and these the builder and the weights
         onnx_model.metadata_props["onnxexp.plugins"] = "; ".join([pack.origin or pack.name for pack in packs.used_plugins()])
     exported = ONNXProgram(
-        onnx_model, signature=interface.signature(call.forward), eager=call.eager(options.training), example=call.example,
+        onnx_model, signature=interface.signature(call.forward), eager=eager_model(call, options.training), example=call.example,
         weights=interface.weights, plugins=packs, context=context, timings=clock.seconds, pass_timings=passes.seconds,
         lowered=lowering.lowered,
     )  # fmt: skip

@@ -12,8 +12,9 @@ from torch.export import Dim, ExportedProgram
 
 import onnxexp
 from onnxexp.capture.example_inputs import capturing, enlarge, enlarged
+from onnxexp.capture.output_axes import name_output_axes
 from onnxexp.capture.size_text import dim_text
-from onnxexp.capture.torch_export.symbol_names import check_dynamic, name_outputs, symbol_names
+from onnxexp.capture.torch_export.symbol_names import check_dynamic, symbol_names
 from onnxexp.errors import CaptureError, OptionError
 from onnxexp.graph import TensorType, Value
 from onnxexp.request.dynamic_shapes import DynamicSpec, read_dynamic
@@ -221,7 +222,7 @@ def test_constants_cannot_be_dynamic() -> None:
 def test_unknown_outputs_are_answered_after_capture() -> None:
     spec = read_dynamic(forward, (X,), {}, dynamic_axes={"outpud": [0]})
     with pytest.raises(OptionError, match=r"no input or output of that name \(did you mean 'output'\?\)"):
-        name_outputs({"output": Value("output", TensorType(torch.float32, ("b", 4)))}, spec)
+        name_output_axes({"output": Value("output", TensorType(torch.float32, ("b", 4)))}, spec)
 
 
 # Example sizes
@@ -359,14 +360,14 @@ def test_output_axes_get_the_users_names() -> None:
     spec = read_dynamic(forward, (X,), {}, dynamic_axes={"x": {0: "b"}, "out": {0: "rows", -1: "w"}, "other": [0]})
     out = Value("out", TensorType(torch.float32, ("2*b", 4, "dim_0")))
     other = Value("other", TensorType(torch.float32, ("b",)))
-    name_outputs({"out": out, "other": other}, spec)
+    name_output_axes({"out": out, "other": other}, spec)
     assert out.type == TensorType(torch.float32, ("rows", 4, "w")) and other.type == TensorType(torch.float32, ("b",))
     out.type = TensorType(torch.float32, (3,))
     with pytest.raises(CaptureError, match="axis 0 of output out was asked to be dynamic, but it is always 3"):
-        name_outputs({"out": out, "other": other}, spec)
+        name_output_axes({"out": out, "other": other}, spec)
     out.type = TensorType(torch.float32, ())
     with pytest.raises(OptionError, match="no axis 0"):
-        name_outputs({"out": out, "other": other}, spec)
+        name_output_axes({"out": out, "other": other}, spec)
 
 
 def test_an_axis_that_came_out_static_is_an_error() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 
-__all__ = ["Parts", "restored_buffers"]
+__all__ = ["Parts", "call_unharmed", "restored_buffers"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,3 +37,12 @@ def restored_buffers(model: torch.nn.Module) -> Iterator[None]:
             for name, tensor in model.named_buffers():
                 if name in before and before[name].shape == tensor.shape:
                     tensor.copy_(before[name])
+
+
+def call_unharmed(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call a module, then put back the buffers that its forward wrote to or replaced."""
+    if not isinstance(module, torch.jit.ScriptModule):
+        buffers = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
+        return torch.func.functional_call(module, buffers, tuple(args), dict(kwargs))
+    with restored_buffers(module):
+        return module(*args, **kwargs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import logging
 import os
 import threading
@@ -17,9 +16,10 @@ from torch.backends import mha
 from torch.export import _trace
 from torch.onnx._internal.exporter import _flags
 
+from onnxexp.request.training_mode import TrainingMode
+
 __all__ = [
     "LOCK",
-    "TrainingMode",
     "silence_torch_loggers",
     "is_exporting",
     "model_mode",
@@ -33,14 +33,6 @@ LOCK = threading.RLock()
 """Held around torch's tracers: their mode stacks and patches belong to the process."""
 
 _exporting = threading.local()
-
-
-class TrainingMode(enum.Enum):
-    """The mode in which the model is exported: as for inference, as it is, or as for training."""
-
-    EVAL = "eval"
-    PRESERVE = "preserve"
-    TRAINING = "training"
 
 
 def is_exporting() -> bool:

@@ -11,12 +11,13 @@ import torch
 from onnxexp.builder.builder import Builder, state_of
 from onnxexp.builder.tensor import ComplexTensor, Tensor, real_dtype
 from onnxexp.capture.frontend import CapturedProgram
-from onnxexp.capture.torch_export.symbol_names import name_outputs
+from onnxexp.capture.output_axes import name_output_axes
 from onnxexp.graph import TensorType, Type, Value
 from onnxexp.lowering.lowering import Lowering
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature
+from onnxexp.request.call_tree import flatten_output_spec
 from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp.request.io_names import assign_output_names, flatten_output_spec
+from onnxexp.request.io_names import assign_output_names
 
 __all__ = ["Interface"]
 
@@ -44,7 +45,7 @@ class Interface:
         assigned = assign_output_names([leaves[index] for index in positions], output_names, names.values(), passed)
         self._outputs = dict(zip(positions, assigned, strict=True))
         if spec.outputs:
-            name_outputs(dict(zip(assigned, returned, strict=True)), spec)
+            name_output_axes(dict(zip(assigned, returned, strict=True)), spec)
 
     def bind_inputs(self, lowering: Lowering, *, export_params: bool) -> None:
         """Make the graph's inputs, and bind every captured input."""

@@ -15,11 +15,11 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture.model_tensors import restored_buffers
+from onnxexp.capture.model_tensors import call_unharmed
 from onnxexp.errors import VerificationError
 from onnxexp.graph import TensorType
 
-__all__ = ["Comparison", "VerificationReport", "call_unharmed", "compare", "run_eager"]
+__all__ = ["Comparison", "VerificationReport", "compare", "run_eager"]
 
 _TOLERANCES: dict[torch.dtype, tuple[float, float]] = {
     torch.float16: (1e-3, 1e-3),
@@ -123,15 +123,6 @@ def run_eager(eager: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
         if isinstance(eager, torch.nn.Module):
             return call_unharmed(eager, *arguments)
         return eager(*arguments[0], **arguments[1])
-
-
-def call_unharmed(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call a module; buffers that its forward writes to or replaces are as before afterwards."""
-    if not isinstance(module, torch.jit.ScriptModule):
-        buffers = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
-        return torch.func.functional_call(module, buffers, tuple(args), dict(kwargs))
-    with restored_buffers(module):
-        return module(*args, **kwargs)
 
 
 def compare(

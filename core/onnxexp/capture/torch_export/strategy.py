@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._guards import detect_fake_mode
@@ -26,15 +26,14 @@ from onnxexp.capture.torch_export.export_errors import explain
 from onnxexp.capture.torch_export.exported_program import to_graph, without_vmap, written
 from onnxexp.capture.torch_export.guard_warnings import deciding, tell_restrictions
 from onnxexp.capture.torch_export.symbol_names import check_dynamic, symbol_names
-from onnxexp.capture.torch_state import TrainingMode, model_mode, quiet_export, torch_mode, unwind_functorch
+from onnxexp.capture.torch_state import model_mode, quiet_export, torch_mode, unwind_functorch
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim
+from onnxexp.request.call_tree import register_dataclasses
 from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp.request.io_names import register_dataclasses
 from onnxexp.request.model import is_scripted
-
-if TYPE_CHECKING:  # options are read before anything is captured, and `onnxexp.request.options` imports from here
-    from onnxexp.request.options import Options
+from onnxexp.request.options import Options
+from onnxexp.request.training_mode import TrainingMode
 
 __all__ = ["CaptureRefused", "capture", "export_program", "from_exported"]
 

@@ -3,7 +3,6 @@
 API:
     names = symbol_names(program, spec) -> dict[sympy.Expr, str]
     check_dynamic(program, spec)                 CaptureError where an axis that was asked to be dynamic is not
-    name_outputs(outputs, spec)                  the output axes that `dynamic_axes` names, after capture
 
 A symbol is called as the user called the first axis that it is (a Dim's name, a string, a name in `dynamic_axes`). One that
 no name was given for is ``{input}_dim_{axis}``; a symbol that no input has (a size that depends on data) is ``dim_0``,
@@ -23,14 +22,12 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from onnxexp.capture.example_inputs import derivation
-from onnxexp.errors import CaptureError, OptionError
-from onnxexp.graph import TensorType, Value
+from onnxexp.errors import CaptureError
 from onnxexp.request.axis_spec import Axis
+from onnxexp.request.call_tree import Leaf
 from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp.request.io_names import Leaf
-from onnxexp.suggest import nearest
 
-__all__ = ["check_dynamic", "input_sizes", "name_outputs", "symbol_names"]
+__all__ = ["check_dynamic", "input_sizes", "symbol_names"]
 
 
 def symbol_names(program: ExportedProgram, spec: DynamicSpec) -> dict[sympy.Expr, str]:
@@ -73,36 +70,6 @@ def check_dynamic(program: ExportedProgram, spec: DynamicSpec) -> None:
         name = f" ({wanted.name})" if wanted.name else ""
         if expr.is_number:
             raise CaptureError(f"{what}{name} was asked to be dynamic, but the model fixes it to {expr}.")
-
-
-def name_outputs(outputs: Mapping[str, Value], spec: DynamicSpec) -> None:
-    """Give the outputs' axes the names that `dynamic_axes` has for them; one without a name keeps its expression.
-
-    `outputs` are the graph's outputs by their final names; their types are changed in place. Raises OptionError for an
-    unknown name or axis, CaptureError for an axis that has one size whatever the inputs are.
-    """
-    for key, axes in spec.outputs.items():
-        where = f"dynamic_axes[{key!r}]"
-        if key not in outputs:
-            known = [*spec.input_names, *outputs]
-            raise OptionError(
-                f"{where}: the model has no input or output of that name{nearest(key, known)}. "
-                f"Inputs: {', '.join(spec.input_names)}; outputs: {', '.join(outputs)}."
-            )
-        value = outputs[key]
-        if not isinstance(value.type, TensorType) or value.type.sizes is None:
-            continue
-        sizes = list(value.type.sizes)
-        for axis, name in axes.items():
-            if not -len(sizes) <= axis < len(sizes):
-                raise OptionError(f"{where}: there is no axis {axis}; the output's shape is ({', '.join(map(str, sizes))}).")
-            if isinstance(sizes[axis], int):
-                raise CaptureError(
-                    f"{where}: axis {axis} of output {key} was asked to be dynamic, but it is always {sizes[axis]}: no dynamic "
-                    "axis of an input reaches it. Make the input's axis dynamic too, or leave this one out."
-                )
-            sizes[axis] = name or sizes[axis]
-        value.type = TensorType(value.type.dtype, tuple(sizes))
 
 
 def input_sizes(program: ExportedProgram, spec: DynamicSpec) -> Iterator[tuple[Leaf, int | None, Any, Axis | None]]:

@@ -1,0 +1,27 @@
+"""The original model, to compare an exported program with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.export import ExportedProgram
+
+from onnxexp.capture.model_tensors import call_unharmed
+from onnxexp.capture.torch_state import model_mode
+from onnxexp.request.example_call import ExampleCall
+from onnxexp.request.training_mode import TrainingMode
+
+__all__ = ["eager_model"]
+
+
+def eager_model(call: ExampleCall, training: TrainingMode) -> Callable[..., Any]:
+    """Return a function that runs the original in the mode of the export."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(call.model, ExportedProgram):
+            return call_unharmed(call.module, args, kwargs)
+        with model_mode(call.module.modules(), training):
+            return call_unharmed(call.module, args, kwargs)
+
+    return run

@@ -1,0 +1,45 @@
+"""Names of the outputs' dynamic axes, applied to a captured graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from onnxexp.errors import CaptureError, OptionError
+from onnxexp.graph import TensorType, Value
+from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp.suggest import nearest
+
+__all__ = ["name_output_axes"]
+
+
+def name_output_axes(outputs: Mapping[str, Value], spec: DynamicSpec) -> None:
+    """Name the outputs' axes as `dynamic_axes` does; an axis without a name keeps its expression.
+
+    Changes the types of `outputs`, the graph's outputs by their final names, in place.
+
+    Raises:
+        OptionError: There is no such name or axis.
+        CaptureError: The axis has one size for all inputs.
+    """
+    for key, axes in spec.outputs.items():
+        where = f"dynamic_axes[{key!r}]"
+        if key not in outputs:
+            known = [*spec.input_names, *outputs]
+            raise OptionError(
+                f"{where}: the model has no input or output of that name{nearest(key, known)}. "
+                f"Inputs: {', '.join(spec.input_names)}; outputs: {', '.join(outputs)}."
+            )
+        value = outputs[key]
+        if not isinstance(value.type, TensorType) or value.type.sizes is None:
+            continue
+        sizes = list(value.type.sizes)
+        for axis, name in axes.items():
+            if not -len(sizes) <= axis < len(sizes):
+                raise OptionError(f"{where}: there is no axis {axis}; the output's shape is ({', '.join(map(str, sizes))}).")
+            if isinstance(sizes[axis], int):
+                raise CaptureError(
+                    f"{where}: axis {axis} of output {key} was asked to be dynamic, but it is always {sizes[axis]}: no dynamic "
+                    "axis of an input reaches it. Make the input's axis dynamic too, or leave this one out."
+                )
+            sizes[axis] = name or sizes[axis]
+        value.type = TensorType(value.type.dtype, tuple(sizes))

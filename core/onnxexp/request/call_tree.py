@@ -1,0 +1,196 @@
+"""The leaves of a model's arguments and results: paths, default names, values.
+
+API:
+    bind(forward, args, kwargs) -> inspect.BoundArguments    the arguments by parameter
+    flatten_inputs(bound, args, kwargs) -> list[Leaf]        leaves in the order of torch.export's placeholders
+    flatten_outputs(tree) / flatten_output_spec(treespec)    leaves of a returned value, or of torch's `TreeSpec` of it
+    register_dataclasses(tree)                               register dataclasses with torch's pytree
+    children(value)                                          the keys and values below a pytree node
+    unique_names(names, taken)                               number the names that occur twice
+
+The default names follow the rule of `io_names`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import itertools
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import register_dataclass
+from torch.utils import _pytree as pytree
+
+from onnxexp.errors import OptionError
+from onnxexp.suggest import nearest
+
+__all__ = [
+    "Leaf",
+    "bind",
+    "children",
+    "flatten_inputs",
+    "flatten_output_spec",
+    "flatten_outputs",
+    "register_dataclasses",
+    "unique_names",
+]
+
+_registration = threading.Lock()
+_LONE = ("output",), "output"
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Leaf:
+    """A leaf of the model's arguments or results: its path, default name and value."""
+
+    path: tuple[str, ...]
+    name: str
+    value: Any
+
+
+def register_dataclasses(tree: Any) -> bool:
+    """Register the dataclasses in `tree` with torch's pytree; return whether one was new.
+
+    torch exports registered dataclasses only. A registration counts for the whole process, as one that the user makes by
+    `torch.export.register_dataclass`.
+    """
+    found = False
+    for leaf in () if type(tree) is torch.Tensor else pytree.tree_leaves(tree):
+        if _register(leaf):
+            register_dataclasses(leaf)
+            found = True
+    return found
+
+
+def _register(leaf: Any) -> bool:
+    kind = type(leaf)
+    if not dataclasses.is_dataclass(kind):
+        return False
+    with _registration:
+        if kind not in pytree.SUPPORTED_NODES:
+            register_dataclass(kind)
+    return True
+
+
+def children(value: Any) -> list[tuple[str, Any]] | None:
+    """Return the keys and values directly below a pytree node, in torch's order; None for a leaf."""
+    kind = pytree._get_node_type(value) if isinstance(value, tuple) else type(value)
+    definition = pytree.SUPPORTED_NODES.get(kind)
+    if definition is None:
+        return None
+    if definition.flatten_with_keys_fn is None:
+        return [(str(index), child) for index, child in enumerate(definition.flatten_fn(value)[0])]
+    return [(_key_text(key), child) for key, child in definition.flatten_with_keys_fn(value)[0]]
+
+
+def bind(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+    """Bind the example's arguments to the parameters of a forward. Raises OptionError where they do not fit."""
+    signature = inspect.signature(forward)
+    unknown = [name for name in kwargs if name not in signature.parameters]
+    if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
+        near = nearest(unknown[0], list(signature.parameters))
+        raise OptionError(f"the model's forward has no parameter {unknown[0]!r}{near}; it takes {signature}")
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise OptionError(
+            f"the example arguments do not fit the model's forward{signature}: {error}. "
+            "Give one example for each parameter without a default."
+        ) from None
+
+
+def flatten_inputs(bound: inspect.BoundArguments, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Leaf]:
+    """Flatten ``(args, kwargs)`` in torch's pytree order, with default names.
+
+    Lists every leaf: tensors, numbers, None, strings. Registers new dataclasses, as `register_dataclasses` does.
+
+    Args:
+        bound: The same arguments by parameter.
+        args: The positional arguments.
+        kwargs: The keyword arguments.
+    """
+    parameters = list(bound.signature.parameters.values())
+    leaves = [leaf for root, value in _roots(parameters, args, kwargs) for leaf in _walk(value, root)]
+    names = unique_names([".".join(path) for path, _ in leaves])
+    return [Leaf(path, name, value) for (path, value), name in zip(leaves, names, strict=True)]
+
+
+def flatten_outputs(tree: Any) -> list[Leaf]:
+    """Flatten a model's result, with default names; None and constants are leaves too."""
+    top = _parts(tree)
+    if top is None:
+        return [Leaf(*_LONE, tree)]
+    numbered = all(key.isdigit() for key, _ in top)
+    roots = [(f"output_{key}" if numbered else key, value) for key, value in top]
+    leaves = [leaf for root, value in roots for leaf in _walk(value, (root,))]
+    names = unique_names([".".join(path) for path, _ in leaves])
+    return [Leaf(path, name, value) for (path, value), name in zip(leaves, names, strict=True)]
+
+
+def flatten_output_spec(spec: pytree.TreeSpec) -> list[Leaf]:
+    """Flatten a result's structure; the value of each leaf is its position."""
+    return [Leaf(*_LONE, 0)] if spec.is_leaf() else flatten_outputs(_rebuild(spec, itertools.count()))
+
+
+def unique_names(names: Sequence[str], taken: Collection[str] = ()) -> list[str]:
+    """Number the names that occur twice or are in `taken`."""
+    if not taken and len(set(names)) == len(names):
+        return list(names)
+    result: list[str] = []
+    used = set(taken)
+    for name in names:
+        if name in used:
+            blocked = used.union(names)
+            name = next(other for other in (f"{name}_{n}" for n in itertools.count(1)) if other not in blocked)
+        used.add(name)
+        result.append(name)
+    return result
+
+
+def _roots(
+    parameters: Sequence[inspect.Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    kind = inspect.Parameter.VAR_POSITIONAL
+    star = next((index for index, parameter in enumerate(parameters) if parameter.kind is kind), len(parameters))
+    for position, value in enumerate(args):
+        name = parameters[min(position, star)].name
+        yield ((name,) if position < star else (name, str(position - star))), value
+    for key, value in kwargs.items():
+        yield (key,), value
+
+
+def _parts(value: Any) -> list[tuple[str, Any]] | None:
+    """Return `children`; register a new dataclass first."""
+    below = children(value)
+    return children(value) if below is None and _register(value) else below
+
+
+def _walk(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    below = None if type(value) is torch.Tensor else _parts(value)
+    if below is None:
+        yield path, value
+        return
+    for key, child in below:
+        yield from _walk(child, (*path, key))
+
+
+def _key_text(key: Any) -> str:
+    if isinstance(key, pytree.SequenceKey):
+        return str(key.idx)
+    if isinstance(key, pytree.MappingKey):
+        return str(key.key)
+    return key.name if isinstance(key, pytree.GetAttrKey) else str(key).strip(".[]'")
+
+
+def _rebuild(spec: pytree.TreeSpec, positions: Iterator[int]) -> Any:
+    """Rebuild the structure with positions as leaves; a class that refuses numbers becomes a list."""
+    if spec.is_leaf():
+        return next(positions)
+    below = [_rebuild(child, positions) for child in spec.children()]
+    try:
+        return pytree.SUPPORTED_NODES[spec.type].unflatten_fn(below, spec.context)
+    except Exception:  # noqa: BLE001 - a user's constructor may raise anything; the indices still give the structure
+        return below

@@ -1,0 +1,103 @@
+"""The model and its example call, read from the arguments of `export`."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from onnxexp.errors import OptionError
+from onnxexp.request.dynamic_shapes import DynamicSpec, read_dynamic
+from onnxexp.request.model import as_module, forward_of
+
+__all__ = ["ExampleCall", "read_call"]
+
+
+@dataclasses.dataclass(eq=False)
+class ExampleCall:
+    """The model and the example call for its capture.
+
+    Attributes:
+        model: The model to capture: a module, or an ExportedProgram as given.
+        module: The model as a module; for an ExportedProgram the module that it unflattens to.
+        args, kwargs: The example's arguments.
+        spec: The dynamic axes and numbers, and the inputs' names.
+        forward: The parameters of the model's forward.
+    """
+
+    model: torch.nn.Module | ExportedProgram
+    module: torch.nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    spec: DynamicSpec
+    forward: inspect.Signature
+
+    @property
+    def example(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The example's (args, kwargs)."""
+        return self.args, self.kwargs
+
+
+def read_call(
+    model: Any,
+    args: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    dynamic_axes: Mapping[str, Any] | None = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+) -> ExampleCall:
+    """Read the model and the example. Raises OptionError where arguments do not fit the model or contradict each other."""
+    program = model if isinstance(model, ExportedProgram) else None
+    positional, named = _arguments(args, kwargs)
+    if program is not None:
+        if dynamic_shapes is not None or dynamic_axes is not None:
+            raise OptionError(
+                "the dynamic axes of an ExportedProgram are fixed already: give dynamic_shapes to torch.export.export instead"
+            )
+        if program.example_inputs is None:
+            raise OptionError("this ExportedProgram has no example inputs, from which the names of the inputs are read")
+        given = (positional, named) if positional or named else None
+        positional, named = program.example_inputs
+        if given is not None:
+            _check_example(given, (positional, named))
+    module = program.module(check_guards=False) if program is not None else as_module(model)
+    forward = forward_of(module)
+    spec = read_dynamic(
+        forward,
+        positional,
+        named,
+        dynamic_shapes=dynamic_shapes,
+        dynamic_axes=dynamic_axes,
+        input_names=input_names,
+        output_names=output_names,
+        program=program,
+    )
+    if program is not None and given is not None:
+        positional, named = given
+    taken = module if program is None else program
+    return ExampleCall(taken, module, tuple(positional), dict(named), spec, inspect.signature(forward))
+
+
+def _check_example(given: tuple[Any, Any], own: tuple[Any, Any]) -> None:
+    """Raise OptionError where arguments beside an ExportedProgram differ in structure from its own example."""
+    if pytree.tree_structure(given) != pytree.tree_structure(own):
+        raise OptionError("args are not built like the example inputs of the ExportedProgram: leave them out, or nest them alike")
+
+
+def _arguments(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Split args by torch.onnx's convention: a lone argument needs no tuple, a dict at the end is the keyword arguments."""
+    if isinstance(args, list):
+        raise OptionError("args is a list: give a tuple of the positional arguments, or ([...],) where the model takes a list")
+    positional = args if type(args) is tuple else (args,)
+    if positional and type(positional[-1]) is dict:
+        if positional[-1] and kwargs:
+            raise OptionError("keyword arguments come both as the last element of args and as kwargs: give them once")
+        return positional[:-1], {**positional[-1], **(kwargs or {})}
+    return positional, dict(kwargs or {})
