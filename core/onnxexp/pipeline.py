@@ -1,8 +1,9 @@
-"""`export`: the whole way of a model, from top to bottom."""
+"""Export a model: every stage, from top to bottom."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,12 +15,14 @@ from onnxexp.builder.builder import Builder
 from onnxexp.capture.eager_model import eager_model
 from onnxexp.capture.torch_state import LOCK
 from onnxexp.lowering.assemble import assemble
-from onnxexp.lowering.graph_io import Interface
+from onnxexp.lowering.control_flow import LOWERINGS
+from onnxexp.lowering.graph_io import bind_inputs, call_signature, graph_outputs, name_graph_io
 from onnxexp.lowering.lowering import Lowering
-from onnxexp.lowering.torch_fallback import read_export_type
+from onnxexp.lowering.torch_fallback import parse_export_type
 from onnxexp.passes.manager import Passes
 from onnxexp.plugins import capture_hook
 from onnxexp.plugins import loading as plugin_loading
+from onnxexp.plugins.write_hook import write_program
 from onnxexp.program.program import ONNXProgram
 from onnxexp.request import config as configuration
 from onnxexp.request.example_call import read_call
@@ -115,7 +118,7 @@ def export(
         config, claims=packs.claims, capture=capture, training=training, custom_opsets=custom_opsets, export_params=export_params,
         keep_initializers_as_inputs=keep_initializers_as_inputs, do_constant_folding=do_constant_folding,
     )  # fmt: skip
-    export_type = read_export_type(operator_export_type)
+    export_type = parse_export_type(operator_export_type)
     context = ExportContext(options)
     passes = Passes(packs, context)
     call = read_call(
@@ -123,42 +126,42 @@ def export(
         output_names=output_names,
     )  # fmt: skip
     clock = _Clock()
-    with clock("capture"), LOCK, packs.capturing(context):  # what a plugin patches inside torch, other captures do not see
+    with clock("capture"), LOCK, packs.capturing(context):  # plugins may patch torch: one capture at a time
         captured = capture_hook.capture(packs, call.model, call.args, call.kwargs, call.spec, options)
-        interface = Interface(captured, call.spec, output_names)
+        io = name_graph_io(captured, call.spec, output_names)
     with clock("pre passes"):
         passes.pre(captured.graph)
     if export_type.verbose:
         print(captured.graph)
     with clock("lower"):
         builder = Builder.for_export(context)
-        lowering = Lowering(builder, packs, captured.decompose, export_type)
-        interface.bind_inputs(lowering, export_params=export_params)
+        lowering = Lowering(builder, packs, captured.decompose, export_type, LOWERINGS)
+        weights = bind_inputs(lowering, captured, io, call.spec, export_params=export_params)
         results = lowering.run(captured.graph)
     with clock("assemble"), contextlib.closing(builder):
-        onnx_model = assemble(builder, interface.outputs(results), keep_initializers_as_inputs=keep_initializers_as_inputs)
+        onnx_model = assemble(builder, graph_outputs(io, results), keep_initializers_as_inputs=keep_initializers_as_inputs)
     with clock("post passes"):
         passes.post(onnx_model)
         context.plugin_data.clear()  # it may hold Tensors, and these the builder and the weights
         onnx_model.metadata_props["onnxexp.plugins"] = "; ".join([pack.origin or pack.name for pack in packs.used_plugins()])
-    exported = ONNXProgram(
-        onnx_model, signature=interface.signature(call.forward), eager=eager_model(call, options.training), example=call.example,
-        weights=interface.weights, plugins=packs, context=context, timings=clock.seconds, pass_timings=passes.seconds,
-        lowered=lowering.lowered,
+    program = ONNXProgram(
+        onnx_model, signature=call_signature(captured, io, call), eager=eager_model(call, options.training), example=call.example,
+        weights=weights, plugins_used=packs.used_plugins, write=functools.partial(write_program, packs, context),
+        timings=clock.seconds, pass_timings=passes.seconds, lowered=lowering.lowered,
     )  # fmt: skip
     if f is not None:
         with clock("write"):
-            exported.save(f, external_data=external_data)
+            program.save(f, external_data=external_data)
     if verify:
         with clock("verify"):
-            exported.verify()
+            program.verify()
     if verbose:
-        print(exported)
-    return exported
+        print(program)
+    return program
 
 
 class _Clock:
-    """Wall-clock seconds by stage: a context manager, of one stage after the other."""
+    """Wall-clock seconds by stage; a context manager for one stage after the other."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

@@ -471,7 +471,7 @@ def test_a_serialize_that_fails_or_lies(tmp_path: Path) -> None:
 
     with pytest.raises(SerializeError, match="hook serialize of the plugin .* failed on .*model.x: OSError: no space"):
         run(serialize=failing_writer).save(tmp_path / "model.x")
-    with pytest.raises(SerializeError, match="says that it wrote .*, and there is no such file"):
+    with pytest.raises(SerializeError, match="returned True for .*, and there is no such file"):
         run(serialize=lambda: True).save(tmp_path / "model.x")
 
 

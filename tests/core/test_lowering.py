@@ -12,6 +12,7 @@ from torch import nn
 from onnxexp import Builder, LoweringError, OpsetError, SymbolicTable, Tensor, UnsupportedOperators
 from onnxexp.builder.builder import state_of
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value, Where
+from onnxexp.lowering.control_flow import LOWERINGS
 from onnxexp.lowering.lowering import Lowering
 from onnxexp.plugins.loading import Plugin, Plugins
 from tests.core.tiny import export
@@ -300,7 +301,7 @@ def test_a_condition_that_is_known_takes_one_branch_alone() -> None:
     table.direct({"Relu": "Relu", "Neg": "Neg"})
     for known, expected in ((True, "Relu"), (False, "Neg")):
         op = Builder(20)
-        lowering = Lowering(op, Plugins([Plugin("mine", "", "", table, (table,))]), lambda node: None)
+        lowering = Lowering(op, Plugins([Plugin("mine", "", "", table, (table,))]), lambda node: None, core_lowerings=LOWERINGS)
         lowering.bind(x, op.input("x", FLOATS))
         lowering.run(Graph([x], [out], [Node("prim::If", [known], [out], branches)]))
         assert [node.op_type for node in state_of(op).scope.nodes] == [expected]

@@ -234,7 +234,7 @@ def test_session_is_made_once_and_dropped_with_the_model(monkeypatch: pytest.Mon
             made.append(model)
             super().__init__(model)
 
-    monkeypatch.setattr(onnxruntime_session, "Session", Counted)
+    monkeypatch.setattr("onnxexp.program.program.Session", Counted)
     exported = program(ADD, optional, numbers(1), numbers(2), feeds={"a": 0, "b": 1})
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda n: exported(numbers(n), numbers(1)).item(), range(40)))

@@ -32,7 +32,7 @@ def _identifiers(size: str) -> str:
 def _value(op: GraphBuilder[Tensor], inputs: Sequence[Tensor], node: ast.expr) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
-    found = _measured(op, inputs, ast.unparse(node))
+    found = _from_graph_input(op, inputs, ast.unparse(node))
     if found is not None or not isinstance(node, ast.BinOp):
         return found
     left, right = _value(op, inputs, node.left), _value(op, inputs, node.right)
@@ -40,7 +40,7 @@ def _value(op: GraphBuilder[Tensor], inputs: Sequence[Tensor], node: ast.expr) -
     return None if left is None or right is None or name is None else op.call("", name, op.constant(left), right)
 
 
-def _measured(op: GraphBuilder[Tensor], inputs: Sequence[Tensor], size: str) -> Tensor | None:
+def _from_graph_input(op: GraphBuilder[Tensor], inputs: Sequence[Tensor], size: str) -> Tensor | None:
     """The size where an axis of an input has it."""
     for tensor in inputs:
         shape = [_identifiers(str(one)) for one in tensor.known_shape or ()]

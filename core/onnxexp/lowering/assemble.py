@@ -21,10 +21,13 @@ __all__ = ["assemble"]
 
 
 def assemble(builder: Builder, outputs: Sequence[tuple[str, Any]], *, keep_initializers_as_inputs: bool = False) -> ir.Model:
-    """Make the model from the builder's inputs and nodes, with these outputs, in order, under these names.
+    """Make the model from the builder's inputs and nodes.
 
-    The names are reserved (`UniqueNames.reserve`). An output that is also an input keeps the input's value where the names
-    agree. An output that repeats another gets an Identity, since a value in ONNX has one name only.
+    Args:
+        builder: The builder after the lowering.
+        outputs: The graph's outputs in order, by names that are reserved in the builder. An output that is also an input keeps
+            the input's value where the names agree. One that repeats another gets an Identity, since a value has one name only.
+        keep_initializers_as_inputs: List the initializers among the inputs too.
     """
     state = state_of(builder)
     finished: list[ir.Value] = []

@@ -1,22 +1,20 @@
-"""The nodes with blocks: prim::If, prim::Loop and prim::Scan as ONNX's If, Loop and Scan."""
+"""Lower nodes with blocks: prim::If, prim::Loop and prim::Scan to ONNX's If, Loop and Scan."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onnxexp.builder import operands
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Type, Value
 from onnxexp.lowering import sequence_ops
-
-if TYPE_CHECKING:
-    from onnxexp.lowering.lowering import Lowering
+from onnxexp.lowering.lowering import Lowering, NodeLowering
 
 __all__ = ["LOWERINGS"]
 
 
 def _if(lowering: Lowering, node: Node) -> list[Any]:
-    """A condition that is known at export takes its branch alone."""
+    """Lower prim::If; a condition that is known at export gives its branch alone."""
     op, cond = lowering.builder, lowering.resolve(node.args[0])
     if op.is_static(cond):
         return lowering.block(node.blocks[0 if op.static(cond) else 1])
@@ -30,7 +28,7 @@ def _if(lowering: Lowering, node: Node) -> list[Any]:
 
 
 def _typed(lowering: Lowering, results: Sequence[Any], outputs: Sequence[Value]) -> list[Any]:
-    """Branch results in the dtypes that the node's outputs have; Python numbers become tensors."""
+    """Cast the results of a block to the dtypes of the node's outputs; Python numbers become tensors."""
     op = lowering.builder
     typed = []
     for result, output in zip(results, outputs, strict=True):
@@ -81,7 +79,7 @@ def _scan(lowering: Lowering, node: Node) -> list[Any]:
     return op.scan(body, init, [operands.tensor(op, x) for x in xs])
 
 
-LOWERINGS: dict[str, Callable[[Lowering, Node], list[Any]]] = {
+LOWERINGS: dict[str, NodeLowering] = {
     "prim::If": _if,
     "prim::Loop": _loop,
     "prim::Scan": _scan,

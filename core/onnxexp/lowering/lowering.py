@@ -1,8 +1,8 @@
-"""The captured graph, node by node, through the symbolics into the builder."""
+"""Lower a captured graph node by node."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -11,28 +11,30 @@ from onnxexp.builder.builder import Builder, Declined, state_of
 from onnxexp.builder.tensor import Tensor
 from onnxexp.errors import LoweringError, OpsetError
 from onnxexp.graph import Graph, Node, TensorType, Value
-from onnxexp.lowering import control_flow
-from onnxexp.lowering.output_check import contradiction
+from onnxexp.lowering.output_check import output_mismatch
 from onnxexp.lowering.problem_report import Problem, describe, no_plugins, unsupported
-from onnxexp.lowering.symbolic_resolver import Answer, Asking
-from onnxexp.lowering.torch_fallback import OperatorExportTypes, keep
+from onnxexp.lowering.symbolic_resolver import Resolution, SymbolicResolver
+from onnxexp.lowering.torch_fallback import OperatorExportTypes, emit_torch_node
 from onnxexp.plugins.loading import Plugins
 from onnxexp.torch_ops.schemas import called
 
-__all__ = ["Decompose", "Lowering"]
+__all__ = ["Decompose", "Lowering", "NodeLowering"]
 
 Decompose: TypeAlias = Callable[[Node], Graph | None]
-"""Gives the simpler nodes that a node stands for (its arguments as the graph's inputs), None where torch knows none."""
+"""Decompose a node into a graph whose inputs are the node's arguments; None where torch has no decomposition."""
+
+NodeLowering: TypeAlias = "Callable[[Lowering, Node], list[Any]]"
+"""The core's own lowering of a node with blocks or of a list: see `control_flow` and `sequence_ops`."""
 
 
 class Lowering:
-    """One export's lowering: `run` takes the graph, `builder` then holds the ONNX nodes.
+    """The lowering of one export: `run` adds the ONNX nodes of a captured graph to the builder.
 
-    What no plugin claims is decomposed node by node. All operators that stand in the way are gathered and named at once.
+    A node that no plugin claims is decomposed. One error at the end names all operators that cannot be lowered.
 
     Attributes:
-        lowered: Every node of the captured graph with who lowered it: a plugin's name, "decomposed", or "core"; "" for nobody.
-        problems: What stands in the way.
+        lowered: Every node of the captured graph and its lowering: a plugin's name, "decomposed", "core", or "" for none.
+        problems: The nodes that could not be lowered.
     """
 
     def __init__(
@@ -41,13 +43,15 @@ class Lowering:
         plugins: Plugins,
         decompose: Decompose,
         export_type: OperatorExportTypes = OperatorExportTypes.ONNX,
+        core_lowerings: Mapping[str, NodeLowering] | None = None,
     ) -> None:
         self.builder = builder
         self._state = state_of(builder)
         builder.connect(self.resolve, self.call)
         self.lowered: list[tuple[Node, str]] = []
         self.problems: list[Problem] = []
-        self._asking = Asking(builder, plugins)
+        self._resolver = SymbolicResolver(builder, plugins)
+        self._core_lowerings = core_lowerings or {}
         self._off = plugins.off
         self._decompose = decompose
         self._export_type = export_type
@@ -55,11 +59,11 @@ class Lowering:
         self._env: dict[Value, Any] = {}
 
     def bind(self, value: Value, to: Any) -> None:
-        """Say what a captured value is: a Tensor or a Python constant."""
+        """Bind a captured value to a Tensor or a Python constant."""
         self._env[value] = to
 
     def resolve(self, arg: Any) -> Any:
-        """An argument of a captured node with its values looked up."""
+        """Replace the values in an argument of a captured node by what they are bound to."""
         if isinstance(arg, Value):
             return self._env[arg]
         if isinstance(arg, (list, tuple)):
@@ -67,15 +71,15 @@ class Lowering:
         return arg
 
     def run(self, graph: Graph) -> list[Any]:
-        """Lower every node; returns what the graph's outputs are.
+        """Lower every node and return the graph's outputs.
 
         Raises:
-            UnsupportedOperators: operators that neither a plugin lowers nor torch decomposes, all of them.
-            OpsetError: the target opset cannot express some; `first_opset` can express all.
-            LoweringError: a symbolic cannot lower a call.
+            UnsupportedOperators: No plugin lowers some operators and torch does not decompose them; lists all.
+            OpsetError: The target opset cannot express some operators; `first_opset` can express all.
+            LoweringError: A symbolic cannot lower a call.
         """
         try:
-            if not self._asking and graph.nodes and not self._export_type.keeps_all:
+            if not self._resolver and graph.nodes and not self._export_type.keeps_all:
                 raise no_plugins(graph, self._off)
             outputs = self.block(graph)
             if self.problems:
@@ -111,15 +115,15 @@ class Lowering:
             described = LoweringError(describe(node, str(error), self._types(node)))
             described.__cause__ = error.__cause__ or error
             self.problems.append(Problem(node, str(error), error=described))
-        except Exception as error:  # a plugin's symbolic may raise anything
+        except Exception as error:  # a symbolic may raise anything: the error names the operator and the user's line
             message = f"lowering it failed: {type(error).__name__}: {error}"
             raise LoweringError(describe(node, message, self._types(node))) from error
         return None
 
     def call(self, name: str, args: Sequence[Any], outputs: int | None = None) -> list[Any]:
-        """Lower a call of a torch operator that a symbolic makes, at the place of the node that it is asked for.
+        """Lower a torch operator that a symbolic calls; the new nodes get the place of the symbolic's node.
 
-        Raises LoweringError where nobody lowers it.
+        Raises LoweringError where no plugin lowers it.
         """
         outer = self.builder.node
         node = called(name, [self._captured(arg) for arg in args], outer, self.builder.fresh_dim, outputs)
@@ -134,7 +138,7 @@ class Lowering:
         return results
 
     def _captured(self, arg: Any) -> Any:
-        """A Tensor as a value that the environment knows."""
+        """Return a new captured value bound to a Tensor."""
         if isinstance(arg, Tensor):
             value = Value(arg.name or "arg", arg.type)
             self._env[value] = arg
@@ -142,25 +146,25 @@ class Lowering:
         return [self._captured(each) for each in arg] if isinstance(arg, (list, tuple)) else arg
 
     def _results(self, node: Node) -> list[Any] | None:
-        if node.op in control_flow.LOWERINGS:
+        if node.op in self._core_lowerings:
             self._note(node, "core")
-            return control_flow.LOWERINGS[node.op](self, node)
+            return self._core_lowerings[node.op](self, node)
         if self._export_type.keeps_all:
             return self._kept(node)
         if node.outputs and all(map(_is_empty, node.outputs)):
-            nothing = [self._nothing(value) for value in node.outputs]
-            if None not in nothing:
+            empty = [self._empty(value) for value in node.outputs]
+            if None not in empty:
                 self._note(node, "core")
-                return nothing
-        answer = self._asking.ask(node)
-        if answer.results is not None:
-            self._check(node, answer)
-            self._note(node, answer.plugin)
-            return answer.results
+                return empty
+        resolution = self._resolver.resolve(node)
+        if resolution.results is not None:
+            self._check(node, resolution)
+            self._note(node, resolution.plugin)
+            return resolution.results
         graph = self._decompose(node)
         if graph is not None:
             before = len(self.problems)
-            results = self._decomposed(node, graph, answer.refusal)
+            results = self._decomposed(node, graph, resolution.refusal)
             if len(self.problems) != before and self._export_type.keeps_unknown:
                 del self.problems[before:]
                 return self._kept(node)
@@ -169,19 +173,19 @@ class Lowering:
         if self._export_type.keeps_unknown:
             return self._kept(node)
         self._note(node, "")
-        if answer.refusal is not None:
-            raise answer.refusal
+        if resolution.refusal is not None:
+            raise resolution.refusal
         self.problems.append(Problem(node))
         return None
 
     def _kept(self, node: Node) -> list[Any]:
         self._note(node, "core")
-        return list(keep(self.builder, node, [self.resolve(arg) for arg in node.args], self._export_type))
+        return list(emit_torch_node(self.builder, node, [self.resolve(arg) for arg in node.args], self._export_type))
 
-    def _nothing(self, value: Value) -> Tensor | None:
-        """A tensor without elements, whatever computes it: operators, and their kernels, differ in what they make of such.
+    def _empty(self, value: Value) -> Tensor | None:
+        """Return a tensor without elements; None where its other sizes follow from the computation alone.
 
-        None where only the computation tells its other sizes.
+        Operators and their kernels differ in how they treat empty tensors, so they do not compute this one.
         """
         assert isinstance(value.type, TensorType) and value.type.sizes is not None
         op, sizes = self.builder, [self.builder.size_of(size) for size in value.type.sizes]
@@ -198,7 +202,7 @@ class Lowering:
             self.lowered.append((node, by))
 
     def _decomposed(self, node: Node, graph: Graph, refusal: LoweringError | None) -> list[Any]:
-        """Lower what a node stands for; what is missing in there is the node's own problem."""
+        """Lower the decomposition of a node; problems in it become problems of the node."""
         before = len(self.problems)
         for value, arg in zip(graph.inputs, node.inputs(), strict=True):
             self._env[value] = self._env[arg]
@@ -235,14 +239,14 @@ class Lowering:
                     self._state.rename(result, value.name)
             self._env[value] = result
 
-    def _check(self, node: Node, answer: Answer) -> None:
-        for value, result in zip(node.outputs, answer.results or (), strict=True):
-            told = contradiction(value, result)
-            if told:
-                raise LoweringError(f"{answer.who} {told}")
+    def _check(self, node: Node, resolution: Resolution) -> None:
+        for value, result in zip(node.outputs, resolution.results or (), strict=True):
+            mismatch = output_mismatch(value, result)
+            if mismatch:
+                raise LoweringError(f"{resolution.who} {mismatch}")
 
     def _placeholder(self, value: Value) -> Tensor:
-        """Stands for the result of an unsupported node, so that the rest of the graph can be looked at too."""
+        """Return a stand-in for the result of a node that cannot be lowered, so that the rest of the graph is lowered too."""
         return self._state.placeholder(value.name, value.type)
 
     def _types(self, node: Node) -> list[str]:
@@ -253,7 +257,7 @@ _HOLDING = (Value, list, tuple)
 
 
 def _is_empty(value: Value) -> bool:
-    """Is it a tensor without elements, whatever the sizes that are not known are?"""
+    """Whether a value is a tensor without elements for all sizes of the inputs."""
     type_ = value.type
     if not isinstance(type_, TensorType) or type_.sizes is None or type_.dtype is None or type_.dtype.is_complex:
         return False

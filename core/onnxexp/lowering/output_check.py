@@ -1,4 +1,4 @@
-"""Does what a symbolic gives agree with what torch gives? Told where it is made, not found in numbers later."""
+"""Compare a symbolic's output dtype and shape with what torch recorded."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from onnxexp.builder.tensor import Tensor
 from onnxexp.graph import Dim, TensorType, Value
 
-__all__ = ["contradiction"]
+__all__ = ["output_mismatch"]
 
 
-def contradiction(value: Value, result: Any, *, shapes: bool = False) -> str:
-    """How a result surely differs in kind or dtype from the captured value that it stands for; "" where it does not.
+def output_mismatch(value: Value, result: Any, *, shapes: bool = False) -> str:
+    """Describe a certain difference in kind or dtype between a result and the captured value; "" if there is none.
 
-    `shapes`: in shape too. Our own symbolics may put something empty where nobody reads an output.
+    `shapes` compares shapes too. The core leaves that out: a symbolic may return an empty tensor for an unused output.
     """
     if not isinstance(value.type, TensorType) or result is None:
         return ""

@@ -1,4 +1,4 @@
-"""The messages about operators that stand in the way of an export: what, where, and the cure."""
+"""Messages about operators that cannot be lowered: the problem, the place and the cure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,21 @@ __all__ = ["Problem", "describe", "no_plugins", "skeleton", "unsupported"]
 _PACKS = {"aten": "onnxexp-plugin-aten"}
 """The distributions of this project by the namespace of torch operators that they serve."""
 _LINES = 3
-"""Source lines shown per operator; the count tells of the rest."""
+"""Source lines shown per operator."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A node that could not be lowered: no reason where nobody knows its operator; `skeleton` where a symbolic would cure it,
-    `error` where a symbolic failed."""
+    """A node that could not be lowered.
+
+    Attributes:
+        node: The node.
+        reason: Why it could not be lowered; "" where no plugin has a symbolic for it.
+        first_opset: The lowest opset that can express it.
+        opset: Whether the target opset is the reason.
+        skeleton: Whether a symbolic for the operator would be a cure.
+        error: The error of the symbolic that failed.
+    """
 
     node: Node
     reason: str = ""
@@ -34,13 +42,13 @@ class Problem:
 
 
 def describe(node: Node, message: str, types: Sequence[str]) -> str:
-    """One node's failure with its arguments and the user's line."""
+    """Describe the failure of one node, with its arguments and the user's line."""
     place = f"\n  at {node.where}" if str(node.where) else ""
     return f"{node.op}: {message}\n  called with ({', '.join(types)}){place}"
 
 
 def no_plugins(graph: Graph, off: Sequence[PluginState]) -> LoweringError:
-    """No plugin is there at all: say what to install."""
+    """Make the error for an export without plugins; it names the packages to install."""
     counts = Counter(node.op for node in graph.walk())
     return UnsupportedOperators(
         f"no plugin is selected, so none of the {len(counts)} operators of this model can be lowered" + _packs(counts, off),
@@ -49,7 +57,7 @@ def no_plugins(graph: Graph, off: Sequence[PluginState]) -> LoweringError:
 
 
 def unsupported(problems: Sequence[Problem], off: Sequence[PluginState] = ()) -> LoweringError:
-    """All problems of an export as one error; `off` are the plugins that are installed and did not take part."""
+    """Make one error of all problems; `off` are the plugins that are installed and were not selected."""
     if len(problems) == 1 and problems[0].error is not None:
         return problems[0].error
     grouped: dict[tuple[str, str], list[Problem]] = {}
@@ -72,7 +80,7 @@ def unsupported(problems: Sequence[Problem], off: Sequence[PluginState] = ()) ->
 
 
 def _packs(ops: Iterable[str], off: Sequence[PluginState]) -> str:
-    """Which packs may have them: those that are off, and ours for a namespace that nobody serves."""
+    """List the packs that may have the operators: those that are off, and ours for the namespaces."""
     lines = [f"the plugin {state.found.name!r} ({state.found.origin}) is installed but off: {state.reason}" for state in off]
     distributions = {state.found.distribution for state in off}
     for namespace in sorted({op.partition("::")[0] for op in ops}):
@@ -99,7 +107,7 @@ def _block(op: str, reason: str, found: Sequence[Problem]) -> str:
 
 
 def skeleton(op: str) -> str:
-    """The beginning of a symbolic for an operator, with the arguments of its torch schema."""
+    """Write the beginning of a symbolic for an operator, with the arguments of its torch schema."""
     namespace, _, name = op.partition("::")
     schemas = torch._C._jit_get_schemas_for_operator(op.partition(".")[0])
     overload = op.partition(".")[2]

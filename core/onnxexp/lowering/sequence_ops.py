@@ -1,21 +1,19 @@
-"""Lists of unknown length as ONNX sequences, which there are from opset 11 on: the neutral graph's ``prim::Sequence…`` nodes."""
+"""Lower the neutral graph's ``prim::Sequence…`` nodes, lists of unknown length, to ONNX sequences."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from onnxexp.builder import operands
 from onnxexp.graph import Node
-
-if TYPE_CHECKING:
-    from onnxexp.lowering.lowering import Lowering
+from onnxexp.lowering.lowering import Lowering, NodeLowering
 
 __all__ = ["LOWERINGS"]
 
 _FIRST_OPSET = 11
+"""The first opset with sequences."""
 
 
 def _checked(lowering: Lowering) -> Any:
@@ -30,7 +28,7 @@ def _checked(lowering: Lowering) -> Any:
 
 
 def _construct(lowering: Lowering, node: Node) -> list[Any]:
-    """Args: the elements, and the dtype of what an empty one will hold."""
+    """Args: the elements, and the dtype of an empty sequence."""
     op = _checked(lowering)
     elements, dtype = (lowering.resolve(arg) for arg in node.args)
     if not elements:
@@ -72,7 +70,7 @@ def _concat(lowering: Lowering, node: Node) -> list[Any]:
 
 
 def _split(lowering: Lowering, node: Node) -> list[Any]:
-    """Args: the tensor, the size of a piece, the axis, and whether it stays."""
+    """Args: the tensor, the size of a piece, the axis, and keepdims."""
     op = _checked(lowering)
     tensor, size, axis, keepdims = (lowering.resolve(arg) for arg in node.args)
     if keepdims:
@@ -80,7 +78,7 @@ def _split(lowering: Lowering, node: Node) -> list[Any]:
     return [op.SplitToSequence(tensor, axis=axis, keepdims=0)]
 
 
-LOWERINGS: dict[str, Callable[[Lowering, Node], list[Any]]] = {
+LOWERINGS: dict[str, NodeLowering] = {
     "prim::SequenceConstruct": _construct,
     "prim::SequenceInsert": _insert,
     "prim::SequenceErase": _erase,

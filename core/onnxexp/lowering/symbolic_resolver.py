@@ -1,4 +1,4 @@
-"""Asking those who can lower a node, one after the other, and telling whose code it was where that fails."""
+"""Find the symbolic for a node: hooks first, then tables. Errors name the plugin."""
 
 from __future__ import annotations
 
@@ -12,14 +12,21 @@ from onnxexp.errors import LoweringError, OpsetError
 from onnxexp.graph import Node
 from onnxexp.plugins.loading import Implementation, Plugins
 
-__all__ = ["Answer", "Asking"]
+__all__ = ["Resolution", "SymbolicResolver"]
 
 Who: TypeAlias = Any
-"""A Candidate or an Implementation: its `str` says whose code it is and where."""
+"""A Candidate or an Implementation: its `str` has the plugin and the place in its code."""
 
 
-class Answer(NamedTuple):
-    """What a node lowers to (None: nobody lowers it), who says so, and why those asked before did not."""
+class Resolution(NamedTuple):
+    """The result of lowering one node.
+
+    Attributes:
+        results: The lowered values; None where no plugin lowers the node.
+        plugin: The name of the plugin.
+        who: The symbolic or hook that was used.
+        refusal: The reason why those before it declined.
+    """
 
     results: list[Any] | None
     plugin: str = ""
@@ -27,8 +34,8 @@ class Answer(NamedTuple):
     refusal: LoweringError | None = None
 
 
-class Asking:
-    """The `lower_node` hooks, then the tables, in their order; who declines is passed over."""
+class SymbolicResolver:
+    """Call the `lower_node` hooks, then the symbolics in the tables, until one does not decline."""
 
     def __init__(self, builder: Builder, plugins: Plugins) -> None:
         self._builder = builder
@@ -39,8 +46,8 @@ class Asking:
     def __bool__(self) -> bool:
         return bool(self._hooks or self._dispatcher)
 
-    def ask(self, node: Node) -> Answer:
-        """Raises LoweringError naming the plugin and its file and line where its code fails or gives what it may not."""
+    def resolve(self, node: Node) -> Resolution:
+        """Lower a node. Raises LoweringError, with the plugin's file and line, where its code fails or returns a wrong type."""
         refusal: LoweringError | None = None
         for implementation, function in self._hooks:
             try:
@@ -49,7 +56,7 @@ class Asking:
                 refusal = error
                 continue
             if results is not None:
-                return self._answer(results, implementation.plugin.name, implementation, node)
+                return self._resolution(results, implementation.plugin.name, implementation, node)
         candidates = self._dispatcher.candidates(node.op, self._builder.opset)
         args = self._builder.args if candidates else []
         for candidate in candidates:
@@ -62,11 +69,11 @@ class Asking:
             except Declined as error:
                 refusal = error
                 continue
-            return self._answer(results, candidate.source.plugin, candidate, node)
-        return Answer(None, refusal=refusal or self._later(node))
+            return self._resolution(results, candidate.source.plugin, candidate, node)
+        return Resolution(None, refusal=refusal or self._other_opset(node))
 
-    def _later(self, node: Node) -> LoweringError | None:
-        """Why nobody is asked at this opset, where somebody is at another."""
+    def _other_opset(self, node: Node) -> LoweringError | None:
+        """Return the error for a node that a plugin lowers at another opset only."""
         opsets = self._dispatcher.opsets(node.op)
         if not opsets:
             return None
@@ -85,11 +92,11 @@ class Asking:
             return function(*args)
         except (Declined, OpsetError, LoweringError):
             raise
-        except Exception as error:  # a plugin may be anyone's: whatever it raises is told with whose it is
+        except Exception as error:  # a plugin may raise anything: the error names the plugin
             line = _line(error, function)
             raise LoweringError(f"{who} failed{line}: {type(error).__name__}: {error}") from error
 
-    def _answer(self, results: Any, plugin: str, who: Who, node: Node) -> Answer:
+    def _resolution(self, results: Any, plugin: str, who: Who, node: Node) -> Resolution:
         listed = list(results) if isinstance(results, (list, tuple)) else [results]
         wanted = len(node.outputs)
         if len(listed) < wanted or (wanted and listed[0] is None and all(result is None for result in listed)):
@@ -101,18 +108,18 @@ class Asking:
             elif not isinstance(result, (bool, int, float, type(None))):
                 raise LoweringError(f"{who} returned {results!r}; {wanted} Tensors were expected")
         self._used.add(plugin)
-        return Answer(listed[:wanted], plugin, who)
+        return Resolution(listed[:wanted], plugin, who)
 
 
 def _positional(implementation: Implementation) -> Callable[[Builder, Node], Any]:
-    """The hook's function as one of (op, node): it is called for every node, so nothing is looked up by name."""
+    """Return the hook's function with the parameters (op, node), whichever of them it takes."""
     if implementation.parameters == ("op", "node"):
         return implementation.function
     return lambda op, node: implementation(op=op, node=node, context=op.context)
 
 
 def _line(error: Exception, function: Callable[..., Any]) -> str:
-    """The last line of the symbolic's own file in the traceback."""
-    code = getattr(function, "__code__", None)
+    """Describe the last line of the symbolic's own file in the traceback."""
+    code = getattr(function, "__code__", None)  # a callable object has none
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if code and frame.filename == code.co_filename]
     return f" in line {frames[-1].lineno} ({frames[-1].line})" if frames else ""

@@ -1,14 +1,15 @@
-"""Operators that are kept as torch has them: all of them, or those that nothing lowers (`operator_export_type`)."""
+"""Emit torch operators as they are: all, or those that no plugin lowers (`operator_export_type`)."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from onnxexp.builder import operands
+from onnxexp.builder.builder import Builder
 from onnxexp.builder.dtypes import of_python
 from onnxexp.builder.tensor import Tensor
 from onnxexp.errors import OptionError
@@ -16,22 +17,22 @@ from onnxexp.graph import Node, TensorType
 from onnxexp.torch_ops.schemas import overload
 from onnxexp.torch_ops.type_codes import type_code
 
-if TYPE_CHECKING:
-    from onnxexp.builder.builder import Builder
-
-__all__ = ["OperatorExportTypes", "keep", "read_export_type"]
+__all__ = ["OperatorExportTypes", "emit_torch_node", "parse_export_type"]
 
 _ATEN = "org.pytorch.aten"
-_UNSAID = ("pin_memory", "device", "layout", "memory_format", "non_blocking", "generator")
-"""Arguments that say how torch computes, not what."""
+_EXECUTION_ARGUMENTS = ("pin_memory", "device", "layout", "memory_format", "non_blocking", "generator")
+"""Arguments about how torch computes, not about the result."""
 
 
 class OperatorExportTypes(enum.Enum):
-    """What becomes of torch's operators.
+    """The treatment of torch operators.
 
-    ONNX: all are ONNX's; what cannot be is an error. ONNX_FALLTHROUGH: what cannot be stays an operator of its own domain.
-    ONNX_ATEN_FALLBACK: what cannot be is an ``ATen`` node of the domain org.pytorch.aten. ONNX_ATEN: all are such nodes.
-    RAW: all stay what they are, in their own domains, and the captured graph is printed.
+    Attributes:
+        ONNX: Lower every operator; one that cannot be lowered is an error.
+        ONNX_FALLTHROUGH: Keep an operator that cannot be lowered, in its own domain.
+        ONNX_ATEN_FALLBACK: Keep it as an ``ATen`` node of the domain org.pytorch.aten.
+        ONNX_ATEN: Make every operator such a node.
+        RAW: Keep every operator in its own domain, and print the captured graph.
     """
 
     ONNX = "ONNX"
@@ -42,35 +43,36 @@ class OperatorExportTypes(enum.Enum):
 
     @property
     def keeps_all(self) -> bool:
-        """Are all operators kept?"""
+        """Whether all operators are kept."""
         return self in (OperatorExportTypes.ONNX_ATEN, OperatorExportTypes.RAW)
 
     @property
     def verbose(self) -> bool:
-        """Is the captured graph printed?"""
+        """Whether the captured graph is printed."""
         return self is OperatorExportTypes.RAW
 
     @property
     def keeps_unknown(self) -> bool:
-        """Are operators kept that nothing lowers?"""
+        """Whether operators that no plugin lowers are kept."""
         return self is not OperatorExportTypes.ONNX
 
 
-def read_export_type(said: Any) -> OperatorExportTypes:
-    """Ours, its name, or torch.onnx's member of the same name. Raises OptionError for anything else."""
-    name = said if isinstance(said, str) else str(getattr(said, "name", said))
+def parse_export_type(value: Any) -> OperatorExportTypes:
+    """Return the member for a member, its name, or torch.onnx's member of that name. Raises OptionError."""
+    # torch.onnx's enum is recognised by its members' names, so that it need not be imported
+    name = value if isinstance(value, str) else str(getattr(value, "name", value))
     known = OperatorExportTypes.__members__
     if name.upper() not in known:
-        raise OptionError(f"operator_export_type is {said!r}; it may be {', '.join(known)}")
+        raise OptionError(f"operator_export_type is {value!r}; it may be {', '.join(known)}")
     return known[name.upper()]
 
 
-def keep(op: Builder, node: Node, args: Sequence[Any], how: OperatorExportTypes) -> list[Tensor]:
-    """The call as one node: tensors and what is known at run time are inputs, all else are attributes by their torch names."""
+def emit_torch_node(op: Builder, node: Node, args: Sequence[Any], how: OperatorExportTypes) -> list[Tensor]:
+    """Emit a call as one node: tensors are inputs, constants are attributes under their torch names."""
     inputs: list[Tensor | None] = []
     attributes: dict[str, Any] = {}
     for name, arg in zip(_names(node, len(args)), args, strict=True):
-        if name in _UNSAID:
+        if name in _EXECUTION_ARGUMENTS:
             continue
         if _is_input(arg):
             inputs += _inputs(op, arg)

@@ -1,38 +1,44 @@
-"""Writing by a plugin: the hook `serialize`."""
+"""Write a program: by a plugin's hook `serialize`, or by the core's writer."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from onnxexp.errors import SerializeError
 from onnxexp.plugins.loading import Plugins
+from onnxexp.program.program import ONNXProgram, Target
 from onnxexp.request.export_context import ExportContext
-from onnxexp.serialize import SavedFile, WriteOptions
+from onnxexp.serialize import SavedFile, WriteOptions, save
 
-if TYPE_CHECKING:
-    from onnxexp.program.program import ONNXProgram
-
-__all__ = ["save_plugged"]
+__all__ = ["write_program"]
 
 
-def save_plugged(
-    program: ONNXProgram, plugins: Plugins, context: ExportContext, target: Any, options: WriteOptions
+def write_program(
+    plugins: Plugins, context: ExportContext, program: ONNXProgram, target: Target, options: WriteOptions
+) -> SavedFile:
+    """Write a program; the plugins' hooks come first where the target is a path.
+
+    Raises SerializeError, with the plugin's name where its hook fails.
+    """
+    written = None
+    if isinstance(target, (str, os.PathLike)):
+        written = _by_plugin(plugins, context, program, Path(target), options)
+    return written or save(program.model, target, options)
+
+
+def _by_plugin(
+    plugins: Plugins, context: ExportContext, program: ONNXProgram, path: Path, options: WriteOptions
 ) -> SavedFile | None:
-    """What a plugin wrote, None where no plugin did. Raises SerializeError naming the plugin where its hook fails."""
-    implementations = plugins.implementations("serialize")
-    if not implementations or not isinstance(target, (str, os.PathLike)):
-        return None
-    path = Path(target)
-    for implementation in implementations:
+    """Call the hooks until one writes the file; None where none does."""
+    for implementation in plugins.implementations("serialize"):
         try:
             written = implementation(program=program, path=path, options=options, context=context)
-        except Exception as error:  # anyone's code: told with whose it is
+        except Exception as error:  # a hook may raise anything: the error names the plugin
             raise SerializeError(f"{implementation} failed on {path}: {type(error).__name__}: {error}") from error
         if written:
             if not path.exists():
-                raise SerializeError(f"{implementation} says that it wrote {path}, and there is no such file")
+                raise SerializeError(f"{implementation} returned True for {path}, and there is no such file")
             plugins.used.add(implementation.plugin.name)
             return SavedFile((path,), path.stat().st_size)
     return None

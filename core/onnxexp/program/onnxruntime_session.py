@@ -24,6 +24,7 @@ from onnxexp.builder.dtypes import from_onnx, to_onnx
 from onnxexp.errors import OnnxExporterError
 from onnxexp.graph import TensorType
 from onnxexp.program.model_text import place_of, type_text
+from onnxexp.serialize import WriteOptions, save
 
 __all__ = ["Session"]
 
@@ -81,8 +82,6 @@ class Session:
             raise self._explained("failed while running this model", error) from error
 
     def _load(self, options: Any) -> Any:
-        from onnxexp.serialize import WriteOptions, save
-
         providers = ["CPUExecutionProvider"]
         if _weight_bytes(self._model) <= _IN_MEMORY:
             buffer = io.BytesIO()

@@ -5,42 +5,73 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO, Protocol, TypeAlias
 
 import onnx
 import onnx_ir as ir
 import torch
 
 from onnxexp.errors import OnnxExporterError
-from onnxexp.plugins.write_hook import save_plugged
+from onnxexp.graph import Node
+from onnxexp.program.comparison import VerificationReport, compare, run_eager
 from onnxexp.program.model_text import ascii_text, render, type_text
+from onnxexp.program.onnxruntime_session import Session
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature
 from onnxexp.serialize import SavedFile, WriteOptions, save, to_proto
 
-if TYPE_CHECKING:
-    from onnxexp.graph import Node
-    from onnxexp.plugins.loading import Plugin, Plugins
-    from onnxexp.program.comparison import VerificationReport
-    from onnxexp.program.onnxruntime_session import Session
-    from onnxexp.request.export_context import ExportContext
+__all__ = ["InputSlot", "ONNXProgram", "OutputSlot", "PluginInfo", "Signature", "Target", "Write"]
 
-__all__ = ["InputSlot", "ONNXProgram", "OutputSlot", "Signature"]
+Target: TypeAlias = "str | os.PathLike[str] | BinaryIO"
+Write: TypeAlias = "Callable[[ONNXProgram, Target, WriteOptions], SavedFile]"
+"""Writes a program to a path or a binary file object."""
+
+
+class PluginInfo(Protocol):
+    """A plugin that took part in an export."""
+
+    @property
+    def name(self) -> str:
+        """The plugin's name."""
+
+    @property
+    def distribution(self) -> str:
+        """Its distribution; "" for a plugin that was passed to the call."""
+
+    @property
+    def version(self) -> str:
+        """The distribution's version."""
+
+    @property
+    def origin(self) -> str:
+        """The distribution and its version, in one string."""
+
+    @property
+    def hooks(self) -> tuple[str, ...]:
+        """The names of the hooks that it implements."""
+
+
+def _write_model(program: ONNXProgram, target: Target, options: WriteOptions) -> SavedFile:
+    return save(program.model, target, options)
+
+
+def _no_plugins() -> Sequence[PluginInfo]:
+    return ()
 
 
 class ONNXProgram:
     """An exported model.
 
-    Calling it runs it in ONNX Runtime, with torch tensors in the original's input and output structure. ``print(program)``
-    shows the graph.
+    A call runs it in ONNX Runtime, with torch tensors in the original's input and output structure. ``print(program)`` prints
+    the graph.
 
     Attributes:
         signature: How a call of the original maps to the graph's inputs and outputs.
         eager: The original, for `verify`; None where there is none.
-        example: The ``(args, kwargs)`` that the export was made with.
-        weights: Parameters that the graph takes as inputs (``export_params=False``), by input; calls feed them.
+        example: The example's ``(args, kwargs)``.
+        weights: Parameters that are inputs of the graph (``export_params=False``), by input; calls feed them.
         timings: Seconds by stage of the export, in order.
         pass_timings: Seconds by pass, as ``plugin/pass``.
-        lowered: The nodes of the captured graph, each with who lowered it: a plugin's name, "decomposed", or "core".
+        lowered: The nodes of the captured graph, each with its lowering: a plugin's name, "decomposed", or "core".
     """
 
     def __init__(
@@ -51,8 +82,8 @@ class ONNXProgram:
         eager: Callable[..., Any] | None,
         example: tuple[Sequence[Any], Mapping[str, Any]],
         weights: Mapping[str, torch.Tensor] | None = None,
-        plugins: Plugins | None = None,
-        context: ExportContext | None = None,
+        plugins_used: Callable[[], Sequence[PluginInfo]] = _no_plugins,
+        write: Write = _write_model,
         timings: dict[str, float] | None = None,
         pass_timings: dict[str, float] | None = None,
         lowered: list[tuple[Node, str]] | None = None,
@@ -65,14 +96,14 @@ class ONNXProgram:
         self.example = example
         self.weights = dict(weights or {})
         self._model = model
-        self._plugins = plugins
-        self._context = context
+        self._plugins_used = plugins_used
+        self._write = write
         self._session: Session | None = None
         self._lock = threading.Lock()
 
     @property
     def model(self) -> ir.Model:
-        """The model. Assign it after a change, also one in place: the next call then loads it anew."""
+        """The model. Assign it after a change, also after one in place: the next call then loads it again."""
         return self._model
 
     @model.setter
@@ -82,39 +113,34 @@ class ONNXProgram:
             self._session = None
 
     @property
-    def plugins(self) -> tuple[Plugin, ...]:
-        """The plugins that took part: lowered a node, ran a pass."""
-        return self._plugins.used_plugins() if self._plugins is not None else ()
+    def plugins(self) -> tuple[PluginInfo, ...]:
+        """The plugins that lowered a node, changed the model in a pass, or wrote the file."""
+        return tuple(self._plugins_used())
 
     @property
     def model_proto(self) -> onnx.ModelProto:
-        """The model as a protobuf message, made at each access. It holds a copy of the weights."""
+        """The model as a protobuf message with a copy of the weights, made at each access."""
         return to_proto(self._model)
 
-    def save(self, target: str | os.PathLike[str] | BinaryIO, *, external_data: bool | None = None) -> SavedFile:
-        """Write the model, atomically where the target is a path; returns what was written.
+    def save(self, target: Target, *, external_data: bool | None = None) -> SavedFile:
+        """Write the model, atomically if the target is a path; return the files.
+
+        If the target is a path, the plugins' hook `serialize` comes before the core's writer.
 
         Args:
             target: A path, or a binary file object.
-            external_data: Whether the weights go into a second file beside it; None: only where one file cannot hold
-                them (2 GB).
-
-        A plugin's hook `serialize` is asked first where the target is a path.
+            external_data: Whether the weights go into a second file beside it; None: only above the 2 GB limit of one file.
 
         Raises:
-            SerializeError: it could not be written; what was there before is unharmed.
+            SerializeError: The model could not be written. An earlier file is unharmed.
         """
-        options = WriteOptions(external_data=external_data)
-        written = None
-        if self._plugins is not None and self._context is not None:
-            written = save_plugged(self, self._plugins, self._context, target, options)
-        return written or save(self._model, target, options)
+        return self._write(self, target, WriteOptions(external_data=external_data))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run in ONNX Runtime, called as the original is. Tensors of the result are on the CPU.
+        """Run the model in ONNX Runtime, with the original's arguments. Tensors of the result are on the CPU.
 
         Raises OnnxExporterError where ONNX Runtime is not installed, refuses the model or fails, and where the arguments
-        do not fit what was exported.
+        do not fit the exported model.
         """
         leaves = self.signature.flatten(args, kwargs)
         return self.signature.unflatten(self._run(leaves), leaves)
@@ -127,20 +153,18 @@ class ONNXProgram:
         rtol: float | None = None,
         atol: float | None = None,
     ) -> VerificationReport:
-        """Compare with the original on the same inputs: every output's dtype, shape and values.
+        """Compare with the original on the same inputs: dtype, shape and values of every output.
 
         Args:
             args: Positional arguments; the example's where neither `args` nor `kwargs` is given.
             kwargs: Keyword arguments.
-            rtol: Relative tolerance; by dtype where not given (see `onnxexp.program.comparison`).
-            atol: Absolute tolerance; by dtype and the values' magnitude where not given.
+            rtol: Relative tolerance; by default it depends on the dtype (see `onnxexp.program.comparison`).
+            atol: Absolute tolerance; by default it depends on the dtype and the values' magnitude.
 
         Raises:
-            VerificationError: they differ; it lists every output that does.
-            OnnxExporterError: the program cannot be run, or it was made without an original.
+            VerificationError: Outputs differ; the message lists them all.
+            OnnxExporterError: The program cannot be run, or there is no original.
         """
-        from onnxexp.program.comparison import compare, run_eager
-
         if self.eager is None:
             raise OnnxExporterError("this program was made without an original to compare with")
         if args is None and kwargs is None:
@@ -160,9 +184,7 @@ class ONNXProgram:
         return self._loaded().run({**self.weights, **{slot.name: leaves[slot.leaf] for slot in self.signature.inputs}})
 
     def _loaded(self) -> Session:
-        """The session, made at the first call."""
-        from onnxexp.program.onnxruntime_session import Session
-
+        """Return the session, made at the first call."""
         with self._lock:
             if self._session is None:
                 self._session = Session(self._model)

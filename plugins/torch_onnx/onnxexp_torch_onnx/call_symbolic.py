@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import torch
 
 from onnxexp import Builder, LoweringError
-from onnxexp.lowering.output_check import contradiction
+from onnxexp.lowering.output_check import output_mismatch
 from onnxexp_torch_onnx.context import GraphContext, SymbolicContext
 from onnxexp_torch_onnx.emit_nodes import PACKING
 from onnxexp_torch_onnx.interop import torch_opset
@@ -75,7 +75,7 @@ def call_symbolic(
                 f"{describe(function)} failed{_line(error, function)}: {type(error).__name__}: {error}"
             ) from error
     for value, result in zip(op.node.outputs, results, strict=True):
-        mismatch = contradiction(value, result, shapes=True)
+        mismatch = output_mismatch(value, result, shapes=True)
         if mismatch:
             raise LoweringError(f"{describe(function)} {mismatch}")
     return results
