@@ -295,7 +295,7 @@ def test_both_torch_and_we_say_that_an_export_runs() -> None:
 
 def test_timings_by_stage() -> None:
     assert list(export(Affine(), (X,), io.BytesIO(), verify=True).timings) == [
-        "capture", "convert", "pre passes", "lower", "assemble", "post passes", "write", "verify",
+        "capture", "pre passes", "lower", "assemble", "post passes", "write", "verify",
     ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from onnxexp.cli.common_arguments import add_common, add_selection
 from onnxexp.cli.config_command import load
 from onnxexp.cli.console_output import Output, Progress
 from onnxexp.errors import OptionError
-from onnxexp.plugins.discovery import PluginState, record_hash, states
+from onnxexp.plugins.discovery import PluginStatus, record_hash, states
 from onnxexp.suggest import nearest
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     return int(any(state.state == "refused" for state in found))
 
 
-def _lock(found: list[PluginState], output: Output) -> int:
+def _lock(found: list[PluginStatus], output: Output) -> int:
     """The entries of `allow`, as TOML; 1 where a distribution has no RECORD to pin."""
     hashes = {state.found.distribution: record_hash(state.found) for state in found if state.state == "on"}
     entries = [f"{name}@{digest}" if digest else name for name, digest in hashes.items()]
@@ -56,7 +56,7 @@ def _lock(found: list[PluginState], output: Output) -> int:
     return int(not all(hashes.values()))
 
 
-def _state(state: PluginState) -> dict[str, Any]:
+def _state(state: PluginStatus) -> dict[str, Any]:
     found = state.found
     return {
         "name": found.name,

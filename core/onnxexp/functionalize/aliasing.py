@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 
 import torch
 
-from onnxexp.functionalize.contiguity import Layout
+from onnxexp.functionalize.contiguity import Contiguity
 from onnxexp.functionalize.mutation import facts, is_tensor, results
 from onnxexp.graph import Graph, Node, Value, values_in
 
@@ -24,7 +24,7 @@ class Aliases:
     """The classes of values that may share memory.
 
     Attributes:
-        layout: Which values are contiguous.
+        contiguity: Which values are contiguous.
         overlapping: Pairs of parameters that share a part of their memory but are not the same.
     """
 
@@ -32,7 +32,7 @@ class Aliases:
         self._parent: dict[Value, Value] = {}
         self._same: dict[Value, Value] = {}
         self._written: list[Value] = []
-        self.layout = Layout(graph)
+        self.contiguity = Contiguity(graph)
         self.overlapping: list[tuple[Value, Value]] = []
         self._scan(graph)
         self._join_params(graph.params)
@@ -99,7 +99,7 @@ class Aliases:
                     elif known.viewed is not None:
                         for value in values_in(node.args[known.viewed]):
                             self._join(output, value)
-            self.layout.visit(node, known)
+            self.contiguity.visit(node, known)
 
     def _scan_blocks(self, node: Node) -> None:
         scans = {"prim::If": self._scan_if, "prim::Loop": self._scan_loop}

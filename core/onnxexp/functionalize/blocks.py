@@ -7,7 +7,7 @@ from typing import Any
 
 from onnxexp.errors import CaptureError
 from onnxexp.functionalize.aliasing import values_used
-from onnxexp.functionalize.memory import State
+from onnxexp.functionalize.memory import MemoryState
 from onnxexp.functionalize.places import Ref, refuse
 from onnxexp.functionalize.rewrite import Rewriter
 from onnxexp.graph import Graph, Node, Value, values_in
@@ -31,7 +31,7 @@ def rewrite_blocks(rewriter: Rewriter, node: Node) -> None:
     rewriter.emit.nodes.append(node)
 
 
-def _run(rewriter: Rewriter, block: Graph, state: State) -> State:
+def _run(rewriter: Rewriter, block: Graph, state: MemoryState) -> MemoryState:
     """Rewrite a block, starting from `state`; returns the state at its end."""
     outside, rewriter.memory.state = rewriter.memory.state, state
     rewriter.depth += 1
@@ -42,7 +42,7 @@ def _run(rewriter: Rewriter, block: Graph, state: State) -> State:
     return state
 
 
-def _touched(before: State, after: State) -> list[Ref]:
+def _touched(before: MemoryState, after: MemoryState) -> list[Ref]:
     """The roots outside that a block wrote to."""
     return [root for root, version in before.versions.items() if after.versions[root] != version]
 
@@ -113,7 +113,9 @@ def _loop(rewriter: Rewriter, node: Node, before: list[Any], outer: list[Ref]) -
     _link_results(rewriter, list(zip(results, sources, strict=True)))
 
 
-def _run_body(rewriter: Rewriter, block: Graph, promoted: list[Ref], carried: list[tuple[Value, Any]]) -> tuple[State, State]:
+def _run_body(
+    rewriter: Rewriter, block: Graph, promoted: list[Ref], carried: list[tuple[Value, Any]]
+) -> tuple[MemoryState, MemoryState]:
     """Rewrite a loop's body, the memory that it writes being carried; returns the state at its begin and at its end."""
     memory = rewriter.memory
     outside, memory.state = memory.state, memory.state.copy()

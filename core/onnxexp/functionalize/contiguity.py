@@ -7,7 +7,7 @@ import torch
 from onnxexp.functionalize.mutation import Facts, is_tensor, packet, restrides
 from onnxexp.graph import Graph, Node, Value
 
-__all__ = ["Layout"]
+__all__ = ["Contiguity"]
 
 _ALWAYS = frozenset({"aten::contiguous", "aten::new_zeros", "aten::new_ones", "aten::new_full", "aten::new_empty"})
 _IF_INPUTS_ARE = frozenset(
@@ -23,7 +23,7 @@ _IF_INPUTS_ARE = frozenset(
 _NEVER = frozenset({"aten::empty_strided", "aten::empty_permuted", "aten::as_strided"})
 
 
-class Layout:
+class Contiguity:
     """The contiguous values. Inputs count as contiguous: ONNX's tensors know no strides."""
 
     def __init__(self, graph: Graph) -> None:

@@ -15,11 +15,11 @@ from onnxexp.functionalize.places import Ref, View, refuse
 from onnxexp.functionalize.write_back import can_write, is_part, make_view, write_back
 from onnxexp.graph import Value, Where
 
-__all__ = ["Memory", "State"]
+__all__ = ["Memory", "MemoryState"]
 
 
 @dataclasses.dataclass(slots=True)
-class State:
+class MemoryState:
     """What the memory holds at one point of the program.
 
     Attributes:
@@ -34,8 +34,8 @@ class State:
     pending: dict[Ref, tuple[Ref, Value, Where]] = dataclasses.field(default_factory=dict)
     spoiled: dict[Ref, str] = dataclasses.field(default_factory=dict)
 
-    def copy(self) -> State:
-        return State(dict(self.values), dict(self.versions), dict(self.pending), dict(self.spoiled))
+    def copy(self) -> MemoryState:
+        return MemoryState(dict(self.values), dict(self.versions), dict(self.pending), dict(self.spoiled))
 
 
 class Memory:
@@ -49,7 +49,7 @@ class Memory:
 
     def __init__(self, emit: Emitter) -> None:
         self.emit = emit
-        self.state = State()
+        self.state = MemoryState()
         self.used: dict[Ref, None] = {}
         self.changed: dict[Ref, None] = {}
         self._children: dict[tuple[Ref, View], Ref] = {}

@@ -131,7 +131,7 @@ class Rewriter:
         if several:  # one node for all pieces; made anew they are single slices
             node.args = [self.resolve(source) if index == viewed else arg for index, arg in enumerate(args)]
             self.emit.nodes.append(node)
-        found = places(ViewCall(self.emit, self.memory, node, args, ref, self.aliases.layout.contiguous(source)))
+        found = places(ViewCall(self.emit, self.memory, node, args, ref, self.aliases.contiguity.contiguous(source)))
         if not several and not isinstance(found[0], Ref):
             node.args = [self.resolve(arg) for arg in node.args]
             self.emit.nodes.append(node)

@@ -10,7 +10,7 @@ import torch
 
 from onnxexp.errors import LoweringError, OpsetError, UnsupportedOperators
 from onnxexp.graph import Graph, Node
-from onnxexp.plugins.discovery import PluginState, discover
+from onnxexp.plugins.discovery import PluginStatus, discover
 
 __all__ = ["Problem", "describe", "no_plugins", "skeleton", "unsupported"]
 
@@ -47,7 +47,7 @@ def describe(node: Node, message: str, types: Sequence[str]) -> str:
     return f"{node.op}: {message}\n  called with ({', '.join(types)}){place}"
 
 
-def no_plugins(graph: Graph, off: Sequence[PluginState]) -> LoweringError:
+def no_plugins(graph: Graph, off: Sequence[PluginStatus]) -> LoweringError:
     """Make the error for an export without plugins; it names the packages to install."""
     counts = Counter(node.op for node in graph.walk())
     return UnsupportedOperators(
@@ -56,7 +56,7 @@ def no_plugins(graph: Graph, off: Sequence[PluginState]) -> LoweringError:
     )
 
 
-def unsupported(problems: Sequence[Problem], off: Sequence[PluginState] = ()) -> LoweringError:
+def unsupported(problems: Sequence[Problem], off: Sequence[PluginStatus] = ()) -> LoweringError:
     """Make one error of all problems; `off` are the plugins that are installed and were not selected."""
     if len(problems) == 1 and problems[0].error is not None:
         return problems[0].error
@@ -79,7 +79,7 @@ def unsupported(problems: Sequence[Problem], off: Sequence[PluginState] = ()) ->
     return UnsupportedOperators(message + _packs(counts, off), counts)
 
 
-def _packs(ops: Iterable[str], off: Sequence[PluginState]) -> str:
+def _packs(ops: Iterable[str], off: Sequence[PluginStatus]) -> str:
     """List the packs that may have the operators: those that are off, and ours for the namespaces."""
     lines = [f"the plugin {state.found.name!r} ({state.found.origin}) is installed but off: {state.reason}" for state in off]
     distributions = {state.found.distribution for state in off}

@@ -23,13 +23,13 @@ from onnxexp.errors import PluginLoadError
 from onnxexp.request.config import Config
 from onnxexp.suggest import nearest
 
-__all__ = ["GROUP", "Found", "PluginState", "discover", "record_hash", "states"]
+__all__ = ["GROUP", "InstalledPlugin", "PluginStatus", "discover", "record_hash", "states"]
 
 GROUP = "onnxexp.plugins"
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class InstalledPlugin:
     """An installed plugin: its name, its entry point's value, its distribution and version, and the folder that it is in."""
 
     name: str
@@ -45,38 +45,40 @@ class Found:
 
 
 @dataclasses.dataclass(frozen=True)
-class PluginState:
+class PluginStatus:
     """A plugin before loading: "on", "off" (configured so) or "refused" (a lock or a doubled name forbids it), and why."""
 
-    found: Found
+    found: InstalledPlugin
     state: str
     reason: str = ""
 
 
-def discover() -> tuple[Found, ...]:
+def discover() -> tuple[InstalledPlugin, ...]:
     """Every installed plugin, by name; two distributions that use one name are both there."""
     return _discovered(_search_path())
 
 
 @functools.lru_cache(maxsize=4)
-def _discovered(folders: tuple[tuple[str, int], ...]) -> tuple[Found, ...]:
+def _discovered(folders: tuple[tuple[str, int], ...]) -> tuple[InstalledPlugin, ...]:
     """Read again only when a folder has changed: installing and uninstalling does that."""
     found = [plugin for folder, changed in folders for plugin in _inside(folder, changed)]
     return tuple(sorted(_once(found), key=lambda plugin: (plugin.name, plugin.distribution, plugin.location)))
 
 
 @functools.lru_cache(maxsize=64)
-def _inside(folder: str, _changed: int) -> tuple[Found, ...]:
+def _inside(folder: str, _changed: int) -> tuple[InstalledPlugin, ...]:
     """What lies in one folder: to read those that have not changed takes longer than an export."""
     return tuple(
-        Found(point.name, point.value, distribution.name, distribution.version, str(distribution.locate_file("")), point)
+        InstalledPlugin(
+            point.name, point.value, distribution.name, distribution.version, str(distribution.locate_file("")), point
+        )
         for distribution in distributions(path=[folder])
         for point in distribution.entry_points.select(group=GROUP)
         if distribution.read_text("METADATA") or distribution.read_text("PKG-INFO")  # an interrupted installation leaves none
     )
 
 
-def states(config: Config, found: Sequence[Found] | None = None) -> list[PluginState]:
+def states(config: Config, found: Sequence[InstalledPlugin] | None = None) -> list[PluginStatus]:
     """What the configuration makes of each installed plugin. Raises PluginLoadError where it names one that is not installed."""
     plugins = discover() if found is None else found
     known = [plugin.name for plugin in plugins]
@@ -100,26 +102,26 @@ def _door(origin: str) -> str:
     return "the call asks for" if origin == "call" else f"{origin} asks for"
 
 
-def _state(plugin: Found, config: Config, all_: Sequence[Found]) -> PluginState:
+def _state(plugin: InstalledPlugin, config: Config, all_: Sequence[InstalledPlugin]) -> PluginStatus:
     if plugin.name in config.disable:
-        return PluginState(plugin, "off", f"disabled by {_origin(config, 'disable')}")
+        return PluginStatus(plugin, "off", f"disabled by {_origin(config, 'disable')}")
     if config.plugins is not None and plugin.name not in config.plugins and ... not in config.plugins:
-        return PluginState(plugin, "off", f"not among the plugins of {_origin(config, 'plugins')}")
+        return PluginStatus(plugin, "off", f"not among the plugins of {_origin(config, 'plugins')}")
     others = [other.origin for other in all_ if other.name == plugin.name and other is not plugin]
     if others:
-        return PluginState(plugin, "refused", f"{' and '.join(others)} has a plugin of this name too: uninstall one of them")
+        return PluginStatus(plugin, "refused", f"{' and '.join(others)} has a plugin of this name too: uninstall one of them")
     if not all(_allowed(plugin, lock) for lock in config.allow):
-        return PluginState(
+        return PluginStatus(
             plugin, "refused", f"{_locked(plugin, config.allow)} by the lock `allow` of {_origin(config, 'allow')}"
         )
-    return PluginState(plugin, "on")
+    return PluginStatus(plugin, "on")
 
 
 def _origin(config: Config, name: str) -> str:
     return "the call" if config.origins[name] == "call" else config.origins[name]
 
 
-def _allowed(plugin: Found, lock: Iterable[str]) -> bool:
+def _allowed(plugin: InstalledPlugin, lock: Iterable[str]) -> bool:
     for entry in lock:
         name, at, digest = entry.partition("@")
         if canonicalize_name(name) == canonicalize_name(plugin.distribution) and (not at or digest == record_hash(plugin)):
@@ -127,7 +129,7 @@ def _allowed(plugin: Found, lock: Iterable[str]) -> bool:
     return False
 
 
-def _locked(plugin: Found, locks: Iterable[Iterable[str]]) -> str:
+def _locked(plugin: InstalledPlugin, locks: Iterable[Iterable[str]]) -> str:
     named = any(
         canonicalize_name(entry.partition("@")[0]) == canonicalize_name(plugin.distribution) for lock in locks for entry in lock
     )
@@ -136,7 +138,7 @@ def _locked(plugin: Found, locks: Iterable[Iterable[str]]) -> str:
     return f"the contents of {plugin.origin} ({record_hash(plugin) or 'it has no RECORD'}) are not those allowed"
 
 
-def record_hash(plugin: Found) -> str:
+def record_hash(plugin: InstalledPlugin) -> str:
     """What pins a distribution: a hash over its files, as its RECORD lists them and as they are now; "" where it has no RECORD.
 
     Rows that differ from one installation to the next are left out: those without a hash (what Python compiled, RECORD itself),
@@ -197,9 +199,9 @@ def _holds_packages(device: int, inode: int) -> bool:
     return any(place is not None and (place.st_dev, place.st_ino) == (device, inode) for place in places)
 
 
-def _once(found: Iterable[Found]) -> list[Found]:
+def _once(found: Iterable[InstalledPlugin]) -> list[InstalledPlugin]:
     """One plugin for each distribution and name: an editable install shows its metadata at two places."""
-    by_origin: dict[tuple[str, str], list[Found]] = defaultdict(list)
+    by_origin: dict[tuple[str, str], list[InstalledPlugin]] = defaultdict(list)
     for plugin in found:
         by_origin[plugin.name, canonicalize_name(plugin.distribution)].append(plugin)
     return [plugins[0] for plugins in by_origin.values()]

@@ -8,12 +8,12 @@ import sys
 from typing import Any
 
 from onnxexp.errors import PluginLoadError
-from onnxexp.plugins.discovery import Found
+from onnxexp.plugins.discovery import InstalledPlugin
 
 __all__ = ["import_object"]
 
 
-def import_object(found: Found) -> Any:
+def import_object(found: InstalledPlugin) -> Any:
     """Import the object of an entry point. Raises whatever the import raises; nothing half imported stays."""
     if found.point.module in sys.modules:
         return found.point.load()
@@ -28,7 +28,7 @@ def import_object(found: Found) -> Any:
         raise
 
 
-def _refuse_working_directory(found: Found, package: str) -> None:
+def _refuse_working_directory(found: InstalledPlugin, package: str) -> None:
     """A folder or file that happens to lie in the working directory must not stand in for an installed plugin."""
     spec = importlib.util.find_spec(package)
     places = [spec.origin, *(spec.submodule_search_locations or ())] if spec is not None else []
@@ -47,7 +47,7 @@ def _folder(place: str, package: str) -> str:
     return parent if os.path.basename(parent) == package else place
 
 
-def _installed_there(found: Found, here: str) -> bool:
+def _installed_there(found: InstalledPlugin, here: str) -> bool:
     """Is the distribution an editable install (its author works in that folder), or are packages installed there?"""
     distribution = found.point.dist
     origin = distribution.origin if distribution is not None else None

@@ -22,7 +22,7 @@ import pluggy
 
 from onnxexp.errors import PluginError, PluginLoadError
 from onnxexp.plugins import hookspecs, isolated_import
-from onnxexp.plugins.discovery import Found, PluginState, missing, states
+from onnxexp.plugins.discovery import InstalledPlugin, PluginStatus, missing, states
 from onnxexp.plugins.isolated_import import import_object
 from onnxexp.request.config import Config
 from onnxexp.request.export_context import ExportContext
@@ -92,7 +92,7 @@ class Plugins:
     """
 
     def __init__(
-        self, loaded: Iterable[Plugin], prefer: Mapping[str, str] | None = None, off: Sequence[PluginState] = ()
+        self, loaded: Iterable[Plugin], prefer: Mapping[str, str] | None = None, off: Sequence[PluginStatus] = ()
     ) -> None:
         ordered = tuple(sorted(loaded, key=lambda plugin: (not plugin.user, plugin.name)))
         if any(plugin.user for plugin in ordered):  # no cache keeps a user's object alive
@@ -192,24 +192,24 @@ def load(config: Config) -> Plugins:
     return Plugins(loaded, config.prefer, [state for state in all_states if state.state == "off"])
 
 
-def load_all(config: Config) -> list[tuple[PluginState, Plugin | PluginError | None]]:
+def load_all(config: Config) -> list[tuple[PluginStatus, Plugin | PluginError | None]]:
     """Every installed plugin: loaded where it is on, the error where that fails, None where it is off or refused."""
     return [(state, _loaded_or_error(state.found) if state.state == "on" else None) for state in states(config)]
 
 
-def _loaded_or_error(found: Found) -> Plugin | PluginError:
+def _loaded_or_error(found: InstalledPlugin) -> Plugin | PluginError:
     try:
         return Plugins([_load(found)]).loaded[0]
     except PluginError as error:
         return error
 
 
-def _load(found: Found) -> Plugin:
+def _load(found: InstalledPlugin) -> Plugin:
     loaded = _imported(found)
     return Plugin(found.name, found.distribution, found.version, loaded, _tables(loaded, found))
 
 
-def _imported(found: Found) -> Any:
+def _imported(found: InstalledPlugin) -> Any:
     try:
         return import_object(found)
     except (Exception, SystemExit) as error:  # whatever a plugin's import raises is the plugin's failure, told with its origin
@@ -219,7 +219,7 @@ def _imported(found: Found) -> Any:
         ) from error
 
 
-def _entry(found: Found) -> str:
+def _entry(found: InstalledPlugin) -> str:
     return f"the plugin {found.name!r} ({found.origin}, entry point {found.value})"
 
 
@@ -243,7 +243,7 @@ def _name(given: Any) -> str:
     return str(given.__name__ if inspect.ismodule(given) or inspect.isclass(given) else type(given).__name__)
 
 
-def _tables(given: Any, found: Found | None = None) -> tuple[SymbolicTable, ...]:
+def _tables(given: Any, found: InstalledPlugin | None = None) -> tuple[SymbolicTable, ...]:
     """The tables of an installed plugin, or of the call's own. Raises PluginLoadError where they are something else."""
     if isinstance(given, SymbolicTable):
         return (given,)

@@ -32,7 +32,7 @@ import onnx_ir as ir
 
 from onnxexp.errors import OptionError, SerializeError
 from onnxexp.serialize.atomic_file import NewFile, checked_target, explained, new_file
-from onnxexp.serialize.proto_layout import Layout, describe, lay_out, skeleton
+from onnxexp.serialize.proto_layout import FileLayout, describe, lay_out, skeleton
 from onnxexp.serialize.writer import write_stream
 
 __all__ = ["SavedFile", "WriteOptions", "save", "to_proto"]
@@ -133,13 +133,13 @@ def _save_files(model: ir.Model, target: str | os.PathLike[str], options: WriteO
     return _save_two(model, path, Path(target), options.external_threshold)
 
 
-def _too_large(layout: Layout, cure: str) -> SerializeError:
+def _too_large(layout: FileLayout, cure: str) -> SerializeError:
     return SerializeError(
         f"the model has {layout.size:,} bytes, and one file can have at most {_LIMIT:,} (protobuf's limit). {cure}"
     )
 
 
-def _save_one(path: str, given: Path, layout: Layout) -> SavedFile:
+def _save_one(path: str, given: Path, layout: FileLayout) -> SavedFile:
     with explained(path, layout.size), new_file(path) as file:
         _write(file, layout)
         file.publish()
@@ -171,7 +171,7 @@ def _save_two(model: ir.Model, path: str, given: Path, threshold: int) -> SavedF
     return SavedFile((given, given.with_name(name)), layout.size + data_layout.size)
 
 
-def _replace_pair(file: NewFile, data: NewFile, interim: Layout, aside: str) -> bool:
+def _replace_pair(file: NewFile, data: NewFile, interim: FileLayout, aside: str) -> bool:
     """Take the three steps of the module's documentation; return False where step 1 is the last one possible."""
     with new_file(file.path) as first:
         _write(first, interim)
@@ -191,6 +191,6 @@ def _replace_pair(file: NewFile, data: NewFile, interim: Layout, aside: str) -> 
     return True
 
 
-def _write(file: NewFile, layout: Layout) -> None:
+def _write(file: NewFile, layout: FileLayout) -> None:
     file.reserve(layout.size)
     write_stream(file.file, layout)

@@ -19,7 +19,7 @@ import torch
 from onnxexp.builder.torch_tensor import TorchTensor
 from onnxexp.errors import SerializeError
 
-__all__ = ["Chunk", "Layout", "chunks", "describe", "lay_out", "skeleton"]
+__all__ = ["Chunk", "FileLayout", "chunks", "describe", "lay_out", "skeleton"]
 
 Chunk = bytes | bytearray | memoryview | torch.Tensor
 """Bytes, or one of the `pieces` of `onnxexp.builder.torch_tensor`, which `StagingBuffers` there makes contiguous."""
@@ -45,14 +45,14 @@ class Part(NamedTuple):
     name: str = ""
 
 
-class Layout(NamedTuple):
+class FileLayout(NamedTuple):
     """A file: its size, and its parts by offset. Gaps between parts read as zeros."""
 
     parts: Sequence[Part] = ()
     size: int = 0
 
 
-def lay_out(model: ir.Model, location: str | None = None, threshold: int = 0) -> tuple[Layout, Layout]:
+def lay_out(model: ir.Model, location: str | None = None, threshold: int = 0) -> tuple[FileLayout, FileLayout]:
     """Lay out the model file and its data file.
 
     The data file, where `location` names one, has the initializers of `threshold` bytes and more.
@@ -77,10 +77,10 @@ def lay_out(model: ir.Model, location: str | None = None, threshold: int = 0) ->
         else:
             raw = proto.SerializeToString() + _tagged(_RAW_DATA, tensor.nbytes)
             records.append((_tagged(_INITIALIZER, len(raw) + tensor.nbytes) + raw, tensor))
-    return _model_file(model, records), Layout(external, end)
+    return _model_file(model, records), FileLayout(external, end)
 
 
-def chunks(layout: Layout) -> Iterator[tuple[int, Chunk]]:
+def chunks(layout: FileLayout) -> Iterator[tuple[int, Chunk]]:
     """Yield the file by offset, with small neighbours gathered into one chunk."""
     gathered, start = bytearray(), 0
     for part in layout.parts:
@@ -137,7 +137,7 @@ def _initializers(model: ir.Model) -> Iterator[tuple[str, ir.TensorProtocol]]:
             raise SerializeError(f"initializer {name!r} has no value: set its const_value, or make it an input of the graph")
 
 
-def _model_file(model: ir.Model, records: list[tuple[bytes, ir.TensorProtocol | None]]) -> Layout:
+def _model_file(model: ir.Model, records: list[tuple[bytes, ir.TensorProtocol | None]]) -> FileLayout:
     try:
         proto = skeleton(model)
         graph = proto.graph.SerializeToString(deterministic=True)
@@ -157,7 +157,7 @@ def _model_file(model: ir.Model, records: list[tuple[bytes, ir.TensorProtocol | 
         if tensor is not None:
             parts.append(Part(end, tensor.nbytes, tensor, tensor.name or ""))
             end += tensor.nbytes
-    return Layout(parts, end)
+    return FileLayout(parts, end)
 
 
 def describe(proto: onnx.TensorProto, name: str, tensor: ir.TensorProtocol) -> None:

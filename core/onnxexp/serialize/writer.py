@@ -8,12 +8,12 @@ import torch
 
 from onnxexp.builder.torch_tensor import BinaryWriter, StagingBuffers
 from onnxexp.errors import SerializeError
-from onnxexp.serialize.proto_layout import Chunk, Layout, chunks
+from onnxexp.serialize.proto_layout import Chunk, FileLayout, chunks
 
 __all__ = ["write_stream"]
 
 
-def write_stream(file: BinaryWriter, layout: Layout) -> None:
+def write_stream(file: BinaryWriter, layout: FileLayout) -> None:
     """Write from the stream's current position on, without seeking."""
     scratch = StagingBuffers()
     position = 0

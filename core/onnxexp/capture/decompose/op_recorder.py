@@ -15,7 +15,7 @@ from torch._dispatch.python import no_python_dispatcher
 from torch._subclasses import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from onnxexp.capture.decompose.size_expressions import Measures, Names
+from onnxexp.capture.decompose.size_expressions import OpNames, SizeValues
 from onnxexp.capture.fake_values import DROPPED, flat, made
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node, Value
@@ -55,8 +55,8 @@ class Recorder(TorchDispatchMode):
         self._fakes = fakes
         self._values: dict[int, Value] = {}
         self._alive: list[torch.Tensor] = []
-        self._names = Names()
-        self._measures = Measures(self.graph, self._names, dim_text)
+        self._names = OpNames()
+        self._sizes = SizeValues(self.graph, self._names, dim_text)
 
     def know(self, thing: Any, value: Value) -> None:
         """Note the value that a tensor or a symbolic number stands for."""
@@ -66,9 +66,9 @@ class Recorder(TorchDispatchMode):
             if self._fakes:
                 for axis, size in enumerate(thing.shape):
                     if isinstance(size, torch.SymInt):
-                        self._measures.know_axis(size, value, axis)
+                        self._sizes.know_axis(size, value, axis)
         elif isinstance(thing, _SYMBOLIC):
-            self._measures.know_number(thing, value)
+            self._sizes.know_number(thing, value)
 
     def value(self, arg: Any) -> Any:
         """An argument or result as the graph has it."""
@@ -78,7 +78,7 @@ class Recorder(TorchDispatchMode):
         if isinstance(arg, (list, tuple)):
             return [self.value(element) for element in arg]
         if isinstance(arg, _SYMBOLIC):
-            return self._measures.value(arg)
+            return self._sizes.value(arg)
         return _CPU if arg == META else arg
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:

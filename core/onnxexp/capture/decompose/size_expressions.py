@@ -13,7 +13,7 @@ from onnxexp.capture.fake_values import scalar_op, type_of
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node, ScalarType, TensorType, Value
 
-__all__ = ["Measures", "Names"]
+__all__ = ["SizeValues", "OpNames"]
 
 _ARITHMETIC = {
     "Add": "aten::add",
@@ -39,8 +39,8 @@ _FLOATING = {"aten::div", "aten::Float"}
 _WHOLE = {"aten::Int", "aten::ceil", "aten::floor"}
 
 
-class Names:
-    """Names for what operators give, as torch.export has them: the operator's, with a number once it is taken.
+class OpNames:
+    """OpNames for what operators give, as torch.export has them: the operator's, with a number once it is taken.
 
     What Python itself calls so (``sum``) is taken.
     """
@@ -56,10 +56,10 @@ class Names:
         return f"{base}_{taken}" if taken else base
 
 
-class Measures:
+class SizeValues:
     """The numbers of one graph; each is computed once, where it is first asked for."""
 
-    def __init__(self, graph: Graph, names: Names, dim_text: Callable[[Any], Dim]) -> None:
+    def __init__(self, graph: Graph, names: OpNames, dim_text: Callable[[Any], Dim]) -> None:
         self._graph = graph
         self._names = names
         self._dim_text = dim_text
