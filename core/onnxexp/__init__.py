@@ -7,6 +7,7 @@ The errors form one tree, see `onnxexp.errors`.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -116,10 +117,13 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(_TORCH_ONNX_MOVED)
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _public(name)
+
+
+@functools.cache
+def _public(name: str) -> Any:
     module = importlib.import_module(f"{__name__}.{_HOMES.get(name, 'errors')}")
-    value = vars(module)[_RENAMED.get(name, name)]
-    globals()[name] = value
-    return value
+    return vars(module)[_RENAMED.get(name, name)]
 
 
 def __dir__() -> list[str]:

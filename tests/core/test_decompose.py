@@ -13,9 +13,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from onnxexp import Builder, SymbolicTable, Tensor, UnsupportedOperators
-from onnxexp.capture.decompose import decomposer as decompose
-from onnxexp.capture.decompose.decomposer import Decomposer
 from onnxexp.capture.torch_export import strategy
+from onnxexp.capture.torch_export.decompose import decomposer as decompose
+from onnxexp.capture.torch_export.decompose.decomposer import Decomposer
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
 from onnxexp.request.dynamic_shapes import read_dynamic
 from onnxexp.request.options import Options

@@ -10,8 +10,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from onnxexp.capture.decompose.decomposer import Decomposer
-from onnxexp.capture.decompose.op_recorder import META, Recorder
+from onnxexp.capture.torch_export.decompose.decomposer import Decomposer
+from onnxexp.capture.torch_export.decompose.op_recorder import META, Recorder
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
 

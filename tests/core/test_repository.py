@@ -29,7 +29,7 @@ MAX_FUNCTION_LINES = 45
 GOOD_FUNCTION_LINES = 40
 MAX_LONG_FUNCTIONS = 10
 
-KNOWS_OPERATORS = ("onnxexp/capture/", "onnxexp/functionalize/", "onnxexp/cli/")
+KNOWS_OPERATORS = ("onnxexp/capture/torch_export/", "onnxexp/functionalize/", "onnxexp/cli/")
 """Where the core may name torch's operators: what torch's frontends produce has to be taken apart by name, and help
 texts and templates give examples."""
 

@@ -141,4 +141,4 @@ def test_the_tree_of_errors_is_as_drawn() -> None:
 
 def test_the_naming_rule_is_found() -> None:
     rule = hook.PARTS["naming-rule"]()
-    assert rule.startswith("- an input is called after") and rule.count("\n- ") >= 3
+    assert rule.startswith("- An input has the name of the parameter") and rule.count("\n- ") >= 3

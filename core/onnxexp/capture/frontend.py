@@ -25,7 +25,7 @@ class CapturedProgram:
     Attributes:
         graph: Functional: nothing in it is written in place. Its inputs are the leaves of the example's (args, kwargs).
         decompose: Decomposes one node: returns a graph whose inputs are `node.inputs()`, in order, or None. A
-            `onnxexp.capture.decompose.decomposer.Decomposer` uses torch's own decompositions.
+            `onnxexp.capture.torch_export.decompose.decomposer.Decomposer` uses torch's own decompositions.
         in_spec, out_spec: torch's pytree specs of (args, kwargs) and of what the model returns.
         constants: Places where the example decided: branches and numbers that are constants of the graph, with the user's lines.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import logging
 import os
 import threading
@@ -32,12 +33,12 @@ __all__ = [
 LOCK = threading.RLock()
 """Held around torch's tracers: their mode stacks and patches belong to the process."""
 
-_exporting = threading.local()
+_EXPORTING = contextvars.ContextVar("onnxexp exporting", default=False)
 
 
 def is_exporting() -> bool:
     """True while onnxexp captures a model in this thread, as torch.onnx.is_in_onnx_export()."""
-    return bool(vars(_exporting).get("depth", 0))
+    return _EXPORTING.get()
 
 
 def _torch_handlers() -> list[logging.Handler]:
@@ -108,13 +109,15 @@ def torch_mode() -> Iterator[None]:
     operators that they are made of.
     """
     with LOCK, torch.inference_mode(False), torch.no_grad():
-        before = mha._is_fastpath_enabled, _flags._is_onnx_exporting, vars(_exporting).get("depth", 0)
+        before = mha._is_fastpath_enabled, _flags._is_onnx_exporting
+        outer = _EXPORTING.set(True)
         try:
-            mha._is_fastpath_enabled, _flags._is_onnx_exporting, _exporting.depth = False, True, before[2] + 1
+            mha._is_fastpath_enabled, _flags._is_onnx_exporting = False, True
             with unwind_functorch():
                 yield
         finally:
-            mha._is_fastpath_enabled, _flags._is_onnx_exporting, _exporting.depth = before
+            mha._is_fastpath_enabled, _flags._is_onnx_exporting = before
+            _EXPORTING.reset(outer)
 
 
 @contextlib.contextmanager

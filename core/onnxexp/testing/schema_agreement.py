@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.fake_values import SCALAR_OPS
+from onnxexp.capture.torch_export.fake_values import SCALAR_OPS
 from onnxexp.suggest import nearest
 
 __all__ = ["arity", "docstring", "schemas", "unknown"]

@@ -9,9 +9,9 @@ import torch
 from torch.export import ExportedProgram
 
 from onnxexp import Options, hookimpl
-from onnxexp.capture.decompose.decomposer import Decomposer
 from onnxexp.capture.frontend import CapturedProgram, make_functional
 from onnxexp.capture.model_tensors import Parts
+from onnxexp.capture.torch_export.decompose.decomposer import Decomposer
 from onnxexp.capture.torch_state import model_mode, torch_mode
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.model import is_scripted

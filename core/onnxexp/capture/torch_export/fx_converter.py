@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 import torch
 from torch.amp import autocast_mode
 
-from onnxexp.capture.fake_values import DROPPED, SCALAR_OPS, flat, made, scalar_op, type_of
 from onnxexp.capture.source_lines import place
 from onnxexp.capture.torch_export import composite_ops
+from onnxexp.capture.torch_export.fake_values import DROPPED, SCALAR_OPS, flat, made, scalar_op, type_of
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node, TensorType, Value, values_in
 from onnxexp.torch_ops.schemas import bind, full_name

@@ -13,7 +13,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture.decompose.decomposer import Decomposer
 from onnxexp.capture.example_inputs import capturing, enlarged, unmarked
 from onnxexp.capture.frontend import CapturedProgram, make_functional
 from onnxexp.capture.model_tensors import restored_buffers
@@ -22,6 +21,7 @@ from onnxexp.capture.size_text import dim_text
 from onnxexp.capture.source_lines import model_error, recording
 from onnxexp.capture.torch_export.composite_ops import kept_whole
 from onnxexp.capture.torch_export.data_dependent_ops import kept_opaque
+from onnxexp.capture.torch_export.decompose.decomposer import Decomposer
 from onnxexp.capture.torch_export.export_errors import explain
 from onnxexp.capture.torch_export.exported_program import to_graph, without_vmap, written
 from onnxexp.capture.torch_export.guard_warnings import deciding, tell_restrictions

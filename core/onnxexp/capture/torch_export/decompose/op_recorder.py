@@ -15,8 +15,8 @@ from torch._dispatch.python import no_python_dispatcher
 from torch._subclasses import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from onnxexp.capture.decompose.size_expressions import OpNames, SizeValues
-from onnxexp.capture.fake_values import DROPPED, flat, made
+from onnxexp.capture.torch_export.decompose.size_expressions import OpNames, SizeValues
+from onnxexp.capture.torch_export.fake_values import DROPPED, flat, made
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node, Value
 from onnxexp.torch_ops.schemas import bind, full_name

@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 
-from onnxexp.capture.fake_values import scalar_op, type_of
+from onnxexp.capture.torch_export.fake_values import scalar_op, type_of
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node, ScalarType, TensorType, Value
 

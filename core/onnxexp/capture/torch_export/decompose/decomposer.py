@@ -19,10 +19,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 from torch.utils._sympy.functions import Mod, PythonMod
 
-from onnxexp.capture.decompose.op_recorder import META, Recorder
-from onnxexp.capture.fake_values import flat
 from onnxexp.capture.reshape_sizes import reshapes_as_called
 from onnxexp.capture.shape_env_snapshot import clear_caches, restore, snapshot
+from onnxexp.capture.torch_export.decompose.op_recorder import META, Recorder
+from onnxexp.capture.torch_export.fake_values import flat
 from onnxexp.capture.torch_state import silence_torch_loggers, torch_mode
 from onnxexp.errors import CaptureError
 from onnxexp.functionalize import functionalize

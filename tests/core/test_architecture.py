@@ -1,0 +1,303 @@
+"""The architecture of the core, compared with docs/explanation/architecture.md.
+
+Every import counts: those for type checkers and those inside functions too. Each check is a function from sources to offences,
+which is itself tested on samples that are offences.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from tests.core.test_repository import KNOWS_OPERATORS
+
+ROOT = Path(__file__).resolve().parents[2]
+CORE = ROOT / "core" / "onnxexp"
+PAGE = ROOT / "docs" / "explanation" / "architecture.md"
+
+MAX_LOOSE_FILES = 10
+MAX_LINES = 13_500
+MAX_LINES_WITHOUT_FRONTEND = 9_000
+TOOLS = ("cli/", "testing/")
+FRONTEND = ("capture/", "functionalize/")
+MAY_KNOW_OPERATORS = {"onnxexp/capture/torch_export/", "onnxexp/functionalize/", "onnxexp/cli/"}
+LEAVING = ("torch_onnx/", "capture/torchscript/")
+"""Folders that are about to become plugins; not part of the house."""
+
+Sources = Mapping[str, str]
+"""The text of each module by its path inside `core/onnxexp`."""
+
+
+@functools.cache
+def core() -> dict[str, str]:
+    paths = {path.relative_to(CORE).as_posix(): path for path in sorted(CORE.rglob("*.py"))}
+    return {name: path.read_text("utf-8") for name, path in paths.items() if not name.startswith(LEAVING)}
+
+
+@functools.cache
+def plugins() -> dict[str, str]:
+    files = [path for path in sorted((ROOT / "plugins").glob("*/onnxexp_*/**/*.py")) if "build" not in path.parts]
+    return {path.relative_to(ROOT / "plugins").as_posix(): path.read_text("utf-8") for path in files}
+
+
+def imported(name: str, sources: Sources) -> set[str]:
+    """The modules of the core that a module imports, at any place in its code."""
+
+    def path(module: str) -> str | None:
+        stem = "/".join(module.split(".")[1:])
+        found = [each for each in (f"{stem}.py", f"{stem}/__init__.py".lstrip("/")) if each in sources]
+        return found[0] if found else None
+
+    found: set[str | None] = set()
+    for node in ast.walk(ast.parse(sources[name])):
+        if isinstance(node, ast.Import):
+            found |= {path(alias.name) for alias in node.names if alias.name.split(".")[0] == "onnxexp"}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "onnxexp":
+            assert node.module is not None
+            found |= {path(f"{node.module}.{alias.name}") or path(node.module) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            raise AssertionError(f"{name}:{node.lineno}: import it by its full name")
+    return {each for each in found if each is not None} - {name}
+
+
+def circle(sources: Sources) -> list[str]:
+    """The modules of one circle of imports; [] if there is none."""
+    try:
+        TopologicalSorter({name: imported(name, sources) for name in sources}).prepare()
+    except CycleError as error:
+        modules: list[str] = error.args[1]
+        return modules
+    return []
+
+
+def floors(page: str) -> dict[str, int]:
+    """The floor of each room in the page's table."""
+    rows = re.findall(r"^\| (\d+) \| `([\w/.]+)` \| .+ \|$", page, re.MULTILINE)
+    rooms = [room for _, room in rows]
+    assert len(set(rooms)) == len(rooms), "a room is listed twice"
+    return {room: int(floor) for floor, room in rows}
+
+
+def room_of(module: str, rooms: Mapping[str, int]) -> str | None:
+    """The room of a module: the longest entry that its path begins with."""
+    return max((room for room in rooms if module == room or (room[-1] == "/" and module.startswith(room))), key=len, default=None)
+
+
+def unlisted(sources: Sources, page: str) -> Iterator[str]:
+    """Modules without a room, and rooms without a module."""
+    rooms = floors(page)
+    found = {name: room_of(name, rooms) for name in sources}
+    yield from (f"{name} is in no room of the page" for name, room in found.items() if room is None)
+    yield from (f"the page lists {room}, which does not exist" for room in rooms if room not in found.values())
+
+
+def upward(sources: Sources, page: str) -> Iterator[str]:
+    """Imports from a room into another one that is not on a lower floor."""
+    rooms = floors(page)
+    for name in sources:
+        room = room_of(name, rooms)
+        for other in sorted(imported(name, sources)):
+            target = room_of(other, rooms)
+            if room is not None and target is not None and room != target and rooms[room] <= rooms[target]:
+                yield f"{name} (floor {rooms[room]}) imports {other} (floor {rooms[target]})"
+
+
+def loose_files(sources: Sources) -> Iterator[str]:
+    loose = [name for name in sources if "/" not in name]
+    if len(loose) > MAX_LOOSE_FILES:
+        yield f"{len(loose)} loose files, the limit is {MAX_LOOSE_FILES}: {', '.join(loose)}"
+
+
+def shared_names(sources: Sources) -> Iterator[str]:
+    """Names that two files or two public classes have."""
+    homes: dict[str, list[str]] = defaultdict(list)
+    for name, text in sources.items():
+        if not name.endswith("__init__.py"):
+            homes[name.rpartition("/")[2]].append(name)
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[f"class {node.name}"].append(name)
+    yield from (f"{shared} is in {', '.join(where)}" for shared, where in homes.items() if len(where) > 1)
+
+
+def too_long(sources: Sources) -> Iterator[str]:
+    """The sizes of the core, without the tools, and without the frontend."""
+    lines = {name: len(text.splitlines()) for name, text in sources.items() if not name.startswith(TOOLS)}
+    without = sum(count for name, count in lines.items() if not name.startswith(FRONTEND))
+    if sum(lines.values()) > MAX_LINES:
+        yield f"the core has {sum(lines.values())} lines, the limit is {MAX_LINES}"
+    if without > MAX_LINES_WITHOUT_FRONTEND:
+        yield f"without {' and '.join(FRONTEND)} the core has {without} lines, the limit is {MAX_LINES_WITHOUT_FRONTEND}"
+
+
+CHANGES = frozenset(
+    [
+        *("add", "append", "clear", "difference_update", "discard", "extend", "insert", "intersection_update", "pop"),
+        *("popitem", "remove", "reverse", "setdefault", "sort", "update"),
+    ]
+)
+"""Methods that change a list, a dict or a set."""
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+def module_state(sources: Sources) -> Iterator[str]:
+    """Module-level objects that a function writes to.
+
+    Allowed are `functools` caches, and `contextvars`, whose values belong to one call.
+    """
+    for name, text in sources.items():
+        tree = ast.parse(text)
+        own = {target for statement in tree.body for target in _assigned(statement)}
+        for function in ast.walk(tree):
+            if isinstance(function, Function):
+                yield from (f"{name}:{line}: {what}" for line, what in _writes(function, own))
+
+
+def _assigned(statement: ast.stmt) -> Iterator[str]:
+    """The names that a statement at module level binds, but for imports, functions and classes."""
+    if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        yield from (node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
+    elif isinstance(statement, (ast.If, ast.Try, ast.With)):
+        for child in ast.iter_child_nodes(statement):
+            if isinstance(child, ast.stmt):
+                yield from _assigned(child)
+
+
+def _writes(function: Function, own: set[str]) -> Iterator[tuple[int, str]]:
+    """The statements of a function that write to names of its module."""
+    nodes = list(ast.walk(function))
+    local = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    local |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    shared = own - local
+    for node in nodes:
+        if isinstance(node, ast.Global):
+            yield node.lineno, ast.unparse(node)
+        elif isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            if _base(node) in shared | {"globals()"}:
+                yield node.lineno, ast.unparse(node)
+        elif isinstance(node, ast.Call) and _changes(node, shared):
+            yield node.lineno, ast.unparse(node)
+
+
+def _changes(call: ast.Call, shared: set[str]) -> bool:
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr in CHANGES and _base(call.func) in shared | {"globals()"}
+    return ast.unparse(call.func) in ("setattr", "delattr") and _base(call.args[0]) in shared
+
+
+def _base(node: ast.expr) -> str:
+    """The name at the root of an expression: ``_cache`` of ``_cache[0].x`` and of ``vars(_cache)["x"]``."""
+    while isinstance(node, (ast.Subscript, ast.Attribute)):
+        node = node.value
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "vars" and node.args:
+        return _base(node.args[0])
+    return ast.unparse(node)
+
+
+def test_every_module_is_in_a_room_of_the_page() -> None:
+    assert not list(unlisted(core(), PAGE.read_text("utf-8")))
+
+
+@pytest.mark.xfail(strict=True, reason="capture/__init__.py calls the frontends until the hook `capture` does")
+def test_imports_go_down() -> None:
+    assert not list(upward(core(), PAGE.read_text("utf-8")))
+
+
+@pytest.mark.xfail(strict=True, reason="builder/ gets its protocol in a change of its own")
+def test_no_import_circle() -> None:
+    assert circle(core()) == []
+
+
+def test_few_files_are_loose() -> None:
+    assert not list(loose_files(core()))
+
+
+def test_files_and_classes_have_names_of_their_own() -> None:
+    assert not list(shared_names(core()))
+
+
+@pytest.mark.xfail(strict=True, reason="the deletions in plugins/ and cli/ are still to come")
+def test_the_core_is_small() -> None:
+    assert not list(too_long(core()))
+
+
+@pytest.mark.xfail(strict=True, reason="torch_onnx/ and capture/torchscript/ become plugins in changes of their own")
+def test_few_folders_may_know_operators() -> None:
+    assert MAY_KNOW_OPERATORS.issuperset(KNOWS_OPERATORS)
+
+
+@pytest.mark.xfail(strict=True, reason="plugins/loading.py and the autograd plugin still have some")
+def test_no_module_has_state() -> None:
+    assert not list(module_state(core() | plugins()))
+
+
+HOUSE = "| 1 | `top/` | Above. |\n| 0 | `low.py` | Below. |\n"
+
+
+@pytest.mark.parametrize(
+    ("check", "sources"),
+    [
+        (lambda sources: unlisted(sources, HOUSE), {"top/a.py": "", "low.py": "", "new.py": ""}),
+        (lambda sources: unlisted(sources, HOUSE), {"top/a.py": ""}),
+        (lambda sources: upward(sources, HOUSE), {"top/a.py": "", "low.py": "from onnxexp.top import a"}),
+        (lambda sources: upward(sources, HOUSE), {"top/a.py": "", "low.py": "def f():\n    from onnxexp.top.a import x"}),
+        (lambda sources: upward(sources, HOUSE), {"top/a.py": "", "low.py": "if TYPE_CHECKING:\n    import onnxexp.top.a"}),
+        (circle, {"a.py": "from onnxexp.b import x", "b.py": "def f():\n    from onnxexp.a import y"}),
+        (circle, {"a.py": "if TYPE_CHECKING:\n    from onnxexp import b", "b.py": "import onnxexp.a"}),
+        (circle, {"a.py": "from onnxexp.p import x", "p/__init__.py": "from onnxexp.a import y"}),
+        (loose_files, {f"file{number}.py": "" for number in range(11)}),
+        (shared_names, {"a/same.py": "", "b/same.py": ""}),
+        (shared_names, {"a.py": "class Same: ...", "b.py": "class Same: ..."}),
+        (too_long, {"a.py": "x\n" * (MAX_LINES_WITHOUT_FRONTEND + 1)}),
+        (too_long, {"capture/a.py": "x\n" * (MAX_LINES + 1)}),
+        (module_state, {"a.py": "x = 0\ndef f():\n    global x\n    x = 1"}),
+        (module_state, {"a.py": "x = {}\ndef f():\n    x['key'] = 1"}),
+        (module_state, {"a.py": "x: list[int] = []\ndef f():\n    x.append(1)"}),
+        (module_state, {"a.py": "x = set()\nclass C:\n    def f(self):\n        x.add(self)"}),
+        (module_state, {"a.py": "x = [[]]\ndef f():\n    x[0].append(1)"}),
+        (module_state, {"a.py": "x = {}\nf = lambda: x.update(a=1)"}),
+        (module_state, {"a.py": "x = {}\ndef f():\n    del x[0]"}),
+        (module_state, {"a.py": "x = threading.local()\ndef f():\n    x.depth = 1"}),
+        (module_state, {"a.py": "x = threading.local()\ndef f():\n    vars(x)['depth'] = 1"}),
+        (module_state, {"a.py": "x = threading.local()\ndef f():\n    setattr(x, 'depth', 1)"}),
+        (module_state, {"a.py": "def f():\n    globals()['x'] = 1"}),
+        (module_state, {"a.py": "if True:\n    x = []\ndef f():\n    x[:] = [1]"}),
+    ],
+)
+def test_checks_find_what_they_look_for(check: Callable[[Sources], object], sources: Sources) -> None:
+    found = check(sources)
+    assert list(found) if isinstance(found, Iterator) else found
+
+
+@pytest.mark.parametrize(
+    ("check", "sources"),
+    [
+        (lambda sources: unlisted(sources, HOUSE), {"top/a.py": "", "low.py": ""}),
+        (lambda sources: upward(sources, HOUSE), {"top/a.py": "from onnxexp import low", "low.py": "import torch"}),
+        (lambda sources: upward(sources, HOUSE), {"top/a.py": "from onnxexp.top.b import x", "top/b.py": "", "low.py": ""}),
+        (circle, {"a.py": "from onnxexp.b import x", "b.py": "import torch"}),
+        (shared_names, {"a/__init__.py": "class _Own: ...", "b/__init__.py": "class _Own: ..."}),
+        (too_long, {"cli/a.py": "x\n" * (MAX_LINES + 1), "capture/a.py": "x\n" * (MAX_LINES_WITHOUT_FRONTEND + 1)}),
+        (module_state, {"a.py": "x = {}\nx['key'] = 1\ndef f():\n    return x['key']"}),
+        (module_state, {"a.py": "x = []\ndef f(x):\n    x.append(1)\ndef g():\n    x = []\n    x.append(1)"}),
+        (module_state, {"a.py": "@functools.cache\ndef f():\n    return 1"}),
+        (module_state, {"a.py": "x = ContextVar('x')\ndef f():\n    x.set(1)"}),
+    ],
+)
+def test_checks_leave_the_rest_alone(check: Callable[[Sources], object], sources: Sources) -> None:
+    found = check(sources)
+    assert not (list(found) if isinstance(found, Iterator) else found)
+
+
+def test_the_page_gives_the_floors() -> None:
+    assert floors(HOUSE) == {"top/": 1, "low.py": 0}
+    with pytest.raises(AssertionError, match="twice"):
+        floors(HOUSE + "| 2 | `low.py` | Again. |\n")
