@@ -104,8 +104,7 @@ _HOMES = {
     "is_in_onnx_export": "capture.torch_state",
     "warn": "user_warnings",
 }
-"""The module of each name that needs torch or pluggy: they are imported when first used, so that `onnxexp plugins` and its
-like answer at once. What is not listed is an error class."""
+"""The module of each name that needs torch or pluggy, imported at the first use of the name. The others are error classes."""
 _TORCH_ONNX_MOVED = (
     "torch.onnx's names are in a plugin, imported as onnxexp_torch_onnx; install it with: pip install onnxexp-plugin-torch-onnx"
 )

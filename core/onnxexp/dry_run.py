@@ -1,4 +1,4 @@
-"""`check`: who would lower each operator of a model, and what stands in the way, without writing anything."""
+"""`check`: an export that writes nothing and reports the lowering of each operator."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _WRITING = ("f", "external_data", "verify", "verbose")
 
 @dataclasses.dataclass(frozen=True)
 class CheckReport:
-    """What a dry run found.
+    """The result of `check`.
 
     Attributes:
         opset: The target opset.
-        lowered: Each node of the captured graph with who lowers it: a plugin's name, "decomposed" (by torch, into operators that
-            are lowered), "core" (control flow); "" where nobody does.
-        message: What `export` would raise with, every operator that stands in the way in it; "" where nothing does.
-        error: The exception that it would raise; None where nothing stands in the way.
+        lowered: Each node of the captured graph with its lowering: a plugin's name, "decomposed" (by torch, into operators that
+            are lowered), "core" (control flow), or "" for none.
+        message: The message of the error that `export` would raise, with every operator that cannot be lowered; "" for none.
+        error: The error that `export` would raise, or None.
     """
 
     opset: int
@@ -41,9 +41,10 @@ class CheckReport:
 
 
 def check(model: Any, args: Any = (), **options: Any) -> CheckReport:
-    """A dry run of `export`, with its arguments but for those about writing and verifying.
+    """Run `export` without writing, with its arguments except those about writing and verifying.
 
-    Raises what `export` raises for other reasons than operators: OptionError, CaptureError, PluginError, PassError.
+    Raises OptionError, CaptureError, PluginError and PassError as `export` does. Operators that cannot be lowered are in the
+    report instead.
     """
     misplaced = next((name for name in _WRITING if name in options), None)
     if misplaced is not None:

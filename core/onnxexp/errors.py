@@ -1,4 +1,4 @@
-"""What can go wrong, as one tree.
+"""The errors of onnxexp, as one tree.
 
 OnnxExporterError
  ├─ OptionError               an argument of `export` that cannot be honoured (also a ValueError)
@@ -43,13 +43,13 @@ class OptionError(OnnxExporterError, ValueError):
 
 
 class CaptureError(OnnxExporterError):
-    """The model could not be captured, or what was captured is not what was asked for."""
+    """The model could not be captured, or the captured program is not as requested."""
 
 
 class LoweringError(OnnxExporterError):
     """An operator could not be expressed in ONNX.
 
-    `lowered` lists the nodes that were looked at, each with who lowers it ("" for nobody).
+    `lowered` lists the nodes that were reached, each with the name of its lowering ("" for none).
     """
 
     lowered: list[tuple[Any, str]]
@@ -60,7 +60,7 @@ class LoweringError(OnnxExporterError):
 
 
 class UnsupportedOperators(LoweringError):
-    """Operators that no selected plugin lowers and torch does not decompose; `counts` says how often each occurs."""
+    """Operators that no plugin lowers and torch does not decompose; `counts` counts each."""
 
     def __init__(self, message: str, counts: dict[str, int]) -> None:
         super().__init__(message)
@@ -68,9 +68,9 @@ class UnsupportedOperators(LoweringError):
 
 
 class OpsetError(LoweringError):
-    """The target opset cannot express what is needed.
+    """The target opset cannot express an operator.
 
-    `first_opset` is the lowest one that can, None where there is none.
+    `first_opset` is the lowest opset that can, or None.
     """
 
     def __init__(self, message: str, first_opset: int | None = None) -> None:
@@ -99,4 +99,4 @@ class PluginLoadError(PluginError):
 
 
 class PluginConflict(PluginError):
-    """Two plugins claim the same operator and nothing says which one wins."""
+    """Two plugins claim the same operator, and no setting prefers one of them."""

@@ -1,4 +1,4 @@
-"""The neutral graph: what was captured, whichever frontend captured it.
+"""The neutral graph: a captured model, the same for every frontend.
 
 Data and printing only. A frontend (`onnxexp.capture`) builds it, pre passes rewrite it, lowering reads it.
 """
@@ -87,8 +87,8 @@ class Node:
         args: Every argument of the op's torch schema, in order, defaults filled in. Each is a `Value`, a Python
             constant, or a list that may mix both.
         outputs: One `Value` for each tensor or scalar that the op returns; a returned list counts by its elements.
-        blocks: Nested graphs. They may use values of the enclosing graphs. What a loop's block returns beyond the condition and
-            what is carried is stacked: an output with an axis of the rounds in front.
+        blocks: Nested graphs. They may use values of the enclosing graphs. A loop's block returns the condition, the carried
+            values, and values to stack along a new first axis.
         where: The user's own line.
     """
 
@@ -123,7 +123,7 @@ class Graph:
 
     Attributes:
         inputs: The values fed at run time, in order.
-        outputs: What the graph returns: values or Python constants (None, numbers, bool, str).
+        outputs: The graph's results: values or Python constants (None, numbers, bool, str).
         nodes: In an order in which they can run.
         params: Tensors known at export: parameters, buffers and constants, by the value that stands for each.
     """

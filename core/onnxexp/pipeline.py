@@ -73,13 +73,13 @@ def export(
             defaults.
         opset_version: The ONNX opset of the model, 9 to 28; where not given the configured one, else 20. No other opset ever
             comes out.
-        target: "onnxruntime" (unless configured otherwise): what ONNX Runtime has no kernel for is computed with what it has,
-            in another dtype or by other operators. "onnx": each operator as the specification has it, whoever runs the model.
-        dynamic_shapes: What is dynamic, as `torch.export.export` takes it; names (``{"x": {0: "batch"}}``) too.
+        target: "onnxruntime" (the default) replaces operators and dtypes for which ONNX Runtime has no kernel. "onnx" follows
+            the specification alone.
+        dynamic_shapes: The dynamic axes, as for `torch.export.export`; names (``{"x": {0: "batch"}}``) too.
         dynamic_axes: The same as torch.onnx writes it: ``{"x": {0: "batch"}, "y": [0]}``.
         capture: "export" captures through torch.export, "trace" through torch.jit.trace, "script" through torch.jit.script;
             "auto" exports, and traces, with a warning, what cannot be exported. TorchScript needs onnxexp-plugin-torchscript.
-        operator_export_type: What becomes of operators that ONNX lacks: "ONNX" (an error), "ONNX_FALLTHROUGH" (kept in their own
+        operator_export_type: The treatment of operators that ONNX lacks: "ONNX" (an error), "ONNX_FALLTHROUGH" (kept in their own
             domain), "ONNX_ATEN_FALLBACK" (ATen nodes), "ONNX_ATEN" (all operators are ATen nodes), "RAW" (all are kept as
             they are, and the captured graph is printed).
         training: Export as for inference (EVAL), as the model is (PRESERVE), or as for training (TRAINING).

@@ -12,7 +12,7 @@ _PASSED_OVER = {"onnxexp", "torch", "contextlib", "functools", "pluggy"}
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn of something in the export that runs; the place that is told is the call that the user wrote.
+    """Warn at the user's own line.
 
     That is the first frame outside this project, its plugins, torch, and the package that calls this function.
     """

@@ -1,20 +1,20 @@
-"""In-place operators and writes through views as nodes that compute new values.
+"""Rewrite in-place operators and writes through views as pure nodes.
 
     report = functionalize(graph)
 
-After it no node of the graph writes to its arguments, and every node reads what memory held when the original ran:
+Afterwards no node writes to its arguments, and every node reads the values that it read in the original:
 
-* an in-place or ``out=`` operator becomes the operator of the same arguments that returns its result, cast back to the
-  dtype of the tensor that was written; which one that is, and what is written, torch's schemas tell;
-* a write through views is carried back to the tensor at the end of the chain (``slice_scatter``, ``select_scatter``, a
-  reshape or permutation back) once something else of that tensor is read, and other views of it are made anew when read;
-* a branch that writes to what lives outside returns it, a loop carries it.
+* An in-place or ``out=`` operator becomes the operator of the same arguments that returns its result, cast back to the dtype
+  of the written tensor. torch's schemas list the written arguments.
+* A write through views goes back to the base tensor (``slice_scatter``, ``select_scatter``, a reshape or permutation) when
+  another part of that tensor is read. Other views of it are made again when they are read.
+* A branch returns the outer tensors that it writes to; a loop carries them.
 
-A tensor that may or may not share memory with one that is written (``reshape`` of a tensor that may not be contiguous,
-``as_strided``, a result that is one of two tensors) is an error once it would make a difference, never a guess.
+A tensor that may share memory with a written one (``reshape`` of a tensor that may not be contiguous, ``as_strided``, a
+result that is one of two tensors) is an error where it would make a difference.
 
-`facts` reads the schemas, `aliasing` finds the values that matter, `memory` follows their contents, `views` and
-`write_back` handle the view operators, `rewrite` and `blocks` go through the nodes.
+`mutation` reads the schemas, `aliasing` finds the values that may share memory, `memory` follows their contents, `views` and
+`write_back` handle the view operators, `rewrite` and `blocks` visit the nodes.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = ["Report", "functionalize"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
-    """What `functionalize` did.
+    """The result of `functionalize`.
 
     Attributes:
         rewritten: How many nodes wrote to their arguments.
-        inputs: Names of the graph's inputs that were written; what they hold afterwards is written nowhere.
+        inputs: Names of the graph's inputs that were written. Their new values are lost.
         params: Names of parameters and buffers that were written, likewise.
     """
 
@@ -45,9 +45,9 @@ class Report:
 
 
 def functionalize(graph: Graph) -> Report:
-    """Rewrite a graph in place so that no node writes to its arguments; a graph without such nodes is left as it is.
+    """Rewrite a graph in place so that no node writes to its arguments.
 
-    Types of the new values are those of the tensors that are written; the new nodes say the writing node's `where`.
+    The new values have the types of the written tensors; the new nodes have the `where` of the writing node.
     Raises CaptureError, with the operator, its place and the cure, where the memory that is written cannot be followed.
     """
     if not any(facts(node.op).written for node in graph.walk()):

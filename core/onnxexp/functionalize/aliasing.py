@@ -1,4 +1,4 @@
-"""Which values of a graph may share memory, found in one scan before anything is rewritten.
+"""Alias analysis: which values of a graph may share memory.
 
 Values that may share memory form a class; only classes that some node writes to concern the rewriting, the rest of the
 graph stays untouched. Within a class, values that are certainly one and the same tensor object have one `origin`: the
@@ -39,14 +39,14 @@ class Aliases:
         self._classes = {self.find(value) for value in self._written}
 
     def find(self, value: Value) -> Value:
-        """The value that stands for a value's class."""
+        """Return the representative of a value's class."""
         parent = self._parent
         while (up := parent.get(value, value)) is not value:
             parent[value] = value = parent.get(up, up)
         return value
 
     def origin(self, value: Value) -> Value:
-        """The first value that is the same tensor object."""
+        """Return the first value that is the same tensor object."""
         same = self._same
         while (up := same.get(value)) is not None:
             same[value] = further = same.get(up, up)
@@ -54,11 +54,11 @@ class Aliases:
         return value
 
     def written(self, value: Any) -> TypeGuard[Value]:
-        """Whether an argument is a tensor whose memory, or memory that it may share, is written somewhere."""
+        """Whether an argument is a tensor whose memory may be written somewhere."""
         return is_tensor(value) and self.find(value) in self._classes
 
     def outer(self, blocks: list[Graph]) -> Iterator[Value]:
-        """The written tensors that blocks use but do not make, under whatever name they use them."""
+        """Find the written tensors from outside that blocks use, under any name."""
         nodes = [node for block in blocks for node in block.walk()]
         graphs = [*blocks, *(inner for node in nodes for inner in node.blocks)]
         made = {value for graph in graphs for value in graph.inputs}
@@ -68,7 +68,7 @@ class Aliases:
                 yield origin
 
     def written_in(self, node: Node) -> set[Value]:
-        """The classes that a node's blocks write to."""
+        """Find the classes that a node's blocks write to."""
         inner = chain.from_iterable(block.walk() for block in node.blocks)
         return {self.find(value) for step in inner for index in facts(step.op).written for value in values_in(step.args[index])}
 
@@ -131,7 +131,7 @@ class Aliases:
                 self._identify(output, start)
 
     def _scan_other(self, node: Node) -> None:
-        """Anything that goes in may come in or out as anything else."""
+        """Join all inputs, outputs and values of the blocks: any may alias any other."""
         for block in node.blocks:
             self._scan(block)
         reached = [*node.inputs(), *node.outputs]
@@ -141,7 +141,7 @@ class Aliases:
             self._join(value, reached[0])
 
     def _join_params(self, params: dict[Value, torch.Tensor]) -> None:
-        """Parameters that are the same memory are the same tensor; that they overlap otherwise is kept for later."""
+        """Identify parameters with the same memory; note those that overlap in part."""
         classes = {self.find(value) for value in self._written}
         if not any(self.find(value) in classes for value in params):
             return
@@ -162,7 +162,7 @@ def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def values_used(graph: Graph) -> Iterator[Value]:
-    """Every value that is an argument or an output somewhere in a graph or in its nested graphs."""
+    """Yield every argument and output of a graph and its nested graphs."""
     yield from values_in(graph.outputs)
     for node in graph.nodes:
         yield from node.inputs()

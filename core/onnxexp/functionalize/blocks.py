@@ -1,4 +1,7 @@
-"""Writes inside branches and loops to what lives outside: more outputs of the branches, more values carried by the loop."""
+"""Rewrite writes inside branches and loops to tensors from outside.
+
+A branch gets more outputs; a loop carries more values.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ __all__ = ["rewrite_blocks"]
 
 
 def rewrite_blocks(rewriter: Rewriter, node: Node) -> None:
-    """Rewrite a node with blocks, and the blocks. Raises CaptureError where a write cannot be followed out of them."""
+    """Rewrite a node with blocks, and the blocks.
+
+    Raises CaptureError where a write cannot be followed out of them.
+    """
     rewriter.memory.settle()
     outer = {rewriter.ref(value).root: None for value in rewriter.aliases.outer(node.blocks)}
     before = list(node.args)
@@ -43,7 +49,7 @@ def _run(rewriter: Rewriter, block: Graph, state: MemoryState) -> MemoryState:
 
 
 def _touched(before: MemoryState, after: MemoryState) -> list[Ref]:
-    """The roots outside that a block wrote to."""
+    """Find the outer roots that a block wrote to."""
     return [root for root, version in before.versions.items() if after.versions[root] != version]
 
 
@@ -71,12 +77,12 @@ def _if(rewriter: Rewriter, node: Node) -> None:
 
 
 def _is_written_elsewhere(rewriter: Rewriter, value: Value) -> bool:
-    """Whether a value of a block is the same tensor as one outside, which is followed there."""
+    """Whether a value of a block is the same tensor as a written one outside."""
     return rewriter.aliases.written(value) and rewriter.aliases.origin(value) is not value
 
 
 def _link_results(rewriter: Rewriter, pairs: Sequence[tuple[Value, Any]]) -> None:
-    """Note what the outputs of a node may share memory with: `pairs` are an output and what it comes from."""
+    """Note which memory outputs may share; `pairs` are an output and its source."""
     memory, aliases = rewriter.memory, rewriter.aliases
     first: dict[Ref, Value] = {}
     for output, source in pairs:
@@ -116,7 +122,10 @@ def _loop(rewriter: Rewriter, node: Node, before: list[Any], outer: list[Ref]) -
 def _run_body(
     rewriter: Rewriter, block: Graph, promoted: list[Ref], carried: list[tuple[Value, Any]]
 ) -> tuple[MemoryState, MemoryState]:
-    """Rewrite a loop's body, the memory that it writes being carried; returns the state at its begin and at its end."""
+    """Rewrite a loop's body; return the states at its begin and its end.
+
+    The memory that the body writes is carried.
+    """
     memory = rewriter.memory
     outside, memory.state = memory.state, memory.state.copy()
     for root in promoted:
@@ -130,14 +139,17 @@ def _run_body(
     used, memory.used = memory.used, {}
     end = _run(rewriter, block, body)
     for root, why in outside.spoiled.items():
-        if root in memory.used and root not in spoiled:  # the next round reads what this round's write has left unknown
+        if root in memory.used and root not in spoiled:  # the next round reads contents that this round left unknown
             raise CaptureError(why)
     memory.used = {**used, **memory.used}
     return start_state, end
 
 
 def _check_rounds(rewriter: Rewriter, node: Node, changed: set[Ref], rounds: list[tuple[Value, Any]]) -> None:
-    """Refuse a loop that hands on, under another name, memory that it also writes: the names mean other memory each round."""
+    """Refuse a loop that passes on, under another name, memory that it also writes.
+
+    The names would mean other memory in each round.
+    """
     memory = rewriter.memory
     known = [(rewriter.root(value), rewriter.root(source)) for value, source in rounds if rewriter.aliases.written(value)]
     given = {root for root, _ in known}
@@ -151,7 +163,7 @@ def _check_rounds(rewriter: Rewriter, node: Node, changed: set[Ref], rounds: lis
 
 
 def _check_stacked(rewriter: Rewriter, node: Node, changed: set[Ref], carried: list[Value], stacked: list[Any]) -> None:
-    """Refuse a loop that collects memory that outlives a round and that it also writes: what it collected changes too."""
+    """Refuse a loop that collects memory that it also writes in a later round."""
     memory = rewriter.memory
     given = {rewriter.root(value) for value in carried}
     for source in stacked:
@@ -162,7 +174,7 @@ def _check_stacked(rewriter: Rewriter, node: Node, changed: set[Ref], carried: l
 
 
 def _other(rewriter: Rewriter, node: Node, before: list[Any]) -> None:
-    """``prim::Scan``: it may write to what it makes itself only."""
+    """Rewrite ``prim::Scan``, which may write only to tensors that it makes."""
     memory, aliases = rewriter.memory, rewriter.aliases
     given = [value for value in values_in(before) if aliases.written(value)]
     for block in node.blocks:

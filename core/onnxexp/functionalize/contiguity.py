@@ -1,4 +1,7 @@
-"""Which values are contiguous for certain: it decides whether ``reshape`` and ``contiguous`` return views or copies."""
+"""Which values are certainly contiguous.
+
+This decides whether ``reshape`` and ``contiguous`` return views or copies.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,12 @@ _IF_INPUTS_ARE = frozenset(
         *("where", "linear", "mm", "bmm", "addmm", "matmul", "embedding", "layer_norm", "softmax", "log_softmax"),
     ]
 )
-"""Operators whose result is contiguous where all that they get is."""
+"""Operators whose result is contiguous if all their inputs are."""
 _NEVER = frozenset({"aten::empty_strided", "aten::empty_permuted", "aten::as_strided"})
 
 
 class Contiguity:
-    """The contiguous values. Inputs count as contiguous: ONNX's tensors know no strides."""
+    """The contiguous values; inputs count as such, since ONNX has no strides."""
 
     def __init__(self, graph: Graph) -> None:
         self._contiguous: set[Value] = set(graph.inputs)
@@ -35,7 +38,7 @@ class Contiguity:
         return value in self._contiguous
 
     def visit(self, node: Node, known: Facts) -> None:
-        """Note the outputs of a node, its inputs having been noted."""
+        """Note the outputs of a node, after its inputs."""
         if known.written and restrides(node.op):
             self._contiguous.clear()  # other names of the same tensor are among them; rare enough to forget all
         elif self._gives_contiguous(node, known):

@@ -1,4 +1,4 @@
-"""Dropping what nothing reads."""
+"""Remove dead code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["drop_dead"]
 
 
 def drop_dead(graph: Graph) -> None:
-    """Remove, in place, the nodes of a functional graph whose values nobody uses, and the parameters likewise."""
+    """Remove unused nodes and parameters of a functional graph, in place."""
     used: set[Value] = set()
     _sweep(graph, used)
     for value in graph.params.keys() - used:

@@ -1,4 +1,4 @@
-"""New nodes: calls bound to torch's schemas, sizes, casts and broadcasts."""
+"""Emit nodes: calls bound to torch's schemas, sizes, casts and broadcasts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ END = 2**63 - 1
 
 
 class Emitter:
-    """Appends nodes to the graph that is being rewritten.
+    """Append nodes to the graph that is being rewritten.
 
     Attributes:
         nodes: The nodes so far.
@@ -27,18 +27,18 @@ class Emitter:
         self._made = 0
 
     def value(self, name: str, type_: Type) -> Value:
-        """A new value, its name derived from another's."""
+        """Make a value whose name is derived from another's."""
         self._made += 1
         return Value(f"{name}_f{self._made}", type_)
 
     def call(self, op: str, args: Sequence[Any], outputs: Value | list[Value], where: Where) -> Value:
-        """Append a call, `args` bound to the schema of `op`; returns its first output."""
+        """Append a call, bound to the schema of `op`; return its first output."""
         outputs = outputs if isinstance(outputs, list) else [outputs]
         self.nodes.append(Node(op, bind(facts(op).schema, args, {}), outputs, where=where))
         return outputs[0]
 
     def size(self, value: Value, dim: int, where: Where) -> int | Value:
-        """A size of a tensor: a number where it is known, else the node that asks for it."""
+        """Return a size of a tensor: a number if it is static, else a new node's value."""
         sizes = value.type.sizes if isinstance(value.type, TensorType) else None
         size = sizes[dim] if sizes is not None else None
         if isinstance(size, int):
@@ -46,7 +46,7 @@ class Emitter:
         return self.call("aten::sym_size.int", [value, dim], self.value(f"{value.name}_size", ScalarType(int, size)), where)
 
     def add(self, one: int | Value, other: int | Value, where: Where) -> int | Value:
-        """The sum of two sizes."""
+        """Add two sizes."""
         if isinstance(one, int) and isinstance(other, int):
             return one + other
         if other == 0:
@@ -54,7 +54,10 @@ class Emitter:
         return other if one == 0 else self.call("aten::add.int", [one, other], self.value("end", ScalarType(int)), where)
 
     def cast(self, value: Value, type_: TensorType, where: Where, like: Callable[[], Value]) -> Value:
-        """`value` in the dtype of `type_`; `like` is asked for a value of that dtype where it is unknown."""
+        """Cast `value` to the dtype of `type_`.
+
+        `like` returns a value of that dtype, for a dtype that is unknown.
+        """
         assert isinstance(value.type, TensorType)
         if value.type.dtype == type_.dtype is not None:
             return value
@@ -64,7 +67,10 @@ class Emitter:
         return self.call("aten::to.dtype", [value, type_.dtype], made, where)
 
     def expand(self, value: Value, type_: TensorType, where: Where, like: Callable[[], Value]) -> Value:
-        """`value` broadcast to the sizes of `type_`; `like` is asked for a value of those sizes where they are unknown."""
+        """Broadcast `value` to the sizes of `type_`.
+
+        `like` returns a value of those sizes, for sizes that are unknown.
+        """
         assert isinstance(value.type, TensorType)
         if same_sizes(value.type.sizes, type_.sizes):
             return value

@@ -1,4 +1,4 @@
-"""Memory as values: tensors that are written become chains of values, each write making the next one.
+"""Memory as values: each write to a tensor makes a new value.
 
 A `Ref` is a place in memory: a whole tensor (a root) or a view of another place. The root always has a current value. A
 view's value is regenerated from its parent's when it is read after the memory changed; a write to a view makes its new
@@ -20,7 +20,7 @@ __all__ = ["Memory", "MemoryState"]
 
 @dataclasses.dataclass(slots=True)
 class MemoryState:
-    """What the memory holds at one point of the program.
+    """The contents of memory at one point of the program.
 
     Attributes:
         values: The value of each place that has been read or written, with the version of the root that it belongs to.
@@ -39,7 +39,7 @@ class MemoryState:
 
 
 class Memory:
-    """All places, and their state where the rewriting stands.
+    """All places, and their contents at the current node.
 
     Attributes:
         state: Saved, replaced and restored around nested graphs.
@@ -56,24 +56,27 @@ class Memory:
         self._links: dict[Ref, dict[Ref, None]] = {}
 
     def start(self, value: Value) -> Ref:
-        """A whole tensor that comes into being as `value`."""
+        """Make the root for a new tensor `value`."""
         root = Ref(value)
         self.state.values[root] = value, 0
         self.state.versions[root] = 0
         return root
 
     def child(self, parent: Ref, view: View, value: Value, where: Where) -> Ref:
-        """The place that a view of a place is; the same place for the same view. Its first value is to be called `value`."""
+        """Return the place of a view; equal views are one place.
+
+        `value` is the name of its first value.
+        """
         return self._children.setdefault((parent, view), Ref(value, parent, view, where))
 
     def link(self, one: Ref, other: Ref) -> None:
-        """Note that two places may share memory in a way that is not known."""
+        """Note that two places may share memory in an unknown way."""
         if one.root is not other.root:
             self._links.setdefault(one.root, {})[other.root] = None
             self._links.setdefault(other.root, {})[one.root] = None
 
     def reach(self, root: Ref) -> dict[Ref, None]:
-        """A root and all that may share memory with it, or with one of those."""
+        """Find all roots that may share memory with a root, directly or not."""
         reached, todo = {root: None}, [root]
         while todo:
             for other in self._links.get(todo.pop(), ()):
@@ -83,26 +86,29 @@ class Memory:
         return reached
 
     def peek(self, ref: Ref) -> Value:
-        """Any value of the size and dtype that a place has, with no care for its contents."""
+        """Return any value with the size and dtype of a place."""
         known = self.state.values.get(ref)
         return known[0] if known is not None else self.read(ref)
 
     def know(self, ref: Ref, value: Value) -> None:
-        """Note that a place holds `value`, which has just been made from its parent's value."""
+        """Set the value of a place, which was just made from its parent's value."""
         if ref.root in self.state.pending:
             self._settle(ref.root)
         ref.first = None if ref.first is value else ref.first
         self.state.values[ref] = value, self.state.versions[ref.root]
 
     def holds(self, ref: Ref, value: Value) -> bool:
-        """Whether `value` is what a place holds now."""
+        """Whether `value` is the current value of a place."""
         pending = self.state.pending.get(ref.root)
         if pending is not None:
             return pending[0] is ref and pending[1] is value
         return self.state.values.get(ref) == (value, self.state.versions[ref.root])
 
     def read(self, ref: Ref) -> Value:
-        """The value that a place has now. Raises CaptureError where that cannot be known."""
+        """Return the current value of a place.
+
+        Raises CaptureError where it is not certain.
+        """
         state, root = self.state, ref.root
         if root in state.spoiled:
             raise CaptureError(state.spoiled[root])
@@ -122,7 +128,7 @@ class Memory:
         return value
 
     def write(self, ref: Ref, value: Value, op: str, where: Where, *, uniform: bool = False) -> None:
-        """Make `value` what a place holds; `uniform`: it is one number everywhere.
+        """Write `value` to a place; a `uniform` value is one number everywhere.
 
         Raises CaptureError for a view that cannot be written through.
         """
@@ -142,7 +148,7 @@ class Memory:
         state.pending[root] = ref, value, where
 
     def replace(self, root: Ref, value: Value) -> None:
-        """Make `value` what a root holds; all its views are stale after that."""
+        """Set the value of a root; all its views are stale then."""
         self.state.versions[root] += 1
         self.state.values[root] = value, self.state.versions[root]
 
@@ -163,7 +169,7 @@ class Memory:
         self.state.values.update((step, (made, version)) for step, made in written)
 
     def _spoil(self, root: Ref, writer: str) -> None:
-        """A write to memory that others may share in an unknown way leaves those others unknown."""
+        """Mark the roots that may share the written memory as unknown."""
         for other in self.reach(root):
             if other is not root:
                 self.state.spoiled[other] = _UNCERTAIN.format(other=other.name, root=root.name, writer=writer)

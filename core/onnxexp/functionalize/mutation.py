@@ -1,4 +1,4 @@
-"""What torch's operator schemas say about writing and aliasing: looked up once per operator.
+"""Mutation and aliasing of torch's operators, from their schemas.
 
 Source: the alias annotations of the schemas, ``Tensor(a!)`` (is written) and ``Tensor(a)`` (shares memory), and the list
 below of operators that share memory without saying so.
@@ -36,14 +36,14 @@ UNDECLARED = frozenset(
         *("_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "cartesian_prod"),
     ]
 )
-"""Composites that may return their first argument, or a view of it, although their schemas do not say so."""
+"""Composites that may return their first argument, whatever their schemas say."""
 SETTING = frozenset(f"aten::{name}" for name in ["zero_", "fill_", "_no_grad_zero_", "_no_grad_fill_"])
-"""They make a tensor one number everywhere."""
+"""Operators that make a tensor one number everywhere."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Facts:
-    """One operator.
+    """The mutation and aliasing of one operator.
 
     Attributes:
         schema: None where torch has no such operator (``prim::If``, arithmetic on sizes).
@@ -51,7 +51,7 @@ class Facts:
         viewed: Index of the argument whose memory the results that are no written argument may share; None: they are new.
         returned: For each return, the index of the written argument that it is, else None.
         memory_format: Index of the argument of that name.
-        pointwise: Whether torch tags the operator so: its result has the shape and the layout that broadcasting gives.
+        pointwise: Whether torch tags the operator as pointwise: its result has the broadcast shape and layout.
     """
 
     schema: Any
@@ -67,13 +67,13 @@ class Facts:
 
 
 def packet(op: str) -> str:
-    """``aten::add`` of ``aten::add.Tensor``."""
+    """Strip the overload: ``aten::add`` of ``aten::add.Tensor``."""
     return op.partition(".")[0]
 
 
 @functools.lru_cache(maxsize=None)
 def facts(op: str) -> Facts:
-    """The facts about an operator, by its full name."""
+    """Look up the facts about an operator by its full name."""
     found = overload(op)
     if found is None:
         return Facts(None)
@@ -119,7 +119,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def results(node: Node, known: Facts) -> Iterator[tuple[Value, int | None]]:
-    """Each output of a node, with the index of the written argument that it is (None: it is none)."""
+    """Yield each output, with the index of the written argument that it is, or None."""
     if len(node.outputs) == len(known.returned):
         yield from zip(node.outputs, known.returned, strict=True)
     else:
@@ -128,10 +128,12 @@ def results(node: Node, known: Facts) -> Iterator[tuple[Value, int | None]]:
 
 @functools.lru_cache(maxsize=None)
 def twin(op: str) -> str | None:
-    """The operator that computes the same without writing: its returns are those of `op` that are new, then what is written.
+    """Find the operator that computes the same without writing.
+
+    It returns the new results of `op`, then the values to write.
 
     ``add_.Tensor`` has ``add.Tensor``, ``add.out`` too, ``_native_batch_norm_legit`` has ``_native_batch_norm_legit_functional``.
-    None where torch knows none: the one that has the same arguments, those for ``out=`` aside, is looked for.
+    None where torch has no operator with the same arguments, apart from ``out=``.
     """
     known = facts(op)
     namespace, _, base = packet(op).partition("::")
@@ -155,18 +157,18 @@ def twin(op: str) -> str | None:
 
 
 def restrides(op: str) -> bool:
-    """Whether an in-place operator changes what the tensor shows, not what the memory holds: ``t_``, ``squeeze_``."""
+    """Whether an in-place operator changes the view, not the memory: ``t_``."""
     same = twin(op)
     return same is not None and packet(same) not in UNDECLARED and facts(same).viewed is not None
 
 
 def is_out(known: Facts, index: int) -> bool:
-    """Whether an argument only says where the result goes (``out=``)."""
+    """Whether an argument is an ``out=`` argument."""
     return index in known.written and bool(known.schema.arguments[index].kwarg_only)
 
 
 def _takes(schema: Any, inputs: list[Any], by_name: bool) -> bool:
-    """Whether a schema takes these arguments, and has a default for whatever else it takes."""
+    """Whether a schema takes these arguments and has defaults for the others."""
     own = schema.arguments
     if len(own) < len(inputs) or not all(argument.has_default_value() for argument in own[len(inputs) :]):
         return False

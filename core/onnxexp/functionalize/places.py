@@ -14,14 +14,20 @@ __all__ = ["Ref", "View", "refuse"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """How a view is made of its parent: an operator, and all its arguments but the first. Lists are tuples here."""
+    """A view of a parent: an operator and its arguments after the first.
+
+    Lists are tuples here.
+    """
 
     op: str
     args: tuple[Any, ...]
 
 
 class Ref:
-    """A place in memory. `first` is the value to make when the place is first read, so that captured names survive."""
+    """A place in memory.
+
+    `first` is the value to make when the place is first read, so that captured names survive.
+    """
 
     __slots__ = ("first", "name", "origin", "parent", "root", "type", "view", "where")
 
@@ -37,7 +43,7 @@ class Ref:
         self.where = where or Where()
 
     def chain(self) -> Iterator[Ref]:
-        """This place, its parent, and so on up to the root."""
+        """Yield this place, its parent, and so on up to the root."""
         ref: Ref | None = self
         while ref is not None:
             yield ref
@@ -45,5 +51,5 @@ class Ref:
 
 
 def refuse(what: str, where: Where, cure: str) -> NoReturn:
-    """Raise the CaptureError for what cannot be rewritten."""
+    """Raise the CaptureError for a node that cannot be rewritten."""
     raise CaptureError(f"{what}{f' at {where}' if str(where) else ''}; cure: {cure}")

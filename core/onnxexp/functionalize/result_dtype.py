@@ -1,4 +1,4 @@
-"""The dtype that an operator computes in, which an in-place operator then casts back to that of the tensor it writes."""
+"""Type promotion of an in-place operator, before the cast to the written dtype."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["result_dtype"]
 
 
 def result_dtype(op: str, args: Sequence[Any], default: torch.dtype | None) -> torch.dtype | None:
-    """The dtype of what `op` returns: of a pointwise operator that of a trial on empty tensors, else `default`.
+    """Find the result dtype of a pointwise operator by a trial; else `default`.
 
     None where it is not known.
     """
@@ -27,7 +27,10 @@ def result_dtype(op: str, args: Sequence[Any], default: torch.dtype | None) -> t
 
 
 def _sample(arg: Any) -> Any:
-    """What is enough of an argument to tell the dtype of the result. Numbers become pairs: 1, 1.0 and True are one key."""
+    """Reduce an argument to its part in type promotion.
+
+    Numbers become pairs, since 1, 1.0 and True are one key.
+    """
     if isinstance(arg, Value):
         type_ = arg.type
         if isinstance(type_, ScalarType):

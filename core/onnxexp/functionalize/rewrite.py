@@ -1,4 +1,4 @@
-"""Rewriting a graph node by node, in the order in which they run."""
+"""Rewrite a graph node by node, in the order of execution."""
 
 from __future__ import annotations
 
@@ -26,20 +26,22 @@ _ONLY_SIZES = frozenset(
         *("new_full", "new_empty"),
     ]
 )
-"""Operators that look at the sizes and the dtype of a tensor only: any version of it will do."""
+"""Operators that read only sizes and dtype: any version of the tensor will do."""
 
 _WIDENING = {"aten::cumsum", "aten::cumprod"}
-"""They give int64 for any integers, but not in place."""
+"""Operators that return int64 for all integers, but not in place."""
 _NOTHING = {"aten::requires_grad_", "aten::retain_grad", "aten::detach_"}
 _REFUSED = {"aten::set_", "aten::set_data", "aten::resize_", "aten::resize_as_", "aten::record_stream"}
 
 
 class Rewriter:
-    """Rewrite one graph, the nested ones included; `rewrite_blocks` rewrites a node with blocks.
+    """Rewrite a graph and its nested graphs.
+
+    `rewrite_blocks` rewrites a node with blocks.
 
     Attributes:
         aliases: Which values may share memory.
-        memory: The places in memory and what they hold.
+        memory: The places in memory and their values.
         emit: Appends to the nodes rewritten so far.
         depth: How many blocks the rewriting is in.
         count: How many writing nodes have been rewritten.
@@ -58,7 +60,7 @@ class Rewriter:
                 self.memory.link(self.ref(one), self.ref(other))
 
     def ref(self, value: Value) -> Ref:
-        """The place that a tensor is."""
+        """Return the place of a tensor."""
         origin = self.aliases.origin(value)
         found = self._refs.get(origin)
         if found is None or found.root not in self.memory.state.versions:
@@ -66,18 +68,18 @@ class Rewriter:
         return found
 
     def root(self, value: Any) -> Ref | None:
-        """The whole tensor that a value of this or an inner graph belongs to; None where it has not been met."""
+        """Return the root of a value; None if no node has used it yet."""
         found = self._refs.get(self.aliases.origin(value)) if isinstance(value, Value) else None
         return found.root if found is not None else None
 
     def resolve(self, arg: Any) -> Any:
-        """An argument with what the memory holds now in place of each tensor that some node writes."""
+        """Replace each written tensor in an argument by its current value."""
         if isinstance(arg, (list, tuple)):
             return [self.resolve(element) for element in arg]
         return self.memory.read(self.ref(arg)) if self.aliases.written(arg) else arg
 
     def sized(self, arg: Any) -> Any:
-        """An argument with a value of the same size in place of each tensor that some node writes."""
+        """Replace each written tensor in an argument by any value of its size."""
         if isinstance(arg, (list, tuple)):
             return [self.sized(element) for element in arg]
         return self.memory.peek(self.ref(arg)) if self.aliases.written(arg) else arg
@@ -88,7 +90,7 @@ class Rewriter:
         for node in graph.nodes:
             self._node(node)
         graph.outputs = [self.resolve(output) for output in graph.outputs]
-        if self.depth:  # outside, nobody reads what is still to be carried back
+        if self.depth:  # pending writes are read only inside blocks
             self.memory.settle()
         graph.nodes, self.emit.nodes = self.emit.nodes, outer
 
@@ -112,7 +114,7 @@ class Rewriter:
             self._link(node, args)
 
     def _link(self, node: Node, args: Sequence[Any]) -> None:
-        """Note that any output of a node may share memory with any argument, in an unknown way."""
+        """Note that any output may share memory with any argument, in an unknown way."""
         for output in filter(self.aliases.written, node.outputs):
             for value in filter(self.aliases.written, values_in(list(args))):
                 self.memory.link(self.ref(output), self.ref(value))
@@ -168,7 +170,7 @@ class Rewriter:
         refuse(f"{node.op} writes to its arguments, and no operator is known that computes the same without", node.where, cure)
 
     def _set(self, node: Node) -> None:
-        """``zero_`` and ``fill_``: the old contents do not matter."""
+        """Rewrite ``zero_`` and ``fill_``, which do not read the old contents."""
         ref, value = self.ref(node.args[0]), node.args[1] if len(node.args) > 1 else 0
         where, output = node.where, self._output(node, ref)
         if is_tensor(value):
@@ -193,7 +195,7 @@ class Rewriter:
         self.memory.write(ref, value, node.op, where)
 
     def _restride(self, node: Node, functional: str) -> None:
-        """``t_`` and the like: from here on the tensor is a view of what it was."""
+        """Rewrite ``t_`` and the like: from here on the tensor is a view."""
         origin = self.aliases.origin(node.args[0])
         ref = self.ref(origin)
         output = self._output(node, ref)
@@ -206,7 +208,7 @@ class Rewriter:
             self._refs[origin] = place
 
     def _compute(self, node: Node, known: Facts, functional: str) -> None:
-        """Compute what is to be written by the operator's twin, and write it."""
+        """Compute the new value by the operator's twin, and write it."""
         refs = [self._resized(value, node) for index in known.written for value in values_in(node.args[index])]
         args = [self.resolve(arg) for index, arg in enumerate(node.args) if not is_out(known, index)]
         if packet(functional) in _WIDENING:
@@ -226,12 +228,15 @@ class Rewriter:
             self.memory.write(ref, value, node.op, node.where)
 
     def _output(self, node: Node, ref: Ref, position: int = 0) -> Value:
-        """The captured name for what is written, where the capture has one."""
+        """Return the captured value of the written tensor, or a new one."""
         written = [output for output, index in results(node, facts(node.op)) if index is not None]
         return written[position] if position < len(written) else self.emit.value(ref.name, ref.type)
 
     def _resized(self, value: Value, node: Node) -> Ref:
-        """The place that is written. An ``out=`` tensor of another size becomes a new one, as torch resizes it."""
+        """Return the written place.
+
+        An ``out=`` tensor of another size becomes a new one, as torch resizes it.
+        """
         ref = self.ref(value)
         after = next((output.type for output, index in results(node, facts(node.op)) if index is not None), ref.type)
         if not isinstance(after, TensorType) or not _differ(after.sizes, ref.type.sizes):

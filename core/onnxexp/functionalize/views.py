@@ -1,4 +1,4 @@
-"""What each view operator shows of its argument, said in few kinds of views that can be written back (see `write_back`).
+"""Normalize view operators to the few kinds that `write_back` handles.
 
 ``x[0]``, ``unbind`` and ``select`` of the same row are the same place, and so are ``narrow``, ``split`` and ``slice``.
 """
@@ -21,7 +21,7 @@ __all__ = ["Sharing", "ViewCall", "places"]
 
 
 class Sharing(enum.Enum):
-    """How a result that is no known view relates to the argument."""
+    """The relation of a result that is no known view to the argument."""
 
     NEW = "its own memory"
     UNKNOWN = "maybe the argument's memory"
@@ -34,7 +34,7 @@ class ViewCall:
     """A call of an operator that may return views of a tensor.
 
     Attributes:
-        args: All arguments, what is a tensor replaced by a value of the same size (views take only sizes from those).
+        args: All arguments, with tensors replaced by values of the same size (views read only sizes from them).
         ref: The place of the tensor that is viewed.
         contiguous: Whether that tensor is contiguous for certain.
     """
@@ -49,11 +49,11 @@ class ViewCall:
         return type_
 
     def child(self, op: str, *args: Any, output: int = 0) -> Ref:
-        """The place that `op` shows, called with these arguments after the tensor."""
+        """Return the place of the view `op` with these arguments after the tensor."""
         return self.memory.child(self.ref, View(op, _frozen(args)), self.node.outputs[output], self.node.where)
 
     def dim(self, dim: int, rank: int | None = None) -> int:
-        """A dimension counted from the front where the rank is known."""
+        """Count a dimension from the front if the rank is known."""
         rank = rank if rank is not None else len(self.ref.type.sizes) if self.ref.type.sizes is not None else None
         return dim + rank if dim < 0 and rank is not None else dim
 
@@ -61,7 +61,7 @@ class ViewCall:
         return self.ref.type.sizes[dim] if self.ref.type.sizes is not None else None
 
     def piece(self, dim: int, start: Any, end: Any, step: Any = 1, output: int = 0) -> Ref:
-        """The place of a slice."""
+        """Return the place of a slice."""
         size = self.size(dim)
         if isinstance(size, int):
             start, end = _from_front(start, size), _from_front(end, size)
@@ -72,7 +72,7 @@ class ViewCall:
 
 
 def places(call: ViewCall) -> list[Place]:
-    """For each output of a call the place that it is, or how it relates to the argument otherwise."""
+    """Find the place of each output of a call, or its relation to the argument."""
     handler = _VIEWS.get(packet(call.node.op))
     if handler is None:
         return [Sharing.UNKNOWN] * len(call.node.outputs)
@@ -93,7 +93,7 @@ def _itself(call: ViewCall) -> Place:
 
 
 def _view(call: ViewCall) -> Place:
-    """A view whose own arguments say all."""
+    """Handle a view whose own arguments are already normal."""
     return call.child(call.node.op, *call.args[1:])
 
 
@@ -106,7 +106,10 @@ def _shape(call: ViewCall) -> Place:
 
 
 def _maybe_copy(call: ViewCall) -> Place:
-    """Views where torch can make them, else copies: certain where only 1s come or go, or where the tensor is contiguous."""
+    """Handle ``reshape`` and the like, which return views if torch can make them.
+
+    That is certain where only sizes of 1 come or go, and for a contiguous tensor.
+    """
     before, after = call.ref.type.sizes, call.output.sizes
     ones = before is not None and after is not None and same_sizes([s for s in before if s != 1], [s for s in after if s != 1])
     return _shape(call) if ones or call.contiguous else Sharing.UNKNOWN
@@ -118,7 +121,7 @@ def _contiguous(call: ViewCall) -> Place:
 
 
 def _to(call: ViewCall) -> Place:
-    """The tensor itself where nothing about it changes."""
+    """Handle ``to``, which returns the tensor itself if nothing changes."""
     before, after = call.ref.type.dtype, call.output.dtype
     known = {argument.name: arg for argument, arg in zip(facts(call.node.op).schema.arguments, call.args, strict=False)}
     if known.get("copy") is True or (before is not None and after is not None and before != after):
@@ -152,7 +155,7 @@ def _unbind(call: ViewCall) -> list[Place]:
 
 
 def _split_at(find_dim: Callable[[ViewCall], int]) -> Callable[[ViewCall], list[Place]]:
-    """For the operators that cut a tensor along one dimension; where, the sizes of the pieces tell."""
+    """Make the handler of an operator that splits a tensor along one dimension."""
 
     def split(call: ViewCall) -> list[Place]:
         outputs, dim = call.node.outputs, call.dim(find_dim(call))
@@ -190,7 +193,7 @@ def _t(call: ViewCall) -> Place:
 
 
 def _last_two(call: ViewCall) -> Place:
-    """``mT`` and its kin; those that conjugate do nothing of the kind to real numbers."""
+    """Handle ``mT`` and the like; ``mH`` only for real numbers."""
     if packet(call.node.op) in ("aten::mH", "aten::adjoint", "aten::matrix_H") and not _is_real(call):
         return Sharing.UNKNOWN
     sizes = call.ref.type.sizes
@@ -240,7 +243,7 @@ def _dropout(call: ViewCall) -> Place:
 
 
 def _view_dtype(call: ViewCall) -> Place:
-    """``view`` with a size, or with a dtype, which reads the bits anew and cannot be written back."""
+    """Handle ``view`` with a size, or with a dtype, which cannot be written back."""
     return _shape(call) if call.node.op == "aten::view" else _view(call)
 
 

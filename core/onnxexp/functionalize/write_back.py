@@ -1,4 +1,4 @@
-"""Views made again from their parents, and written back into them."""
+"""Make views again from their parents, and write them back."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Contents(Protocol):
     """The values of places."""
 
     def read(self, ref: Ref) -> Value:
-        """The value that a place has now."""
+        """Return the current value of a place."""
 
     def peek(self, ref: Ref) -> Value:
-        """Any value of the size and dtype that a place has."""
+        """Return any value with the size and dtype of a place."""
 
 
 def _listed(arg: Any) -> Any:
@@ -55,14 +55,14 @@ class _Writing:
         return self.call("aten::permute", self.value, [dims.index(dim) for dim in range(len(dims))])
 
     def squeeze(self) -> Value:
-        """Back from ``squeeze.dim``, which did nothing unless the size was 1."""
+        """Undo ``squeeze.dim``, which did nothing unless the size was 1."""
         sizes, dim = self.parent.type.sizes, self.args[0]
         if sizes is None or not isinstance(sizes[dim], int) or len(sizes) == len(self.ref.type.sizes or ()):
             return self.reshape()
         return self.call("aten::unsqueeze", self.value, dim)
 
     def expand(self) -> Value:
-        """Back from ``expand``. Only a write of one number everywhere gets here: any copy of a row stands for the row."""
+        """Undo ``expand`` of one number everywhere, where all copies of a row are equal."""
         before, after = self.parent.type.sizes, self.ref.type.sizes
         if before is None or after is None:
             refuse("a write through expand to a tensor of unknown rank", self.where, "clone() the expanded tensor first")
@@ -77,14 +77,14 @@ class _Writing:
         return value
 
     def part(self, *, imaginary: bool) -> Value:
-        """Back from ``real`` or ``imag``: the other part stays as it was."""
+        """Undo ``real`` or ``imag``: the other part stays as it was."""
         other = self.emit.value(self.parent.name, self.ref.type)
         self.emit.call("aten::real" if imaginary else "aten::imag", [self.memory.read(self.parent)], other, self.where)
         return self.call("aten::complex", *((other, self.value) if imaginary else (self.value, other)))
 
 
 def _same_again(op: str) -> Callable[[_Writing], Value]:
-    """For a view that undoes itself."""
+    """Make the write back of a view that is its own inverse."""
     return lambda writing: writing.call(op, writing.value, *writing.args)
 
 
@@ -93,7 +93,7 @@ _SCATTERS = {
     "aten::select.int": "aten::select_scatter",
     "aten::diagonal": "aten::diagonal_scatter",
 }
-"""The views that show a part, and what puts a part back."""
+"""Views of a part, and the operator that puts the part back."""
 
 _WRITE_BACK: dict[str, Callable[[_Writing], Value]] = {
     **dict.fromkeys(_SCATTERS, _Writing.scatter),
@@ -118,28 +118,31 @@ _WRITE_BACK: dict[str, Callable[[_Writing], Value]] = {
     "aten::real": lambda writing: writing.part(imaginary=False),
     "aten::imag": lambda writing: writing.part(imaginary=True),
 }
-"""How each view that can be written through is written back into what it is a view of."""
+"""The write back of each view into its parent."""
 
 
 def make_view(emit: Emitter, parent: Value, ref: Ref) -> Value:
-    """The value of a view, made from the value of its parent."""
+    """Make the value of a view from its parent's value."""
     assert ref.view is not None
     value, ref.first = ref.first or emit.value(ref.name, ref.type), None
     return emit.call(ref.view.op, [parent, *map(_listed, ref.view.args)], value, ref.where)
 
 
 def can_write(ref: Ref, uniform: bool) -> bool:
-    """Whether `write_back` handles the view of a place; through expanded views only one number (`uniform`) can be written."""
+    """Whether `write_back` handles the view of a place.
+
+    Only one number (`uniform`) can be written through an expanded view.
+    """
     undo = _WRITE_BACK.get(ref.view.op) if ref.view is not None else None
     return undo is not None and (uniform or undo is not _Writing.expand)
 
 
 def is_part(ref: Ref) -> bool:
-    """Whether a place is a part of its parent only."""
+    """Whether a place is only a part of its parent."""
     return ref.view is not None and ref.view.op in _SCATTERS
 
 
 def write_back(emit: Emitter, memory: Contents, ref: Ref, value: Value, where: Where) -> Value:
-    """The value of a place's parent after `value` has been written to the place."""
+    """Compute the parent's value after `value` was written to the place."""
     assert ref.parent is not None and ref.view is not None
     return _WRITE_BACK[ref.view.op](_Writing(emit, memory, ref, value, where))

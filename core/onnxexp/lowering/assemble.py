@@ -57,7 +57,7 @@ def assemble(builder: Builder, outputs: Sequence[tuple[str, Any]], *, keep_initi
 
 
 def _write_types(state: GraphState, node: ir.Node) -> None:
-    """Write the types of a node's outputs; infer those that neither the capture nor the builder set."""
+    """Write the types of a node's outputs; infer those that are unset."""
     for output in node.outputs:
         tensor = state.tensors.get(output)
         if tensor is not None:
@@ -76,7 +76,10 @@ def _output(state: GraphState, name: str, tensor: Tensor, earlier: Sequence[ir.V
 
 
 def _untie(state: GraphState) -> None:
-    """Store a weight once that is used both as it is and transposed: the transposed use becomes a Transpose node."""
+    """Store a weight once that is used as it is and transposed.
+
+    The transposed use becomes a Transpose node.
+    """
     by_storage: dict[int, list[ir.Value]] = {}
     for value in state.initializers.values():
         held = value.const_value

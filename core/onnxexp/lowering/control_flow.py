@@ -1,4 +1,4 @@
-"""Lower nodes with blocks: prim::If, prim::Loop and prim::Scan to ONNX's If, Loop and Scan."""
+"""Lower prim::If, prim::Loop and prim::Scan to ONNX's If, Loop and Scan."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _if(lowering: Lowering, node: Node) -> list[Any]:
 
 
 def _typed(lowering: Lowering, results: Sequence[Any], outputs: Sequence[Value]) -> list[Any]:
-    """Cast the results of a block to the dtypes of the node's outputs; Python numbers become tensors."""
+    """Cast the results of a block to the dtypes of the node's outputs."""
     op = lowering.builder
     typed = []
     for result, output in zip(results, outputs, strict=True):

@@ -1,4 +1,4 @@
-"""Inputs and outputs of the ONNX graph: names, values, and the signature of a call."""
+"""Inputs and outputs of the ONNX graph: names, values and signature."""
 
 from __future__ import annotations
 

@@ -21,14 +21,14 @@ from onnxexp.torch_ops.schemas import called
 __all__ = ["Decompose", "Lowering", "NodeLowering"]
 
 Decompose: TypeAlias = Callable[[Node], Graph | None]
-"""Decompose a node into a graph whose inputs are the node's arguments; None where torch has no decomposition."""
+"""Decomposes a node into a graph; None where torch has no decomposition."""
 
 NodeLowering: TypeAlias = "Callable[[Lowering, Node], list[Any]]"
-"""The core's own lowering of a node with blocks or of a list: see `control_flow` and `sequence_ops`."""
+"""The core's own lowering of one node, as in `control_flow` and `sequence_ops`."""
 
 
 class Lowering:
-    """The lowering of one export: `run` adds the ONNX nodes of a captured graph to the builder.
+    """The lowering of one export: `run` adds ONNX nodes to the builder.
 
     A node that no plugin claims is decomposed. One error at the end names all operators that cannot be lowered.
 
@@ -63,7 +63,7 @@ class Lowering:
         self._env[value] = to
 
     def resolve(self, arg: Any) -> Any:
-        """Replace the values in an argument of a captured node by what they are bound to."""
+        """Replace the values in an argument of a captured node by their bindings."""
         if isinstance(arg, Value):
             return self._env[arg]
         if isinstance(arg, (list, tuple)):
@@ -121,7 +121,7 @@ class Lowering:
         return None
 
     def call(self, name: str, args: Sequence[Any], outputs: int | None = None) -> list[Any]:
-        """Lower a torch operator that a symbolic calls; the new nodes get the place of the symbolic's node.
+        """Lower a torch operator that a symbolic calls, at the place of its node.
 
         Raises LoweringError where no plugin lowers it.
         """
@@ -183,7 +183,7 @@ class Lowering:
         return list(emit_torch_node(self.builder, node, [self.resolve(arg) for arg in node.args], self._export_type))
 
     def _empty(self, value: Value) -> Tensor | None:
-        """Return a tensor without elements; None where its other sizes follow from the computation alone.
+        """Return a tensor without elements; None if its other sizes are unknown.
 
         Operators and their kernels differ in how they treat empty tensors, so they do not compute this one.
         """
@@ -246,7 +246,7 @@ class Lowering:
                 raise LoweringError(f"{resolution.who} {mismatch}")
 
     def _placeholder(self, value: Value) -> Tensor:
-        """Return a stand-in for the result of a node that cannot be lowered, so that the rest of the graph is lowered too."""
+        """Return a stand-in for a result that is missing, so that the rest is lowered too."""
         return self._state.placeholder(value.name, value.type)
 
     def _types(self, node: Node) -> list[str]:

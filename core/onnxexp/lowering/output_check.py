@@ -12,7 +12,7 @@ __all__ = ["output_mismatch"]
 
 
 def output_mismatch(value: Value, result: Any, *, shapes: bool = False) -> str:
-    """Describe a certain difference in kind or dtype between a result and the captured value; "" if there is none.
+    """Describe a certain difference in kind or dtype from the captured value, or "".
 
     `shapes` compares shapes too. The core leaves that out: a symbolic may return an empty tensor for an unused output.
     """

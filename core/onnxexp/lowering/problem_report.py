@@ -1,4 +1,4 @@
-"""Messages about operators that cannot be lowered: the problem, the place and the cure."""
+"""Messages about operators that cannot be lowered: problem, place and cure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnxexp.plugins.discovery import PluginStatus, discover
 __all__ = ["Problem", "describe", "no_plugins", "skeleton", "unsupported"]
 
 _PACKS = {"aten": "onnxexp-plugin-aten"}
-"""The distributions of this project by the namespace of torch operators that they serve."""
+"""This project's distributions, by the namespace of their torch operators."""
 _LINES = 3
 """Source lines shown per operator."""
 
@@ -57,7 +57,7 @@ def no_plugins(graph: Graph, off: Sequence[PluginStatus]) -> LoweringError:
 
 
 def unsupported(problems: Sequence[Problem], off: Sequence[PluginStatus] = ()) -> LoweringError:
-    """Make one error of all problems; `off` are the plugins that are installed and were not selected."""
+    """Make one error of all problems; `off` are the plugins that are not selected."""
     if len(problems) == 1 and problems[0].error is not None:
         return problems[0].error
     grouped: dict[tuple[str, str], list[Problem]] = {}
@@ -80,7 +80,7 @@ def unsupported(problems: Sequence[Problem], off: Sequence[PluginStatus] = ()) -
 
 
 def _packs(ops: Iterable[str], off: Sequence[PluginStatus]) -> str:
-    """List the packs that may have the operators: those that are off, and ours for the namespaces."""
+    """List the packs that may have the operators: those that are off, and ours."""
     lines = [f"the plugin {state.found.name!r} ({state.found.origin}) is installed but off: {state.reason}" for state in off]
     distributions = {state.found.distribution for state in off}
     for namespace in sorted({op.partition("::")[0] for op in ops}):
@@ -107,7 +107,7 @@ def _block(op: str, reason: str, found: Sequence[Problem]) -> str:
 
 
 def skeleton(op: str) -> str:
-    """Write the beginning of a symbolic for an operator, with the arguments of its torch schema."""
+    """Write the beginning of a symbolic, with the arguments of the torch schema."""
     namespace, _, name = op.partition("::")
     schemas = torch._C._jit_get_schemas_for_operator(op.partition(".")[0])
     overload = op.partition(".")[2]

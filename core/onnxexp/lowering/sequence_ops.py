@@ -1,4 +1,4 @@
-"""Lower the neutral graph's ``prim::Sequence…`` nodes, lists of unknown length, to ONNX sequences."""
+"""Lower lists of unknown length, ``prim::Sequence…`` nodes, to ONNX sequences."""
 
 from __future__ import annotations
 

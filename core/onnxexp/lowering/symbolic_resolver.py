@@ -15,7 +15,7 @@ from onnxexp.plugins.loading import Implementation, Plugins
 __all__ = ["Resolution", "SymbolicResolver"]
 
 Who: TypeAlias = Any
-"""A Candidate or an Implementation: its `str` has the plugin and the place in its code."""
+"""A Candidate or an Implementation; `str` names its plugin and its place."""
 
 
 class Resolution(NamedTuple):
@@ -35,7 +35,7 @@ class Resolution(NamedTuple):
 
 
 class SymbolicResolver:
-    """Call the `lower_node` hooks, then the symbolics in the tables, until one does not decline."""
+    """Call the `lower_node` hooks, then the symbolics, until one does not decline."""
 
     def __init__(self, builder: Builder, plugins: Plugins) -> None:
         self._builder = builder
@@ -47,7 +47,10 @@ class SymbolicResolver:
         return bool(self._hooks or self._dispatcher)
 
     def resolve(self, node: Node) -> Resolution:
-        """Lower a node. Raises LoweringError, with the plugin's file and line, where its code fails or returns a wrong type."""
+        """Lower a node.
+
+        Raises LoweringError, with the plugin's file and line, where its code fails or returns a wrong type.
+        """
         refusal: LoweringError | None = None
         for implementation, function in self._hooks:
             try:
@@ -112,7 +115,7 @@ class SymbolicResolver:
 
 
 def _positional(implementation: Implementation) -> Callable[[Builder, Node], Any]:
-    """Return the hook's function with the parameters (op, node), whichever of them it takes."""
+    """Return the hook's function with both parameters, (op, node)."""
     if implementation.parameters == ("op", "node"):
         return implementation.function
     return lambda op, node: implementation(op=op, node=node, context=op.context)

@@ -1,4 +1,4 @@
-"""Emit torch operators as they are: all, or those that no plugin lowers (`operator_export_type`)."""
+"""Emit torch operators as they are: all, or those that no plugin lowers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ class OperatorExportTypes(enum.Enum):
 
 
 def parse_export_type(value: Any) -> OperatorExportTypes:
-    """Return the member for a member, its name, or torch.onnx's member of that name. Raises OptionError."""
+    """Return the member for a member, its name or torch.onnx's member.
+
+    Raises OptionError for anything else.
+    """
     # torch.onnx's enum is recognised by its members' names, so that it need not be imported
     name = value if isinstance(value, str) else str(getattr(value, "name", value))
     known = OperatorExportTypes.__members__
@@ -68,7 +71,7 @@ def parse_export_type(value: Any) -> OperatorExportTypes:
 
 
 def emit_torch_node(op: Builder, node: Node, args: Sequence[Any], how: OperatorExportTypes) -> list[Tensor]:
-    """Emit a call as one node: tensors are inputs, constants are attributes under their torch names."""
+    """Emit a call as one node: tensors are inputs, constants are attributes."""
     inputs: list[Tensor | None] = []
     attributes: dict[str, Any] = {}
     for name, arg in zip(_names(node, len(args)), args, strict=True):

@@ -1,4 +1,4 @@
-"""Check what no pass may break.
+"""Check the contract of a pass: inputs, outputs and opset stay.
 
 The contract is checked after each pass, the whole graph in debug mode only.
 """
@@ -42,7 +42,7 @@ def changed(before: Contract, subject: Graph | ir.Model) -> str:
 
 
 def check_graph(graph: Graph) -> str:
-    """Find a value of a captured graph that is used before it is made, or made twice; "" if there is none."""
+    """Find a value that is used before it is made, or made twice; "" if there is none."""
     return next(_faults(graph, set()), "")
 
 
@@ -64,7 +64,7 @@ def _faults(graph: Graph, outer: set[Value]) -> Iterator[str]:
 
 
 def check_model(model: ir.Model) -> str:
-    """Run onnx's checker on the model without its weights; return its message, "" if it accepts the model."""
+    """Run onnx's checker without the weights; return its message, or ""."""
     try:
         proto = skeleton(model)
         inputs = {given.name for given in proto.graph.input}

@@ -8,7 +8,7 @@ __all__ = ["flatten_concat"]
 
 
 def flatten_concat(model: ir.Model) -> bool:
-    """Rewrite ``Concat(Concat(a, b), c)`` along one axis as ``Concat(a, b, c)``, where the inner one has no other use.
+    """Rewrite ``Concat(Concat(a, b), c)`` as ``Concat(a, b, c)``.
 
     Returns whether there was one.
     """

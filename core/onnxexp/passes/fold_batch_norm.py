@@ -17,7 +17,7 @@ _CHANNEL = {"Conv": 0, "ConvTranspose": 1}
 
 
 def fold_batch_norm(model: ir.Model) -> bool:
-    """Fold ``BatchNormalization(Conv(x, w, b))`` into one Conv with scaled weights; return whether there was one.
+    """Fold BatchNormalization into the Conv before it; return whether there was one.
 
     The scaled weights are computed while they are written, one at a time, so that no second copy of them is in memory.
     """
@@ -54,7 +54,10 @@ def _tensor(value: ir.Value | None) -> torch.Tensor | None:
 
 
 def _unused(graph: ir.Graph, base: str) -> str:
-    """Make a name that no initializer has: equal biases share one initializer, so `base` may be taken."""
+    """Make a name that no initializer has.
+
+    Equal biases share one initializer, so `base` may be taken.
+    """
     return next(
         name for name in itertools.chain([base], (f"{base}_{i}" for i in itertools.count(1))) if name not in graph.initializers
     )
@@ -65,7 +68,7 @@ def _scaled(name: str, weight: torch.Tensor, scale: torch.Tensor, axis: int) -> 
 
 
 class _ScaledTensor(TorchTensor):
-    """A weight times a scale that broadcasts to it. Each read computes the product anew."""
+    """A weight times a scale that broadcasts to it, computed at each read."""
 
     __slots__ = ("_scale",)
 

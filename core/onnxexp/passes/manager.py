@@ -30,7 +30,7 @@ Subject = TypeVar("Subject", Graph, ir.Model)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pass(Generic[Subject]):
-    """A pass and its owner: a plugin's name, or "core". Messages name the owner by `whose`."""
+    """A pass and its owner: a plugin's name, or "core"."""
 
     plugin: str
     name: str

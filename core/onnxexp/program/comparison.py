@@ -1,4 +1,4 @@
-"""The exported model against the original: outputs compared one by one.
+"""Compare the outputs of the exported model with the original's.
 
 Tolerances go by dtype, as in `torch.testing.assert_close`, with one difference: the absolute one grows with the largest
 magnitude among the expected values, since the rounding errors of a deep model follow the size of its activations and not
@@ -45,8 +45,8 @@ class Comparison:
         name: The output's name.
         expected: The type of the original's, ``float32[2, 3]``.
         actual: The type of the exported model's.
-        problem: What is wrong, empty where they agree.
-        max_abs: The largest absolute error; 0 for what is equal or cannot be subtracted.
+        problem: The difference; "" where they agree.
+        max_abs: The largest absolute error; 0 for equal values, and for values that cannot be subtracted.
         max_rel: The largest relative error; inf where zero was expected and something else came.
     """
 
@@ -60,7 +60,7 @@ class Comparison:
 
 @dataclasses.dataclass(frozen=True)
 class VerificationReport:
-    """What was compared, and how it went; printing it gives a line per output."""
+    """The comparison of all outputs; its text has a line for each."""
 
     outputs: tuple[Comparison, ...]
 
@@ -96,9 +96,9 @@ class VerificationReport:
 
 
 class _Unfused(TorchFunctionMode):
-    """Keeps torch's modules off their fused inference paths, which leave padded positions at other values.
+    """Keep torch's modules off their fused inference paths.
 
-    That a mode is active is what they look at; it belongs to the thread, unlike torch's own switch.
+    Those leave other values at padded positions. Modules avoid them while a mode is active, which belongs to the thread.
     """
 
     def __torch_function__(
@@ -108,7 +108,7 @@ class _Unfused(TorchFunctionMode):
 
 
 def run_eager(eager: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The original's result. It works on copies of the inputs and buffers, so a forward that writes to them changes nothing."""
+    """Run the original on copies of its inputs and buffers."""
     copies: dict[int, torch.Tensor] = {}
 
     def copy(leaf: Any) -> Any:
@@ -131,8 +131,8 @@ def compare(
     """Compare two results, leaf by leaf.
 
     Args:
-        expected: What the original gave, in whatever structure.
-        actual: What the exported model gave, in the same structure.
+        expected: The original's result, in any structure.
+        actual: The exported model's result, in the same structure.
         names: A name per leaf of `actual`.
         rtol: Relative tolerance, by dtype where None.
         atol: Absolute tolerance, by dtype and magnitude where None.
@@ -164,7 +164,7 @@ def _compared(name: str, expected: Any, actual: Any, rtol: float | None, atol: f
 def _values(
     name: str, types: tuple[str, str], expected: torch.Tensor, actual: torch.Tensor, rtol: float | None, atol: float | None
 ) -> Comparison:
-    """Two tensors of one type, value by value."""
+    """Compare two tensors of one type, value by value."""
     default = _TOLERANCES.get(expected.dtype, (0.0, 0.0))
     wide = torch.complex128 if expected.is_complex() else torch.float64
     one, other = expected.to(wide), actual.to(wide)
@@ -177,7 +177,7 @@ def _values(
     relative = (error / magnitude).masked_fill_(equal, 0.0).nan_to_num_(nan=torch.inf, posinf=torch.inf)
     # Infinite where both are: an error against an expected infinity is one, whatever the relative tolerance allows.
     allowed = (atol + rtol * magnitude).nan_to_num_(nan=0.0, posinf=0.0)
-    # Without a tolerance what is not equal is wrong, even where 64-bit integers differ by less than float64 can tell.
+    # Without a tolerance unequal values differ, also 64-bit integers that are equal as float64.
     off = ~equal & ((error > allowed) | (rtol == atol == 0))
     max_abs, max_rel = float(error.max()), float(relative.max())
     problem = ""
@@ -193,7 +193,7 @@ def _values(
 
 
 def _equal(expected: torch.Tensor, actual: torch.Tensor) -> torch.Tensor:
-    """Where both are the same: bit for bit of meaning, NaN being NaN. 64-bit integers keep all their bits."""
+    """Find the equal elements; NaN equals NaN, and 64-bit integers keep all bits."""
     if not (expected.is_floating_point() or expected.is_complex()):
         return expected == actual
     wide = torch.complex128 if expected.is_complex() else torch.float64

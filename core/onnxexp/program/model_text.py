@@ -1,4 +1,4 @@
-"""An ONNX model as text for people: values with types and shapes, nodes with attributes, module scope and source line.
+"""Print an ONNX model: values, types, nodes, module scopes and source lines.
 
 ASCII only, so that it prints on every terminal.
 """
@@ -24,7 +24,7 @@ _DTYPE_ATTRIBUTES = {"to", "dtype", "output_dtype", "stash_type", "softmax_preci
 
 
 def render(model: ir.Model) -> str:
-    """The whole model: header, inputs, outputs, a summary of the initializers, nodes, functions."""
+    """Write the whole model: header, inputs, outputs, initializers, nodes, functions."""
     graph = model.graph
     opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in model.opset_imports.items())
     producer = " ".join(part for part in (model.producer_name, model.producer_version) if part)
@@ -39,19 +39,19 @@ def render(model: ir.Model) -> str:
 
 
 def type_text(value: ir.Value) -> str:
-    """``float32[batch, 3]``, ``sequence(int64[...])``; ``?`` for what is not known."""
+    """Write a type: ``float32[batch, 3]``, ``sequence(int64[...])``, ``?``."""
     return _type(value.type, value.shape)
 
 
 def place_of(node: ir.Node) -> str:
-    """Where a node comes from: its name and operator, then the module, the torch operator and the user's source line."""
+    """Describe a node's origin: module, torch operator and the user's source line."""
     known = [node.metadata_props.get(f"onnxexp.{key}", "") for key in ("scope", "op", "source")]
     origin = ", ".join(part for part in known if part)
     return f"{node.name or 'a node'} ({node.op_type})" + (f", from {origin}" if origin else "")
 
 
 def bytes_text(count: int) -> str:
-    """``1.5 MB``: as people and file managers write it, powers of 1000."""
+    """Write a number of bytes as ``1.5 MB``, in powers of 1000."""
     if count < 1000:
         return f"{count} bytes"
     power = min(int(math.log10(count) / 3), 4)
@@ -59,12 +59,12 @@ def bytes_text(count: int) -> str:
 
 
 def ascii_text(text: str) -> str:
-    """The text with what is not ASCII escaped."""
+    """Escape all characters that are not ASCII."""
     return text.encode("ascii", "backslashreplace").decode("ascii")
 
 
 def initializers_text(graph: ir.Graph) -> str:
-    """``12 (1.5 MB): 10 float32, 2 int64``."""
+    """Summarize the initializers: ``12 (1.5 MB): 10 float32, 2 int64``."""
     tensors = [value.const_value for value in graph.initializers.values() if value.const_value is not None]
     if not tensors:
         return str(len(graph.initializers)) if graph.initializers else "none"
@@ -92,7 +92,7 @@ def _function(function: ir.Function) -> Iterator[str]:
 
 
 def _body(graph: ir.Graph | ir.Function, depth: int) -> Iterator[str]:
-    """The nodes in order, each indented below the modules that it belongs to."""
+    """Write the nodes in order, indented below their modules."""
     modules: list[str] = []
     for node in graph:
         scope = node.metadata_props.get("onnxexp.scope", "")
@@ -131,7 +131,7 @@ def _names(values: Sequence[ir.Value]) -> str:
 
 
 def _operand(value: ir.Value | None) -> str:
-    """An input of a node: scalars, axes, shapes and the like by their contents, weights by name."""
+    """Write an input of a node: constants by their contents, weights by name."""
     if value is None:
         return "None"
     constant = value.const_value
@@ -163,13 +163,13 @@ def _attribute_value(attr: ir.Attr) -> str:
 
 
 def _contents(constant: Any) -> str:
-    """Numbers, or (nested) lists of them."""
+    """Write numbers, or (nested) lists of them."""
     if isinstance(constant, ir.TensorProtocol):
         return _contents(constant.numpy().tolist())
     if isinstance(constant, (list, tuple)):
         return f"[{', '.join(map(_contents, constant))}]"
     if isinstance(constant, float):
-        # Seven digits tell float32 values apart without the noise of their binary form; keep them looking like floats.
+        # Seven digits distinguish float32 values; the point marks them as floats.
         text = f"{constant:.7g}"
         return text if any(mark in text for mark in ".einf") else f"{text}.0"
     return repr(constant)
@@ -186,7 +186,7 @@ def _type(type_: ir.TypeProtocol | None, shape: ir.Shape | None) -> str:
 
 
 def _dtype(data_type: ir.DataType | int) -> str:
-    """torch's name of an element type, ONNX's in lower case where torch has none."""
+    """Write an element type by torch's name, or by ONNX's in lower case."""
     try:
         return str(from_onnx(data_type)).removeprefix("torch.")
     except (TypeError, ValueError):

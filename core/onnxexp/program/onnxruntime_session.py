@@ -1,4 +1,4 @@
-"""ONNX Runtime over a model, with torch tensors in and out.
+"""Run a model in ONNX Runtime, with torch tensors as inputs and outputs.
 
 Inputs are handed over without a copy where they are contiguous and on the CPU; outputs are fresh tensors on the CPU.
 """
@@ -29,10 +29,10 @@ from onnxexp.serialize import WriteOptions, save
 __all__ = ["Session"]
 
 _IN_MEMORY = 1 << 30
-"""Bytes of weights up to which a session is made from bytes; larger models go through a temporary file."""
+"""Bytes of weights above which a model goes through a temporary file."""
 
 _QUIET = 4
-"""ONNX Runtime's log severity "fatal": what goes wrong is raised, there is no need to print it as well."""
+"""ONNX Runtime's log severity "fatal": errors are raised, not printed."""
 
 _BITS = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32, 8: torch.uint64}
 _NODE_NAMES = re.compile(
@@ -63,7 +63,9 @@ class Session:
         self._outputs = [output.name for output in self._session.get_outputs()]
 
     def run(self, feeds: Mapping[str, Any]) -> list[Any]:
-        """The graph's outputs, in order: a tensor each, a list of tensors for a sequence, None for an empty optional.
+        """Run the model and return its outputs in order.
+
+        An output is a tensor, a list of tensors for a sequence, or None for an empty optional.
 
         Args:
             feeds: For each input's name a tensor, a Python number (for a scalar input), or a list of tensors (for a sequence).
@@ -76,7 +78,7 @@ class Session:
         try:
             if self._plain:
                 return [_tensor(value) for value in self._session.run_with_ort_values(self._outputs, values)]
-            # OrtValues give no access to the elements of a sequence; numpy does, and lacks bfloat16.
+            # An OrtValue has no access to the elements of a sequence; numpy has, but lacks bfloat16.
             return [_from_numpy(result) for result in self._session.run(self._outputs, values)]
         except self._errors() as error:
             raise self._explained("failed while running this model", error) from error
@@ -102,7 +104,7 @@ class Session:
             raise OnnxExporterError(f"{'; '.join(problems)} (the model's inputs: {', '.join(self._inputs) or 'none'})")
 
     def _value(self, slot: ir.Value, feed: Any) -> Any:
-        """What ONNX Runtime is fed with."""
+        """Convert an argument to ONNX Runtime's form."""
         if isinstance(slot.type, ir.SequenceType):
             return [np.asarray(element.detach().cpu()) for element in feed]
         tensor = _checked(slot, feed)
@@ -157,7 +159,7 @@ def _onnxruntime() -> ModuleType:
 
 
 def _checked(slot: ir.Value, feed: Any) -> torch.Tensor:
-    """The tensor to feed: of the input's dtype and shape, contiguous, on the CPU."""
+    """Return the tensor to feed: contiguous, on the CPU, of the input's type."""
     wanted = from_onnx(slot.type.dtype) if isinstance(slot.type, ir.TensorType) else None
     tensor = _as_tensor(slot, feed, wanted)
     sizes = [size if isinstance(size, int) else None for size in slot.shape] if slot.shape is not None else list(tensor.shape)
@@ -181,14 +183,14 @@ def _as_tensor(slot: ir.Value, feed: Any, wanted: torch.dtype | None) -> torch.T
 
 
 def _takes(dtype: torch.dtype, number: bool | int | float) -> bool:
-    """Whether a Python number can stand for a scalar of that dtype without a change of its value's kind."""
+    """Whether a Python number converts to that dtype without a change of kind."""
     if isinstance(number, bool) or dtype is torch.bool:
         return isinstance(number, bool) and dtype is torch.bool
     return dtype.is_floating_point or isinstance(number, int)
 
 
 def _tensor(value: Any) -> torch.Tensor:
-    """An output in memory of its own: ONNX Runtime's may be an input's or a weight's."""
+    """Copy an output: ONNX Runtime may return the memory of an input or a weight."""
     try:
         dtype = from_onnx(value.element_type())
     except TypeError as error:

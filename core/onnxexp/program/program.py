@@ -103,7 +103,7 @@ class ONNXProgram:
 
     @property
     def model(self) -> ir.Model:
-        """The model. Assign it after a change, also after one in place: the next call then loads it again."""
+        """The model; assign it after a change, so that the next call loads it again."""
         return self._model
 
     @model.setter
@@ -137,7 +137,9 @@ class ONNXProgram:
         return self._write(self, target, WriteOptions(external_data=external_data))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the model in ONNX Runtime, with the original's arguments. Tensors of the result are on the CPU.
+        """Run the model in ONNX Runtime, with the original's arguments.
+
+        Tensors of the result are on the CPU.
 
         Raises OnnxExporterError where ONNX Runtime is not installed, refuses the model or fails, and where the arguments
         do not fit the exported model.
@@ -153,7 +155,7 @@ class ONNXProgram:
         rtol: float | None = None,
         atol: float | None = None,
     ) -> VerificationReport:
-        """Compare with the original on the same inputs: dtype, shape and values of every output.
+        """Compare the dtype, shape and values of every output with the original's.
 
         Args:
             args: Positional arguments; the example's where neither `args` nor `kwargs` is given.

@@ -1,4 +1,4 @@
-"""How a call of the original model maps to the inputs and outputs of the ONNX graph."""
+"""The mapping of a call of the original to the graph's inputs and outputs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["InputSlot", "OutputSlot", "Signature"]
 
 
 class InputSlot(NamedTuple):
-    """The graph's input `name` is fed with leaf number `leaf` of the flattened ``(args, kwargs)``."""
+    """An input of the graph and the index of its leaf in the flattened arguments."""
 
     name: str
     leaf: int
 
 
 class OutputSlot(NamedTuple):
-    """Where one leaf of what the original returns comes from.
+    """The origin of one leaf of the original's result.
 
     Attributes:
         output: The graph's output of this position, where it is one.
@@ -49,9 +49,9 @@ class Signature:
         outputs: One slot per leaf of the original's result.
         in_spec: torch's pytree spec of the example's ``(args, kwargs)``.
         out_spec: torch's pytree spec of the original's result.
-        constants: The leaves that the export fixed, and to what; a call must give the same.
-        parameters: The signature of the original's forward (without self), where it has one. With it a call may give
-            by keyword what the example gave by position, and leave out what has a default.
+        constants: The values of the leaves that the export fixed; every call must have the same.
+        parameters: The signature of the original's forward (without self), where it has one. With it a call may pass
+            by keyword what was positional in the example, and leave out arguments with defaults.
     """
 
     inputs: Sequence[InputSlot]
@@ -62,10 +62,10 @@ class Signature:
     parameters: inspect.Signature | None = None
 
     def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-        """The leaves of a call, in the example's order.
+        """Flatten a call's arguments in the example's order.
 
         Raises OnnxExporterError where the call does not fit the original's parameters, is built differently than the
-        example, or gives another value for what the export fixed.
+        example, or has another value for a fixed leaf.
         """
         args, kwargs = self._like_example(tuple(args), dict(kwargs))
         try:
@@ -81,15 +81,15 @@ class Signature:
         return leaves
 
     def unflatten(self, results: Sequence[Any], leaves: Sequence[Any]) -> Any:
-        """The original's result, built from the graph's outputs and the call's leaves."""
+        """Build the original's result from the graph's outputs and the call's leaves."""
         return pytree.tree_unflatten([_pick(slot, results, leaves) for slot in self.outputs], self.out_spec)
 
     def output_names(self, names: Sequence[str]) -> list[str]:
-        """A name for each leaf of the result: the graph's output (`names`), else its place in the result."""
+        """Name each leaf of the result: by the graph's output, else by its index."""
         return [names[slot.output] if slot.output is not None else f"result {index}" for index, slot in enumerate(self.outputs)]
 
     def _like_example(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The same call with the same arguments positional as in the example."""
+        """Rearrange a call: the example's positional arguments stay positional."""
         positional, named = self.in_spec.child(0).num_children, list(self.in_spec.child(1).context)
         if len(args) == positional and set(kwargs) == set(named):
             return args, kwargs
@@ -104,7 +104,7 @@ class Signature:
         return _rearranged(bound, positional, named)
 
     def _path(self, index: int) -> str:
-        """``args[0]['mask']``: where a leaf is in a call."""
+        """Write the path of a leaf in a call: ``args[0]['mask']``."""
         numbered = pytree.tree_unflatten(range(self.in_spec.num_leaves), self.in_spec)
         path, _ = pytree.tree_flatten_with_path(numbered)[0][index]
         root = "args" if path[0] == pytree.SequenceKey(0) else "kwargs"
@@ -112,7 +112,7 @@ class Signature:
 
 
 def _rearranged(bound: inspect.BoundArguments, positional: int, named: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Bound arguments as `positional` positional ones and those in `named`; the others must be at their defaults."""
+    """Rearrange bound arguments as in the example; others must have their defaults."""
     bound.apply_defaults()
     values: list[tuple[str, Any]] = []
     rest: dict[str, Any] = {}
@@ -154,7 +154,7 @@ def _pick(slot: OutputSlot, results: Sequence[Any], leaves: Sequence[Any]) -> An
 
 
 def _same(given: Any, fixed: Any) -> bool:
-    """Whether a constant is the one that was exported. Tensors are so only if they are one object."""
+    """Whether a constant is the exported one; for tensors, the same object."""
     if given is fixed:
         return True
     if isinstance(given, torch.Tensor) or type(given) is not type(fixed):

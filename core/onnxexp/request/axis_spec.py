@@ -1,4 +1,4 @@
-"""One axis, or one number, as the user describes it."""
+"""The user's description of one axis or one number."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _EXPECTED = 'a name ("batch"), a Dim, Dim.DYNAMIC, Dim.AUTO, Dim.STATIC, the siz
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Axis:
-    """What is wanted of an axis or a number.
+    """The user's wish for an axis or a number.
 
-    `dim` is what torch.export takes, `name` the user's name for it, `asked` says that it must come out dynamic.
+    `dim` is torch.export's description, `name` the user's name; `asked`: it must be dynamic after capture.
     """
 
     dim: Any
@@ -27,12 +27,15 @@ class Axis:
 
 
 def is_hint(dim: Any, *kinds: str) -> bool:
-    """Whether `dim` is one of Dim.AUTO, Dim.DYNAMIC, Dim.STATIC (`kinds`: those only), with or without a range."""
+    """Whether `dim` is Dim.AUTO, Dim.DYNAMIC or Dim.STATIC, or one of `kinds` only."""
     return isinstance(dim, type(Dim.AUTO)) and (not kinds or dim.type.name in kinds)
 
 
 def read_axis(dim: Any, shape: tuple[int, ...], axis: Any, where: str) -> Axis | None:
-    """One axis of a tensor; None for a static one. Raises OptionError for what cannot be meant."""
+    """Read one axis of a tensor; None if it is static.
+
+    Raises OptionError for an axis that does not exist and a value that does not describe one.
+    """
     if type(axis) is not int or not -len(shape) <= axis < len(shape):
         bounds = f"axes {-len(shape)} to {len(shape) - 1}" if shape else "no axes"
         raise OptionError(f"{where}: there is no axis {axis!r}; the example's shape is {shape}, which has {bounds}.")
@@ -50,7 +53,10 @@ def read_axis(dim: Any, shape: tuple[int, ...], axis: Any, where: str) -> Axis |
 
 
 def read_scalar(value: Any, dim: Any, where: str) -> Axis | None:
-    """A number that may be dynamic; None for a constant. Raises OptionError for what cannot be dynamic."""
+    """Read a number that may be dynamic; None if it is constant.
+
+    Raises OptionError for a value that cannot be dynamic.
+    """
     if (
         is_hint(dim, "STATIC")
         or (isinstance(dim, (tuple, list, dict)) and not dim)

@@ -52,7 +52,7 @@ class Leaf:
 
 
 def register_dataclasses(tree: Any) -> bool:
-    """Register the dataclasses in `tree` with torch's pytree; return whether one was new.
+    """Register dataclasses with torch's pytree; return whether one was new.
 
     torch exports registered dataclasses only. A registration counts for the whole process, as one that the user makes by
     `torch.export.register_dataclass`.
@@ -76,7 +76,7 @@ def _register(leaf: Any) -> bool:
 
 
 def children(value: Any) -> list[tuple[str, Any]] | None:
-    """Return the keys and values directly below a pytree node, in torch's order; None for a leaf."""
+    """Return the keys and values below a pytree node; None for a leaf."""
     kind = pytree._get_node_type(value) if isinstance(value, tuple) else type(value)
     definition = pytree.SUPPORTED_NODES.get(kind)
     if definition is None:
@@ -87,7 +87,10 @@ def children(value: Any) -> list[tuple[str, Any]] | None:
 
 
 def bind(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
-    """Bind the example's arguments to the parameters of a forward. Raises OptionError where they do not fit."""
+    """Bind the example's arguments to the parameters of a forward.
+
+    Raises OptionError where they do not fit.
+    """
     signature = inspect.signature(forward)
     unknown = [name for name in kwargs if name not in signature.parameters]
     if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
@@ -186,7 +189,10 @@ def _key_text(key: Any) -> str:
 
 
 def _rebuild(spec: pytree.TreeSpec, positions: Iterator[int]) -> Any:
-    """Rebuild the structure with positions as leaves; a class that refuses numbers becomes a list."""
+    """Rebuild a structure with positions as its leaves.
+
+    A class that refuses numbers becomes a list.
+    """
     if spec.is_leaf():
         return next(positions)
     below = [_rebuild(child, positions) for child in spec.children()]

@@ -1,4 +1,4 @@
-"""What is configured: three doors with one meaning, later wins.
+"""The configuration, from three places; a later place wins.
 
 1. ``[tool.onnxexp]`` in the nearest pyproject.toml that has it, or ``onnxexp.toml`` with the same keys at its top level (it wins
    in the same folder); searched from the working directory upwards.
@@ -6,10 +6,8 @@
    ``ONNXEXP_TARGET``, ``ONNXEXP_SKIP_PASSES``, ``ONNXEXP_DEBUG``; lists with commas, tables as ``key=value`` with commas.
 3. The arguments of a call or of a command.
 
-Three keys gather instead of replacing: `disable` and `skip_passes` are united, `prefer` is merged by operator. Every door's
-`allow` holds: a later door can lock further, never unlock.
-
-Nothing here needs torch.
+`disable` and `skip_passes` of all places are united, and `prefer` is merged by operator. Every place's `allow` counts: a later
+place can lock further, never unlock. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ else:
 __all__ = ["KEYS", "TARGETS", "Config", "Key", "Setting", "load"]
 
 TARGETS = ("onnxruntime", "onnx")
-"""Whose operators an export keeps to: those that ONNX Runtime has kernels for, or all of ONNX's."""
+"""Operators for which ONNX Runtime has kernels, or all of ONNX's."""
 CALL = "call"
 _OWN = "onnxexp.toml"
 _PROJECT = "pyproject.toml"
@@ -43,7 +41,7 @@ _ARGUMENTS = {"opset": "opset_version", "disable": "without"}
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A value in force, and the door that it came through: a file, a variable, "call" or "default"."""
+    """A value in force and its origin: a file, a variable, "call" or "default"."""
 
     name: str
     value: Any
@@ -80,13 +78,13 @@ class Config:
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """Each value with where it came from."""
+        """Each value with its origin."""
         return tuple(Setting(name, vars(self)[name], origin) for name, origin in self.origins.items())
 
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """A key of the configuration: what it must be (for messages and documentation), and how it is read.
+    """A key of the configuration: its meaning, and how to read its value.
 
     `check` takes a value from TOML or a call and returns it, or raises ValueError; `parse` makes such a value from a variable's
     text; `merge` joins an earlier door's value with a later one's (a later one replaces where there is none).
@@ -112,9 +110,9 @@ def load(
     target: str | None = None,
     debug: bool | None = None,
 ) -> Config:
-    """Read the configuration of a call with these arguments.
+    """Return the configuration of a call with these arguments.
 
-    Raises OptionError naming the file or variable, the key and the cure.
+    Raises OptionError with the file or variable, the key and the cure.
     """
     call = {
         "plugins": None if plugins is None else list(plugins) if isinstance(plugins, (list, tuple)) else plugins,
@@ -131,7 +129,7 @@ def load(
 
 
 def _merge(doors: Iterable[tuple[str, dict[str, Any]]]) -> Config:
-    """Merge the settings of all doors, in order, over the defaults."""
+    """Merge the settings of all places, in order, over the defaults."""
     values: dict[str, Any] = {key.name: key.default for key in KEYS}
     origins = dict.fromkeys(values, "default")
     for origin, given in doors:
@@ -166,7 +164,7 @@ def _settings(path: str) -> list[tuple[str, dict[str, Any]]]:
         contents = file.read()
     if os.path.basename(path) == _OWN:
         return [(path, _toml(path, contents))]
-    if b"onnxexp" not in contents:  # nobody's broken pyproject.toml fails an export that does not need it
+    if b"onnxexp" not in contents:  # a broken pyproject.toml of somebody else must not stop an export
         return []
     section = _toml(path, contents).get("tool", {}).get("onnxexp")
     if section is None:
@@ -235,7 +233,7 @@ def _plugins(value: Any) -> tuple[Any, ...]:
     strings = [... if element == "..." else element for element in value if element is ... or isinstance(element, str)]
     _names([element for element in strings if element is not ...])
     for element in value:
-        if isinstance(element, (int, float, dict, list)):  # what TOML knows besides strings: only a call can give objects
+        if isinstance(element, (int, float, dict, list)):  # TOML has no other objects; a call may pass plugin objects
             raise ValueError(f"{value!r}, with {element!r} in it")
     return tuple(... if isinstance(element, str) and element == "..." else element for element in value)
 

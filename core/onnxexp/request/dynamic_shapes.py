@@ -1,15 +1,13 @@
-"""`dynamic_shapes` and `dynamic_axes`: what the user writes, read and checked before anything is captured.
+"""Read and check `dynamic_shapes` and `dynamic_axes`, before the capture.
 
 API:
     spec = read_dynamic(forward, args, kwargs, dynamic_shapes=, dynamic_axes=, input_names=, output_names=) -> DynamicSpec
     spec.leaves        every leaf of (args, kwargs) in placeholder order, graph inputs under their final names
     spec.inputs        indices of the leaves that become graph inputs: tensors and dynamic scalars
     spec.axes[i]       {axis: Axis(dim, name, asked)} of leaf i        spec.scalars   {i: Axis} of dynamic numbers
-    spec.bound         {parameter: (its path, its value)}, as the example gives them
-    spec.shapes        what torch.export.export takes as dynamic_shapes, or None
+    spec.bound         {parameter: (its path, its value)}, from the example
+    spec.shapes        the dynamic_shapes for torch.export.export, or None
     spec.outputs       {key of dynamic_axes that is no input: {axis: name}}
-See `capture.examples` for the example inputs to capture with, `capture.symbols` for names after capture, `capture.blame`
-for explaining torch's refusals.
 
 What is accepted:
     * `dynamic_shapes` as torch.export takes it (by parameter name or by position, nested as the inputs are; Dim, derived
@@ -46,7 +44,10 @@ __all__ = ["Axis", "DynamicSpec", "read_dynamic"]
 
 @dataclasses.dataclass(eq=False)
 class DynamicSpec:
-    """What is dynamic, by leaf of the flattened ``(args, kwargs)``; the module's docstring lists the attributes."""
+    """The dynamic axes and numbers, by leaf of the flattened ``(args, kwargs)``.
+
+    The module's docstring lists the attributes.
+    """
 
     leaves: tuple[Leaf, ...]
     axes: tuple[dict[int, Axis], ...]
@@ -57,7 +58,7 @@ class DynamicSpec:
 
     @functools.cached_property
     def shapes(self) -> dict[str, Any] | None:
-        """Made where it is asked for: only torch.export does."""
+        """The `dynamic_shapes` for torch.export, or None."""
         if not self.scalars and not any(self.axes):
             return None
         index = {leaf.path: index for index, leaf in enumerate(self.leaves)}
@@ -66,7 +67,10 @@ class DynamicSpec:
         return {name: self._mirror(value, path, index) for name, (path, value) in named.items()}
 
     def _mirror(self, value: Any, path: tuple[str, ...], index: Mapping[tuple[str, ...], int]) -> Any:
-        """`value` with what torch.export wants in place of each leaf; a class of the user's as the list of its parts."""
+        """Replace each leaf of `value` by torch.export's description of it.
+
+        A user's class becomes the list of its parts.
+        """
         below = children(value)
         if below is None:
             place = index[path]
@@ -88,7 +92,7 @@ class DynamicSpec:
         return [self.leaves[index].name for index in self.inputs]
 
     def asked(self) -> Iterator[tuple[Leaf, int | None, Axis]]:
-        """Each axis (None: the number itself) that must come out dynamic."""
+        """Yield each axis (None: the number itself) that must be dynamic after capture."""
         for index, leaf in enumerate(self.leaves):
             scalar = {None: self.scalars[index]} if index in self.scalars else {}
             for axis, wanted in [*self.axes[index].items(), *scalar.items()]:
@@ -111,11 +115,11 @@ def read_dynamic(
 
     The dynamic numbers of an ExportedProgram come from `program`.
 
-    Raises OptionError, with the key, what exists and the cure, for arguments that do not fit `forward`, unknown names, wrong
+    Raises OptionError, with the key, known names and the cure, for arguments that do not fit `forward`, unknown names, wrong
     nesting, axes out of range, sizes that contradict the example, both options at once, and `input_names` that do not fit.
     """
     if dynamic_shapes is not None and dynamic_axes is not None:
-        raise OptionError("dynamic_shapes and dynamic_axes are both given. They say the same thing in two ways: give one.")
+        raise OptionError("dynamic_shapes and dynamic_axes are both given. Both describe the same axes: give one.")
     bound = bind(forward, args, kwargs)
     if dynamic_shapes is None and dynamic_axes is None and program is None:
         return _static(flatten_inputs(bound, args, kwargs), input_names)
@@ -130,7 +134,7 @@ def read_dynamic(
 
 
 def _static(leaves: list[Leaf], input_names: Sequence[str] | None) -> DynamicSpec:
-    """Nothing is dynamic: the inputs of the graph are the tensors."""
+    """Make the spec of a static export: the inputs are the tensors."""
     inputs = tuple([index for index, leaf in enumerate(leaves) if isinstance(leaf.value, torch.Tensor)])
     names = assign_names([leaves[index].name for index in inputs], input_names, what="input")
     for index, name in zip(inputs, names, strict=True):
@@ -139,7 +143,7 @@ def _static(leaves: list[Leaf], input_names: Sequence[str] | None) -> DynamicSpe
 
 
 class _Reader:
-    """Collects what is said about each leaf."""
+    """Collect the options for each leaf."""
 
     def __init__(
         self, forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], arguments: inspect.BoundArguments
@@ -158,7 +162,7 @@ class _Reader:
         self.said: dict[int, str] = {}
 
     def name_inputs(self, given: Sequence[str] | None) -> dict[int, str]:
-        """The name of each leaf that becomes a graph input, by its index."""
+        """Name the leaves that become graph inputs, by their indices."""
         inputs = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf.value, torch.Tensor) or i in self.scalars]
         names = assign_names([self.leaves[index].name for index in inputs], given, what="input")
         return dict(zip(inputs, names, strict=True))
@@ -182,7 +186,7 @@ class _Reader:
             raise OptionError(f"dynamic_shapes must be a dict by parameter name, or a tuple or list by position, not {shapes!r}.")
 
     def _positions(self, shapes: Sequence[Any]) -> list[tuple[tuple[str, ...], Any]]:
-        """What each entry is for: a parameter, as torch.export has it, or an argument, where a star parameter takes some."""
+        """Match the entries to parameters, or to the arguments of a star parameter."""
         parameters = list(self.bound.values())
         arguments = [
             each
@@ -200,7 +204,7 @@ class _Reader:
         return parameters
 
     def _read_key(self, key: Any, said: Any) -> bool:
-        """True if `key` is a parameter, an entry of ``**kwargs``, or a leaf's default name."""
+        """Read one key; False if it is no parameter, ``**kwargs`` entry or default name."""
         where = f"dynamic_shapes[{key!r}]"
         if key in self.bound:
             path, value = self.bound[key]
@@ -276,7 +280,7 @@ class _Reader:
     # dynamic_axes
 
     def read_axes(self, said: Any, names: dict[int, str], output_names: Sequence[str]) -> dict[str, dict[int, str | None]]:
-        """Read `dynamic_axes` into the inputs; what is (or may be) about outputs comes back."""
+        """Read `dynamic_axes` into the inputs; return the entries for outputs."""
         if not isinstance(said, Mapping):
             raise OptionError(f'dynamic_axes must be a dict such as {{"x": {{0: "batch"}}}} or {{"x": [0]}}, not {said!r}.')
         known = {leaf.name: index for index, leaf in enumerate(self.leaves)} | {name: index for index, name in names.items()}
@@ -314,14 +318,14 @@ class _Reader:
 
 
 def _dynamic_numbers(program: ExportedProgram) -> list[int]:
-    """The leaves of the program's (args, kwargs) that are symbolic numbers."""
+    """Find the leaves of the program's (args, kwargs) that are symbolic numbers."""
     values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
     inputs = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
     return [index for index, name in enumerate(inputs) if isinstance(values[name], (torch.SymInt, torch.SymFloat, torch.SymBool))]
 
 
 def _named_axes(axes: Any, where: str) -> dict[int, str | None]:
-    """The three forms of one entry of `dynamic_axes` as one: {axis: name or None}."""
+    """Normalize an entry of `dynamic_axes` to {axis: name or None}."""
     pairs = (
         list(axes.items())
         if isinstance(axes, Mapping)

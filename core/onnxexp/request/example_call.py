@@ -53,7 +53,10 @@ def read_call(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
 ) -> ExampleCall:
-    """Read the model and the example. Raises OptionError where arguments do not fit the model or contradict each other."""
+    """Read the model and the example.
+
+    Raises OptionError where arguments do not fit the model or contradict each other.
+    """
     program = model if isinstance(model, ExportedProgram) else None
     positional, named = _arguments(args, kwargs)
     if program is not None:
@@ -86,13 +89,16 @@ def read_call(
 
 
 def _check_example(given: tuple[Any, Any], own: tuple[Any, Any]) -> None:
-    """Raise OptionError where arguments beside an ExportedProgram differ in structure from its own example."""
+    """Raise OptionError where `given` is not nested as an ExportedProgram's example."""
     if pytree.tree_structure(given) != pytree.tree_structure(own):
         raise OptionError("args are not built like the example inputs of the ExportedProgram: leave them out, or nest them alike")
 
 
 def _arguments(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Split args by torch.onnx's convention: a lone argument needs no tuple, a dict at the end is the keyword arguments."""
+    """Split args by torch.onnx's convention.
+
+    A lone argument needs no tuple; a dict at the end is the keyword arguments.
+    """
     if isinstance(args, list):
         raise OptionError("args is a list: give a tuple of the positional arguments, or ([...],) where the model takes a list")
     positional = args if type(args) is tuple else (args,)

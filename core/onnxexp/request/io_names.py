@@ -22,7 +22,7 @@ __all__ = ["assign_names", "assign_output_names"]
 
 
 def assign_names(defaults: Sequence[str], given: Sequence[str] | None, *, what: str, taken: Collection[str] = ()) -> list[str]:
-    """Replace the first defaults by the given names; make all unique, and none of `taken`.
+    """Replace the first defaults by the given names, and make all names unique.
 
     Args:
         defaults: The default name of each input or output, in order.

@@ -1,4 +1,4 @@
-"""What is exported as a module, and the parameters of its forward."""
+"""The exported model as a module, and the parameters of its forward."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ class _Function(torch.nn.Module):
 
 
 def as_module(model: Any) -> torch.nn.Module:
-    """The model as a module. Raises CaptureError for what is neither a module nor callable."""
+    """Return the model as a module.
+
+    Raises CaptureError for an object that is neither a module nor callable.
+    """
     if isinstance(model, torch.nn.Module):
         return model
     if isinstance(model, torch.jit.ScriptFunction):
@@ -43,7 +46,7 @@ def as_module(model: Any) -> torch.nn.Module:
 
 
 def forward_of(module: torch.nn.Module) -> Callable[..., Any]:
-    """The module's forward, with the parameters that it has: Python does not know those of a scripted one."""
+    """Return the module's forward, with a signature also for a scripted one."""
     if not isinstance(module, torch.jit.ScriptModule):
         return module.forward
 
@@ -59,7 +62,7 @@ def forward_of(module: torch.nn.Module) -> Callable[..., Any]:
 
 
 def _has_signature(function: Callable[..., Any]) -> bool:
-    """Functions written in C, such as torch.relu, have none."""
+    """Whether `inspect` finds a signature; torch.relu and others in C have none."""
     try:
         inspect.signature(function)
     except ValueError:
@@ -73,7 +76,7 @@ def is_scripted(model: torch.nn.Module) -> bool:
 
 
 def signature_of(schema: Any, *, method: bool) -> inspect.Signature:
-    """The parameters of a scripted function, or of a scripted method without the module itself."""
+    """Return the signature of a scripted function, or of a method without `self`."""
     kinds = inspect.Parameter
     return inspect.Signature(
         [

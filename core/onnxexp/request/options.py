@@ -17,7 +17,9 @@ _CAPTURES = ("auto", "export", "trace", "script")
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The options of one export, apart from the model and its inputs; a parameter of most hooks.
+    """The options of one export, apart from the model and its inputs.
+
+    Most hooks take it as their parameter `options`.
 
     Attributes:
         opset: The target opset of ONNX's default domain.
@@ -55,7 +57,10 @@ class Options:
         keep_initializers_as_inputs: bool,
         do_constant_folding: bool,
     ) -> Options:
-        """Check the arguments of `export`. Raises OptionError for malformed or contradictory ones."""
+        """Check the arguments of `export`.
+
+        Raises OptionError for malformed or contradictory ones.
+        """
         if capture not in _CAPTURES:
             raise OptionError(f"capture is {capture!r}; it may be {' or '.join(map(repr, _CAPTURES))}")
         if not export_params and keep_initializers_as_inputs:

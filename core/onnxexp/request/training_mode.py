@@ -11,7 +11,7 @@ __all__ = ["TrainingMode", "parse_training_mode"]
 
 
 class TrainingMode(enum.Enum):
-    """Export for inference (EVAL), in the model's own mode (PRESERVE), or for training (TRAINING)."""
+    """Export for inference (EVAL), in the model's own mode (PRESERVE) or for TRAINING."""
 
     EVAL = "eval"
     PRESERVE = "preserve"
@@ -19,7 +19,10 @@ class TrainingMode(enum.Enum):
 
 
 def parse_training_mode(value: Any) -> TrainingMode:
-    """Return the mode for a `TrainingMode`, its name, or torch.onnx's member of that name. Raises OptionError."""
+    """Return the mode for a `TrainingMode`, its name or torch.onnx's member.
+
+    Raises OptionError for anything else.
+    """
     if isinstance(value, TrainingMode):
         return value
     # torch.onnx's enum is recognised by its members' names, so that it need not be imported

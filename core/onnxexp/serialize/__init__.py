@@ -78,7 +78,7 @@ def save(
     target: str | os.PathLike[str] | BinaryIO,
     options: WriteOptions = WriteOptions(),
 ) -> SavedFile:
-    """Write a model to a path or to a binary file object (from its current position on; it need not seek).
+    """Write a model to a path, or to a binary file object at its current position.
 
     An existing file keeps its permissions and is replaced when the new one is complete; on any error it stays as it is.
     A link is followed. Weights in `TorchTensor`s are written piece by piece and never copied as a whole.
@@ -104,7 +104,7 @@ def save(
 
 
 def to_proto(model: ir.Model) -> onnx.ModelProto:
-    """Serialize the model in memory, with a copy of the weights: the message that `save` writes as one file."""
+    """Serialize the model in memory, with a copy of the weights."""
     proto = skeleton(model)
     for name, value in model.graph.initializers.items():
         if value.const_value is not None:
@@ -172,7 +172,7 @@ def _save_two(model: ir.Model, path: str, given: Path, threshold: int) -> SavedF
 
 
 def _replace_pair(file: NewFile, data: NewFile, interim: FileLayout, aside: str) -> bool:
-    """Take the three steps of the module's documentation; return False where step 1 is the last one possible."""
+    """Take the module's three steps; return False if only step 1 is possible."""
     with new_file(file.path) as first:
         _write(first, interim)
         data.publish(aside)

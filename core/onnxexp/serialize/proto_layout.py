@@ -1,4 +1,4 @@
-"""Compute the offset of each part of a model file before the first byte is written.
+"""Compute the offset of each part of a model file before the first write.
 
 onnx-ir serializes the skeleton: everything but the initializers of the main graph, which is small. One record per
 initializer follows, and its contents are read from the tensor while they are written. The tags and lengths around the
@@ -161,7 +161,10 @@ def _model_file(model: ir.Model, records: list[tuple[bytes, ir.TensorProtocol | 
 
 
 def describe(proto: onnx.TensorProto, name: str, tensor: ir.TensorProtocol) -> None:
-    """Write the tensor into an empty message, without its contents unless it is one of strings, which have no raw form."""
+    """Write a tensor into an empty message, without its contents.
+
+    A tensor of strings is written whole, since it has no raw form.
+    """
     if tensor.dtype == ir.DataType.STRING:
         ir.serde.serialize_tensor_into(proto, tensor)
         proto.name = name
@@ -181,7 +184,7 @@ def _refer(proto: onnx.TensorProto, location: str, part: Part) -> None:
 
 
 def _aligned(end: int, size: int) -> int:
-    """Round up to an offset from which a runtime can map the tensor: a page, or 64 KiB (Windows) for a large one."""
+    """Round up to an offset that a runtime can map: a page, or 64 KiB if large."""
     page = _LARGE_PAGE if size >= _LARGE else _PAGE
     return -(-end // page) * page
 

@@ -1,1 +1,1 @@
-"""Facts about torch operators: schemas, result types, mutation, type codes."""
+"""Facts about torch operators: schemas and result types."""

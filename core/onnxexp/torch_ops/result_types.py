@@ -1,7 +1,7 @@
-"""What a call of a torch operator gives, as torch itself tells: it is run on tensors without contents.
+"""Result types of a torch operator, from a run on meta tensors.
 
-A size that is not known is run with two numbers. What is the same in both runs is the result's own, what follows one of the sizes
-is that size, and of anything else nothing is said.
+Each unknown size has two stand-ins, one for each of two runs. A result size that is equal in both runs is static. One that is
+a pair of stand-ins is that unknown size. Any other is a new unknown size.
 """
 
 from __future__ import annotations
@@ -22,33 +22,36 @@ _PRIMES = (
     (103, 191), (107, 193), (109, 197), (113, 199), (127, 211),
 )  # fmt: skip
 _FACTOR = 48
-"""Every number stands for a size that can be halved, quartered, cut in three: models do so with sizes that vary."""
+"""A factor of all stand-ins, since models halve, quarter or third their sizes."""
 
 
 class _Sizes:
-    """The two numbers of each unknown size of one call."""
+    """The two stand-ins of each unknown size of one call."""
 
     def __init__(self) -> None:
         self.numbers: dict[Any, tuple[int, int]] = {}
 
     def of(self, key: Any, run: int) -> int:
-        """The number of an unknown size in one of the runs. Raises IndexError where there are too many."""
+        """Return the stand-in of a size in one of the runs.
+
+        Raises IndexError where there are too many sizes.
+        """
         if key not in self.numbers:
             first, second = _PRIMES[len(self.numbers)]
             self.numbers[key] = _FACTOR * first, _FACTOR * second
         return self.numbers[key][run]
 
-    def told(self, pair: tuple[int, int]) -> Dim | None:
-        """The size that was these numbers in the two runs; None where none was."""
+    def matching(self, pair: tuple[int, int]) -> Dim | None:
+        """Return the size with these stand-ins in the two runs; None if there is none."""
         if pair[0] == pair[1]:
             return pair[0]
         return next((key for key, numbers in self.numbers.items() if numbers == pair and isinstance(key, str)), None)
 
 
 def result_types(op: torch._ops.OpOverload | None, args: Sequence[Any], fresh: Any) -> list[TensorType] | None:
-    """The types of what comes out, a list's elements one by one; None where torch cannot tell.
+    """Compute the result types, a list's elements one by one; None where torch fails.
 
-    `args` are Values, Tensors and Python constants, all of the schema's; `fresh()` names a size of which nothing is known.
+    `args` are Values, Tensors and Python constants, all of the schema's; `fresh()` names an unknown size.
     """
     if op is None:
         return None
@@ -60,7 +63,7 @@ def result_types(op: torch._ops.OpOverload | None, args: Sequence[Any], fresh: A
     if len(first) != len(second) or any(one.dim() != two.dim() for one, two in zip(first, second, strict=True)):
         return None
     return [
-        TensorType(one.dtype, tuple(_or_fresh(sizes.told(pair), fresh) for pair in zip(one.shape, two.shape, strict=True)))
+        TensorType(one.dtype, tuple(_or_fresh(sizes.matching(pair), fresh) for pair in zip(one.shape, two.shape, strict=True)))
         for one, two in zip(first, second, strict=True)
     ]
 
@@ -71,7 +74,7 @@ def _or_fresh(size: Dim | None, fresh: Any) -> Dim:
 
 
 def _run(op: torch._ops.OpOverload, args: Sequence[Any]) -> list[torch.Tensor]:
-    """The tensors that come out; torch takes some arguments by name only."""
+    """Run an operator and return its tensors; some arguments go by name."""
     pairs = [
         (argument, torch.device("meta") if argument.name == "device" else arg)
         for argument, arg in zip(op._schema.arguments, args, strict=True)
@@ -85,7 +88,7 @@ def _run(op: torch._ops.OpOverload, args: Sequence[Any]) -> list[torch.Tensor]:
 
 
 def _meta(arg: Any, sizes: _Sizes, run: int) -> Any:
-    """An argument without contents."""
+    """Convert an argument to a meta tensor or a plain number."""
     if isinstance(arg, (list, tuple)):
         return [_meta(each, sizes, run) for each in arg]
     if not isinstance(arg, (Tensor, Value)):

@@ -1,4 +1,4 @@
-"""Binding calls to torch's operator schemas, so that every frontend gives the same node for the same call."""
+"""Bind calls to torch's operator schemas: one call, one node, in every frontend."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ class NoOverload(LoweringError):
 
 
 def full_name(op: torch._ops.OpOverload) -> str:
-    """``aten::add.Tensor``; the default overload has no suffix."""
+    """Return the full name: ``aten::add.Tensor``, ``aten::relu``."""
     name: str = op._schema.name
     return f"{name}.{op._schema.overload_name}" if op._schema.overload_name else name
 
 
 def overload(name: str) -> torch._ops.OpOverload | None:
-    """The torch operator of a full name, None where there is none (``prim::If``, Python's scalar arithmetic)."""
+    """Return the torch operator of a full name; None if there is none.
+
+    ``prim::If`` and Python's scalar arithmetic have none.
+    """
     return _torchs_own(name) if name.partition("::")[0] == "aten" else _overload(name)
 
 
@@ -42,11 +45,11 @@ def _overload(name: str) -> torch._ops.OpOverload | None:
 
 
 _torchs_own = functools.lru_cache(maxsize=None)(_overload)
-"""Those stay what they are; operators of other namespaces come and go with their libraries."""
+"""ATen's operators never change; other namespaces come and go with libraries."""
 
 
 def bind(schema: torch.FunctionSchema, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """Every argument of the schema in order, defaults filled in; a scalar given for a list stands for a list of one."""
+    """Bind a call to a schema: every argument in order, with the defaults filled in."""
     bound = []
     for index, argument in enumerate(schema.arguments):
         if index < len(args):
@@ -60,12 +63,13 @@ def bind(schema: torch.FunctionSchema, args: Sequence[Any], kwargs: Mapping[str,
 
 
 def called(name: str, args: Sequence[Any], where: Node, fresh: Callable[[], str], outputs: int | None = None) -> Node:
-    """The node of a call: of the overloads (all, or the one that `name` has) the first that takes these arguments.
+    """Make the node of a call, with the first overload that takes its arguments.
 
-    `fresh` names a size of which nothing is known. `outputs` is the number of tensors that come out where the operator gives a
-    list of them; None: as many as torch gives.
+    `fresh` names an unknown size. `outputs` is the number of tensors in the list that the operator returns; None: as many as
+    torch returns.
 
-    Raises NoOverload where torch has no such operator, or none takes them; LoweringError where that number is not known.
+    Raises NoOverload where torch has no such operator, or none takes the arguments; LoweringError for an unknown
+    number of outputs.
     """
     schema = chosen(name, args)
     packet = name.partition(".")[0]
@@ -76,7 +80,7 @@ def called(name: str, args: Sequence[Any], where: Node, fresh: Callable[[], str]
     if listed(schema):
         count = outputs if outputs is not None else None if types is None else len(types)
         if count is None:
-            raise LoweringError(f"how many tensors {full} gives here is not known at export; say outputs=")
+            raise LoweringError(f"how many tensors {full} returns here is not known at export; pass outputs=")
     if types is None or len(types) != count:
         types = [TensorType(None, None)] * (count or 0)
     base = where.outputs[0].name if where.outputs else "out"
@@ -84,12 +88,15 @@ def called(name: str, args: Sequence[Any], where: Node, fresh: Callable[[], str]
 
 
 def listed(schema: torch.FunctionSchema) -> bool:
-    """Does the operator give a list of tensors?"""
+    """Whether the operator returns a list of tensors."""
     return [str(result.type) for result in schema.returns] == ["List[Tensor]"]
 
 
 def chosen(name: str, args: Sequence[Any]) -> torch.FunctionSchema:
-    """The overload of an operator that takes these Values, Tensors and Python constants. Raises NoOverload."""
+    """Choose the overload that takes these Values, Tensors and Python constants.
+
+    Raises NoOverload where there is none.
+    """
     packet, _, suffix = name.partition(".")
     schemas = torch._C._jit_get_schemas_for_operator(packet)
     schema = next((each for each in schemas if (not suffix or each.overload_name == suffix) and takes(each, args)), None)
@@ -100,7 +107,7 @@ def chosen(name: str, args: Sequence[Any]) -> torch.FunctionSchema:
 
 
 def takes(schema: torch.FunctionSchema, args: Sequence[Any]) -> bool:
-    """Whether a call fits a schema: Values, Tensors and Python constants by position, the rest left to the defaults."""
+    """Whether a call with positional arguments fits a schema."""
     formals = schema.arguments
     if len(args) > len(formals) or any(argument.is_out for argument in formals):
         return False
@@ -110,7 +117,7 @@ def takes(schema: torch.FunctionSchema, args: Sequence[Any]) -> bool:
 
 
 def _fits(type_: str, arg: Any) -> bool:
-    """Whether an argument may be of a type, as far as that tells overloads apart."""
+    """Whether an argument may be of a type, as far as overloads differ in it."""
     if arg is None:
         return type_.startswith(("Optional", "NoneType"))
     inner = type_.removeprefix("Optional[").removesuffix("]") if type_.startswith("Optional[") else type_
