@@ -18,7 +18,7 @@ __all__ = ["encode", "guess", "key"]
 
 
 def _plain(value: Any) -> Any:
-    """Tensors that are known at export as numbers and lists, dtypes as ONNX's enumeration."""
+    """Turn constant Tensors into numbers and lists, and dtypes into ONNX's enumeration."""
     if isinstance(value, Tensor):
         assert value.const is not None
         return value.const.tolist()
@@ -63,7 +63,7 @@ _ENCODERS: dict[ir.AttributeType, Callable[[Any], Any]] = {
 
 
 def encode(spec: Operator, given: dict[str, Any]) -> dict[str, ir.Attr]:
-    """The attributes as onnx-ir has them; by name; those that equal the schema's default are left out.
+    """Encode attributes for onnx-ir, without those that equal the schema's default.
 
     Raises TypeError where a value does not fit the attribute's type.
     """
@@ -87,7 +87,7 @@ def _convert(spec: Operator, attribute: Attribute, value: Any) -> Any:
 
 
 def guess(name: str, value: Any) -> ir.Attr:
-    """An attribute of an operator without a schema, its type from the Python value."""
+    """Encode an attribute of an operator without a schema; the Python value determines its type."""
     if isinstance(value, (torch.Tensor, Tensor)):
         return ir.Attr(name, ir.AttributeType.TENSOR, _tensor(value))
     if isinstance(value, ir.Attr):

@@ -1,4 +1,4 @@
-"""torch dtypes and ONNX element types, either way."""
+"""Convert between torch dtypes and ONNX element types."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def from_onnx(data_type: ir.DataType | int) -> torch.dtype:
 
 @functools.lru_cache(maxsize=None)
 def type_string(dtype: torch.dtype) -> str:
-    """As ONNX's operator schemas write it: ``tensor(float)``."""
+    """A dtype as operator schemas write it: ``tensor(float)``."""
     return type_text(ir.TensorType(to_onnx(dtype)))
 
 
@@ -68,7 +68,7 @@ def type_text(type_: ir.TypeProtocol) -> str:
 
 
 def of_python(value: bool | int | float | complex) -> torch.dtype:
-    """The dtype that torch gives a lone Python number: bool, int64, float32 or complex64."""
+    """torch's default dtype for a Python number: bool, int64, float32 or complex64."""
     if isinstance(value, bool):
         return torch.bool
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""onnxscript functions as functions of a model, at the model's opset."""
+"""Convert onnxscript functions to functions of a model, at its opset."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["definitions"]
 
 
 def definitions(function: Any, opset: int, imports: Mapping[str, int]) -> list[ir.Function]:
-    """The definition of an onnxscript function, then those of the functions that it calls, all importing ONNX at `opset`.
+    """The definition of an onnxscript function, then of those that it calls, all at `opset`.
 
     `imports` are the versions at which the model imports other domains.
 
     Raises:
-        OpsetError: it was written for another opset, and one of its operators means something else there.
-        LoweringError: it is no onnxscript function.
+        OpsetError: It was written for another opset, and one of its operators changed its meaning.
+        LoweringError: It is no onnxscript function.
     """
     if not hasattr(function, "to_function_proto"):
         raise LoweringError(f"{function!r} is no onnxscript function: write it with @onnxscript.script(opset)")
-    definition = getattr(function, "function_ir", None)  # where onnxscript says what a function calls
+    definition = getattr(function, "function_ir", None)  # older onnxscript has no list of called functions
     called = [] if definition is None else list(definition.get_called_functions().values())
     found = [ir.from_proto(each.to_function_proto()) for each in (function, *called)]
     for each in found:
@@ -48,7 +48,7 @@ def _align(function: ir.Function, opset: int) -> None:
 
 
 def _means_the_same(before: Operator | None, after: Operator | None) -> bool:
-    """Does a node of the one version mean the same in the other? Wider types and new optional parts do not matter."""
+    """Whether a node means the same at both versions; wider types and new optional parts do not matter."""
     if before is None or after is None:
         return False
     if before.since == after.since:

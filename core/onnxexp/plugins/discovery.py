@@ -1,7 +1,7 @@
-"""Which plugins are installed, from the metadata of their distributions: nothing of theirs is imported here, nor is torch.
+"""Find installed plugins in the metadata of their distributions, without an import of them or of torch.
 
-A plugin is an entry point of the group ``onnxexp.plugins``. Metadata that lies in the working directory does not count: what
-one unpacks or clones must not become part of one's exports by being the current folder.
+A plugin is an entry point of the group ``onnxexp.plugins``. Metadata in the working directory does not count: an unpacked or
+cloned folder must not take part in exports because it is the current one.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ class PluginStatus:
 
 
 def discover() -> tuple[InstalledPlugin, ...]:
-    """Every installed plugin, by name; two distributions that use one name are both there."""
+    """List the installed plugins by name; two distributions with one name are both listed."""
     return _discovered(_search_path())
 
 
 @functools.lru_cache(maxsize=4)
 def _discovered(folders: tuple[tuple[str, int], ...]) -> tuple[InstalledPlugin, ...]:
-    """Read again only when a folder has changed: installing and uninstalling does that."""
+    """Read the folders again only after a change, as an installation makes it."""
     found = [plugin for folder, changed in folders for plugin in _inside(folder, changed)]
     return tuple(sorted(_once(found), key=lambda plugin: (plugin.name, plugin.distribution, plugin.location)))
 
 
 @functools.lru_cache(maxsize=64)
 def _inside(folder: str, _changed: int) -> tuple[InstalledPlugin, ...]:
-    """What lies in one folder: to read those that have not changed takes longer than an export."""
+    """The plugins of one folder; the second argument invalidates the cache."""
     return tuple(
         InstalledPlugin(
             point.name, point.value, distribution.name, distribution.version, str(distribution.locate_file("")), point
@@ -79,7 +79,7 @@ def _inside(folder: str, _changed: int) -> tuple[InstalledPlugin, ...]:
 
 
 def states(config: Config, found: Sequence[InstalledPlugin] | None = None) -> list[PluginStatus]:
-    """What the configuration makes of each installed plugin. Raises PluginLoadError where it names one that is not installed."""
+    """The state of each installed plugin. Raises PluginLoadError where the configuration names one that is not installed."""
     plugins = discover() if found is None else found
     known = [plugin.name for plugin in plugins]
     for origin, wanted in (("plugins", config.plugins or ()), ("disable", config.disable)):
@@ -139,10 +139,10 @@ def _locked(plugin: InstalledPlugin, locks: Iterable[Iterable[str]]) -> str:
 
 
 def record_hash(plugin: InstalledPlugin) -> str:
-    """What pins a distribution: a hash over its files, as its RECORD lists them and as they are now; "" where it has no RECORD.
+    """Hash a distribution's files, as its RECORD lists them and as they are now; "" where it has no RECORD.
 
-    Rows that differ from one installation to the next are left out: those without a hash (what Python compiled, RECORD itself),
-    the installer's own notes, and what lies outside of the folder (scripts, with the interpreter's path in them).
+    Files that differ between installations do not count: those without a hash in RECORD (bytecode, RECORD itself), the
+    installer's notes, and scripts, which contain the interpreter's path.
     """
     files = {str(file): file.hash for file in (plugin.point.dist and plugin.point.dist.files) or ()}
     if not any(file.endswith(".dist-info/RECORD") for file in files):
@@ -161,7 +161,7 @@ def _contents(file: Path) -> bytes:
 
 
 def _search_path() -> tuple[tuple[str, int], ...]:
-    """`sys.path` without the working directory, unless packages are installed there; each folder with when it changed."""
+    """`sys.path` without the working directory, unless packages are installed there; each folder with its time of change."""
     here, own = _file(os.curdir), _standard_library()
     device, inode = (here.st_dev, here.st_ino) if here is not None else (-1, -1)
     folders = []
@@ -173,7 +173,7 @@ def _search_path() -> tuple[tuple[str, int], ...]:
         except OSError:
             folders.append((entry, 0))
             continue
-        if folder.st_ino != inode or folder.st_dev != device or _holds_packages(device, inode):
+        if folder.st_ino != inode or folder.st_dev != device or _is_site_folder(device, inode):
             folders.append((entry, folder.st_mtime_ns))
     return tuple(folders)
 
@@ -187,20 +187,20 @@ def _file(path: str) -> os.stat_result | None:
 
 @functools.cache
 def _standard_library() -> frozenset[str]:
-    """Where Python's own modules are, into which nothing is installed."""
+    """The folders of Python's own modules; nothing is installed there."""
     own, archive = sysconfig.get_path("stdlib"), f"python{sys.version_info.major}{sys.version_info.minor}.zip"
     return frozenset({own, os.path.join(own, "lib-dynload"), os.path.join(os.path.dirname(own), archive)})
 
 
 @functools.lru_cache(maxsize=8)
-def _holds_packages(device: int, inode: int) -> bool:
-    """Is it a folder into which this environment installs? There is one, or two, as long as the process runs."""
+def _is_site_folder(device: int, inode: int) -> bool:
+    """Whether this environment installs into the folder."""
     places = (_file(sysconfig.get_path(kind)) for kind in ("purelib", "platlib"))
     return any(place is not None and (place.st_dev, place.st_ino) == (device, inode) for place in places)
 
 
 def _once(found: Iterable[InstalledPlugin]) -> list[InstalledPlugin]:
-    """One plugin for each distribution and name: an editable install shows its metadata at two places."""
+    """Drop duplicates: an editable install has its metadata at two places."""
     by_origin: dict[tuple[str, str], list[InstalledPlugin]] = defaultdict(list)
     for plugin in found:
         by_origin[plugin.name, canonicalize_name(plugin.distribution)].append(plugin)

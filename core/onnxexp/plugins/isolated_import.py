@@ -1,4 +1,4 @@
-"""Importing one plugin in isolation: whole or not at all, and never from the working directory."""
+"""Import one plugin: completely or not at all, and never from the working directory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["import_object"]
 
 
 def import_object(found: InstalledPlugin) -> Any:
-    """Import the object of an entry point. Raises whatever the import raises; nothing half imported stays."""
+    """Import the object of an entry point. Raises whatever the import raises, and then unloads the rest."""
     if found.point.module in sys.modules:
         return found.point.load()
     package = found.point.module.partition(".")[0]
@@ -29,7 +29,7 @@ def import_object(found: InstalledPlugin) -> Any:
 
 
 def _refuse_working_directory(found: InstalledPlugin, package: str) -> None:
-    """A folder or file that happens to lie in the working directory must not stand in for an installed plugin."""
+    """Refuse a folder or file in the working directory that hides an installed plugin."""
     spec = importlib.util.find_spec(package)
     places = [spec.origin, *(spec.submodule_search_locations or ())] if spec is not None else []
     here = os.path.realpath(os.getcwd())
@@ -42,13 +42,13 @@ def _refuse_working_directory(found: InstalledPlugin, package: str) -> None:
 
 
 def _folder(place: str, package: str) -> str:
-    """What lies in the folder that the import system searched: the package's folder, or the module's file."""
+    """The package's folder, or the module's file."""
     parent = os.path.dirname(place)
     return parent if os.path.basename(parent) == package else place
 
 
 def _installed_there(found: InstalledPlugin, here: str) -> bool:
-    """Is the distribution an editable install (its author works in that folder), or are packages installed there?"""
+    """Whether the distribution is an editable install of that folder, or packages are installed there."""
     distribution = found.point.dist
     origin = distribution.origin if distribution is not None else None
     editable = origin is not None and bool(vars(vars(origin).get("dir_info") or origin).get("editable"))
@@ -56,7 +56,7 @@ def _installed_there(found: InstalledPlugin, here: str) -> bool:
 
 
 def _forget(package: str, before: set[str]) -> None:
-    """Unload the modules that a failed import left, so that the next try meets the same failure and not a half-filled table."""
+    """Unload the modules of a failed import, so that the next try fails in the same way."""
     for name in set(sys.modules) - before:
         if name.partition(".")[0] == package:
             del sys.modules[name]

@@ -41,12 +41,12 @@ class Plugin:
     """A loaded plugin.
 
     Attributes:
-        name: That of its entry point; ``inline ...`` for one that was passed to the call.
-        distribution, version: Whose it is; "" for one that was passed to the call.
-        object: What the entry point names.
+        name: The name of its entry point; ``inline ...`` for one that was passed to the call.
+        distribution, version: Its distribution; "" for one that was passed to the call.
+        object: The object of the entry point.
         tables: Its tables of symbolics.
         hooks: The names of the hooks that it implements.
-        user: Was it passed to the call?
+        user: Whether it was passed to the call.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Plugin:
 
 @dataclasses.dataclass(frozen=True)
 class Implementation:
-    """One plugin's implementation of a hook; called with the hook's parameters by name, it passes on those that it takes."""
+    """One plugin's implementation of a hook, called with all of the hook's parameters by name; it gets those that it takes."""
 
     plugin: Plugin
     hook: str
@@ -127,7 +127,7 @@ class Plugins:
                     manager = implementation(options=context.options, context=context)
                     if manager is not None:
                         stack.enter_context(manager)
-                except Exception as error:  # anyone's code: the error names whose it is
+                except Exception as error:  # a plugin may raise anything
                     raise PluginError(f"{implementation} failed: {type(error).__name__}: {error}") from error
             yield
 
@@ -193,7 +193,7 @@ def load(config: Config) -> Plugins:
 
 
 def load_all(config: Config) -> list[tuple[PluginStatus, Plugin | PluginError | None]]:
-    """Every installed plugin: loaded where it is on, the error where that fails, None where it is off or refused."""
+    """Load every installed plugin that is on; an error where that fails, None for one that is off or refused."""
     return [(state, _loaded_or_error(state.found) if state.state == "on" else None) for state in states(config)]
 
 
@@ -212,7 +212,7 @@ def _load(found: InstalledPlugin) -> Plugin:
 def _imported(found: InstalledPlugin) -> Any:
     try:
         return import_object(found)
-    except (Exception, SystemExit) as error:  # whatever a plugin's import raises is the plugin's failure, told with its origin
+    except (Exception, SystemExit) as error:  # a plugin's import may raise anything
         raise PluginLoadError(
             f"{_entry(found)} does not load: {type(error).__name__}: {error}{_raised(error)}; reinstall or remove the "
             f"distribution, or switch the plugin off with `disable` (without=[{found.name!r}] in the call)"
@@ -224,7 +224,7 @@ def _entry(found: InstalledPlugin) -> str:
 
 
 def _replaced(plugin: Plugin, inline: Iterable[Plugin]) -> bool:
-    """Does the call give this plugin itself, or one of its class with other settings?"""
+    """Whether the call passes this plugin itself, or one of its class with other settings."""
     if isinstance(plugin.object, SymbolicTable) or inspect.ismodule(plugin.object):
         return any(given.object is plugin.object for given in inline)
     return any(type(given.object) is type(plugin.object) for given in inline)
@@ -244,7 +244,7 @@ def _name(given: Any) -> str:
 
 
 def _tables(given: Any, found: InstalledPlugin | None = None) -> tuple[SymbolicTable, ...]:
-    """The tables of an installed plugin, or of the call's own. Raises PluginLoadError where they are something else."""
+    """The tables of a plugin. Raises PluginLoadError where `symbolics` contains anything else."""
     if isinstance(given, SymbolicTable):
         return (given,)
     symbolics = getattr(given, "symbolics", ())
@@ -257,8 +257,10 @@ def _tables(given: Any, found: InstalledPlugin | None = None) -> tuple[SymbolicT
 
 
 def _register(manager: pluggy.PluginManager, plugin: Plugin) -> Plugin:
-    """With its hooks. Raises PluginLoadError where there is neither a hook nor a table, for hooks that there are not, and for
-    parameters that a hook does not have."""
+    """Register a plugin and list its hooks.
+
+    Raises PluginLoadError for a plugin without hooks and tables, for unknown hooks, and for unknown parameters.
+    """
     if isinstance(plugin.object, SymbolicTable):
         return plugin
     try:
@@ -267,7 +269,7 @@ def _register(manager: pluggy.PluginManager, plugin: Plugin) -> Plugin:
         reason = str(error).partition("\n")[2].replace("\n", "; ") or str(error)
         functions = inspect.getmembers(plugin.object, inspect.isroutine)
         places = ", ".join(_place(function) for name, function in functions if f"{name}(" in reason)
-        raise PluginLoadError(f"{plugin}: {reason} ({places}); onnxexp.plugins.hookspecs says what each hook takes") from None
+        raise PluginLoadError(f"{plugin}: {reason} ({places}); onnxexp.plugins.hookspecs lists the parameters") from None
     except ValueError as error:
         raise PluginLoadError(f"{plugin}: {error}") from None
     callers = manager.get_hookcallers(plugin.object) or []
@@ -279,7 +281,7 @@ def _register(manager: pluggy.PluginManager, plugin: Plugin) -> Plugin:
                 f"{plugin}: there is no hook {caller.name!r}{nearest(caller.name, HOOKS)} ({place}); there are {', '.join(HOOKS)}"
             )
         if implementation.hookwrapper or implementation.wrapper:
-            raise PluginLoadError(f"{plugin}: the hook {caller.name} ({place}) is a wrapper; onnxexp asks each plugin by itself")
+            raise PluginLoadError(f"{plugin}: the hook {caller.name} ({place}) is a wrapper; onnxexp calls each plugin by itself")
     if not callers and not plugin.tables:
         raise PluginLoadError(
             f"{plugin}: {plugin.object!r} is neither a SymbolicTable nor an object with hooks: mark its functions with "
@@ -290,7 +292,7 @@ def _register(manager: pluggy.PluginManager, plugin: Plugin) -> Plugin:
 
 
 def _raised(error: BaseException) -> str:
-    """Where an import failed, as " (file:line)"; "" where no code of the plugin was running."""
+    """The place where an import failed, as " (file:line)"; "" outside of the plugin's code."""
     if isinstance(error, SyntaxError):
         return f" ({error.filename}:{error.lineno})"
     own = (importlib.__file__, isolated_import.__file__, __file__, importlib_metadata.__file__)

@@ -1,4 +1,4 @@
-"""Who lowers this operator? The tables of all selected plugins as one."""
+"""Select the symbolics of an operator from the tables of all plugins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Candidate", "Claim", "Dispatcher", "Source"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Source:
-    """A table, the plugin that brings it, that plugin's distribution and version, and whether the user gave it in the call."""
+    """A table, its plugin, that plugin's distribution and version, and whether the user passed it to the call."""
 
     plugin: str
     table: SymbolicTable
@@ -29,7 +29,7 @@ class Source:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Candidate:
-    """A symbolic that may be asked, and the table that it is from."""
+    """A symbolic that may lower a node, and its table."""
 
     source: Source
     symbolic: Symbolic
@@ -42,7 +42,7 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
-    """What somebody has for an operator, and why it is (not) the first to be asked."""
+    """One symbolic of an operator, and the reason why it comes first or not."""
 
     plugin: str
     symbolic: Symbolic
@@ -54,10 +54,10 @@ class Dispatcher:
     """The tables of all selected plugins as one.
 
     Where several plugins claim an operator, one that the user passed to the call wins, then the one that `prefer` names, then
-    one whose table says ``override=True``; the others are asked where it declines. The order of the plugins never matters.
+    one whose table has ``override=True``. The others follow where it declines. The order of the plugins never matters.
 
     Raises:
-        PluginConflict: plugins claim one operator and nothing says which one wins; every such operator is listed.
+        PluginConflict: Plugins claim one operator and none wins; the message lists every such operator.
         OptionError: `prefer` names a plugin that has no symbolic for that operator.
     """
 
@@ -71,7 +71,7 @@ class Dispatcher:
             self._check_conflicts()
 
     def candidates(self, op: str, opset: int) -> list[Candidate]:
-        """The symbolics for an operator's overload at an opset, in the order in which they are asked."""
+        """The symbolics for an operator's overload at an opset, in the order in which they are called."""
         found = self._found.get((op, opset))
         if found is None:
             found = self._found[op, opset] = [
@@ -83,11 +83,11 @@ class Dispatcher:
         return found
 
     def opsets(self, op: str) -> list[int]:
-        """The opsets from which on some plugin lowers it, in order; none where nobody claims it."""
+        """The first opsets of all symbolics for an operator, in order."""
         return sorted(entry.since for source in self._sources(op) for entry in source.table.versions(op))
 
     def why(self, op: str, opset: int) -> list[Claim]:
-        """Everything that anybody has for an operator, in the order in which it is asked, what is not asked at the end."""
+        """Every symbolic for an operator, in the order in which they are called; those of other opsets at the end."""
         asked = self.candidates(op, opset)
         claims = [
             Claim(
@@ -108,7 +108,7 @@ class Dispatcher:
 
     @functools.cached_property
     def operators(self) -> frozenset[str]:
-        """Every operator that some table claims, as it was registered."""
+        """The operators of all tables, as they were registered."""
         claimed = [source.table.operators() for source in self._all]
         return claimed[0] if len(claimed) == 1 else frozenset().union(*claimed)
 
@@ -116,7 +116,7 @@ class Dispatcher:
         return any(source.table.operators() for source in self._all)
 
     def _sources(self, op: str) -> list[Source]:
-        """Who claims an operator's overload, best first."""
+        """The tables that claim an operator's overload, best first."""
         whole = op.partition(".")[0]
         claiming = [source for source in self._all if op in source.table.operators() or whole in source.table.operators()]
         if len(claiming) > 1:
@@ -125,7 +125,7 @@ class Dispatcher:
 
     @functools.cached_property
     def _claims(self) -> dict[str, list[Source]]:
-        """Who claims each operator, where that is asked of all of them."""
+        """The tables that claim each operator."""
         claims: dict[str, list[Source]] = {}
         for source in self._all:
             for op in source.table.operators():

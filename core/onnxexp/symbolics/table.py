@@ -1,4 +1,4 @@
-"""Symbolic functions as inspectable data: which function lowers which torch operator, at which opsets, within which limits."""
+"""Tables of symbolic functions, with the opsets and limits of each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class Symbolic:
     """One entry of a table.
 
-    Where a declared limit does not hold, the next entry, the next plugin or torch's decomposition is asked.
+    Where a declared limit does not hold, the next entry, the next plugin or torch's decomposition takes over.
 
     Attributes:
         op: ``aten::gelu`` (every overload) or ``aten::add.Tensor`` (that one).
@@ -44,7 +44,7 @@ class Symbolic:
         return self.since <= opset and (self.until is None or opset <= self.until)
 
     def refusal(self, args: Sequence[Any]) -> str:
-        """Which declared limit these arguments pass, "" where none."""
+        """The declared limit that these arguments exceed, "" where there is none."""
         if self.dtypes is None and not self.static_shapes:
             return ""
         for tensor in _tensors(args):
@@ -131,7 +131,7 @@ class SymbolicTable:
         return self._entries.get(op) or self._entries.get(op.partition(".")[0]) or []
 
     def operators(self) -> frozenset[str]:
-        """What it has entries for, as they were registered."""
+        """The operators with entries, as they were registered."""
         if self._operators is None:
             self._operators = frozenset(self._entries)
         return self._operators
