@@ -110,21 +110,17 @@ def export(
         SerializeError: the file could not be written.
         VerificationError: `verify` found a difference.
     """
-    config = configuration.load(
-        plugins=plugins, disable=without, prefer=prefer, skip_passes=skip_passes, opset=opset_version, target=target, debug=debug
-    )
+    config = configuration.load(plugins=plugins, disable=without, prefer=prefer, skip_passes=skip_passes, opset=opset_version,
+                                target=target, debug=debug)  # fmt: skip
     packs = plugin_loading.load(config)
-    options = Options.read(
-        config, claims=packs.claims, capture=capture, training=training, custom_opsets=custom_opsets, export_params=export_params,
-        keep_initializers_as_inputs=keep_initializers_as_inputs, do_constant_folding=do_constant_folding,
-    )  # fmt: skip
+    options = Options.read(config, claims=packs.claims, capture=capture, training=training, custom_opsets=custom_opsets,
+                           export_params=export_params, keep_initializers_as_inputs=keep_initializers_as_inputs,
+                           do_constant_folding=do_constant_folding)  # fmt: skip
     export_type = parse_export_type(operator_export_type)
     context = ExportContext(options)
     passes = Passes(packs, context)
-    call = read_call(
-        model, args, kwargs, dynamic_shapes=dynamic_shapes, dynamic_axes=dynamic_axes, input_names=input_names,
-        output_names=output_names,
-    )  # fmt: skip
+    call = read_call(model, args, kwargs, dynamic_shapes=dynamic_shapes, dynamic_axes=dynamic_axes,
+                     input_names=input_names, output_names=output_names)  # fmt: skip
     clock = _Clock()
     with clock("capture"), LOCK, packs.capturing(context):  # plugins may patch torch: one capture at a time
         captured = capture_hook.capture(packs, call.model, call.args, call.kwargs, call.spec, options)

@@ -28,8 +28,6 @@ MAX_LINES_WITHOUT_FRONTEND = 9_000
 TOOLS = ("cli/", "testing/")
 FRONTEND = ("capture/", "functionalize/")
 MAY_KNOW_OPERATORS = {"onnxexp/capture/torch_export/", "onnxexp/functionalize/", "onnxexp/cli/"}
-LEAVING = ("torch_onnx/", "capture/torchscript/")
-"""Folders that are about to become plugins; not part of the house."""
 
 Sources = Mapping[str, str]
 """The text of each module by its path inside `core/onnxexp`."""
@@ -38,7 +36,7 @@ Sources = Mapping[str, str]
 @functools.cache
 def core() -> dict[str, str]:
     paths = {path.relative_to(CORE).as_posix(): path for path in sorted(CORE.rglob("*.py"))}
-    return {name: path.read_text("utf-8") for name, path in paths.items() if not name.startswith(LEAVING)}
+    return {name: path.read_text("utf-8") for name, path in paths.items()}
 
 
 @functools.cache
@@ -206,12 +204,10 @@ def test_every_module_is_in_a_room_of_the_page() -> None:
     assert not list(unlisted(core(), PAGE.read_text("utf-8")))
 
 
-@pytest.mark.xfail(strict=True, reason="capture/__init__.py calls the frontends until the hook `capture` does")
 def test_imports_go_down() -> None:
     assert not list(upward(core(), PAGE.read_text("utf-8")))
 
 
-@pytest.mark.xfail(strict=True, reason="builder/ gets its protocol in a change of its own")
 def test_no_import_circle() -> None:
     assert circle(core()) == []
 
@@ -224,17 +220,14 @@ def test_files_and_classes_have_names_of_their_own() -> None:
     assert not list(shared_names(core()))
 
 
-@pytest.mark.xfail(strict=True, reason="the deletions in plugins/ and cli/ are still to come")
 def test_the_core_is_small() -> None:
     assert not list(too_long(core()))
 
 
-@pytest.mark.xfail(strict=True, reason="torch_onnx/ and capture/torchscript/ become plugins in changes of their own")
 def test_few_folders_may_know_operators() -> None:
     assert MAY_KNOW_OPERATORS.issuperset(KNOWS_OPERATORS)
 
 
-@pytest.mark.xfail(strict=True, reason="plugins/loading.py and the autograd plugin still have some")
 def test_no_module_has_state() -> None:
     assert not list(module_state(core() | plugins()))
 

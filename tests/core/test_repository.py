@@ -169,7 +169,9 @@ def private_attributes(module: Module) -> Iterator[str]:
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Attribute):
             of_op = isinstance(node.value, ast.Name) and node.value.id == "op"
-            if node.attr in private or (of_op and (node.attr.startswith("_") or node.attr in ("state", "notes"))):
+            if (node.attr in private and ast.unparse(node.value) != "torch") or (
+                of_op and (node.attr.startswith("_") or node.attr in ("state", "notes"))
+            ):
                 yield f"{node.lineno}: {ast.unparse(node)} is private"
 
 

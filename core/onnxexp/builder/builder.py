@@ -17,6 +17,7 @@ import torch
 
 from onnxexp.builder import attributes as attrs
 from onnxexp.builder import constant_folding, inference, op_call, operands
+from onnxexp.builder.domain import Domain
 from onnxexp.builder.dtypes import type_string
 from onnxexp.builder.graph_state import GraphState, Provenance
 from onnxexp.builder.onnx_schemas import history, operator
@@ -384,26 +385,3 @@ def state_of(builder: Builder) -> GraphState:
 
 def _meta(tensor: torch.Tensor | None) -> torch.Tensor | None:
     return None if tensor is None else tensor.detach().to("meta")
-
-
-class Domain:
-    """The operators of one domain, by name; `call` takes any.
-
-    Where onnx has no schema: positional inputs, keyword attributes, and results of unknown type. A symbolic's results get the
-    types that torch computed. Set the type of a result that the symbolic computes on with `Tensor.stamp`.
-    """
-
-    def __init__(self, builder: Builder, domain: str) -> None:
-        self._builder = builder
-        self._domain = domain
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return functools.partial(self.call, name)
-
-    def call(self, name: str, /, *args: Any, outputs: int | None = None, **kwargs: Any) -> Any:
-        if self._builder.has_operator(self._domain, name):
-            return self._builder.call(self._domain, name, *args, outputs=outputs, **kwargs)
-        results = self._builder.emit(self._domain, name, args, kwargs, outputs or 1)
-        return results[0] if outputs is None else results

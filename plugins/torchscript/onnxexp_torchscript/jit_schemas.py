@@ -52,19 +52,19 @@ class Call:
 @functools.lru_cache(maxsize=None)
 def named(name: str) -> Call:
     """Look up an operator's call by its full name."""
-    op = overload(name) if not name.startswith("prim::") else None
-    if op is None:
+    found = overload(name) if not name.startswith("prim::") else None
+    if found is None:
         return Call(name, None)
-    schema: Any = op._schema
+    schema: Any = found._schema
     kinds = [str(argument.real_type).removeprefix("Optional[").removesuffix("]") for argument in schema.arguments]
-    data_dependent = name.partition(".")[0] in _DEPENDING or not _CONTENTS.isdisjoint(op.tags)
+    data_dependent = name.partition(".")[0] in _DEPENDING or not _CONTENTS.isdisjoint(found.tags)
     return Call(
         name,
-        op,
+        found,
         tensors=frozenset(index for index, kind in enumerate(kinds) if kind == "Tensor"),
         counted=coded_arguments(name),
         lists=any(str(result.type) == "List[Tensor]" for result in schema.returns),
         depends=data_dependent and name != "aten::where.self",
         writes=bool(schema.is_mutable),
-        pointwise=torch.Tag.pointwise in op.tags,
+        pointwise=torch.Tag.pointwise in found.tags,
     )

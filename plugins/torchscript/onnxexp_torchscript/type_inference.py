@@ -18,11 +18,11 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_unb
 from torch.utils._sympy.numbers import int_oo
 
 from onnxexp import CaptureError, ScalarType, TensorType, Value
-from onnxexp.capture.composite_kernels import composite_kernel
 from onnxexp.capture.example_inputs import derivation
 from onnxexp.capture.reshape_sizes import reshapes_as_called
 from onnxexp.capture.shape_env_snapshot import restore, snapshot
 from onnxexp.capture.size_text import dim_text
+from onnxexp.capture.torch_export.composite_kernels import composite_kernel
 from onnxexp.capture.torch_state import silence_torch_loggers
 from onnxexp.functionalize.mutation import facts
 from onnxexp.functionalize.mutation import restrides as _restrides
@@ -239,13 +239,11 @@ class TypeInference:
     def _called(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
         if name == "aten::_pad_packed_sequence":
             fakes = [*fakes, self._batches.get(args[1]) or self.unbacked.any_size()]
-        kernel = composite_kernel(name)
-        if kernel is not None:
-            op = kernel
-        elif name in ("aten::view", "aten::_unsafe_view"):
-            op = torch.ops.aten.reshape.default  # a fake may have other strides than the tensor that it stands for
-        keywords = {a.name: fake for a, fake in zip(op._schema.arguments, fakes, strict=False) if a.kwarg_only}
-        return op(*fakes[: len(fakes) - len(keywords)], **keywords)
+        kernel = composite_kernel(name) or op
+        if name in ("aten::view", "aten::_unsafe_view"):
+            kernel = torch.ops.aten.reshape.default  # a fake may have other strides than the tensor that it stands for
+        keywords = {a.name: fake for a, fake in zip(kernel._schema.arguments, fakes, strict=False) if a.kwarg_only}
+        return kernel(*fakes[: len(fakes) - len(keywords)], **keywords)
 
     def packed(self, batch_sizes: Value, source: Value, axis: int) -> None:
         """Record the batch size of a packed sequence."""
