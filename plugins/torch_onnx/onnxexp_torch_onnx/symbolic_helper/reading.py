@@ -264,8 +264,8 @@ def _block_list_in_opset(name: str) -> Callable[..., NoReturn]:
 def check_training_mode(op_train_mode: int | bool | Sequence[Any], op_name: str) -> None:
     """Warn if an operator's mode differs from the mode of the export."""
     if bool(op_train_mode) != current().training:
-        mode, asked = ("training" if bool(each) else "inference" for each in (op_train_mode, current().training))
-        warn(f"{op_name} is in {mode} mode, and the export is for {asked}")
+        mode, wanted = ("training" if bool(each) else "inference" for each in (op_train_mode, current().training))
+        warn(f"{op_name} is in {mode} mode, and the export is for {wanted}")
 
 
 assert_training_mode = check_training_mode
