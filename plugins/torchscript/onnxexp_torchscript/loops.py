@@ -396,6 +396,4 @@ def _is_constant(thing: Any) -> bool:
 
 
 def _unassigned(interpreter: Interpreter, like: Any) -> Any:
-    if not isinstance(like, (Value, Number, Items, bool, int, float)):
-        return like
-    return placeholder(interpreter, like)
+    return placeholder(interpreter, like) if isinstance(like, (Value, Number, Items, bool, int, float)) else like
