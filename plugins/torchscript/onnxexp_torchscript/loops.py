@@ -1,7 +1,4 @@
-"""`prim::Loop`: unrolled if the trip count is small and known, else a loop.
-
-The types of a loop's state are found by converting its body until they no longer change.
-"""
+"""`prim::Loop`: unrolled if short; else its body is converted until the types settle."""
 
 from __future__ import annotations
 
