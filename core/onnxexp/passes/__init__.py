@@ -1,1 +1,1 @@
-"""Passes over the captured graph and the finished model; `running` orders them."""
+"""Passes over the captured graph and the finished model."""
