@@ -26,7 +26,7 @@ _FIRST_OPSET = 15
 
 @functools.cache
 def _library() -> Any:
-    library: Any = torch.library.Library("autograd", "FRAGMENT")
+    library: Any = torch.library.Library("autograd", "FRAGMENT")  # type: ignore[no-untyped-call]  # torch does not annotate it
     for name in ("_enter", "_leave"):
         library.define(f"{name}(Tensor[] tensors, str function, int call) -> Tensor[]")
         library.impl(name, _copies, "CompositeExplicitAutograd")

@@ -246,7 +246,8 @@ def works() -> bool:
             """Has nothing to save."""
 
     classes = (Plain, WithSetup)
-    bound, x = [each.apply for each in classes], torch.ones(1)
+    bound: list[Any] = [each.apply for each in classes]
+    x = torch.ones(1)
     probe = _Probe()
     try:
         with diverted(probe):

@@ -152,7 +152,7 @@ def _records(function: Function) -> Iterator[Kept]:
 @functools.cache
 def _library() -> Any:
     """Operators stay as long as the process: torch crashes where one is taken away while a packet of its name is known."""
-    return torch.library.Library(_NAMESPACE, "FRAGMENT")
+    return torch.library.Library(_NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]  # torch does not annotate it
 
 
 def _schema(form: Form) -> str:
