@@ -225,7 +225,9 @@ def _copy(inputs: Sequence[Any]) -> tuple[Any, ...]:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Check:
+class CaseRow:
+    """A case at one opset, static or dynamic: what `cases` gives a test as `check`."""
+
     case: Case
     opset: int
     dynamic: bool
@@ -252,7 +254,7 @@ def _parameters(listed: Sequence[Case], pytest: Any) -> Iterator[Any]:
         marks = [pytest.mark.xfail(reason=case.xfail, strict=True)] if case.xfail else []
         for opset, dynamic in case.runs():
             label = f"{case.name}{number or ''}-{opset}{'-dynamic' if dynamic else ''}"
-            yield pytest.param(_Check(case, opset, dynamic), id=label, marks=marks)
+            yield pytest.param(CaseRow(case, opset, dynamic), id=label, marks=marks)
 
 
 def cases_of(*tests: Any) -> list[Case]:
