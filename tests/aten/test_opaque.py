@@ -60,7 +60,7 @@ def test_opaque(check):
 
 
 def names() -> list[object]:
-    places = [place for places in data_dependent_ops._CALLED.values() for place in places]
+    places = [place for places in data_dependent_ops._PYTHON_NAMES.values() for place in places]
     return [getattr(owner, name) for owner, name in (*places, (functional, "gaussian_nll_loss"))]
 
 

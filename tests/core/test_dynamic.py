@@ -11,7 +11,7 @@ import torch
 from torch.export import Dim, ExportedProgram
 
 import onnxexp
-from onnxexp.capture.example_inputs import capturing, enlarge, enlarged
+from onnxexp.capture.example_inputs import adapted_inputs, describe_enlargement, enlarge
 from onnxexp.capture.output_axes import name_output_axes
 from onnxexp.capture.size_text import dim_text
 from onnxexp.capture.torch_export.symbol_names import check_dynamic, symbol_names
@@ -39,7 +39,7 @@ def captured(
     model: Any, args: Any, kwargs: Any = None, *, strict: bool = False, **options: Any
 ) -> tuple[ExportedProgram, DynamicSpec]:
     spec = read_dynamic(model.forward, args, kwargs or {}, **options)
-    with capturing(model, args, kwargs or {}, spec) as (new_args, new_kwargs):
+    with adapted_inputs(model, args, kwargs or {}, spec) as (new_args, new_kwargs):
         return torch.export.export(model, new_args, new_kwargs, dynamic_shapes=spec.shapes, strict=strict), spec
 
 
@@ -252,7 +252,7 @@ def test_sizes_0_and_1_are_enlarged_together_with_what_they_are_tied_to(shapes: 
     args = tuple(torch.ones(shape) for shape in shapes)
     spec = read_dynamic(lambda *xs: None, args, {}, dynamic_shapes={"xs": wanted})
     assert resized(spec, args) == expected
-    assert len(enlarged(spec)) == sum(
+    assert len(describe_enlargement(spec)) == sum(
         a != b for old, new in zip(shapes, expected, strict=True) for a, b in zip(old, new, strict=True)
     )
 

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from onnxexp.capture import torch_state
-from onnxexp.capture.torch_state import replaced, torch_mode
+from onnxexp.capture.torch_state import replace_attributes, torch_mode
 
 
 def test_what_cannot_all_be_replaced_is_not_replaced_at_all() -> None:
     owner = types.SimpleNamespace(name=len)
     table = [(owner, "name", abs), (owner, "other", abs), (int, "bit_length", abs)]
-    with pytest.raises(TypeError, match="immutable type"), replaced(table):
+    with pytest.raises(TypeError, match="immutable type"), replace_attributes(table):
         pytest.fail("int takes no attributes")
     assert vars(owner) == {"name": len}
 

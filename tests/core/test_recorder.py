@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from onnxexp.capture.torch_export.decompose.decomposer import Decomposer
-from onnxexp.capture.torch_export.decompose.op_recorder import META, Recorder
+from onnxexp.capture.torch_export.decompose.op_recorder import META, OpRecorder
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
 
@@ -26,10 +26,10 @@ def lines(graph: Graph) -> list[str]:
 
 def recorded(function: Callable[..., Any], *shapes: tuple[int, ...]) -> Graph:
     """The graph of a function of tensors of these shapes."""
-    recorder = Recorder(text, fakes=False)
+    recorder = OpRecorder(text, fakes=False)
     tensors = [torch.empty(shape, device=META) for shape in shapes]
     for name, tensor in zip("abc", tensors, strict=False):
-        recorder.know(tensor, Value(name, TensorType(tensor.dtype, tuple(tensor.shape))))
+        recorder.bind_value(tensor, Value(name, TensorType(tensor.dtype, tuple(tensor.shape))))
     with torch.no_grad(), recorder:
         result = function(*tensors)
     recorder.graph.outputs = recorder.value([result])
@@ -96,7 +96,7 @@ def test_data_that_is_asked_for_is_refused() -> None:
 
 def test_a_tensor_of_which_nothing_is_known() -> None:
     stranger = torch.empty(2, device=META)
-    with pytest.raises(CaptureError, match="no operator has made"):
+    with pytest.raises(CaptureError, match="no operator produced"):
         recorded(lambda a: a + stranger, (2,))
 
 
@@ -122,7 +122,7 @@ class Symbols:
         sample = self.mode.from_tensor(torch.empty(5, 7), symbolic_context=None, static_shapes=False)
         self.rows, self.columns = sample.shape
         self.names = {str(size.node.expr): name for size, name in zip(sample.shape, ("rows", "columns"), strict=True)}
-        self.recorder = Recorder(self.text, fakes=True)
+        self.recorder = OpRecorder(self.text, fakes=True)
 
     def text(self, size: Any) -> Any:
         written = str(size if isinstance(size, int) else size.node.expr)
@@ -134,7 +134,7 @@ class Symbols:
         """The graph of a function of one tensor of this shape."""
         with self.mode:
             tensor = torch.empty(shape)
-        self.recorder.know(tensor, Value("a", TensorType(torch.float32, tuple(map(self.text, shape)))))
+        self.recorder.bind_value(tensor, Value("a", TensorType(torch.float32, tuple(map(self.text, shape)))))
         with torch.no_grad(), self.mode, self.recorder:
             result = function(tensor)
         self.recorder.graph.outputs = self.recorder.value([result])
@@ -200,6 +200,6 @@ def test_a_size_from_elsewhere(symbols: Symbols) -> None:
 
 
 def test_a_number_that_is_an_argument(symbols: Symbols) -> None:
-    symbols.recorder.know(symbols.columns, Value("n", ScalarType(int, "columns")))
+    symbols.recorder.bind_value(symbols.columns, Value("n", ScalarType(int, "columns")))
     graph = symbols.run(lambda a: a.new_zeros(symbols.columns + 1), symbols.rows)
     assert lines(graph)[0] == "%add: int(columns + 1) = aten::add.int(%n, 1)"

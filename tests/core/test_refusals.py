@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.export import Dim
 
-from onnxexp.capture.example_inputs import capturing
+from onnxexp.capture.example_inputs import adapted_inputs
 from onnxexp.capture.torch_export.export_errors import explain
 from onnxexp.request.dynamic_shapes import read_dynamic
 
@@ -21,7 +21,7 @@ def fail(model: Any, args: Any, *, strict: bool = False, **options: Any) -> str:
     spec = read_dynamic(model.forward, args, {}, **options)
 
     def attempt() -> object:
-        with capturing(model, args, {}, spec) as (new_args, kwargs):
+        with adapted_inputs(model, args, {}, spec) as (new_args, kwargs):
             return torch.export.export(model, new_args, kwargs, dynamic_shapes=spec.shapes, strict=strict)
 
     with pytest.raises(Exception) as caught:  # noqa: PT011 - torch raises what it likes

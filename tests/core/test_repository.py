@@ -330,7 +330,7 @@ NODE = "def f(node):\n    "
         (private_imports, "from onnxexp import no_such_public_name"),
         (private_imports, "import onnxexp.builder.builder"),
         (private_imports, "from onnxexp.capture.source_lines import _innermost"),
-        (private_imports, "from onnxexp.capture.source_lines import where"),
+        (private_imports, "from onnxexp.capture.source_lines import metadata_location"),
         (private_imports, "from onnxexp.builder.graph_state import Scope"),
         (private_imports, "import onnxexp as ox\nox.graph"),
         (private_attributes, "def f(op):\n    return op._state"),

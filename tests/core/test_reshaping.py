@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import onnxexp
-from onnxexp.capture.reshape_sizes import reshapes_as_called
+from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 
 CASES = [
     (lambda x: x.reshape(-1, 8), "n//2, 8"),
@@ -46,6 +46,6 @@ def check_sizes(function: Callable[[torch.Tensor], torch.Tensor], sizes: str, ca
 
 def test_torch_is_as_it_was_afterwards() -> None:
     before = torch._refs._reshape_view_helper_core_alg
-    with reshapes_as_called():
+    with exact_reshape_sizes():
         assert torch._refs._reshape_view_helper_core_alg is not before
     assert torch._refs._reshape_view_helper_core_alg is before

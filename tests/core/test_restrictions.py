@@ -1,4 +1,4 @@
-"""An axis that was asked to be dynamic is dynamic, or the export says which line restricts it: capture/restrictions.py."""
+"""Check `capture.torch_export.guard_warnings`: a dynamic axis stays dynamic, or a warning has the restricting line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.export import Dim
 from torch.nn import functional
 
 import onnxexp
-from onnxexp.capture.torch_export.guard_warnings import deciding
+from onnxexp.capture.torch_export.guard_warnings import record_guard_sources
 
 X = torch.ones(8, 4)
 TABLE = torch.ones(1024, 4)
@@ -258,6 +258,6 @@ def test_the_range_is_the_users(dim: Any, conditions: list[str]) -> None:
 def test_torch_is_as_it_was_after_a_capture() -> None:
     shapes = torch.fx.experimental.symbolic_shapes.ShapeEnv
     before = shapes._get_stack_summary
-    with deciding():
+    with record_guard_sources():
         assert shapes._get_stack_summary is not before
     assert shapes._get_stack_summary is before

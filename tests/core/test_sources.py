@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.fx.proxy import TracerBase
 
-from onnxexp.capture.source_lines import recording, where
+from onnxexp.capture.source_lines import metadata_location, record_user_lines
 from onnxexp.capture.torch_export import strategy
 from onnxexp.capture.torch_state import torch_mode
 from onnxexp.graph import Graph, Where
@@ -167,7 +167,7 @@ def test_decomposed_programs() -> None:
 def test_recording_is_for_captures_only() -> None:
     """Other tracing sees torch's own filter, inside and after."""
     original = TracerBase._filter_traceback_frames
-    with recording():
+    with record_user_lines():
         assert TracerBase._filter_traceback_frames is not original
         program = torch.export.export(Model(), (X,))
     assert TracerBase._filter_traceback_frames is original
@@ -202,12 +202,15 @@ def frame(file: str, number: int, code: str = "code") -> str:
     ],
 )
 def test_frames(stack: str, expected: tuple[str, int]) -> None:
-    found = where({"stack_trace": stack})
+    found = metadata_location({"stack_trace": stack})
     assert (found.file, found.line) == expected
 
 
 @pytest.mark.parametrize("path", ["layer.0", "L['self'].layer.0", "L__self___layer.0", "_export_root.layer.0"])
 def test_paths(path: str) -> None:
-    assert where({"nn_module_stack": {"a": ("", Model), "b": (path, "torch.nn.modules.linear.Linear")}}).scope == "layer.0"
-    assert where({"nn_module_stack": {"a": ("", Model)}}).module == "Model"
-    assert where({"nn_module_stack": {"_empty_nn_module_stack_from_metadata_hook": ("", "")}}) == Where()
+    assert (
+        metadata_location({"nn_module_stack": {"a": ("", Model), "b": (path, "torch.nn.modules.linear.Linear")}}).scope
+        == "layer.0"
+    )
+    assert metadata_location({"nn_module_stack": {"a": ("", Model)}}).module == "Model"
+    assert metadata_location({"nn_module_stack": {"_empty_nn_module_stack_from_metadata_hook": ("", "")}}) == Where()

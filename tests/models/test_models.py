@@ -43,7 +43,7 @@ def runs_of(names: Iterable[str]) -> list[Any]:
     return [run for run in runs() if run.values[0].name in names]
 
 
-@pytest.mark.filterwarnings("ignore:Tracing keeps")
+@pytest.mark.filterwarnings("ignore:Tracing fixes")
 @pytest.mark.parametrize(("case", "opset"), runs_of(CASES.keys() - EXPORT_ONLY))
 def test_traced_agrees_with_eager(case: ModelCase, opset: int) -> None:
     check_case(case, opset, "trace")

@@ -238,9 +238,9 @@ def test_the_tracers_warnings_name_the_users_line() -> None:
             return x + 1
         return x - 1
 
-    with pytest.warns(UserWarning, match="Tracing keeps the branches") as caught:
+    with pytest.warns(UserWarning, match="Tracing fixes the branches") as caught:
         onnxexp.export(decides, (X,), capture="trace")
-    (message,) = [str(warning.message) for warning in caught if "Tracing keeps" in str(warning.message)]
+    (message,) = [str(warning.message) for warning in caught if "Tracing fixes" in str(warning.message)]
     assert "test_tracing.py" in message and "if x.sum() > 0:" in message
 
 
@@ -259,7 +259,7 @@ def test_what_cannot_be_exported_is_traced_with_a_warning() -> None:
 
     with pytest.warns(UserWarning, match="torch.export failed, so the model was traced") as caught:
         program = onnxexp.export(decides, (X,))
-    assert any("decides in Python by a value" in str(warning.message) for warning in caught)
+    assert any("branches in Python on a value" in str(warning.message) for warning in caught)
     torch.testing.assert_close(program(X), X + 1)
 
 

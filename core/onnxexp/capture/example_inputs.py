@@ -1,13 +1,11 @@
-"""The example inputs that a model is captured with, which need not be those that the user gave.
+"""Adapt the user's example inputs to torch.export.
 
-API:
-    with capturing(model, args, kwargs, spec) as (args, kwargs):
+torch.export cannot make an axis of size 0 or 1 dynamic (torch 2.13): it refuses Dim and Dim.DYNAMIC, silently makes Dim.AUTO
+static, and with `backed_size_oblivious` it may specialise the size later (a TransformerEncoderLayer gets a static result).
+Therefore dynamic axes are captured at size 2 or more.
+
+    with adapted_inputs(model, args, kwargs, spec) as (args, kwargs):
         torch.export.export(model, args, kwargs, dynamic_shapes=spec.shapes, ...)
-    enlarge(args, kwargs, spec) -> (args, kwargs)          enlarged(spec) -> what it changes, in words
-
-Measured on torch 2.13: an axis of size 0 or 1 is never dynamic. Dim.DYNAMIC and Dim then fail, Dim.AUTO makes it static
-without a word, and `backed_size_oblivious` lets it pass but may bake the size in further down (a TransformerEncoderLayer
-comes out with a static result). So what is asked to be dynamic is captured at size 2 or more.
 """
 
 from __future__ import annotations
@@ -26,22 +24,22 @@ from torch.utils import _pytree as pytree
 from onnxexp.request.axis_spec import Axis
 from onnxexp.request.dynamic_shapes import DynamicSpec
 
-__all__ = ["capturing", "derivation", "enlarge", "enlarged", "enlarged_leaves", "unmarked"]
+__all__ = ["adapted_inputs", "derivation", "enlarge", "describe_enlargement", "enlarge_leaves", "restore_dynamic_marks"]
 
 _NOTES = ("_dynamo_", "_has_dynamo", "_specialize_on")
-"""What the attributes begin with by which torch knows what is dynamic."""
+"""Prefixes of the attributes that mark a tensor's dynamic axes for torch."""
 
 
 @contextlib.contextmanager
-def capturing(
+def adapted_inputs(
     model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec
 ) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """The inputs for torch.export, and while inside, a `model` that fits them.
+    """Yield the inputs for torch.export, and adapt the model's `forward` to them meanwhile.
 
-    Axes are enlarged (`enlarge`). A float or bool that is dynamic becomes a 0-d tensor, of which the model's forward gets
-    ``.item()``: torch takes no other dynamic number than int. The tensor is float64 where an input tensor is, else float32.
-    Entries of ``**kwargs`` become parameters, since torch cannot match dynamic shapes to ``**kwargs``. For both, `forward`
-    is replaced on the instance, and put back at the end; the model must not be used by another thread meanwhile.
+    Axes are enlarged (see `enlarge`). A dynamic float or bool becomes a 0-d tensor, and `forward` receives its ``.item()``: torch
+    accepts dynamic numbers of type int only. The tensor is float64 if an input tensor is, else float32. Entries of ``**kwargs``
+    become named parameters, since torch cannot match dynamic shapes to ``**kwargs``. `forward` is replaced on the instance and
+    restored at the end; no other thread may use the model meanwhile.
     """
     items = [index for index in spec.scalars if type(spec.leaves[index].value) is not int]
     args, kwargs = enlarge(args, kwargs, spec)
@@ -68,9 +66,11 @@ def capturing(
 
 
 @contextlib.contextmanager
-def unmarked(spec: DynamicSpec) -> Iterator[None]:
-    """torch.export notes on the tensors themselves what is dynamic, and leaves that there where it fails: the next export of the
-    same tensors would go by it. Afterwards they have the notes that they had."""
+def restore_dynamic_marks(spec: DynamicSpec) -> Iterator[None]:
+    """Restore the marks of dynamic axes on the input tensors.
+
+    torch.export sets them as attributes of the tensors. After a failure they would affect the next export of the same tensors.
+    """
     notes = [(leaf.value, _notes(leaf.value)) for leaf in spec.leaves if isinstance(leaf.value, torch.Tensor)]
     try:
         yield
@@ -86,21 +86,22 @@ def _notes(tensor: torch.Tensor) -> dict[str, Any]:
 
 
 def enlarge(args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Enlarge the inputs, so that every axis that is asked to be dynamic has size 2 or more.
+    """Enlarge every axis that must be dynamic to size 2 or more.
 
-    A smaller one gets the size that axes of the same name have (an unnamed one: the size that every other dynamic axis at that
-    position has), else 2, by repeating the tensor along it (zeros where it is empty). Axes tied by one Dim, derived ones too,
-    change together, and an axis that is one longer than another (``past + 1``) grows with an axis of size 1. A tensor that is
-    given twice becomes two that share memory, as torch.export keeps what is dynamic on the tensor object, and tells outputs that
-    are inputs by it. Unchanged inputs come back as they are.
+    A smaller axis gets the size of the axes of the same name, or, without a name, the size that all other dynamic axes at its
+    position share, else 2. The tensor is repeated along the axis; an empty one is filled with zeros. Axes of one Dim change
+    together, derived ones too. An axis that is one longer than another (``past + 1``) grows with an axis of size 1.
+
+    A tensor that occurs twice becomes two tensors that share memory: torch.export marks dynamic axes on the tensor object, and
+    identifies outputs that are inputs by it. Unchanged inputs are returned as they are.
     """
     flat, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
-    new_args, new_kwargs = pytree.tree_unflatten(enlarged_leaves(flat, spec), structure)
+    new_args, new_kwargs = pytree.tree_unflatten(enlarge_leaves(flat, spec), structure)
     return new_args, new_kwargs
 
 
-def enlarged_leaves(flat: Sequence[Any], spec: DynamicSpec) -> list[Any]:
-    """Enlarge the leaves of the inputs, as `enlarge` does."""
+def enlarge_leaves(flat: Sequence[Any], spec: DynamicSpec) -> list[Any]:
+    """Enlarge the axes of flattened inputs, see `enlarge`."""
     seen: set[int] = set()
     new = []
     for tensor, sizes in zip(flat, _sizes(flat, spec), strict=True):
@@ -113,8 +114,8 @@ def enlarged_leaves(flat: Sequence[Any], spec: DynamicSpec) -> list[Any]:
     return new
 
 
-def enlarged(spec: DynamicSpec) -> list[str]:
-    """What `enlarge` does to the example, one phrase for each axis: ``axis 0 of x from 1 to 2``."""
+def describe_enlargement(spec: DynamicSpec) -> list[str]:
+    """Describe the changes of `enlarge`, one phrase for each axis: ``axis 0 of x from 1 to 2``."""
     flat = [leaf.value for leaf in spec.leaves]
     return [
         f"axis {axis} of {leaf.name} from {leaf.value.shape[axis]} to {size}"
@@ -124,7 +125,7 @@ def enlarged(spec: DynamicSpec) -> list[str]:
 
 
 def derivation(dim: Any) -> tuple[str, Callable[[int], int]] | None:
-    """Return a Dim's root name, and its function of the root (the identity for a plain Dim); None for a hint."""
+    """Return a Dim as its root's name and a function of the root (the identity for a plain Dim); None for a hint."""
     if not isinstance(dim, Dim):
         return None
     fields = vars(dim)  # torch has no public name for derived dims
@@ -132,7 +133,7 @@ def derivation(dim: Any) -> tuple[str, Callable[[int], int]] | None:
 
 
 def _sizes(flat: Sequence[Any], spec: DynamicSpec) -> list[dict[int, int]]:
-    """For each leaf the sizes to capture with, by axis, where they are not those of the example."""
+    """Return for each leaf the changed sizes, by axis."""
     groups = _groups(spec)
     sizes: list[dict[int, int]] = [{} for _ in flat]
     if all(key[0] != "dim" and flat[index].shape[axis] >= 2 for key, members in groups.items() for index, axis, _ in members):
@@ -157,22 +158,22 @@ def _sizes(flat: Sequence[Any], spec: DynamicSpec) -> list[dict[int, int]]:
 
 
 def _groups(spec: DynamicSpec) -> dict[tuple[Any, ...], list[tuple[int, int, Axis]]]:
-    """The axes that must be dynamic, by what ties them: a Dim, a name, or nothing."""
+    """Group the axes that must be dynamic by their Dim, by their name, or each alone."""
     groups: dict[tuple[Any, ...], list[tuple[int, int, Axis]]] = {}
     for index, axes in enumerate(spec.axes):
-        for axis, wanted in axes.items():
-            if wanted.asked:
-                derived = derivation(wanted.dim)
-                key = ("dim", derived[0]) if derived else ("name", wanted.name, None) if wanted.name else ("axis", index, axis)
-                groups.setdefault(key, []).append((index, axis, wanted))
+        for axis, request in axes.items():
+            if request.asked:
+                derived = derivation(request.dim)
+                key = ("dim", derived[0]) if derived else ("name", request.name, None) if request.name else ("axis", index, axis)
+                groups.setdefault(key, []).append((index, axis, request))
     return groups
 
 
 def _keep_sums(sizes: list[dict[int, int]], loose: dict[tuple[int, int], int]) -> None:
-    """Where an axis of size 1 has grown, let those grow with it that are one longer than another dynamic axis.
+    """Grow axes that are one longer than another dynamic axis along with an axis of size 1.
 
-    So a step of a decoder, with one token, n in the cache and a mask of n + 1, stays consistent. An axis that grows without
-    need does no harm: it is dynamic.
+    This keeps a decoder's step consistent: one token, n cached tokens, and a mask of n + 1. An axis that grows without need does
+    no harm, since it is dynamic.
     """
     growth = {sizes[index][axis] - 1 for (index, axis), size in loose.items() if size == 1}
     if len(growth) == 1:
@@ -183,16 +184,16 @@ def _keep_sums(sizes: list[dict[int, int]], loose: dict[tuple[int, int], int]) -
 
 
 def _root(members: list[tuple[int, int, Axis]], present: list[int]) -> int | None:
-    """The least value of a Dim, 2 or more itself, that shrinks no axis and makes each 2 or more.
+    """Return the least value of a Dim, at least 2, that shrinks no axis and makes each at least 2.
 
-    None where the larger axes contradict each other, or the user's bounds forbid it: torch says so better.
+    None if the larger axes contradict each other or the user's bounds forbid it; torch's error is then more precise.
     """
     functions = _functions(members)
     pairs = list(zip(functions, present, strict=True))
     given = {_least(function, size) for function, size in pairs if size >= 2}
     if len(given) > 1 or any(function(_least(function, size)) != size for function, size in pairs if size >= 2):
         return None
-    bounds = [_bounds(wanted.dim) for _, _, wanted in members]
+    bounds = [_bounds(request.dim) for _, _, request in members]
     root = max(2, *given, *(low for low, _ in bounds))
     while min(function(root) for function in functions) < 2:
         root += 1
@@ -200,7 +201,7 @@ def _root(members: list[tuple[int, int, Axis]], present: list[int]) -> int | Non
 
 
 def _functions(members: list[tuple[int, int, Axis]]) -> list[Callable[[int], int]]:
-    return [derived[1] for _, _, wanted in members if (derived := derivation(wanted.dim))]
+    return [derived[1] for _, _, request in members if (derived := derivation(request.dim))]
 
 
 def _bounds(dim: Any) -> tuple[int, int | None]:
@@ -209,7 +210,7 @@ def _bounds(dim: Any) -> tuple[int, int | None]:
 
 
 def _least(function: Callable[[int], int], size: int) -> int:
-    """The least root whose axis is no smaller than `size`; Dims are increasing and linear."""
+    """Return the least root whose axis is at least `size`; Dims are increasing and linear."""
     step = function(1) - function(0)
     return -((function(0) - size) // step)
 
@@ -225,7 +226,7 @@ def _resized(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
 
 
 def _closed(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> inspect.Signature:
-    """The signature with the entries of ``**kwargs`` as keyword-only parameters."""
+    """Return the signature with the entries of ``**kwargs`` as keyword-only parameters."""
     named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     known = {p.name for p in named if p.kind is not p.POSITIONAL_ONLY}
     extra = [inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY) for key in kwargs if key not in known]

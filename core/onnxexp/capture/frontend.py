@@ -23,11 +23,11 @@ class CapturedProgram:
     """A captured model.
 
     Attributes:
-        graph: Functional: nothing in it is written in place. Its inputs are the leaves of the example's (args, kwargs).
+        graph: A functional graph: no node writes in place. Its inputs are the leaves of the example's (args, kwargs).
         decompose: Decomposes one node: returns a graph whose inputs are `node.inputs()`, in order, or None. A
             `onnxexp.capture.torch_export.decompose.decomposer.Decomposer` uses torch's own decompositions.
-        in_spec, out_spec: torch's pytree specs of (args, kwargs) and of what the model returns.
-        constants: Places where the example decided: branches and numbers that are constants of the graph, with the user's lines.
+        in_spec, out_spec: torch's pytree specs of (args, kwargs) and of the model's result.
+        constants: Branches and numbers that the example fixed, each with the user's source line.
     """
 
     graph: Graph
@@ -40,13 +40,15 @@ class CapturedProgram:
 def make_functional(graph: Graph, written_elsewhere: Sequence[str]) -> None:
     """Functionalize a graph, and warn of writes that outlive a call.
 
-    `written_elsewhere`: names of what the forward writes that no node of the graph shows.
+    Args:
+        graph: The graph, changed in place.
+        written_elsewhere: Names of inputs and buffers that the forward writes without a node in the graph.
     """
     report = functionalize(graph)
     changed = [*report.inputs, *report.params, *written_elsewhere]
     if changed:
         warn(
             f"the forward writes into {', '.join(changed)}; an ONNX graph keeps no state: its outputs are right, "
-            "but what is written is not kept from one call to the next"
+            "but the written values are lost between calls"
         )
     drop_dead(graph)

@@ -9,26 +9,26 @@ from typing import Any
 
 import torch
 
-__all__ = ["Parts", "call_unharmed", "restored_buffers"]
+__all__ = ["ModelTensors", "call_unharmed", "restored_buffers"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Parts:
-    """A model, its modules by their paths, and its parameters and buffers by their names, each once."""
+class ModelTensors:
+    """A model with its modules by path, and its parameters and buffers by name, without duplicates."""
 
     model: torch.nn.Module
     modules: dict[str, torch.nn.Module]
     state: dict[str, torch.Tensor]
 
     @classmethod
-    def of(cls, model: torch.nn.Module) -> Parts:
-        """List the modules and tensors of a model."""
+    def of(cls, model: torch.nn.Module) -> ModelTensors:
+        """Collect the model's present modules and tensors."""
         return cls(model, dict(model.named_modules()), {**dict(model.named_parameters()), **dict(model.named_buffers())})
 
 
 @contextlib.contextmanager
 def restored_buffers(model: torch.nn.Module) -> Iterator[None]:
-    """Restore the buffers that a run of the model writes to."""
+    """Undo the writes of a run of the model into its buffers."""
     before = {name: tensor.detach().clone() for name, tensor in model.named_buffers()}
     try:
         yield

@@ -1,7 +1,7 @@
-"""Reshapes of fake tensors: the result has the sizes of the call.
+"""Give reshapes of tensors with symbolic sizes the sizes in the call.
 
-torch's own finds them axis by axis, by what divides what at the example's sizes: there ``x.reshape(-1, 8)`` of ``[n, 4]`` is
-``[n//2, 4*(n//(n//2))]`` (which no size of any tensor is), and ``x.reshape(2, -1)`` is ``[2, 4*(n//2)]`` (wrong where n is odd).
+torch derives them axis by axis from divisibility at the example's sizes: ``x.reshape(-1, 8)`` of ``[n, 4]`` becomes
+``[n//2, 4*(n//(n//2))]``, and ``x.reshape(2, -1)`` becomes ``[2, 4*(n//2)]``, which is wrong for an odd n.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import torch
 from torch import _refs
 from torch._prims_common import is_contiguous_or_false, make_contiguous_strides_for
 
-from onnxexp.capture.torch_state import is_exporting, replaced
+from onnxexp.capture.torch_state import is_exporting, replace_attributes
 
-__all__ = ["reshapes_as_called"]
+__all__ = ["exact_reshape_sizes"]
 
 
 @contextlib.contextmanager
-def reshapes_as_called() -> Iterator[None]:
-    """Give reshaped fake tensors the sizes of the call; other threads are not affected."""
+def exact_reshape_sizes() -> Iterator[None]:
+    """Give reshaped fake tensors exactly the requested sizes. Other threads are not affected."""
     original: Callable[..., torch.Tensor] = _refs._reshape_view_helper_core_alg
 
     def reshaped(a: torch.Tensor, shape: tuple[Any, ...], allow_copy: bool) -> torch.Tensor:
@@ -32,5 +32,5 @@ def reshapes_as_called() -> Iterator[None]:
         result = original(a, shape, allow_copy)
         return torch.as_strided(result, shape, result.stride())
 
-    with replaced(((_refs, "_reshape_view_helper_core_alg", reshaped),)):
+    with replace_attributes(((_refs, "_reshape_view_helper_core_alg", reshaped),)):
         yield

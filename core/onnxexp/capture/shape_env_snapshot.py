@@ -1,4 +1,4 @@
-"""Snapshots of a ShapeEnv, so that a trial run leaves no decision behind."""
+"""Snapshot and restore a ShapeEnv, so that a trial leaves no guard or replacement behind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def snapshot(env: ShapeEnv) -> dict[str, Any]:
 
 
 def restore(env: ShapeEnv, before: dict[str, Any]) -> None:
-    """Restore a snapshot, and clear torch's caches beside it."""
+    """Restore a ShapeEnv, and clear torch's caches of its decisions."""
     vars(env).update(before)
     env._replacements_version_counter += 1
     env._update_version_counter()
@@ -24,5 +24,5 @@ def restore(env: ShapeEnv, before: dict[str, Any]) -> None:
 
 
 def clear_caches() -> None:
-    """Clear torch's cache of decided conditions, so that torch decides them again, with a guard."""
+    """Clear torch's cache of evaluated conditions, so that it records a guard for each again."""
     ShapeEnv._inner_evaluate_expr.cache_clear()

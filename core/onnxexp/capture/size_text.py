@@ -53,15 +53,15 @@ def _text(expr: sympy.Basic, names: Mapping[sympy.Expr, str], **assumptions: boo
 
 
 def _order(symbol: sympy.Symbol) -> tuple[str, int]:
-    """Symbols by kind, then number, so that u2 comes before u10."""
+    """Return a sort key of a symbol: its kind, then its number, so that u2 precedes u10."""
     kind = symbol.name.rstrip("0123456789")
     return kind, int(symbol.name[len(kind) :] or 0)
 
 
 class _Printer(StrPrinter):  # type: ignore[misc]
-    """sympy's text, with torch's size functions as Python writes them."""
+    """sympy's printer with torch's size functions in Python's notation."""
 
-    printmethod = "_onnxexp_text"  # not "_sympystr", by which torch's functions would print themselves
+    printmethod = "_onnxexp_text"  # torch's functions define "_sympystr", which would take precedence
 
     def _infix(self, expr: sympy.Expr, sign: str) -> str:
         left, right = (

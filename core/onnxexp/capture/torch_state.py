@@ -1,4 +1,4 @@
-"""Context managers for the state of torch and of the model during a capture."""
+"""Set the global state of torch and the model's mode during a capture."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = [
     "silence_torch_loggers",
     "is_exporting",
     "model_mode",
-    "quiet_export",
-    "replaced",
+    "silence_torch_export",
+    "replace_attributes",
     "torch_mode",
     "unwind_functorch",
 ]
 
 LOCK = threading.RLock()
-"""Held around torch's tracers: their mode stacks and patches belong to the process."""
+"""Guards torch's tracers: their mode stacks and patches are global to the process."""
 
 _EXPORTING = contextvars.ContextVar("onnxexp exporting", default=False)
 
@@ -42,25 +42,28 @@ def is_exporting() -> bool:
 
 
 def _torch_handlers() -> list[logging.Handler]:
-    """Those that torch has given its loggers. The one of TORCH_TRACE shows nobody anything, and leaves its logger at its first
-    record where there is nothing to trace: until then torch takes a traceback of each thing that it does."""
+    """Return torch's log handlers, without the one for TORCH_TRACE.
+
+    That handler writes to a file only. It removes itself at its first record if no trace file is configured; a filter on it
+    would prevent that, and torch would keep formatting tracebacks.
+    """
     return [handler for handler in _logging.handlers if handler is not _logging.LOG_TRACE_HANDLER]
 
 
 def _quiet(record: logging.LogRecord) -> bool:
-    """torch logs what its tracer stumbles over; our own error tells it. Whoever sets TORCH_LOGS wants to see it."""
+    """Drop torch's records during an export, unless TORCH_LOGS is set: our own error reports the failure."""
     return "TORCH_LOGS" in os.environ or not is_exporting()
 
 
 def silence_torch_loggers() -> None:
-    """Filter torch's loggers while onnxexp exports, unless TORCH_LOGS is set."""
+    """Silence torch's loggers during exports. The filter has no effect outside of an export and is never removed."""
     for handler in _torch_handlers():
         handler.addFilter(_quiet)
 
 
 @contextlib.contextmanager
-def quiet_export() -> Iterator[None]:
-    """Inside, torch.export neither logs why it fails nor prints its half-made graph: what failed is told by our own error."""
+def silence_torch_export() -> Iterator[None]:
+    """Stop torch.export from logging a failure and from printing its partial graph."""
     silence_torch_loggers()
     vars(_trace)["print"] = lambda *_, **__: None
     try:
@@ -70,13 +73,13 @@ def quiet_export() -> Iterator[None]:
 
 
 def _is_frozen(module: torch.nn.Module) -> bool:
-    """Whether torch.jit.freeze has taken the mode out of a module."""
+    """Whether torch.jit.freeze has removed the `training` attribute."""
     return isinstance(module, torch.jit.ScriptModule) and not module._c.hasattr("training")
 
 
 @contextlib.contextmanager
 def model_mode(modules: Iterable[torch.nn.Module], mode: TrainingMode) -> Iterator[None]:
-    """Put modules into a training mode; restore each one's own mode at the end."""
+    """Put modules into a mode, and restore the mode of each at the end."""
     before = [(module, module.training) for module in modules if not _is_frozen(module)]
     try:
         for module, training in before:
@@ -89,10 +92,7 @@ def model_mode(modules: Iterable[torch.nn.Module], mode: TrainingMode) -> Iterat
 
 @contextlib.contextmanager
 def unwind_functorch() -> Iterator[None]:
-    """Leave torch.func's transforms that a failed capture has entered.
-
-    Eager PyTorch would compute wrong values inside them.
-    """
+    """Leave torch.func transforms that a failed capture entered; eager would compute wrong values inside them."""
     level = functorch.maybe_current_level() or 0
     try:
         yield
@@ -103,10 +103,10 @@ def unwind_functorch() -> Iterator[None]:
 
 @contextlib.contextmanager
 def torch_mode() -> Iterator[None]:
-    """Put torch into one state for every capture, so that the same model gives the same file.
+    """Put torch into the same state for every capture, so that the same model gives the same file.
 
-    Gradients are off, inference mode is left, and the fused kernels that modules take only then are off: they hide the
-    operators that they are made of.
+    Gradients and inference mode are off. The fused kernels that torch.nn modules use without gradients are off too, since they
+    would hide the modules' operators.
     """
     with LOCK, torch.inference_mode(False), torch.no_grad():
         before = mha._is_fastpath_enabled, _flags._is_onnx_exporting
@@ -121,8 +121,8 @@ def torch_mode() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def replaced(table: Iterable[tuple[Any, str, Callable[..., Any]]]) -> Iterator[None]:
-    """Replace attributes (owner, name, replacement), and restore them at the end."""
+def replace_attributes(table: Iterable[tuple[Any, str, Callable[..., Any]]]) -> Iterator[None]:
+    """Replace attributes, listed as (owner, name, replacement), and restore them at the end."""
     before: list[tuple[Any, str, bool, Any]] = []
     try:
         for owner, name, replacement in table:

@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 from torch.nn.parameter import is_lazy
 
 from onnxexp.capture.frontend import CapturedProgram
-from onnxexp.capture.model_tensors import Parts
+from onnxexp.capture.model_tensors import ModelTensors
 from onnxexp.capture.torch_export import strategy
 from onnxexp.errors import CaptureError, OnnxExporterError, PluginError
 from onnxexp.plugins.hookspecs import hookimpl
@@ -60,7 +60,7 @@ def capture(
     Raises CaptureError that names each attempt and the reason why it failed.
     """
     if isinstance(model, torch.nn.Module):
-        _check_tensors(Parts.of(model), spec)
+        _check_tensors(ModelTensors.of(model), spec)
     call = {"model": model, "args": args, "kwargs": kwargs, "spec": spec}
     try:
         program, refused = _first(plugins, options, call), None
@@ -115,8 +115,8 @@ def _no_frontend(plugins: Plugins, options: Options, model: Any) -> str:
     return f"{wanted} needs the TorchScript frontend, which is not installed; cure:\n  pip install onnxexp-plugin-{_TORCHSCRIPT}"
 
 
-def _check_tensors(parts: Parts, spec: DynamicSpec) -> None:
-    """Raise CaptureError for tensors that ONNX has no form of."""
+def _check_tensors(parts: ModelTensors, spec: DynamicSpec) -> None:
+    """Raise CaptureError for inputs or parameters that ONNX cannot represent."""
     for leaf in spec.leaves:
         tensor = leaf.value
         if isinstance(tensor, torch.Tensor) and (tensor.is_nested or tensor.is_quantized or tensor.layout != torch.strided):
@@ -128,11 +128,11 @@ def _check_tensors(parts: Parts, spec: DynamicSpec) -> None:
 
 
 def _warn_of_constants(constants: Sequence[str], refused: CaptureError | None = None) -> None:
-    """Warn of a trace's constants, and of the reason for tracing where the user did not ask for it."""
+    """Warn of a trace's constants, and of the reason why torch.export failed before it."""
     shown, left = constants[:_SHOWN], len(constants) - _SHOWN
     if refused is None and not shown:
         return
-    fixed = "Tracing keeps the branches that the example inputs took, and the Python numbers that came of them"
+    fixed = "Tracing fixes the branches that the example inputs took, and the Python numbers computed from them"
     lines = [f"{fixed}:" if shown else f"{fixed}.", *(f"  {line}" for line in shown)]
     if left > 0:
         lines.append(f"  and {left} more places")

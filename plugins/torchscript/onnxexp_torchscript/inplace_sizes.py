@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.torch_state import replaced
+from onnxexp.capture.torch_state import replace_attributes
 
 __all__ = ["immutable_sizes"]
 
@@ -32,7 +32,7 @@ _SIZE = "prim::NumToTensor"
 
 def immutable_sizes() -> AbstractContextManager[None]:
     """Let in-place arithmetic on sizes return a new number."""
-    return replaced(
+    return replace_attributes(
         (torch.Tensor, name, _unless_number(getattr(torch.Tensor, name), function)) for name, function in _METHODS.items()
     )
 

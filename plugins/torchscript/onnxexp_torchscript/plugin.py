@@ -10,7 +10,7 @@ from torch.export import ExportedProgram
 
 from onnxexp import Options, hookimpl
 from onnxexp.capture.frontend import CapturedProgram, make_functional
-from onnxexp.capture.model_tensors import Parts
+from onnxexp.capture.model_tensors import ModelTensors
 from onnxexp.capture.torch_export.decompose.decomposer import Decomposer
 from onnxexp.capture.torch_state import model_mode, torch_mode
 from onnxexp.request.dynamic_shapes import DynamicSpec
@@ -40,7 +40,7 @@ class TorchScript:
         """
         if isinstance(model, ExportedProgram) or (options.capture not in ("trace", "script") and not is_scripted(model)):
             return None
-        parts = Parts.of(model)
+        parts = ModelTensors.of(model)
         with torch_mode(), model_mode(parts.modules.values(), options.training):
             if options.capture == "script" or is_scripted(model):
                 recording = script(model, args, kwargs, spec)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.source_lines import is_modules, is_users
+from onnxexp.capture.source_lines import is_torch_nn, is_user_code
 from onnxexp.graph import Where
 
 __all__ = ["Places"]
@@ -27,9 +27,9 @@ def _traced(source: str) -> tuple[str, int]:
         name, _, number = frame.rpartition("): ")[0].rpartition("(")
         if not name or not number.isdigit():
             continue
-        if is_users(name):
+        if is_user_code(name):
             return name, int(number)
-        if not file and is_modules(name):
+        if not file and is_torch_nn(name):
             file, line = name, int(number)
     return file, line
 

@@ -14,10 +14,10 @@ from torch.nn.modules import transformer
 from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
-from onnxexp.capture.example_inputs import enlarged_leaves
-from onnxexp.capture.model_tensors import Parts, restored_buffers
-from onnxexp.capture.source_lines import code_line, guards_raise, model_error
-from onnxexp.capture.torch_state import replaced
+from onnxexp.capture.example_inputs import enlarge_leaves
+from onnxexp.capture.model_tensors import ModelTensors, restored_buffers
+from onnxexp.capture.source_lines import code_line, guards_an_error, model_error
+from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.call_tree import register_dataclasses
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp_torchscript.call_repair import fit
@@ -107,10 +107,10 @@ class _Module(torch.nn.Module):
         return flat(*tensors)
 
 
-def trace(parts: Parts, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
+def trace(parts: ModelTensors, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
     """Trace the model on the example. Raises CaptureError where the model fails."""
     flat, in_spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
-    flat = enlarged_leaves(flat, spec)
+    flat = enlarge_leaves(flat, spec)
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
     function = _Flat(parts.model, flat, leaves, in_spec)
     caught: list[Any] = []
@@ -118,7 +118,7 @@ def trace(parts: Parts, args: Sequence[Any], kwargs: Mapping[str, Any], spec: Dy
     try:
         with (
             warnings.catch_warnings(record=True) as caught,
-            replaced((*_REPLACED, *whole_cells(), numbers_kept(functions))),
+            replace_attributes((*_REPLACED, *whole_cells(), numbers_kept(functions))),
             immutable_sizes(),
         ):
             warnings.simplefilter("always")
@@ -132,7 +132,7 @@ def trace(parts: Parts, args: Sequence[Any], kwargs: Mapping[str, Any], spec: Dy
     return _recording(function, parts, graph, module, functions, _told(recorded))
 
 
-def _recording(flat: _Flat, parts: Parts, graph: Any, module: Any, functions: list[Any], told: list[str]) -> Recording:
+def _recording(flat: _Flat, parts: ModelTensors, graph: Any, module: Any, functions: list[Any], told: list[str]) -> Recording:
     assert flat.returned is not None
     found, out_spec = flat.returned
     returned = [isinstance(leaf, torch.Tensor) for leaf in found]
@@ -144,7 +144,7 @@ def _recording(flat: _Flat, parts: Parts, graph: Any, module: Any, functions: li
     )  # fmt: skip
 
 
-def _run(flat: _Flat, parts: Parts) -> tuple[Any, Any]:
+def _run(flat: _Flat, parts: ModelTensors) -> tuple[Any, Any]:
     """Trace the model, and restore its buffers; return the graph, and its ScriptModule if any.
 
     Without scripted parts, parameters and buffers are inputs of the graph: so torch need not create a ScriptModule.
@@ -205,6 +205,6 @@ def _told(recorded: Sequence[Any]) -> list[str]:
     told: dict[str, None] = {}
     for warning in recorded:
         text = str(warning.message).partition(". ")[0].partition(" might cause")[0]
-        if not guards_raise(warning.filename, warning.lineno):  # a check, which the example has passed
+        if not guards_an_error(warning.filename, warning.lineno):  # a check, which the example has passed
             told[f"{text} at {code_line(warning.filename, warning.lineno)}"] = None
     return list(told)

@@ -19,7 +19,7 @@ from torch.utils._sympy.numbers import int_oo
 
 from onnxexp import CaptureError, ScalarType, TensorType, Value
 from onnxexp.capture.example_inputs import derivation
-from onnxexp.capture.reshape_sizes import reshapes_as_called
+from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.shape_env_snapshot import restore, snapshot
 from onnxexp.capture.size_text import dim_text
 from onnxexp.capture.torch_export.composite_kernels import composite_kernel
@@ -233,7 +233,7 @@ class TypeInference:
 
     def call(self, op: torch._ops.OpOverload, name: str, abstracts: list[Any], args: Sequence[Any]) -> Any:
         """Run torch's kernel on fake tensors; raises whatever the kernel raises."""
-        with self.mode, reshapes_as_called():
+        with self.mode, exact_reshape_sizes():
             return from_fake(self._called(op, name, to_fake(abstracts), args))
 
     def _called(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:

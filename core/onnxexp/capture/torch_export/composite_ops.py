@@ -1,8 +1,8 @@
-"""Operators that are kept whole while capturing, because tracing into them would bake a size in.
+"""Capture recurrent layers and packed sequences as one node each.
 
-A recurrent layer unrolls over time, and packing a sequence asks for the lengths' values. While a model is captured, the
-entry points through which torch's modules call these go to operators of our own, which compute output shapes only; the
-neutral graph has them under torch's own names (`NAMES`), with torch's own arguments.
+Tracing into them would specialise a size: a recurrent layer unrolls over time, and packing a sequence reads the lengths' values.
+During a capture, the entry points of torch's modules call operators of ours, which compute output shapes only. `NAMES` maps them
+back to torch's names.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from torch.nn.modules.rnn import RNNBase
 from torch.utils import _pytree as pytree
 
 from onnxexp.capture.torch_export import data_dependent_ops
-from onnxexp.capture.torch_state import is_exporting, replaced
+from onnxexp.capture.torch_state import is_exporting, replace_attributes
 
-__all__ = ["NAMES", "kept_whole", "library", "torch_arguments"]
+__all__ = ["NAMES", "keep_composite_ops", "library", "torch_arguments"]
 
 _RNN_ARGUMENTS = "Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional"
 _PADDED = f"(Tensor input, {{hx}} hx, {_RNN_ARGUMENTS}, bool batch_first) -> {{returns}}"
@@ -41,11 +41,11 @@ NAMES |= {
     "onnxexp::pad": "aten::_pad_packed_sequence",
     **data_dependent_ops.NAMES,
 }
-"""Our operators, and torch's that stand for them in the neutral graph."""
+"""torch's name of each of our operators, for the neutral graph."""
 
 
 def torch_arguments(name: str, args: list[Any]) -> list[Any]:
-    """torch's arguments of a call of ours: `pad` has one more, for its shape."""
+    """Return torch's arguments of a call of ours; `pad` has an extra one, for its shape function."""
     return args[:-1] if name == "onnxexp::pad" else args
 
 
@@ -109,7 +109,7 @@ def _pad(
 
 
 def _autocast(name: str, args: tuple[Any, ...]) -> Any:
-    """The layer's operator; under autocast with the dtypes that torch's own gives: some of its kernels give the lower one."""
+    """Call a layer's operator; under autocast, give its results the dtypes of torch's kernels."""
     packed = not isinstance(args[3], bool)
     packet = getattr(torch.ops.onnxexp, name)  # by the layer's name
     op, params = (packet.data, args[3]) if packed else (packet.input, args[2])
@@ -126,14 +126,14 @@ def _autocast(name: str, args: tuple[Any, ...]) -> Any:
     return (*lowered[:2], results[2]) if projected else tuple(lowered)
 
 
-class _Packing:
-    """The packed sequences of one capture: how many sequences each holds, which `batch_sizes` does not show."""
+class _PackedSequences:
+    """The packed sequences of one capture, with the batch size of each."""
 
     def __init__(self) -> None:
         self._batches: list[tuple[torch.Tensor, Any]] = []
 
     def batch(self, batch_sizes: torch.Tensor) -> Any:
-        """The number of sequences: the size that went into `pack`, else what the first step says at run time."""
+        """Return the number of sequences: the batch size at `pack`, else the first element of `batch_sizes`."""
         known = next((batch for sizes, batch in self._batches if sizes is batch_sizes), None)
         return batch_sizes[0].item() if known is None else known
 
@@ -169,24 +169,24 @@ class _Packing:
         return call
 
 
-def _checking(original: Callable[..., None]) -> Callable[..., None]:
+def _check_forward_args(original: Callable[..., None]) -> Callable[..., None]:
     def check(self: RNNBase, input: torch.Tensor, hidden: torch.Tensor, batch_sizes: torch.Tensor | None) -> None:
         if is_exporting() and batch_sizes is not None:
-            self.check_input(input, batch_sizes)  # the rest asks batch_sizes for a number; `_Packing.layer` states it
+            self.check_input(input, batch_sizes)  # the other checks read a value; `_PackedSequences.layer` has them
         else:
             original(self, input, hidden, batch_sizes)
 
     return check
 
 
-def _associative(original: Callable[..., Any]) -> Callable[..., Any]:
-    """An associative scan halves and halves its input, which bakes its length in: step by step it is any length."""
+def _associative_scan(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap associative_scan as a plain scan; its own recursion would specialise the length."""
 
     def call(operator: functools.partial[Any], leaves: list[torch.Tensor], *rest: Any, **options: Any) -> Any:
         length: Any = leaves[0].shape[0]
         if not is_exporting() or (isinstance(length, int) and length < 2):
             return original(operator, leaves, *rest, **options)
-        combine = inspect.getclosurevars(operator.keywords["combine_fn"]).nonlocals["func"]  # what torch.vmap maps
+        combine = inspect.getclosurevars(operator.keywords["combine_fn"]).nonlocals["func"]  # the function under torch.vmap
 
         def step(before: list[torch.Tensor], element: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
             after = [leaf.contiguous() for leaf in pytree.tree_leaves(operator(*before, *element, combine_fn=combine))]
@@ -198,8 +198,8 @@ def _associative(original: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _with_indices(original: Callable[..., Any]) -> Callable[..., Any]:
-    """torch.max_pool1d, which asks for the length's value; its sister that gives the indices too does not."""
+def _max_pool1d(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap max_pool1d, which specialises the length, with max_pool1d_with_indices, which does not."""
 
     def call(*args: Any, **options: Any) -> Any:
         return torch.max_pool1d_with_indices(*args, **options)[0] if is_exporting() else original(*args, **options)
@@ -208,18 +208,18 @@ def _with_indices(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def kept_whole() -> Iterator[None]:
-    """Inside, recurrent layers and packed sequences are captured as one node each. Other threads are not affected.
+def keep_composite_ops() -> Iterator[None]:
+    """Capture recurrent layers and packed sequences as one node each. Other threads are not affected.
 
-    `TransformerEncoder` looks into its mask to see whether it is the causal one, which only serves to choose a faster
-    kernel: while capturing it takes the caller's word for it.
+    `TransformerEncoder` compares its mask with the causal one, only to choose a faster kernel. During a capture its `is_causal`
+    argument decides.
     """
     library()
-    packing = _Packing()
+    packing = _PackedSequences()
     functions: Any = torch._VF
-    scans = importlib.import_module("torch._higher_order_ops.associative_scan")  # as an attribute it is the function
+    scans = importlib.import_module("torch._higher_order_ops.associative_scan")  # the attribute of that name is the function
     detect = transformer._detect_is_causal_mask
-    said = lambda mask, is_causal=None, size=None: bool(is_causal) if is_exporting() else detect(mask, is_causal, size)  # noqa: E731
+    detect_causal = lambda mask, is_causal=None, size=None: bool(is_causal) if is_exporting() else detect(mask, is_causal, size)  # noqa: E731
     table: list[tuple[Any, str, Callable[..., Any]]] = [
         *(
             (owner, name, packing.layer(name, getattr(functions, name)))  # one wrapper for each name
@@ -228,10 +228,10 @@ def kept_whole() -> Iterator[None]:
         ),
         (functions, "_pack_padded_sequence", packing.pack(functions._pack_padded_sequence)),
         (functions, "_pad_packed_sequence", packing.pad(functions._pad_packed_sequence)),
-        (scans, "generic_associative_scan", _associative(scans.generic_associative_scan)),
-        (RNNBase, "check_forward_args", _checking(RNNBase.check_forward_args)),
-        (torch, "max_pool1d", _with_indices(torch.max_pool1d)),
-        (transformer, "_detect_is_causal_mask", said),
+        (scans, "generic_associative_scan", _associative_scan(scans.generic_associative_scan)),
+        (RNNBase, "check_forward_args", _check_forward_args(RNNBase.check_forward_args)),
+        (torch, "max_pool1d", _max_pool1d(torch.max_pool1d)),
+        (transformer, "_detect_is_causal_mask", detect_causal),
     ]
-    with replaced(table):
+    with replace_attributes(table):
         yield

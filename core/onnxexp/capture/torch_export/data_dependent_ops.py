@@ -1,7 +1,7 @@
-"""Operators that look at values while they run, which fake tensors do not have, or whose shapes torch tells for the example's
-sizes only: kept whole, with their output shapes told.
+"""Capture data-dependent operators as one node each.
 
-While a model is captured each is an operator of our own, with the schema of torch's, under whose name the neutral graph has it.
+These operators read values, which fake tensors lack, or torch derives their shapes for the example's sizes only. During a capture
+each is an operator of ours, with torch's schema and a shape function. `NAMES` maps them back to torch's names.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from onnxexp.capture.torch_state import is_exporting, replaced
+from onnxexp.capture.torch_state import is_exporting, replace_attributes
 
-__all__ = ["NAMES", "kept_opaque", "library", "lstsq"]
+__all__ = ["NAMES", "keep_data_dependent_ops", "library", "lstsq"]
 
 
 def _cov(self: torch.Tensor, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> torch.Tensor:
@@ -56,9 +56,12 @@ def _ctc_loss(
 
 
 def lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> tuple[Any, ...]:
-    """The residuals are those of matrices of full rank: of others torch gives none, which only their values tell."""
+    """Output shapes of linalg.lstsq, with residuals for matrices of full rank.
+
+    Without full rank torch returns no residuals; the rank depends on values.
+    """
     *batch, rows, columns = self.shape
-    right = b.shape[self.dim() - 1 :]  # of a vector for each matrix there is nothing more
+    right = b.shape[self.dim() - 1 :]  # empty if each right-hand side is a vector
     driver = driver or "gelsy"
     summed = bool(rows > columns) and driver != "gelsy"
     return (
@@ -70,21 +73,21 @@ def lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None =
 
 
 def _tensor_split_sections(self: torch.Tensor, sections: int, dim: int = 0) -> list[torch.Tensor]:
-    """Sizes that are right whatever the remainder is; torch decides by that of the example."""
+    """Output shapes of tensor_split for any remainder; torch specialises to the example's."""
     torch._check(sections > 0, lambda: f"number of sections must be larger than 0, got {sections}")  # type: ignore[no-untyped-call]
     size = self.shape[dim]
-    return _pieces(self, dim, [(size + sections - 1 - index) // sections for index in range(sections)])
+    return _parts(self, dim, [(size + sections - 1 - index) // sections for index in range(sections)])
 
 
 def _tensor_split_indices(self: torch.Tensor, indices: Sequence[Any], dim: int = 0) -> list[torch.Tensor]:
-    """Each index as Python's slices take it: no further than the axis goes, and from its end where it is negative."""
+    """Output shapes of tensor_split at indices, which are clamped and may be negative, as in Python's slices."""
     size = self.shape[dim]
-    places = [0, *(_place(index, size) for index in indices), size]
-    return _pieces(self, dim, [_between(start, end) for start, end in itertools.pairwise(places)])
+    places = [0, *(_slice_bound(index, size) for index in indices), size]
+    return _parts(self, dim, [_slice_length(start, end) for start, end in itertools.pairwise(places)])
 
 
-def _place(index: Any, size: Any) -> Any:
-    """Where an index of a slice is on an axis of that size, None where only the run time knows its sign."""
+def _slice_bound(index: Any, size: Any) -> Any:
+    """Return a slice bound as a position on an axis of `size`; None if its sign is unknown."""
     if statically_known_true(index >= 0):
         return torch.sym_min(index, size)  # type: ignore[no-untyped-call]
     if statically_known_true(index < 0):
@@ -92,13 +95,13 @@ def _place(index: Any, size: Any) -> Any:
     return None
 
 
-def _between(start: Any, end: Any) -> Any:
+def _slice_length(start: Any, end: Any) -> Any:
     if start is None or end is None:
         return torch.library.get_ctx().new_dynamic_size()
     return torch.sym_max(end - start, 0)  # type: ignore[no-untyped-call]
 
 
-def _pieces(self: torch.Tensor, dim: int, lengths: Sequence[Any]) -> list[torch.Tensor]:
+def _parts(self: torch.Tensor, dim: int, lengths: Sequence[Any]) -> list[torch.Tensor]:
     before, after = self.shape[:dim], self.shape[dim % self.dim() + 1 :]
     return [self.new_empty((*before, length, *after)) for length in lengths]
 
@@ -118,9 +121,9 @@ _SHAPES: dict[str, Callable[..., Any]] = {
     "vsplit.array": lambda self, indices: _tensor_split_indices(self, indices),
 }
 NAMES = {f"onnxexp::{name}": f"aten::{name}" for name in _SHAPES}
-"""Our operators, and torch's that stand for them in the neutral graph."""
+"""torch's name of each of our operators, for the neutral graph."""
 
-_CALLED = MappingProxyType(
+_PYTHON_NAMES = MappingProxyType(
     {
         "cov": ((torch, "cov"), (torch.Tensor, "cov")),
         "corrcoef": ((torch, "corrcoef"), (torch.Tensor, "corrcoef")),
@@ -134,18 +137,18 @@ _CALLED = MappingProxyType(
         "vsplit": ((torch, "vsplit"), (torch.Tensor, "vsplit")),
     }
 )
-"""The names under which models call them."""
+"""The Python names of each operator, as (owner, attribute)."""
 _LEAST_RANKS = {"hsplit": 1, "vsplit": 2, "dsplit": 3}
 
 
 @functools.cache
 def library() -> Any:
-    """The operators, defined once."""
+    """Define the operators, once per process."""
     made: Any = torch.library.Library("onnxexp", "FRAGMENT")  # type: ignore[no-untyped-call]
     for name, shapes in _SHAPES.items():
         packet, _, overload = name.partition(".")
         schema = str(getattr(getattr(torch.ops.aten, packet), overload or "default")._schema)  # by the operator's name
-        # while it is captured, nothing is written through it
+        # aliasing is dropped: a capture writes nothing through these views
         made.define(
             schema.removeprefix("aten::").replace("(a)", "").replace("(a -> *)", "").replace("int[] indices", "SymInt[] indices")
         )
@@ -153,9 +156,9 @@ def library() -> Any:
     return made
 
 
-def _whole(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def _captured(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **options: Any) -> Any:
-        if not is_exporting() or _seen(name, args, options):
+        if not is_exporting() or _is_static_call(name, args, options):
             return original(*args, **options)
         options = {"self" if key == "input" else key: value for key, value in options.items()}
         result = getattr(torch.ops.onnxexp, name)(*args, **options)  # by the operator's name
@@ -166,26 +169,26 @@ def _whole(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _seen(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> bool:
-    """Calls of which torch.export knows the shape itself."""
+def _is_static_call(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> bool:
+    """Whether torch.export derives the right output shapes of a call by itself."""
     if name == "one_hot":
         return bool((*args[1:], *options.values(), -1)[0] != -1)
     if name == "tensor_split":
-        return _splits_alike(*args, **options)
+        return _has_static_split(*args, **options)
     if name in _LEAST_RANKS:
-        return _is_cut_alike(name, *args, **options)
+        return _has_static_parts(name, *args, **options)
     return name == "narrow" and not isinstance(options.get("start", args[2] if len(args) > 2 else None), torch.Tensor)
 
 
-def _splits_alike(
+def _has_static_split(
     input: torch.Tensor, indices_or_sections: Any = None, dim: int = 0, *, sections: Any = None, indices: Any = None
 ) -> bool:
-    """Whether the axis has one size only, or a tensor says where it is split."""
+    """Whether the split axis is static, or the split points are a tensor."""
     return isinstance(indices_or_sections, torch.Tensor) or isinstance(input.shape[dim], int)
 
 
-def _is_cut_alike(name: str, input: torch.Tensor, *args: Any, **options: Any) -> bool:
-    """Whether the axis has one size only, or is cut into so many parts as divide it, or not at all."""
+def _has_static_parts(name: str, input: torch.Tensor, *args: Any, **options: Any) -> bool:
+    """Whether the split axis is static, or the call has a number of parts, or is invalid."""
     places, rank = (*args, *options.values()), input.dim()
     if len(places) != 1 or not isinstance(places[0], (list, tuple)) or rank < _LEAST_RANKS[name]:
         return True
@@ -193,8 +196,8 @@ def _is_cut_alike(name: str, input: torch.Tensor, *args: Any, **options: Any) ->
     return isinstance(input.shape[axis], int)
 
 
-class _References(TorchFunctionMode):
-    """What a model holds of torch's functions since before the capture goes where their names go."""
+class _RedirectCalls(TorchFunctionMode):
+    """Redirect calls through references to torch's functions that a model stored before the capture."""
 
     def __init__(self, calls: Mapping[Any, Callable[..., Any]]) -> None:
         super().__init__()
@@ -205,29 +208,29 @@ class _References(TorchFunctionMode):
 
 
 @contextlib.contextmanager
-def kept_opaque(*, references: bool) -> Iterator[None]:
-    """Inside, these operators are captured as one node each. Other threads are not affected.
+def keep_data_dependent_ops(*, references: bool) -> Iterator[None]:
+    """Capture these operators as one node each. Other threads are not affected.
 
-    `references`: also where a model calls a function that it has not looked up by its name now.
+    With `references`, also redirect references to the functions that the model stored earlier.
     """
     library()
     calls: dict[Any, Callable[..., Any]] = {}
     table: list[tuple[Any, str, Callable[..., Any]]] = []
-    for name, places in _CALLED.items():
+    for name, places in _PYTHON_NAMES.items():
         for owner, attribute in places:
             original = getattr(owner, attribute)  # by its name
-            calls[original] = _whole(name, original)
+            calls[original] = _captured(name, original)
             table.append((owner, attribute, calls[original]))
     table.append((fake_impls, "_unique", _unique(fake_impls._unique)))
-    for original, instead in _rewritten().items():
+    for original, instead in _replacements().items():
         calls[original] = instead
         table.append((functional, original.__name__, instead))
-    with replaced(table), _References(calls) if references else contextlib.nullcontext():
+    with replace_attributes(table), _RedirectCalls(calls) if references else contextlib.nullcontext():
         yield
 
 
-def _rewritten() -> dict[Any, Callable[..., torch.Tensor]]:
-    """torch's functions in Python that are written with other operators while a model is captured."""
+def _replacements() -> dict[Any, Callable[..., torch.Tensor]]:
+    """Return replacements for functions of torch.nn.functional, written with other operators."""
     return {
         functional.gaussian_nll_loss: _gaussian_nll_loss(functional.gaussian_nll_loss),
         functional.linear_cross_entropy: _linear_cross_entropy(functional.linear_cross_entropy),
@@ -235,7 +238,7 @@ def _rewritten() -> dict[Any, Callable[..., torch.Tensor]]:
 
 
 def _unique(original: Callable[..., Any]) -> Callable[..., Any]:
-    """torch's shapes of distinct elements, which are wrong where unique_consecutive counts its dim from the end."""
+    """Wrap torch's shape function of unique_consecutive, which is wrong for a negative dim."""
 
     def shapes(mode: Any, func: Any, x: torch.Tensor, dim: int | None, *args: Any, **options: Any) -> Any:
         return original(mode, func, x, dim + x.dim() if dim is not None and dim < 0 else dim, *args, **options)
@@ -244,7 +247,7 @@ def _unique(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _linear_cross_entropy(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """torch's without its options, which say how training saves memory: the loss is the same, and is made of known operators."""
+    """Wrap linear_cross_entropy without its memory-saving options; the loss is the same."""
 
     @functools.wraps(original)
     def call(*args: Any, **options: Any) -> torch.Tensor:
@@ -254,7 +257,7 @@ def _linear_cross_entropy(original: Callable[..., torch.Tensor]) -> Callable[...
 
 
 def _gaussian_nll_loss(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """torch's, but for the look at the variances: that none of them is negative is the caller's word."""
+    """Wrap gaussian_nll_loss without its check for negative variances, which reads values."""
 
     def call(
         input: torch.Tensor, target: torch.Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"

@@ -1,4 +1,4 @@
-"""An ExportedProgram as a neutral graph."""
+"""Convert an ExportedProgram to a neutral graph."""
 
 from __future__ import annotations
 
@@ -13,18 +13,24 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from onnxexp.capture.torch_export.fx_converter import Converter
 from onnxexp.capture.torch_export.higher_order_ops import CONVERSIONS
-from onnxexp.capture.torch_state import quiet_export, torch_mode
+from onnxexp.capture.torch_state import silence_torch_export, torch_mode
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph
 
-__all__ = ["to_graph", "without_vmap", "written"]
+__all__ = ["to_graph", "resolve_vmap", "mutated_names"]
 
 
 def to_graph(program: ExportedProgram, dim_text: Callable[[Any], Dim]) -> Graph:
-    """The program's graph, every call bound to its torch schema.
+    """Convert a program's graph, with each call bound to its torch schema.
 
-    `dim_text` gives the readable text of a symbolic size. The graph's inputs are the user's inputs, one Value for each
-    flattened argument, constants included. Raises CaptureError for what has no place in a neutral graph.
+    The graph's inputs are the user's inputs, one Value for each flattened argument, constants included.
+
+    Args:
+        program: The program.
+        dim_text: Returns the readable text of a symbolic size.
+
+    Raises:
+        CaptureError: The program contains something that a neutral graph cannot represent.
     """
     graph = Graph()
     converter = Converter(program.graph_module, graph, dim_text, CONVERSIONS)
@@ -44,7 +50,7 @@ def to_graph(program: ExportedProgram, dim_text: Callable[[Any], Dim]) -> Graph:
             converter.env[node] = value
         else:
             raise CaptureError(
-                f"the captured program takes {spec.target or node.name}, a {spec.kind.name}, which ONNX cannot hold"
+                f"the captured program takes {spec.target or node.name}, a {spec.kind.name}, which ONNX cannot represent"
             )
     converter.run()
     returned = zip(graph.outputs, program.graph_signature.output_specs, strict=True)
@@ -52,20 +58,20 @@ def to_graph(program: ExportedProgram, dim_text: Callable[[Any], Dim]) -> Graph:
     return graph
 
 
-def written(program: ExportedProgram) -> list[str]:
-    """The inputs and buffers that the forward writes into and that the program returns for it, as decomposed programs do."""
+def mutated_names(program: ExportedProgram) -> list[str]:
+    """Return the names of inputs and buffers that a decomposed program updates through its outputs."""
     kinds = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)
     return [spec.target or spec.arg.name for spec in program.graph_signature.output_specs if spec.kind in kinds]
 
 
-def without_vmap(program: ExportedProgram) -> ExportedProgram:
-    """The program itself, or, where torch.vmap left marks around what it maps, what torch makes of it."""
+def resolve_vmap(program: ExportedProgram) -> ExportedProgram:
+    """Return the program without torch.vmap's marker nodes: itself, or its decomposition."""
     graphs = (module.graph for module in program.graph_module.modules() if isinstance(module, torch.fx.GraphModule))
     targets = {node.target for graph in graphs for node in graph.nodes if node.op == "call_function"}
     if targets.isdisjoint((predispatch._add_batch_dim, predispatch._remove_batch_dim)):
         return program
-    with torch_mode(), quiet_export(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's remarks about its own internals
+    with torch_mode(), silence_torch_export(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they concern torch's internals only
         functional: ExportedProgram = program.run_decompositions({})
         return functional
 

@@ -1,4 +1,4 @@
-"""Neutral values and types for fake tensors and symbolic numbers, whichever frontend made them."""
+"""Convert fake tensors and symbolic numbers to values and types of the graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from onnxexp.graph import Dim, ScalarType, TensorType, Type, Value
 
-__all__ = ["DROPPED", "SCALAR_OPS", "flat", "made", "scalar_op", "type_of"]
+__all__ = ["DROPPED", "SCALAR_OPS", "flat", "typed_value", "scalar_op", "type_of"]
 
 SCALAR_OPS: dict[Any, str] = {
     operator.add: "aten::add",
@@ -43,7 +43,7 @@ SCALAR_OPS: dict[Any, str] = {
     torch.sym_ite: "prim::ternary",
     round: "aten::round",
 }
-"""Python's arithmetic on sizes, under the names that TorchScript gives the same operations."""
+"""Python's arithmetic on sizes, under TorchScript's operator names."""
 
 DROPPED = {
     "aten::_assert_scalar",
@@ -53,11 +53,11 @@ DROPPED = {
     "aten::sym_constrain_range",
     "aten::sym_constrain_range_for_size",
 }
-"""Checks that hold for the example and have no place in an ONNX graph."""
+"""Assertion operators. They hold for the example, and ONNX has no counterpart."""
 
 
 def flat(value: Any) -> Iterator[Any]:
-    """The elements of nested lists."""
+    """Iterate over the leaves of nested lists."""
     if isinstance(value, (list, tuple)):
         for element in value:
             yield from flat(element)
@@ -66,7 +66,7 @@ def flat(value: Any) -> Iterator[Any]:
 
 
 def type_of(meta: Any, dim_text: Callable[[Any], Dim]) -> Type:
-    """The type of a fake tensor or symbolic number."""
+    """Return the type of a fake tensor or symbolic number."""
     if isinstance(meta, torch.Tensor):
         sizes: Sequence[Any] = meta.shape
         return TensorType(meta.dtype, tuple(size if isinstance(size, int) else dim_text(size) for size in sizes))
@@ -79,15 +79,18 @@ def type_of(meta: Any, dim_text: Callable[[Any], Dim]) -> Type:
     return TensorType(None, None)
 
 
-def made(name: str, meta: Any, dim_text: Callable[[Any], Dim]) -> Any:
-    """A value typed by its meta, or for a list (of lists) of results such a list; the node has them all in a row."""
+def typed_value(name: str, meta: Any, dim_text: Callable[[Any], Dim]) -> Any:
+    """Create a value with the type of `meta`, or nested lists of values for a nested result.
+
+    A node lists the leaves as its outputs.
+    """
     if isinstance(meta, (list, tuple)):
-        return [made(f"{name}_{index}", one, dim_text) for index, one in enumerate(meta)]
+        return [typed_value(f"{name}_{index}", one, dim_text) for index, one in enumerate(meta)]
     return Value(name, type_of(meta, dim_text))
 
 
 def scalar_op(name: str, args: Sequence[Any]) -> str:
-    """The overload of an operator of Python's that takes these numbers."""
+    """Return the overload of a scalar operator for these arguments."""
     kinds = [arg.type.kind if isinstance(arg, Value) and isinstance(arg.type, ScalarType) else type(arg) for arg in args]
     overload = "float" if float in kinds else "bool" if kinds and all(kind is bool for kind in kinds) else "int"
     return f"{name}.{overload}"

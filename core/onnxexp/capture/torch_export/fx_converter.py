@@ -1,4 +1,4 @@
-"""Conversion of one fx graph, node by node, into the neutral graph."""
+"""Convert an fx graph to the neutral graph, node by node."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 import torch
 from torch.amp import autocast_mode
 
-from onnxexp.capture.source_lines import place
+from onnxexp.capture.source_lines import node_location
 from onnxexp.capture.torch_export import composite_ops
-from onnxexp.capture.torch_export.fake_values import DROPPED, SCALAR_OPS, flat, made, scalar_op, type_of
+from onnxexp.capture.torch_export.fake_values import DROPPED, SCALAR_OPS, flat, scalar_op, type_of, typed_value
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node, TensorType, Value, values_in
 from onnxexp.torch_ops.schemas import bind, full_name
@@ -30,7 +30,7 @@ _KEEPS_DTYPE = {
     "aten::rms_norm",
     "aten::type_as",
 }
-"""Operators whose result has the dtype of their first argument, whatever that of the others is."""
+"""Operators whose result has the dtype of their first argument."""
 
 _AUTOCAST = (torch._C.DispatchKey.AutocastCPU, torch._C.DispatchKey.AutocastCUDA)
 
@@ -40,15 +40,15 @@ def _dtype(arg: Any) -> torch.dtype | None:
 
 
 class Converter:
-    """Turn one fx graph into neutral nodes; a nested graph has a converter of its own.
+    """Convert one fx graph; a nested graph has a converter of its own.
 
     Attributes:
         module: The fx graph.
         graph: The neutral graph that nodes are appended to.
-        dim_text: The readable text of a symbolic size.
+        dim_text: Returns the readable text of a symbolic size.
         conversions: Functions that convert calls of higher-order operators, by the operator's name.
-        autocast: Whether the nodes that come next run under autocast.
-        env: The values of the fx nodes so far.
+        autocast: Whether the next nodes run under autocast.
+        env: The values of the fx nodes converted so far.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class Converter:
         self.dim_text = dim_text
         self.conversions = conversions
         self.autocast = autocast
-        self._left: list[bool] = []
+        self._outer_autocast: list[bool] = []
         self.env: dict[torch.fx.Node, Any] = {}
 
     def run(self) -> None:
-        """Convert every node but the placeholders, whose values are in `env` already."""
+        """Convert every node except the placeholders, whose values are in `env` already."""
         for node in self.module.graph.nodes:
             if node.op == "call_function":
                 self.env[node] = self._call(node)
@@ -78,17 +78,17 @@ class Converter:
                 self.graph.outputs = list(flat(self.look_up(node.args[0])))
 
     def new(self, name: str, meta: Any) -> Value:
-        """A value typed by the fake tensor or symbolic number that torch recorded."""
+        """Create a value with the type of torch's recorded fake tensor or symbolic number."""
         return Value(name, type_of(meta, self.dim_text))
 
     def look_up(self, arg: Any) -> Any:
-        """An fx argument with nodes replaced by values."""
+        """Return an fx argument with its nodes replaced by their values."""
         if isinstance(arg, torch.fx.Node):
             return self.env[arg]
         if isinstance(arg, (list, tuple)):
             return [self.look_up(element) for element in arg]
         if isinstance(arg, slice):
-            raise CaptureError("a slice object as an operator's argument has no place in a neutral graph")
+            raise CaptureError("an operator takes a slice object, which a neutral graph cannot represent")
         return arg
 
     def _attribute(self, node: torch.fx.Node) -> Any:
@@ -114,30 +114,31 @@ class Converter:
             source, index = node.args
             return self.look_up(source)[index]
         if target is autocast_mode._enter_autocast:
-            self._left.append(self.autocast)
+            self._outer_autocast.append(self.autocast)
             self.autocast = bool(node.args[2])
             return None
         if target is autocast_mode._exit_autocast:
-            self.autocast = self._left.pop()
+            self.autocast = self._outer_autocast.pop()
             return None
-        if isinstance(target, type) and issubclass(target, tuple):  # torch's named results, made by decompositions
+        if isinstance(target, type) and issubclass(target, tuple):  # torch's named tuples, from decompositions
             fields = self.look_up(node.args)
             return fields[0] if len(fields) == 1 and isinstance(fields[0], list) else fields
         if target in SCALAR_OPS:
             return self._scalar(SCALAR_OPS[target], node)
         lower = self.conversions.get(str(getattr(target, "__name__", target)))
         if lower is None:
-            name = getattr(target, "__name__", str(target))  # a function, or an operator of torch's
+            name = getattr(target, "__name__", str(target))  # only functions have a name
             raise CaptureError(
-                f"torch's {name} has no counterpart in ONNX; write that part with operators on tensors\n  at {place(node)}"
+                f"torch's {name} has no counterpart in ONNX; write that part with operators on tensors"
+                f"\n  at {node_location(node)}"
             )
         return lower(self, node)
 
     def _cast(self, args: list[Any], node: torch.fx.Node) -> list[Any]:
-        """What autocast casts, cast: the floating inputs of some operators, to the dtype of their result.
+        """Append the casts that autocast does: floating inputs to the dtype of the result.
 
-        Beside the operators that autocast is registered for these are the ones made of them (einsum). Of others, promotion,
-        a `dtype` argument or a write into `self` explains the result's dtype.
+        They apply to the operators with an autocast kernel, and to composites of those (einsum). For any other operator, type
+        promotion, a `dtype` argument or a write into `self` explains the dtype of the result.
         """
         meta, target = node.meta.get("val"), node.target
         assert isinstance(target, torch._ops.OpOverload)
@@ -158,9 +159,11 @@ class Converter:
             dtype = _dtype(arg)
             if dtype is None or not dtype.is_floating_point or dtype == meta.dtype:
                 return arg
-            made = Value(f"{arg.name}_autocast", TensorType(meta.dtype, arg.type.sizes))
-            self.graph.nodes.append(Node("aten::to.dtype", [arg, meta.dtype, False, False, None], [made], where=place(node)))
-            return made
+            cast_value = Value(f"{arg.name}_autocast", TensorType(meta.dtype, arg.type.sizes))
+            self.graph.nodes.append(
+                Node("aten::to.dtype", [arg, meta.dtype, False, False, None], [cast_value], where=node_location(node))
+            )
+            return cast_value
 
         return [cast(arg) for arg in args]
 
@@ -169,15 +172,15 @@ class Converter:
         if isinstance(meta, (bool, int, float)):
             return meta
         args = self.look_up(node.args)
-        if node.target is round and args[1:] == [None]:  # Python's ndigits, which the operator does not have
+        if node.target is round and args[1:] == [None]:  # Python's ndigits; aten::round has no such argument
             del args[1:]
         return self.append(scalar_op(name, args), args, node)
 
     def append(self, op: str, args: Sequence[Any], node: torch.fx.Node) -> Any:
-        """A node of the neutral graph; returns its value, or the list of its values."""
+        """Append a node to the neutral graph; return its value, or the list of its values."""
         meta = node.meta.get("val")
         if isinstance(meta, (bool, int, float)) and op.startswith("aten::sym_"):
             return meta
-        results = None if meta is None else made(node.name, meta, self.dim_text)
-        self.graph.nodes.append(Node(op, list(args), list(flat(results)) if meta is not None else [], where=place(node)))
+        results = None if meta is None else typed_value(node.name, meta, self.dim_text)
+        self.graph.nodes.append(Node(op, list(args), list(flat(results)) if meta is not None else [], where=node_location(node)))
         return results

@@ -1,4 +1,4 @@
-"""torch's higher-order operators as nested neutral graphs: cond, while_loop, scan, map, and the wrappers around a region."""
+"""Convert higher-order operators (cond, while_loop, scan, map) to nested graphs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.source_lines import place
+from onnxexp.capture.source_lines import node_location
 from onnxexp.capture.torch_export.fx_converter import Conversion, Converter
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
 
@@ -15,7 +15,7 @@ __all__ = ["CONVERSIONS"]
 
 
 def _inline(outer: Converter, module: torch.fx.GraphModule, args: Sequence[Any], into: Graph) -> list[Any]:
-    """Convert a submodule's nodes into a graph, its placeholders standing for `args`; returns its outputs."""
+    """Convert a submodule into a graph, with `args` for its placeholders; return its outputs."""
     inner = Converter(
         module, Graph(nodes=into.nodes, params=outer.graph.params), outer.dim_text, outer.conversions, outer.autocast
     )
@@ -25,45 +25,48 @@ def _inline(outer: Converter, module: torch.fx.GraphModule, args: Sequence[Any],
     return inner.graph.outputs
 
 
-def _finish(converter: Converter, op: str, args: list[Any], node: torch.fx.Node, blocks: list[Graph]) -> Any:
+def _append_node(converter: Converter, op: str, args: list[Any], node: torch.fx.Node, blocks: list[Graph]) -> Any:
     metas = node.meta.get("val")
     metas = list(metas) if isinstance(metas, (list, tuple)) else [metas]
     outputs = [converter.new(f"{node.name}_{index}", meta) for index, meta in enumerate(metas)]
-    converter.graph.nodes.append(Node(op, args, outputs, blocks, place(node)))
+    converter.graph.nodes.append(Node(op, args, outputs, blocks, node_location(node)))
     return outputs
 
 
 def _cond(converter: Converter, node: torch.fx.Node) -> Any:
-    """``cond(pred, true, false, operands)`` as prim::If, whose blocks use the operands directly."""
+    """Convert ``cond(pred, true, false, operands)`` to prim::If, whose blocks use the operands directly."""
     pred, true, false, operands = converter.look_up(node.args)
     blocks = []
     for branch in (true, false):
         block = Graph()
         block.outputs = _inline(converter, branch, operands, block)
         blocks.append(block)
-    return _finish(converter, "prim::If", [pred], node, blocks)
+    return _append_node(converter, "prim::If", [pred], node, blocks)
 
 
 def _while_loop(converter: Converter, node: torch.fx.Node) -> Any:
-    """``while_loop(cond, body, carried, additional)`` as prim::Loop: the condition is asked before and after each round."""
+    """Convert ``while_loop(cond, body, carried, additional)`` to prim::Loop.
+
+    The condition is evaluated before the loop and at the end of each iteration.
+    """
     cond, body, carried, additional = converter.look_up(node.args)
     first = _inline(converter, cond, [*carried, *additional], converter.graph)
     block = Graph()
-    block.inputs = [Value("i", ScalarType(int)), *(_like(converter, arg, index) for index, arg in enumerate(carried))]
+    block.inputs = [Value("i", ScalarType(int)), *(_carried_value(converter, arg, index) for index, arg in enumerate(carried))]
     after = _inline(converter, body, [*block.inputs[1:], *additional], block)
     again = _inline(converter, cond, [*after, *additional], block)
     block.outputs = [*again, *after]
-    return _finish(converter, "prim::Loop", [None, first[0], *carried], node, [block])
+    return _append_node(converter, "prim::Loop", [None, first[0], *carried], node, [block])
 
 
 def _scan(converter: Converter, node: torch.fx.Node) -> Any:
-    """``scan(combine, init, xs, additional)`` as prim::Scan over axis 0: args are the lists init and xs."""
+    """Convert ``scan(combine, init, xs, additional)`` to prim::Scan over axis 0, with arguments `init` and `xs`."""
     combine, init, xs, additional = converter.look_up(node.args)
     return _over_first_axis(converter, node, combine, init, xs, additional)
 
 
 def _map(converter: Converter, node: torch.fx.Node) -> Any:
-    """``map(f, xs, args)`` as prim::Scan that carries nothing."""
+    """Convert ``map(f, xs, args)`` to a prim::Scan without carried values."""
     body, xs, args = converter.look_up(node.args)
     return _over_first_axis(converter, node, body, [], xs, args)
 
@@ -72,32 +75,32 @@ def _over_first_axis(
     converter: Converter, node: torch.fx.Node, body: Any, init: list[Any], xs: list[Any], args: list[Any]
 ) -> Any:
     block = Graph()
-    states = [_like(converter, arg, index) for index, arg in enumerate(init)]
-    slices = [Value(f"slice_{index}", _without_first(x)) for index, x in enumerate(xs)]
+    states = [_carried_value(converter, arg, index) for index, arg in enumerate(init)]
+    slices = [Value(f"slice_{index}", _slice_type(x)) for index, x in enumerate(xs)]
     block.inputs = [*states, *slices]
     block.outputs = _inline(converter, body, [*states, *slices, *args], block)
-    return _finish(converter, "prim::Scan", [init, xs], node, [block])
+    return _append_node(converter, "prim::Scan", [init, xs], node, [block])
 
 
-def _like(converter: Converter, arg: Any, index: int) -> Value:
+def _carried_value(converter: Converter, arg: Any, index: int) -> Value:
     value = arg if isinstance(arg, Value) else converter.new("", arg)
     type_ = value.type
     return Value(f"carried_{index}", ScalarType(type_.kind) if isinstance(type_, ScalarType) else type_)
 
 
-def _without_first(x: Value) -> TensorType:
+def _slice_type(x: Value) -> TensorType:
     assert isinstance(x.type, TensorType) and x.type.sizes is not None
     return TensorType(x.type.dtype, x.type.sizes[1:])
 
 
 def _grad_mode(converter: Converter, node: torch.fx.Node) -> Any:
-    """A region under another grad mode computes the same values."""
+    """Inline a region under another grad mode: it computes the same values."""
     _, body, *args = converter.look_up(node.args)
     return _inline(converter, body, args, converter.graph)
 
 
 def _autocast(converter: Converter, node: torch.fx.Node) -> Any:
-    """A region under autocast: the converter makes explicit the casts that autocast does inside the operators."""
+    """Inline a region under autocast, with its casts made explicit by the converter."""
     _device, _dtype, enabled, _cache, body, *args = converter.look_up(node.args)
     before, converter.autocast = converter.autocast, bool(enabled)
     try:

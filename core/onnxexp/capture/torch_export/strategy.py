@@ -1,4 +1,4 @@
-"""torch.export's frontend: a model, or an ExportedProgram as given, to a neutral graph."""
+"""Frontend for torch.export: capture a model, or convert a given ExportedProgram."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture.example_inputs import capturing, enlarged, unmarked
+from onnxexp.capture.example_inputs import adapted_inputs, describe_enlargement, restore_dynamic_marks
 from onnxexp.capture.frontend import CapturedProgram, make_functional
 from onnxexp.capture.model_tensors import restored_buffers
-from onnxexp.capture.reshape_sizes import reshapes_as_called
+from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.size_text import dim_text
-from onnxexp.capture.source_lines import model_error, recording
-from onnxexp.capture.torch_export.composite_ops import kept_whole
-from onnxexp.capture.torch_export.data_dependent_ops import kept_opaque
+from onnxexp.capture.source_lines import model_error, record_user_lines
+from onnxexp.capture.torch_export.composite_ops import keep_composite_ops
+from onnxexp.capture.torch_export.data_dependent_ops import keep_data_dependent_ops
 from onnxexp.capture.torch_export.decompose.decomposer import Decomposer
 from onnxexp.capture.torch_export.export_errors import explain
-from onnxexp.capture.torch_export.exported_program import to_graph, without_vmap, written
-from onnxexp.capture.torch_export.guard_warnings import deciding, tell_restrictions
+from onnxexp.capture.torch_export.exported_program import mutated_names, resolve_vmap, to_graph
+from onnxexp.capture.torch_export.guard_warnings import record_guard_sources, warn_about_guards
 from onnxexp.capture.torch_export.symbol_names import check_dynamic, symbol_names
-from onnxexp.capture.torch_state import model_mode, quiet_export, torch_mode, unwind_functorch
+from onnxexp.capture.torch_state import model_mode, silence_torch_export, torch_mode, unwind_functorch
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim
 from onnxexp.request.call_tree import register_dataclasses
@@ -45,9 +45,11 @@ class CaptureRefused(CaptureError):
 def capture(
     model: torch.nn.Module | ExportedProgram, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, options: Options
 ) -> CapturedProgram | None:
-    """Capture a model through torch.export; None where TorchScript was asked for, or given.
+    """Capture a model through torch.export; None if the model or the options require TorchScript.
 
-    Raises CaptureRefused where torch.export fails, CaptureError for what has no place in a neutral graph.
+    Raises:
+        CaptureRefused: torch.export failed.
+        CaptureError: The captured program has no counterpart in a neutral graph.
     """
     if isinstance(model, ExportedProgram):
         return from_exported(model, spec)
@@ -57,13 +59,17 @@ def capture(
 
 
 def from_exported(program: ExportedProgram, spec: DynamicSpec) -> CapturedProgram:
-    """Convert an ExportedProgram. Raises CaptureError where an axis that was asked to be dynamic came out static."""
-    program = without_vmap(program)
+    """Convert an ExportedProgram.
+
+    Raises:
+        CaptureError: An axis that was requested to be dynamic is static, or a call has no counterpart in a neutral graph.
+    """
+    program = resolve_vmap(program)
     check_dynamic(program, spec)
     names = symbol_names(program, spec)
     fakes = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
     fake_mode = detect_fake_mode(fakes) or FakeTensorMode()
-    tell_restrictions(fake_mode.shape_env, program, spec, names)
+    warn_about_guards(fake_mode.shape_env, program, spec, names)
     sizes: dict[str, Any] = {}
 
     def text(size: Any) -> Dim:
@@ -73,7 +79,7 @@ def from_exported(program: ExportedProgram, spec: DynamicSpec) -> CapturedProgra
         return readable
 
     graph = to_graph(program, text)
-    make_functional(graph, written(program))
+    make_functional(graph, mutated_names(program))
     decomposer = Decomposer(lambda: fake_mode, sizes, text)
     assert program.call_spec.in_spec is not None and program.call_spec.out_spec is not None
     return CapturedProgram(graph, decomposer, program.call_spec.in_spec, program.call_spec.out_spec)
@@ -82,21 +88,26 @@ def from_exported(program: ExportedProgram, spec: DynamicSpec) -> CapturedProgra
 def export_program(
     model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode
 ) -> ExportedProgram:
-    """Run torch.export on a model: non-strict, then strict. Raises CaptureRefused with the reasons of both."""
+    """Run torch.export on a model, non-strict, then strict.
+
+    Raises:
+        CaptureRefused: Both attempts failed; the message has both reasons.
+        CaptureError: The model itself fails on the example inputs.
+    """
     failures: dict[str, list[str]] = {}
     with (
         torch_mode(),
         model_mode(model.modules(), training),
-        unmarked(spec),
-        capturing(model, args, kwargs, spec) as (example, example_kwargs),
+        restore_dynamic_marks(spec),
+        adapted_inputs(model, args, kwargs, spec) as (example, example_kwargs),
     ):
         for strict in (False, True):
             run = functools.partial(_export, model, example, example_kwargs, spec, strict)
             try:
                 return run()
-            except Exception as error:  # noqa: BLE001 - torch.export raises anything, the user's own exceptions too
+            except Exception as error:  # noqa: BLE001 - torch.export passes on any exception of the model
                 reason = error
-                if not strict and _learn_outputs(model, example, example_kwargs, spec):
+                if not strict and _register_output_classes(model, example, example_kwargs, spec):
                     try:
                         return run()
                     except Exception as again:  # noqa: BLE001 - as above
@@ -104,36 +115,39 @@ def export_program(
                 failures.setdefault(explain(reason, spec, run), []).append(f"torch.export (strict={strict})")
     reasons = [f"{' and '.join(strategies)}: {reason}" for reason, strategies in failures.items()]
     lines = "\n".join(f"  {line}".replace("\n", "\n    ") for line in reasons)
-    # torch's tracebacks through its own tracer are long and name nothing of the user's
+    # `from None`: the traceback through torch's tracer has no line of the user's code
     raise CaptureRefused(f"the model could not be captured:\n{lines}") from None
 
 
 def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, strict: bool) -> ExportedProgram:
     with (
         unwind_functorch(),
-        quiet_export(),
-        kept_whole(),
-        kept_opaque(references=not strict),
-        recording(),
-        deciding(),
-        reshapes_as_called(),
+        silence_torch_export(),
+        keep_composite_ops(),
+        keep_data_dependent_ops(references=not strict),
+        record_user_lines(),
+        record_guard_sources(),
+        exact_reshape_sizes(),
         warnings.catch_warnings(),
     ):
-        warnings.simplefilter("ignore")  # torch's remarks about its own internals
+        warnings.simplefilter("ignore")  # they concern torch's internals only
         return torch.export.export(model, args, kwargs, dynamic_shapes=spec.shapes, strict=strict)
 
 
-def _learn_outputs(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec) -> bool:
-    """Run the model once and teach torch's pytree the classes that it returns; True where that may cure the failure.
+def _register_output_classes(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec) -> bool:
+    """Run the model once and register the dataclasses that it returns with torch's pytree.
 
-    Raises CaptureError where the model itself fails on the example inputs.
+    Returns True if a class was registered, so that another attempt may succeed.
+
+    Raises:
+        CaptureError: The model itself fails on the example inputs.
     """
     arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
     try:
         with restored_buffers(model):
             result = model(*arguments[0], **arguments[1])
     except Exception as error:
-        changed = enlarged(spec)
-        note = f" (dynamic axes of size 0 and 1 were enlarged for it: {', '.join(changed)})" if changed else ""
+        changed = describe_enlargement(spec)
+        note = f" (dynamic axes of size 0 and 1 were enlarged: {', '.join(changed)})" if changed else ""
         raise model_error(error, f"the model itself fails on the example inputs{note}") from error
     return register_dataclasses(result)

@@ -1,12 +1,8 @@
-"""Readable names for the symbols of a captured program.
+"""Name the symbolic sizes of a captured program.
 
-API:
-    names = symbol_names(program, spec) -> dict[sympy.Expr, str]
-    check_dynamic(program, spec)                 CaptureError where an axis that was asked to be dynamic is not
-
-A symbol is called as the user called the first axis that it is (a Dim's name, a string, a name in `dynamic_axes`). One that
-no name was given for is ``{input}_dim_{axis}``; a symbol that no input has (a size that depends on data) is ``dim_0``,
-``dim_1``, … in order of appearance. Everything else is an expression of these: ``2*batch + 1``, ``(seq + 1)//2``.
+A symbol takes the user's name for its first axis (a Dim's name, a string, or a name in `dynamic_axes`). An input axis without a
+name is ``{input}_dim_{axis}``. An unbacked symbol is ``dim_0``, ``dim_1``, … in order of appearance. Any other size is an
+expression of these: ``2*batch + 1``, ``(seq + 1)//2``.
 """
 
 from __future__ import annotations
@@ -31,58 +27,58 @@ __all__ = ["check_dynamic", "input_sizes", "symbol_names"]
 
 
 def symbol_names(program: ExportedProgram, spec: DynamicSpec) -> dict[sympy.Expr, str]:
-    """What to call each symbol (and each composite size that the user named) of the program's inputs.
+    """Return the name of each symbol, and of each named composite size, of the program's inputs.
 
-    Two axes that the user calls alike keep one name where their sizes in the example agree. Where they do not, the second gets a
-    number: one name is one size to whoever reads the file, and ONNX Runtime plans its memory by that.
+    Two axes of the same name share it if their sizes in the example agree. If not, the second name gets a number: ONNX Runtime
+    plans memory on the assumption that one name is one size.
 
-    The result is a table for one export: `onnxexp.capture.size_text.dim_text` adds to it.
+    The table belongs to one export: `dim_text` adds new symbols to it.
     """
     names: dict[sympy.Expr, str] = {}
-    found = [(leaf, axis, _expr(size), wanted) for leaf, axis, size, wanted in input_sizes(program, spec)]
+    found = [(leaf, axis, _expr(size), request) for leaf, axis, size, request in input_sizes(program, spec)]
     sizes: dict[str, int] = {}
-    for leaf, axis, expr, wanted in found:
-        if wanted is not None and wanted.name is not None:
+    for leaf, axis, expr, request in found:
+        if request is not None and request.name is not None:
             size = leaf.value.shape[axis] if axis is not None else leaf.value
-            same = size in (0, 1) or sizes.setdefault(wanted.name, size) == size  # 0 and 1 are enlarged to what they go with
-            _name_symbol(names, expr, wanted if same else dataclasses.replace(wanted, name=_unused(wanted.name, names)))
+            same = size in (0, 1) or sizes.setdefault(request.name, size) == size  # 0 and 1 are enlarged to the axis' group
+            _name_symbol(names, expr, request if same else dataclasses.replace(request, name=_unused(request.name, names)))
     for leaf, axis, expr, _ in found:
         if isinstance(expr, sympy.Symbol) and expr not in names:
             names[expr] = _unused(leaf.name if axis is None else f"{leaf.name}_dim_{axis}", names)
-    for _, _, expr, wanted in found:
+    for _, _, expr, request in found:
         if (
-            wanted is not None
-            and wanted.name is not None
-            and derivation(wanted.dim) is None
-            and wanted.name not in names.values()
+            request is not None
+            and request.name is not None
+            and derivation(request.dim) is None
+            and request.name not in names.values()
         ):
-            names.setdefault(expr, wanted.name)
+            names.setdefault(expr, request.name)
     return names
 
 
 def check_dynamic(program: ExportedProgram, spec: DynamicSpec) -> None:
-    """Raise CaptureError where what was asked to be dynamic came out as a constant."""
-    for leaf, axis, size, wanted in input_sizes(program, spec):
-        if wanted is None or not wanted.asked:
+    """Raise CaptureError if an axis or number that was asked to be dynamic is constant."""
+    for leaf, axis, size, request in input_sizes(program, spec):
+        if request is None or not request.asked:
             continue
         expr = _expr(size)
         what = f"axis {axis} of input {leaf.name}" if axis is not None else f"input {leaf.name}"
-        name = f" ({wanted.name})" if wanted.name else ""
+        name = f" ({request.name})" if request.name else ""
         if expr.is_number:
             raise CaptureError(f"{what}{name} was asked to be dynamic, but the model fixes it to {expr}.")
 
 
 def input_sizes(program: ExportedProgram, spec: DynamicSpec) -> Iterator[tuple[Leaf, int | None, Any, Axis | None]]:
-    """Each axis (None: a number) of each input with its size, as torch has it, and what was wanted of it."""
+    """Yield each input's leaf, axis (None for a number), torch size, and the requested `Axis`."""
     values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
     inputs = [s.arg.name for s in program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
     for index, (leaf, name) in enumerate(zip(spec.leaves, inputs, strict=True)):
         value: Any = values[name]
         if isinstance(value, torch.Tensor):
             for axis, size in enumerate(value.shape):
-                wanted = spec.axes[index].get(axis)
-                if wanted is not None or isinstance(size, torch.SymInt):
-                    yield leaf, axis, size, wanted
+                request = spec.axes[index].get(axis)
+                if request is not None or isinstance(size, torch.SymInt):
+                    yield leaf, axis, size, request
         elif index in spec.scalars and value is not None:
             yield leaf, None, value, spec.scalars[index]
 
@@ -91,15 +87,15 @@ def _expr(size: Any) -> sympy.Expr:
     return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
 
 
-def _name_symbol(names: dict[sympy.Expr, str], expr: sympy.Expr, wanted: Axis) -> None:
-    derived = derivation(wanted.dim)
+def _name_symbol(names: dict[sympy.Expr, str], expr: sympy.Expr, request: Axis) -> None:
+    derived = derivation(request.dim)
     if derived is None:
         if isinstance(expr, sympy.Symbol):
-            names.setdefault(expr, wanted.name or "")
+            names.setdefault(expr, request.name or "")
         return
     root, function = derived
     for symbol in expr.free_symbols:
-        if function(symbol) == expr if "root" in vars(wanted.dim) else symbol == expr:
+        if function(symbol) == expr if "root" in vars(request.dim) else symbol == expr:
             names.setdefault(symbol, root)
 
 

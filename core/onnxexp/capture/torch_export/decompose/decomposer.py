@@ -1,7 +1,7 @@
-"""torch's own decompositions, for one node at a time.
+"""Decompose single nodes with torch's own decompositions.
 
-Decomposing the whole program would cost more than capturing it and would take apart what plugins lower well; so only a
-node that no plugin claims comes here, and only until claimed operators are left.
+Only nodes that no plugin claims are decomposed, until claimed operators are left: decomposing the whole program would also split
+operators that plugins lower whole.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 from torch.utils._sympy.functions import Mod, PythonMod
 
-from onnxexp.capture.reshape_sizes import reshapes_as_called
+from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.shape_env_snapshot import clear_caches, restore, snapshot
-from onnxexp.capture.torch_export.decompose.op_recorder import META, Recorder
+from onnxexp.capture.torch_export.decompose.op_recorder import META, OpRecorder
 from onnxexp.capture.torch_export.fake_values import flat
 from onnxexp.capture.torch_state import silence_torch_loggers, torch_mode
 from onnxexp.errors import CaptureError
@@ -34,10 +34,12 @@ __all__ = ["Decomposer"]
 
 
 class Decomposer:
-    """torch's decompositions of nodes, under the capture's fake mode; equal calls are decomposed once.
+    """Decompose nodes under the capture's fake mode; equal calls are decomposed once.
 
-    `fake_mode` returns the mode, and is called only if a decomposition needs it. `sizes` maps the readable text of each symbolic
-    size to its symbolic number; `dim_text` returns the text of a size.
+    Args:
+        fake_mode: Returns the fake mode; called at the first decomposition that needs one.
+        sizes: The symbolic number of each symbolic size, by its readable text.
+        dim_text: Returns the readable text of a symbolic size.
     """
 
     def __init__(self, fake_mode: Callable[[], FakeTensorMode], sizes: Mapping[str, Any], dim_text: Callable[[Any], Dim]) -> None:
@@ -47,7 +49,7 @@ class Decomposer:
         self._known: dict[str, Graph | None] = {}
 
     def __call__(self, node: Node) -> Graph | None:
-        """Decompose a node: a graph whose inputs are `node.inputs()` in order; None if torch has no decomposition."""
+        """Decompose a node into a graph whose inputs are `node.inputs()` in order; None if torch has no decomposition."""
         key = _key(node)
         if key not in self._known:
             self._known[key] = self._decompose(node)
@@ -58,33 +60,38 @@ class Decomposer:
         types = [value.type for value in node.inputs()]
         if op is None or any(isinstance(each, TensorType) and None in (each.sizes, each.dtype) for each in types):
             return None
-        ways = [self._on_meta, self._on_fakes] if all(map(_is_static, types)) else [self._for_any_size]
+        ways = [self._decompose_meta, self._decompose_fake] if all(map(_is_static, types)) else [self._decompose_symbolic]
         attempts = (way(op, function, node) for function in _decompositions(op) for way in ways)
         return next((graph for graph in attempts if graph is not None), None)
 
-    def _on_meta(self, op: OpOverload, function: Callable[..., Any], node: Node) -> Graph | None:
-        """With sizes that are all known: without torch's fake mode, whose bookkeeping takes several times as long."""
+    def _decompose_meta(self, op: OpOverload, function: Callable[..., Any], node: Node) -> Graph | None:
+        """Decompose a node with static sizes on the meta device, without a fake mode."""
         with torch.inference_mode(False), torch.no_grad():
             tensors = [_meta(value.type) for value in node.inputs()]
-            return _recorded(Recorder(self._dim_text, fakes=False), op, function, node, tensors)
+            return _record(OpRecorder(self._dim_text, fakes=False), op, function, node, tensors)
 
-    def _on_fakes(self, op: OpOverload, function: Callable[..., Any], node: Node) -> Graph | None:
-        """What the meta device has no kernel for, or what depends on data."""
+    def _decompose_fake(self, op: OpOverload, function: Callable[..., Any], node: Node) -> Graph | None:
+        """Decompose a node with static sizes that has no meta kernel or depends on data."""
         silence_torch_loggers()
-        with torch_mode(), self._mode(), reshapes_as_called():
+        with torch_mode(), self._mode(), exact_reshape_sizes():
             fakes = [self._fake(value) for value in node.inputs()]
-            return _recorded(Recorder(self._dim_text, fakes=True), op, function, node, fakes)
+            return _record(OpRecorder(self._dim_text, fakes=True), op, function, node, fakes)
 
-    def _for_any_size(self, op: OpOverload, function: Callable[..., Any], node: Node) -> Graph | None:
-        """None also for what holds for the example's sizes only."""
-        untold = any(free_unbacked_symbols(self._sizes.get(size, 0)) for size in _symbolic_sizes(node.outputs))
+    def _decompose_symbolic(self, op: OpOverload, function: Callable[..., Any], node: Node) -> Graph | None:
+        """Decompose a node with symbolic sizes; None if the result holds for the example's sizes only."""
+        unbacked = any(free_unbacked_symbols(self._sizes.get(size, 0)) for size in _symbolic_sizes(node.outputs))
         silence_torch_loggers()
-        with torch_mode(), _provisional(self._mode().shape_env, suspect=untold) as baked_in, self._mode(), reshapes_as_called():
+        with (
+            torch_mode(),
+            _undo_specialisation(self._mode().shape_env, suspect=unbacked) as specialised,
+            self._mode(),
+            exact_reshape_sizes(),
+        ):
             fakes = [self._fake(value) for value in node.inputs()]
             if any(fake is None for fake in fakes):
                 return None
-            graph = _recorded(Recorder(self._dim_text, fakes=True), op, function, node, fakes)
-            return None if graph is None or baked_in() or not _keeps_sizes(node, graph) else graph
+            graph = _record(OpRecorder(self._dim_text, fakes=True), op, function, node, fakes)
+            return None if graph is None or specialised() or not _keeps_symbolic_sizes(node, graph) else graph
 
     def _fake(self, value: Value) -> Any:
         if isinstance(value.type, ScalarType):
@@ -93,21 +100,21 @@ class Decomposer:
         return None if None in sizes else torch.empty(sizes, dtype=value.type.dtype)
 
 
-def _recorded(recorder: Recorder, op: OpOverload, function: Callable[..., Any], node: Node, tensors: list[Any]) -> Graph | None:
-    """What the function does with these inputs, as a functional graph; None where it fails."""
+def _record(recorder: OpRecorder, op: OpOverload, function: Callable[..., Any], node: Node, tensors: list[Any]) -> Graph | None:
+    """Record a function's operators on these inputs as a functional graph; None if it fails."""
     graph = recorder.graph
     for tensor, value in zip(tensors, node.inputs(), strict=True):
         graph.inputs.append(Value(value.name, value.type))
-        recorder.know(tensor, graph.inputs[-1])
+        recorder.bind_value(tensor, graph.inputs[-1])
     positional, keywords = _rebuild(op, node.args, iter(tensors))
     try:
         with recorder, enable_python_dispatcher():
-            result = function(*positional, **keywords)  # what torch writes in Python takes symbolic sizes
+            result = function(*positional, **keywords)  # torch's Python kernels accept symbolic sizes
         graph.outputs = list(flat(recorder.value(result)))
-    except Exception:  # noqa: BLE001 - a decomposition that fails on tensors without data, with whatever error, is none
+    except Exception:  # noqa: BLE001 - torch's code may raise anything on tensors without data
         return None
     if any(inner.op == node.op and _key(inner) == _key(node) for inner in graph.nodes):
-        return None  # it would never end
+        return None  # the recursion would never end
     try:
         functionalize(graph)
     except CaptureError:
@@ -129,10 +136,10 @@ def _is_static(type_: Type) -> bool:
 
 
 @contextlib.contextmanager
-def _provisional(env: ShapeEnv | None, *, suspect: bool) -> Iterator[Callable[[], bool]]:
-    """Yields whether a size of the model's inputs has been fixed, or tied to another, since; if so that is undone at the end.
+def _undo_specialisation(env: ShapeEnv | None, *, suspect: bool) -> Iterator[Callable[[], bool]]:
+    """Yield a function that returns whether an input size was specialised inside; undo it at the end if so.
 
-    `suspect`: the capture could not tell all sizes that come out. Then what is decided for the example is no more than that.
+    `suspect` marks a node with unbacked output sizes: a guard on the example's sizes then counts as a specialisation too.
     """
     if env is None:
         yield lambda: False
@@ -141,25 +148,25 @@ def _provisional(env: ShapeEnv | None, *, suspect: bool) -> Iterator[Callable[[]
     if suspect:
         clear_caches()
 
-    def baked_in() -> bool:
-        if suspect and any(_is_of_example(guard.expr) for guard in env.guards):
+    def specialised() -> bool:
+        if suspect and any(_fixes_size(guard.expr) for guard in env.guards):
             return True
         return any(symbol not in before["replacements"] and symbol in env.backed_var_to_val for symbol in env.replacements)
 
     try:
-        yield baked_in
+        yield specialised
     finally:
-        if baked_in():
+        if specialised():
             restore(env, before)
 
 
-def _is_of_example(guard: sympy.Basic) -> bool:
-    """Whether a condition says what a size is, or what remains of it when it is divided."""
+def _fixes_size(guard: sympy.Basic) -> bool:
+    """Whether a guard fixes a size or its remainder."""
     return (isinstance(guard, sympy.Eq) and any(side.is_number for side in guard.args)) or guard.has(Mod, PythonMod)
 
 
-def _keeps_sizes(node: Node, graph: Graph) -> bool:
-    """False for a decomposition that gives a dynamic size as a number."""
+def _keeps_symbolic_sizes(node: Node, graph: Graph) -> bool:
+    """Whether every symbolic output size of the node is symbolic in its decomposition."""
     outputs = (output.type if isinstance(output, Value) else None for output in graph.outputs)
     pairs = zip(outputs, (value.type for value in node.outputs), strict=False)
     sizes = [pair for new, old in pairs for pair in zip(_sizes(new), _sizes(old), strict=False)]
@@ -171,7 +178,7 @@ def _symbolic_sizes(values: list[Value]) -> list[str]:
 
 
 def _decompositions(op: OpOverload) -> Iterator[Callable[..., Any]]:
-    """What torch itself runs for a composite operator, then the entry of its table of decompositions."""
+    """Yield a composite operator's own implementation, then its entry in torch's decomposition table."""
     if not torch._C._dispatch_has_kernel(op.name()):  # type: ignore[no-untyped-call] # TorchScript's own, such as aten::mul.int
         return
     if op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
@@ -182,7 +189,7 @@ def _decompositions(op: OpOverload) -> Iterator[Callable[..., Any]]:
 
 
 def _rebuild(op: OpOverload, args: list[Any], remaining: Any) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments of the call with the traced inputs in the values' places."""
+    """Return a call's arguments with the traced inputs in place of the values."""
 
     def fill(arg: Any) -> Any:
         if isinstance(arg, Value):
@@ -200,7 +207,7 @@ def _rebuild(op: OpOverload, args: list[Any], remaining: Any) -> tuple[list[Any]
 
 
 def _key(node: Node) -> str:
-    """The same for calls that decompose in the same way."""
+    """Return a key that is equal for calls with equal decompositions."""
     return f"{node.op}({_signature(node.args)})"
 
 

@@ -1,7 +1,7 @@
-"""What a decomposition does, written down operator by operator.
+"""Record the operators of a decomposition as a graph.
 
-torch's decompositions are functions of tensors. They run here on tensors without data, and each operator that they call
-becomes a node of a neutral graph on its way through torch's dispatcher.
+A decomposition is a function of tensors. It runs on tensors without data, under a torch dispatch mode that appends a node for
+each operator.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from torch._dispatch.python import no_python_dispatcher
 from torch._subclasses import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from onnxexp.capture.torch_export.decompose.size_expressions import OpNames, SizeValues
-from onnxexp.capture.torch_export.fake_values import DROPPED, flat, made
+from onnxexp.capture.torch_export.decompose.size_expressions import NodeNames, SizeExpressions
+from onnxexp.capture.torch_export.fake_values import DROPPED, flat, typed_value
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node, Value
 from onnxexp.torch_ops.schemas import bind, full_name
 
-__all__ = ["META", "Recorder"]
+__all__ = ["META", "OpRecorder"]
 
 META = torch.device("meta")
 _CPU = torch.device("cpu")
@@ -29,23 +29,23 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _DETACH = torch.ops.aten.detach.default
 _LIFT = torch.ops.aten.lift_fresh.default
 _LIFT_COPY = torch.ops.aten.lift_fresh_copy.default
-_ASKING = {
+_METADATA_QUERIES = {
     torch.ops.prim.device.default,
     torch.ops.aten.size.default,
     torch.ops.aten.stride.default,
     torch.ops.aten.storage_offset.default,
 }
-"""What a tensor without data tells of itself."""
+"""Operators that read a tensor's metadata; they need no node."""
 
 
-class Recorder(TorchDispatchMode):
-    """Inside, every operator that runs is written into a graph.
+class OpRecorder(TorchDispatchMode):
+    """Dispatch mode that records every operator in a graph.
 
-    The tensors are on the meta device, or, where `fakes` says so, those of a fake mode. Each is known by its identity, and kept
-    alive for that as long as the recorder is. A tensor with data that turns up is a constant of the graph.
+    The tensors are on the meta device, or fake tensors if `fakes` is set. They are found by identity, so the recorder keeps a
+    reference to each. A tensor with data becomes a constant of the graph.
 
     Attributes:
-        graph: What has run so far.
+        graph: The operators recorded so far.
     """
 
     def __init__(self, dim_text: Callable[[Any], Dim], *, fakes: bool) -> None:
@@ -55,23 +55,23 @@ class Recorder(TorchDispatchMode):
         self._fakes = fakes
         self._values: dict[int, Value] = {}
         self._alive: list[torch.Tensor] = []
-        self._names = OpNames()
-        self._sizes = SizeValues(self.graph, self._names, dim_text)
+        self._names = NodeNames()
+        self._sizes = SizeExpressions(self.graph, self._names, dim_text)
 
-    def know(self, thing: Any, value: Value) -> None:
-        """Note the value that a tensor or a symbolic number stands for."""
+    def bind_value(self, thing: Any, value: Value) -> None:
+        """Bind a tensor or a symbolic number to its value in the graph."""
         if isinstance(thing, torch.Tensor):
             self._values[id(thing)] = value
             self._alive.append(thing)
             if self._fakes:
                 for axis, size in enumerate(thing.shape):
                     if isinstance(size, torch.SymInt):
-                        self._sizes.know_axis(size, value, axis)
+                        self._sizes.bind_axis(size, value, axis)
         elif isinstance(thing, _SYMBOLIC):
-            self._sizes.know_number(thing, value)
+            self._sizes.bind_number(thing, value)
 
     def value(self, arg: Any) -> Any:
-        """An argument or result as the graph has it."""
+        """Return the graph's value for an argument or result."""
         if isinstance(arg, torch.Tensor):
             known = self._values.get(id(arg))
             return self._constant(arg) if known is None else known
@@ -83,16 +83,16 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         keywords = kwargs or {}
-        if func in _ASKING:
+        if func in _METADATA_QUERIES:
             return func(*args, **keywords)
         if func._can_decompose() and not func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CPU):
             with self:
                 return func.decompose(*args, **keywords)
-        if func is _DETACH:  # the same tensor; torch detaches what it has made itself, too
+        if func is _DETACH:  # the same value; torch detaches its own intermediate results, too
             result = func(*args)
-            self.know(result, self.value(args[0]))
+            self.bind_value(result, self.value(args[0]))
             return result
-        func = _LIFT_COPY if func is _LIFT else func  # what is then written into must not be the constant
+        func = _LIFT_COPY if func is _LIFT else func  # later writes must not reach the constant
         bound = bind(func._schema, self.value(args), {name: self.value(arg) for name, arg in keywords.items()})
         result = self._run(func, args, keywords)
         if full_name(func) not in DROPPED:
@@ -105,29 +105,29 @@ class Recorder(TorchDispatchMode):
         keywords = {name: _on_meta(arg) for name, arg in kwargs.items()}
         if _takes_device(func):
             keywords["device"] = META
-        with no_python_dispatcher():  # the types are all that is asked for: torch's kernels in C++ tell them much faster
+        with no_python_dispatcher():  # meta kernels in C++ suffice for the types
             return func(*map(_on_meta, args), **keywords)
 
     def _append(self, op: str, args: list[Any], result: Any) -> None:
-        """The node of a call; a number that is one whatever the inputs are needs none."""
+        """Append the node of a call; a constant number needs none."""
         if isinstance(result, (bool, int, float)):
             return
-        values = [] if result is None else list(flat(made(self._names.new(op), result, self._dim_text)))
+        values = [] if result is None else list(flat(typed_value(self._names.new(op), result, self._dim_text)))
         self.graph.nodes.append(Node(op, args, values))
         for thing, value in zip(flat(result), values, strict=False):
-            self.know(thing, value)
+            self.bind_value(thing, value)
 
     def _constant(self, tensor: torch.Tensor) -> Value:
         if tensor.is_meta or isinstance(tensor, FakeTensor):
-            raise CaptureError("a tensor without data that no operator has made")
-        value: Value = made(self._names.new("_tensor_constant"), tensor, self._dim_text)
+            raise CaptureError("the decomposition uses a tensor without data that no operator produced")
+        value: Value = typed_value(self._names.new("_tensor_constant"), tensor, self._dim_text)
         self.graph.params[value] = tensor.detach()
-        self.know(tensor, value)
+        self.bind_value(tensor, value)
         return value
 
 
 def _on_meta(arg: Any) -> Any:
-    """An argument of an operator that is to run on the meta device."""
+    """Move an argument to the meta device."""
     if isinstance(arg, torch.Tensor):
         return arg if arg.is_meta else torch.empty_like(arg, device=META)
     if isinstance(arg, torch.device):
