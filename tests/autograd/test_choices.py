@@ -13,7 +13,7 @@ import torch
 import onnxexp
 import onnxexp_torch_onnx as onnx_exporter
 from onnxexp_autograd import Autograd, plugin
-from onnxexp_autograd.operators import _RECORDS
+from onnxexp_autograd.function_ops import _RECORDS
 from tests.autograd import functions as f
 
 X = torch.randn(3, 4)

@@ -1,4 +1,4 @@
-"""Calls of `apply`, however it was reached, and a torch that has moved what the plugin takes from it."""
+"""Calls of `apply` by any path, and a torch without the internals that the plugin needs."""
 
 from __future__ import annotations
 
@@ -142,10 +142,10 @@ def test_setup_context_cannot_be_replaced_while_capturing() -> None:
 def checked_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """The plugin looks at torch again, now and after the test."""
     for name in [name for name in sys.modules if name.startswith("onnxexp_autograd.")]:
-        if name.rpartition(".")[2] in ("torch_internals", "interception", "forwards", "learning", "keeping"):
+        if name.rpartition(".")[2] in ("torch_internals", "interception", "run_forward", "result_shapes", "function_capture"):
             monkeypatch.delitem(sys.modules, name)
     package = sys.modules["onnxexp_autograd"]
-    for name in ("interception", "keeping"):
+    for name in ("interception", "function_capture"):
         monkeypatch.delattr(package, name, raising=False)
     unavailable.cache_clear()
     yield monkeypatch
@@ -174,7 +174,7 @@ def inlined_with_a_warning(text: str) -> None:
 )
 def test_a_name_that_torch_moved(checked_again: pytest.MonkeyPatch, owner: Any, name: str) -> None:
     checked_again.delattr(owner, name)
-    inlined_with_a_warning(rf"torch {torch.__version__.split('+')[0]}\S* has moved what .*{name}")
+    inlined_with_a_warning(rf"torch {torch.__version__.split('+')[0]}\S* lacks internals .*{name}")
 
 
 def test_an_apply_that_works_in_another_way(checked_again: pytest.MonkeyPatch) -> None:

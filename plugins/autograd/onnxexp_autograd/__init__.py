@@ -1,4 +1,6 @@
-"""onnxexp-plugin-autograd: torch.autograd.Function. A Function with a symbolic is what its symbolic says, any other is inlined.
+"""onnxexp-plugin-autograd: lower torch.autograd.Function.
+
+A Function with a symbolic is lowered by it. Any other is inlined into the operators of its forward.
 
 class MyRelu(torch.autograd.Function):
     @staticmethod

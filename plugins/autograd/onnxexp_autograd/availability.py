@@ -1,4 +1,4 @@
-"""Whether this torch has what the plugin needs to keep Functions whole."""
+"""Check whether the installed torch lets the plugin keep Functions whole."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["unavailable"]
 
 @functools.cache
 def unavailable() -> str:
-    """Why Functions cannot be kept whole with this torch; empty where they can."""
+    """Return why Functions cannot be kept whole with this torch; empty if they can."""
     try:
-        from onnxexp_autograd import interception, keeping  # noqa: F401 - imports all that the plugin takes from torch
+        from onnxexp_autograd import function_capture, interception  # noqa: F401 - imports every name that the plugin uses of torch
     except (ImportError, AttributeError) as error:
-        return f"torch {torch.__version__} has moved what onnxexp-plugin-autograd needs ({error})"
+        return f"torch {torch.__version__} lacks internals that onnxexp-plugin-autograd needs ({error})"
     try:
         works = interception.works()
     except (
@@ -23,6 +23,6 @@ def unavailable() -> str:
         RuntimeError,
         TypeError,
         ValueError,
-    ) as error:  # of torch's own code
+    ) as error:  # from torch's code
         return f"torch {torch.__version__} calls autograd Functions in a new way ({error})"
     return "" if works else f"torch {torch.__version__} calls autograd Functions in a new way"

@@ -1,4 +1,6 @@
-"""Divert calls of torch.autograd.Function.apply in chosen threads, `apply` methods bound before the capture included.
+"""Divert calls of torch.autograd.Function.apply in chosen threads.
+
+This includes `apply` methods that were bound before the capture.
 
 A bound `apply` runs torch's own code, in C since torch 2.15, so the method itself cannot be replaced. From torch 2.13 on, that
 code reads three things:
@@ -8,7 +10,7 @@ code reads three things:
 3. if a functorch transform is active, `custom_function_call`, which then gets the class and its arguments.
 
 While a thread diverts calls, step 1 finds a descriptor of the metaclass, step 2 pushes a functorch level, and step 3 pops that
-level and calls the handler. `works` tries this out.
+level and calls the handler. `works` tests this.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from onnxexp_autograd.torch_internals import (
     vmap_active,
 )
 
-__all__ = ["Diversion", "class_attribute", "current", "diverted", "paused", "works"]
+__all__ = ["Diversion", "class_attribute", "current", "divert", "pause_diversion", "works"]
 
 _LOCK = threading.Lock()
 _ATTRIBUTE = "setup_context"
@@ -45,25 +47,25 @@ class Diversion(abc.ABC):
     """The calls of `apply` that one thread diverts."""
 
     def __init__(self) -> None:
-        self.depth_paused = 0
+        self.pause_depth = 0
         self.undiverted: Any = None
-        """The class whose call goes to torch in spite of `wants`."""
+        """The class whose current call is not diverted, regardless of `should_divert`."""
         self.armed = False
-        """Whether torch read the replaced `setup_context` and binds the arguments next."""
+        """Whether torch has read the replaced `setup_context` and binds the arguments next."""
         self.pushed = False
         """Whether a functorch level has to be popped."""
 
     @abc.abstractmethod
-    def wants(self, function: Any) -> bool:
+    def should_divert(self, function: Any) -> bool:
         """Whether to divert a call of this class."""
 
     @abc.abstractmethod
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of a diverted call."""
+        """Return the result of a diverted call."""
 
     @abc.abstractmethod
     def call_under_vmap(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of any call under vmap."""
+        """Return the result of a call under vmap."""
 
     def original(self, function: Any, *args: Any) -> Any:
         """Call torch's own `apply`."""
@@ -73,17 +75,17 @@ class Diversion(abc.ABC):
         finally:
             self.undiverted = before
 
-    def takes(self, function: Any) -> bool:
-        """Whether torch has to see a replaced `setup_context`."""
-        if self.depth_paused or function is self.undiverted or not issubclass(function, torch.autograd.Function):
+    def replaces_setup(self, function: Any) -> bool:
+        """Whether `setup_context` must be replaced for the current call of a class."""
+        if self.pause_depth or function is self.undiverted or not issubclass(function, torch.autograd.Function):
             return False
-        return vmap_active() if functorch_active() else self.wants(function)
+        return vmap_active() if functorch_active() else self.should_divert(function)
 
 
 class _SetupContext:
-    """Descriptor of the metaclass in front of every class's `setup_context`, and the state of all that is replaced in torch.
+    """A descriptor on the metaclass that replaces every class's `setup_context`, with the state of all diversions.
 
-    It exists while any thread diverts calls.
+    It is installed while any thread diverts calls.
     """
 
     def __init__(self) -> None:
@@ -93,10 +95,10 @@ class _SetupContext:
     def __get__(self, function: Any, metaclass: Any = None) -> Any:
         own = class_attribute(function, _ATTRIBUTE)
         diversion = self.diversions.get(threading.get_ident())
-        if diversion is None or not diversion.takes(function):
+        if diversion is None or not diversion.replaces_setup(function):
             return own
         diversion.armed = True
-        return functools.partial(own)  # not equal to the default, so torch takes it for an override
+        return functools.partial(own)  # differs from the default, so torch treats it as an override
 
     def __set__(self, function: Any, value: Any) -> None:
         raise AttributeError(f"{_ATTRIBUTE} of {function.__name__} cannot be replaced while a model is captured")
@@ -111,13 +113,13 @@ class _SetupContext:
 
 
 class _Inspect:
-    """The `inspect` of torch.autograd.function: pushes a functorch level where a diverted call binds its arguments."""
+    """Replacement for `inspect` in torch.autograd.function: push a functorch level when a diverted call binds."""
 
     def __init__(self, installed: _SetupContext) -> None:
         self._installed = installed
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(inspect, name)  # torch's module may use any of it
+        return getattr(inspect, name)  # torch's module may use any name of `inspect`
 
     def signature(self, function: Callable[..., Any]) -> inspect.Signature:
         diversion = self._installed.diversions.get(threading.get_ident())
@@ -131,7 +133,7 @@ class _Inspect:
 
 
 def _any_arguments(*args: Any, **kwargs: Any) -> None:
-    """Has the signature that accepts every call."""
+    """Provide a signature that accepts every call."""
 
 
 def _custom_function_call(installed: _SetupContext, function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -140,15 +142,15 @@ def _custom_function_call(installed: _SetupContext, function: Any, *args: Any, *
         pop_functorch_level()
         diversion.pushed = False
         return diversion.call(function, args, kwargs)
-    if diversion is not None and not diversion.depth_paused and vmap_active():
+    if diversion is not None and not diversion.pause_depth and vmap_active():
         return diversion.call_under_vmap(function, args, kwargs)
     return custom_function_call(function, *args, **kwargs)
 
 
 def class_attribute(function: Any, name: str) -> Any:
-    """An attribute of a class, past the descriptors of its metaclass."""
+    """Return an attribute of a class, bypassing the descriptors of its metaclass."""
     found = next(vars(base)[name] for base in function.__mro__ if name in vars(base))
-    return found.__get__(None, function) if hasattr(found, "__get__") else found  # any callable may stand in a class
+    return found.__get__(None, function) if hasattr(found, "__get__") else found  # a class attribute may be any callable
 
 
 def _installed() -> _SetupContext | None:
@@ -157,13 +159,13 @@ def _installed() -> _SetupContext | None:
 
 
 def current() -> Diversion | None:
-    """This thread's diversion."""
+    """Return this thread's diversion, None without one."""
     installed = _installed()
     return None if installed is None else installed.diversions.get(threading.get_ident())
 
 
 @contextlib.contextmanager
-def diverted(diversion: Diversion) -> Iterator[None]:
+def divert(diversion: Diversion) -> Iterator[None]:
     """Divert this thread's calls of `apply`."""
     with _LOCK:
         installed = _installed()
@@ -181,10 +183,10 @@ def diverted(diversion: Diversion) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def allowed_in_dynamo(functions: Collection[Any]) -> Iterator[None]:
-    """Let Dynamo call these classes as they are: strict capture and the branches of cond then reach `apply`.
+def allow_in_dynamo(functions: Collection[Any]) -> Iterator[None]:
+    """Let Dynamo call these classes directly, so that strict captures and branches of cond reach `apply`.
 
-    Enter it inside `diverted`.
+    Enter it inside `divert`.
     """
     installed = _installed()
     assert installed is not None
@@ -203,23 +205,23 @@ def allowed_in_dynamo(functions: Collection[Any]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def paused() -> Iterator[None]:
-    """Divert nothing in this thread."""
+def pause_diversion() -> Iterator[None]:
+    """Suspend the diversion of this thread."""
     diversion = current()
     if diversion is None:
         yield
         return
-    diversion.depth_paused += 1
+    diversion.pause_depth += 1
     try:
         yield
     finally:
-        diversion.depth_paused -= 1
+        diversion.pause_depth -= 1
 
 
 class _Probe(Diversion):
-    """Diverts everything."""
+    """A diversion of every call, for the test in `works`."""
 
-    def wants(self, function: Any) -> bool:
+    def should_divert(self, function: Any) -> bool:
         return True
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -229,7 +231,7 @@ class _Probe(Diversion):
 
 
 def works() -> bool:
-    """Whether this torch reads what the module replaces: try it on two classes, with `apply` bound before."""
+    """Whether this torch reads the replaced names; tested on two classes with a bound `apply`."""
 
     class Plain(torch.autograd.Function):
         @staticmethod
@@ -243,14 +245,14 @@ def works() -> bool:
 
         @staticmethod
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-            """Has nothing to save."""
+            """Save nothing."""
 
     classes = (Plain, WithSetup)
     bound: list[Any] = [each.apply for each in classes]
     x = torch.ones(1)
     probe = _Probe()
     try:
-        with diverted(probe):
+        with divert(probe):
             diverts = [apply(x, factor=2) for apply in bound] == [(each, (x,), {"factor": 2}) for each in classes]
             return diverts and all(torch.equal(probe.original(each, x, 2), x * 2) for each in classes)
     finally:

@@ -1,4 +1,4 @@
-"""The plugin: which Functions are kept whole while capturing, and what becomes of them."""
+"""The plugin: choose which Functions are captured whole, and lower them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from torch.utils import _pytree as pytree
 import onnxexp
 import onnxexp_torch_onnx as torch_onnx
 from onnxexp_autograd.availability import unavailable
-from onnxexp_autograd.functions import calls_as_functions, marks_as_scopes
-from onnxexp_autograd.operators import Function, kept, known_as
+from onnxexp_autograd.function_ops import Function, find_operator, graph_name
+from onnxexp_autograd.model_functions import extract_functions, replace_marks
 
 __all__ = ["Autograd"]
 
@@ -27,39 +27,43 @@ _SCOPES = "autograd.scopes"
 
 @dataclasses.dataclass(frozen=True)
 class _Decision:
-    """What becomes of a Function: `how` is "symbolic" (called with `g`), "python op" (the same, registered for all Functions),
-    "table" (a SymbolicTable has an entry for it), "function" (the inlined forward is a function of the model) or "node" (one node
-    of a domain of its own)."""
+    """How a Function is lowered.
+
+    Attributes:
+        how: "symbolic" (by a symbolic with `g`), "python op" (by the symbolic registered for all Functions), "table" (by an entry
+            of a SymbolicTable), "function" (as a function of the model), or "node" (as one node of a custom domain).
+        symbolic: The symbolic, if there is one.
+    """
 
     how: str
     symbolic: Callable[..., Any] | None = None
 
 
-class _Deciding:
-    """What becomes of the Functions that one export meets."""
+class _Decisions:
+    """The decisions of one export about its Functions."""
 
     def __init__(self, plugin: Autograd, options: onnxexp.Options) -> None:
         self._plugin, self._options = plugin, options
 
     def __call__(self, function: Function) -> _Decision | None:
-        return self._plugin._decision(function, self._options.claims) or self._other
+        return self._plugin._decision(function, self._options.claims) or self._default
 
     @functools.cached_property
-    def _other(self) -> _Decision | None:
-        return self._plugin._without_symbolic(self._options)
+    def _default(self) -> _Decision | None:
+        return self._plugin._default_decision(self._options)
 
 
 class Autograd:
-    """Functions in the captured graph.
+    """Export torch.autograd.Function by symbolics, or inline it.
 
-    A call of a Function that somebody has a symbolic for is one node, ``autograd::MyRelu``, with the Function's own arguments. In
-    this order count: `symbolics`; an entry ``SymbolicTable("autograd")("MyRelu")`` of any plugin; the Function's `symbolic`; what
-    was registered for ``prim::PythonOp`` through `onnxexp_torch_onnx`. Any other is inlined.
+    A call of a Function with a symbolic is captured as one node, ``autograd::MyRelu``, with the Function's own arguments. The
+    first of these symbolics wins: `symbolics`; an entry ``SymbolicTable("autograd")("MyRelu")`` of any plugin; the Function's
+    `symbolic`; the one registered for ``prim::PythonOp`` through `onnxexp_torch_onnx`. Any other Function is inlined.
 
     Args:
-        symbolics: Symbolics as torch.onnx has them, ``symbolic(g, *args)``, by the Function's class.
+        symbolics: torch.onnx's kind of symbolics, ``symbolic(g, *args)``, by the Function's class.
         inline: False keeps a Function without a symbolic as one node.
-        functions: True makes the inlined forward of a Function without a symbolic a function of the model.
+        functions: True turns the inlined forward of a Function without a symbolic into a function of the model.
         domain: The ONNX domain of such nodes and functions.
     """
 
@@ -78,7 +82,7 @@ class Autograd:
 
     @onnxexp.hookimpl
     def capture_context(self, context: onnxexp.ExportContext) -> AbstractContextManager[Any]:
-        """Keep the Functions whole that have a decision; where this torch does not allow it, warn and inline them all."""
+        """Keep Functions with a decision whole; if this torch does not allow it, warn and inline them all."""
         reason = unavailable()
         if reason:
             cure = "install a newer onnxexp-plugin-autograd or an older torch"
@@ -88,24 +92,24 @@ class Autograd:
 
     @contextlib.contextmanager
     def _capture(self, context: onnxexp.ExportContext) -> Iterator[None]:
-        from onnxexp_autograd.keeping import keeping  # fails where `unavailable` has a reason
+        from onnxexp_autograd.function_capture import capture_functions  # raises if `unavailable` has a reason
 
         dynamo = context.options.capture in ("auto", "export")  # not under torch.jit.trace
-        with keeping(_Deciding(self, context.options), dynamo=dynamo) as capture:
+        with capture_functions(_Decisions(self, context.options), dynamo=dynamo) as capture:
             context.plugin_data[_FUNCTIONS] = capture.functions
             yield
 
     def _decision(self, function: Function, claims: frozenset[str]) -> _Decision | None:
-        """What somebody's symbolic makes of a Function."""
+        """Return the decision for a Function with a symbolic; None without one."""
         if function in self._symbolics:
             return _Decision("symbolic", self._symbolics[function])
         if f"autograd::{function.__name__}" in claims:
             return _Decision("table")
-        symbolic = getattr(function, "symbolic", None)  # the class may have one
+        symbolic = getattr(function, "symbolic", None)  # optional in the user's class
         return None if symbolic is None else _Decision("symbolic", symbolic)
 
-    def _without_symbolic(self, options: onnxexp.Options) -> _Decision | None:
-        """What becomes of a Function that nobody has a symbolic for."""
+    def _default_decision(self, options: onnxexp.Options) -> _Decision | None:
+        """Return the decision for a Function without a symbolic; None inlines it."""
         settings = torch_onnx.current()
         python_op = settings.python_op(options.opset)
         if python_op is not None:
@@ -116,18 +120,18 @@ class Autograd:
 
     @onnxexp.hookimpl
     def pre_pass(self, context: onnxexp.ExportContext) -> Callable[[onnxexp.Graph], bool]:
-        """In the graph a Function's node has the Function's arguments, its constants among them."""
+        """Give a Function's node the Function's own arguments, constants included."""
 
         def function_arguments(graph: onnxexp.Graph) -> bool:
             found = False
             for node in graph.walk():
-                node.op = known_as(node.op)
-                record = kept(node.op)
+                node.op = graph_name(node.op)
+                record = find_operator(node.op)
                 found = found or record is not None
                 if record is not None and record.form.decision.how == "table":
                     node.args = record.fill(node.args)
             if self._functions:
-                scopes = context.plugin_data[_SCOPES] = marks_as_scopes(graph)
+                scopes = context.plugin_data[_SCOPES] = replace_marks(graph)
                 found = found or bool(scopes)
             return found
 
@@ -135,19 +139,19 @@ class Autograd:
 
     @onnxexp.hookimpl
     def post_pass(self, context: onnxexp.ExportContext) -> Callable[[Any], bool] | None:
-        """Make functions of the model from the forwards of Functions, where `functions` requests it."""
+        """With `functions`, turn the scopes of Functions into functions of the model."""
 
         def functions_of_the_model(model: Any) -> bool:
             scopes = context.plugin_data.get(_SCOPES, {})
-            calls_as_functions(model, scopes, self._domain)
+            extract_functions(model, scopes, self._domain)
             return bool(scopes)
 
         return functions_of_the_model if self._functions else None
 
     @onnxexp.hookimpl
     def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:
-        """A Function's node through its symbolic."""
-        record = kept(node.op)
+        """Lower a Function's node with its symbolic."""
+        record = find_operator(node.op)
         if record is None or record.form.decision.how == "table":
             return None
         function = record.function()
@@ -158,7 +162,7 @@ class Autograd:
         return torch_onnx.call_symbolic(op, decision.symbolic, args, constants=False, python_class=named)
 
     def _node(self, op: onnxexp.Builder, node: onnxexp.Node, args: Sequence[Any]) -> Any:
-        """One node of its own domain; the arguments that are no tensors are its attributes, ``arg2`` or, nested, ``arg2_0``."""
+        """Lower to one node of a custom domain; non-tensor arguments are attributes, ``arg2`` or, nested, ``arg2_0``."""
         name = node.op.partition("::")[2].partition(".")[0]
         attributes: dict[str, Any] = {}
         for index, arg in enumerate(args):
@@ -177,6 +181,6 @@ class Autograd:
 
 
 def _is_attribute(value: Any) -> bool:
-    """Has ONNX an attribute of this kind?"""
+    """Whether ONNX has an attribute type for a value."""
     kinds = {type(each) for each in value} if isinstance(value, (list, tuple)) else {type(value)}
     return len(kinds) == 1 and kinds <= {bool, int, float, str}

@@ -1,4 +1,4 @@
-"""Names of torch that are not part of its public API.
+"""torch's private names that the plugin uses.
 
 The plugin imports them from here only. Where torch moves one, this import fails, and `availability` turns that into a warning.
 """

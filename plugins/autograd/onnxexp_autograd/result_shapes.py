@@ -1,7 +1,7 @@
-"""What a Function returns whose forward fake tensors cannot run (NumPy, values looked at).
+"""Find the result shapes of a forward that cannot run on fake tensors (NumPy, reads of values).
 
-It is run on real tensors of the example's sizes, and once more for each dynamic size made one larger, which tells how the sizes
-of its results follow.
+The forward runs on zeros of the example's sizes, then once for each dynamic size increased by one. The differences are the slopes
+of the result sizes.
 """
 
 from __future__ import annotations
@@ -14,29 +14,42 @@ import torch
 
 from onnxexp_autograd.torch_internals import disable_current_modes
 
-__all__ = ["Learned", "learn"]
+__all__ = ["ResultShapes", "find_result_shapes"]
 
 Run = Callable[[Sequence[Any]], Sequence[torch.Tensor]]
-"""The forward: from what varies among the arguments to the tensors that come out."""
+"""A forward as a function from the varying arguments to its result tensors."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """A dynamic size: where the call has it (number of the argument, axis; -1 where the argument itself is the size), and the
-    example's."""
+    """A dynamic size of a call.
+
+    Attributes:
+        argument: The index of the varying argument.
+        axis: The axis of the argument; -1 if the argument itself is the size.
+        example: The size in the example.
+    """
 
     argument: int
     axis: int
     example: int
 
     def of(self, varying: Sequence[Any]) -> Any:
-        given = varying[self.argument]
-        return given if self.axis < 0 else given.shape[self.axis]
+        """Return the size in a call with these varying arguments."""
+        argument = varying[self.argument]
+        return argument if self.axis < 0 else argument.shape[self.axis]
 
 
 @dataclasses.dataclass(frozen=True)
-class Learned:
-    """The results' dtypes and sizes; `slopes` says by how much each size grows with each dynamic size."""
+class ResultShapes:
+    """Dtypes and shapes of the results, as a linear function of the dynamic sizes.
+
+    Attributes:
+        sizes: The dynamic sizes of the call.
+        shapes: The shape of each result at the example's sizes.
+        dtypes: The dtype of each result.
+        slopes: For each result and axis, the growth of its size per dynamic size.
+    """
 
     sizes: tuple[Size, ...]
     shapes: tuple[tuple[int, ...], ...]
@@ -44,21 +57,24 @@ class Learned:
     slopes: tuple[tuple[tuple[int, ...], ...], ...]
 
     def results(self, varying: Sequence[Any]) -> list[torch.Tensor]:
-        """Empty tensors of the sizes that these arguments lead to."""
+        """Return empty tensors with the dtypes and shapes of the results for these arguments."""
         like = next(each for each in varying if isinstance(each, torch.Tensor))
-        grown = [size.of(varying) - size.example for size in self.sizes]
-        made = []
+        growths = [size.of(varying) - size.example for size in self.sizes]
+        results = []
         for shape, slopes, dtype in zip(self.shapes, self.slopes, self.dtypes, strict=True):
             full = [
-                base + sum(slope * growth for slope, growth in zip(per_size, grown, strict=True) if slope)
+                base + sum(slope * growth for slope, growth in zip(per_size, growths, strict=True) if slope)
                 for base, per_size in zip(shape, slopes, strict=True)
             ]
-            made.append(like.new_empty(full, dtype=dtype))
-        return made
+            results.append(like.new_empty(full, dtype=dtype))
+        return results
 
 
-def learn(run: Run, varying: Sequence[Any]) -> Learned | None:
-    """None where a size is not known, or the forward takes no tensor; raises what the forward raises."""
+def find_result_shapes(run: Run, varying: Sequence[Any]) -> ResultShapes | None:
+    """Run a forward at several sizes to find the shapes of its results.
+
+    Returns None if a size has no value in the example or no argument is a tensor. Exceptions of the forward pass through.
+    """
     sizes = _sizes(varying)
     if sizes is None or not any(isinstance(each, torch.Tensor) for each in varying):
         return None
@@ -71,7 +87,7 @@ def learn(run: Run, varying: Sequence[Any]) -> Learned | None:
         for number, tensor in enumerate(base)
     )
     shapes = tuple(tuple(int(size) for size in tensor.shape) for tensor in base)
-    return Learned(tuple(sizes), shapes, tuple(tensor.dtype for tensor in base), slopes)
+    return ResultShapes(tuple(sizes), shapes, tuple(tensor.dtype for tensor in base), slopes)
 
 
 def _name(size: Any) -> str:
@@ -79,7 +95,7 @@ def _name(size: Any) -> str:
 
 
 def _sizes(varying: Sequence[Any]) -> list[Size] | None:
-    """Each dynamic size once."""
+    """Return each dynamic size once; None if one has no value in the example."""
     found: dict[str, Size] = {}
     for number, each in enumerate(varying):
         pairs = enumerate(each.shape) if isinstance(each, torch.Tensor) else [(-1, each)]

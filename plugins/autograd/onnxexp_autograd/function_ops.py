@@ -1,4 +1,4 @@
-"""One call of a torch.autograd.Function as a torch operator: what torch.export keeps whole, and what it was a call of."""
+"""Define a torch operator for each form of call of a torch.autograd.Function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["Arguments", "Form", "Function", "Hole", "Kept", "kept", "kept_op", "known_as"]
+__all__ = ["Arguments", "CallForm", "Function", "Placeholder", "FunctionOp", "find_operator", "operator_for", "graph_name"]
 
 Function = type[torch.autograd.Function]
 _NAMESPACE = "autograd"
@@ -24,31 +24,33 @@ _TYPES: dict[type, str] = {
     torch.SymFloat: "Scalar",
     torch.SymBool: "Scalar",
 }
-"""What varies from run to run, and how a schema says it (a `float` would take a symbol's value in the example for good); every
-other argument is a constant of the call."""
+"""The schema type of each kind of varying argument; any other argument is a constant of the call.
 
-_RECORDS: dict[str, Kept] = {}
+A SymFloat is a Scalar: the schema type `float` would specialise it to the example's value.
+"""
+
+_RECORDS: dict[str, FunctionOp] = {}
 _OPERATORS: dict[str, str] = {}
-"""What the graph calls each operator: as an overload of the class's name, so that a table's entry for the class serves it."""
+"""The graph's name of each operator: an overload of the class's name, so that a table's entry for the class matches it."""
 _LOCK = threading.Lock()
 _NUMBERS = itertools.count()
 
 
 @dataclasses.dataclass(frozen=True)
-class Hole:
-    """Stands for the argument of this number that varies."""
+class Placeholder:
+    """Placeholder for the varying argument or result tensor with this index."""
 
     number: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Arguments:
-    """The arguments of a call, taken apart.
+    """The flattened arguments of a call.
 
     Attributes:
-        spec: How they are nested.
-        leaves: Constants, and a `Hole` for each that varies.
-        types: The schema types of those that vary.
+        spec: The pytree spec of the arguments.
+        leaves: Constants, and a `Placeholder` for each varying argument.
+        types: The schema types of the varying arguments.
     """
 
     spec: pytree.TreeSpec
@@ -57,21 +59,21 @@ class Arguments:
 
     @classmethod
     def of(cls, args: Sequence[Any]) -> tuple[Arguments, list[Any]]:
-        """The form of a call, and what varies in it."""
+        """Split a call's arguments into their form and the varying arguments."""
         flat, spec = pytree.tree_flatten(tuple(args))
         leaves: list[Any] = []
         varying: list[Any] = []
         for leaf in flat:
             if _type(leaf):
-                leaves.append(Hole(len(varying)))
+                leaves.append(Placeholder(len(varying)))
                 varying.append(leaf)
             else:
                 leaves.append(leaf)
         return cls(spec, tuple(leaves), tuple(map(_type, varying))), varying
 
     def fill(self, varying: Sequence[Any]) -> list[Any]:
-        """The arguments with these in the holes."""
-        leaves = [varying[leaf.number] if isinstance(leaf, Hole) else leaf for leaf in self.leaves]
+        """Return the nested arguments with the placeholders filled."""
+        leaves = [varying[leaf.number] if isinstance(leaf, Placeholder) else leaf for leaf in self.leaves]
         return list(pytree.tree_unflatten(leaves, self.spec))
 
     def equals(self, other: Arguments) -> bool:
@@ -88,21 +90,23 @@ def _same(one: Any, two: Any) -> bool:
     if one is two:
         return True
     return (
-        type(one) is type(two) and isinstance(one, (Hole, bool, int, float, str, bytes, torch.dtype)) and repr(one) == repr(two)
+        type(one) is type(two)
+        and isinstance(one, (Placeholder, bool, int, float, str, bytes, torch.dtype))
+        and repr(one) == repr(two)
     )
 
 
 @dataclasses.dataclass(frozen=True)
-class Form:
-    """What one operator serves: calls of this form.
+class CallForm:
+    """The form of the calls that one operator represents.
 
     Attributes:
-        arguments: How the arguments are nested, and the constants among them.
-        returned: How the results are nested; constants among them as they are, a `Hole` for each tensor.
-        written: Of each tensor that comes back as an argument that was written into: (number of the result, of the argument).
-        shared: Of each tensor that may share memory with an argument without being written: the same.
-        decision: What the plugin decided to do with it.
-        learned: What was learned of its results' sizes where fake tensors cannot tell.
+        arguments: The nested arguments, with their constants.
+        returned: The nested results, with a `Placeholder` for each tensor.
+        written: (result, argument) index pairs of returned arguments that the forward wrote into.
+        shared: (result, argument) index pairs of results that may share memory with an unwritten argument.
+        decision: The plugin's decision about the Function.
+        shapes: The shapes of the results if the forward cannot run on fake tensors, else None.
     """
 
     arguments: Arguments = dataclasses.field(compare=False)
@@ -110,34 +114,34 @@ class Form:
     written: tuple[tuple[int, int], ...]
     shared: tuple[tuple[int, int], ...]
     decision: Any
-    learned: Any = None
+    shapes: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
-class Kept:
-    """An operator, the form that it serves, and the class that it is a call of (weakly: this goes when the class goes)."""
+class FunctionOp:
+    """An operator with its form and a weak reference to its Function, whose deletion removes the record."""
 
     function: Callable[[], Function | None]
-    form: Form
+    form: CallForm
     op: Any = dataclasses.field(repr=False)
 
     def fill(self, args: Sequence[Any]) -> list[Any]:
-        """The Function's arguments, from the operator's."""
+        """Return the Function's arguments for the operator's arguments."""
         return self.form.arguments.fill(args)
 
 
-def known_as(operator: str) -> str:
-    """What the neutral graph calls an operator of this module (``autograd::MyRelu.v0``); others as they are."""
+def graph_name(operator: str) -> str:
+    """Return the graph's name of an operator (``autograd::MyRelu.v0``); other names are returned unchanged."""
     return _OPERATORS.get(operator, operator)
 
 
-def kept(name: str) -> Kept | None:
-    """What the operator of a full name (``autograd::MyRelu.v0``) is a call of."""
+def find_operator(name: str) -> FunctionOp | None:
+    """Return the record of an operator by its full name (``autograd::MyRelu.v0``)."""
     return _RECORDS.get(name)
 
 
-def kept_op(function: Function, form: Form, run: Callable[..., Any]) -> Kept:
-    """The operator for such a call: the one that there is, or a new one that computes by `run`."""
+def operator_for(function: Function, form: CallForm, run: Callable[..., Any]) -> FunctionOp:
+    """Return the operator for this form of call, or define one that computes by `run`."""
     with _LOCK:
         for record in _records(function):
             if record.form == form and record.form.arguments.equals(form.arguments):
@@ -145,20 +149,20 @@ def kept_op(function: Function, form: Form, run: Callable[..., Any]) -> Kept:
         return _define(function, form, run)
 
 
-def _records(function: Function) -> Iterator[Kept]:
+def _records(function: Function) -> Iterator[FunctionOp]:
     return (record for record in _RECORDS.values() if record.function() is function)
 
 
 @functools.cache
 def _library() -> Any:
-    """Operators stay as long as the process: torch crashes where one is taken away while a packet of its name is known."""
+    """Return the library of the operators; it is never destroyed, since torch crashes if a used operator is removed."""
     return torch.library.Library(_NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]  # torch does not annotate it
 
 
-def _schema(form: Form) -> str:
-    """``(Tensor a0, Tensor(s1) a1) -> (Tensor, Tensor(s1))``: what may share memory says so, for whoever rewrites writes."""
+def _schema(form: CallForm) -> str:
+    """Return the schema, ``(Tensor a0, Tensor(s1) a1) -> (Tensor, Tensor(s1))``, with aliases for functionalization."""
     sharing = dict(form.shared)
-    count = sum(isinstance(leaf, Hole) for leaf in pytree.tree_leaves(form.returned))
+    count = sum(isinstance(leaf, Placeholder) for leaf in pytree.tree_leaves(form.returned))
     formals = ", ".join(
         f"{type_}(s{number}) a{number}" if number in sharing.values() else f"{type_} a{number}"
         for number, type_ in enumerate(form.arguments.types)
@@ -167,10 +171,10 @@ def _schema(form: Form) -> str:
     return f"({formals}) -> {results[0] if count == 1 else '(' + ', '.join(results) + ')'}"
 
 
-def _define(function: Function, form: Form, run: Callable[..., Any]) -> Kept:
+def _define(function: Function, form: CallForm, run: Callable[..., Any]) -> FunctionOp:
     number = next(_NUMBERS)
     name = re.sub(r"\W", "_", function.__name__)
-    own = f"{name}_v{number}"  # no overloads of one name: torch cannot take those away again when the process ends
+    own = f"{name}_v{number}"  # no overloads of one name: torch cannot remove those at exit
     library = _library()
     library.define(f"{own}{_schema(form)}")
     library.impl(own, run, "CompositeExplicitAutograd")
@@ -178,7 +182,7 @@ def _define(function: Function, form: Form, run: Callable[..., Any]) -> Kept:
     op = getattr(getattr(torch.ops, _NAMESPACE), own).default
     full = f"{_NAMESPACE}::{name}.v{number}"
     _OPERATORS[f"{_NAMESPACE}::{own}"] = full
-    record = Kept(weakref.ref(function), form, op)
+    record = FunctionOp(weakref.ref(function), form, op)
     _RECORDS[full] = record
     weakref.finalize(function, _RECORDS.pop, full, None)
     return record

@@ -1,5 +1,8 @@
-"""Functions as functions of the ONNX model: marks around the inlined forward while capturing, scopes in their place in the graph,
-and a call in the place of each scope in the finished model."""
+"""Turn autograd Functions into functions of the ONNX model.
+
+A capture puts marks around the inlined forward. In the captured graph, scopes replace the marks. In the finished model, a call of
+a model-local function replaces the nodes of each scope.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ import onnxexp
 from onnxexp import warn
 from onnxexp_torch_onnx import FunctionExtractor
 
-__all__ = ["calls_as_functions", "marked", "marks_as_scopes"]
+__all__ = ["extract_functions", "call_between_marks", "replace_marks"]
 
 _ENTER, _LEAVE = "autograd::_enter", "autograd::_leave"
 _SCOPE = "onnxexp.scope"
 _FIRST_OPSET = 15
-"""Model-local functions are of ONNX IR 8, which opset 15 came with."""
+"""Model-local functions need ONNX IR version 8, and so opset 15."""
 
 
 @functools.cache
@@ -38,8 +41,8 @@ def _copies(tensors: Sequence[torch.Tensor], function: str, call: int) -> list[t
     return [tensor.clone() for tensor in tensors]
 
 
-def marked(name: str, call: int, forward: Callable[..., Any], args: Sequence[Any]) -> Any:
-    """Run ``forward(*args)`` between marks with the call's number; without marks where there is no tensor to put them on."""
+def call_between_marks(name: str, call: int, forward: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """Run ``forward(*args)`` between marks with the call's number; without marks if no argument is a tensor."""
     _library()
     flat, spec = pytree.tree_flatten(tuple(args))
     tensors = [leaf for leaf in flat if isinstance(leaf, torch.Tensor)]
@@ -54,14 +57,14 @@ def marked(name: str, call: int, forward: Callable[..., Any], args: Sequence[Any
     return pytree.tree_unflatten(returned, out_spec)
 
 
-def marks_as_scopes(graph: onnxexp.Graph) -> dict[str, str]:
-    """Take the marks away; the nodes between them say their call in their scope. Returns the Functions' names by scope."""
+def replace_marks(graph: onnxexp.Graph) -> dict[str, str]:
+    """Remove the marks, and give the nodes between them a scope per call. Return the Functions' names by scope."""
     scopes: dict[str, str] = {}
-    _scoped(graph, scopes, {}, "")
+    _assign_scopes(graph, scopes, {}, "")
     return scopes
 
 
-def _scoped(graph: onnxexp.Graph, scopes: dict[str, str], values: dict[onnxexp.Value, Any], outer: str) -> None:
+def _assign_scopes(graph: onnxexp.Graph, scopes: dict[str, str], values: dict[onnxexp.Value, Any], outer: str) -> None:
     stack: list[tuple[int, str]] = []
     kept: list[onnxexp.Node] = []
     for node in graph.nodes:
@@ -71,7 +74,7 @@ def _scoped(graph: onnxexp.Graph, scopes: dict[str, str], values: dict[onnxexp.V
             if stack:
                 node.where = dataclasses.replace(node.where, scope=stack[-1][1])
             for block in node.blocks:
-                _scoped(block, scopes, values, stack[-1][1] if stack else outer)
+                _assign_scopes(block, scopes, values, stack[-1][1] if stack else outer)
             kept.append(node)
             continue
         tensors, name, call = node.args
@@ -88,10 +91,10 @@ def _scoped(graph: onnxexp.Graph, scopes: dict[str, str], values: dict[onnxexp.V
     graph.outputs = [values.get(output, output) if isinstance(output, onnxexp.Value) else output for output in graph.outputs]
 
 
-def calls_as_functions(model: ir.Model, scopes: dict[str, str], domain: str) -> None:
-    """Each scope's nodes as a call of a function of the model; equal ones share one."""
+def extract_functions(model: ir.Model, scopes: dict[str, str], domain: str) -> None:
+    """Replace each scope's nodes by a call of a model-local function; equal functions are merged."""
     if scopes and model.opset_imports[""] < _FIRST_OPSET:
-        warn(f"ONNX has functions from opset {_FIRST_OPSET} on; Functions are inlined at this one")
+        warn(f"ONNX has functions from opset {_FIRST_OPSET} on; at opset {model.opset_imports['']}, Functions are inlined")
         return
     extractor = FunctionExtractor(model)
     for scope in sorted(scopes, key=lambda scope: (-scope.count("."), scope)):

@@ -1,4 +1,4 @@
-"""Running a Function's forward: for its operators, or on copies, to learn what it returns."""
+"""Run a Function's forward, to inline its operators or to find the form of its results."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp_autograd.interception import class_attribute, paused
-from onnxexp_autograd.learning import Learned, learn
-from onnxexp_autograd.operators import Arguments, Function, Hole
+from onnxexp_autograd.function_ops import Arguments, Function, Placeholder
+from onnxexp_autograd.interception import class_attribute, pause_diversion
+from onnxexp_autograd.result_shapes import ResultShapes, find_result_shapes
 from onnxexp_autograd.torch_internals import (
     FunctionCtx,
     detect_fake_mode,
@@ -22,18 +22,18 @@ from onnxexp_autograd.torch_internals import (
     tracing_state,
 )
 
-__all__ = ["Result", "bound", "inlined", "probe", "run"]
+__all__ = ["ForwardResult", "bind_arguments", "inline", "probe", "run"]
 
 
-class Result(NamedTuple):
-    """What a forward returned.
+class ForwardResult(NamedTuple):
+    """The results of a forward.
 
     Attributes:
-        returned: How the results are nested, a `Hole` in the place of each tensor.
-        tensors: Those.
-        written: Of each that is an argument that was written into: (number of the result, of the argument).
-        shared: Of each that may share memory with an argument: the same.
-        lost: Was an argument written into that does not come back?
+        returned: The nested results, with a `Placeholder` in place of each tensor.
+        tensors: The tensors, in the order of the placeholders.
+        written: (result, argument) index pairs of returned arguments that the forward wrote into.
+        shared: (result, argument) index pairs of results that may share memory with an argument.
+        lost: Whether the forward wrote into an argument that it does not return.
     """
 
     returned: Any
@@ -44,7 +44,7 @@ class Result(NamedTuple):
 
 
 class _Context(FunctionCtx):
-    """`ctx` of a forward that no backward follows."""
+    """The `ctx` of a forward without a backward."""
 
     saved: tuple[Any, ...] = ()
 
@@ -55,34 +55,34 @@ class _Context(FunctionCtx):
         self.saved = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
-        """Nothing is computed forward."""
+        """Ignore the tensors: there is no forward-mode differentiation."""
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         return self.saved
 
 
-def bound(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Sequence[Any]:
-    """The arguments in order; a Function with setup_context takes keywords and defaults."""
+def bind_arguments(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Sequence[Any]:
+    """Bind a call's arguments to positions; only a Function with setup_context accepts keywords and defaults."""
     if not _has_setup(function):
         return args
-    given = inspect.signature(function.forward).bind(*args, **kwargs)
-    given.apply_defaults()
-    return given.args
+    bound = inspect.signature(function.forward).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.args
 
 
 def _has_setup(function: Any) -> bool:
     return class_attribute(function, "setup_context") is not class_attribute(torch.autograd.Function, "setup_context")
 
 
-def inlined(function: Any, *args: Any) -> Any:
-    """The operators of the forward, without a boundary."""
+def inline(function: Any, *args: Any) -> Any:
+    """Run the forward as plain code, so that its operators are captured."""
     return function.forward(*args) if _has_setup(function) else function.forward(_Context(args), *args)
 
 
-def run(function: Any, arguments: Arguments, varying: Sequence[Any]) -> Result:
-    """The forward on copies: the operator may neither write into its arguments nor return them."""
-    with paused():
+def run(function: Any, arguments: Arguments, varying: Sequence[Any]) -> ForwardResult:
+    """Run the forward on copies: an operator must neither write into its arguments nor return them."""
+    with pause_diversion():
         copies = [each.detach().clone() if isinstance(each, torch.Tensor) else each for each in varying]
         versions = [_version(each) for each in copies]
         args = arguments.fill(copies)
@@ -98,27 +98,27 @@ def run(function: Any, arguments: Arguments, varying: Sequence[Any]) -> Result:
 
 
 def _version(argument: Any) -> int:
-    """How often it was written into; inference tensors do not count that."""
+    """Return the number of writes into a tensor; inference tensors have no counter."""
     return argument._version if isinstance(argument, torch.Tensor) and not argument.is_inference() else 0
 
 
-def _result(output: Any, copies: Sequence[Any], originals: Sequence[Any], dirty: set[int]) -> Result:
+def _result(output: Any, copies: Sequence[Any], originals: Sequence[Any], dirty: set[int]) -> ForwardResult:
     tensors: list[torch.Tensor] = []
     written: list[tuple[int, int]] = []
     shared: list[tuple[int, int]] = []
 
-    def hole(tensor: torch.Tensor) -> Hole:
+    def placeholder(tensor: torch.Tensor) -> Placeholder:
         argument = next((number for number, each in enumerate(copies) if _shares(tensor, each)), None)
         if argument is not None:
             returned = copies[argument] is tensor and id(tensor) in dirty
             (written if returned else shared).append((len(tensors), argument))
         aliased = argument is not None or any(_shares(tensor, each) for each in (*originals, *tensors))
         tensors.append(tensor.clone() if aliased else tensor)
-        return Hole(len(tensors) - 1)
+        return Placeholder(len(tensors) - 1)
 
-    returned = pytree.tree_map_only(torch.Tensor, hole, output)
+    returned = pytree.tree_map_only(torch.Tensor, placeholder, output)
     lost = dirty - {id(copies[argument]) for _, argument in written}
-    return Result(returned, tensors, tuple(written), tuple(shared), bool(lost))
+    return ForwardResult(returned, tensors, tuple(written), tuple(shared), bool(lost))
 
 
 def _shares(one: Any, two: Any) -> bool:
@@ -127,7 +127,7 @@ def _shares(one: Any, two: Any) -> bool:
 
 @contextlib.contextmanager
 def _no_jit_tracing() -> Iterator[None]:
-    """Inside, torch.jit.trace records nothing."""
+    """Suspend torch.jit.trace."""
     state = tracing_state()
     set_tracing_state(None)
     try:
@@ -136,24 +136,24 @@ def _no_jit_tracing() -> Iterator[None]:
         set_tracing_state(state)
 
 
-def probe(function: Function, arguments: Arguments, varying: Sequence[Any]) -> tuple[Result, Learned | None]:
-    """The forward, run outside of the capture, to learn what it returns: on fake tensors, or, where those fail, on real ones."""
+def probe(function: Function, arguments: Arguments, varying: Sequence[Any]) -> tuple[ForwardResult, ResultShapes | None]:
+    """Run the forward outside of the capture, on fake tensors or, if those fail, on real ones."""
     mode = detect_fake_mode(list(varying))
-    shapes = mode.shape_env if mode is not None else None
-    ignoring = shapes.ignore_fresh_unbacked_symbols() if shapes is not None else contextlib.nullcontext()
+    env = mode.shape_env if mode is not None else None
+    ignoring = env.ignore_fresh_unbacked_symbols() if env is not None else contextlib.nullcontext()
     with disable_proxy_modes_tracing(), ignoring, _no_jit_tracing():
         try:
             return run(function, arguments, varying), None
-        except Exception:  # the forward is the user's: whatever it raises on fake tensors, it may run on real ones
+        except Exception:  # the user's forward may raise anything on fake tensors, and still run on real ones
             if mode is None:
                 raise
-            seen: list[Result] = []
+            results: list[ForwardResult] = []
 
             def on_real(real: Sequence[Any]) -> list[torch.Tensor]:
-                seen.append(run(function, arguments, real))
-                return seen[-1].tensors
+                results.append(run(function, arguments, real))
+                return results[-1].tensors
 
-            learned = learn(on_real, varying)
-            if learned is None:
+            shapes = find_result_shapes(on_real, varying)
+            if shapes is None:
                 raise
-            return seen[0], learned
+            return results[0], shapes
