@@ -1,4 +1,4 @@
-# make demo | test | test-full | third-parties | conformance | lint | docs | bench | setup | format | clean
+# make demo | test-quick | test | test-full | third-parties | conformance | lint | docs | bench | setup | format | clean
 #
 #   PYTHON  the interpreter that makes the environment (3.10 or newer)
 #   VENV    where the environment is; it is made, and made again after a pyproject.toml changed, by whatever needs it
@@ -19,8 +19,10 @@ PIP     = $(BIN)/python -m pip --disable-pip-version-check
 PLUGINS = $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 CONFORMANCE = OMP_NUM_THREADS=1 $(BIN)/python -m tests.conformance --jobs $(JOBS) --out conformance.jsonl
 PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
+# test-quick leaves these out: they start processes, or call torch.export in every test.
+SLOW    = cli_[!p]* scaffold reentrancy autocast export export_* functionalize higher_order scan dynamic restrictions
 
-.PHONY: help setup demo test test-full third-parties conformance lint docs format bench clean
+.PHONY: help setup demo test-quick test test-full third-parties conformance lint docs format bench clean
 .DELETE_ON_ERROR:
 
 help:
@@ -30,6 +32,10 @@ setup: $(VENV)/.onnxexp-installed
 
 demo: setup
 	@$(BIN)/python -m examples.demo $(ARGS)
+
+# The core without torch.export, under one minute on two idle cores.
+test-quick: setup
+	$(PYTEST) -p tests.without_torch_export $(SLOW:%=--ignore-glob='tests/core/test_%.py') $(ARGS) tests/core
 
 test: setup
 	$(PYTEST) $(ARGS)

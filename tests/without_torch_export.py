@@ -1,0 +1,22 @@
+"""A pytest plugin for `make test-quick`: skip each test that calls torch.export.
+
+Load it with ``-p tests.without_torch_export``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import pytest
+import torch
+
+__all__ = ["pytest_configure"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Replace `torch.export.export` for the whole run."""
+    torch.export.export = _skip
+
+
+def _skip(*args: Any, **kwargs: Any) -> NoReturn:
+    pytest.skip("it calls torch.export", allow_module_level=True)
