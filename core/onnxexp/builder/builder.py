@@ -98,7 +98,11 @@ class Builder:
     @property
     def args(self) -> list[Any]:
         """The arguments of the node that is being lowered, as its symbolic gets them: Tensors and Python constants."""
-        return list(self._resolve(self.node.args))
+        return list(self.resolve(self.node.args))
+
+    def resolve(self, arg: Any) -> Any:
+        """The Tensors and Python constants of an argument of a captured node."""
+        return self._resolve(arg)
 
     @contextlib.contextmanager
     def at(self, node: Node, *, nested: bool = False) -> Iterator[None]:

@@ -1,22 +1,14 @@
-"""`op.domain(...)`: operators of another domain than ONNX's own."""
+"""The operators of domains other than ONNX's own."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
+
+from onnxexp.builder.protocol import SchemalessBuilder
 
 __all__ = ["Domain"]
-
-
-class NodeEmitter(Protocol):
-    """The builder as a domain sees it."""
-
-    def has_operator(self, domain: str, name: str, /) -> bool: ...
-
-    def call(self, domain: str, name: str, /, *args: Any, **kwargs: Any) -> Any: ...
-
-    def emit(self, domain: str, name: str, inputs: Any, attributes: Any, outputs: int = 1, /) -> Any: ...
 
 
 class Domain:
@@ -26,7 +18,7 @@ class Domain:
     types that torch computed. Set the type of a result that the symbolic computes on with `Tensor.stamp`.
     """
 
-    def __init__(self, builder: NodeEmitter, domain: str) -> None:
+    def __init__(self, builder: SchemalessBuilder, domain: str) -> None:
         self._builder = builder
         self._domain = domain
 

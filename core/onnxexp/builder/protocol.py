@@ -5,7 +5,7 @@ They cannot import the builder, since the builder imports them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import onnx_ir as ir
@@ -13,7 +13,7 @@ import torch
 
 from onnxexp.graph import Type
 
-__all__ = ["GraphBuilder", "TensorOwner"]
+__all__ = ["GraphBuilder", "SchemalessBuilder", "TensorOwner"]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -26,6 +26,18 @@ class TensorOwner(Protocol):
     def materialize(self, tensor: Any, /) -> ir.Value: ...
 
     def call(self, domain: str, name: str, /, *args: Any, **kwargs: Any) -> Any: ...
+
+
+class SchemalessBuilder(Protocol):
+    """The builder as a domain sees it, with operators that may have no schema."""
+
+    def has_operator(self, domain: str, name: str) -> bool: ...
+
+    def call(self, domain: str, name: str, /, *args: Any, outputs: int | None = None, **kwargs: Any) -> Any: ...
+
+    def emit(
+        self, domain: str, name: str, inputs: Sequence[Any], attributes: Mapping[str, Any], outputs: int = 1
+    ) -> tuple[Any, ...]: ...
 
 
 class GraphBuilder(TensorOwner, Protocol[T_co]):
