@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from typing import Any
 
 import onnx
@@ -13,7 +14,6 @@ import torch
 import onnxexp
 import onnxexp_torch_onnx as onnx_exporter
 from onnxexp_autograd import Autograd, plugin
-from onnxexp_autograd.function_ops import _RECORDS
 from tests.autograd import functions as f
 
 X = torch.randn(3, 4)
@@ -196,8 +196,33 @@ def test_nothing_is_left_behind() -> None:
     assert set(trace_rules._allowed_callable_ids.function_ids) == allowed
 
 
-def test_operators_go_with_their_class() -> None:
-    class Short(torch.autograd.Function):
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_an_export_leaves_no_class_and_no_constant(capture: str) -> None:
+    class Constant:
+        """An argument that is neither a tensor nor a number."""
+
+    def leave() -> list[weakref.ref[Any]]:
+        class Short(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, constant):
+                return x * 2
+
+            @staticmethod
+            def symbolic(g, x, constant):
+                return g.op("Add", x, x)
+
+        constant = Constant()
+        assert operators(f.Holder(lambda x: Short.apply(x, constant)), plugin, capture=capture) == ["Add"]
+        return [weakref.ref(Short), weakref.ref(constant)]
+
+    left = leave()
+    torch._dynamo.reset()
+    gc.collect()
+    assert [each() for each in left] == [None, None]
+
+
+def test_an_operator_runs_only_in_its_export() -> None:
+    class Alone(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
             return x * 2
@@ -206,12 +231,10 @@ def test_operators_go_with_their_class() -> None:
         def symbolic(g, x):
             return g.op("Add", x, x)
 
-    operators(f.Holder(Short.apply), plugin)
-    assert any(name.startswith("autograd::Short.") for name in _RECORDS)
-    del Short
-    torch._dynamo.reset()
-    gc.collect()
-    assert not any(name.startswith("autograd::Short.") for name in _RECORDS)
+    operators(f.Holder(Alone.apply), plugin)
+    (name,) = (name for name in torch._C._dispatch_get_all_op_names() if name.startswith("autograd::Alone_"))
+    with pytest.raises(RuntimeError, match="autograd::Alone_0_.* runs only while the model is captured"):
+        getattr(torch.ops.autograd, name.partition("::")[2])(X)
 
 
 def test_a_class_made_in_a_forward_lives_until_it_is_lowered() -> None:
@@ -238,11 +261,31 @@ def test_a_class_made_in_a_forward_lives_until_it_is_lowered() -> None:
     assert operators(f.Holder(forward), Collects(), plugin) == ["Add"]
 
 
-def test_the_same_call_is_one_operator() -> None:
-    operators(RELU, plugin)
-    before = len(_RECORDS)
-    operators(RELU, plugin)
-    assert len(_RECORDS) == before
+def test_exports_share_the_operators_of_torch() -> None:
+    """torch cannot remove an operator, so that a second export must not define another."""
+
+    def defined() -> list[str]:
+        return [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("autograd::")]
+
+    def make(factor: int) -> Any:
+        class Shared(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * factor
+
+            @staticmethod
+            def symbolic(g, x):
+                return g.op("Mul", x, g.op("Constant", value_t=torch.tensor(float(factor))))
+
+        return Shared
+
+    before = set(defined())
+    for factor in (2, 3):
+        shared = make(factor)
+        program = onnxexp.export(f.Holder(lambda x, one=shared: one.apply(one.apply(x))), (X,), plugins=[plugin, ...])
+        torch.testing.assert_close(program(X), X * factor**2)
+    (name,) = set(defined()) - before
+    assert name.startswith("autograd::Shared_0_")
 
 
 def test_two_classes_of_one_name() -> None:

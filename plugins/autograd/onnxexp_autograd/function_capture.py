@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp import warn
-from onnxexp_autograd.function_ops import Arguments, CallForm, Function, Placeholder, operator_for
+from onnxexp_autograd.function_ops import Arguments, CallForm, Function, FunctionOps, Placeholder
 from onnxexp_autograd.interception import Diversion, allow_in_dynamo, current, divert
 from onnxexp_autograd.model_functions import call_between_marks
 from onnxexp_autograd.run_forward import ForwardResult, bind_arguments, inline, probe, run
@@ -30,7 +29,7 @@ class Capture(Diversion):
 
     Attributes:
         deciders: The plugins' decision functions; the last one comes first.
-        functions: The captured classes. A class defined in a forward has no other owner until it is lowered.
+        operators: The operators of the captured calls.
         messages: Warnings to emit after the capture, which silences warnings.
         probe_result: A probe's arguments and results; the operator's next run on these arguments returns the results.
         numbers: Numbers for the calls that become functions of the model.
@@ -39,7 +38,7 @@ class Capture(Diversion):
     def __init__(self) -> None:
         super().__init__()
         self.deciders: list[Decide] = []
-        self.functions: list[Function] = []
+        self.operators = FunctionOps(_run_operator)
         self.messages: dict[str, None] = {}
         self.probe_result: tuple[Sequence[Any], Sequence[torch.Tensor]] = ((), ())
         self.numbers = itertools.count()
@@ -114,20 +113,17 @@ def _capture_call(capture: Capture, function: Any, args: Sequence[Any], decision
     if obstacle:
         capture.messages[f"{function.__name__} {obstacle}; it is inlined and its symbolic is not used"] = None
         return capture.inline_call(function, args)
-    reference = weakref.ref(function)
 
     def compute(*inputs: Any) -> Any:
         tensors = _probe_result(inputs)
         if tensors is None and shapes is not None and detect_fake_mode(list(inputs)) is not None:
             tensors = shapes.results(inputs)
         if tensors is None:
-            tensors = run(reference(), arguments, inputs).tensors
+            tensors = run(function, arguments, inputs).tensors
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
-    capture.functions.append(function)
-    record = operator_for(
-        function, CallForm(arguments, probed.returned, probed.written, probed.shared, decision, shapes), compute
-    )
+    form = CallForm(arguments, probed.returned, probed.written, probed.shared, decision, shapes)
+    record = capture.operators.operator_for(function, form, compute)
     with _reuse_probe(capture, varying, probed.tensors if shapes is None else []):
         operator_results = record.op(*varying)
     tensors = [operator_results] if isinstance(operator_results, torch.Tensor) else list(operator_results)
@@ -135,6 +131,15 @@ def _capture_call(capture: Capture, function: Any, args: Sequence[Any], decision
         varying[argument].copy_(tensors[number])
         tensors[number] = varying[argument]
     return pytree.tree_map_only(Placeholder, lambda placeholder: tensors[placeholder.number], probed.returned)
+
+
+def _run_operator(name: str, *inputs: Any) -> Any:
+    """Run an operator by the capture of this thread."""
+    capture = current()
+    operator = capture.operators.captured(name) if isinstance(capture, Capture) else None
+    if operator is None:
+        raise RuntimeError(f"{name} runs only while the model is captured that calls its Function")
+    return operator.compute(*inputs)
 
 
 def _obstacle(probed: ForwardResult) -> str:

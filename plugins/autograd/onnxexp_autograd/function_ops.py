@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
+import hashlib
 import re
 import threading
-import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["Arguments", "CallForm", "Function", "Placeholder", "FunctionOp", "find_operator", "operator_for", "graph_name"]
+__all__ = ["Arguments", "CallForm", "Function", "FunctionOp", "FunctionOps", "Placeholder"]
 
 Function = type[torch.autograd.Function]
+Kernel = Callable[..., Any]
 _NAMESPACE = "autograd"
 _TYPES: dict[type, str] = {
     torch.Tensor: "Tensor",
@@ -29,11 +30,7 @@ _TYPES: dict[type, str] = {
 A SymFloat is a Scalar: the schema type `float` would specialise it to the example's value.
 """
 
-_RECORDS: dict[str, FunctionOp] = {}
-_OPERATORS: dict[str, str] = {}
-"""The graph's name of each operator: an overload of the class's name, so that a table's entry for the class matches it."""
 _LOCK = threading.Lock()
-_NUMBERS = itertools.count()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,44 +116,82 @@ class CallForm:
 
 @dataclasses.dataclass(frozen=True)
 class FunctionOp:
-    """An operator with its form and a weak reference to its Function, whose deletion removes the record."""
+    """A torch operator in the place of a Function's calls, in one export.
 
-    function: Callable[[], Function | None]
+    Attributes:
+        function: The Function's class.
+        form: The form of the calls.
+        compute: Return the operator's results for its arguments.
+        op: The torch operator.
+        graph_name: The operator's name in the graph, ``autograd::MyRelu.v0``: an overload of the class's name, so that a table's
+            entry for the class matches it.
+    """
+
+    function: Function
     form: CallForm
-    op: Any = dataclasses.field(repr=False)
+    compute: Callable[..., Any]
+    op: Any
+    graph_name: str
 
     def fill(self, args: Sequence[Any]) -> list[Any]:
         """Return the Function's arguments for the operator's arguments."""
         return self.form.arguments.fill(args)
 
 
-def graph_name(operator: str) -> str:
-    """Return the graph's name of an operator (``autograd::MyRelu.v0``); other names are returned unchanged."""
-    return _OPERATORS.get(operator, operator)
+class FunctionOps:
+    """The operators of one export. `kernel(name, *inputs)` computes the results of the operator with this name."""
 
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._by_name: dict[str, FunctionOp] = {}
+        self._by_graph_name: dict[str, FunctionOp] = {}
+        self._counts: Counter[tuple[str, str]] = Counter()
 
-def find_operator(name: str) -> FunctionOp | None:
-    """Return the record of an operator by its full name (``autograd::MyRelu.v0``)."""
-    return _RECORDS.get(name)
+    def captured(self, name: str) -> FunctionOp | None:
+        """Return the operator with this name in torch, ``autograd::MyRelu_0_1a2b3c4d``."""
+        return self._by_name.get(name)
 
+    def in_graph(self, name: str) -> FunctionOp | None:
+        """Return the operator with this name in the graph, ``autograd::MyRelu.v0``."""
+        return self._by_graph_name.get(name)
 
-def operator_for(function: Function, form: CallForm, run: Callable[..., Any]) -> FunctionOp:
-    """Return the operator for this form of call, or define one that computes by `run`."""
-    with _LOCK:
-        for record in _records(function):
-            if record.form == form and record.form.arguments.equals(form.arguments):
-                return record
-        return _define(function, form, run)
-
-
-def _records(function: Function) -> Iterator[FunctionOp]:
-    return (record for record in _RECORDS.values() if record.function() is function)
+    def operator_for(self, function: Function, form: CallForm, compute: Callable[..., Any]) -> FunctionOp:
+        """Return the operator for this form of call, or add one with this `compute`."""
+        for known in self._by_name.values():
+            if known.function is function and known.form == form and known.form.arguments.equals(form.arguments):
+                return known
+        name, schema = re.sub(r"\W", "_", function.__name__), _schema(form)
+        with _LOCK:  # functools.cache may call a function twice for one key
+            op = _torch_operator(name, schema, self._counts[name, schema], self._kernel)
+        self._counts[name, schema] += 1
+        made = FunctionOp(function, form, compute, op, f"{_NAMESPACE}::{name}.v{len(self._by_name)}")
+        self._by_name[op.name()] = self._by_graph_name[made.graph_name] = made
+        return made
 
 
 @functools.cache
 def _library() -> Any:
     """Return the library of the operators; it is never destroyed, since torch crashes if a used operator is removed."""
     return torch.library.Library(_NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]  # torch does not annotate it
+
+
+@functools.cache
+def _torch_operator(name: str, schema: str, index: int, kernel: Kernel) -> Any:
+    """Define the torch operator with this index among those of one class name and schema.
+
+    torch cannot remove an operator, so that all exports share it. Its kernel looks up the export that runs.
+    """
+    digest = hashlib.sha256(schema.encode()).hexdigest()[:8]
+    own = f"{name}_{index}_{digest}"  # no overloads of one name: torch cannot remove those at exit
+
+    def run(*inputs: Any) -> Any:
+        return kernel(f"{_NAMESPACE}::{own}", *inputs)
+
+    library = _library()
+    library.define(f"{own}{schema}")
+    library.impl(own, run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{_NAMESPACE}::{own}", run, lib=library)
+    return getattr(getattr(torch.ops, _NAMESPACE), own).default
 
 
 def _schema(form: CallForm) -> str:
@@ -169,20 +204,3 @@ def _schema(form: CallForm) -> str:
     )
     results = [f"Tensor(s{sharing[number]})" if number in sharing else "Tensor" for number in range(count)]
     return f"({formals}) -> {results[0] if count == 1 else '(' + ', '.join(results) + ')'}"
-
-
-def _define(function: Function, form: CallForm, run: Callable[..., Any]) -> FunctionOp:
-    number = next(_NUMBERS)
-    name = re.sub(r"\W", "_", function.__name__)
-    own = f"{name}_v{number}"  # no overloads of one name: torch cannot remove those at exit
-    library = _library()
-    library.define(f"{own}{_schema(form)}")
-    library.impl(own, run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"{_NAMESPACE}::{own}", run, lib=library)
-    op = getattr(getattr(torch.ops, _NAMESPACE), own).default
-    full = f"{_NAMESPACE}::{name}.v{number}"
-    _OPERATORS[f"{_NAMESPACE}::{own}"] = full
-    record = FunctionOp(weakref.ref(function), form, op)
-    _RECORDS[full] = record
-    weakref.finalize(function, _RECORDS.pop, full, None)
-    return record

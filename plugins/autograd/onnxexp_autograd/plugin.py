@@ -14,13 +14,13 @@ from torch.utils import _pytree as pytree
 import onnxexp
 import onnxexp_torch_onnx as torch_onnx
 from onnxexp_autograd.availability import unavailable
-from onnxexp_autograd.function_ops import Function, find_operator, graph_name
+from onnxexp_autograd.function_ops import Function, FunctionOps
 from onnxexp_autograd.model_functions import extract_functions, replace_marks
 
 __all__ = ["Autograd"]
 
-_FUNCTIONS = "autograd.functions"
-"""The classes that the capture kept. One made in a forward has no other owner until it is lowered."""
+_OPERATORS = "autograd.operators"
+"""The `FunctionOps` of the export."""
 _SCOPES = "autograd.scopes"
 """The Functions' names by the scopes that stand for their calls."""
 
@@ -96,7 +96,7 @@ class Autograd:
 
         dynamo = context.options.capture in ("auto", "export")  # not under torch.jit.trace
         with capture_functions(_Decisions(self, context.options), dynamo=dynamo) as capture:
-            context.plugin_data[_FUNCTIONS] = capture.functions
+            context.plugin_data[_OPERATORS] = capture.operators
             yield
 
     def _decision(self, function: Function, claims: frozenset[str]) -> _Decision | None:
@@ -124,12 +124,14 @@ class Autograd:
 
         def function_arguments(graph: onnxexp.Graph) -> bool:
             found = False
-            for node in graph.walk():
-                node.op = graph_name(node.op)
-                record = find_operator(node.op)
-                found = found or record is not None
-                if record is not None and record.form.decision.how == "table":
-                    node.args = record.fill(node.args)
+            operators = _operators(context)
+            for node in graph.walk() if operators else ():
+                operator = operators.captured(node.op)
+                if operator is None:
+                    continue
+                found, node.op = True, operator.graph_name
+                if operator.form.decision.how == "table":
+                    node.args = operator.fill(node.args)
             if self._functions:
                 scopes = context.plugin_data[_SCOPES] = replace_marks(graph)
                 found = found or bool(scopes)
@@ -151,14 +153,14 @@ class Autograd:
     @onnxexp.hookimpl
     def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:
         """Lower a Function's node with its symbolic."""
-        record = find_operator(node.op)
-        if record is None or record.form.decision.how == "table":
+        operators = _operators(op.context)
+        operator = operators.in_graph(node.op) if operators is not None else None
+        if operator is None or operator.form.decision.how == "table":
             return None
-        function = record.function()
-        decision, args = record.form.decision, record.fill(op.args)
+        decision, args = operator.form.decision, operator.fill(op.args)
         if decision.how == "node":
             return self._node(op, node, args)
-        named = function if decision.how == "python op" else None
+        named = operator.function if decision.how == "python op" else None
         return torch_onnx.call_symbolic(op, decision.symbolic, args, constants=False, python_class=named)
 
     def _node(self, op: onnxexp.Builder, node: onnxexp.Node, args: Sequence[Any]) -> Any:
@@ -178,6 +180,12 @@ class Autograd:
             if value is not None and not isinstance(value, onnxexp.Tensor)
         }
         return list(op.domain(self._domain).call(name, *inputs, outputs=len(node.outputs), **known))
+
+
+def _operators(context: onnxexp.ExportContext) -> FunctionOps | None:
+    """Return the operators of the export; None if no Function could be captured."""
+    operators: FunctionOps | None = context.plugin_data.get(_OPERATORS)
+    return operators
 
 
 def _is_attribute(value: Any) -> bool:
