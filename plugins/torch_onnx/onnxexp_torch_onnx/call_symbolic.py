@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import torch
 
-from onnxexp import Builder, LoweringError
+from onnxexp import Builder, LoweringError, Value
 from onnxexp.lowering.output_check import output_mismatch
 from onnxexp_torch_onnx.context import GraphContext, SymbolicContext
 from onnxexp_torch_onnx.emit_nodes import PACKING
@@ -50,7 +50,7 @@ def call_symbolic(
     """
     scratch = ScratchGraph(op)
     if python_class is None:
-        (_graph, node), inputs = jit_node(op.node), [op.resolve(value) for value in op.node.inputs()]
+        (_graph, node), inputs = jit_node(op.node), list(_inputs(op.node.args, op.args))
     else:
         _graph, node, inputs = python_op(op.node, python_class, args)
     keywords = _keywords(function, op, None if python_class is None else node)
@@ -79,6 +79,15 @@ def call_symbolic(
         if mismatch:
             raise LoweringError(f"{describe(function)} {mismatch}")
     return results
+
+
+def _inputs(captured: Any, resolved: Any) -> Iterator[Any]:
+    """Yield what the values in a node's arguments are resolved to, in the order of ``node.inputs()``."""
+    if isinstance(captured, Value):
+        yield resolved
+    elif isinstance(captured, (list, tuple)):
+        for each, other in zip(captured, resolved, strict=True):
+            yield from _inputs(each, other)
 
 
 def _keywords(function: Callable[..., Any], op: Builder, python_node: Any) -> dict[str, Any]:
