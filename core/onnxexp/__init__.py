@@ -1,8 +1,8 @@
-"""onnxexp turns PyTorch models into ONNX; the operators come from plugins.
+"""Export PyTorch models to ONNX. The operators come from plugins.
 
     program = onnxexp.export(model, (x,), "model.onnx", dynamic_shapes={"x": {0: "batch"}})
 
-The errors form one tree, see `onnxexp.errors`.
+`onnxexp.errors` lists the exceptions.
 """
 
 from __future__ import annotations

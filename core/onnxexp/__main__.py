@@ -1,4 +1,4 @@
-"""`python -m onnxexp`: the command, for when its script is not on the path."""
+"""Run the `onnxexp` command as `python -m onnxexp`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 _SAFE = sys.version_info >= (3, 11) and sys.flags.safe_path
 if not _SAFE and sys.path and sys.path[0] in ("", os.getcwd()):
-    # `python -m` puts the working directory first. Plugins must not come from there, and what they import neither.
+    # `python -m` puts the working directory first. Neither plugins nor their imports may come from there.
     del sys.path[0]
 
 from onnxexp.cli import main  # noqa: E402 - nothing is imported before the path is clean

@@ -1,4 +1,4 @@
-"""`check`: an export that writes nothing and reports the lowering of each operator."""
+"""Check a model without writing a file: which plugin lowers each operator, and which operators cannot be lowered."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from onnxexp.request.config import load
 
 __all__ = ["CheckReport", "check"]
 
-_WRITING = ("f", "external_data", "verify", "verbose")
+_OUTPUT_OPTIONS = ("f", "external_data", "verify", "verbose")
 
 
 @dataclasses.dataclass(frozen=True)
 class CheckReport:
-    """The result of `check`.
+    """The result of a dry run.
 
     Attributes:
         opset: The target opset.
-        lowered: Each node of the captured graph with its lowering: a plugin's name, "decomposed" (by torch, into operators that
-            are lowered), "core" (control flow), or "" for none.
-        message: The message of the error that `export` would raise, with every operator that cannot be lowered; "" for none.
-        error: The error that `export` would raise, or None.
+        lowered: The nodes of the captured graph, each with its origin: a plugin's name, "decomposed" (into operators that are
+            lowered), "core" (control flow), or "" if the node cannot be lowered.
+        message: The message of the exception that `export` would raise, with all unsupported operators; "" without one.
+        error: The exception that `export` would raise; None without one.
     """
 
     opset: int
@@ -41,12 +41,15 @@ class CheckReport:
 
 
 def check(model: Any, args: Any = (), **options: Any) -> CheckReport:
-    """Run `export` without writing, with its arguments except those about writing and verifying.
+    """Run `export` without writing a file.
 
-    Raises OptionError, CaptureError, PluginError and PassError as `export` does. Operators that cannot be lowered are in the
-    report instead.
+    Args:
+        model, args, options: The arguments of `export`, except `f`, `external_data`, `verify` and `verbose`.
+
+    Raises:
+        OptionError, CaptureError, PluginError, PassError: As `export` raises them. A LoweringError is part of the report.
     """
-    misplaced = next((name for name in _WRITING if name in options), None)
+    misplaced = next((name for name in _OUTPUT_OPTIONS if name in options), None)
     if misplaced is not None:
         raise OptionError(f"check writes and runs nothing: {misplaced} is an argument of export only")
     opset = load(opset=options.get("opset_version")).opset

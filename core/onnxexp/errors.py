@@ -1,13 +1,13 @@
-"""The errors of onnxexp, as one tree.
+"""The exceptions of onnxexp.
 
 OnnxExporterError
  ├─ OptionError               an argument of `export` that cannot be honoured (also a ValueError)
- ├─ CaptureError              no strategy could capture the model: each one, and why it failed
+ ├─ CaptureError              no frontend could capture the model; the message lists each attempt
  ├─ LoweringError             an operator could not be expressed in ONNX
  │   ├─ UnsupportedOperators  all operators that no plugin lowers, counted
- │   └─ OpsetError            the target opset cannot express it; `first_opset` can (None: no opset can)
+ │   └─ OpsetError            the target opset cannot express a call; `first_opset` can
  ├─ PassError                 a pass failed
- ├─ SerializeError            the file could not be written; what was there before is unharmed
+ ├─ SerializeError            the file could not be written; an existing file is unharmed
  ├─ VerificationError         the exported model disagrees with the original
  └─ PluginError
      ├─ PluginLoadError       a selected plugin is missing or does not load
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class OnnxExporterError(Exception):
-    """The root: whatever onnxexp raises on purpose is one of these."""
+    """Base class of all deliberate exceptions of onnxexp."""
 
 
 class OptionError(OnnxExporterError, ValueError):
@@ -43,13 +43,14 @@ class OptionError(OnnxExporterError, ValueError):
 
 
 class CaptureError(OnnxExporterError):
-    """The model could not be captured, or the captured program is not as requested."""
+    """The model could not be captured, or a requested dynamic axis came out static."""
 
 
 class LoweringError(OnnxExporterError):
     """An operator could not be expressed in ONNX.
 
-    `lowered` lists the nodes that were reached, each with the name of its lowering ("" for none).
+    Attributes:
+        lowered: The visited nodes, each with the plugin that lowers it ("" for none).
     """
 
     lowered: list[tuple[Any, str]]
@@ -60,7 +61,11 @@ class LoweringError(OnnxExporterError):
 
 
 class UnsupportedOperators(LoweringError):
-    """Operators that no plugin lowers and torch does not decompose; `counts` counts each."""
+    """Operators that no selected plugin lowers and torch does not decompose.
+
+    Attributes:
+        counts: The number of occurrences of each operator.
+    """
 
     def __init__(self, message: str, counts: dict[str, int]) -> None:
         super().__init__(message)
@@ -68,9 +73,10 @@ class UnsupportedOperators(LoweringError):
 
 
 class OpsetError(LoweringError):
-    """The target opset cannot express an operator.
+    """The target opset cannot express a call.
 
-    `first_opset` is the lowest opset that can, or None.
+    Attributes:
+        first_opset: The lowest opset that can; None if no opset can.
     """
 
     def __init__(self, message: str, first_opset: int | None = None) -> None:
@@ -91,7 +97,7 @@ class VerificationError(OnnxExporterError):
 
 
 class PluginError(OnnxExporterError):
-    """Something is wrong with a plugin."""
+    """A plugin is invalid."""
 
 
 class PluginLoadError(PluginError):
@@ -99,4 +105,4 @@ class PluginLoadError(PluginError):
 
 
 class PluginConflict(PluginError):
-    """Two plugins claim the same operator, and no setting prefers one of them."""
+    """Two plugins claim the same operator, and no setting decides between them."""

@@ -1,6 +1,6 @@
-"""The neutral graph: a captured model, the same for every frontend.
+"""The neutral graph: torch operators, independent of the frontend.
 
-Data and printing only. A frontend (`onnxexp.capture`) builds it, pre passes rewrite it, lowering reads it.
+Data and printing only. A frontend (`onnxexp.capture`) builds the graph, pre passes rewrite it, and lowering reads it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Dim: TypeAlias = int | str
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TensorType:
-    """A tensor: its dtype (None where unknown) and its sizes (None where the rank is unknown)."""
+    """The type of a tensor: its dtype (None if unknown) and its sizes (None if the rank is unknown)."""
 
     dtype: torch.dtype | None
     sizes: tuple[Dim, ...] | None
@@ -31,7 +31,7 @@ class TensorType:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScalarType:
-    """A Python bool, int or float that is known only at run time; `expr` is its symbolic text where it has one."""
+    """The type of a Python bool, int or float that is known only at run time; `expr` is its symbolic text, if any."""
 
     kind: type[bool] | type[int] | type[float]
     expr: str | None = None
@@ -45,10 +45,12 @@ Type: TypeAlias = TensorType | ScalarType
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Where:
-    """Where in the user's program a node comes from.
+    """The location of a node in the user's program. Each field may be empty (line 0).
 
-    `scope` is the path of the module (``"encoder.layer.0"``), `module` the name of its class, `file`, `line` and `code`
-    the innermost line of the user's own source. Each may be empty (line 0).
+    Attributes:
+        scope: The path of the module (``"encoder.layer.0"``).
+        module: The name of the module's class.
+        file, line, code: The innermost line of the user's source.
     """
 
     scope: str = ""
@@ -67,7 +69,7 @@ class Where:
 
 
 class Value:
-    """A value of the graph: a name for people, and a type. Two values are the same only if they are the same object."""
+    """A value of the graph: a readable name, and a type. Values are compared by identity."""
 
     __slots__ = ("name", "type")
 
@@ -84,12 +86,12 @@ class Node:
 
     Attributes:
         op: The full name with its overload, ``aten::add.Tensor``; ``prim::If``, ``prim::Loop``, ``prim::Scan`` have `blocks`.
-        args: Every argument of the op's torch schema, in order, defaults filled in. Each is a `Value`, a Python
+        args: Every argument of the op's torch schema, in order, with defaults filled in. Each is a `Value`, a Python
             constant, or a list that may mix both.
-        outputs: One `Value` for each tensor or scalar that the op returns; a returned list counts by its elements.
-        blocks: Nested graphs. They may use values of the enclosing graphs. A loop's block returns the condition, the carried
-            values, and values to stack along a new first axis.
-        where: The user's own line.
+        outputs: One `Value` for each tensor or scalar that the op returns, and for each element of a returned list.
+        blocks: Nested graphs. They may use values of the enclosing graphs. Outputs of a loop's block after the condition and the
+            carried values are scan outputs: they are stacked along a new first axis, one entry per iteration.
+        where: The location in the user's program.
     """
 
     __slots__ = ("op", "args", "outputs", "blocks", "where")
@@ -104,11 +106,11 @@ class Node:
         self.where = where or Where()
 
     def inputs(self) -> list[Value]:
-        """Every value among the arguments, those inside lists too."""
+        """Return every value among the arguments, including those inside lists."""
         return values_in(self.args)
 
     def replace_inputs(self, replacement: Callable[[Value], Any]) -> None:
-        """Put `replacement(value)` in place of each value among the arguments; the blocks are left as they are."""
+        """Replace each value among the arguments by `replacement(value)`; the blocks stay unchanged."""
         self.args = [_replace(arg, replacement) for arg in self.args]
 
     def __repr__(self) -> str:
@@ -123,9 +125,9 @@ class Graph:
 
     Attributes:
         inputs: The values fed at run time, in order.
-        outputs: The graph's results: values or Python constants (None, numbers, bool, str).
-        nodes: In an order in which they can run.
-        params: Tensors known at export: parameters, buffers and constants, by the value that stands for each.
+        outputs: The results: values or Python constants (None, numbers, bool, str).
+        nodes: The nodes in topological order.
+        params: Tensors known at export (parameters, buffers and constants), by their value in the graph.
     """
 
     inputs: list[Value] = dataclasses.field(default_factory=list)
@@ -134,7 +136,7 @@ class Graph:
     params: dict[Value, torch.Tensor] = dataclasses.field(default_factory=dict)
 
     def walk(self) -> Iterator[Node]:
-        """Every node, those of nested graphs too."""
+        """Iterate over all nodes, including those of nested graphs."""
         for node in self.nodes:
             yield node
             for block in node.blocks:
@@ -144,17 +146,17 @@ class Graph:
         return "\n".join(_lines(self, ""))
 
 
-_HOLDING = (Value, list, tuple)
+_VALUE_OR_LIST = (Value, list, tuple)
 
 
 def values_in(arg: Any) -> list[Value]:
-    """The values in one argument: itself, or the elements of nested lists."""
+    """Return the values in one argument: the argument itself, or the elements of nested lists."""
     if isinstance(arg, Value):
         return [arg]
     found: list[Value] = []
     if isinstance(arg, (list, tuple)):
         for element in arg:
-            if not isinstance(element, _HOLDING):  # as most are
+            if not isinstance(element, _VALUE_OR_LIST):
                 continue
             if isinstance(element, Value):
                 found.append(element)

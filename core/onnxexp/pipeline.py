@@ -66,48 +66,48 @@ def export(
     Args:
         model: An `nn.Module`, a callable, or a `torch.export.ExportedProgram` (then `args` may be left out).
         args: The example's positional arguments, a tuple (or one tensor). A dict as the last element is the keyword
-            arguments; put an empty dict after it where it is meant as an argument.
+            arguments; to pass a dict as an argument, append an empty dict.
         f: A path or a binary file object to write the model to; None only returns the program.
         kwargs: The example's keyword arguments.
         input_names, output_names: Names of the graph's inputs and outputs, in order; see `onnxexp.request.io_names` for the
             defaults.
-        opset_version: The ONNX opset of the model, 9 to 28; where not given the configured one, else 20. No other opset ever
-            comes out.
-        target: "onnxruntime" (the default) replaces operators and dtypes for which ONNX Runtime has no kernel. "onnx" follows
-            the specification alone.
-        dynamic_shapes: The dynamic axes, as for `torch.export.export`; names (``{"x": {0: "batch"}}``) too.
-        dynamic_axes: The same as torch.onnx writes it: ``{"x": {0: "batch"}, "y": [0]}``.
+        opset_version: The ONNX opset of the model, 9 to 28. The default is the configured opset, else 20. The result always has
+            exactly this opset.
+        target: "onnxruntime" (the default unless configured) replaces calls without a kernel in ONNX Runtime by other operators
+            or another dtype. "onnx" uses each operator as the specification defines it.
+        dynamic_shapes: The dynamic axes in the form of `torch.export.export`; names (``{"x": {0: "batch"}}``) are allowed.
+        dynamic_axes: The dynamic axes in the form of torch.onnx: ``{"x": {0: "batch"}, "y": [0]}``.
         capture: "export" captures through torch.export, "trace" through torch.jit.trace, "script" through torch.jit.script;
-            "auto" exports, and traces, with a warning, what cannot be exported. TorchScript needs onnxexp-plugin-torchscript.
-        operator_export_type: The treatment of operators that ONNX lacks: "ONNX" (an error), "ONNX_FALLTHROUGH" (kept in their own
-            domain), "ONNX_ATEN_FALLBACK" (ATen nodes), "ONNX_ATEN" (all operators are ATen nodes), "RAW" (all are kept as
-            they are, and the captured graph is printed).
-        training: Export as for inference (EVAL), as the model is (PRESERVE), or as for training (TRAINING).
-        plugins: Exactly these plugins: names of installed ones, and SymbolicTables or objects with hooks, which win over those
-            (``[my_table, ...]``: the literal ``...`` stands for every other installed one). An object takes the place of an
-            installed plugin of its class. None is every installed one.
-        without: Names of plugins that are left out.
-        prefer: Which plugin lowers an operator that several claim: ``{"aten::gelu": "my-pack"}``.
-        skip_passes: Passes that do not run, as ``name`` or ``plugin/name``.
-        custom_opsets: The versions at which domains other than ONNX's own are imported.
-        export_params: False leaves the parameters out: they become inputs of the graph.
-        keep_initializers_as_inputs: True lists the parameters among the graph's inputs too, so that they can be overridden.
+            "auto" tries torch.export first, then traces with a warning. TorchScript needs onnxexp-plugin-torchscript.
+        operator_export_type: The treatment of operators that ONNX lacks: "ONNX" (an error), "ONNX_FALLTHROUGH" (kept in their
+            own domain), "ONNX_ATEN_FALLBACK" (ATen nodes), "ONNX_ATEN" (all operators become ATen nodes), "RAW" (all operators
+            are kept, and the captured graph is printed).
+        training: The mode of the exported model: inference (EVAL), unchanged (PRESERVE), or training (TRAINING).
+        plugins: Exactly these plugins: names of installed ones, and SymbolicTables or objects with hooks, which win over those.
+            The literal ``...`` stands for every other installed plugin (``[my_table, ...]``). An object replaces an installed
+            plugin of its class. None selects every installed plugin.
+        without: Names of plugins to leave out.
+        prefer: The plugin that lowers an operator which several claim: ``{"aten::gelu": "my-pack"}``.
+        skip_passes: Passes to skip, as ``name`` or ``plugin/name``.
+        custom_opsets: The imported versions of domains other than ONNX's own.
+        export_params: False turns the parameters into inputs of the graph.
+        keep_initializers_as_inputs: True also lists the parameters among the graph's inputs, so that a caller can override them.
         do_constant_folding: False keeps computations on constants in the graph.
-        external_data: True puts the weights into a file beside `f`, False keeps one file; None does so only above 2 GB.
+        external_data: True writes the weights into a file beside `f`, False writes one file; None splits only above 2 GB.
         verify: Compare the program with the model, in ONNX Runtime, on the example inputs.
         verbose: Print the finished graph.
         debug: Check the graph after every pass.
 
     Returns:
-        The program: its model, and ways to save, run, check and print it.
+        The program: the model, with methods to save, run, verify and print it.
 
     Raises:
-        OptionError: an argument is malformed or cannot be honoured.
-        CaptureError: the model could not be captured.
-        LoweringError: operators could not be lowered (UnsupportedOperators, OpsetError).
-        PassError: a pass failed or broke the graph.
-        PluginError: a plugin is missing, does not load, or conflicts with another.
-        SerializeError: the file could not be written.
+        OptionError: An argument is malformed or cannot be honoured.
+        CaptureError: The model could not be captured.
+        LoweringError: Operators could not be lowered (UnsupportedOperators, OpsetError).
+        PassError: A pass failed or broke the graph.
+        PluginError: A plugin is missing, does not load, or conflicts with another.
+        SerializeError: The file could not be written.
         VerificationError: `verify` found a difference.
     """
     config = configuration.load(plugins=plugins, disable=without, prefer=prefer, skip_passes=skip_passes, opset=opset_version,
@@ -157,7 +157,7 @@ def export(
 
 
 class _Clock:
-    """Wall-clock seconds by stage; a context manager for one stage after the other."""
+    """A context manager that measures the wall-clock seconds of consecutive stages."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

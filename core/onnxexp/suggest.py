@@ -1,4 +1,4 @@
-"""The nearest known name, for messages about an unknown one."""
+"""Suggest the nearest known name in error messages."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ __all__ = ["nearest"]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """``" (did you mean 'x'?)"`` where a known name is close, else nothing."""
+    """Return ``" (did you mean 'x'?)"`` if a known name is close, else ``""``."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,4 +1,4 @@
-"""Warnings that name the line that the user wrote."""
+"""Emit warnings at the line of the user's call."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ from types import FrameType
 
 __all__ = ["warn"]
 
-_PASSED_OVER = {"onnxexp", "torch", "contextlib", "functools", "pluggy"}
+_SKIPPED_PACKAGES = {"onnxexp", "torch", "contextlib", "functools", "pluggy"}
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the user's own line.
-
-    That is the first frame outside this project, its plugins, torch, and the package that calls this function.
-    """
+    """Emit a warning at the first frame outside onnxexp, its plugins, torch, and the calling package."""
     frame = sys._getframe(1)
-    passed_over = {*_PASSED_OVER, _package(frame)}
-    level = 2  # `warnings`' number for the caller of this function
-    while frame.f_back is not None and ((package := _package(frame)) in passed_over or package.startswith("onnxexp_")):
+    skipped = {*_SKIPPED_PACKAGES, _package(frame)}
+    level = 2  # the stacklevel of this function's caller
+    while frame.f_back is not None and ((package := _package(frame)) in skipped or package.startswith("onnxexp_")):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
 

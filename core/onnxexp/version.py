@@ -1,4 +1,4 @@
-"""The version of this release, and the opsets that it exports."""
+"""The version of this release, and its range of opsets."""
 
 __all__ = ["DEFAULT_OPSET", "MAX_OPSET", "MIN_OPSET", "__version__"]
 

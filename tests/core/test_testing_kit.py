@@ -238,27 +238,27 @@ SCALE = "scale(Tensor x, float factor=2.0, *, int from=0) -> Tensor"
         (table(wrong(TWICE), "twise"), r"onnxexp_kit::twise: torch has no such operator \(did you mean 'onnxexp_kit::twice'\?\)"),
         (table(wrong(TWICE), "twice.Tensor"), "onnxexp_kit::twice.Tensor: torch has no such operator"),
         (table(wrong(TWICE), "nowhere::twice"), "nowhere::twice: torch has no such operator"),
-        (table(wrong(TWICE, "op, x, y")), "takes 2 arguments after op, torch's .* gives 1"),
+        (table(wrong(TWICE, "op, x, y")), "takes 2 arguments after op, torch's .* has 1"),
         (table(wrong(TWICE, "op")), "takes 0 arguments after op"),
         (table(wrong(TWICE, "op, x, y, *rest")), "takes 2 or more arguments after op"),
-        (table(wrong("", "op, a, b"), "pair"), r"takes 2 arguments after op, torch's onnxexp_kit::pair.Scalar\(.* gives 3"),
+        (table(wrong("", "op, a, b"), "pair"), r"takes 2 arguments after op, torch's onnxexp_kit::pair.Scalar\(.* has 3"),
         (table(wrong(TWICE, "op, input")), "calls the argument 'x' of onnxexp_kit::twice 'input'; name the parameter 'x'"),
         (table(wrong(SCALE, "op, x, factor, since"), "scale"), "name the parameter 'from_'"),
         (table(wrong("")), r"must begin with the torch schema, such as 'twice\(Tensor x\) -> Tensor'; it begins with ''"),
         (table(wrong("Twice x.")), "it begins with 'Twice x.'"),
         (table(wrong("twice(Tensor x) -> ...")), "must begin with the torch schema"),
-        (table(wrong("twice(Tensr x) -> Tensor")), "torch cannot read the schema that its docstring begins with"),
-        (table(wrong("twice(Tensor y) -> Tensor")), "gives Tensor y where the argument is Tensor x"),
-        (table(wrong("twice(int x) -> Tensor")), "gives int x where the argument is Tensor x"),
-        (table(wrong("twice(Tensor x, int y) -> Tensor")), "its docstring gives 2 arguments"),
-        (table(wrong("twice(Tensor x) -> (Tensor, Tensor)")), "gives other results"),
-        (table(wrong(SCALE.replace("2.0", "3.0"), "op, *all"), "scale"), "gives float factor=3.0 where .* float factor=2.0"),
+        (table(wrong("twice(Tensr x) -> Tensor")), "torch cannot parse the schema at the beginning of its docstring"),
+        (table(wrong("twice(Tensor y) -> Tensor")), "lists Tensor y where the argument is Tensor x"),
+        (table(wrong("twice(int x) -> Tensor")), "lists int x where the argument is Tensor x"),
+        (table(wrong("twice(Tensor x, int y) -> Tensor")), "its docstring lists 2 arguments"),
+        (table(wrong("twice(Tensor x) -> (Tensor, Tensor)")), "lists other results"),
+        (table(wrong(SCALE.replace("2.0", "3.0"), "op, *all"), "scale"), "lists float factor=3.0 where .* float factor=2.0"),
         (table(wrong(SCALE.replace("*, ", ""), "op, *all"), "scale"), r"is int from=0 \(after the \*\)"),
-        (table(wrong("scale(Tensor x) -> Tensor", "op, *all"), "scale"), "its docstring gives 1 arguments"),
+        (table(wrong("scale(Tensor x) -> Tensor", "op, *all"), "scale"), "its docstring lists 1 arguments"),
         (table(wrong(SCALE)), "begins with the schema of onnxexp_kit::scale, and it is registered for onnxexp_kit::twice"),
         (table(twice, since=8), r"twice \(since=8\): since=8 is no opset from 9 to 28"),
         (table(twice, since=29), "since=29 is no opset"),
-        (table(twice, until=8), "it is asked first at no opset from 9 to 28"),
+        (table(twice, until=8), "no opset from 9 to 28 selects it first"),
     ],
 )
 def test_what_is_wrong_with_a_table(made: SymbolicTable, problem: str) -> None:
@@ -282,12 +282,12 @@ def test_a_one_to_one_entry_names_an_onnx_operator() -> None:
 def test_an_entry_that_another_hides() -> None:
     made = table()
     made("twice", since=9)(twice)
-    with pytest.raises(AssertionError, match="twice: it is asked first at no opset from 9 to 28; there is also since=9"):
+    with pytest.raises(AssertionError, match="twice: no opset from 9 to 28 selects it first; there is also since=9"):
         check_table(made)
 
 
 def test_a_plugin_is_no_table() -> None:
-    with pytest.raises(TypeError, match="is no SymbolicTable; give the tables that a plugin has"):
+    with pytest.raises(TypeError, match="is no SymbolicTable; pass the tables in a plugin"):
         check_table(sys.modules[__name__])  # type: ignore[arg-type]
 
 
@@ -334,7 +334,7 @@ def test_an_entry_for_old_opsets_only_is_tried_there() -> None:
 def test_an_excuse_must_hold() -> None:
     made = table()
     check_table(made, [], without_case={"onnxexp_kit::twice": "only graphs of old hold it"})
-    with pytest.raises(AssertionError, match="a case calls it; it is excused because only graphs of old hold it"):
+    with pytest.raises(AssertionError, match="a case calls it, although `without_case` excuses it: only graphs of old hold it"):
         check_table(made, [Case(call, X, plugins=[made])], without_case={"onnxexp_kit::twice": "only graphs of old hold it"})
 
 

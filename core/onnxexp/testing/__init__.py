@@ -1,4 +1,4 @@
-"""The kit for authors of packs: say what to compute, and every claimed opset is checked against eager.
+"""The test kit for pack authors: check exports against eager PyTorch at every claimed opset.
 
     from onnxexp.testing import Case, cases, cases_of, check_table
 
@@ -9,7 +9,7 @@
     def test_table():
         check_table(my_pack.table, cases_of(test_operators))
 
-`check_case` is the same check by call, without pytest.
+`check_case` runs the same check without pytest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Case`: something to compute, and the check that its export computes the same."""
+"""Test cases: export a function at several opsets and compare the results with eager."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ import onnxexp
 __all__ = ["OPSETS", "Case", "cases", "cases_of", "check_case"]
 
 OPSETS = (9, 11, 13, 18, 20, 23)
-"""The opsets of a case that names none: each brought changes to many operators."""
+"""The default opsets of a case; each of them changed many operators."""
 
 RUNNABLE = 26
-"""The last opset that ONNX Runtime is asked to run; what is exported beyond it goes through onnx's checker only."""
+"""The last opset that runs in ONNX Runtime; later ones are only validated by onnx's checker."""
 
 Emitted: TypeAlias = Mapping[str, int] | set[str] | frozenset[str]
-"""The ONNX operators of a graph, with how many there are of each, or without."""
+"""The ONNX operators of a graph, with or without the count of each."""
 
 
 class Case:
-    """A function, example inputs, and what is expected of its export.
+    """A function, example inputs, and the expected properties of its export.
 
     Args:
         fn: A function or an `nn.Module`.
         inputs: Its arguments: tensors (graph inputs) and constants.
-        dynamic: The dynamic axes by the position of the input, ``{0: [0, 2]}``: the case is then also exported with them
-            dynamic and checked at sizes that were not seen; None for static only.
-        opsets: The target opsets that the function must export at, 9 to 28; above 26, where ONNX Runtime ends, only onnx's
-            checker looks at the result.
-        emits: The ONNX operators that the graph must consist of: a set, or a dict of how many there are of each
-            (``{"Gemm": 2, "Relu": 1}``), at the highest of the opsets; ``{9: {"Erf", "Mul"}, 20: {"Gelu"}}`` from these opsets
-            on. An operator of another domain is ``domain::Name``. None: any.
-        rtol, atol: The tolerances against eager; by dtype where not given, as `torch.testing.assert_close`.
-        xfail: Why the case cannot pass yet (for `cases`; a case that passes all the same is then a failure).
-        plugins: As for `onnxexp.export`; None: every installed one.
-        name: What pytest and messages show; the function's where not given.
+        dynamic: The dynamic axes by the position of the input, ``{0: [0, 2]}``. The case is then also exported with these axes
+            dynamic, and checked at sizes other than the example's. None checks the static export only.
+        opsets: The target opsets, 9 to 28. Above 26, the last opset of ONNX Runtime, only onnx's checker validates the result.
+        emits: The exact ONNX operators of the graph: a set, or a dict with counts (``{"Gemm": 2, "Relu": 1}``), at the highest
+            of the opsets; or a dict by opset, each entry valid from its opset on (``{9: {"Erf", "Mul"}, 20: {"Gelu"}}``). An
+            operator of another domain is ``domain::Name``. None allows any.
+        rtol, atol: The tolerances against eager; by default those of `torch.testing.assert_close` for the dtype.
+        xfail: The reason why the case cannot pass yet (for `cases`, which then fails if the case passes).
+        plugins: The plugins, as in `onnxexp.export`; None selects every installed plugin.
+        name: The name in pytest and in messages; by default the function's.
 
-    Raises ValueError for opsets, axes or positions that there are not.
+    Raises:
+        ValueError: An opset, an input position or an axis does not exist.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Case:
         self.emits = self._by_opset(emits)
 
     def grown(self) -> tuple[Any, ...]:
-        """The inputs with every dynamic axis one longer (the first slice again at the end)."""
+        """Return the inputs with every dynamic axis one longer; the first slice is repeated at the end."""
         inputs = list(self.inputs)
         for position, axes in (self.dynamic or {}).items():
             for axis in axes:
@@ -81,11 +81,11 @@ class Case:
         return tuple(inputs)
 
     def model(self) -> torch.nn.Module:
-        """The function as a module."""
+        """Return the function as a module."""
         return self.fn if isinstance(self.fn, torch.nn.Module) else _Function(self.fn)
 
     def arguments(self, opset: int, *, dynamic: bool) -> dict[str, Any]:
-        """What `onnxexp.export` is called with besides the model, for this opset."""
+        """Return the keyword arguments of `onnxexp.export` for this opset."""
         shapes: Any = None
         if dynamic:
             axes = {position: dict.fromkeys(axes, torch.export.Dim.DYNAMIC) for position, axes in (self.dynamic or {}).items()}
@@ -94,12 +94,12 @@ class Case:
         return {"args": _copy(self.inputs), "opset_version": opset, "dynamic_shapes": shapes, "plugins": self.plugins}
 
     def emitted_at(self, opset: int) -> Emitted | None:
-        """The ONNX operators that are expected at an opset, None where any may be."""
-        fitting = [first for first in self.emits if first <= opset]
-        return self.emits[max(fitting)] if fitting else None
+        """Return the expected ONNX operators at an opset; None allows any."""
+        applicable = [first for first in self.emits if first <= opset]
+        return self.emits[max(applicable)] if applicable else None
 
     def runs(self) -> list[tuple[int, bool]]:
-        """Every (opset, dynamic) that is checked."""
+        """Return every checked (opset, dynamic) pair."""
         return [(opset, dynamic) for opset in self.opsets for dynamic in ((False, True) if self.dynamic else (False,))]
 
     def _by_opset(self, emits: Emitted | Mapping[int, Emitted] | None) -> dict[int, Emitted]:
@@ -110,13 +110,13 @@ class Case:
         return {max(self.opsets): emits}  # type: ignore[dict-item]
 
     def _check(self) -> None:
-        strange = [opset for opset in self.opsets if not 9 <= opset <= 28]
-        if strange or not self.opsets:
-            raise ValueError(f"the case {self.name}: opsets are some of 9 to 28, not {strange or 'none at all'}")
+        invalid = [opset for opset in self.opsets if not 9 <= opset <= 28]
+        if invalid or not self.opsets:
+            raise ValueError(f"the case {self.name}: opsets must be some of 9 to 28, not {invalid or 'none at all'}")
         for position, axes in (self.dynamic or {}).items():
-            given = self.inputs[position] if 0 <= position < len(self.inputs) else None
-            if not isinstance(given, torch.Tensor) or not all(-given.dim() <= axis < given.dim() for axis in axes):
-                raise ValueError(f"the case {self.name}: dynamic names axes {list(axes)} of input {position}, which has no such")
+            value = self.inputs[position] if 0 <= position < len(self.inputs) else None
+            if not isinstance(value, torch.Tensor) or not all(-value.dim() <= axis < value.dim() for axis in axes):
+                raise ValueError(f"the case {self.name}: input {position} is no tensor with the dynamic axes {list(axes)}")
 
     def __repr__(self) -> str:
         return f"Case({self.name})"
@@ -125,7 +125,7 @@ class Case:
 def _name(fn: Callable[..., Any]) -> str:
     if isinstance(fn, CustomOpDef):
         return fn._name
-    return str(getattr(fn, "__name__", type(fn).__name__))  # a module, or another object that can be called, has none
+    return str(getattr(fn, "__name__", type(fn).__name__))  # only functions have a name
 
 
 class _Function(torch.nn.Module):
@@ -138,33 +138,33 @@ class _Function(torch.nn.Module):
 
 
 def check_case(case: Case, opset: int | None = None, *, dynamic: bool | None = None) -> onnxexp.ONNXProgram:
-    """Export, run onnx's full checker and ONNX Runtime, and compare with eager.
+    """Export a case, validate it with onnx's full checker, run it in ONNX Runtime, and compare with eager.
 
     Args:
-        case: What to check.
-        opset: Only this opset; None: every opset of the case.
-        dynamic: Only with or only without dynamic axes; None: without, and where no opset is given also with those that the
-            case has.
+        case: The case.
+        opset: Check this opset only; None checks every opset of the case.
+        dynamic: Check only with (True) or only without (False) dynamic axes. None checks without and, unless `opset` is set,
+            also with the case's dynamic axes.
 
     Returns:
-        The program; of several the last: at the last of the opsets, dynamic where the case is.
+        The program of the last check: at the last opset, dynamic if the case is.
 
     Raises:
-        AssertionError: something differs. It says at which opset, static or dynamic, and what; of several runs it lists every
-            one that fails.
-        OnnxExporterError: the export itself failed (with an opset given).
+        AssertionError: A check failed. The message lists each failure with its opset, static or dynamic.
+        OnnxExporterError: The export failed and `opset` is set.
+        ValueError: `dynamic` is True and the case has no dynamic axes.
     """
     if opset is not None:
         return _run(case, opset, bool(dynamic))
     failures, program = [], None
-    for each, grows in case.runs():
-        if dynamic in (None, grows):
+    for each, is_dynamic in case.runs():
+        if dynamic in (None, is_dynamic):
             try:
-                program = _run(case, each, grows)
+                program = _run(case, each, is_dynamic)
             except AssertionError as error:
                 failures.append(str(error))
             except onnxexp.OnnxExporterError as error:
-                failures.append(f"{_place(case, each, grows)}: the export fails: {error}")
+                failures.append(f"{_title(case, each, is_dynamic)}: the export fails: {error}")
     if failures:
         raise AssertionError("\n".join(failures))
     if program is None:
@@ -173,42 +173,42 @@ def check_case(case: Case, opset: int | None = None, *, dynamic: bool | None = N
 
 
 def _run(case: Case, opset: int, dynamic: bool) -> onnxexp.ONNXProgram:
-    place, model = _place(case, opset, dynamic), case.model()
+    title, model = _title(case, opset, dynamic), case.model()
     program = onnxexp.export(model, **case.arguments(opset, dynamic=dynamic))
     try:
         onnx.checker.check_model(program.model_proto, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        raise AssertionError(f"{place}: onnx's checker refuses the model: {error}") from error
+        raise AssertionError(f"{title}: onnx's checker refuses the model: {error}") from error
     if opset <= RUNNABLE:
         for inputs in [case.inputs, case.grown()] if dynamic else [case.inputs]:
-            _compare(case, place, program, model, inputs)
-    _check_emitted(case, place, program, opset)
+            _compare(case, title, program, model, inputs)
+    _check_emitted(case, title, program, opset)
     return program
 
 
-def _place(case: Case, opset: int, dynamic: bool) -> str:
+def _title(case: Case, opset: int, dynamic: bool) -> str:
     return f"{case.name} at opset {opset}, {'dynamic' if dynamic else 'static'}"
 
 
-def _compare(case: Case, place: str, program: onnxexp.ONNXProgram, model: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
-    fed = ", ".join(str(list(each.shape)) if isinstance(each, torch.Tensor) else repr(each) for each in inputs)
+def _compare(case: Case, title: str, program: onnxexp.ONNXProgram, model: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
+    shapes = ", ".join(str(list(each.shape)) if isinstance(each, torch.Tensor) else repr(each) for each in inputs)
     with torch.no_grad():
         expected = model(*_copy(inputs))
     try:
         actual = program(*_copy(inputs))
     except onnxexp.OnnxExporterError as error:
-        raise AssertionError(f"{place}, for inputs {fed}: {error}") from error
+        raise AssertionError(f"{title}, for inputs {shapes}: {error}") from error
     torch.testing.assert_close(
         actual,
         expected,
         rtol=case.rtol,
         atol=case.atol,
         equal_nan=True,
-        msg=lambda text: f"{place}, for inputs {fed}: ONNX Runtime and eager differ. {text}",
+        msg=lambda text: f"{title}, for inputs {shapes}: ONNX Runtime and eager differ. {text}",
     )
 
 
-def _check_emitted(case: Case, place: str, program: onnxexp.ONNXProgram, opset: int) -> None:
+def _check_emitted(case: Case, title: str, program: onnxexp.ONNXProgram, opset: int) -> None:
     expected = case.emitted_at(opset)
     if expected is None:
         return
@@ -216,11 +216,11 @@ def _check_emitted(case: Case, place: str, program: onnxexp.ONNXProgram, opset: 
     same = found == Counter(dict(expected)) if isinstance(expected, Mapping) else set(found) == set(expected)
     if not same:
         counts = dict(sorted(found.items()))
-        raise AssertionError(f"{place}: the graph consists of {counts}, expected {expected!r}")
+        raise AssertionError(f"{title}: the graph consists of {counts}, expected {expected!r}")
 
 
 def _copy(inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Clones: a function may write into its arguments."""
+    """Clone the inputs, since a function may write into them."""
     return tuple(arg.clone() if isinstance(arg, torch.Tensor) else arg for arg in inputs)
 
 
@@ -237,14 +237,17 @@ class CaseRow:
 
 
 def cases(*listed: Case) -> Any:
-    """A pytest decorator: the test gets `check`, once for each case, opset and (static, dynamic)."""
+    """Parametrize a test with `check`, once for each case, opset, and static or dynamic axes.
+
+    A decorator for pytest. `check()` runs one check and returns the program, see `check_case`.
+    """
     import pytest
 
-    return pytest.mark.parametrize("check", _Listed(_parameters(listed, pytest)))
+    return pytest.mark.parametrize("check", _CaseParameters(_parameters(listed, pytest)))
 
 
-class _Listed(list[Any]):
-    """The parameters that `cases` made, as `cases_of` knows them again."""
+class _CaseParameters(list[Any]):
+    """The parameters from `cases`; `cases_of` recognises them by this type."""
 
 
 def _parameters(listed: Sequence[Case], pytest: Any) -> Iterator[Any]:
@@ -258,7 +261,7 @@ def _parameters(listed: Sequence[Case], pytest: Any) -> Iterator[Any]:
 
 
 def cases_of(*tests: Any) -> list[Case]:
-    """The cases that test functions were decorated with; for a module those of all its functions."""
+    """Return the cases of decorated test functions, or of all functions of a module."""
     functions = [
         function
         for test in tests
@@ -266,5 +269,5 @@ def cases_of(*tests: Any) -> list[Case]:
         if callable(function)
     ]
     marks = [mark for function in functions for mark in getattr(function, "pytestmark", ())]
-    parameters = [parameter for mark in marks for given in mark.args if isinstance(given, _Listed) for parameter in given]
+    parameters = [parameter for mark in marks for arg in mark.args if isinstance(arg, _CaseParameters) for parameter in arg]
     return list(dict.fromkeys(check.case for parameter in parameters for check in parameter.values))

@@ -1,4 +1,4 @@
-"""Does a symbolic agree with torch's schema of the operator that it is registered for?"""
+"""Compare a symbolic's signature and docstring with torch's schema."""
 
 from __future__ import annotations
 
@@ -23,31 +23,30 @@ _REST = re.compile(r"\s*,?\s*\.\.\.\s*\)")
 
 @functools.lru_cache(maxsize=None)
 def schemas(op: str) -> tuple[torch.FunctionSchema, ...]:
-    """torch's schemas of an operator: of every overload, or where `op` names one (``aten::add.Tensor``), of that."""
+    """Return torch's schemas of an operator: of every overload, or of the one that `op` names (``aten::add.Tensor``)."""
     name, _, overload = op.partition(".")
     namespace, _, base = name.partition("::")
-    getattr(getattr(torch.ops, namespace), base, None)  # some namespaces are registered when they are first looked at
+    getattr(getattr(torch.ops, namespace), base, None)  # some namespaces register at the first access
     found = {schema.overload_name: schema for schema in torch._C._jit_get_schemas_for_operator(name)}
     return tuple(found.values()) if not overload else tuple(each for each in found.values() if each.overload_name == overload)
 
 
 def unknown(op: str) -> str:
-    """What is wrong with an operator's name, "" where torch (or capture itself, for Python's numbers) knows it."""
+    """Return the problem with an operator's name; "" if torch defines it or a capture emits it for Python numbers."""
     if schemas(op) or op in SCALAR_OPS.values():
         return ""
     known = {_full(schema) for schema in torch._C._jit_get_all_schemas()}
-    return f"torch has no such operator{nearest(op, known)}; import what registers it before the table is checked"
+    return f"torch has no such operator{nearest(op, known)}; import the library that registers it before the table is checked"
 
 
 def _full(schema: torch.FunctionSchema) -> str:
     return f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
 
 
-def _served(op: str) -> Sequence[torch.FunctionSchema]:
-    """The schemas that an entry must take: those that a captured graph can hold, which write into none of their arguments.
+def _required_schemas(op: str) -> Sequence[torch.FunctionSchema]:
+    """Return the schemas that an entry must accept: those without writes, since a captured graph is functional.
 
-    An entry for a whole name also meets overloads that only TorchScript's own interpreter knows (``aten::log.int_int``); it
-    need not take them.
+    An entry for a whole name need not accept overloads that exist only in TorchScript's interpreter (``aten::log.int_int``).
     """
     found = [schema for schema in schemas(op) if not schema.is_mutable]
     dispatched = [schema for schema in found if _is_dispatched(schema)]
@@ -66,14 +65,17 @@ def _is_dispatched(schema: torch.FunctionSchema) -> bool:
 
 
 def arity(function: Callable[..., Any], op: str, hidden: Sequence[str]) -> list[str]:
-    """Which schemas of an operator the function cannot be called with, but for overloads that have entries of their own."""
+    """Return the problem for each schema with an unsuitable number of arguments.
+
+    Overloads in `hidden` are skipped: they have entries of their own.
+    """
     parameters = _parameters(function)
     named = [each for each in parameters if each.kind is not each.VAR_POSITIONAL]
     most = None if len(named) < len(parameters) else len(named)
     least = sum(each.default is each.empty for each in named)
     return [
-        f"takes {_count(least, most)} after op, torch's {schema} gives {len(schema.arguments)}"
-        for schema in _served(op)
+        f"takes {_count(least, most)} after op, torch's {schema} has {len(schema.arguments)}"
+        for schema in _required_schemas(op)
         if _full(schema) not in hidden and not least <= len(schema.arguments) <= (len(schema.arguments) if most is None else most)
     ]
 
@@ -84,14 +86,14 @@ def _count(least: int, most: int | None) -> str:
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Those after `op` that arguments are passed to by position."""
+    """Return the positional parameters after `op`."""
     found = list(inspect.signature(function, follow_wrapped=False).parameters.values())
     positional = [each for each in found if each.kind not in (each.KEYWORD_ONLY, each.VAR_KEYWORD)]
     return positional if positional and positional[0].kind is inspect.Parameter.VAR_POSITIONAL else positional[1:]
 
 
 def _names(function: Callable[..., Any], schema: torch.FunctionSchema) -> str:
-    """Which parameter is called otherwise than the schema's argument, "" where none is. The names behind a ``*`` are free."""
+    """Return the first mismatch between a parameter's name and the schema; "" without one. Names after ``*`` are free."""
     for parameter, argument in zip(_parameters(function), schema.arguments, strict=False):
         if parameter.kind is parameter.VAR_POSITIONAL:
             break
@@ -105,34 +107,37 @@ def _names(function: Callable[..., Any], schema: torch.FunctionSchema) -> str:
 
 
 def docstring(function: Callable[..., Any], ops: Sequence[str]) -> str:
-    """What is wrong with a docstring that has to begin with the schema of one of the operators, "" where nothing is.
+    """Return the problem with a docstring, which must begin with the schema of one of the operators; "" without one.
 
-    The parameters must have that schema's names.
+    The parameters must have the names in that schema.
     """
     text = inspect.getdoc(function) or ""
-    example = next((str(schema).partition("::")[2] for op in ops for schema in _served(op)), ops[0])
-    told, meant = None, []
-    for namespace in dict.fromkeys(op.partition("::")[0] for op in ops):  # the docstring may leave it out
-        told = _read(text, namespace)
-        if isinstance(told, tuple):
-            meant = [each for op in ops for each in schemas(op) if _full(each) == _full(told[0])]
-        if meant:
+    example = next((str(schema).partition("::")[2] for op in ops for schema in _required_schemas(op)), ops[0])
+    parsed, matching = None, []
+    for namespace in dict.fromkeys(op.partition("::")[0] for op in ops):  # optional in the docstring
+        parsed = _parse(text, namespace)
+        if isinstance(parsed, tuple):
+            matching = [each for op in ops for each in schemas(op) if _full(each) == _full(parsed[0])]
+        if matching:
             break
-    if told is None:
+    if parsed is None:
         return f"its docstring must begin with the torch schema, such as {example!r}; it begins with {text[:60]!r}"
-    if isinstance(told, str):
-        return f"torch cannot read the schema that its docstring begins with: {told}"
-    schema, partial = told
-    if not meant:
+    if isinstance(parsed, str):
+        return f"torch cannot parse the schema at the beginning of its docstring: {parsed}"
+    schema, partial = parsed
+    if not matching:
         return f"its docstring begins with the schema of {_full(schema)}, and it is registered for {', '.join(ops[:4])}"
-    difference = _difference(schema, meant[0], partial)
+    difference = _difference(schema, matching[0], partial)
     if difference:
-        return f"its docstring {difference}; torch has {meant[0]}"
-    return _names(function, meant[0])
+        return f"its docstring {difference}; torch has {matching[0]}"
+    return _names(function, matching[0])
 
 
-def _read(text: str, namespace: str) -> tuple[torch.FunctionSchema, bool] | str | None:
-    """The schema that a text begins with and whether ``...`` stands for its last arguments; torch's complaint; None."""
+def _parse(text: str, namespace: str) -> tuple[torch.FunctionSchema, bool] | str | None:
+    """Parse the schema at the beginning of a text.
+
+    Returns the schema and whether ``...`` replaces its last arguments; torch's error message; or None without a schema.
+    """
     flat = " ".join(text.split())
     head, closing = _HEAD.match(flat), _closing(flat)
     result = _RESULT.match(flat, closing + 1) if head is not None and closing else None
@@ -148,7 +153,7 @@ def _read(text: str, namespace: str) -> tuple[torch.FunctionSchema, bool] | str 
 
 
 def _closing(text: str) -> int:
-    """Where the first parenthesis is closed, 0 where it is not."""
+    """Return the index of the parenthesis that closes the first one, 0 without one."""
     depth = 0
     for position, character in enumerate(text):
         depth += (character == "(") - (character == ")")
@@ -157,15 +162,15 @@ def _closing(text: str) -> int:
     return 0
 
 
-def _difference(told: torch.FunctionSchema, real: torch.FunctionSchema, partial: bool) -> str:
-    """Sizes may be written as int or SymInt, and the names of results left out."""
-    if len(told.arguments) > len(real.arguments) or (len(told.arguments) < len(real.arguments) and not partial):
-        return f"gives {len(told.arguments)} arguments"
-    for one, other in zip(told.arguments, real.arguments, strict=False):
+def _difference(documented: torch.FunctionSchema, real: torch.FunctionSchema, partial: bool) -> str:
+    """Return the difference between a documented and the real schema; int equals SymInt, result names are optional."""
+    if len(documented.arguments) > len(real.arguments) or (len(documented.arguments) < len(real.arguments) and not partial):
+        return f"lists {len(documented.arguments)} arguments"
+    for one, other in zip(documented.arguments, real.arguments, strict=False):
         if _argument(one) != _argument(other):
-            return f"gives {_shown(one)} where the argument is {_shown(other)}"
-    if [str(each.type) for each in told.returns] != [str(each.type) for each in real.returns]:
-        return "gives other results"
+            return f"lists {_argument_text(one)} where the argument is {_argument_text(other)}"
+    if [str(each.type) for each in documented.returns] != [str(each.type) for each in real.returns]:
+        return "lists other results"
     return ""
 
 
@@ -173,6 +178,6 @@ def _argument(argument: Any) -> tuple[Any, ...]:
     return argument.name, str(argument.type), argument.kwarg_only, argument.has_default_value(), argument.default_value
 
 
-def _shown(argument: Any) -> str:
+def _argument_text(argument: Any) -> str:
     default = f"={argument.default_value}" if argument.has_default_value() else ""
     return f"{argument.type} {argument.name}{default}" + (" (after the *)" if argument.kwarg_only else "")

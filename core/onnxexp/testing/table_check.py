@@ -1,4 +1,4 @@
-"""`check_table`: is every entry of a table what it says it is, can it be reached, and is it tested?"""
+"""Check the entries of a symbolic table: schema, docstring, reachable opsets, test coverage."""
 
 from __future__ import annotations
 
@@ -19,43 +19,42 @@ from onnxexp.testing.case import Case
 __all__ = ["check_table"]
 
 FIRST, LAST = 9, 28
-"""The opsets that can be exported to."""
+"""The range of target opsets."""
 
 
 def check_table(
     table: SymbolicTable, cases: Iterable[Case] | None = None, *, without_case: Mapping[str, str] | None = None
 ) -> None:
-    """Check every entry of a table: that
+    """Check every entry of a table.
 
-    * torch (or a library that is imported) has an operator, and overload, of that name;
-    * the function takes as many arguments as the schema has (for a whole name: as each of its overloads has that no entry of
-      its own serves), and, one-to-one, ONNX has the operator;
-    * its docstring begins with the torch schema of one of the operators that it is registered for, and its parameters have the
-      names of that schema's arguments (``from_`` where Python does not allow ``from``). ``...`` may stand for the last arguments
-      of a long schema; sizes may be int or SymInt;
-    * it can be reached: `since` and `until` leave an opset from 9 to 28 at which it is the first to be asked;
-    * a case calls it. The cases are lowered for this, at one opset for each entry, and not run.
+    * torch, or an imported library, defines the operator and overload.
+    * The function accepts as many arguments as the schema has. An entry for a whole name must accept each overload without an
+      entry of its own. For a one-to-one entry, ONNX defines the operator.
+    * The docstring begins with the torch schema of one of the entry's operators, and the parameters have the names in that schema
+      (``from_`` for the keyword ``from``). ``...`` may replace the last arguments of a long schema; sizes may be int or SymInt.
+    * The entry is reachable: at some opset from 9 to 28, `since` and `until` make it the first choice.
+    * A case calls it. The cases are lowered for this check, at one opset for each entry, and not run.
 
     Args:
         table: The table.
-        cases: Such as ``cases_of(tests)`` gives; None: whether every entry is tested is not looked at.
-        without_case: Operators that no case can call, with the reason for each.
+        cases: The cases, for instance from ``cases_of(tests)``; None skips the last check.
+        without_case: Operators that no case can call, each with the reason.
 
     Raises:
-        AssertionError: lists everything that is wrong, by file and line.
-        TypeError: `table` is none, but perhaps the plugin that has it.
+        AssertionError: An entry fails a check. The message lists all problems by file and line.
+        TypeError: `table` is no SymbolicTable, for instance the plugin that contains it.
     """
     if not isinstance(table, SymbolicTable):
-        raise TypeError(f"{table!r} is no SymbolicTable; give the tables that a plugin has in its `symbolics` one by one")
+        raise TypeError(f"{table!r} is no SymbolicTable; pass the tables in a plugin's `symbolics` one by one")
     entries = list(table)
     problems = [
         *_unknown(entries),
-        *_misfits(table, entries),
-        *_misdocumented(entries),
+        *_wrong_signatures(table, entries),
+        *_wrong_docstrings(entries),
         *_unreachable(table, entries),
     ]
     if cases is not None:
-        problems += _uncovered(table, list(cases), without_case or {})
+        problems += _untested(table, list(cases), without_case or {})
     if problems:
         lines = sorted({f"{entry.location or 'one-to-one'}: {entry.op}{_since(entry)}: {what}" for entry, what in problems})
         raise AssertionError(
@@ -74,7 +73,7 @@ def _unknown(entries: list[Symbolic]) -> Iterator[tuple[Symbolic, str]]:
             yield entry, problem
 
 
-def _misfits(table: SymbolicTable, entries: list[Symbolic]) -> Iterator[tuple[Symbolic, str]]:
+def _wrong_signatures(table: SymbolicTable, entries: list[Symbolic]) -> Iterator[tuple[Symbolic, str]]:
     hidden = [op for op in table.operators() if "." in op]
     for entry in entries:
         if not entry.direct:
@@ -83,7 +82,7 @@ def _misfits(table: SymbolicTable, entries: list[Symbolic]) -> Iterator[tuple[Sy
             yield entry, f"ONNX has no operator {entry.direct}"
 
 
-def _misdocumented(entries: list[Symbolic]) -> Iterator[tuple[Symbolic, str]]:
+def _wrong_docstrings(entries: list[Symbolic]) -> Iterator[tuple[Symbolic, str]]:
     served: dict[Callable[..., Any], list[Symbolic]] = {}
     for entry in entries:
         if not entry.direct and schema_agreement.schemas(entry.op):
@@ -100,23 +99,23 @@ def _unreachable(table: SymbolicTable, entries: list[Symbolic]) -> Iterator[tupl
             yield entry, f"since={entry.since} is no opset from {FIRST} to {LAST}"
         elif not _opsets(table, entry):
             others = [f"since={other.since}" for other in table.versions(entry.op) if other is not entry]
-            yield entry, f"it is asked first at no opset from {FIRST} to {LAST}; there is also {', '.join(others) or 'until'}"
+            yield entry, f"no opset from {FIRST} to {LAST} selects it first; there is also {', '.join(others) or 'until'}"
 
 
 def _opsets(table: SymbolicTable, entry: Symbolic) -> list[int]:
-    """The opsets at which an entry is the first to be asked, the last one first."""
+    """Return the opsets at which an entry is the first choice, in descending order."""
     return [opset for opset in range(LAST, FIRST - 1, -1) if table.find(entry.op, opset) is entry]
 
 
 # Is every entry called by a case?
 
 
-def _uncovered(table: SymbolicTable, cases: list[Case], excused: Mapping[str, str]) -> Iterator[tuple[Symbolic, str]]:
+def _untested(table: SymbolicTable, cases: list[Case], excused: Mapping[str, str]) -> Iterator[tuple[Symbolic, str]]:
     opsets = {_key(entry): (entry, _opsets(table, entry)) for entry in table}
-    called = _called(table, cases, {key: opsets for key, (_, opsets) in opsets.items()}, set(excused))
+    called = _called_entries(table, cases, {key: opsets for key, (_, opsets) in opsets.items()}, set(excused))
     for key, (entry, reachable) in opsets.items():
         if entry.op in excused and key in called:
-            yield entry, f"a case calls it; it is excused because {excused[entry.op]}"
+            yield entry, f"a case calls it, although `without_case` excuses it: {excused[entry.op]}"
         elif reachable and key not in called and entry.op not in excused:
             yield entry, "no case calls it"
 
@@ -125,22 +124,21 @@ def _key(entry: Symbolic) -> tuple[str, int]:
     return entry.op, entry.since
 
 
-def _called(
+def _called_entries(
     table: SymbolicTable, cases: list[Case], opsets: Mapping[tuple[str, int], list[int]], excused: set[str]
 ) -> set[tuple[str, int]]:
-    """The entries that the cases call.
+    """Return the entries that the cases call.
 
-    Each case is lowered at its last opset, with what it has dynamic. Where that leaves an entry out, those cases that called
-    another version of it are lowered once more, at an opset that is the entry's; at last the cases that are dynamic are lowered
-    as static ones.
+    Each case is lowered at its last opset with its dynamic axes. For each entry still missing, the cases that called another
+    version of it are lowered at one of the entry's opsets. Finally the dynamic cases are lowered as static ones.
     """
     done: set[tuple[str, int]] = set()
     ops: dict[Case, set[str]] = {}
-    with _recording(table) as record:
+    with _record_calls(table) as record:
 
         def lower(case: Case, opset: int, *, dynamic: bool) -> None:
             record.clear()
-            # What fails or warns is another test's concern: here only counts who was asked.
+            # Failures and warnings are checked by other tests; only the called entries matter here.
             with contextlib.suppress(onnxexp.OnnxExporterError), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 onnxexp.check(case.model(), **case.arguments(opset, dynamic=dynamic))
@@ -162,21 +160,21 @@ def _called(
 
 
 @contextlib.contextmanager
-def _recording(table: SymbolicTable) -> Iterator[set[tuple[str, int]]]:
-    """Inside, every entry of the table that is called puts its operator and `since` into the set."""
+def _record_calls(table: SymbolicTable) -> Iterator[set[tuple[str, int]]]:
+    """Collect the (operator, since) pairs of the table's called entries in the yielded set."""
     record: set[tuple[str, int]] = set()
     entries = table._entries
-    table._entries = {op: [_noting(entry, record) for entry in versions] for op, versions in entries.items()}
+    table._entries = {op: [_with_record(entry, record) for entry in versions] for op, versions in entries.items()}
     try:
         yield record
     finally:
         table._entries = entries
 
 
-def _noting(entry: Symbolic, record: set[tuple[str, int]]) -> Symbolic:
+def _with_record(entry: Symbolic, record: set[tuple[str, int]]) -> Symbolic:
     @functools.wraps(entry.function)
-    def noting(*args: Any) -> Any:
+    def recorded(*args: Any) -> Any:
         record.add(_key(entry))
         return entry.function(*args)
 
-    return dataclasses.replace(entry, function=noting)
+    return dataclasses.replace(entry, function=recorded)
