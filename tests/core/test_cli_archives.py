@@ -229,7 +229,7 @@ def hostile(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("hostile", HOSTILE, indirect=True)
 def test_hostile_files_are_refused(hostile: tuple[Path, Path]) -> None:
     path, marker = hostile
-    with pytest.raises(OptionError, match="might run code from the file.*give --allow-pickle"):
+    with pytest.raises(OptionError, match="might run code from the file.*pass --allow-pickle"):
         load_archive(path)
     assert not marker.exists()
 
@@ -250,7 +250,7 @@ def test_the_command_needs_a_flag(hostile: tuple[Path, Path], capsys: pytest.Cap
     path, marker = hostile
     arguments = ["export", str(path), "-o", str(path.parent / "model.onnx")]
     ran = run(capsys, *arguments)
-    assert ran.status == 2 and "give --allow-pickle" in ran.err and not marker.exists()
+    assert ran.status == 2 and "pass --allow-pickle" in ran.err and not marker.exists()
     run(capsys, *arguments, "--allow-pickle")
     assert marker.exists()
 
@@ -258,7 +258,7 @@ def test_the_command_needs_a_flag(hostile: tuple[Path, Path], capsys: pytest.Cap
 def test_compiled_libraries(tmp_path: Path) -> None:
     path = saved(tmp_path / "model.pt2")
     rewritten(path, lambda name, data: data, {"data/aotinductor/model/evil.so": b"\x7fELF"})
-    with pytest.raises(OptionError, match="it holds a compiled library"):
+    with pytest.raises(OptionError, match="it contains a compiled library"):
         load_archive(path)
 
 
@@ -320,7 +320,7 @@ def test_sizes_that_are_no_arithmetic(tmp_path: Path, size: str) -> None:
         model["graph_module"]["graph"]["tensor_values"]["x"]["sizes"][0]["as_expr"]["expr_str"] = size
 
     rewritten(path, change_json("models/model.json", change))
-    with pytest.raises(OptionError, match="stands where a size should"):
+    with pytest.raises(OptionError, match="is not a valid size"):
         load_archive(path)
 
 
@@ -353,7 +353,7 @@ def test_the_format_of_an_older_torch(tmp_path: Path) -> None:
         archive.writestr("version", "8.20")
         for name in ("exported_program.json", "state_dict.pt", "constants.pt", "example_inputs.pt"):
             archive.writestr(f"serialized_{name}", pickled(marker))
-    with pytest.raises(OptionError, match="its format is that of an older torch.*give --allow-pickle"):
+    with pytest.raises(OptionError, match="it has the format of an older torch.*pass --allow-pickle"):
         load_archive(path)
     assert not marker.exists()
 
@@ -366,7 +366,7 @@ def test_what_is_malformed(tmp_path: Path) -> None:
     }.items():
         path = saved(tmp_path / "model.pt2")
         rewritten(path, change_json(part, change))
-        with pytest.raises(OptionError, match="holds no program that this version of torch can load"):
+        with pytest.raises(OptionError, match="contains no program that this version of torch can load"):
             load_archive(path)
 
 
@@ -377,5 +377,5 @@ def test_what_is_no_program(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="there is no file"):
         load_archive(missing)
     for path in (text, other):
-        with pytest.raises(OptionError, match="holds no program that this version of torch can load"):
+        with pytest.raises(OptionError, match="contains no program that this version of torch can load"):
             load_archive(path)

@@ -315,4 +315,4 @@ def test_other_weights_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture
     Path("unseeded.py").write_text("import torch\ndef make(): return torch.nn.Linear(3, 2), (torch.ones(2, 3),)\n")
     assert run(capsys, "export", "unseeded.py:make", "-o", "model.onnx").status == 0
     ran = run(capsys, "verify", "model.onnx", "--against", "unseeded.py:make")
-    assert ran.status == 1 and "the file has other weights than the model: weight, bias" in ran.out
+    assert ran.status == 1 and "the file's weights differ from the model's: weight, bias" in ran.out

@@ -139,7 +139,7 @@ def test_a_plugins_name_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text("[onnxexp.plugins]\nwaves = other:plugin\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(OptionError, match="other 1.0 is installed and brings a plugin waves"):
+    with pytest.raises(OptionError, match="other 1.0 is installed and has a plugin waves"):
         create("waves", tmp_path / "pack")
 
 
@@ -147,7 +147,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "README.md").write_text("mine")
     (tmp_path / "LICENSE").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(OptionError, match="README.md, .*LICENSE; give another folder"):
+    with pytest.raises(OptionError, match="README.md, .*LICENSE; choose another folder"):
         create("waves", tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["LICENSE", "README.md", "tests"]
     assert (tmp_path / "README.md").read_text() == "mine"

@@ -1,7 +1,7 @@
-"""The `onnxexp` command. Each command's module is imported when it runs, and torch only by those that need it.
+"""Run the `onnxexp` command. A command's module is imported when it runs, and torch only if it is needed.
 
-Exit status: 0 it went well; 1 the answer is "no" (a check that found problems, a verification that found differences);
-2 wrong usage, or an error.
+Exit status: 0 for success; 1 for a negative result (a check found problems, a verification found differences); 2 for wrong usage
+or an error.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["main"]
 
 _COMMANDS = {
     "export": "write a model as ONNX",
-    "check": "say what would lower each operator of a model, and what stands in the way, without writing anything",
-    "verify": "compare an ONNX file with the model that it came from",
-    "plugins": "list the installed plugins; `plugins why OP` says who lowers an operator",
+    "check": "show which plugin would lower each operator of a model, and list all obstacles, without writing a file",
+    "verify": "compare an ONNX file with its PyTorch model",
+    "plugins": "list the installed plugins; `plugins why OP` shows which plugin lowers an operator",
     "ops": "list the operators that the plugins lower",
-    "config": "show each setting and where it comes from",
-    "doctor": "look at the installation and say what is wrong with it",
-    "new-plugin": "start a plugin of your own: a distribution ready to build, test and publish",
+    "config": "show each setting and its origin",
+    "doctor": "check the installation and list its problems",
+    "new-plugin": "create a plugin: a distribution ready to build, test and publish",
 }
 
 
@@ -39,7 +39,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line (that of the process where `argv` is None); returns the exit status."""
+    """Run a command line (the process's own if `argv` is None); return the exit status."""
     given = sys.argv[1:] if argv is None else list(argv)
     output = Output("--json" in given)
     try:
@@ -54,8 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("onnxexp: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of the output, `head` for one, has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python does not fail at the last flush
+    except BrokenPipeError:  # the reader of the output, such as `head`, has closed it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python fails at the last flush
         return 0
     except Exception as error:  # noqa: BLE001 - the last resort: one clear message, and the traceback on demand
         text = (
@@ -74,8 +74,12 @@ def _fail(output: Output, error: BaseException, text: str, given: Sequence[str])
 
 
 def _parse(given: Sequence[str]) -> argparse.Namespace:
-    """The command's own arguments are declared by its module, which alone is imported."""
-    parser = _Parser(prog="onnxexp", description="PyTorch models to ONNX.", epilog="`onnxexp COMMAND --help` says more.")
+    """Parse a command line; only the module of the chosen command is imported."""
+    parser = _Parser(
+        prog="onnxexp",
+        description="Export PyTorch models to ONNX.",
+        epilog="`onnxexp COMMAND --help` describes a command's arguments.",
+    )
     parser.add_argument("--version", action="version", version=f"onnxexp {__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
     chosen = next((word for word in given if not word.startswith("-")), "")

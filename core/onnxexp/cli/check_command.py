@@ -1,4 +1,4 @@
-"""`onnxexp check`: a dry run."""
+"""The command `onnxexp check`: a dry run of an export."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _NOT_FOR_CHECKS = ("external_data", "verify", "verbose")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
+    """Declare the command's arguments."""
     add_arguments(parser)
     parser.add_argument("--nodes", action="store_true", help="list every node with its source line, not only the operators")
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Say who lowers what; returns 1 where an export would fail."""
+    """Print which plugin lowers each operator; return 1 if an export would fail."""
     with Progress() as progress:
         prepared = prepare(options, progress)
         from onnxexp.dry_run import check

@@ -1,4 +1,4 @@
-"""Arguments that several commands take, and what they mean to `export` and the configuration."""
+"""Arguments shared by several commands, and their conversion for `export` and the configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["UsageError", "add_common", "add_selection", "add_target", "dynamic_s
 
 
 class UsageError(Exception):
-    """The command line is malformed; `usage` is the command's."""
+    """The command line is malformed; `usage` is the command's usage text."""
 
     def __init__(self, message: str, usage: str) -> None:
         super().__init__(message)
@@ -20,7 +20,7 @@ class UsageError(Exception):
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
-    """What every command takes. A subcommand's absent flag leaves what stood before it."""
+    """Declare the arguments of every command. Without the flag, a subcommand keeps its parent's value."""
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON document and nothing else")
     parser.add_argument(
         "--traceback", action="store_true", default=argparse.SUPPRESS, help="show the Python traceback of an error"
@@ -28,10 +28,13 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def add_selection(parser: argparse.ArgumentParser, *, inherited: bool = False) -> None:
-    """Which plugins lower, at which opset. `inherited`: the parent command takes them too, and what is absent is as it says."""
+    """Declare the arguments that select plugins and opset.
+
+    With `inherited`, an absent argument keeps the parent command's value.
+    """
     none: Any = argparse.SUPPRESS if inherited else None
     empty: Any = argparse.SUPPRESS if inherited else []
-    group = parser.add_argument_group("plugins and opset (they go before what is configured, see `onnxexp config`)")
+    group = parser.add_argument_group("plugins and opset (they override the configuration, see `onnxexp config`)")
     group.add_argument("--opset", type=int, metavar="N", default=none, help="the target opset")
     group.add_argument(
         "--plugins",
@@ -40,39 +43,39 @@ def add_selection(parser: argparse.ArgumentParser, *, inherited: bool = False) -
         default=none,
         help="exactly these plugins; `...` stands for every other installed one",
     )
-    group.add_argument("--without", action="append", metavar="A,B", default=empty, help="not these plugins")
+    group.add_argument("--without", action="append", metavar="A,B", default=empty, help="leave these plugins out")
     group.add_argument(
-        "--prefer", action="append", metavar="OP=PLUGIN", default=empty, help="that plugin lowers an operator that several claim"
+        "--prefer", action="append", metavar="OP=PLUGIN", default=empty, help="the plugin that lowers an operator which several claim"
     )  # fmt: skip
 
 
 def add_target(parser: argparse.ArgumentParser, *, dynamic: bool = True) -> None:
-    """The example call of a target, and what of it is dynamic."""
+    """Declare the arguments for a target's example inputs and dynamic axes."""
     group = parser.add_argument_group("example inputs")
     group.add_argument(
         "--input", action="append", metavar="SPEC", default=[],
-        help="an example input in the order of the parameters, as float32[2,3], or by name, as ids=int64[1,8] (repeatable)",
+        help="an example input in the order of the parameters (float32[2,3]) or by name (ids=int64[1,8]) (repeatable)",
     )  # fmt: skip
     if dynamic:
         group.add_argument(
             "--dynamic", action="append", metavar="INPUT:AXIS=NAME,...", default=[],
-            help="dynamic axes of an input, as x:0=batch,1=seq; or a dynamic number, as steps=n (repeatable)",
+            help="dynamic axes of an input (x:0=batch,1=seq), or a dynamic number (steps=n) (repeatable)",
         )  # fmt: skip
     group.add_argument(
         "--allow-pickle", action="store_true",
-        help="let a .pt2 file run code while it is loaded; only for files that you trust as you trust a program",
+        help="let a .pt2 file run code while it is loaded; only for files that you trust like a program",
     )  # fmt: skip
 
 
 def names(values: Sequence[str] | None) -> list[str] | None:
-    """Repeated arguments with commas as one list; None stays None."""
+    """Split repeated, comma-separated arguments into one list; None stays None."""
     if values is None:
         return None
     return [part.strip() for value in values for part in value.split(",") if part.strip()]
 
 
 def selection(options: argparse.Namespace) -> dict[str, Any]:
-    """`plugins`, `without` and `prefer` as `export` takes them."""
+    """Return `plugins`, `without` and `prefer` in the form of `export`."""
     prefer: dict[str, str] = {}
     for pair in names(options.prefer) or ():
         op, equals, plugin = pair.rpartition("=")
@@ -82,10 +85,10 @@ def selection(options: argparse.Namespace) -> dict[str, Any]:
     return {"plugins": names(options.plugins), "without": names(options.without) or [], "prefer": prefer or None}
 
 
-def dynamic_shapes(given: Sequence[str]) -> dict[str, Any] | None:
-    """``x:0=batch,1=seq`` as torch.export writes it: ``{"x": {0: "batch", 1: "seq"}}``; an axis without a name is Dim.DYNAMIC."""
+def dynamic_shapes(texts: Sequence[str]) -> dict[str, Any] | None:
+    """Parse ``x:0=batch,1=seq`` to ``{"x": {0: "batch", 1: "seq"}}``; an axis without a name is Dim.DYNAMIC."""
     shapes: dict[str, Any] = {}
-    for text in given:
+    for text in texts:
         name, colon, axes = text.rpartition(":")
         if not colon:
             number, equals, symbol = text.partition("=")

@@ -1,4 +1,4 @@
-"""`onnxexp config`: each setting and where it comes from."""
+"""The command `onnxexp config`: show each setting and its origin."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["arguments", "load", "run"]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
+    """Declare the command's arguments."""
     add_selection(parser)
 
 
 def load(options: argparse.Namespace) -> config.Config:
-    """The configuration with what the command line says."""
-    given = selection(options)
-    return config.load(plugins=given["plugins"], disable=given["without"], prefer=given["prefer"], opset=options.opset)
+    """Load the configuration, overridden by the command line."""
+    chosen = selection(options)
+    return config.load(plugins=chosen["plugins"], disable=chosen["without"], prefer=chosen["prefer"], opset=options.opset)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
@@ -51,7 +51,7 @@ def _text(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON writes it."""
+    """Convert a value for JSON."""
     if isinstance(value, (tuple, frozenset)):
         return [_plain(element) for element in (sorted(value) if isinstance(value, frozenset) else value)]
     return "..." if value is ... else value

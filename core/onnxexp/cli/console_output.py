@@ -1,4 +1,4 @@
-"""What commands print: for people (with rich on a terminal, plain elsewhere) or, with --json, as one document."""
+"""Print a command's results: as text (with rich on a terminal), or with --json as one document."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _STYLES = {
     "broken": "red", "refused": "red", "no": "red", "problem": "red",
     "off": "dim", "warning": "yellow",
 }  # fmt: skip
-"""Words that are coloured where they are a whole cell."""
+"""The colours of table cells that consist of one of these words."""
 
 
 def readable(text: str, stream: TextIO) -> str:
-    """The text with what the stream's encoding lacks replaced or escaped."""
+    """Replace or escape characters that the stream's encoding lacks."""
     encoding = stream.encoding or "ascii"
     try:
         text.encode(encoding)
@@ -34,16 +34,16 @@ def readable(text: str, stream: TextIO) -> str:
 
 
 def styled(stream: TextIO) -> bool:
-    """Whether the stream is a terminal that wants colours."""
+    """Whether the stream is a terminal with colours."""
     return stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
 
 
 class Output:
-    """The answer of a command, on standard output.
+    """The results of a command on standard output.
 
     Args:
-        as_json: Print nothing but the document that `document` is given.
-        stream: Where to print.
+        as_json: Print only the JSON document, see `document`.
+        stream: The stream to print to.
     """
 
     def __init__(self, as_json: bool, stream: TextIO | None = None) -> None:
@@ -51,13 +51,13 @@ class Output:
         self._stream = sys.stdout if stream is None else stream
 
     def document(self, value: Any) -> None:
-        """The answer as JSON; nothing without --json."""
+        """Print the result as JSON; nothing without --json."""
         if self.as_json:
             self._stream.write(json.dumps(value, indent=2, ensure_ascii=True, default=str) + "\n")
             self._stream.flush()
 
     def line(self, text: str = "", style: str = "") -> None:
-        """A line (or several) for people; nothing with --json."""
+        """Print one or more lines of text; nothing with --json."""
         if self.as_json:
             return
         if style and styled(self._stream):
@@ -67,13 +67,13 @@ class Output:
         self._stream.flush()
 
     def pairs(self, values: Mapping[str, str]) -> None:
-        """Lines of a name and a value."""
+        """Print lines with a name and a value."""
         width = max(map(len, values), default=0)
         for name, value in values.items():
             self.line(f"{name:<{width}}  {value}")
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """A table; empty columns are left out."""
+        """Print a table without its empty columns."""
         used = [index for index in range(len(columns)) if any(row[index] for row in rows)]
         heads, cells = [columns[index] for index in used], [[row[index] for index in used] for row in rows]
         if self.as_json or not rows:
@@ -104,7 +104,7 @@ class Output:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """With --json, what models, plugins and libraries print goes to standard error, also what C++ prints."""
+        """With --json, redirect all other output to standard error, including output from C++."""
         if not self.as_json:
             yield
             return
@@ -114,8 +114,8 @@ class Output:
                 yield
             return
         self._stream.flush()
-        kept = os.dup(descriptor)
-        document = open(kept, "w", encoding="ascii", closefd=True)  # noqa: SIM115 - closed below, after the last word
+        duplicate = os.dup(descriptor)
+        document = open(duplicate, "w", encoding="ascii", closefd=True)  # noqa: SIM115 - closed below, after the document
         original, self._stream = self._stream, document
         os.dup2(2, descriptor)
         try:
@@ -123,7 +123,7 @@ class Output:
         finally:
             original.flush()
             document.flush()
-            os.dup2(kept, descriptor)
+            os.dup2(duplicate, descriptor)
             self._stream = original
             document.close()
 
@@ -131,19 +131,19 @@ class Output:
 def _descriptor(stream: TextIO) -> int | None:
     try:
         return stream.fileno()
-    except (io.UnsupportedOperation, AttributeError, ValueError):  # a stream in memory, as tests and notebooks have
+    except (io.UnsupportedOperation, AttributeError, ValueError):  # a stream in memory, as in tests and notebooks
         return None
 
 
 class Progress:
-    """The stage at work, on standard error while that is a terminal."""
+    """The current stage, shown on standard error if that is a terminal."""
 
     def __init__(self) -> None:
         self._status: Any = None
 
     @property
     def shown(self) -> bool:
-        """Whether anybody sees it."""
+        """Whether the stage is shown."""
         return self._status is not None
 
     def __enter__(self) -> Progress:
@@ -156,7 +156,7 @@ class Progress:
         return self
 
     def stage(self, text: str) -> None:
-        """Say what is done now."""
+        """Show the current stage."""
         if self._status is not None:
             self._status.update(readable(text, sys.stderr))
 

@@ -1,4 +1,4 @@
-"""`onnxexp doctor`: what is installed, what it is tested with, and what is wrong."""
+"""The command `onnxexp doctor`: check the installation and list its problems."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ __all__ = ["arguments", "run"]
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """Something worth knowing; a `problem` stands in the way of exports, a note does not."""
+    """A result of the check; a "problem" prevents exports, a "note" does not."""
 
     kind: str
     text: str
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command has none of its own."""
+    """Declare no arguments."""
     del parser
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Print versions and findings; returns 1 where one of them is a problem."""
+    """Print versions and findings; return 1 if one of them is a problem."""
     del options
     with Progress() as progress:
-        progress.stage("looking at the installation")
+        progress.stage("checking the installation")
         versions = {"onnxexp": __version__, "python": installed("python"), **{name: installed(name) for name in PACKAGES}}
         findings = [*_requirements(), *_untested(versions), *_imports(), *_plugins(), *_runtime()]
-    asked = _asked()
+    required = _required_versions()
     output.table(
         ["package", "installed", "needed", "tested with"],
-        [[name, found or "no", asked.get(name, ""), _tested(name)] for name, found in versions.items()],
+        [[name, found or "no", required.get(name, ""), _tested(name)] for name, found in versions.items()],
     )
     found = discover()
     if found:
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         {
             "ok": not problems,
             "versions": {name: version or None for name, version in versions.items()},
-            "needed": asked,
+            "needed": required,
             "tested": list(TESTED),
             "plugins": [{"name": each.name, "distribution": each.distribution, "version": each.version} for each in found],
             "findings": [dataclasses.asdict(finding) for finding in findings],
@@ -73,19 +73,19 @@ def _tested(package: str) -> str:
     return ", ".join(dict.fromkeys(combination[package] for combination in TESTED if package in combination))
 
 
-def _asked() -> dict[str, str]:
-    """Collect the requirements of onnxexp by package; those of an extra only where nothing else requires the package."""
-    asked: dict[str, str] = {}
+def _required_versions() -> dict[str, str]:
+    """Collect the requirements of onnxexp by package; those of an extra only if nothing else requires the package."""
+    required: dict[str, str] = {}
     for requirement in sorted(requirements("onnxexp"), key=lambda each: bool(each.extra)):
         if requirement.versions:
-            asked.setdefault(requirement.package, str(requirement.versions))
-    return asked
+            required.setdefault(requirement.package, str(requirement.versions))
+    return required
 
 
 def _requirements() -> Iterator[Finding]:
     """Find the requirements of onnxexp and the plugins that are not met."""
     if not requirements("onnxexp"):
-        yield Finding("note", "onnxexp runs from its sources: without metadata the versions that it needs are not known")
+        yield Finding("note", "onnxexp runs from its sources: without metadata, its requirements are unknown")
     owners = dict.fromkeys(["onnxexp", *(found.distribution for found in discover())])
     for owner in owners:
         try:
@@ -96,19 +96,20 @@ def _requirements() -> Iterator[Finding]:
 
 def _unmet(owner: str) -> Iterator[Finding]:
     """Find the requirements of one distribution that the environment does not meet."""
-    for wish in dict.fromkeys(requirements(owner)):
-        present = installed(wish.package)
-        needed = f"{wish.package} {wish.versions}".rstrip()
-        if not present and not wish.extra:
-            yield Finding("problem", f"{owner} needs {needed}, which is not installed: `pip install {wish.package}`")
-        elif present and not wish.met_by(present):
-            kind = "note" if wish.extra and wish.package not in PACKAGES else "problem"
-            cure = "use another" if wish.package == "python" else f"`pip install '{wish.package}{wish.versions}'`"
+    for requirement in dict.fromkeys(requirements(owner)):
+        package = requirement.package
+        present = installed(package)
+        needed = f"{package} {requirement.versions}".rstrip()
+        if not present and not requirement.extra:
+            yield Finding("problem", f"{owner} needs {needed}, which is not installed: `pip install {package}`")
+        elif present and not requirement.met_by(present):
+            kind = "note" if requirement.extra and package not in PACKAGES else "problem"
+            cure = "use another" if package == "python" else f"`pip install '{package}{requirement.versions}'`"
             yield Finding(kind, f"{owner} needs {needed}, but {present} is installed: {cure}")
 
 
 def _untested(versions: Mapping[str, str]) -> Iterator[Finding]:
-    """Versions that are allowed, but with which nothing has been tested."""
+    """Find versions that the metadata allows but the tests do not cover."""
     for package, present in versions.items():
         known = [combination[package] for combination in TESTED if package in combination]
         if present and known and not any(SpecifierSet(f"=={each}.*").contains(present, prereleases=True) for each in known):
@@ -116,16 +117,16 @@ def _untested(versions: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _imports() -> Iterator[Finding]:
-    """Packages that are there and cannot be imported."""
+    """Find installed packages that cannot be imported."""
     for package in ("torch", "onnx", "onnx-ir", "pluggy"):
         try:
             importlib.import_module(package.replace("-", "_"))
-        except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is what shall be told
+        except Exception as error:  # noqa: BLE001 - a broken installation may raise anything
             yield Finding("problem", f"{package} cannot be imported: {type(error).__name__}: {error}; reinstall it")
 
 
 def _plugins() -> Iterator[Finding]:
-    """Plugins that are refused, broken, or at odds with each other, and a configuration that cannot be read."""
+    """Find refused, broken and conflicting plugins, and an unreadable configuration."""
     try:
         from onnxexp.plugins import loading
 
@@ -152,7 +153,7 @@ def _plugins() -> Iterator[Finding]:
 
 
 def _runtime() -> Iterator[Finding]:
-    """Whether models can be run here, and up to which opset."""
+    """Check whether models can be run here, and up to which opset."""
     if not installed("onnxruntime"):
         yield Finding(
             "problem", "onnxruntime is not installed, so no model can be run or verified: `pip install onnxexp[runtime]`"
@@ -166,7 +167,7 @@ def _runtime() -> Iterator[Finding]:
     ours = f"onnxruntime {installed('onnxruntime')} loads models up to opset {last}"
     try:
         target = config.load().opset
-    except OnnxExporterError:  # told among the plugins' findings
+    except OnnxExporterError:  # listed among the plugins' findings
         return
     if target > last:
         yield Finding("problem", f"{ours}, but opset {target} is configured: `onnxexp config` shows where")
@@ -175,7 +176,7 @@ def _runtime() -> Iterator[Finding]:
 
 
 def _last_opset() -> int:
-    """The highest opset that ONNX Runtime takes, found by trying."""
+    """Find the highest opset that ONNX Runtime loads, by trial."""
     import onnxruntime
     from onnx import TensorProto, helper
 
@@ -197,4 +198,4 @@ def _last_opset() -> int:
             refusal = error
             continue
         return opset
-    raise RuntimeError(f"it takes no model at all: {refusal}")
+    raise RuntimeError(f"it loads no model at all: {refusal}")

@@ -1,4 +1,4 @@
-"""From a command line to a call of `export`: what `export` and `check` share."""
+"""Build the arguments of `onnxexp.export` from a command line, for `export` and `check`."""
 
 from __future__ import annotations
 
@@ -24,40 +24,38 @@ class Prepared:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What says which model is meant and how it is lowered."""
+    """Declare the arguments that choose a model and how it is lowered."""
     parser.add_argument(
         "target", metavar="MODULE:FACTORY|FILE.pt2",
-        help="a callable (or a model) in a module or in FILE.py:FACTORY that gives the model, (model, args), "
-        "(model, args, kwargs) or a dict of the arguments of onnxexp.export; or a program that torch.export.save wrote",
+        help="a model, or a callable that returns the model, (model, args), (model, args, kwargs) or a dict of the arguments of "
+        "onnxexp.export, in a module or in FILE.py:FACTORY; or a program written by torch.export.save",
     )  # fmt: skip
     add_target(parser)
     add_selection(parser)
     group = parser.add_argument_group("the graph")
     group.add_argument("--input-name", action="append", metavar="NAME", help="the inputs' names, in order (repeatable)")
     group.add_argument("--output-name", action="append", metavar="NAME", help="the outputs' names, in order (repeatable)")
-    group.add_argument(
-        "--skip-pass", action="append", metavar="[PLUGIN/]NAME", default=[], help="this pass does not run (repeatable)"
-    )
+    group.add_argument("--skip-pass", action="append", metavar="[PLUGIN/]NAME", default=[], help="skip this pass (repeatable)")
     group.add_argument(
         "--capture",
         metavar="HOW",
         help="auto (torch.export, else a trace with a warning), export, trace or script",
     )
     group.add_argument(
-        "--operator-export-type", metavar="TYPE", help="what becomes of operators that nobody lowers: ONNX (an error), "
+        "--operator-export-type", metavar="TYPE", help="the treatment of operators that no plugin lowers: ONNX (an error), "
         "ONNX_FALLTHROUGH, ONNX_ATEN_FALLBACK, ONNX_ATEN or RAW",
     )  # fmt: skip
     group.add_argument(
         "--target",
         dest="runs_in",
         metavar="WHAT",
-        help="onnxruntime (avoid what it has no kernels for) or onnx (the specification)",
+        help="onnxruntime (avoid calls without a kernel in ONNX Runtime) or onnx (follow the specification)",
     )
     group.add_argument("--debug", action="store_true", default=None, help="check the graph after every pass")
 
 
 def prepare(options: argparse.Namespace, progress: Progress) -> Prepared:
-    """Load the plugins, then the target, and put the command line's arguments over those that a factory gave.
+    """Load the plugins, then the target; the command line overrides the arguments from a factory.
 
     The order matters: a target may put the working directory on `sys.path`, and no plugin may come from there.
     """
@@ -66,13 +64,13 @@ def prepare(options: argparse.Namespace, progress: Progress) -> Prepared:
     from onnxexp.cli.stage_progress import Stages
     from onnxexp.plugins import loading
 
-    given = selection(options)
+    chosen = selection(options)
     loading.load(configured(options))
     progress.stage(f"loading {options.target}")
     target = load(options.target, options.input, trusted=options.allow_pickle)
     shapes = dynamic_shapes(options.dynamic)
-    said = {
-        **given,
+    overrides = {
+        **chosen,
         "opset_version": options.opset,
         "target": options.runs_in,
         "dynamic_shapes": shapes,
@@ -83,7 +81,7 @@ def prepare(options: argparse.Namespace, progress: Progress) -> Prepared:
         "operator_export_type": options.operator_export_type,
         "debug": options.debug,
     }
-    arguments = {**target.options, **{name: value for name, value in said.items() if value not in (None, [])}}
+    arguments = {**target.options, **{name: value for name, value in overrides.items() if value not in (None, [])}}
     if shapes is not None:
         arguments.pop("dynamic_axes", None)
     if progress.shown:

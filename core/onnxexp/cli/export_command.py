@@ -1,4 +1,4 @@
-"""`onnxexp export`: a model becomes a file."""
+"""The command `onnxexp export`: write a model as ONNX."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["arguments", "run"]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
+    """Declare the command's arguments."""
     add_arguments(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", required=True, help="where to write the model")
     group = parser.add_argument_group("the file")
@@ -34,14 +34,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Export, write, perhaps verify, and say what was done. Returns 1 where the verification found differences."""
+    """Export and write a model, verify it on demand, and print a summary; return 1 if the verification finds differences."""
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught, Progress() as progress:
         warnings.simplefilter("default")
         try:
             program, saved, difference = _export(options, progress)
         except BaseException:
-            for remark in _remarks(caught):  # they may say why
+            for remark in _remarks(caught):  # they may explain the error
                 print(readable(f"warning: {remark}", sys.stderr), file=sys.stderr)
             raise
     seconds = time.perf_counter() - started
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _export(options: argparse.Namespace, progress: Progress) -> tuple[ONNXProgram, SavedFile, str | None]:
-    """The program, what was written, and what the verification found to differ (None where there was none)."""
+    """Return the program, the written files, and the differences that the verification found (None without one)."""
     prepared = prepare(options, progress)
     from onnxexp.pipeline import export
 
@@ -104,7 +104,7 @@ def _summary(output: Output, program: ONNXProgram, saved: SavedFile, seconds: fl
 
 
 def _packs(program: ONNXProgram) -> list[str]:
-    """The plugins that took part, with their distributions' versions."""
+    """Return the plugins that took part, with their distributions' versions."""
     return [pack.origin or pack.name for pack in program.plugins]
 
 
@@ -131,6 +131,6 @@ def _verdict(difference: str | None) -> dict[str, Any]:
 
 
 def _remarks(caught: Sequence[warnings.WarningMessage]) -> list[str]:
-    """Each warning once; announcements to the authors of libraries are left out."""
+    """Return each warning once, without those addressed to developers of libraries."""
     quiet = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, ResourceWarning)
     return list(dict.fromkeys(str(each.message).strip() for each in caught if not issubclass(each.category, quiet)))

@@ -1,5 +1,7 @@
-"""An ONNX file run beside the model that it came from. The file does not tell how its inputs and outputs map to the model's
-parameters and results, so they are matched by the names that an export gives them, and by position where names were chosen.
+"""Compare an ONNX file with its PyTorch model.
+
+The file does not record how its inputs and outputs map to the model's parameters and results. They are matched by the default
+names of an export, else by position.
 """
 
 from __future__ import annotations
@@ -26,9 +28,11 @@ __all__ = ["Comparer"]
 
 
 class Comparer:
-    """A file in ONNX Runtime; `against` says what to compare it with, then `compare` does so.
+    """An ONNX file in ONNX Runtime. Call `against` to set the model, then `compare`.
 
-    Raises OptionError where the file is missing or no ONNX model, OnnxExporterError where ONNX Runtime does not take it.
+    Raises:
+        OptionError: The file is missing or is not an ONNX model.
+        OnnxExporterError: ONNX Runtime refuses the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,7 +40,7 @@ class Comparer:
             raise OptionError(f"there is no file {path}")
         try:
             self._model = ir.load(path)
-        except Exception as error:  # protobuf's errors, and those of reading external data, have no class in common
+        except Exception as error:  # the errors of protobuf and of external data have no common class
             raise OptionError(f"{path} is not an ONNX model: {type(error).__name__}: {error}") from error
         self._session = Session(self._model)
         self._inputs = {
@@ -45,7 +49,7 @@ class Comparer:
         self._outputs = [value.name or "" for value in self._model.graph.outputs]
 
     def against(self, target: Target) -> None:
-        """Compare with this model; raises OptionError where its example does not fit the file's inputs."""
+        """Set the model to compare with; raise OptionError if its example does not match the file's inputs."""
         program = isinstance(target.model, torch.export.ExportedProgram)
         args, kwargs = target.args, target.kwargs
         if program and not args and not kwargs and target.model.example_inputs is not None:
@@ -58,12 +62,12 @@ class Comparer:
         self._slots = self._match_inputs(leaves)
 
     def compare(self, sizes: Mapping[str, int], *, rtol: float | None, atol: float | None) -> VerificationReport:
-        """Both on the example inputs, with the named axes resized.
+        """Run both on the example inputs with the named axes resized, and compare.
 
         Raises:
-            OptionError: no input has an axis of such a name, or the model fails at that size.
-            VerificationError: the results are built differently.
-            OnnxExporterError: ONNX Runtime fails.
+            OptionError: No input has an axis of that name, or the model fails at that size.
+            VerificationError: The results have different structures.
+            OnnxExporterError: ONNX Runtime failed.
         """
         flat, structure = pytree.tree_flatten((self._args, self._kwargs))
         self._check_sizes(sizes)
@@ -85,7 +89,7 @@ class Comparer:
         return compare(expected, signature.unflatten(results, flat), names, rtol=rtol, atol=atol)
 
     def differing_weights(self) -> list[str]:
-        """The model's parameters and buffers whose values are others in the file, by name."""
+        """Return the names of parameters and buffers whose values differ between the file and the model."""
         own = dict(self._eager.state_dict(keep_vars=True))
         shared = {name: value.const_value for name, value in self._model.graph.initializers.items() if name in own}
         return [
@@ -101,13 +105,13 @@ class Comparer:
         tensors = [index for index, leaf in enumerate(leaves) if isinstance(leaf.value, torch.Tensor)]
         if len(tensors) != len(self._inputs):
             raise OptionError(
-                f"the example gives {', '.join(leaf.name for leaf in leaves) or 'nothing'}; the file's inputs are "
+                f"the example's inputs are {', '.join(leaf.name for leaf in leaves) or 'none'}; the file's inputs are "
                 f"{', '.join(self._inputs) or 'none'}: they match neither by name nor, tensor by tensor, in number"
             )
         return [InputSlot(name, index) for name, index in zip(self._inputs, tensors, strict=True)]
 
     def _match_outputs(self, leaves: list[Leaf]) -> list[OutputSlot]:
-        """Where each leaf of the model's result is in the file's outputs; what is no tensor there is taken as it is."""
+        """Map each leaf of the model's result to an output of the file; other leaves are constants."""
         names, free = set(self._outputs), list(range(len(self._outputs)))
         values = [leaf for leaf in leaves if isinstance(leaf.value, (torch.Tensor, bool, int, float))]
         tensors = [leaf for leaf in leaves if isinstance(leaf.value, torch.Tensor)]
@@ -144,7 +148,7 @@ def _slot(leaf: Leaf, output: int | None) -> OutputSlot:
 
 
 def _resized(value: Any, declared: ir.Value, sizes: Mapping[str, int]) -> Any:
-    """A tensor with the axes that the file calls by one of the names at that size, by repeating what is there."""
+    """Resize a tensor's axes with one of the names by repeating its contents."""
     for axis, dim in enumerate(declared.shape or ()):
         name = str(dim.value) if isinstance(dim, ir.SymbolicDim) else ""
         if name in sizes and isinstance(value, torch.Tensor):

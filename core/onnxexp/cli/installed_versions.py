@@ -23,14 +23,14 @@ TESTED = (
         "pluggy": "1.7",
     },
 )
-"""The combinations that the tests of the whole project run with; other versions that the metadata allows should work."""
+"""The combinations that the project's tests run with; other versions that the metadata allows should work."""
 
 PACKAGES = ("torch", "onnx", "onnx-ir", "onnxruntime", "onnxscript", "pluggy")
 
 
 @dataclasses.dataclass(frozen=True)
 class Requirement:
-    """A package and its versions (``torch``, ``>=2.13``) in a distribution's metadata; `extra` where only that extra needs it."""
+    """A requirement in a distribution's metadata (``torch``, ``>=2.13``); `extra` is set if only that extra needs it."""
 
     package: str
     versions: SpecifierSet
@@ -42,7 +42,7 @@ class Requirement:
 
 
 def installed(package: str) -> str:
-    """Find a distribution's version, "" where it is not installed; that of the interpreter for ``python``."""
+    """Return a distribution's version, "" if it is not installed; for ``python`` the interpreter's version."""
     if package == "python":
         return platform.python_version()
     try:
@@ -52,9 +52,10 @@ def installed(package: str) -> str:
 
 
 def requirements(name: str) -> list[Requirement]:
-    """Read a distribution's requirements for this platform; none where it is not installed.
+    """Read a distribution's requirements for this platform; empty if it is not installed.
 
-    Raises packaging's InvalidRequirement or InvalidSpecifier for malformed metadata.
+    Raises:
+        packaging.requirements.InvalidRequirement, packaging.specifiers.InvalidSpecifier: The metadata is malformed.
     """
     try:
         found = distribution(name)
@@ -64,7 +65,7 @@ def requirements(name: str) -> list[Requirement]:
     listed = [Requirement("python", SpecifierSet(python))] if python else []
     extras = ("", *(found.metadata.get_all("Provides-Extra") or ()))
     for each in map(standard.Requirement, found.requires or ()):
-        wanting = (extra for extra in extras if each.marker is None or each.marker.evaluate({"extra": extra}))
-        if (extra := next(wanting, None)) is not None:
+        applicable = (extra for extra in extras if each.marker is None or each.marker.evaluate({"extra": extra}))
+        if (extra := next(applicable, None)) is not None:
             listed.append(Requirement(canonicalize_name(each.name), each.specifier, extra))
     return listed

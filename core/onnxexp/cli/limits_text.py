@@ -1,4 +1,4 @@
-"""A symbolic's declared limits as text."""
+"""Describe the declared limits of a symbolic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["limits"]
 
 
 def limits(symbolic: Symbolic) -> str:
-    """``opset 13 to 17, float32, static shapes``: where an entry holds; "" where it always does."""
+    """Return the limits of an entry, ``opset 13 to 17, float32, static shapes``, or "every opset"."""
     parts = []
     if symbolic.since and symbolic.until is not None:
         parts.append(f"opset {symbolic.since} to {symbolic.until}")

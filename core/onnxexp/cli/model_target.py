@@ -1,4 +1,4 @@
-"""What a command works on: ``MODULE:FACTORY``, ``FILE.py:FACTORY`` or ``FILE.pt2``, and its example inputs."""
+"""Load a command's target (``MODULE:FACTORY``, ``FILE.py:FACTORY``, ``FILE.pt2``) with its example inputs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SEED = 0
 
 @dataclasses.dataclass
 class Target:
-    """A model, its example call, and other arguments of `export` that its factory gave."""
+    """A model, its example call, and other arguments of `export` from its factory."""
 
     model: Any
     args: Any = ()
@@ -43,22 +43,22 @@ class Target:
 
 
 def load(text: str, inputs: Sequence[str] = (), *, trusted: bool = False) -> Target:
-    """Load a target. Call it when the plugins are loaded: a MODULE of the working directory puts that on `sys.path`.
+    """Load a target. Load the plugins first: a module in the working directory puts that folder on `sys.path`.
 
     Args:
         text: ``package.module:name``, ``path/file.py:name`` or ``path/file.pt2``.
-        inputs: Specs of example inputs (`read_input`); they take the place of those that the factory gives.
+        inputs: Specs of example inputs (see `read_input`); they replace those from the factory.
         trusted: Whether a .pt2 file may run code while it is loaded.
 
     Raises:
-        OptionError: there is no such module, file or name, it gives nothing that can be exported, or an input is missing.
+        OptionError: The module, file or name does not exist, the object cannot be exported, or an input is missing.
     """
     if text.endswith(".pt2"):
         from onnxexp.cli.pt2_archive import load_archive
 
         target = Target(load_archive(Path(text), trusted=trusted))
     else:
-        target = _called(*_found(text), text)
+        target = _resolve(*_locate(text), text)
     if inputs:
         read = [read_input(spec) for spec in inputs]
         target.args = tuple(value for name, value in read if not name)
@@ -69,9 +69,9 @@ def load(text: str, inputs: Sequence[str] = (), *, trusted: bool = False) -> Tar
 
 
 def read_input(spec: str) -> tuple[str, Any]:
-    """``[NAME=]DTYPE[SIZES]`` or ``[NAME=]NUMBER``: the parameter's name ("" by position) and an example for it.
+    """Parse ``[NAME=]DTYPE[SIZES]`` or ``[NAME=]NUMBER`` to a parameter's name ("" by position) and an example.
 
-    Floats are normally distributed, integers 0 or 1 (valid for every index and mask), always the same ones.
+    Floats are normally distributed. Integers are 0 or 1, which are valid for every index and mask. The seed is fixed.
     """
     match = _SPEC.fullmatch(spec.strip())
     if match is None:
@@ -102,15 +102,15 @@ def _example(dtype: torch.dtype, sizes: Sequence[int]) -> torch.Tensor:
     return torch.randint(0, 2, sizes, generator=generator).to(dtype)
 
 
-def _found(text: str) -> tuple[ModuleType, str]:
-    """The module and the name in it."""
+def _locate(text: str) -> tuple[ModuleType, str]:
+    """Import the target's module; return it with the name in it."""
     place, colon, name = text.rpartition(":")
     if not colon or not place or not name:
         raise OptionError(f"{text!r} is neither MODULE:FACTORY nor FILE.py:FACTORY nor FILE.pt2")
     if place.endswith(".py") or os.sep in place:
         return _file(Path(place)), name
     try:
-        _see_working_directory(place.partition(".")[0])
+        _add_working_directory(place.partition(".")[0])
         return importlib.import_module(place), name
     except ModuleNotFoundError as error:
         if error.name is not None and (place == error.name or place.startswith(f"{error.name}.")):
@@ -120,13 +120,15 @@ def _found(text: str) -> tuple[ModuleType, str]:
         raise _failed(f"importing {place}", error) from error
 
 
-def _see_working_directory(top: str) -> None:
-    """Put the working directory on `sys.path` if the user's module is there: only now, and only for it."""
+def _add_working_directory(top: str) -> None:
+    """Put the working directory on `sys.path` if it contains the user's module."""
     here = os.getcwd()
     spec = PathFinder.find_spec(top, [here])
     if spec is None or here in sys.path:
         return
-    if spec.origin is not None or importlib.util.find_spec(top) is None:  # a mere folder gives way to an installed package
+    if (
+        spec.origin is not None or importlib.util.find_spec(top) is None
+    ):  # an installed package takes precedence over a plain folder
         sys.path.insert(0, here)
 
 
@@ -135,8 +137,8 @@ def _file(path: Path) -> ModuleType:
         raise OptionError(f"there is no file {path}")
     folder = str(path.resolve().parent)
     if folder not in sys.path:
-        sys.path.insert(0, folder)  # a script sees the modules beside it
-    name = path.stem if path.stem not in sys.modules else f"{path.stem} ({path})"  # it may be called as a package of ours is
+        sys.path.insert(0, folder)  # a script can import the modules beside it
+    name = path.stem if path.stem not in sys.modules else f"{path.stem} ({path})"  # it may have the name of one of our packages
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise OptionError(f"{path} is not a Python file")
@@ -150,8 +152,8 @@ def _file(path: Path) -> ModuleType:
     return module
 
 
-def _called(module: ModuleType, name: str, text: str) -> Target:
-    """What the named object is or, called, gives."""
+def _resolve(module: ModuleType, name: str, text: str) -> Target:
+    """Return the named object, or the result of calling it, as a target."""
     found: Any = module
     for part in name.split("."):
         try:
@@ -172,7 +174,7 @@ def _called(module: ModuleType, name: str, text: str) -> Target:
 def _check_callable(factory: Any, text: str) -> None:
     try:
         parameters = inspect.signature(factory).parameters.values()
-    except (TypeError, ValueError):  # some built-in callables have no signature; calling them shows what they need
+    except (TypeError, ValueError):  # some built-in callables have no signature; calling them shows missing arguments
         return
     required = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     if required:
@@ -183,19 +185,19 @@ def _check_callable(factory: Any, text: str) -> None:
 
 
 def _read(value: Any, text: str) -> Target:
-    """A factory's result: a model, ``(model, args)``, ``(model, args, kwargs)`` or the arguments of `export`."""
+    """Parse a factory's result: a model, ``(model, args)``, ``(model, args, kwargs)`` or the arguments of `export`."""
     if isinstance(value, Mapping):
         options = dict(value)
         parameters = [name for name in inspect.signature(export).parameters if name != "f"]
         unknown = [name for name in options if name not in parameters]
         if unknown or "model" not in options:
             problem = f"{unknown[0]!r}{nearest(str(unknown[0]), parameters)} is none" if unknown else "'model' is missing"
-            raise OptionError(f"{text} gives a dict, which must hold arguments of onnxexp.export: {problem}")
+            raise OptionError(f"{text} returns a dict, whose keys must be arguments of onnxexp.export: {problem}")
         return Target(options.pop("model"), options.pop("args", ()), dict(options.pop("kwargs", None) or {}), options)
     parts = value if isinstance(value, tuple) else (value,)
     if not parts or not (isinstance(parts[0], (torch.nn.Module, ExportedProgram)) or callable(parts[0])) or len(parts) > 3:
         raise OptionError(
-            f"{text} gives an object of type {type(value).__name__}; a factory returns a model, (model, args), "
+            f"{text} is or returns an object of type {type(value).__name__}; a factory returns a model, (model, args), "
             "(model, args, kwargs) or a dict of the arguments of onnxexp.export"
         )
     return Target(parts[0], parts[1] if len(parts) > 1 else (), dict(parts[2]) if len(parts) > 2 else {})
@@ -208,7 +210,7 @@ def _check_needs_nothing(model: Any, text: str) -> None:
         signature.bind()
     except TypeError:
         raise OptionError(
-            f"{text} gives a model without example inputs; it takes {signature}. Give one --input for each, as in "
+            f"{text} has no example inputs; the model takes {signature}. Pass one --input for each, as in "
             "`--input float32[1,3,224,224]`, or let the factory return (model, args)"
         ) from None
 

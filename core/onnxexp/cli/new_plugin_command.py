@@ -1,4 +1,4 @@
-"""`onnxexp new-plugin`: start a plugin of one's own."""
+"""The command `onnxexp new-plugin`: create a plugin from a template."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["arguments", "run"]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
-    parser.add_argument("name", metavar="NAME", help="the plugin's name, as my-pack")
+    """Declare the command's arguments."""
+    parser.add_argument("name", metavar="NAME", help="the plugin's name, such as my-pack")
     parser.add_argument("directory", nargs="?", type=Path, metavar="DIR", help="where to write it (default: a new folder NAME)")
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Write the files and say how to go on."""
+    """Write the files, and print the next steps."""
     from onnxexp.cli.plugin_template import create
 
     directory = options.directory or Path(options.name)

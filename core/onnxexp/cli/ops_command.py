@@ -1,4 +1,4 @@
-"""`onnxexp ops`: the operators that the plugins lower."""
+"""The command `onnxexp ops`: list the operators that the plugins lower."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["arguments", "run"]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
+    """Declare the command's arguments."""
     parser.add_argument(
-        "pattern", nargs="?", default="", metavar="PATTERN", help="a part of the name, or a pattern as aten::conv*"
+        "pattern", nargs="?", default="", metavar="PATTERN", help="a part of the name, or a pattern such as aten::conv*"
     )
     add_selection(parser)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """List the operators that are lowered at the opset; returns 1 where none fits the pattern."""
+    """List the operators that are lowered at the opset; return 1 if none matches the pattern."""
     with Progress() as progress:
         progress.stage("loading torch and the plugins")
         from onnxexp.cli.limits_text import limits
@@ -51,6 +51,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _fits(op: str, pattern: str) -> bool:
-    """Whether a name contains the text, or matches it where it has wildcards."""
+    """Whether a name contains the pattern, or matches its wildcards."""
     wild = any(mark in pattern for mark in "*?[")
     return fnmatch.fnmatchcase(op, pattern if "::" in pattern else f"*::{pattern}") if wild else pattern in op

@@ -1,7 +1,6 @@
-"""A plugin to start from: `create` writes a complete pack, ready to build, test and publish.
+"""Create a plugin from a template: a complete pack, ready to build, test and publish.
 
-What it writes is the example of the repository, `examples/plugin`, under another name: the example's own tests are the
-templates' tests.
+The template is the repository's example, `examples/plugin`, under another name. The example's own tests cover it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from onnxexp.plugins.discovery import discover
 __all__ = ["create"]
 
 _PROJECT, _PACKAGE = "acme-ops", "acme_ops"
-"""The example's names, in its texts and in its paths."""
+"""The example's names, replaced in its texts and paths."""
 
 _FILES = (
     "pyproject.toml",
@@ -41,43 +40,43 @@ _RUNS = re.compile(r"[-_.]+")
 _RESERVED = {
     **dict.fromkeys(sys.stdlib_module_names, "a module of Python's standard library"),
     **dict.fromkeys(("aten", "prim", "prims", "quantized"), "a namespace of torch's own operators"),
-    "tests": "where the pack's own tests are",
+    "tests": "the folder of the pack's own tests",
 }
 
 
 def create(name: str, directory: str | os.PathLike[str]) -> list[Path]:
-    """Write a pack: a package with an operator and its symbolics, tests, metadata with the entry point, README, licence, CI.
+    """Write a pack: an operator with its symbolics, tests, metadata with the entry point, README, licence, CI.
 
     Args:
-        name: The distribution's name (``my-pack``); the package and the namespace of its operators are ``my_pack``, the plugin
-            is ``my-pack``.
-        directory: The folder to write it into; it is made where there is none.
+        name: The distribution's and the plugin's name (``my-pack``); the package and the namespace of its operators are
+            ``my_pack``.
+        directory: The folder to write into; created if missing.
 
     Returns:
         The files written.
 
     Raises:
-        OptionError: the name is no distribution's name or taken, or a file is there already. Nothing is written then, and
-            nothing stays of what was written where the disk fails (OSError).
+        OptionError: The name is invalid or taken, or a file exists already. Nothing is written.
+        OSError: The disk failed. The files written so far are removed.
     """
     project, package = _names(name)
     root = Path(directory)
     texts = {root / _renamed(path, project, package): _renamed(text, project, package) for path, text in _templates()}
     for folder in [root, *root.parents]:
         if folder.exists() and not folder.is_dir():
-            raise OptionError(f"{folder} is a file; give a folder to write {project} into")
-    there = [str(path) for path in texts if os.path.lexists(path)]
-    if there:
-        raise OptionError(f"nothing is overwritten, and there are already {', '.join(there)}; give another folder")
+            raise OptionError(f"{folder} is a file; choose a folder to write {project} into")
+    existing = [str(path) for path in texts if os.path.lexists(path)]
+    if existing:
+        raise OptionError(f"files are never overwritten, and these exist already: {', '.join(existing)}; choose another folder")
     _write(texts)
     return list(texts)
 
 
 def _names(name: str) -> tuple[str, str]:
-    """The distribution's normalized name, and the package's. Raises OptionError where one of them cannot be."""
+    """Return the distribution's normalized name, and the package's; raise OptionError if one is invalid or taken."""
     if not _NAME.fullmatch(name):
         raise OptionError(
-            f"{name!r} is no name for a distribution: letters, digits, and between them '-', '_' and '.', such as my-pack"
+            f"{name!r} is no valid name for a distribution: use letters, digits, and between them '-', '_' and '.', as in my-pack"
         )
     project = _RUNS.sub("-", name).lower()
     package = project.replace("-", "_")
@@ -86,11 +85,11 @@ def _names(name: str) -> tuple[str, str]:
     if package in _RESERVED:
         raise OptionError(f"{name!r}: {package} is {_RESERVED[package]}; choose another name, such as {project}-ops")
     spec = importlib.util.find_spec(package)
-    if spec is not None and spec.origin is not None:  # without an origin it is a mere folder on the path
+    if spec is not None and spec.origin is not None:  # without an origin it is a plain folder on the path
         raise OptionError(f"{name!r}: a module {package} is installed already; choose another name, or uninstall it first")
     taken = next((found for found in discover() if found.name == project), None)
     if taken is not None:
-        raise OptionError(f"{name!r}: {taken.origin} is installed and brings a plugin {project}; choose another name")
+        raise OptionError(f"{name!r}: {taken.origin} is installed and has a plugin {project}; choose another name")
     return project, package
 
 
@@ -99,24 +98,24 @@ def _renamed(text: str, project: str, package: str) -> str:
 
 
 def _templates() -> Iterator[tuple[str, str]]:
-    """(path, text) of each of the example's files."""
+    """Yield (path, text) of each file of the example."""
     folder = resources.files("onnxexp.cli") / "templates"
     for path in _FILES:
         yield path, folder.joinpath(*path.split("/")).read_text("utf-8")
 
 
 def _write(texts: dict[Path, str]) -> None:
-    """All files or none: what was made is removed again where one cannot be written."""
-    made: list[Path] = []
+    """Write all files or none: if one fails, remove the others."""
+    created: list[Path] = []
     try:
         for path, text in texts.items():
             for folder in [folder for folder in reversed(path.parents) if not folder.exists()]:
                 folder.mkdir()
-                made.append(folder)
+                created.append(folder)
             with open(path, "x", encoding="utf-8", newline="\n") as file:
-                made.append(path)
+                created.append(path)
                 file.write(text)
     except BaseException:
-        for path in reversed(made):
+        for path in reversed(created):
             path.rmdir() if path.is_dir() else path.unlink()
         raise

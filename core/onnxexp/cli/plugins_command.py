@@ -1,4 +1,4 @@
-"""`onnxexp plugins`: what is installed, from metadata alone; `plugins why OP`: who lowers an operator."""
+"""The command `onnxexp plugins`: list plugins from metadata alone; `plugins why OP` explains an operator."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ __all__ = ["arguments", "run"]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
-    parser.add_argument("--load", action="store_true", help="load them too: their hooks, operators, and what is broken (slower)")
-    parser.add_argument("--lock", action="store_true", help="print the setting `allow` that pins those that are on as they are")
+    """Declare the command's arguments."""
+    parser.add_argument("--load", action="store_true", help="load the plugins and list hooks, operators, and errors (slower)")
+    parser.add_argument("--lock", action="store_true", help="print the setting `allow` that pins the active plugins")
     add_selection(parser)
     actions = parser.add_subparsers(dest="action", metavar="why OP")
-    why = actions.add_parser("why", help="who lowers an operator, who else could, and why not", allow_abbrev=False)
-    why.add_argument("op", metavar="OP", help="a torch operator, as aten::gelu or aten::add.Tensor")
+    why = actions.add_parser("why", help="show which plugin lowers an operator, and why not another", allow_abbrev=False)
+    why.add_argument("op", metavar="OP", help="a torch operator, such as aten::gelu or aten::add.Tensor")
     add_common(why)
     add_selection(why, inherited=True)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """List the plugins (1 where one is refused or broken), or explain an operator (1 where nobody lowers it)."""
+    """List the plugins (return 1 if one is refused or broken), or explain an operator (1 if no plugin lowers it)."""
     if options.action == "why":
         return _why(options, output)
     if options.load:
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _lock(found: list[PluginStatus], output: Output) -> int:
-    """The entries of `allow`, as TOML; 1 where a distribution has no RECORD to pin."""
+    """Print the entries of `allow` as TOML; return 1 if a distribution has no RECORD to pin."""
     hashes = {state.found.distribution: record_hash(state.found) for state in found if state.state == "on"}
     entries = [f"{name}@{digest}" if digest else name for name, digest in hashes.items()]
     output.line("allow = [\n" + "".join(f'    "{entry}",\n' for entry in entries) + "]")
@@ -71,7 +71,9 @@ def _state(state: PluginStatus) -> dict[str, Any]:
 
 def _table(output: Output, columns: list[str], rows: list[list[str]]) -> None:
     if not rows:
-        output.line("no plugin is installed: onnxexp lowers no operator by itself; `pip install onnxexp-plugin-aten` has torch's")
+        output.line(
+            "no plugin is installed, so no operator can be lowered: `pip install onnxexp-plugin-aten` adds torch's operators"
+        )
     output.table(columns, rows)
 
 
@@ -94,7 +96,7 @@ def _loaded(options: argparse.Namespace, output: Output) -> int:
 
 
 def _contents(plugin: Plugin | PluginError | None) -> dict[str, Any]:
-    """What is known after loading; None is a plugin that is off or refused."""
+    """Describe a loaded plugin; None stands for one that is off or refused."""
     nothing: dict[str, Any] = {"hooks": [], "operators": 0, "override": False}
     if plugin is None:
         return nothing
@@ -116,24 +118,24 @@ def _why(options: argparse.Namespace, output: Output) -> int:
         config = load(options)
         plugins = load_plugins(config)
     if "::" not in options.op:
-        raise OptionError(f"{options.op!r} has no namespace; operators are called as aten::{options.op}")
+        raise OptionError(f"{options.op!r} has no namespace; write it as aten::{options.op}")
     claims = plugins.dispatcher.why(options.op, config.opset)
     hooks = [each.plugin.name for each in plugins.implementations("lower_node")]
     chosen = any(claim.chosen for claim in claims)
     if not claims:
         output.line(f"no plugin has a symbolic for {options.op}{nearest(options.op, sorted(plugins.dispatcher.operators))}")
     elif not chosen:
-        output.line(f"nobody lowers {options.op} at opset {config.opset}")
+        output.line(f"no plugin lowers {options.op} at opset {config.opset}")
     described = [_claim(claim) for claim in claims]
     rows = [
-        ["asked first" if each["chosen"] else "", each["plugin"], each["entry"], each["serves"], each["reason"], each["what"]]
+        ["first choice" if each["chosen"] else "", each["plugin"], each["entry"], each["serves"], each["reason"], each["what"]]
         for each in described
     ]
     output.table(["", "plugin", "entry", "serves", "why", "what"], rows)
     if hooks:
-        output.line(f"before the tables, the hook lower_node is asked: {', '.join(hooks)}")
+        output.line(f"the hook lower_node runs before the tables: {', '.join(hooks)}")
     if not chosen:
-        output.line("where no plugin lowers it, torch's own decomposition is tried")
+        output.line("without a plugin that lowers it, torch's own decomposition is used")
     output.document({"op": options.op, "opset": config.opset, "hooks": hooks, "claims": described})
     return 0 if chosen else 1
 

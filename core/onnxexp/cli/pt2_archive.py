@@ -1,18 +1,18 @@
-"""Programs that `torch.export.save` wrote, loaded without running code from the file.
+"""Load programs from `torch.export.save` without running code from the file.
 
 `torch.export.load` trusts its file. In torch 2.13 the file may run code through:
 
-- pickles: tensors marked ``use_pickle``, "opaque" objects, the example inputs and the weights of older files (where
-  ``weights_only`` fails, torch tries again without);
-- TorchBind objects, which a C++ unpickler makes, and compiled libraries (``data/aotinductor``), which are opened;
+- pickles: tensors marked ``use_pickle``, "opaque" objects, the example inputs and the weights of older files (if
+  ``weights_only`` fails, torch tries again without it);
+- TorchBind objects, created by a C++ unpickler, and compiled libraries (``data/aotinductor``), which are opened;
 - sizes, which `sympy.sympify` evaluates as Python; guards, which are compiled when the program becomes a module;
-- names of nodes and inputs, which torch writes into the Python source of the graph as they are;
+- names of nodes and inputs, which torch writes into the Python source of the graph without escaping;
 - operators as arguments, looked up by name from torch on (``torch.os.system``), which a higher-order operator may call;
 - tree specs, which import the modules of enums and of a defaultdict's factory.
 
-So the file is checked first, read by the same reader: names must be names, sizes arithmetic, operators operators. Pickles load
-with ``weights_only``, which torch enforces by a variable of its environment. Everything not known to be harmless is refused.
-Targets of nodes are left to torch, whose own verifier refuses a function that is no operator.
+Therefore the file is checked first, with torch's own reader: names may contain harmless characters only, sizes must be
+arithmetic, and operator arguments must be operators. Pickles load with ``weights_only``, enforced by torch's environment
+variable. Anything not known to be harmless is refused. Targets of nodes need no check here: torch's own verifier refuses functions that are no operators.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MODEL = "model"
 _UNREADABLE = (
     RuntimeError, ValueError, LookupError, TypeError, AttributeError, AssertionError, BadZipFile, SpecViolationError,
 )  # fmt: skip
-"""What torch raises for a file that is no program of its own."""
+"""The exceptions that torch raises for an invalid file."""
 _WEIGHTS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 _FORCED_PICKLE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 
@@ -52,12 +52,12 @@ _OPERATOR = re.compile(
 )
 _PATH_KEYS = {"fqn", "parameter_name", "buffer_name", "tensor_constant_name"}
 _PATH = re.compile(r"[A-Za-z0-9_.@+ /:#-]*")
-"""Paths of parameters: torch quotes what is no identifier in them, but does not escape quotes."""
+"""Paths of parameters: torch quotes non-identifiers in them, but does not escape quotes."""
 _FREE_KEYS = {"as_string", "as_strings", "metadata", "torch_version", "guards_code"}
-"""Texts that are only shown, or that torch quotes. Guards are code; they are dropped, an export does not use them."""
+"""Texts that are only shown, or that torch quotes. Guards are code, but an export drops them."""
 _FACTORIES = {"list", "dict", "set", "tuple", "int", "float", "str"}
 _SYMBOL = re.compile(r"[A-Za-z_]\w*|[+-]?\d+(\.\d*)?(e[+-]?\d+)?")
-"""What stands in quotes in `sympy.srepr`: the name of a symbol, the digits of a float. sympify may evaluate it again."""
+"""Quoted texts in `sympy.srepr`, which sympify may evaluate: a symbol's name, or the digits of a float."""
 _SYMPY = {
     "Symbol", "Integer", "Float", "Rational", "Add", "Mul", "Pow", "Mod", "Max", "Min", "Abs", "floor", "ceiling", "Eq",
     "Ne", "Lt", "Le", "Gt", "Ge", "Equality", "Unequality", "StrictLessThan", "LessThan", "StrictGreaterThan",
@@ -73,18 +73,18 @@ _ARITHMETIC = (
 
 
 class _Suspicious(Exception):
-    """Something in a file that is not known to be harmless."""
+    """The file contains something that is not known to be harmless."""
 
 
 def load_archive(path: Path, *, trusted: bool = False) -> ExportedProgram:
-    """The program in a .pt2 file.
+    """Load the program in a .pt2 file.
 
     Args:
         path: The file.
-        trusted: Load it as torch does, whatever it runs.
+        trusted: Load it with torch's own loader, which may run code from the file.
 
     Raises:
-        OptionError: there is no such file, it holds no program, or (not `trusted`) loading it might run code from it.
+        OptionError: The file does not exist, contains no program, or (unless `trusted`) might run code.
     """
     if not path.is_file():
         raise OptionError(f"there is no file {path}")
@@ -98,29 +98,20 @@ def load_archive(path: Path, *, trusted: bool = False) -> ExportedProgram:
         raise _refused(path, str(suspicion)) from None
     except pickle.UnpicklingError as error:
         reason = str(error).strip().partition("\n")[0]
-        raise _refused(path, f"it holds a pickle of more than tensors ({reason})") from error
-    except (
-        RuntimeError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        AssertionError,
-        BadZipFile,
-        SpecViolationError,
-    ) as error:
+        raise _refused(path, f"it contains a pickle of more than tensors ({reason})") from error
+    except _UNREADABLE as error:
         if not trusted and _of_an_older_torch(path):
-            raise _refused(path, "its format is that of an older torch, all pickles") from error
+            raise _refused(path, "it has the format of an older torch, which consists of pickles") from error
         reason = str(error).strip().partition("\n")[0]
         raise OptionError(
-            f"{path} holds no program that this version of torch can load: {type(error).__name__}: {reason}"
+            f"{path} contains no program that this version of torch can load: {type(error).__name__}: {reason}"
         ) from error
-    vars(program)["_guards_code"] = []  # torch would compile them when it makes a module of the program
+    vars(program)["_guards_code"] = []  # torch would compile them when it creates a module of the program
     return program
 
 
 def _of_an_older_torch(path: Path) -> bool:
-    """What torch wrote up to 2.7: pickles side by side."""
+    """Whether a file has the format of torch up to 2.7: a zip archive of pickles."""
     if not is_zipfile(path):
         return False
     with ZipFile(path) as archive:
@@ -129,14 +120,14 @@ def _of_an_older_torch(path: Path) -> bool:
 
 def _refused(path: Path, reason: str) -> OptionError:
     return OptionError(
-        f"{path} is not loaded, because that might run code from the file: {reason}. If you trust the file as you trust a "
-        "program, give --allow-pickle"
+        f"{path} is not loaded, because that might run code from the file: {reason}. If you trust the file like a "
+        "program, pass --allow-pickle"
     )
 
 
 @contextlib.contextmanager
 def _weights_only() -> Iterator[None]:
-    """Inside, `torch.load` makes tensors and plain containers only, even where torch itself asks for more."""
+    """Restrict `torch.load` to tensors and plain containers, even in torch's own calls."""
     before = {name: os.environ.pop(name, None) for name in (_WEIGHTS_ONLY, _FORCED_PICKLE)}
     os.environ[_WEIGHTS_ONLY] = "1"
     try:
@@ -149,12 +140,12 @@ def _weights_only() -> Iterator[None]:
 
 
 def _check(path: str) -> None:
-    """Raises _Suspicious."""
+    """Check a file; raise _Suspicious for anything not known to be harmless."""
     with PT2ArchiveReader(path) as reader:
         names = reader.get_file_names()
         compiled = [name for name in names if name.startswith(constants.AOTINDUCTOR_DIR)]
         if compiled:
-            raise _Suspicious(f"it holds a compiled library ({compiled[0]})")
+            raise _Suspicious(f"it contains a compiled library ({compiled[0]})")
         for name in names:
             if name.startswith(constants.MODELS_DIR):
                 _check_values(json.loads(reader.read_bytes(name)), "")
@@ -169,7 +160,7 @@ def _check_constants(config: Any) -> None:
 
 
 def _check_values(value: Any, key: str) -> None:
-    """Every text of a model's JSON; `key` says what it is."""
+    """Check every text in a model's JSON; `key` is the key of the value."""
     if key in _FREE_KEYS:
         return
     if isinstance(value, dict):
@@ -197,26 +188,26 @@ def _check_text(text: str, key: str) -> None:
 
 def _check_name(text: str, allowed: re.Pattern[str] = _NAME) -> None:
     if not allowed.fullmatch(text):
-        raise _Suspicious(f"{text[:100]!r} stands where a name should")
+        raise _Suspicious(f"{text[:100]!r} is not a valid name")
 
 
 def _check_size(text: str) -> None:
-    """An expression of symbols and numbers, as sympy prints it."""
+    """Check that a text is an expression of symbols and numbers in sympy's notation."""
     try:
         tree = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise _Suspicious(f"{text[:100]!r} stands where a size should") from None
+        raise _Suspicious(f"{text[:100]!r} is not a valid size") from None
     for node in ast.walk(tree):
         called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _SYMPY
         constant = isinstance(node, ast.Constant) and (
             isinstance(node.value, (int, float)) or (isinstance(node.value, str) and _SYMBOL.fullmatch(node.value))
         )
         if not (called or constant or isinstance(node, _ARITHMETIC)):
-            raise _Suspicious(f"{text[:100]!r} stands where a size should")
+            raise _Suspicious(f"{text[:100]!r} is not a valid size")
 
 
 def _check_tree(spec: Any, *, arguments: bool) -> None:
-    """A tree spec: nothing in it may import a module, and the names of arguments become source."""
+    """Check a tree spec: it must not import a module, and its argument names become source code."""
     children = spec["children_spec"]
     if arguments and len(children) == 2 and children[1]["type"] == "builtins.dict":
         for name in json.loads(children[1]["context"]):

@@ -1,4 +1,4 @@
-"""The stages of an export, told as they begin: a plugin like any other, which only watches."""
+"""A plugin that shows the progress of an export."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STEP = 50
 
 
 class Stages:
-    """Watches one export. Its hooks give nothing, so it takes no part and is not named in the file."""
+    """Show the stages of one export. All hooks return None, so the exported file does not list this plugin."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -21,12 +21,12 @@ class Stages:
 
     @hookimpl
     def capture_context(self) -> None:
-        """The capture begins."""
+        """Show the beginning of the capture."""
         self._progress.stage("capturing the model")
 
     @hookimpl
     def lower_node(self, node: Node) -> None:
-        """Another node."""
+        """Show the number of lowered nodes."""
         if self._nodes % _STEP == 0:
             self._progress.stage(f"lowering {node.op} ({self._nodes} done)")
         self._nodes += 1

@@ -1,4 +1,4 @@
-"""`onnxexp verify`: an ONNX file against the model that it came from."""
+"""The command `onnxexp verify`: compare an ONNX file with its PyTorch model."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["arguments", "run"]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
+    """Declare the command's arguments."""
     parser.add_argument("file", type=Path, metavar="FILE", help="the ONNX file")
     parser.add_argument("--against", required=True, metavar="MODULE:FACTORY|FILE.pt2", help="the model, as for `onnxexp export`")
     add_target(parser, dynamic=False)
     group = parser.add_argument_group("the comparison")
     group.add_argument(
         "--sizes", action="append", metavar="NAME=SIZE,...", default=[],
-        help="compare at these sizes of dynamic axes too, as batch=5,seq=12 (repeatable)",
+        help="also compare at these sizes of dynamic axes, such as batch=5,seq=12 (repeatable)",
     )  # fmt: skip
     group.add_argument("--rtol", type=float, metavar="X", help="relative tolerance (default: by dtype)")
     group.add_argument("--atol", type=float, metavar="X", help="absolute tolerance (default: by dtype and magnitude)")
@@ -35,7 +35,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-    """One comparison: at which sizes, and what came of it; `problem` where the results cannot be compared."""
+    """One comparison.
+
+    Attributes:
+        sizes: The sizes of dynamic axes, by name.
+        report: The result, None if the results cannot be compared.
+        problem: Why they cannot be compared, else "".
+    """
 
     sizes: dict[str, int]
     report: VerificationReport | None
@@ -51,8 +57,8 @@ class _Run:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Compare on the example inputs and at each of `--sizes`; returns 1 where something differs."""
-    wanted = [_sizes(text) for text in options.sizes]
+    """Compare on the example inputs and at each of `--sizes`; return 1 if a result differs."""
+    size_sets = [_sizes(text) for text in options.sizes]
     with Progress() as progress:
         progress.stage("loading torch")
         from onnxexp.cli.file_comparison import Comparer
@@ -63,7 +69,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         progress.stage(f"loading {options.against}")
         comparer.against(load(options.against, options.input, trusted=options.allow_pickle))
         runs = []
-        for sizes in ({}, *wanted):
+        for sizes in ({}, *size_sets):
             progress.stage(f"comparing at {sizes or 'the example inputs'}")
             runs.append(_compared(comparer, sizes, options))
     for each in runs:
@@ -72,8 +78,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     differing = [] if ok else comparer.differing_weights()
     if differing:
         output.line(
-            f"the file has other weights than the model: {', '.join(differing[:3])}{', …' if len(differing) > 3 else ''}. Does "
-            f"{options.against} make random ones, or has it been trained since?"
+            f"the file's weights differ from the model's: {', '.join(differing[:3])}{', …' if len(differing) > 3 else ''}. Does "
+            f"{options.against} create random weights, or was the model trained after the export?"
         )
     output.document({"ok": ok, "runs": [_document(each) for each in runs], "differing_weights": differing})
     return 0 if ok else 1
@@ -97,7 +103,7 @@ def _document(run_: _Run) -> dict[str, Any]:
 
 
 def _sizes(text: str) -> dict[str, int]:
-    """``batch=5,seq=12``."""
+    """Parse ``batch=5,seq=12``."""
     sizes = {}
     for pair in text.split(","):
         name, _, size = pair.rpartition("=")
