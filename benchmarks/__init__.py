@@ -1,26 +1,25 @@
-"""onnxexp side by side with torch.onnx: `python -m benchmarks --help`.
+"""Compare onnxexp with torch.onnx: `python -m benchmarks --help`.
 
-    models, basic, pretrained       what is exported: architectures at their published sizes, random weights
-    case                            what a benchmark model is
-    exporters                       the tools that are compared: onnxexp twice, torch.onnx.export twice, torch.export alone
-    export_worker, latency_worker   one measurement in a process of its own
-    running                         the parent: starts the workers, one after the other
-    results                         what was measured, as JSON
-    targets, tables                 ratios, verdicts, and how they are shown
-    platform_cost                   what plugins cost: hooks over many nodes, the command with many packs
+    models, basic, pretrained       the models: architectures at their published sizes, random weights
+    case                            the definition of a benchmark model
+    exporters                       the compared tools: onnxexp twice, torch.onnx.export twice, torch.export alone
+    export_worker, latency_worker   one measurement in its own process
+    running                         the parent process, which runs the workers one after the other
+    results                         the measurements, as JSON
+    targets, tables                 ratios, verdicts, and their presentation
+    platform_cost                   the cost of plugins: hooks over many nodes, the command with many packs
     diff                            operators of one model, tool by tool
 
-How things are measured:
-    * Every export runs in a fresh process, which has imported everything and exported one tiny model before, so that neither
-      imports nor registries count. Its first export gives the memory; the ones after it the time, of which the median counts.
-    * Exports of less than a tenth of a second are timed in several processes, the tools in turn: a process's luck with its memory
-      (whether what the model's own run frees goes back to the system) is worth up to a quarter of such a time.
-    * No tool replaces a file: it is removed before each export. (onnxexp waits for the disk when it replaces one, to be safe.)
-    * Memory is the growth of the process's peak resident set over its size right before the export. "Over capture" takes off
-      what a process grows by that only calls torch.export.export.
+Method:
+    * Every export runs in a fresh process that has imported everything and exported one tiny model, so that imports and
+      registries do not count. Its first export measures the memory; the median of the later ones is the time.
+    * Exports of less than 0.1 s are timed in several processes, in turns. The state of a process's allocator changes such a time
+      by up to 25 %.
+    * Output files are removed before each export: replacing a file safely costs onnxexp a wait for the disk.
+    * Memory is the growth of the process's peak resident set over its size right before the export. "Over capture" subtracts the
+      growth of a process that only calls torch.export.export.
     * Time over capture is onnxexp's median minus that of torch.export.export, called alternately in the same process.
-    * Latency is processor time of one thread (wall time with more threads): all files of a model in one process, one after the
-      other in each round, the order changing; several such processes. The ratio is the median over the processes of the ratio of
-      their medians.
-    * A file counts only if ONNX Runtime gives what eager PyTorch gives, at the example's sizes and at other ones.
+    * Latency is processor time of one thread (wall time with more threads). All files of a model run in one process, in rounds
+      of changing order, in several such processes. The ratio is the median over the processes of the ratio of their medians.
+    * A file counts only if ONNX Runtime agrees with eager PyTorch, at the example's sizes and at others.
 """

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: onnxexp and torch.onnx side by side."""
+"""Compare onnxexp with torch.onnx: export time, memory, file size and latency."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ RESULTS = Path("bench-results")
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few small models, few repeats")
-    parser.add_argument("--models", metavar="A,B", help="only these")
+    parser.add_argument("--models", metavar="A,B", help="only these models")
     parser.add_argument("--list", action="store_true", help="print the names of the models")
-    parser.add_argument("--diff", metavar="MODEL", help="print the operators of one model's files side by side instead")
+    parser.add_argument("--diff", metavar="MODEL", help="only print the operators of one model's files side by side")
     parser.add_argument("--from", dest="source", type=Path, metavar="JSON", help="show an earlier run instead of a new one")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there, as Markdown")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR", help="for results (default: %(default)s)")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables to FILE, as Markdown")
+    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR", help="folder of the results (default: %(default)s)")
     parser.add_argument("--keep", action="store_true", help="keep the exported files in DIR/files")
     settings = parser.add_argument_group("settings (defaults are those of the full mode)")
     for field in dataclasses.fields(running.Settings):
@@ -35,12 +35,12 @@ def _parser() -> argparse.ArgumentParser:
 
 def _settings(options: argparse.Namespace) -> running.Settings:
     base = running.QUICK if options.quick else running.Settings()
-    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(running.Settings)}
-    return dataclasses.replace(base, **{name: value for name, value in given.items() if value is not None})
+    overrides = {field.name: getattr(options, field.name) for field in dataclasses.fields(running.Settings)}
+    return dataclasses.replace(base, **{name: value for name, value in overrides.items() if value is not None})
 
 
 def _measure(options: argparse.Namespace, console: Console) -> Run:
-    """A new run; the results so far are saved after each model."""
+    """Measure a new run; save the results after each model."""
     settings = _settings(options)
     run = Run(running.machine(), dataclasses.asdict(settings), [])
     names = models.chosen(options.models, options.quick)
@@ -62,7 +62,7 @@ def _measure(options: argparse.Namespace, console: Console) -> Run:
 
 
 def main() -> None:
-    """Read the command line and do it."""
+    """Run the command line."""
     options = _parser().parse_args()
     console = Console(width=None if sys.stdout.isatty() else 200)
     if options.list:

@@ -1,4 +1,4 @@
-"""Models of torch alone: a layer, a perceptron, convolutional networks, a recurrent language model."""
+"""Models without `transformers`: a layer, a perceptron, convolutional networks, a recurrent language model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORDS, HIDDEN, LAYERS, TIME = 10_000, 650, 2, 35
 
 
 def flat(name: str, build: Callable[[], nn.Module], shape: tuple[int, ...], quick: bool = False) -> BenchCase:
-    """A case of one float input, (batch, *shape)."""
+    """Create a case with one float input, (batch, *shape)."""
 
     def inputs(sizes: Sizes) -> tuple[torch.Tensor, ...]:
         return (floats(sizes["batch"], *shape),)
@@ -27,7 +27,7 @@ def flat(name: str, build: Callable[[], nn.Module], shape: tuple[int, ...], quic
 
 
 def perceptron() -> nn.Module:
-    """Three layers."""
+    """Create a perceptron with three layers."""
     return nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
 
 
@@ -47,7 +47,7 @@ class LanguageModel(nn.Module):
 
 
 def words_and_state(sizes: Sizes) -> tuple[torch.Tensor, ...]:
-    """(time, batch) ids and two (layers, batch, hidden) states; the time is fixed, as torch.export unrolls it."""
+    """Return (time, batch) ids and two (layers, batch, hidden) states; the time is fixed, since torch.export unrolls it."""
     state = floats(LAYERS, sizes["batch"], HIDDEN)
     return tokens(WORDS, TIME, sizes["batch"]), state, state + 1
 

@@ -1,4 +1,4 @@
-"""What one benchmark model is."""
+"""The definition of a benchmark model, and helpers for its inputs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class BenchCase:
     """A model and its inputs, all positional tensors.
 
     Attributes:
-        name: How it is called in tables and on the command line.
-        build: Makes the model; `make` seeds it, so that every process has the same weights.
-        inputs: The arguments for given sizes, the same at each call.
-        example: Sizes that it is exported with. None of them is 1: tools take such an axis for a fixed one.
-        other: Sizes that it is checked and timed at.
-        axes: By argument, the axes that vary and their names.
-        quick: Whether `--quick` takes it.
+        name: The name in tables and on the command line.
+        build: Creates the model; `make` seeds it, so that every process has the same weights.
+        inputs: Returns the arguments for some sizes, the same at each call.
+        example: The sizes of the export. None of them is 1: tools treat such an axis as static.
+        other: The sizes of the check and of the latency.
+        axes: The dynamic axes and their names, by argument.
+        quick: Whether the case belongs to `--quick`.
     """
 
     name: str
@@ -36,7 +36,10 @@ class BenchCase:
     quick: bool = False
 
     def make(self) -> nn.Module:
-        """The model in eval mode, the same at each call. Batch statistics are random: initial ones would hide mistakes."""
+        """Create the model in eval mode, the same at each call.
+
+        Batch statistics are random, since the initial ones would hide errors.
+        """
         torch.manual_seed(0)
         model = self.build().eval()
         for module in model.modules():
@@ -47,24 +50,24 @@ class BenchCase:
 
 
 def floats(*shape: int) -> torch.Tensor:
-    """Normal float32 values."""
+    """Return normally distributed float32 values."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
 
 
 def tokens(vocabulary: int, *shape: int) -> torch.Tensor:
-    """int64 ids, none of them one of the first three, which models keep for padding and ends."""
+    """Return int64 ids from 3 on; models reserve the first three for padding and ends."""
     return torch.randint(3, vocabulary, shape, generator=torch.Generator().manual_seed(2))
 
 
 def padding_mask(batch: int, sequence: int) -> torch.Tensor:
-    """int64 ones; every second row ends in two zeros."""
+    """Return an int64 mask of ones; every second row ends in two zeros."""
     mask = torch.ones(batch, sequence, dtype=torch.int64)
     mask[1::2, -2:] = 0
     return mask
 
 
 def weight_bytes(model: nn.Module) -> int:
-    """Bytes of all parameters and buffers, what is shared counted once."""
+    """Return the bytes of all parameters and buffers; shared storage counts once."""
     storages: dict[int, Any] = {}
     for tensor in (*model.parameters(), *model.buffers()):
         storage = tensor.untyped_storage()

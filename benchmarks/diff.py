@@ -1,4 +1,4 @@
-"""Operators of one model's files, tool by tool: as written, and after ONNX Runtime's own optimizations."""
+"""Compare the operators of one model's files, as exported and after ONNX Runtime's optimizations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def show(name: str, settings: running.Settings, folder: Path, console: Console) 
 
 
 def _optimized(path: Path) -> Counter[str]:
-    """What ONNX Runtime makes of the file on the CPU."""
+    """Count the operators after ONNX Runtime's optimizations for the CPU."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -40,7 +40,7 @@ def _optimized(path: Path) -> Counter[str]:
 
 
 def _table(title: str, counts: dict[str, Counter[str]]) -> Table:
-    """A row per operator, those that differ most first; the last is the sum without Constants."""
+    """Build a table with a row per operator, the largest differences first, and the sum without Constants last."""
     table = Table(title=title, title_justify="left")
     table.add_column("operator")
     for tool in counts:

@@ -1,4 +1,4 @@
-"""One tool exporting one model, in a process of its own: `python -m benchmarks.export_worker JOB.json`."""
+"""Measure one tool on one model in its own process: `python -m benchmarks.export_worker JOB.json`."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from .models import CASES
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What the worker is to do.
+    """The job of an export worker.
 
     Attributes:
-        model, tool: Which.
+        model, tool: The names of the model and the tool.
         path: The ONNX file to write.
-        opset: The opset to ask for.
-        repeats: Exports that are timed after the first one; 0: time the first.
-        budget: Seconds after which no further export is begun.
-        threads: Of torch.
-        clock: "wall", or "cpu" for the process's own time, which leaves out waiting for disks and other processes.
+        opset: The target opset.
+        repeats: The number of timed exports after the first; 0 times the first.
+        budget: Seconds after which no further export starts.
+        threads: The threads of torch.
+        clock: "wall", or "cpu" for processor time, which excludes waiting for disks and other processes.
         captures: Whether to call torch.export.export alone before each timed export.
-        arrays: Where to save inputs and eager's outputs; None: do not.
-        result: Where the figures go, as JSON.
+        arrays: The file for the inputs and eager's outputs; None saves none.
+        result: The file for the figures, as JSON.
     """
 
     model: str
@@ -54,12 +54,12 @@ class Job:
 
 
 def measure(job: Job, case: BenchCase, model: nn.Module) -> dict[str, Any]:
-    """The figures of the job, for `results.ToolResult`."""
+    """Measure the figures of a job, for `results.ToolResult`."""
     args, clock = case.inputs(case.example), time.process_time if job.clock == "cpu" else time.perf_counter
 
     def export() -> tuple[float, dict[str, float]]:
         for old in Path(job.path).parent.iterdir():
-            old.unlink()  # to write into an old file's blocks, or to replace it safely, is another matter than to write a new one
+            old.unlink()  # replacing an existing file takes longer than writing a new one
         start = clock()
         stages = exporters.run(job.tool, model, args, case.axes, job.path, job.opset)
         return clock() - start, stages
@@ -99,7 +99,7 @@ def _timed_capture(case: BenchCase, model: nn.Module, args: exporters.Args, cloc
 
 
 def _warm_up(job: Job) -> None:
-    """Export one tiny model: what a process does once is not what is compared."""
+    """Export one tiny model, to exclude one-time costs of the process."""
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
     with tempfile.TemporaryDirectory() as folder:
         for tool in dict.fromkeys((exporters.CAPTURE, job.tool)):
@@ -107,7 +107,7 @@ def _warm_up(job: Job) -> None:
 
 
 def _save_arrays(case: BenchCase, model: nn.Module, path: str) -> None:
-    """Inputs and eager's outputs at both sizes, for checks and timing in processes without torch."""
+    """Save inputs and eager's outputs at both sizes, for checks and timing in processes without torch."""
     arrays: dict[str, np.ndarray] = {}
     for label, sizes in (("example", case.example), ("other", case.other)):
         args = case.inputs(sizes)
@@ -120,12 +120,12 @@ def _save_arrays(case: BenchCase, model: nn.Module, path: str) -> None:
 
 
 def _plain(message: str) -> str:
-    """Without terminal colours, and as much of it as a table can take."""
+    """Remove terminal colours from a message, and shorten it for a table."""
     return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", message).split())[:400]
 
 
 def main() -> None:
-    """Run the job whose file is the only argument; a failure of the tool is a result."""
+    """Run the job in the file given as the only argument; a failure of the tool is a result."""
     job = Job(**json.loads(Path(sys.argv[1]).read_text()))
     case = CASES[job.model]
     torch.set_num_threads(job.threads)
@@ -133,7 +133,7 @@ def main() -> None:
     model = case.make()
     try:
         figures = measure(job, case, model)
-    except Exception as error:  # noqa: BLE001 - whatever an exporter raises is its result
+    except Exception as error:  # noqa: BLE001 - an exporter may raise anything, and the error is its result
         figures = {"reason": f"{type(error).__name__}: {_plain(str(error))}"}
     if job.arrays:
         _save_arrays(case, model, job.arrays)

@@ -1,4 +1,4 @@
-"""The tools that are compared, behind one signature."""
+"""The compared tools, with a common signature."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .case import Axes
 Args = tuple[torch.Tensor, ...]
 Stages = dict[str, float]
 Export = Callable[[nn.Module, Args, Sequence[Axes], str, int], Stages]
-"""(model, args, dynamic axes by argument, path, opset) -> seconds by stage where the tool tells them."""
+"""(model, args, dynamic axes by argument, path, opset) -> seconds by stage, empty if the tool does not report them."""
 
 CAPTURE, ONNXEXP, TRACE = "capture", "onnxexp", "trace"
 PEERS = {"dynamo": "torch.onnx dynamo=True", "script": "torch.onnx dynamo=False"}
@@ -25,7 +25,7 @@ def _dims(axes: Sequence[Axes]) -> tuple[Any, ...]:
 
 
 def _capture(model: nn.Module, args: Args, axes: Sequence[Axes], path: str, opset: int) -> Stages:
-    """torch.export.export alone: what no tool that is built on it can save."""
+    """Run torch.export.export alone, the lower bound of every tool that is built on it."""
     torch.export.export(model, args, dynamic_shapes=_dims(axes), strict=False)
     return {}
 
@@ -61,7 +61,7 @@ EXPORTS: dict[str, Export] = {
 
 
 def run(tool: str, model: nn.Module, args: Args, axes: Sequence[Axes], path: str, opset: int) -> Stages:
-    """One export by that tool; torch's warnings about its own internals are not shown."""
+    """Export a model with a tool; torch's warnings about its own internals are hidden."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return EXPORTS[tool](model, args, axes, path, opset)

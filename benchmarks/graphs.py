@@ -1,4 +1,4 @@
-"""Nodes of an ONNX file, counted in the same way whoever wrote it."""
+"""Count the nodes of an ONNX file, in the same way for every tool."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import onnx
 
 
 def operators(path: str | Path) -> Counter[str]:
-    """Nodes by operator: of the graph, its subgraphs, and the bodies of model-local functions."""
+    """Count the nodes by operator: in the graph, its subgraphs, and the bodies of model-local functions."""
     model = onnx.load(str(path), load_external_data=False)
     bodies = [model.graph.node, *(function.node for function in model.functions)]
     return Counter(f"{node.domain}::{node.op_type}" if node.domain else node.op_type for body in bodies for node in _nodes(body))
@@ -25,6 +25,6 @@ def _nodes(body: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 
 def file_bytes(path: str | Path) -> int:
-    """The file's size and that of its external data, which is every file beside it whose name begins with its own."""
+    """Return the size of a file and of its external data: all files whose names begin with its name."""
     path = Path(path)
     return sum(file.stat().st_size for file in path.parent.glob(path.name + "*"))

@@ -1,4 +1,4 @@
-"""Checks and times a model's files side by side in ONNX Runtime: `python -m benchmarks.latency_worker JOB.json`."""
+"""Check and time a model's files in ONNX Runtime: `python -m benchmarks.latency_worker JOB.json`."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ import numpy as np
 import onnxruntime
 
 TOLERANCE = 2e-3
-"""Largest error, relative to the largest value of the output, of a file that counts: float32 in another order of sums."""
+"""The largest accepted error, relative to the output's largest value: float32 sums in another order."""
 _SHORTEST = 0.002
-"""Runs are timed together until they take that many seconds: a shorter time is the clock's."""
+"""The least duration of a sample in seconds, below which the clock's resolution shows; runs are timed in groups."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What the worker is to do.
+    """The job of a latency worker.
 
     Attributes:
         files: ONNX files by label.
         arrays: Inputs and eager's outputs, from the export worker.
-        threads: Of ONNX Runtime, within an operator.
-        seconds: How long to take samples.
-        rounds: Fewest rounds, however long they take.
-        seed: Decides the order in which files are loaded, and run in each round.
-        result: Where the figures go, as JSON.
+        threads: ONNX Runtime's threads within an operator.
+        seconds: The duration of the sampling.
+        rounds: The least number of rounds, regardless of their duration.
+        seed: The seed of the order in which files are loaded and run.
+        result: The file for the figures, as JSON.
     """
 
     files: dict[str, str]
@@ -46,7 +46,7 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Loaded:
-    """A session, its arguments at the sizes that are timed, its largest relative error, and the clock to time it by."""
+    """A session with its arguments at the timed sizes, its largest relative error, and the clock for its runs."""
 
     session: Any
     feeds: dict[str, np.ndarray]
@@ -54,7 +54,7 @@ class Loaded:
     clock: Callable[[], float]
 
     def run(self, times: int = 1) -> float:
-        """Seconds per run."""
+        """Return the seconds per run."""
         start = self.clock()
         for _ in range(times):
             self.session.run(None, self.feeds)
@@ -62,23 +62,23 @@ class Loaded:
 
 
 def load(path: str, arrays: Mapping[str, np.ndarray], threads: int) -> Loaded:
-    """A session that agrees with eager at both sizes. Raises ValueError where it does not."""
+    """Load a session and compare it with eager at both sizes; raise ValueError if they differ."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads, options.log_severity_level = threads, 1, 3
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     names = [value.name for value in session.get_inputs()]
     error, feeds = 0.0, {}
     for label in ("example", "other"):
-        given = _numbered(arrays, f"{label}/in/")
-        if len(names) != len(given):
-            raise ValueError(f"takes {len(names)} inputs, the model {len(given)}")
-        feeds = dict(zip(names, given, strict=True))
+        inputs = _numbered(arrays, f"{label}/in/")
+        if len(names) != len(inputs):
+            raise ValueError(f"takes {len(names)} inputs, the model {len(inputs)}")
+        feeds = dict(zip(names, inputs, strict=True))
         try:
             actual = session.run(None, feeds)
         except Exception as failure:
             raise ValueError(f"does not run at the {label} sizes: {failure}") from failure
         error = max(error, _largest_error(actual, _numbered(arrays, f"{label}/out/"), label))
-    # One thread that waits for nothing: its processor time is its time on an idle machine, whatever else runs on this one.
+    # A single thread never waits, so its processor time equals its wall time on an idle machine.
     return Loaded(session, feeds, error, time.process_time if threads == 1 else time.perf_counter)
 
 
@@ -88,7 +88,7 @@ def _numbered(arrays: Mapping[str, np.ndarray], prefix: str) -> list[np.ndarray]
 
 def _largest_error(actual: list[np.ndarray], expected: list[np.ndarray], label: str) -> float:
     if [value.shape for value in actual] != [value.shape for value in expected]:
-        raise ValueError(f"gives shapes {[v.shape for v in actual]} at the {label} sizes, eager {[v.shape for v in expected]}")
+        raise ValueError(f"has shapes {[v.shape for v in actual]} at the {label} sizes, eager {[v.shape for v in expected]}")
     errors = [float(np.abs(a - e).max() / max(np.abs(e).max(), 1e-6)) for a, e in zip(actual, expected, strict=True)]
     if not max(errors) <= TOLERANCE:
         raise ValueError(f"is wrong at the {label} sizes: relative error {max(errors):.2g}")
@@ -96,7 +96,7 @@ def _largest_error(actual: list[np.ndarray], expected: list[np.ndarray], label: 
 
 
 def measure(job: Job) -> dict[str, Any]:
-    """{label: {"error": relative, "samples": [seconds]} or {"reason": why it does not count}}."""
+    """Return {label: {"error": relative error, "samples": [seconds]} or {"reason": why the file is excluded}}."""
     with np.load(job.arrays) as saved:
         arrays = dict(saved)
     order = list(job.files)
@@ -106,7 +106,7 @@ def measure(job: Job) -> dict[str, Any]:
     for label in order:
         try:
             loaded[label] = load(job.files[label], arrays, job.threads)
-        except Exception as error:  # noqa: BLE001 - ONNX Runtime raises many classes, and a file that it refuses is a result
+        except Exception as error:  # noqa: BLE001 - ONNX Runtime raises many classes, and a refusal is a result
             found[label] = {"reason": str(error)}
         else:
             found[label] = {"error": loaded[label].error, "samples": []}
@@ -117,7 +117,7 @@ def measure(job: Job) -> dict[str, Any]:
 
 
 def _interleave(job: Job, loaded: dict[str, Loaded], found: dict[str, dict[str, Any]], times: int) -> None:
-    """Rounds of one sample per file, in another order each time."""
+    """Take one sample per file in each round, in a new order each time."""
     order, count, shuffle = list(loaded), 0, random.Random(job.seed).shuffle
     end = time.perf_counter() + job.seconds
     while count < job.rounds or time.perf_counter() < end:
@@ -128,7 +128,7 @@ def _interleave(job: Job, loaded: dict[str, Loaded], found: dict[str, dict[str, 
 
 
 def main() -> None:
-    """Run the job whose file is the only argument."""
+    """Run the job in the file given as the only argument."""
     job = Job(**json.loads(Path(sys.argv[1]).read_text()))
     Path(job.result).write_text(json.dumps(measure(job)))
 

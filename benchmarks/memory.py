@@ -1,4 +1,4 @@
-"""How much a process's resident memory grows at its highest while something runs."""
+"""Measure the growth of a process's peak resident memory during a call."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def growth(function: Callable[[], Result]) -> tuple[Result, int]:
-    """The function's result, and the peak resident set while it ran minus that right before, in bytes.
+    """Return a function's result, and the growth of the peak resident set during the call, in bytes.
 
-    On Linux the kernel's high-water mark is set back first. Elsewhere the growth is that of the mark since the process
-    began, which hides what was used and freed before.
+    On Linux the kernel's high-water mark is reset first. Elsewhere the mark counts from the start of the process, which hides
+    memory that was used and freed before.
     """
     gc.collect()
     _release()
@@ -49,6 +49,6 @@ def _peak() -> int:
 
 
 def _release() -> None:
-    """Give what malloc holds without need back to the system: an export that reuses it would seem to need less."""
-    with contextlib.suppress(OSError, AttributeError):  # another C library
+    """Return malloc's free memory to the system; an export that reuses it would appear to need less."""
+    with contextlib.suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL("libc.so.6").malloc_trim(0)

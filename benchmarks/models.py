@@ -9,9 +9,10 @@ CASES: dict[str, BenchCase] = {case.name: case for case in (*basic.CASES, *pretr
 
 
 def chosen(names: str | None, quick: bool) -> list[str]:
-    """The names to run: those given (separated by commas), the quick ones, or all.
+    """Return the names to run: the comma-separated `names`, the quick ones, or all.
 
-    Raises SystemExit where a name is none.
+    Raises:
+        SystemExit: A name is unknown.
     """
     if names is None:
         return [case.name for case in CASES.values() if case.quick or not quick]

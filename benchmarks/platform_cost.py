@@ -1,4 +1,4 @@
-"""What plugins cost: ten `lower_node` hooks over 5,000 nodes, and the command's answer with 50 packs installed."""
+"""Measure the cost of plugins: ten `lower_node` hooks over 5,000 nodes, and the command with 50 packs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from onnxexp.request.config import load as configured
 NODES, PLUGINS, PACKS, ROUNDS = 5_000, 10, 50, 9
 
 
-class Passing:
-    """A plugin that looks at every node and lowers none."""
+class DecliningPlugin:
+    """A plugin whose hook runs for every node and lowers none."""
 
     def __init__(self, number: int) -> None:
         self.op = f"vendor{number}::op"
@@ -34,11 +34,11 @@ class Passing:
 
 
 def measure() -> dict[str, float]:
-    """Milliseconds: lowering without and with the hooks (medians, alternately), and the command's wall time (median)."""
+    """Return median milliseconds: lowering without and with the hooks, alternately, and the command's wall time."""
     table = onnxexp.SymbolicTable("aten")
     table.direct({"sin": "Sin"})
     bare = load(configured(plugins=[table]))
-    full = load(configured(plugins=[table, *(Passing(number) for number in range(PLUGINS))]))
+    full = load(configured(plugins=[table, *(DecliningPlugin(number) for number in range(PLUGINS))]))
     seconds: dict[str, list[float]] = {"without": [], "with": []}
     for _ in range(ROUNDS):
         for name, plugins in (("without", bare), ("with", full)):
@@ -47,7 +47,7 @@ def measure() -> dict[str, float]:
     return {
         f"lowering {NODES:,} nodes": medians["without"],
         f"the same, {PLUGINS} plugins with lower_node": medians["with"],
-        "what the plugins add": medians["with"] - medians["without"],
+        "the plugins' share": medians["with"] - medians["without"],
         f"`onnxexp plugins` with {PACKS} packs installed, wall": _command() * 1e3,
     }
 
@@ -64,7 +64,7 @@ def _lower(plugins: Plugins) -> float:
     builder = onnxexp.Builder(20)
     lowering = Lowering(builder, plugins, lambda node: None)
     lowering.bind(graph.inputs[0], builder.input("x", type_))
-    gc.collect()  # else a full collection, which takes as long as the lowering, falls into some of the samples
+    gc.collect()  # else some samples include a full collection, which takes as long as the lowering
     start = time.process_time()
     lowering.run(graph)
     return time.process_time() - start

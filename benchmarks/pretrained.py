@@ -1,4 +1,4 @@
-"""Models of `transformers` at their published sizes, with random weights: nothing is fetched."""
+"""Models of `transformers` at their published sizes, with random weights; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BATCH_AND_SEQUENCE, BATCH_AND_TARGET = {0: "batch", 1: "sequence"}, {0: "batch",
 
 
 class Positional(nn.Module):
-    """A model of `transformers` called with plain tensors and returning plain tensors, which every exporter understands."""
+    """A model of `transformers` with plain tensors as arguments and results, which every exporter supports."""
 
     def __init__(self, model: nn.Module, outputs: tuple[str, ...]) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Positional(nn.Module):
 
 
 class Text(Positional):
-    """Ids and a mask."""
+    """A model that takes ids and a mask."""
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """The chosen outputs."""
@@ -40,7 +40,7 @@ class Text(Positional):
 
 
 class Pair(Positional):
-    """Ids and a mask of the source, ids of the target."""
+    """A model that takes ids and a mask of the source, and ids of the target."""
 
     def forward(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, decoder_input_ids: torch.Tensor
@@ -50,7 +50,7 @@ class Pair(Positional):
 
 
 class Speech(Positional):
-    """A spectrogram and ids of the target."""
+    """A model that takes a spectrogram and ids of the target."""
 
     def forward(self, input_features: torch.Tensor, decoder_input_ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """The chosen outputs."""
@@ -58,7 +58,7 @@ class Speech(Positional):
 
 
 class Image(Positional):
-    """An image."""
+    """A model that takes an image."""
 
     def forward(self, pixel_values: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """The chosen outputs."""
@@ -66,7 +66,7 @@ class Image(Positional):
 
 
 def text(name: str, model: Callable[[], nn.Module], vocabulary: int, *outputs: str, quick: bool = False) -> BenchCase:
-    """A case of a text model."""
+    """Create a case of a text model."""
 
     def inputs(sizes: Sizes) -> tuple[torch.Tensor, ...]:
         ids = tokens(vocabulary, sizes["batch"], sizes["sequence"])
@@ -78,7 +78,7 @@ def text(name: str, model: Callable[[], nn.Module], vocabulary: int, *outputs: s
 
 
 def image(name: str, model: Callable[[], nn.Module], side: int, output: str) -> BenchCase:
-    """A case of a vision model with one image size."""
+    """Create a case of a vision model with one image size."""
 
     def inputs(sizes: Sizes) -> tuple[torch.Tensor, ...]:
         return (floats(sizes["batch"], 3, side, side),)
@@ -87,18 +87,18 @@ def image(name: str, model: Callable[[], nn.Module], side: int, output: str) -> 
 
 
 def t5_inputs(sizes: Sizes) -> tuple[torch.Tensor, ...]:
-    """Arguments of T5."""
+    """Return the arguments of T5."""
     ids = tokens(32_128, sizes["batch"], sizes["sequence"])
     return ids, padding_mask(*ids.shape), tokens(32_128, sizes["batch"], sizes["target"])
 
 
 def whisper_inputs(sizes: Sizes) -> tuple[torch.Tensor, ...]:
-    """Arguments of Whisper: 30 seconds of sound."""
+    """Return the arguments of Whisper: 30 seconds of sound."""
     return floats(sizes["batch"], 80, 3000), tokens(50_000, sizes["batch"], sizes["target"])
 
 
 def llama() -> nn.Module:
-    """A Llama of 110 million parameters with grouped queries."""
+    """Create a Llama of 110 million parameters with grouped queries."""
     config = hf.LlamaConfig(
         vocab_size=32_000, hidden_size=640, intermediate_size=1792, num_hidden_layers=14, num_attention_heads=10,
         num_key_value_heads=5, max_position_embeddings=1024, use_cache=False,
@@ -107,19 +107,19 @@ def llama() -> nn.Module:
 
 
 def t5_small() -> nn.Module:
-    """T5-small: the configuration's defaults."""
+    """Create T5-small, the default configuration."""
     return hf.T5ForConditionalGeneration(hf.T5Config(use_cache=False))
 
 
 def whisper_tiny() -> nn.Module:
-    """Whisper tiny: 4 layers of 384 on each side."""
+    """Create Whisper tiny: 4 layers of width 384 on each side."""
     side = {"layers": 4, "attention_heads": 6, "ffn_dim": 1536}
     sides = {f"{name}_{key}": value for name in ("encoder", "decoder") for key, value in side.items()}
     return hf.WhisperForConditionalGeneration(hf.WhisperConfig(d_model=384, use_cache=False, **sides))
 
 
 def vit_large() -> nn.Module:
-    """ViT-L/16."""
+    """Create ViT-L/16."""
     return hf.ViTForImageClassification(
         hf.ViTConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096, num_labels=1000)
     )

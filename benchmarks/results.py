@@ -1,4 +1,4 @@
-"""What was measured, and how it is kept."""
+"""The results of a benchmark run, and their storage as JSON."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .exporters import CAPTURE, ONNXEXP, PEERS, TRACE
 
 @dataclasses.dataclass
 class ToolResult:
-    """One tool on one model.
+    """The results of one tool on one model.
 
     Attributes:
-        reason: Why it does not count; None where it does.
+        reason: Why the result is excluded; None if it counts.
         first: Seconds of the first export in the process.
-        samples: Seconds of those after it (of the first, where there was no other); of short exports in several processes.
-        captures: Seconds of torch.export.export alone, called before each of the samples.
-        stages: Median seconds by stage, where the tool tells them.
-        growth: Growth of the resident memory's peak, bytes.
+        samples: Seconds of the later exports (of the first, if it is the only one); for short exports from several processes.
+        captures: Seconds of torch.export.export alone, called before each sample.
+        stages: Median seconds by stage, if the tool reports them.
+        growth: Growth of the peak resident memory in bytes.
         weights: Bytes of the model's parameters and buffers.
         operators: Nodes by operator.
         file: Bytes of the file and its external data.
-        error: Largest error relative to eager's largest value.
+        error: The largest error relative to eager's largest value.
         latencies: Seconds per run, by process.
     """
 
@@ -43,44 +43,50 @@ class ToolResult:
 
     @property
     def seconds(self) -> float:
-        """The median export."""
+        """The median seconds of an export."""
         return statistics.median(self.samples)
 
     def add(self, other: ToolResult) -> None:
-        """The samples of one more process."""
+        """Add the samples of another process."""
         self.reason = other.reason
         self.samples += other.samples
         self.captures += other.captures
 
     @property
     def capture_seconds(self) -> float | None:
-        """The median of torch.export alone in the same process."""
+        """The median seconds of torch.export alone in the same process."""
         return statistics.median(self.captures) if self.captures else None
 
     @property
     def constants(self) -> int:
-        """Constant nodes, which compute nothing."""
+        """The number of Constant nodes, which compute nothing."""
         return self.operators.get("Constant", 0)
 
     @property
     def nodes(self) -> int:
-        """All other nodes."""
+        """The number of all other nodes."""
         return sum(self.operators.values()) - self.constants
 
     @property
     def latency(self) -> float:
-        """Median seconds of a run: of the processes' medians."""
+        """The seconds of a run: the median of the processes' medians."""
         return statistics.median(statistics.median(samples) for samples in self.latencies)
 
     def latency_ratio(self, peer: ToolResult) -> float:
-        """This latency over the peer's: the median over the processes, in each of which both ran."""
+        """Return this latency divided by the peer's: the median ratio over the processes that ran both."""
         pairs = zip(self.latencies, peer.latencies, strict=True)
         return statistics.median(statistics.median(own) / statistics.median(other) for own, other in pairs)
 
 
 @dataclasses.dataclass
 class ModelResult:
-    """All tools on one model; `control` is the latency of a second session of onnxexp's own file, `capture` torch.export."""
+    """The results of all tools on one model.
+
+    Attributes:
+        name: The model.
+        tools: The results by tool.
+        control: Latencies of a second session of onnxexp's own file, by process.
+    """
 
     name: str
     tools: dict[str, ToolResult]
@@ -88,29 +94,29 @@ class ModelResult:
 
     @property
     def onnxexp(self) -> ToolResult:
-        """Our own result."""
+        """The result of onnxexp."""
         return self.tools[ONNXEXP]
 
     @property
     def trace(self) -> ToolResult | None:
-        """Our own result through torch.jit.trace; None where it does not count."""
+        """The result of onnxexp through torch.jit.trace; None if it is excluded."""
         found = self.tools.get(TRACE)
         return found if found is not None and found.reason is None else None
 
     @property
     def capture(self) -> ToolResult:
-        """torch.export.export alone."""
+        """The result of torch.export.export alone."""
         return self.tools[CAPTURE]
 
     @property
     def peers(self) -> dict[str, ToolResult]:
-        """The peers that count."""
+        """The results of the peers that are not excluded."""
         return {name: self.tools[name] for name in PEERS if name in self.tools and self.tools[name].reason is None}
 
 
 @dataclasses.dataclass
 class Run:
-    """One run of the benchmark: the machine, the settings, the models in order, and what plugins cost (milliseconds)."""
+    """One run of the benchmark: the machine, the settings, the models in order, and the cost of plugins in milliseconds."""
 
     machine: dict[str, str]
     settings: dict[str, Any]
@@ -118,13 +124,13 @@ class Run:
     platform: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def save(self, path: Path) -> None:
-        """Write it as JSON."""
+        """Write the run as JSON."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(dataclasses.asdict(self), indent=1))
 
     @staticmethod
     def load(path: Path) -> Run:
-        """What `save` wrote."""
+        """Load a run written by `save`."""
         data = json.loads(path.read_text())
         models = [
             ModelResult(item["name"], {name: ToolResult(**tool) for name, tool in item["tools"].items()}, item["control"])

@@ -1,4 +1,4 @@
-"""The parent process: starts the workers, one after the other, and gathers what they say."""
+"""Run the workers one after the other, and collect their results."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from .results import ModelResult, ToolResult
 
 _CONTROL = "control"
 _CONTROL_LIMIT = 300e6
-"""Bytes of a file of which a second session is opened, to tell noise from difference."""
+"""Bytes of a file below which a second session measures the noise."""
 _SHORT = 0.1
-"""Seconds of an export below which the memory that its process happens to have got moves the figure by up to a quarter."""
+"""Seconds of an export below which the state of the allocator changes the figure by up to 25 %."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How much is measured.
+    """The extent of the measurements.
 
     Attributes:
-        opset: Asked of every tool.
+        opset: The target opset of every tool.
         repeats: Timed exports per tool, after the first.
-        processes: In which an export of less than a tenth of a second is timed, the tools in turn.
-        budget: Seconds after which a tool's further exports are left out.
-        seconds: Of latency samples per process.
-        rounds: Fewest rounds of latency samples per process.
+        processes: Processes that time an export of less than 0.1 s, the tools in turn.
+        budget: Seconds after which a tool's further exports are skipped.
+        seconds: Seconds of latency samples per process.
+        rounds: The least number of rounds of latency samples per process.
         passes: Processes that take latency samples.
-        threads: Of torch and of ONNX Runtime.
-        clock: For exports, "wall" or "cpu".
-        timeout: Seconds after which a worker is given up.
+        threads: Threads of torch and of ONNX Runtime.
+        clock: The clock for exports, "wall" or "cpu".
+        timeout: Seconds after which a worker is stopped.
     """
 
     opset: int = 20
@@ -60,7 +60,7 @@ QUICK = Settings(repeats=3, processes=1, budget=4.0, seconds=2.0, passes=1)
 
 
 def machine() -> dict[str, str]:
-    """What the figures depend on."""
+    """Describe the machine and the package versions."""
     packages = ("onnxexp", "torch", "onnx", "onnxscript", "onnxruntime", "transformers")
     return {"cpu": _cpu(), "cores": str(os.cpu_count()), "system": platform.system(), "python": platform.python_version()} | {
         package: importlib.metadata.version(package) for package in packages
@@ -77,32 +77,32 @@ def _cpu() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def measure(name: str, settings: Settings, folder: Path, say: Callable[[str], None]) -> ModelResult:
-    """All figures of one model. Files go to the folder."""
+def measure(name: str, settings: Settings, folder: Path, report: Callable[[str], None]) -> ModelResult:
+    """Measure all figures of one model; write the files into the folder and call `report` with the progress."""
     tools: dict[str, ToolResult] = {}
     for tool in (CAPTURE, ONNXEXP, TRACE, *PEERS):
-        say(f"{name}: {tool}")
+        report(f"{name}: {tool}")
         captures = tool == ONNXEXP and tools[CAPTURE].reason is None
         tools[tool] = export(name, tool, settings, folder, captures)
     for number in range(1, settings.processes):
         for tool in (ONNXEXP, TRACE, *PEERS):
             if tools[tool].reason is None and tools[tool].seconds < _SHORT:
-                say(f"{name}: {tool}, process {number + 1} of {settings.processes}")
+                report(f"{name}: {tool}, process {number + 1} of {settings.processes}")
                 tools[tool].add(export(name, tool, settings, folder, captures=bool(tools[tool].captures)))
     result = ModelResult(name, tools)
     for number in range(settings.passes):
-        say(f"{name}: latency, process {number + 1} of {settings.passes}")
+        report(f"{name}: latency, process {number + 1} of {settings.passes}")
         _latency(result, settings, folder, number)
     return result
 
 
 def model_file(folder: Path, tool: str) -> Path:
-    """Where that tool's file goes; a folder each, so that external data is told apart."""
+    """Return the path of a tool's file; each tool has a folder, so that external data does not mix."""
     return folder / tool / "model.onnx"
 
 
 def export(name: str, tool: str, settings: Settings, folder: Path, captures: bool = False) -> ToolResult:
-    """One tool on one model, in a process of its own."""
+    """Measure one tool on one model, in its own process."""
     path = model_file(folder, tool)
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays = str(_arrays(folder)) if tool == CAPTURE else None
@@ -135,7 +135,7 @@ def _latency(result: ModelResult, settings: Settings, folder: Path, number: int)
         files, str(_arrays(folder)), settings.threads, settings.seconds, settings.rounds, number, str(folder / "result.json")
     )
     found = _work("latency_worker", job, settings)
-    if "reason" in found:  # the worker itself: no file has a latency
+    if "reason" in found:  # the worker itself failed: no file has a latency
         found = dict.fromkeys(files, found)
     result.control.extend([found[_CONTROL]["samples"]] if "samples" in found.get(_CONTROL, {}) else [])
     for tool in files.keys() - {_CONTROL}:
@@ -147,7 +147,7 @@ def _latency(result: ModelResult, settings: Settings, folder: Path, number: int)
 
 
 def _work(module: str, job: ExportJob | LatencyJob, settings: Settings) -> dict[str, Any]:
-    """Run the worker; a `reason` where it came to nothing."""
+    """Run a worker; return its result, or a `reason` if it failed."""
     result = Path(job.result)
     result.unlink(missing_ok=True)
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:

@@ -1,4 +1,4 @@
-"""The tables of a run, once as data, and how they are shown: by rich, and as Markdown."""
+"""Build the tables of a run, and show them with rich or as Markdown."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Table:
 
 
 def tables(run: Run) -> list[Table]:
-    """All tables of the run: the verdict first."""
+    """Return all tables of the run, the verdicts first."""
     models = run.models
-    made = [
+    built = [
         _targets(targets.verdicts(models)),
         _time(models),
         _memory(models),
@@ -40,7 +40,7 @@ def tables(run: Run) -> list[Table]:
         _platform(run.platform),
         _failures(models),
     ]
-    return [table for table in made if table.rows]
+    return [table for table in built if table.rows]
 
 
 def _number(value: float | None, digits: int = 2, unit: float = 1.0) -> str:
@@ -48,7 +48,7 @@ def _number(value: float | None, digits: int = 2, unit: float = 1.0) -> str:
 
 
 def _own(model: ModelResult, figure: Callable[[ToolResult], float], digits: int = 0, unit: float = 1.0) -> list[str]:
-    """The figure of onnxexp and each peer, – where it does not count."""
+    """Return the figure of onnxexp and each peer as text, – for an excluded result."""
     found = {"onnxexp": model.onnxexp, **{name: model.tools[name] for name in PEERS}}
     return [_number(None if tool.reason is not None else figure(tool), digits, unit) for tool in found.values()]
 
@@ -57,7 +57,7 @@ Figure = Callable[[ModelResult], "float | None"]
 
 
 def _mean_row(models: Sequence[ModelResult], columns: Sequence[Figure | None]) -> list[tuple[str, ...]]:
-    """A row of geometric means of the ratios among the columns."""
+    """Return a row with the geometric means of the columns that are ratios."""
     cells = []
     for column in columns:
         values = [value for model in models if column is not None and (value := column(model)) is not None]
@@ -179,7 +179,7 @@ def _latency(models: Sequence[ModelResult]) -> Table:
 def _platform(milliseconds: dict[str, float]) -> Table:
     rows = [(name, _number(value, 1)) for name, value in milliseconds.items()]
     note = "Medians in milliseconds. The limits: 50 for the plugins' share, 300 for the command."
-    return Table("What plugins cost", note, ("what", "ms"), rows)
+    return Table("Cost of plugins", note, ("measurement", "ms"), rows)
 
 
 def _failures(models: Sequence[ModelResult]) -> Table:
@@ -187,22 +187,22 @@ def _failures(models: Sequence[ModelResult]) -> Table:
         (model.name, name, tool.reason) for model in models for name, tool in model.tools.items() if tool.reason is not None
     ]
     rows = [(model, tool, " ".join(reason.split())[:300]) for model, tool, reason in failed]
-    return Table("What does not count", "", ("model", "tool", "reason"), rows, numeric=False)
+    return Table("Excluded results", "", ("model", "tool", "reason"), rows, numeric=False)
 
 
 def show(run: Run, console: Console) -> None:
     """Print all tables."""
     for table in tables(run):
-        made = RichTable(title=table.title, title_justify="left", caption=table.note, caption_justify="left", expand=False)
+        shown = RichTable(title=table.title, title_justify="left", caption=table.note, caption_justify="left", expand=False)
         for number, heading in enumerate(table.header):
-            made.add_column(heading, justify="right" if number and table.numeric else "left")
+            shown.add_column(heading, justify="right" if number and table.numeric else "left")
         for row in table.rows:
-            made.add_row(*(cell.replace("**", "") for cell in row))
-        console.print(made)
+            shown.add_row(*(cell.replace("**", "") for cell in row))
+        console.print(shown)
 
 
 def markdown(run: Run) -> str:
-    """All tables as a page."""
+    """Return all tables as a Markdown page."""
     machine = ", ".join(f"{name} {value}" for name, value in run.machine.items())
     settings = ", ".join(f"{name} {value}" for name, value in run.settings.items())
     parts = [

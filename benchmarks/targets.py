@@ -1,4 +1,4 @@
-"""Ratios of a model's figures, and what they are to be."""
+"""The ratios of a model's figures, and their targets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .results import ModelResult
 MB = 1e6
 _LARGE = 200 * MB
 _MEMORY_FROM = 32 * MB
-"""Weights from which memory is judged by them: below, torch.export's graph and Python itself weigh more than the weights."""
+"""The least size of the weights for the memory target; in smaller models, torch.export's graph and Python dominate."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,9 +20,9 @@ class Target:
 
     Attributes:
         key: A short name.
-        text: What is wanted.
-        figure: The figure, None where the model has none.
-        limit: What it may be at most.
+        text: A description.
+        figure: Returns the figure, None if a model has none.
+        limit: The largest accepted value.
     """
 
     key: str
@@ -33,7 +33,7 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """How a target came out: the figures, and the models that miss it."""
+    """The result of a target: the figure of each model."""
 
     target: Target
     figures: dict[str, float]
@@ -45,7 +45,7 @@ class Verdict:
 
 
 def over_capture(model: ModelResult) -> float | None:
-    """Seconds of onnxexp's export over torch.export.export alone."""
+    """Return the seconds of onnxexp's export minus those of torch.export.export alone."""
     own = model.onnxexp
     if own.reason is not None or own.capture_seconds is None:
         return None
@@ -53,33 +53,33 @@ def over_capture(model: ModelResult) -> float | None:
 
 
 def after_capture(model: ModelResult) -> float | None:
-    """`over_capture` as a share of torch.export's own time."""
+    """Return `over_capture` as a share of torch.export's own time."""
     over, capture = over_capture(model), model.onnxexp.capture_seconds
     return None if over is None or capture is None else over / capture
 
 
 def time_ratio(peer: str) -> Callable[[ModelResult], float | None]:
-    """onnxexp's export time over that peer's."""
+    """Return a figure: onnxexp's export time divided by the peer's."""
     return lambda model: _ratio(model, peer, lambda own, other: own.seconds / other.seconds)
 
 
 def first_ratio(peer: str) -> Callable[[ModelResult], float | None]:
-    """The same of the first export of the model in a process."""
+    """Return a figure: onnxexp's time of the first export in a process divided by the peer's."""
     return lambda model: _ratio(model, peer, lambda own, other: own.first / other.first)
 
 
 def size_ratio(peer: str) -> Callable[[ModelResult], float | None]:
-    """onnxexp's file size over that peer's."""
+    """Return a figure: onnxexp's file size divided by the peer's."""
     return lambda model: _ratio(model, peer, lambda own, other: own.file / other.file)
 
 
 def growth_ratio(peer: str) -> Callable[[ModelResult], float | None]:
-    """onnxexp's memory growth over that peer's."""
+    """Return a figure: onnxexp's memory growth divided by the peer's."""
     return lambda model: _ratio(model, peer, lambda own, other: own.growth / max(other.growth, 1))
 
 
 def latency_ratio(peer: str) -> Callable[[ModelResult], float | None]:
-    """onnxexp's latency over that peer's."""
+    """Return a figure: onnxexp's latency divided by the peer's."""
     return lambda model: _ratio(model, peer, lambda own, other: own.latency_ratio(other))
 
 
@@ -90,7 +90,7 @@ def _ratio(model: ModelResult, peer: str, ratio: Callable[..., float]) -> float 
 
 
 def growth_over_capture(model: ModelResult) -> float | None:
-    """Memory growth over what capture takes, as a share of the weights."""
+    """Return the memory growth beyond that of a capture, as a share of the weights."""
     own, capture = model.onnxexp, model.capture
     if own.reason is not None or capture.reason is not None:
         return None
@@ -98,61 +98,61 @@ def growth_over_capture(model: ModelResult) -> float | None:
 
 
 def judged_growth(model: ModelResult) -> float | None:
-    """`growth_over_capture` where the weights are large enough to be a measure."""
+    """Return `growth_over_capture` if the weights are large enough."""
     return growth_over_capture(model) if model.onnxexp.weights >= _MEMORY_FROM else None
 
 
 def best_latency_ratio(model: ModelResult) -> float | None:
-    """Latency over that of the better peer."""
+    """Return the latency divided by the better peer's."""
     ratios = [ratio for peer in model.peers if (ratio := latency_ratio(peer)(model)) is not None]
     return max(ratios, default=None)
 
 
 def nodes_over_best(model: ModelResult) -> float | None:
-    """Nodes more than the better peer has."""
+    """Return the number of nodes minus the better peer's."""
     if model.onnxexp.reason is not None or not model.peers:
         return None
     return model.onnxexp.nodes - min(peer.nodes for peer in model.peers.values())
 
 
 def milliseconds_over_capture(model: ModelResult) -> float | None:
-    """Of a single Linear in a warm process."""
+    """Return the milliseconds over capture, for the model "linear" only."""
     over = over_capture(model)
     return None if over is None or model.name != "linear" else over * 1e3
 
 
 def bert_after_capture(model: ModelResult) -> float | None:
-    """Of BERT-base."""
+    """Return `after_capture`, for BERT-base only."""
     return after_capture(model) if model.name == "bert-base" else None
 
 
 def trace_time(model: ModelResult) -> float | None:
-    """Our export through a trace over dynamo=False's."""
+    """Return the time of onnxexp's traced export divided by dynamo=False's."""
     peer = model.peers.get("script")
     return None if model.trace is None or peer is None else model.trace.seconds / peer.seconds
 
 
 def trace_latency(model: ModelResult) -> float | None:
-    """The traced file's latency over that of dynamo=False's."""
+    """Return the traced file's latency divided by dynamo=False's."""
     peer = model.peers.get("script")
     return None if model.trace is None or peer is None else model.trace.latency_ratio(peer)
 
 
 def trace_nodes(model: ModelResult) -> float | None:
-    """Nodes of the traced file more than dynamo=False's has."""
+    """Return the nodes of the traced file minus dynamo=False's."""
     peer = model.peers.get("script")
     return None if model.trace is None or peer is None else float(model.trace.nodes - peer.nodes)
 
 
 def _of_size(figure: Callable[[ModelResult], float | None], *, large: bool) -> Callable[[ModelResult], float | None]:
-    """The figure of models over 50 million float32 parameters, or of the others."""
+    """Restrict a figure to models over 50 million float32 parameters, or to the others."""
     return lambda model: figure(model) if (model.onnxexp.weights > _LARGE) == large else None
 
 
 TARGETS = [
     Target("failures", "onnxexp exports the model, and the file agrees with eager at two sizes",
            lambda model: float(model.onnxexp.reason is not None), 0),
-    Target("after capture", "everything over torch.export's own time, as a share of it, on BERT-base", bert_after_capture, 0.3),
+    Target("after capture", "time after torch.export, as a share of torch.export's time, on BERT-base", bert_after_capture, 0.3),
     Target("export time", "the whole export ÷ dynamo=True's", time_ratio("dynamo"), 0.35),
     Target("single Linear", "milliseconds over torch.export's own time, in a warm process", milliseconds_over_capture, 15),
     Target("memory", f"peak growth over capture's ÷ weights (models of {_MEMORY_FROM / MB:.0f} MB and more)", judged_growth, 0.3),
@@ -166,7 +166,7 @@ TARGETS = [
 
 
 def verdicts(models: Iterable[ModelResult]) -> list[Verdict]:
-    """Every target on the models, and the geometric mean of the latencies."""
+    """Evaluate every target on the models, and the geometric mean of the latencies."""
     models = list(models)
     found = [Verdict(target, _figures(models, target.figure)) for target in TARGETS]
     latencies = _figures(models, best_latency_ratio)
@@ -181,6 +181,6 @@ def _figures(models: Iterable[ModelResult], figure: Callable[[ModelResult], floa
 
 
 def geometric_mean(values: Iterable[float]) -> float:
-    """exp(mean(log))."""
+    """Return the geometric mean, exp(mean(log))."""
     logs = [math.log(value) for value in values]
     return math.exp(sum(logs) / len(logs))

@@ -45,7 +45,7 @@ def add_selection(parser: argparse.ArgumentParser, *, inherited: bool = False) -
     )
     group.add_argument("--without", action="append", metavar="A,B", default=empty, help="leave these plugins out")
     group.add_argument(
-        "--prefer", action="append", metavar="OP=PLUGIN", default=empty, help="the plugin that lowers an operator which several claim"
+        "--prefer", action="append", metavar="OP=PLUGIN", default=empty, help="the plugin for an operator that several claim"
     )  # fmt: skip
 
 

@@ -12,7 +12,8 @@
 
 Therefore the file is checked first, with torch's own reader: names may contain harmless characters only, sizes must be
 arithmetic, and operator arguments must be operators. Pickles load with ``weights_only``, enforced by torch's environment
-variable. Anything not known to be harmless is refused. Targets of nodes need no check here: torch's own verifier refuses functions that are no operators.
+variable. Anything not known to be harmless is refused. Targets of nodes need no check here: torch's own verifier refuses
+functions that are no operators.
 """
 
 from __future__ import annotations
