@@ -1,1 +1,1 @@
-"""What builds the documentation."""
+"""Tools that build the documentation."""

@@ -1,6 +1,6 @@
-"""The generated parts of the documentation: a hook of MkDocs that fills them in while the site is built.
+"""Generate parts of the documentation in a hook of MkDocs.
 
-A page says ``<!-- generated: NAME -->`` on a line of its own where the part of that name goes.
+The hook replaces a line ``<!-- generated: NAME -->`` in a page by the part of that name.
 """
 
 from __future__ import annotations
@@ -26,17 +26,21 @@ __all__ = ["EVERYWHERE", "PARTS", "SECTIONS", "fill", "hook_sections", "hooks", 
 CORE = Path(__file__).resolve().parents[1] / "core" / "onnxexp"
 SECTIONS = ("When", "Parameters", "Result", "First or all", "Example")
 EVERYWHERE = ("help", "json", "traceback", "action")
-"""Arguments that every command has, and that of the subcommand: the page says it of all."""
+"""Arguments of every command, and the argument for the subcommand; the page describes them once."""
 _MARKER = re.compile(r"^<!-- generated: (?P<name>[\w-]+) -->$", re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Called by MkDocs for each page."""
+    """Fill in a page; MkDocs calls this function for each page."""
     return fill(markdown)
 
 
 def fill(markdown: str) -> str:
-    """The page with its markers replaced. Raises KeyError for a part that does not exist."""
+    """Return a page with its markers replaced.
+
+    Raises:
+        KeyError: A part does not exist.
+    """
     return _MARKER.sub(lambda match: PARTS[match["name"]](), markdown)
 
 
@@ -44,13 +48,13 @@ def fill(markdown: str) -> str:
 
 
 def hooks() -> dict[str, Callable[..., Any]]:
-    """The specification of each hook, in the order in which an export calls them."""
+    """Return the specification of each hook, in the order of an export."""
     marker = f"{hookspecs.PROJECT}_spec"
     return {name: spec for name, spec in vars(hookspecs).items() if inspect.isfunction(spec) and marker in vars(spec)}
 
 
 def hook_sections(spec: Callable[..., Any]) -> dict[str, str]:
-    """A hook's docstring by section; "" is what stands before the first."""
+    """Split a hook's docstring into sections; the text before the first has the key ""."""
     sections, current = {"": ""}, ""
     for line in inspect.getdoc(spec).splitlines():  # type: ignore[union-attr]
         if line.endswith(":") and line[:-1] in SECTIONS:
@@ -81,20 +85,20 @@ def _bare_signature(spec: Callable[..., Any]) -> str:
 
 
 def _parameters(text: str) -> str:
-    """``name: what`` entries, each with its continuation lines indented, as a list."""
-    entries = re.split(r"\n(?=\w+: )", text)
-    return "\n".join(f"- `{name}`: {' '.join(what.split())}" for name, _, what in (entry.partition(": ") for entry in entries))
+    """Format ``name: description`` entries with indented continuation lines as a list."""
+    entries = [entry.partition(": ") for entry in re.split(r"\n(?=\w+: )", text)]
+    return "\n".join(f"- `{name}`: {' '.join(description.split())}" for name, _, description in entries)
 
 
 def _prose(text: str) -> str:
-    """Text in which ``::`` at the end of a line introduces an indented block of code."""
+    """Format text in which ``::`` at the end of a line introduces an indented block of code."""
     before, introduced, code = text.partition("::\n")
     prose = before.replace("``", "`")
     return f"{prose}:\n\n```python\n{unindented(code)}\n```" if introduced else prose
 
 
 def unindented(code: str) -> str:
-    """An indented block of code without its indentation."""
+    """Return a block of code without its indentation."""
     return textwrap.dedent(code).strip()
 
 
@@ -102,18 +106,19 @@ def unindented(code: str) -> str:
 
 
 def _settings() -> str:
-    """The keys of the configuration as a table."""
+    """Format the keys of the configuration as a table."""
     rows = [f"| `{key.name}` | {key.meaning} | {_expected(key)} | {_default(key)} | {_merged(key)} |" for key in config.KEYS]
-    return "\n".join(["| key | meaning | value | default | several doors |", "|---|---|---|---|---|", *rows])
+    return "\n".join(["| key | meaning | value | default | several sources |", "|---|---|---|---|---|", *rows])
 
 
 def _variables() -> str:
-    """The environment variables as a table."""
+    """Format the environment variables as a table."""
     rows = [f"| `{variable}` | `{key.name}` | {_text_form(key)} |" for variable, key in variables().items()]
-    return "\n".join(["| variable | key | how it is written |", "|---|---|---|", *rows])
+    return "\n".join(["| variable | key | format |", "|---|---|---|", *rows])
 
 
 def variables() -> dict[str, config.Key]:
+    """Return the configuration's key of each environment variable."""
     return {f"ONNXEXP_{key.name.upper()}": key for key in config.KEYS}
 
 
@@ -132,17 +137,17 @@ def _default(key: config.Key) -> str:
 
 
 def _merged(key: config.Key) -> str:
-    """How two doors' values go together."""
+    """Describe how the values of two sources are combined."""
     if key.merge is None:
         return "the later wins"
     if isinstance(key.default, dict):
         return "merged by operator, the later wins"
-    return "all of them hold" if key.name == "allow" else "united"
+    return "all of them apply" if key.name == "allow" else "united"
 
 
 def _text_form(key: config.Key) -> str:
     if isinstance(key.default, bool):
-        return "`1`, `true`, `yes` or `on`; `0`, `false`, `no`, `off` or nothing"
+        return "`1`, `true`, `yes` or `on`; `0`, `false`, `no`, `off` or empty"
     if isinstance(key.default, int):
         return "the number"
     return "pairs with commas: `aten::gelu=my-pack,aten::erf=other`" if isinstance(key.default, dict) else "names with commas"
@@ -152,7 +157,7 @@ def _text_form(key: config.Key) -> str:
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
-    """The parser of each command, and of each command's own commands, by what one types."""
+    """Return the parser of each command and subcommand, by its command line."""
     found: dict[str, argparse.ArgumentParser] = {}
     for command, summary in cli._COMMANDS.items():
         parser = argparse.ArgumentParser(f"onnxexp {command}", description=f"{summary[0].upper()}{summary[1:]}.")
@@ -163,7 +168,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
 
 
 class _Wide(argparse.HelpFormatter):
-    """Of one width, whatever terminal the site is built in."""
+    """Help text of a fixed width, independent of the terminal."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=100)
@@ -171,7 +176,7 @@ class _Wide(argparse.HelpFormatter):
 
 def _with_subcommands(name: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
     yield name, parser
-    for action in parser._actions:  # argparse has no public way to look at a parser
+    for action in parser._actions:  # argparse has no public API to inspect a parser
         if isinstance(action, argparse._SubParsersAction):
             for command, inner in action.choices.items():
                 yield from _with_subcommands(f"{name} {command}", inner)
@@ -209,7 +214,7 @@ def _metavar(action: argparse.Action) -> str:
 
 
 def _operators() -> str:
-    """What the plugin `aten` lowers, an operator a row."""
+    """List the operators that the plugin `aten` lowers, one per row."""
     from onnxexp.plugins.loading import load
 
     (plugin,) = load(config.load(plugins=["aten"])).loaded
@@ -233,19 +238,19 @@ def _direct(forms: Iterable[Any]) -> str:
 
 
 def _error_tree() -> str:
-    """The tree as errors.py draws it."""
+    """Return the tree of exceptions from the docstring of errors.py."""
     tree = inspect.getdoc(errors).partition("\n\n")[2]  # type: ignore[union-attr]
     return f"```text\n{tree.strip()}\n```"
 
 
 def _error_classes() -> str:
-    """A directive of mkdocstrings for each class, in the order in which they are defined."""
+    """Return a directive of mkdocstrings for each exception, in the order of their definitions."""
     classes = [name for name in vars(errors) if name in errors.__all__]
     return "\n\n".join(f"::: onnxexp.errors.{name}\n    options: {{ heading_level: 3 }}" for name in classes)
 
 
 def _naming_rule() -> str:
-    """The rule in the docstring of names.py, which imports torch and is therefore read, not imported."""
+    """Return the naming rule from the docstring of io_names.py, parsed without an import of torch."""
     doc = ast.get_docstring(ast.parse((CORE / "request" / "io_names.py").read_text("utf-8"))) or ""
     rule = textwrap.dedent(doc.partition("The rule:\n")[2])
     return re.sub(r"^\* ", "- ", rule.replace("``", "`"), flags=re.MULTILINE)
@@ -261,4 +266,4 @@ PARTS: dict[str, Callable[[], str]] = {
     "settings": _settings,
     "variables": _variables,
 }
-"""The parts by the names that pages use."""
+"""The generated parts, by name."""

@@ -1,4 +1,4 @@
-"""A ResNet-18, exported with a dynamic batch, run in ONNX Runtime at two batch sizes, and a summary of how it went.
+"""Export a ResNet-18 with a dynamic batch, run it at two batch sizes, and print a summary.
 
 python -m examples.demo [--opset N] [--size PIXELS] [FILE]
 """
@@ -28,12 +28,19 @@ from tests.models.classic_vision import ResNet, calibrated
 
 BATCHES = (1, 5)
 TOLERANCE = 1e-4
-"""Of the largest output: float32 sums in another order."""
+"""The largest accepted error relative to the largest output: float32 sums in another order."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """One batch size: the largest difference to eager, absolute and relative to the largest output; median times in s."""
+    """The results at one batch size.
+
+    Attributes:
+        batch: The batch size.
+        error: The largest difference from eager.
+        relative: The same, divided by the largest output.
+        ort_time, eager_time: Median seconds of a run.
+    """
 
     batch: int
     error: float
@@ -43,7 +50,7 @@ class Comparison:
 
 
 def compare(program: onnxexp.ONNXProgram, model: nn.Module, images: torch.Tensor) -> Comparison:
-    """Run both on the same images."""
+    """Run the program and the model on the same images."""
     with torch.inference_mode():
         expected, eager_time = timed(lambda: model(images))
     actual, ort_time = timed(lambda: program(images))
@@ -52,7 +59,7 @@ def compare(program: onnxexp.ONNXProgram, model: nn.Module, images: torch.Tensor
 
 
 def timed(function: Callable[[], torch.Tensor], repeat: int = 5) -> tuple[torch.Tensor, float]:
-    """The result, and the median time in seconds after a first, uncounted run."""
+    """Return a function's result, and its median time in seconds after a warm-up run."""
     result, times = function(), []
     for _ in range(repeat):
         start = time.perf_counter()
@@ -62,6 +69,7 @@ def timed(function: Callable[[], torch.Tensor], repeat: int = 5) -> tuple[torch.
 
 
 def stages(timings: dict[str, float]) -> Table:
+    """Build the table of the export's stages."""
     total = sum(timings.values())
     table = Table("stage", "", box=None, title="Export", title_justify="left", title_style="bold")
     table.add_column("ms", justify="right")
@@ -73,6 +81,7 @@ def stages(timings: dict[str, float]) -> Table:
 
 
 def operators(program: onnxexp.ONNXProgram) -> Table:
+    """Build the table of the graph's operators."""
     counts = collections.Counter(node.op_type for node in program.model.graph)
     table = Table("operator", box=None, title=f"{counts.total()} nodes", title_justify="left", title_style="bold")
     table.add_column("", justify="right")
@@ -82,6 +91,7 @@ def operators(program: onnxexp.ONNXProgram) -> Table:
 
 
 def agreement(comparisons: Iterable[Comparison]) -> Table:
+    """Build the table that compares ONNX Runtime with eager."""
     table = Table(box=None, title="ONNX Runtime and eager PyTorch", title_justify="left", title_style="bold")
     for heading in ("batch", "largest error", "of the output", "ONNX Runtime", "eager"):
         table.add_column(heading, justify="right")
@@ -93,17 +103,19 @@ def agreement(comparisons: Iterable[Comparison]) -> Table:
 
 
 def closing(path: Path, opset: int) -> Table:
+    """Build the closing lines: the file, and next steps."""
     data = path.with_name(path.name + ".data")
     size = sum(file.stat().st_size for file in (path, data) if file.exists())
     table = Table.grid(padding=(0, 2))
     table.add_row("[bold]The file", Text(f"{path}\n{size / 1e6:.1f} MB, opset {opset}"))
     table.add_row("[bold]Try next", "make demo ARGS='--opset 11'   for an old runtime")
     table.add_row("", "print(program)                the graph, node by node")
-    table.add_row("", "README.md                     a model or an operator of yours")
+    table.add_row("", "README.md                     your own model or operator")
     return table
 
 
 def arguments() -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m examples.demo", description=__doc__.splitlines()[0])
     parser.add_argument("file", nargs="?", default="resnet18.onnx", type=Path, help="where to write (resnet18.onnx)")
     parser.add_argument("--opset", type=int, default=20, help="9 to 28 (20)")
@@ -112,7 +124,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Export, compare, tell. The status is 1 where the two disagree."""
+    """Export and compare; return 1 if ONNX Runtime and eager disagree."""
     options = arguments()
     console = Console(highlight=False)
     torch.manual_seed(0)

@@ -1,1 +1,1 @@
-"""Every operator of PyTorch's own test database, exported and compared with eager: ``python -m tests.conformance --help``."""
+"""Export PyTorch's operator database and compare with eager: ``python -m tests.conformance --help``."""

@@ -5,8 +5,7 @@ python -m tests.conformance --exporter dynamo script --every 10 --out peers.json
 python -m tests.conformance --out results.jsonl --report failures
 python -m tests.conformance --out results.jsonl peers.jsonl --report table > docs/reference/operators.md
 
-Seconds are processor time of the exports alone, without the first one of each exporter in a process: that is a tiny one that
-is not counted.
+Seconds are the processor time of the exports alone, without a tiny first export of each exporter in a process.
 """
 
 from __future__ import annotations
@@ -35,21 +34,21 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         type=Path,
         nargs="+",
         required=True,
-        help="files of results, one JSON line each: what they hold is not run again, what is new goes to the first",
+        help="files of results, one JSON line each; their samples are skipped, and new results are appended to the first file",
     )
     parser.add_argument(
         "--exporter", nargs="+", default=["export"], choices=EXPORTERS, help="export, trace: onnxexp; dynamo, script: torch.onnx"
     )
     parser.add_argument("--opset", nargs="+", type=int, default=[20])
     parser.add_argument("--dtype", nargs="+", default=["float32", "int64", "bool"], choices=DTYPES)
-    parser.add_argument("--samples", type=int, default=2, help="the first so many of each operator and dtype")
-    parser.add_argument("--op", nargs="+", default=[], help="only operators with one of these in their names")
-    parser.add_argument("--every", type=int, default=1, help="only every so many'th operator")
-    parser.add_argument("--shard", default="1/1", help="this part of so many, as 2/4")
+    parser.add_argument("--samples", type=int, default=2, help="the number of samples of each operator and dtype")
+    parser.add_argument("--op", nargs="+", default=[], help="only operators whose names contain one of these texts")
+    parser.add_argument("--every", type=int, default=1, help="only every N-th operator")
+    parser.add_argument("--shard", default="1/1", help="one part of the operators, such as 2/4")
     parser.add_argument("--jobs", type=int, default=1, help="worker processes")
-    parser.add_argument("--limit", type=float, default=60, help="seconds for one sample")
-    parser.add_argument("--redo", nargs="*", default=[], help="run again what came out as this (wrong, crash, ...)")
-    parser.add_argument("--report", choices=["rates", "failures", "table"], help="run nothing, only print")
+    parser.add_argument("--limit", type=float, default=60, help="the time limit of one sample in seconds")
+    parser.add_argument("--redo", nargs="*", default=[], help="repeat samples with one of these outcomes (wrong, crash, ...)")
+    parser.add_argument("--report", choices=["rates", "failures", "table"], help="only print a report of the results")
     return parser.parse_args(argv)
 
 
@@ -68,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _known(options: argparse.Namespace) -> list[Result]:
-    """What the files hold; of two results of the same the later one."""
+    """Return the results in the files; a later result replaces an earlier one of the same sample."""
     results = (result for path in options.out for result in read_results(path))
     return list({_key(result): result for result in results}.values())
 

@@ -1,4 +1,4 @@
-"""The exporters that are measured, behind one signature, and what their errors mean."""
+"""The measured exporters with a common signature, and the classes of their errors."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def _onnxexp(capture: str) -> Export:
 
 
 def _axes(tensors: Tensors, names: list[str]) -> dict[str, list[int]]:
-    """The axes that may be dynamic: all that have more than one element; size 1 is a broadcast, 0 nothing at all."""
+    """Return the axes that may be dynamic: those longer than 1. Size 1 means broadcasting, size 0 an empty tensor."""
     every = {name: [axis for axis, size in enumerate(x.shape) if size > 1] for name, x in zip(names, tensors, strict=True)}
     return {name: axes for name, axes in every.items() if axes}
 
 
 def _dynamic(model: torch.nn.Module, tensors: Tensors, names: list[str], opset: int) -> onnx.ModelProto:
-    """torch.export finds out which axes can be dynamic, and which are alike."""
+    """Export with every axis dynamic if torch.export can make it so; it also finds equal axes."""
     shapes = {name: dict.fromkeys(axes, torch.export.Dim.AUTO) for name, axes in _axes(tensors, names).items()}
     return onnxexp.export(model, tensors, opset_version=opset, input_names=names, dynamic_shapes=shapes).model_proto
 
 
 def _trace_dynamic(model: torch.nn.Module, tensors: Tensors, names: list[str], opset: int) -> onnx.ModelProto:
-    """A trace in which every axis is asked to be dynamic."""
+    """Trace with every axis requested to be dynamic."""
     options = {"opset_version": opset, "input_names": names, "capture": "trace"}
     return onnxexp.export(model, tensors, dynamic_axes=_axes(tensors, names), **options).model_proto
 
@@ -72,22 +72,22 @@ DYNAMIC = ("dynamic", "trace-dynamic")
 
 
 def export(exporter: str, model: torch.nn.Module, tensors: Tensors, opset: int) -> onnx.ModelProto:
-    """One export; what the tools print about themselves is not shown."""
+    """Export a model; the tools' own output is hidden."""
     names = [f"input_{index}" for index in range(len(tensors))]
-    given = tuple(tensor.clone() for tensor in tensors)
+    inputs = tuple(tensor.clone() for tensor in tensors)
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
-        return EXPORTERS[exporter](model, given, names, opset)
+        return EXPORTERS[exporter](model, inputs, names, opset)
 
 
 @functools.cache
 def warm(exporter: str, opset: int) -> None:
-    """The first export of a process imports what the exporter is made of; no sample shall pay for it, whoever exports it."""
+    """Run a tiny export, so that no sample includes the time of an exporter's imports."""
     export(exporter, torch.nn.ReLU(), (torch.ones(2),), opset)
 
 
 def classify(error: BaseException) -> str:
-    """A clear refusal ("unsupported", "opset", "capture"), or "crash" where an exporter falls over itself."""
+    """Classify an error as a deliberate refusal ("unsupported", "opset", "capture") or a "crash"."""
     if isinstance(error, OpsetError):
         return "opset"
     if isinstance(error, UnsupportedOperators):

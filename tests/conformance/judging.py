@@ -1,4 +1,4 @@
-"""One sample through one exporter: exported, checked, run, compared."""
+"""Export one sample with one exporter, check the model, run it, and compare with eager."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .sizes import misdeclared, other_sizes
 __all__ = ["FAILURES", "Judge", "Result"]
 
 FAILURES = ("wrong", "invalid", "crash", "version", "unsupported", "opset", "capture")
-"""What can become of a sample, worst first, but for: "pass", "random" (only its shape can be compared, and is), "eager"."""
+"""The failing outcomes, worst first. The others are "pass", "random" (only shapes are compared), and "eager" (eager fails)."""
 
 _TOLERANCES = {
     torch.float16: (4e-3, 2e-3),
@@ -31,10 +31,10 @@ _TOLERANCES = {
     torch.complex64: (2e-5, 1e-5),
     torch.complex128: (2e-5, 1e-5),
 }
-"""(relative, absolute by the largest magnitude): float64 too to float32's accuracy, in which some kernels compute."""
+"""(relative, absolute by the largest magnitude). float64 has float32's tolerance, since some kernels compute in float32."""
 
 _OF_EQUALS = ("argsort", "kthvalue", "median", "mode", "nanmedian", "sort", "topk")
-"""They say where values are found."""
+"""Operators that return indices of values; among equal values, any index is right."""
 
 _UP_TO_SIGN = ("linalg.eigh", "linalg.svd", "pca_lowrank", "svd", "svd_lowrank")
 """Eigenvectors and singular vectors are determined up to their signs only."""
@@ -44,7 +44,7 @@ _UNINITIALIZED = ("empty", "new_empty", "empty_like", "empty_strided", "new_empt
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What became of a sample at an opset."""
+    """The outcome of a sample at an opset."""
 
     op: str
     dtype: str
@@ -54,10 +54,10 @@ class Result:
     outcome: str
     detail: str = ""
     seconds: float = 0.0
-    """of the export alone"""
+    """Processor time of the export alone."""
     second: str = ""
-    """of a dynamic export that is right at the sample's sizes: "checked" at others too, "refused": eager takes no others at which
-    axes of one name stay alike, "static": no axis came out dynamic, "single": no axis has more than one element"""
+    """For a dynamic export that is right at the sample's sizes: "checked" at other sizes too; "refused": eager accepts no other
+    sizes with equal axes of equal names; "static": no axis came out dynamic; "single": no axis is longer than 1."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,32 +68,33 @@ class _Verdict:
 
 
 class Judge:
-    """One sample: what eager makes of it is computed once for all exporters and opsets."""
+    """The judge of one sample; eager's result is computed once for all exporters and opsets."""
 
     def __init__(self, sample: Sample) -> None:
         self.sample = sample
         self.trouble = ""
         try:
             self.expected = self._eager(0)
-            others = [self._eager(seed) for seed in (1, 2, 3)]  # one may by chance be alike
-        except Exception as error:  # noqa: BLE001 - what eager cannot run is none of ours, whatever the reason
+            others = [self._eager(seed) for seed in (1, 2, 3)]  # several, since one may be equal by chance
+        except Exception as error:  # noqa: BLE001 - samples that fail in eager are excluded
             self.trouble = _short(error)
             return
         if not any(isinstance(leaf, torch.Tensor) for leaf in self.expected):
-            self.trouble = "no tensor comes out"
+            self.trouble = "the result has no tensor"
         self.random = sample.op in _UNINITIALIZED or any(self._differs(other) for other in others)
 
     def _differs(self, other: list[Any]) -> bool:
         return len(other) != len(self.expected) or any(_difference(*pair) for pair in zip(self.expected, other, strict=True))
 
     def _eager(self, seed: int, tensors: Sequence[torch.Tensor] | None = None) -> list[Any]:
-        """OpInfo seeds random operators itself, always alike: it shall not, or nothing would tell that they are random."""
+        """Run the sample in eager. OpInfo's own seeding is disabled, since it would hide that an operator is random."""
         torch.manual_seed(seed)
         with torch.no_grad(), mock.patch.object(torch, "manual_seed"):
-            given = self.sample.tensors if tensors is None else tensors
-            return _leaves(self.sample.module(*(tensor.clone() for tensor in given)))
+            inputs = self.sample.tensors if tensors is None else tensors
+            return _leaves(self.sample.module(*(tensor.clone() for tensor in inputs)))
 
     def judge(self, exporter: str, opset: int) -> Result:
+        """Export the sample at an opset, and compare the model with eager."""
         sample = self.sample
         start = time.process_time()
         seconds = 0.0
@@ -107,13 +108,13 @@ class Judge:
             except Exception as error:  # noqa: BLE001 - every error of an exporter is a result
                 seconds = time.process_time() - start
                 verdict = _Verdict(classify(error), _short(error))
-        named = sample.op, sample.dtype, sample.index, opset, exporter
-        return Result(*named, verdict.outcome, verdict.detail, round(seconds, 4), verdict.second)
+        key = sample.op, sample.dtype, sample.index, opset, exporter
+        return Result(*key, verdict.outcome, verdict.detail, round(seconds, 4), verdict.second)
 
     def _verdict(self, model: onnx.ModelProto, opset: int, *, dynamic: bool) -> _Verdict:
         declared = next(entry.version for entry in model.opset_import if entry.domain == "")
         if declared != opset:
-            return _Verdict("version", f"asked for opset {opset}, got {declared}")
+            return _Verdict("version", f"the target is opset {opset}, the model has {declared}")
         try:
             onnx.checker.check_model(model, full_check=True)
             actual = _run(model, self.sample.tensors)
@@ -127,7 +128,7 @@ class Judge:
         return _Verdict(outcome, problem, second)
 
     def _problem(self, expected: list[Any], actual: list[Any], tensors: Sequence[torch.Tensor]) -> str:
-        """What is wrong with the outputs, "" where nothing is."""
+        """Return the problem with the outputs, "" without one."""
         if len(actual) != len(expected):
             return f"{len(expected)} outputs in eager, {len(actual)} in ONNX"
         for number, (one, other) in enumerate(zip(expected, actual, strict=True)):
@@ -139,15 +140,15 @@ class Judge:
         return ""
 
     def _at_other_sizes(self, model: onnx.ModelProto) -> tuple[str, str]:
-        """`Result.second`, and what is wrong at the first other sizes that eager takes."""
+        """Return `Result.second`, and the problem at the first other sizes that eager accepts."""
         second = "static" if any(size > 1 for tensor in self.sample.tensors for size in tensor.shape) else "single"
         for grown, sizes in other_sizes(model, self.sample.tensors):
             second = "refused"
             try:
                 expected = self._eager(0, grown)
-            except Exception:  # noqa: BLE001, S112 - these sizes do not go together
+            except Exception:  # noqa: BLE001, S112 - the operator does not accept these sizes
                 continue
-            if len(expected) == len(self.expected):  # else as many as there are elements: not this model any more
+            if len(expected) == len(self.expected):  # else the number of outputs depends on the sizes
                 return "checked", self._at(model, grown, sizes, expected)
         return second, ""
 
@@ -161,18 +162,18 @@ class Judge:
         return f"at sizes {shapes}: {problem}" if problem else ""
 
     def _precise(self, number: int, half: torch.Tensor, tensors: Sequence[torch.Tensor]) -> bool:
-        """Eager loses digits of a half, or overflows, on the way: is this what doubles give?"""
+        """Whether a float16 result equals eager's in float64; eager's float16 may lose digits or overflow."""
         if half.dtype != torch.float16 or self.random:
             return False
         doubles = [tensor.double() if tensor.dtype == torch.float16 else tensor for tensor in tensors]
         try:
             exact = torch.as_tensor(self._eager(0, doubles)[number])
-        except Exception:  # noqa: BLE001 - not with doubles: then eager's half is all that there is
+        except Exception:  # noqa: BLE001 - without float64, eager's float16 decides
             return False
         return exact.dtype == torch.float64 and not _difference(exact.half(), half)
 
     def _as_good(self, expected: list[Any], number: int, places: torch.Tensor, tensors: Sequence[torch.Tensor]) -> bool:
-        """Of equal elements eager may name any: are the values where these places say?"""
+        """Whether other indices than eager's refer to the same values; among equal elements any index is right."""
         known = expected[number]
         x = tensors[0]
         if self.sample.op not in _OF_EQUALS or places.dtype != torch.int64 or places.shape != known.shape or x.dim() == 0:
@@ -203,22 +204,22 @@ def _run(model: onnx.ModelProto, tensors: tuple[torch.Tensor, ...]) -> list[torc
     options.log_severity_level = 4
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    given = {f"input_{index}": tensor for index, tensor in enumerate(tensors)}
+    inputs = {f"input_{index}": tensor for index, tensor in enumerate(tensors)}
     if any("bfloat16" in slot.type for slot in (*session.get_inputs(), *session.get_outputs())):  # numpy has no such dtype
-        return Session(ir.from_proto(model)).run({slot.name: given[slot.name] for slot in session.get_inputs()})
-    feeds = {slot.name: _array(given[slot.name], slot.type) for slot in session.get_inputs()}
+        return Session(ir.from_proto(model)).run({slot.name: inputs[slot.name] for slot in session.get_inputs()})
+    feeds = {slot.name: _array(inputs[slot.name], slot.type) for slot in session.get_inputs()}
     flat = (part for result in session.run(None, feeds) for part in (result if isinstance(result, list) else [result]))
     return [torch.as_tensor(part) for part in flat]
 
 
 def _array(tensor: torch.Tensor, type_: str) -> Any:
-    """A complex tensor is fed as pairs where the graph takes it so."""
+    """Convert a tensor to numpy; a complex tensor becomes pairs of reals unless the graph takes complex values."""
     real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() and "complex" not in type_ else tensor
     return real.resolve_neg().contiguous().numpy()
 
 
 def _difference(expected: Any, actual: Any, *, values: bool = True) -> str:
-    """What is wrong with one output, "" where nothing is."""
+    """Return the problem with one output, "" without one."""
     one, other = torch.as_tensor(expected).detach(), torch.as_tensor(actual).detach()
     if one.is_complex() and not other.is_complex():
         one = torch.view_as_real(one.resolve_conj())

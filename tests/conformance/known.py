@@ -1,4 +1,4 @@
-"""What is known to fail at opset 20, by operator: the reason, for each frontend. Everything else must pass."""
+"""The known failures at opset 20, with the reason, by frontend and operator. Everything else must pass."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ KNOWN: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
     }
 )
-"""By frontend, then by operator."""
+"""The reasons by frontend, then by operator."""
 
 
 def known(op: str, exporter: str) -> str:
-    """Why an operator fails through an exporter of ours, "" where it is not known to."""
+    """Return why an operator fails with one of onnxexp's exporters, "" if no failure is known."""
     return KNOWN["trace" if exporter.startswith("trace") else "export"].get(op, "")

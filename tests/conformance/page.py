@@ -1,4 +1,4 @@
-"""The page of the documentation: what passes, by frontend, family and operator, and why the rest does not."""
+"""Build the documentation's page of operators: pass rates by frontend and family, and the reasons of failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHORT = {"float32": "f32", "int64": "i64", "float64": "f64", "float16": "f16", 
 _TITLES = {"unsupported": "no operator"}
 _LONGEST = 110
 _PREFIX = re.compile(r"^\w+: (.*?\(\d+x\): )?")
-"""The class of the error, and how often the operator occurs: the row says which operator it is."""
+"""The class of the error and the count of the operator, which a row of the table need not repeat."""
 
 Key = TypeVar("Key")
 
@@ -46,7 +46,7 @@ opset works), `unsupported` (no lowering), `capture` (torch's own frontend refus
 
 
 def operator_page(results: Sequence[Result]) -> str:
-    """The page, as Markdown."""
+    """Return the page as Markdown."""
     parts = [_HEAD, "## In numbers\n", _totals(results)]
     if lines := ratios(results):
         parts += [f"\n{_RATIOS}\n"]
@@ -57,7 +57,7 @@ def operator_page(results: Sequence[Result]) -> str:
 
 
 def _totals(results: Sequence[Result]) -> str:
-    """Exporter and opset: how many samples, how many pass, what fails how, and what the exports cost."""
+    """Return the table of samples, passes, failures and seconds by exporter and opset."""
     names = [*FAILURES, "random"]
     lines = [_row("exporter", "opset", "samples", "passed", *(_TITLES.get(name, name) for name in names), "seconds")]
     lines.append(_rule(len(names) + 5))
@@ -93,7 +93,7 @@ def _families(results: Sequence[Result]) -> str:
 
 
 def operator_table(results: Sequence[Result]) -> str:
-    """One row per operator: its dtypes, a cell per frontend, and the reason where one of them cannot."""
+    """Return a table with a row per operator: its dtypes, a cell per frontend, and the reason of a failure."""
     exporters = _exporters(results)
     results = [result for result in results if result.exporter in OURS and result.outcome != "eager"]
     measured = {name: sorted({result.opset for result in results if result.exporter == name}) for name in exporters}
@@ -108,7 +108,7 @@ def operator_table(results: Sequence[Result]) -> str:
 
 
 def _cell(results: Sequence[Result]) -> str:
-    """ "yes", or a word for each range of opsets of which the same is to be said."""
+    """Return "yes", or a word for each range of opsets with the same outcome."""
     words = {opset: _word(group) for opset, group in sorted(_grouped(results, lambda result: result.opset).items())}
     if len(set(words.values())) == 1:
         return next(iter(words.values()))
@@ -130,7 +130,7 @@ def _word(results: Sequence[Result]) -> str:
 
 
 def _reason(op: str, results: Sequence[Result]) -> str:
-    """Why the worst of the failures is one: as it is known to us, else as the error says it."""
+    """Return the reason of the worst failure: the known one, else the error's message."""
     failed = sorted((result for result in results if result.outcome in FAILURES), key=lambda one: FAILURES.index(one.outcome))
     if not failed:
         return ""

@@ -1,4 +1,4 @@
-"""Tasks over worker processes: a time limit for each sample, a new worker where one died, results appended to a file."""
+"""Run tasks in worker processes with a time limit per sample; replace dead workers, append results to a file."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .worker import Task, key
 __all__ = ["Runner", "read_results"]
 
 _TASKS_PER_WORKER = 150
-"""torch keeps what it has traced; a worker does not live for ever."""
+"""The lifetime of a worker in tasks; torch's caches of traces keep growing."""
 
 
 def read_results(path: Path) -> list[Result]:
-    """The results in a file; of a line that was cut off while it was written nothing is taken."""
+    """Return the results in a file; incomplete lines are skipped."""
     if not path.exists():
         return []
     results = []
@@ -36,7 +36,7 @@ def read_results(path: Path) -> list[Result]:
 
 
 class _Worker:
-    """A process, and a thread that reads what it says."""
+    """A worker process, and a thread that reads its output."""
 
     def __init__(self) -> None:
         self.tasks = 0
@@ -63,10 +63,10 @@ class _Worker:
             self._process.stdin.write(json.dumps(dataclasses.asdict(task)) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # it died; `receive` tells
+            pass  # the process died; `receive` raises
 
     def receive(self, seconds: float) -> dict[str, Any]:
-        """The next message. Raises TimeoutError, or EOFError where the process is gone."""
+        """Return the next message; raise TimeoutError at the limit, EOFError if the process died."""
         try:
             line = self._lines.get(timeout=seconds)
         except queue.Empty:
@@ -82,7 +82,7 @@ class _Worker:
 
 
 class Runner:
-    """Runs tasks in `jobs` processes; every result is written to `out` as soon as it is there."""
+    """Run tasks in `jobs` processes; write each result to `out` immediately."""
 
     def __init__(self, out: TextIO, jobs: int, limit: float) -> None:
         self._out, self._jobs, self._limit = out, jobs, limit
@@ -109,7 +109,7 @@ class Runner:
             worker.end()
 
     def _perform(self, worker: _Worker, task: Task) -> _Worker:
-        """One task to its end, with as many workers as it takes; returns the living one."""
+        """Complete one task, with new workers if some die; return the last worker."""
         if worker.tasks >= _TASKS_PER_WORKER:
             worker.end()
             worker = _Worker()
@@ -153,8 +153,8 @@ class Runner:
 
 
 def tasks_of(pairs: Iterable[tuple[str, str]], count: int, opsets: list[int], exporters: list[str], done: set[str]) -> list[Task]:
-    """A task for each operator and dtype, with what is done of it."""
+    """Return a task for each operator and dtype, with the keys of its existing results."""
     by_pair: dict[str, list[str]] = {}
-    for named in done:
-        by_pair.setdefault("|".join(named.split("|")[:2]), []).append(named)
+    for existing in done:
+        by_pair.setdefault("|".join(existing.split("|")[:2]), []).append(existing)
     return [Task(op, dtype, count, opsets, exporters, by_pair.get(f"{op}|{dtype}", [])) for op, dtype in pairs]

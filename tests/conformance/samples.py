@@ -1,4 +1,4 @@
-"""PyTorch's operator database (OpInfo) as models: tensors are the inputs, all else is constant."""
+"""Turn PyTorch's operator database (OpInfo) into models: tensors are inputs, other arguments constants."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["DTYPES", "Sample", "dtypes_of", "family_of", "operators", "samples"]
 DTYPES = ("float32", "int64", "bool", "float64", "float16", "int32", "uint8")
 
 _LEFT_OUT = ("sparse.", "jiterator", "masked.sparse", "to_sparse", "torch.ops.aten._safe_softmax")
-"""Not what ONNX is about (sparse), not callable on a CPU (jiterator), and one that is not an operator of users."""
+"""Excluded: sparse operators (not in ONNX), jiterator (not for CPUs), and an internal operator of torch."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """One call: `module(*tensors)` computes it."""
+    """One call of an operator, computed by `module(*tensors)`."""
 
     op: str
     dtype: str
@@ -32,7 +32,7 @@ class Sample:
 
 
 class _Call(torch.nn.Module):
-    """A function of whose arguments only the tensors are open."""
+    """A call with fixed arguments, except for the tensors."""
 
     def __init__(self, function: Callable[..., Any], leaves: list[Any], spec: Any, places: list[int]) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class _Call(torch.nn.Module):
 
 @functools.cache
 def operators() -> dict[str, Any]:
-    """Every OpInfo by its name (with the variant after a dot where it has one)."""
+    """Return every OpInfo by its name; a variant follows after a dot."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     named = ((f"{info.name}.{info.variant_test_name}" if info.variant_test_name else info.name, info) for info in op_db)
@@ -56,7 +56,7 @@ def operators() -> dict[str, Any]:
 
 
 def dtypes_of(op: str) -> list[str]:
-    """The dtypes of ours that the operator takes on a CPU."""
+    """Return the tested dtypes that the operator supports on a CPU."""
     supported = operators()[op].supported_dtypes("cpu")
     return [name for name in DTYPES if getattr(torch, name) in supported]
 
@@ -79,21 +79,21 @@ _KINDS = {
 
 
 def family_of(op: str) -> str:
-    """The part of torch's namespace that it is in, else what OpInfo says of its kind."""
+    """Return an operator's family, from torch's namespace or else from the class of its OpInfo."""
     by_name = next((family for prefix, family in _MODULES.items() if op.startswith(prefix)), None)
     return by_name or _KINDS.get(type(operators().get(op)).__name__, "other")
 
 
 def samples(op: str, dtype: str, count: int) -> Iterator[Sample]:
-    """The first `count` calls that OpInfo has; the same ones every time."""
+    """Yield the first `count` calls in OpInfo, the same each time."""
     info = operators()[op]
     torch.manual_seed(0)
     random.seed(0)
     np.random.seed(0)
-    for index, given in enumerate(info.sample_inputs("cpu", getattr(torch, dtype), requires_grad=False)):
+    for index, call in enumerate(info.sample_inputs("cpu", getattr(torch, dtype), requires_grad=False)):
         if index >= count:
             return
-        leaves, spec = pytree.tree_flatten(((given.input, *given.args), given.kwargs))
+        leaves, spec = pytree.tree_flatten(((call.input, *call.args), call.kwargs))
         places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
         tensors = tuple(leaves[place].detach().clone() for place in places)
         if any(tensor.layout is not torch.strided for tensor in tensors):

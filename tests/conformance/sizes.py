@@ -1,4 +1,4 @@
-"""Inputs of other sizes for a model with dynamic axes: what the model names alike grows alike, what it leaves static stays."""
+"""Resize the inputs of a model with dynamic axes; axes of one name keep equal sizes, static axes stay."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ Sizes = dict[str, int]
 
 
 def other_sizes(model: onnx.ModelProto, tensors: Sequence[torch.Tensor]) -> Iterator[tuple[list[torch.Tensor], Sizes]]:
-    """The tensors at other sizes, with the value of each symbol; none where no axis is dynamic.
+    """Yield the tensors at other sizes, with the value of each symbol; nothing if no axis is dynamic.
 
-    First every symbol has one more, then twice as much (what must divide still does), then they grow one after the other:
-    whoever computes the expected result takes the first that the model accepts.
+    First all symbols grow by one, then all double, which keeps divisibility, then each grows alone. The caller takes the first
+    sizes that the model accepts.
     """
-    given = [tensors[int(slot.name.removeprefix("input_"))] for slot in model.graph.input]
-    symbols = _measured(model.graph.input, [tensor.shape for tensor in given])
+    inputs = [tensors[int(slot.name.removeprefix("input_"))] for slot in model.graph.input]
+    symbols = _symbol_values(model.graph.input, [tensor.shape for tensor in inputs])
     every: list[Callable[[int], int]] = [lambda size: size + 1, lambda size: 2 * size]
     attempts = [{name: grow(size) for name, size in symbols.items()} for grow in every] if symbols else []
     alone = [{**symbols, name: grow(symbols[name])} for name in symbols for grow in every] if len(symbols) > 1 else []
     for sizes in (*attempts, *alone):
         grown = list(tensors)
-        for slot, tensor in zip(model.graph.input, given, strict=True):
+        for slot, tensor in zip(model.graph.input, inputs, strict=True):
             grown[int(slot.name.removeprefix("input_"))] = _resized(tensor, _shape(slot, tensor.shape, sizes))
         yield grown, sizes
 
 
 def misdeclared(model: onnx.ModelProto, sizes: Mapping[str, int], results: Sequence[torch.Tensor]) -> str:
-    """Which output has another shape than the model declares for these sizes, "" where none has."""
+    """Return the first output whose shape differs from the declared one at these sizes, "" without one."""
     if len(results) != len(model.graph.output):
-        return ""  # a sequence is among them
+        return ""  # one output is a sequence
     for slot, result in zip(model.graph.output, results, strict=True):
         if not slot.type.tensor_type.HasField("shape"):
             continue
@@ -43,8 +43,8 @@ def misdeclared(model: onnx.ModelProto, sizes: Mapping[str, int], results: Seque
     return ""
 
 
-def _measured(slots: Sequence[onnx.ValueInfoProto], shapes: Sequence[Sequence[int]]) -> Sizes:
-    """The value of each symbol that is alone the size of an axis."""
+def _symbol_values(slots: Sequence[onnx.ValueInfoProto], shapes: Sequence[Sequence[int]]) -> Sizes:
+    """Return the value of each symbol that is by itself the size of an axis."""
     found: Sizes = {}
     for slot, shape in zip(slots, shapes, strict=True):
         for dim, size in zip(slot.type.tensor_type.shape.dim, shape, strict=False):
@@ -54,13 +54,13 @@ def _measured(slots: Sequence[onnx.ValueInfoProto], shapes: Sequence[Sequence[in
 
 
 def _shape(slot: onnx.ValueInfoProto, shape: Sequence[int], sizes: Mapping[str, int]) -> list[int]:
-    """What `shape` becomes where the symbols have these values."""
-    dims = list(slot.type.tensor_type.shape.dim)[: len(shape)]  # a complex tensor's pairs are one axis more
+    """Return a declared shape for these values of the symbols; `shape` fills in unknown sizes."""
+    dims = list(slot.type.tensor_type.shape.dim)[: len(shape)]  # without the extra axis of complex values
     return [_value(dim, sizes, size) for dim, size in zip(dims, shape, strict=True)]
 
 
 def _value(dim: onnx.TensorShapeProto.Dimension, sizes: Mapping[str, int], otherwise: int) -> int:
-    """A dimension's number, or what its expression (``2*batch + 1``) comes to; `otherwise` where its symbols have no value."""
+    """Return a dimension's number or the value of its expression (``2*batch + 1``); `otherwise` if a symbol is unknown."""
     if not dim.dim_param:
         return int(dim.dim_value) if dim.HasField("dim_value") else otherwise
     try:
@@ -70,7 +70,7 @@ def _value(dim: onnx.TensorShapeProto.Dimension, sizes: Mapping[str, int], other
 
 
 def _resized(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """The same contents, some of them several times, in order: what is sorted stays so, and indices stay within what grew."""
+    """Resize a tensor by repeating elements in order: sorted data stays sorted, and indices stay valid."""
     for axis, size in enumerate(shape):
         if size != tensor.shape[axis]:
             tensor = tensor.index_select(axis, torch.arange(size) * tensor.shape[axis] // size)

@@ -1,4 +1,4 @@
-"""Results as text: pass rates, processor seconds against the peers', failures by class."""
+"""Format results as text: pass rates, processor time relative to the peers, failures by class."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from .judging import FAILURES, Result
 __all__ = ["COUNTED", "PEERS", "failures", "rates", "ratios"]
 
 COUNTED = ("pass", *FAILURES)
-"""What eager can run and is not random."""
+"""The outcomes of samples that run in eager and are not random."""
 
 PEERS: Mapping[str, tuple[str, float]] = MappingProxyType({"export": ("dynamo", 0.1), "trace": ("script", 1.0)})
-"""The peer that each of our exporters is measured against, and the share of its processor time that we may take."""
+"""The peer of each of onnxexp's exporters, and the largest accepted ratio of their processor times."""
 
 
 def rates(results: Sequence[Result]) -> str:
-    """One line per exporter, opset and dtype: of what eager can run and is not random, how much passes; what fails how; the
-    processor seconds of the exports, but for the first of each process (`worker`). Below them the seconds against the peers'."""
+    """Return a line per exporter, opset and dtype, and the ratios of processor time to the peers'.
+
+    A line has the pass rate among samples that run in eager and are not random, the failures by class, and the processor seconds
+    of the exports, without the first export of each process (see `worker`).
+    """
     groups: dict[tuple[str, int, str], Counter[str]] = defaultdict(Counter)
     second: dict[tuple[str, int, str], Counter[str]] = defaultdict(Counter)
     seconds: Counter[tuple[str, int, str]] = Counter()
@@ -44,8 +47,10 @@ def rates(results: Sequence[Result]) -> str:
 
 
 def ratios(results: Sequence[Result]) -> list[str]:
-    """Our processor seconds divided by the peer's, over the samples that both were given and over those that both pass: one
-    that is refused is soon done. The first export of a process is in neither (`worker`)."""
+    """Return the ratios of processor time to the peers', over the common samples and over those that both pass.
+
+    A refused sample takes little time, hence the second ratio. The first export of each process is excluded (see `worker`).
+    """
     lines = []
     for ours, (peer, goal) in PEERS.items():
         theirs = {_sample(result): result for result in results if result.exporter == peer and result.outcome != "eager"}
@@ -62,7 +67,7 @@ def ratios(results: Sequence[Result]) -> list[str]:
 
 
 def _ratio(title: str, pairs: Sequence[tuple[Result, Result]], note: str) -> list[str]:
-    """A line, where the peer took any time at all."""
+    """Return one line with a ratio; none if the peer took no time."""
     mine, other = (sum(pair[place].seconds for pair in pairs) for place in (0, 1))
     return [f"{title}{mine:.2f} s ÷ {other:.2f} s = {mine / other:.3f}{note}"] if other else []
 
@@ -72,14 +77,14 @@ def _sample(result: Result) -> tuple[str, str, int, int]:
 
 
 def _at_two(second: Counter[str]) -> str:
-    """How many of the right ones that have an axis to vary were compared at two shapes."""
+    """Return the share of correct samples with a variable axis that were compared at two shapes."""
     able = sum(second[name] for name in ("checked", "refused", "static"))
     left = ", ".join(f"{second[name]} {name}" for name in ("refused", "static") if second[name])
     return f"  at 2 shapes: {second['checked']}/{able}{f' ({left})' if left else ''}" if able else ""
 
 
 def failures(results: Iterable[Result], outcomes: Sequence[str] = FAILURES) -> str:
-    """Every failure, by class, one line per operator and reason."""
+    """Return the failures by class, one line per operator and reason."""
     grouped: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
     for result in results:
         if result.outcome in outcomes:

@@ -1,7 +1,8 @@
-"""The first sample of each operator and dtype, in this process; and the harness itself.
+"""Test the first sample of each operator and dtype, and the harness itself.
 
-The quick tier has every operator at opset 20 through torch.export, each third in all its dtypes; each 12th through tracing, and
-each 24th with every axis dynamic. The full one has all of them in all dtypes through both, and at opsets 9, 13 and 23."""
+The quick tier runs every operator at opset 20 through torch.export, each third in all its dtypes; each 12th through tracing, and
+each 24th with every axis dynamic. The full tier runs all of them in all dtypes through both, and at opsets 9, 13 and 23.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""A process that judges samples: tasks come in as JSON lines, results go out as JSON lines.
+"""A worker process: read tasks as JSON lines, judge their samples, write results as JSON lines.
 
-Whatever a native library does to the process, the parent knows which sample did it: each is announced before it is begun.
-Each exporter makes one tiny export before its first sample: what the first export of a process takes is measured by the
-benchmarks, as a figure of its own.
+Each sample is announced before it starts, so that the parent can attribute a crash of the process. Each exporter runs one tiny
+export before its first sample; the benchmarks measure the time of a first export.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ __all__ = ["Task", "in_turn", "key", "main"]
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """Samples of one operator and dtype; `done` are the keys of the results that there are."""
+    """Samples of one operator and dtype; `done` has the keys of existing results."""
 
     op: str
     dtype: str
@@ -31,19 +30,21 @@ class Task:
 
 
 def key(op: str, dtype: str, sample: int, opset: int, exporter: str) -> str:
-    """What names one result."""
+    """Return the key of a result."""
     return f"{op}|{dtype}|{sample}|{opset}|{exporter}"
 
 
 def in_turn(op: str, exporters: Sequence[str]) -> list[str]:
-    """The exporters, beginning with another one for each operator: the first to meet an operator has torch load what it has of
-    it, its tracer's schemas and its kernels' code, and pays for the others."""
+    """Rotate the exporters by operator.
+
+    torch loads an operator's schemas and kernels at its first use, so the first exporter takes longer than the others.
+    """
     first = zlib.crc32(op.encode()) % len(exporters)
     return [*exporters[first:], *exporters[:first]]
 
 
 def perform(task: Task, emit: Any) -> None:
-    """Judge what is not done yet; `emit` takes a dict for each result, and for each begin of one."""
+    """Judge the samples without a result; call `emit` with a dict at the start and the result of each."""
     from .exporters import warm
     from .judging import Judge
     from .samples import samples
@@ -53,8 +54,7 @@ def perform(task: Task, emit: Any) -> None:
         judge = None
         for exporter in in_turn(task.op, task.exporters):
             for opset in task.opsets:
-                named = key(task.op, task.dtype, sample.index, opset, exporter)
-                if named in done:
+                if key(task.op, task.dtype, sample.index, opset, exporter) in done:
                     continue
                 emit({"begin": [task.op, task.dtype, sample.index, opset, exporter]})
                 judge = judge or Judge(sample)
@@ -63,7 +63,7 @@ def perform(task: Task, emit: Any) -> None:
 
 
 def main() -> None:
-    """Read tasks until the end of the input. Results go to what was the standard output; what others print does not."""
+    """Read tasks until the end of the input; write results to the original standard output, all other output to stderr."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
@@ -78,7 +78,7 @@ def main() -> None:
         task = Task(**json.loads(line))
         try:
             perform(task, emit)
-        except Exception as error:  # noqa: BLE001 - OpInfo itself may fail to make samples
+        except Exception as error:  # noqa: BLE001 - OpInfo itself may fail to create samples
             emit({"trouble": f"{type(error).__name__}: {error}"})
         emit({"end": True})
 
