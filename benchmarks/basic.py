@@ -1,4 +1,4 @@
-"""Models without `transformers`: a layer, a perceptron, convolutional networks, a recurrent language model."""
+"""Small models: a layer, a perceptron, convolutional and recurrent networks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ class LanguageModel(nn.Module):
 
 
 def words_and_state(sizes: Sizes) -> tuple[torch.Tensor, ...]:
-    """Return (time, batch) ids and two (layers, batch, hidden) states; the time is fixed, since torch.export unrolls it."""
+    """Return (time, batch) ids and two (layers, batch, hidden) states.
+
+    The time is fixed, since torch.export unrolls it.
+    """
     state = floats(LAYERS, sizes["batch"], HIDDEN)
     return tokens(WORDS, TIME, sizes["batch"]), state, state + 1
 

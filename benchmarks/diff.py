@@ -1,4 +1,4 @@
-"""Compare the operators of one model's files, as exported and after ONNX Runtime's optimizations."""
+"""Compare the operators of a model's files, before and after ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _optimized(path: Path) -> Counter[str]:
 
 
 def _table(title: str, counts: dict[str, Counter[str]]) -> Table:
-    """Build a table with a row per operator, the largest differences first, and the sum without Constants last."""
+    """Build a table with a row per operator, the largest differences first."""
     table = Table(title=title, title_justify="left")
     table.add_column("operator")
     for tool in counts:

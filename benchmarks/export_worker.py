@@ -1,4 +1,4 @@
-"""Measure one tool on one model in its own process: `python -m benchmarks.export_worker JOB.json`."""
+"""Measure one tool on one model: `python -m benchmarks.export_worker JOB.json`."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _warm_up(job: Job) -> None:
 
 
 def _save_arrays(case: BenchCase, model: nn.Module, path: str) -> None:
-    """Save inputs and eager's outputs at both sizes, for checks and timing in processes without torch."""
+    """Save inputs and eager's outputs at both sizes, for processes without torch."""
     arrays: dict[str, np.ndarray] = {}
     for label, sizes in (("example", case.example), ("other", case.other)):
         args = case.inputs(sizes)
@@ -125,7 +125,10 @@ def _plain(message: str) -> str:
 
 
 def main() -> None:
-    """Run the job in the file given as the only argument; a failure of the tool is a result."""
+    """Run the job in the file given as the only argument.
+
+    A failure of the tool is a result.
+    """
     job = Job(**json.loads(Path(sys.argv[1]).read_text()))
     case = CASES[job.model]
     torch.set_num_threads(job.threads)

@@ -25,7 +25,7 @@ def _dims(axes: Sequence[Axes]) -> tuple[Any, ...]:
 
 
 def _capture(model: nn.Module, args: Args, axes: Sequence[Axes], path: str, opset: int) -> Stages:
-    """Run torch.export.export alone, the lower bound of every tool that is built on it."""
+    """Run torch.export.export alone, the lower bound of tools that use it."""
     torch.export.export(model, args, dynamic_shapes=_dims(axes), strict=False)
     return {}
 

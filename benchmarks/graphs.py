@@ -10,7 +10,7 @@ import onnx
 
 
 def operators(path: str | Path) -> Counter[str]:
-    """Count the nodes by operator: in the graph, its subgraphs, and the bodies of model-local functions."""
+    """Count the nodes by operator, in subgraphs and model-local functions too."""
     model = onnx.load(str(path), load_external_data=False)
     bodies = [model.graph.node, *(function.node for function in model.functions)]
     return Counter(f"{node.domain}::{node.op_type}" if node.domain else node.op_type for body in bodies for node in _nodes(body))
@@ -25,6 +25,9 @@ def _nodes(body: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 
 def file_bytes(path: str | Path) -> int:
-    """Return the size of a file and of its external data: all files whose names begin with its name."""
+    """Return the size of a file and its external data.
+
+    External data has the file's name as prefix.
+    """
     path = Path(path)
     return sum(file.stat().st_size for file in path.parent.glob(path.name + "*"))

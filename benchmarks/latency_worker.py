@@ -1,4 +1,4 @@
-"""Check and time a model's files in ONNX Runtime: `python -m benchmarks.latency_worker JOB.json`."""
+"""Check and time files in ORT: `python -m benchmarks.latency_worker JOB.json`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Loaded:
-    """A session with its arguments at the timed sizes, its largest relative error, and the clock for its runs."""
+    """A session with its timed arguments, its largest relative error, and a clock."""
 
     session: Any
     feeds: dict[str, np.ndarray]
@@ -62,7 +62,10 @@ class Loaded:
 
 
 def load(path: str, arrays: Mapping[str, np.ndarray], threads: int) -> Loaded:
-    """Load a session and compare it with eager at both sizes; raise ValueError if they differ."""
+    """Load a session and compare it with eager at both sizes.
+
+    Raise ValueError if they differ.
+    """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads, options.log_severity_level = threads, 1, 3
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
@@ -96,7 +99,10 @@ def _largest_error(actual: list[np.ndarray], expected: list[np.ndarray], label: 
 
 
 def measure(job: Job) -> dict[str, Any]:
-    """Return {label: {"error": relative error, "samples": [seconds]} or {"reason": why the file is excluded}}."""
+    """Check and time all files of a job.
+
+    Returns {label: {"error": relative error, "samples": [seconds]} or {"reason": why the file is excluded}}.
+    """
     with np.load(job.arrays) as saved:
         arrays = dict(saved)
     order = list(job.files)

@@ -17,7 +17,7 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def growth(function: Callable[[], Result]) -> tuple[Result, int]:
-    """Return a function's result, and the growth of the peak resident set during the call, in bytes.
+    """Return a function's result, and the growth of the peak memory in bytes.
 
     On Linux the kernel's high-water mark is reset first. Elsewhere the mark counts from the start of the process, which hides
     memory that was used and freed before.
@@ -49,6 +49,9 @@ def _peak() -> int:
 
 
 def _release() -> None:
-    """Return malloc's free memory to the system; an export that reuses it would appear to need less."""
+    """Return malloc's free memory to the system.
+
+    An export that reuses it would appear to need less.
+    """
     with contextlib.suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL("libc.so.6").malloc_trim(0)

@@ -1,4 +1,7 @@
-"""Models of `transformers` at their published sizes, with random weights; nothing is downloaded."""
+"""Models of `transformers` at their published sizes, with random weights.
+
+Nothing is downloaded.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ BATCH_AND_SEQUENCE, BATCH_AND_TARGET = {0: "batch", 1: "sequence"}, {0: "batch",
 
 
 class Positional(nn.Module):
-    """A model of `transformers` with plain tensors as arguments and results, which every exporter supports."""
+    """A model of `transformers` with plain tensors as arguments and results."""
 
     def __init__(self, model: nn.Module, outputs: tuple[str, ...]) -> None:
         super().__init__()

@@ -73,7 +73,7 @@ class ToolResult:
         return statistics.median(statistics.median(samples) for samples in self.latencies)
 
     def latency_ratio(self, peer: ToolResult) -> float:
-        """Return this latency divided by the peer's: the median ratio over the processes that ran both."""
+        """Return the median ratio of this latency to the peer's, over the processes."""
         pairs = zip(self.latencies, peer.latencies, strict=True)
         return statistics.median(statistics.median(own) / statistics.median(other) for own, other in pairs)
 
@@ -116,7 +116,7 @@ class ModelResult:
 
 @dataclasses.dataclass
 class Run:
-    """One run of the benchmark: the machine, the settings, the models in order, and the cost of plugins in milliseconds."""
+    """One run: the machine, the settings, the models, the cost of plugins in ms."""
 
     machine: dict[str, str]
     settings: dict[str, Any]

@@ -78,7 +78,10 @@ def _cpu() -> str:
 
 
 def measure(name: str, settings: Settings, folder: Path, report: Callable[[str], None]) -> ModelResult:
-    """Measure all figures of one model; write the files into the folder and call `report` with the progress."""
+    """Measure all figures of one model.
+
+    Write the files into the folder and call `report` with the progress.
+    """
     tools: dict[str, ToolResult] = {}
     for tool in (CAPTURE, ONNXEXP, TRACE, *PEERS):
         report(f"{name}: {tool}")
@@ -97,7 +100,10 @@ def measure(name: str, settings: Settings, folder: Path, report: Callable[[str],
 
 
 def model_file(folder: Path, tool: str) -> Path:
-    """Return the path of a tool's file; each tool has a folder, so that external data does not mix."""
+    """Return the path of a tool's file.
+
+    Each tool has a folder, so that external data does not mix.
+    """
     return folder / tool / "model.onnx"
 
 

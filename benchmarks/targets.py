@@ -64,7 +64,7 @@ def time_ratio(peer: str) -> Callable[[ModelResult], float | None]:
 
 
 def first_ratio(peer: str) -> Callable[[ModelResult], float | None]:
-    """Return a figure: onnxexp's time of the first export in a process divided by the peer's."""
+    """Return a figure: onnxexp's time of a first export divided by the peer's."""
     return lambda model: _ratio(model, peer, lambda own, other: own.first / other.first)
 
 
@@ -145,7 +145,7 @@ def trace_nodes(model: ModelResult) -> float | None:
 
 
 def _of_size(figure: Callable[[ModelResult], float | None], *, large: bool) -> Callable[[ModelResult], float | None]:
-    """Restrict a figure to models over 50 million float32 parameters, or to the others."""
+    """Restrict a figure to models over 50 million parameters, or to the others."""
     return lambda model: figure(model) if (model.onnxexp.weights > _LARGE) == large else None
 
 

@@ -54,7 +54,10 @@ def hooks() -> dict[str, Callable[..., Any]]:
 
 
 def hook_sections(spec: Callable[..., Any]) -> dict[str, str]:
-    """Split a hook's docstring into sections; the text before the first has the key ""."""
+    """Split a hook's docstring into sections.
+
+    The text before the first has the key "".
+    """
     sections, current = {"": ""}, ""
     for line in inspect.getdoc(spec).splitlines():  # type: ignore[union-attr]
         if line.endswith(":") and line[:-1] in SECTIONS:
@@ -91,7 +94,7 @@ def _parameters(text: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """Format text in which ``::`` at the end of a line introduces an indented block of code."""
+    """Format text in which ``::`` at a line's end introduces code."""
     before, introduced, code = text.partition("::\n")
     prose = before.replace("``", "`")
     return f"{prose}:\n\n```python\n{unindented(code)}\n```" if introduced else prose
@@ -244,13 +247,13 @@ def _error_tree() -> str:
 
 
 def _error_classes() -> str:
-    """Return a directive of mkdocstrings for each exception, in the order of their definitions."""
+    """Return a directive of mkdocstrings for each exception, in source order."""
     classes = [name for name in vars(errors) if name in errors.__all__]
     return "\n\n".join(f"::: onnxexp.errors.{name}\n    options: {{ heading_level: 3 }}" for name in classes)
 
 
 def _naming_rule() -> str:
-    """Return the naming rule from the docstring of io_names.py, parsed without an import of torch."""
+    """Return the naming rule in io_names.py's docstring, without importing torch."""
     doc = ast.get_docstring(ast.parse((CORE / "request" / "io_names.py").read_text("utf-8"))) or ""
     rule = textwrap.dedent(doc.partition("The rule:\n")[2])
     return re.sub(r"^\* ", "- ", rule.replace("``", "`"), flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Export a ResNet-18 with a dynamic batch, run it at two batch sizes, and print a summary.
+"""Export a ResNet-18, run it at two batch sizes, and print a summary.
 
 python -m examples.demo [--opset N] [--size PIXELS] [FILE]
 """

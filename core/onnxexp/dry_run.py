@@ -1,4 +1,4 @@
-"""Check a model without writing a file: which plugin lowers each operator, and which operators cannot be lowered."""
+"""Check a model without writing a file: which plugin lowers which operator."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ Dim: TypeAlias = int | str
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TensorType:
-    """The type of a tensor: its dtype (None if unknown) and its sizes (None if the rank is unknown)."""
+    """The dtype (None if unknown) and sizes (None for unknown rank) of a tensor."""
 
     dtype: torch.dtype | None
     sizes: tuple[Dim, ...] | None
@@ -31,7 +31,10 @@ class TensorType:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScalarType:
-    """The type of a Python bool, int or float that is known only at run time; `expr` is its symbolic text, if any."""
+    """The type of a Python bool, int or float that is known only at run time.
+
+    `expr` is its symbolic text, if any.
+    """
 
     kind: type[bool] | type[int] | type[float]
     expr: str | None = None
@@ -69,7 +72,10 @@ class Where:
 
 
 class Value:
-    """A value of the graph: a readable name, and a type. Values are compared by identity."""
+    """A value of the graph: a readable name, and a type.
+
+    Values are compared by identity.
+    """
 
     __slots__ = ("name", "type")
 
@@ -110,7 +116,10 @@ class Node:
         return values_in(self.args)
 
     def replace_inputs(self, replacement: Callable[[Value], Any]) -> None:
-        """Replace each value among the arguments by `replacement(value)`; the blocks stay unchanged."""
+        """Replace each value among the arguments by `replacement(value)`.
+
+        The blocks stay unchanged.
+        """
         self.args = [_replace(arg, replacement) for arg in self.args]
 
     def __repr__(self) -> str:
@@ -150,7 +159,7 @@ _VALUE_OR_LIST = (Value, list, tuple)
 
 
 def values_in(arg: Any) -> list[Value]:
-    """Return the values in one argument: the argument itself, or the elements of nested lists."""
+    """Return the values in one argument: itself, or elements of nested lists."""
     if isinstance(arg, Value):
         return [arg]
     found: list[Value] = []

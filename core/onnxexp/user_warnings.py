@@ -12,7 +12,10 @@ _SKIPPED_PACKAGES = {"onnxexp", "torch", "contextlib", "functools", "pluggy"}
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Emit a warning at the first frame outside onnxexp, its plugins, torch, and the calling package."""
+    """Emit a warning at the first frame outside onnxexp, plugins and torch.
+
+    The frames of the calling package are skipped, too.
+    """
     frame = sys._getframe(1)
     skipped = {*_SKIPPED_PACKAGES, _package(frame)}
     level = 2  # the stacklevel of this function's caller

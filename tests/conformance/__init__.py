@@ -1,1 +1,1 @@
-"""Export PyTorch's operator database and compare with eager: ``python -m tests.conformance --help``."""
+"""Export PyTorch's operator database and compare the models with eager."""

@@ -67,7 +67,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _known(options: argparse.Namespace) -> list[Result]:
-    """Return the results in the files; a later result replaces an earlier one of the same sample."""
+    """Return the results in the files.
+
+    A later result replaces an earlier one of the same sample.
+    """
     results = (result for path in options.out for result in read_results(path))
     return list({_key(result): result for result in results}.values())
 

@@ -28,13 +28,19 @@ def _onnxexp(capture: str) -> Export:
 
 
 def _axes(tensors: Tensors, names: list[str]) -> dict[str, list[int]]:
-    """Return the axes that may be dynamic: those longer than 1. Size 1 means broadcasting, size 0 an empty tensor."""
+    """Return the axes that may be dynamic: those longer than 1.
+
+    Size 1 means broadcasting, size 0 an empty tensor.
+    """
     every = {name: [axis for axis, size in enumerate(x.shape) if size > 1] for name, x in zip(names, tensors, strict=True)}
     return {name: axes for name, axes in every.items() if axes}
 
 
 def _dynamic(model: torch.nn.Module, tensors: Tensors, names: list[str], opset: int) -> onnx.ModelProto:
-    """Export with every axis dynamic if torch.export can make it so; it also finds equal axes."""
+    """Export with every axis dynamic if torch.export can make it so.
+
+    It also finds equal axes.
+    """
     shapes = {name: dict.fromkeys(axes, torch.export.Dim.AUTO) for name, axes in _axes(tensors, names).items()}
     return onnxexp.export(model, tensors, opset_version=opset, input_names=names, dynamic_shapes=shapes).model_proto
 
@@ -87,7 +93,7 @@ def warm(exporter: str, opset: int) -> None:
 
 
 def classify(error: BaseException) -> str:
-    """Classify an error as a deliberate refusal ("unsupported", "opset", "capture") or a "crash"."""
+    """Classify an error as a refusal (unsupported, opset, capture) or a crash."""
     if isinstance(error, OpsetError):
         return "opset"
     if isinstance(error, UnsupportedOperators):

@@ -1,4 +1,4 @@
-"""Export one sample with one exporter, check the model, run it, and compare with eager."""
+"""Export one sample, check the model, run it, and compare with eager."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ class _Verdict:
 
 
 class Judge:
-    """The judge of one sample; eager's result is computed once for all exporters and opsets."""
+    """The judge of one sample.
+
+    Eager's result is computed once for all exporters and opsets.
+    """
 
     def __init__(self, sample: Sample) -> None:
         self.sample = sample
@@ -87,7 +90,10 @@ class Judge:
         return len(other) != len(self.expected) or any(_difference(*pair) for pair in zip(self.expected, other, strict=True))
 
     def _eager(self, seed: int, tensors: Sequence[torch.Tensor] | None = None) -> list[Any]:
-        """Run the sample in eager. OpInfo's own seeding is disabled, since it would hide that an operator is random."""
+        """Run the sample in eager.
+
+        OpInfo's own seeding is disabled, since it would hide that an operator is random.
+        """
         torch.manual_seed(seed)
         with torch.no_grad(), mock.patch.object(torch, "manual_seed"):
             inputs = self.sample.tensors if tensors is None else tensors
@@ -140,7 +146,7 @@ class Judge:
         return ""
 
     def _at_other_sizes(self, model: onnx.ModelProto) -> tuple[str, str]:
-        """Return `Result.second`, and the problem at the first other sizes that eager accepts."""
+        """Return `Result.second`, and the problem at the first other valid sizes."""
         second = "static" if any(size > 1 for tensor in self.sample.tensors for size in tensor.shape) else "single"
         for grown, sizes in other_sizes(model, self.sample.tensors):
             second = "refused"
@@ -162,7 +168,10 @@ class Judge:
         return f"at sizes {shapes}: {problem}" if problem else ""
 
     def _precise(self, number: int, half: torch.Tensor, tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether a float16 result equals eager's in float64; eager's float16 may lose digits or overflow."""
+        """Whether a float16 result equals eager's in float64.
+
+        Eager's float16 may lose digits or overflow.
+        """
         if half.dtype != torch.float16 or self.random:
             return False
         doubles = [tensor.double() if tensor.dtype == torch.float16 else tensor for tensor in tensors]
@@ -173,7 +182,10 @@ class Judge:
         return exact.dtype == torch.float64 and not _difference(exact.half(), half)
 
     def _as_good(self, expected: list[Any], number: int, places: torch.Tensor, tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether other indices than eager's refer to the same values; among equal elements any index is right."""
+        """Whether other indices than eager's refer to the same values.
+
+        Among equal elements any index is right.
+        """
         known = expected[number]
         x = tensors[0]
         if self.sample.op not in _OF_EQUALS or places.dtype != torch.int64 or places.shape != known.shape or x.dim() == 0:
@@ -213,7 +225,10 @@ def _run(model: onnx.ModelProto, tensors: tuple[torch.Tensor, ...]) -> list[torc
 
 
 def _array(tensor: torch.Tensor, type_: str) -> Any:
-    """Convert a tensor to numpy; a complex tensor becomes pairs of reals unless the graph takes complex values."""
+    """Convert a tensor to numpy.
+
+    A complex tensor becomes pairs of reals unless the graph takes complex values.
+    """
     real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() and "complex" not in type_ else tensor
     return real.resolve_neg().contiguous().numpy()
 

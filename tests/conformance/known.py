@@ -1,4 +1,7 @@
-"""The known failures at opset 20, with the reason, by frontend and operator. Everything else must pass."""
+"""The known failures at opset 20, with the reason, by frontend and operator.
+
+Everything else must pass.
+"""
 
 from __future__ import annotations
 
@@ -33,5 +36,5 @@ KNOWN: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 
 def known(op: str, exporter: str) -> str:
-    """Return why an operator fails with one of onnxexp's exporters, "" if no failure is known."""
+    """Return the reason of an operator's known failure, "" without one."""
     return KNOWN["trace" if exporter.startswith("trace") else "export"].get(op, "")

@@ -1,4 +1,4 @@
-"""Build the documentation's page of operators: pass rates by frontend and family, and the reasons of failures."""
+"""Build the documentation's page of operators: pass rates and failures."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _families(results: Sequence[Result]) -> str:
 
 
 def operator_table(results: Sequence[Result]) -> str:
-    """Return a table with a row per operator: its dtypes, a cell per frontend, and the reason of a failure."""
+    """Return a table of operators: dtypes, a cell per frontend, the reason."""
     exporters = _exporters(results)
     results = [result for result in results if result.exporter in OURS and result.outcome != "eager"]
     measured = {name: sorted({result.opset for result in results if result.exporter == name}) for name in exporters}

@@ -1,4 +1,7 @@
-"""Run tasks in worker processes with a time limit per sample; replace dead workers, append results to a file."""
+"""Run tasks in worker processes with a time limit per sample.
+
+Replace dead workers, append results to a file.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,10 @@ class _Worker:
             pass  # the process died; `receive` raises
 
     def receive(self, seconds: float) -> dict[str, Any]:
-        """Return the next message; raise TimeoutError at the limit, EOFError if the process died."""
+        """Return the next message.
+
+        Raise TimeoutError at the limit, EOFError if the process died.
+        """
         try:
             line = self._lines.get(timeout=seconds)
         except queue.Empty:
@@ -153,7 +159,7 @@ class Runner:
 
 
 def tasks_of(pairs: Iterable[tuple[str, str]], count: int, opsets: list[int], exporters: list[str], done: set[str]) -> list[Task]:
-    """Return a task for each operator and dtype, with the keys of its existing results."""
+    """Return a task for each operator and dtype, with its existing results."""
     by_pair: dict[str, list[str]] = {}
     for existing in done:
         by_pair.setdefault("|".join(existing.split("|")[:2]), []).append(existing)

@@ -1,4 +1,4 @@
-"""Turn PyTorch's operator database (OpInfo) into models: tensors are inputs, other arguments constants."""
+"""Turn PyTorch's operator database (OpInfo) into models."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _KINDS = {
 
 
 def family_of(op: str) -> str:
-    """Return an operator's family, from torch's namespace or else from the class of its OpInfo."""
+    """Return an operator's family, by torch's namespace or its OpInfo's class."""
     by_name = next((family for prefix, family in _MODULES.items() if op.startswith(prefix)), None)
     return by_name or _KINDS.get(type(operators().get(op)).__name__, "other")
 

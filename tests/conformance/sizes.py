@@ -1,4 +1,7 @@
-"""Resize the inputs of a model with dynamic axes; axes of one name keep equal sizes, static axes stay."""
+"""Resize the inputs of a model with dynamic axes.
+
+Axes of one name keep equal sizes, static axes stay.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ Sizes = dict[str, int]
 
 
 def other_sizes(model: onnx.ModelProto, tensors: Sequence[torch.Tensor]) -> Iterator[tuple[list[torch.Tensor], Sizes]]:
-    """Yield the tensors at other sizes, with the value of each symbol; nothing if no axis is dynamic.
+    """Yield the tensors at other sizes, with the value of each symbol.
+
+    Nothing if no axis is dynamic.
 
     First all symbols grow by one, then all double, which keeps divisibility, then each grows alone. The caller takes the first
     sizes that the model accepts.
@@ -31,7 +36,7 @@ def other_sizes(model: onnx.ModelProto, tensors: Sequence[torch.Tensor]) -> Iter
 
 
 def misdeclared(model: onnx.ModelProto, sizes: Mapping[str, int], results: Sequence[torch.Tensor]) -> str:
-    """Return the first output whose shape differs from the declared one at these sizes, "" without one."""
+    """Return the first output whose shape is not the declared one, else ""."""
     if len(results) != len(model.graph.output):
         return ""  # one output is a sequence
     for slot, result in zip(model.graph.output, results, strict=True):
@@ -54,13 +59,19 @@ def _symbol_values(slots: Sequence[onnx.ValueInfoProto], shapes: Sequence[Sequen
 
 
 def _shape(slot: onnx.ValueInfoProto, shape: Sequence[int], sizes: Mapping[str, int]) -> list[int]:
-    """Return a declared shape for these values of the symbols; `shape` fills in unknown sizes."""
+    """Return a declared shape for these values of the symbols.
+
+    `shape` fills in unknown sizes.
+    """
     dims = list(slot.type.tensor_type.shape.dim)[: len(shape)]  # without the extra axis of complex values
     return [_value(dim, sizes, size) for dim, size in zip(dims, shape, strict=True)]
 
 
 def _value(dim: onnx.TensorShapeProto.Dimension, sizes: Mapping[str, int], otherwise: int) -> int:
-    """Return a dimension's number or the value of its expression (``2*batch + 1``); `otherwise` if a symbol is unknown."""
+    """Return a dimension's number or the value of its expression (``2*batch + 1``).
+
+    `otherwise` if a symbol is unknown.
+    """
     if not dim.dim_param:
         return int(dim.dim_value) if dim.HasField("dim_value") else otherwise
     try:
@@ -70,7 +81,10 @@ def _value(dim: onnx.TensorShapeProto.Dimension, sizes: Mapping[str, int], other
 
 
 def _resized(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """Resize a tensor by repeating elements in order: sorted data stays sorted, and indices stay valid."""
+    """Resize a tensor by repeating elements in order.
+
+    Sorted data stays sorted, and indices stay valid.
+    """
     for axis, size in enumerate(shape):
         if size != tensor.shape[axis]:
             tensor = tensor.index_select(axis, torch.arange(size) * tensor.shape[axis] // size)

@@ -1,4 +1,4 @@
-"""Format results as text: pass rates, processor time relative to the peers, failures by class."""
+"""Format results as text: pass rates, processor time, failures by class."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PEERS: Mapping[str, tuple[str, float]] = MappingProxyType({"export": ("dynamo", 
 
 
 def rates(results: Sequence[Result]) -> str:
-    """Return a line per exporter, opset and dtype, and the ratios of processor time to the peers'.
+    """Return a line per exporter, opset and dtype, and the ratios to the peers.
 
     A line has the pass rate among samples that run in eager and are not random, the failures by class, and the processor seconds
     of the exports, without the first export of each process (see `worker`).
@@ -47,7 +47,9 @@ def rates(results: Sequence[Result]) -> str:
 
 
 def ratios(results: Sequence[Result]) -> list[str]:
-    """Return the ratios of processor time to the peers', over the common samples and over those that both pass.
+    """Return the ratios of processor time to the peers'.
+
+    They are taken over the common samples, and over those that both pass.
 
     A refused sample takes little time, hence the second ratio. The first export of each process is excluded (see `worker`).
     """
@@ -77,7 +79,7 @@ def _sample(result: Result) -> tuple[str, str, int, int]:
 
 
 def _at_two(second: Counter[str]) -> str:
-    """Return the share of correct samples with a variable axis that were compared at two shapes."""
+    """Return the share of correct samples that were compared at two shapes."""
     able = sum(second[name] for name in ("checked", "refused", "static"))
     left = ", ".join(f"{second[name]} {name}" for name in ("refused", "static") if second[name])
     return f"  at 2 shapes: {second['checked']}/{able}{f' ({left})' if left else ''}" if able else ""

@@ -1,4 +1,4 @@
-"""A worker process: read tasks as JSON lines, judge their samples, write results as JSON lines.
+"""A worker process: read tasks as JSON lines, judge samples, write results.
 
 Each sample is announced before it starts, so that the parent can attribute a crash of the process. Each exporter runs one tiny
 export before its first sample; the benchmarks measure the time of a first export.
@@ -44,7 +44,10 @@ def in_turn(op: str, exporters: Sequence[str]) -> list[str]:
 
 
 def perform(task: Task, emit: Any) -> None:
-    """Judge the samples without a result; call `emit` with a dict at the start and the result of each."""
+    """Judge the samples without a result.
+
+    Call `emit` with a dict at the start and the result of each.
+    """
     from .exporters import warm
     from .judging import Judge
     from .samples import samples
@@ -63,7 +66,10 @@ def perform(task: Task, emit: Any) -> None:
 
 
 def main() -> None:
-    """Read tasks until the end of the input; write results to the original standard output, all other output to stderr."""
+    """Read tasks until the end of the input.
+
+    Write results to the original standard output, all other output to stderr.
+    """
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 

@@ -34,7 +34,7 @@ _NOTES = ("_dynamo_", "_has_dynamo", "_specialize_on")
 def adapted_inputs(
     model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec
 ) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Yield the inputs for torch.export, and adapt the model's `forward` to them meanwhile.
+    """Yield the inputs for torch.export, with an adapted `forward` meanwhile.
 
     Axes are enlarged (see `enlarge`). A dynamic float or bool becomes a 0-d tensor, and `forward` receives its ``.item()``: torch
     accepts dynamic numbers of type int only. The tensor is float64 if an input tensor is, else float32. Entries of ``**kwargs``
@@ -115,7 +115,7 @@ def enlarge_leaves(flat: Sequence[Any], spec: DynamicSpec) -> list[Any]:
 
 
 def describe_enlargement(spec: DynamicSpec) -> list[str]:
-    """Describe the changes of `enlarge`, one phrase for each axis: ``axis 0 of x from 1 to 2``."""
+    """Describe the changes of `enlarge`, such as ``axis 0 of x from 1 to 2``."""
     flat = [leaf.value for leaf in spec.leaves]
     return [
         f"axis {axis} of {leaf.name} from {leaf.value.shape[axis]} to {size}"
@@ -125,7 +125,10 @@ def describe_enlargement(spec: DynamicSpec) -> list[str]:
 
 
 def derivation(dim: Any) -> tuple[str, Callable[[int], int]] | None:
-    """Return a Dim as its root's name and a function of the root (the identity for a plain Dim); None for a hint."""
+    """Return a Dim's root and its function of the root; None for a hint.
+
+    The function of a plain Dim is the identity.
+    """
     if not isinstance(dim, Dim):
         return None
     fields = vars(dim)  # torch has no public name for derived dims
@@ -170,7 +173,7 @@ def _groups(spec: DynamicSpec) -> dict[tuple[Any, ...], list[tuple[int, int, Axi
 
 
 def _keep_sums(sizes: list[dict[int, int]], loose: dict[tuple[int, int], int]) -> None:
-    """Grow axes that are one longer than another dynamic axis along with an axis of size 1.
+    """Grow axes that are one longer than another along with an axis of size 1.
 
     This keeps a decoder's step consistent: one token, n cached tokens, and a mask of n + 1. An axis that grows without need does
     no harm, since it is dynamic.
@@ -184,7 +187,7 @@ def _keep_sums(sizes: list[dict[int, int]], loose: dict[tuple[int, int], int]) -
 
 
 def _root(members: list[tuple[int, int, Axis]], present: list[int]) -> int | None:
-    """Return the least value of a Dim, at least 2, that shrinks no axis and makes each at least 2.
+    """Return the least value of a Dim, at least 2, that shrinks no axis.
 
     None if the larger axes contradict each other or the user's bounds forbid it; torch's error is then more precise.
     """
@@ -210,7 +213,10 @@ def _bounds(dim: Any) -> tuple[int, int | None]:
 
 
 def _least(function: Callable[[int], int], size: int) -> int:
-    """Return the least root whose axis is at least `size`; Dims are increasing and linear."""
+    """Return the least root whose axis is at least `size`.
+
+    Dims are increasing and linear.
+    """
     step = function(1) - function(0)
     return -((function(0) - size) // step)
 
@@ -226,7 +232,7 @@ def _resized(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
 
 
 def _closed(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> inspect.Signature:
-    """Return the signature with the entries of ``**kwargs`` as keyword-only parameters."""
+    """Return the signature with ``**kwargs`` as keyword-only parameters."""
     named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     known = {p.name for p in named if p.kind is not p.POSITIONAL_ONLY}
     extra = [inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY) for key in kwargs if key not in known]

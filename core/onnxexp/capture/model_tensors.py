@@ -14,7 +14,7 @@ __all__ = ["ModelTensors", "call_unharmed", "restored_buffers"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ModelTensors:
-    """A model with its modules by path, and its parameters and buffers by name, without duplicates."""
+    """A model with its modules by path and its tensors by name, no duplicates."""
 
     model: torch.nn.Module
     modules: dict[str, torch.nn.Module]

@@ -21,7 +21,10 @@ __all__ = ["exact_reshape_sizes"]
 
 @contextlib.contextmanager
 def exact_reshape_sizes() -> Iterator[None]:
-    """Give reshaped fake tensors exactly the requested sizes. Other threads are not affected."""
+    """Give reshaped fake tensors exactly the requested sizes.
+
+    Other threads are not affected.
+    """
     original: Callable[..., torch.Tensor] = _refs._reshape_view_helper_core_alg
 
     def reshaped(a: torch.Tensor, shape: tuple[Any, ...], allow_copy: bool) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Snapshot and restore a ShapeEnv, so that a trial leaves no guard or replacement behind."""
+"""Snapshot and restore a ShapeEnv, so that a trial leaves no guard behind."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def restore(env: ShapeEnv, before: dict[str, Any]) -> None:
 
 
 def clear_caches() -> None:
-    """Clear torch's cache of evaluated conditions, so that it records a guard for each again."""
+    """Clear torch's cache of conditions, so that it records their guards again."""
     ShapeEnv._inner_evaluate_expr.cache_clear()

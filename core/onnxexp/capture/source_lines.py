@@ -56,7 +56,7 @@ _PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 
 @functools.lru_cache(maxsize=4096)
 def is_user_code(file: str) -> bool:
-    """Whether a file belongs neither to torch, nor to onnxexp, nor to Python's library."""
+    """Whether a file belongs to neither torch, onnxexp nor Python's library."""
     if file.startswith(_NOT_THE_USERS):
         return file.startswith(_TYPED_IN)
     return not _PLUGINS.search(file) and (not file.startswith(_STDLIB) or bool(_PACKAGES.search(file)))
@@ -68,7 +68,7 @@ def is_torch_nn(file: str) -> bool:
 
 
 def _innermost(frames: list[Any], files: list[str]) -> list[Any]:
-    """Return the innermost frame of the user's code, else of torch.nn, else an empty list."""
+    """Return the innermost frame of the user's code, else of torch.nn, else none."""
     own = [frame for frame, file in zip(frames, files, strict=True) if is_user_code(file)]
     modules = (frame for frame, file in zip(frames, files, strict=True) if is_torch_nn(file))
     return (own or list(modules))[-1:]
@@ -76,7 +76,7 @@ def _innermost(frames: list[Any], files: list[str]) -> list[Any]:
 
 @contextlib.contextmanager
 def record_user_lines() -> Iterator[None]:
-    """Make torch record the user's innermost frame with each node that this thread captures."""
+    """Make torch record the user's innermost frame with each captured node."""
     original = TracerBase._filter_traceback_frames
 
     def filtered(tracer: TracerBase, stack: traceback.StackSummary) -> traceback.StackSummary:
@@ -109,7 +109,10 @@ def innermost_user_line(frames: Iterable[tuple[str, int]]) -> Where:
 
 
 def user_line_above(frame: FrameType | None) -> Where:
-    """Return the user's innermost line between torch.export and a frame below it, else an empty `Where`."""
+    """Return the user's innermost line between torch.export and a frame below.
+
+    Without one, returns an empty `Where`.
+    """
     while frame is not None and frame.f_code.co_filename != _trace.__file__:
         if is_user_code(frame.f_code.co_filename):
             return code_line(frame.f_code.co_filename, frame.f_lineno)
@@ -134,7 +137,10 @@ def model_error(error: Exception, when: str) -> CaptureError:
 
 
 def _brief(message: str) -> str:
-    """Shorten a long message to its two ends; torch's tracer prints whole tensors in between."""
+    """Shorten a long message to its two ends.
+
+    torch's tracer prints whole tensors in between.
+    """
     return message if len(message) <= 2 * _SHOWN else f"{message[:_SHOWN]} ... {message[-_SHOWN:]}"
 
 
@@ -146,7 +152,7 @@ def _frame(stack_trace: str) -> tuple[str, int, str]:
 
 
 def metadata_location(meta: dict[str, Any]) -> Where:
-    """Return the location of an fx node from its metadata: the user's innermost line, else the line in torch.nn."""
+    """Return an fx node's location: the user's innermost line, else in torch.nn."""
     file, line, code = _frame(meta.get("stack_trace") or "")
     stack = (meta.get("nn_module_stack") or {}).items()
     modules = [(path, kind) for key, (path, kind) in stack if not key.startswith("_empty_nn_module_stack")]
@@ -157,7 +163,10 @@ def metadata_location(meta: dict[str, Any]) -> Where:
 
 
 def node_location(node: torch.fx.Node) -> Where:
-    """Return the location of an fx node. A node that torch inserted, such as a size, takes its first user's location."""
+    """Return the location of an fx node.
+
+    A node that torch inserted, such as a size, takes its first user's location.
+    """
     own = metadata_location(node.meta)
     seen = {node}
     while not own.file and not own.scope and node.users and (node := next(iter(node.users))) not in seen:

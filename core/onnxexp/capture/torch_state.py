@@ -51,12 +51,18 @@ def _torch_handlers() -> list[logging.Handler]:
 
 
 def _quiet(record: logging.LogRecord) -> bool:
-    """Drop torch's records during an export, unless TORCH_LOGS is set: our own error reports the failure."""
+    """Drop torch's log records during an export, unless TORCH_LOGS is set.
+
+    Our own error reports the failure.
+    """
     return "TORCH_LOGS" in os.environ or not is_exporting()
 
 
 def silence_torch_loggers() -> None:
-    """Silence torch's loggers during exports. The filter has no effect outside of an export and is never removed."""
+    """Silence torch's loggers during exports.
+
+    The filter has no effect outside of an export and is never removed.
+    """
     for handler in _torch_handlers():
         handler.addFilter(_quiet)
 
@@ -92,7 +98,10 @@ def model_mode(modules: Iterable[torch.nn.Module], mode: TrainingMode) -> Iterat
 
 @contextlib.contextmanager
 def unwind_functorch() -> Iterator[None]:
-    """Leave torch.func transforms that a failed capture entered; eager would compute wrong values inside them."""
+    """Leave torch.func transforms that a failed capture entered.
+
+    Eager would compute wrong values inside them.
+    """
     level = functorch.maybe_current_level() or 0
     try:
         yield
@@ -103,7 +112,7 @@ def unwind_functorch() -> Iterator[None]:
 
 @contextlib.contextmanager
 def torch_mode() -> Iterator[None]:
-    """Put torch into the same state for every capture, so that the same model gives the same file.
+    """Put torch into the same state for every capture, for reproducible files.
 
     Gradients and inference mode are off. The fused kernels that torch.nn modules use without gradients are off too, since they
     would hide the modules' operators.
@@ -122,7 +131,7 @@ def torch_mode() -> Iterator[None]:
 
 @contextlib.contextmanager
 def replace_attributes(table: Iterable[tuple[Any, str, Callable[..., Any]]]) -> Iterator[None]:
-    """Replace attributes, listed as (owner, name, replacement), and restore them at the end."""
+    """Replace attributes (owner, name, replacement); restore them at the end."""
     before: list[tuple[Any, str, bool, Any]] = []
     try:
         for owner, name, replacement in table:

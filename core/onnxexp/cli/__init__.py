@@ -1,4 +1,6 @@
-"""Run the `onnxexp` command. A command's module is imported when it runs, and torch only if it is needed.
+"""Run the `onnxexp` command.
+
+A command's module is imported when it runs, and torch only if it is needed.
 
 Exit status: 0 for success; 1 for a negative result (a check found problems, a verification found differences); 2 for wrong usage
 or an error.
@@ -39,7 +41,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line (the process's own if `argv` is None); return the exit status."""
+    """Run a command line (the process's own if `argv` is None).
+
+    Return the exit status.
+    """
     given = sys.argv[1:] if argv is None else list(argv)
     output = Output("--json" in given)
     try:

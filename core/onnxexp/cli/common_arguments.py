@@ -1,4 +1,4 @@
-"""Arguments shared by several commands, and their conversion for `export` and the configuration."""
+"""Arguments shared by several commands, and their conversion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ class UsageError(Exception):
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of every command. Without the flag, a subcommand keeps its parent's value."""
+    """Declare the arguments of every command.
+
+    Without the flag, a subcommand keeps its parent's value.
+    """
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON document and nothing else")
     parser.add_argument(
         "--traceback", action="store_true", default=argparse.SUPPRESS, help="show the Python traceback of an error"
@@ -86,7 +89,10 @@ def selection(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def dynamic_shapes(texts: Sequence[str]) -> dict[str, Any] | None:
-    """Parse ``x:0=batch,1=seq`` to ``{"x": {0: "batch", 1: "seq"}}``; an axis without a name is Dim.DYNAMIC."""
+    """Parse ``x:0=batch,1=seq`` to ``{"x": {0: "batch", 1: "seq"}}``.
+
+    An axis without a name is Dim.DYNAMIC.
+    """
     shapes: dict[str, Any] = {}
     for text in texts:
         name, colon, axes = text.rpartition(":")

@@ -1,4 +1,4 @@
-"""Print a command's results: as text (with rich on a terminal), or with --json as one document."""
+"""Print a command's results as text or, with --json, as one document."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Output:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """With --json, redirect all other output to standard error, including output from C++."""
+        """With --json, redirect all other output, from C++ too, to standard error."""
         if not self.as_json:
             yield
             return

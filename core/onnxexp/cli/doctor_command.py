@@ -74,7 +74,10 @@ def _tested(package: str) -> str:
 
 
 def _required_versions() -> dict[str, str]:
-    """Collect the requirements of onnxexp by package; those of an extra only if nothing else requires the package."""
+    """Collect the requirements of onnxexp by package.
+
+    The requirement of an extra counts only if nothing else requires the package.
+    """
     required: dict[str, str] = {}
     for requirement in sorted(requirements("onnxexp"), key=lambda each: bool(each.extra)):
         if requirement.versions:

@@ -1,4 +1,4 @@
-"""Build the arguments of `onnxexp.export` from a command line, for `export` and `check`."""
+"""Build the arguments of `onnxexp.export` from a command line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Prepared", "add_arguments", "prepare"]
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """A model with its example's positional arguments, and the other arguments of `export`."""
+    """A model, its example's positional arguments, other arguments of `export`."""
 
     model: Any
     args: Any
@@ -55,7 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def prepare(options: argparse.Namespace, progress: Progress) -> Prepared:
-    """Load the plugins, then the target; the command line overrides the arguments from a factory.
+    """Load the plugins, then the target.
+
+    The command line overrides the arguments from a factory.
 
     The order matters: a target may put the working directory on `sys.path`, and no plugin may come from there.
     """

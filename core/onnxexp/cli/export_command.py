@@ -34,7 +34,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Export and write a model, verify it on demand, and print a summary; return 1 if the verification finds differences."""
+    """Export and write a model, verify it on demand, and print a summary.
+
+    Return 1 if the verification finds differences.
+    """
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught, Progress() as progress:
         warnings.simplefilter("default")
@@ -59,7 +62,10 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _export(options: argparse.Namespace, progress: Progress) -> tuple[ONNXProgram, SavedFile, str | None]:
-    """Return the program, the written files, and the differences that the verification found (None without one)."""
+    """Return the program, the written files, and the differences found.
+
+    The differences are None without a verification, "" if there are none.
+    """
     prepared = prepare(options, progress)
     from onnxexp.pipeline import export
 

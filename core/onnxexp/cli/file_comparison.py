@@ -49,7 +49,10 @@ class Comparer:
         self._outputs = [value.name or "" for value in self._model.graph.outputs]
 
     def against(self, target: Target) -> None:
-        """Set the model to compare with; raise OptionError if its example does not match the file's inputs."""
+        """Set the model to compare with.
+
+        Raise OptionError if its example does not match the file's inputs.
+        """
         program = isinstance(target.model, torch.export.ExportedProgram)
         args, kwargs = target.args, target.kwargs
         if program and not args and not kwargs and target.model.example_inputs is not None:
@@ -89,7 +92,7 @@ class Comparer:
         return compare(expected, signature.unflatten(results, flat), names, rtol=rtol, atol=atol)
 
     def differing_weights(self) -> list[str]:
-        """Return the names of parameters and buffers whose values differ between the file and the model."""
+        """Return the names of parameters and buffers that differ from the file's."""
         own = dict(self._eager.state_dict(keep_vars=True))
         shared = {name: value.const_value for name, value in self._model.graph.initializers.items() if name in own}
         return [
@@ -111,7 +114,10 @@ class Comparer:
         return [InputSlot(name, index) for name, index in zip(self._inputs, tensors, strict=True)]
 
     def _match_outputs(self, leaves: list[Leaf]) -> list[OutputSlot]:
-        """Map each leaf of the model's result to an output of the file; other leaves are constants."""
+        """Map each leaf of the model's result to an output of the file.
+
+        Other leaves are constants.
+        """
         names, free = set(self._outputs), list(range(len(self._outputs)))
         values = [leaf for leaf in leaves if isinstance(leaf.value, (torch.Tensor, bool, int, float))]
         tensors = [leaf for leaf in leaves if isinstance(leaf.value, torch.Tensor)]

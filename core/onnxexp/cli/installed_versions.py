@@ -1,4 +1,4 @@
-"""Installed versions, the requirements of distributions, and the tested combinations."""
+"""Installed versions, requirements of distributions, tested combinations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ PACKAGES = ("torch", "onnx", "onnx-ir", "onnxruntime", "onnxscript", "pluggy")
 
 @dataclasses.dataclass(frozen=True)
 class Requirement:
-    """A requirement in a distribution's metadata (``torch``, ``>=2.13``); `extra` is set if only that extra needs it."""
+    """A requirement in a distribution's metadata (``torch``, ``>=2.13``).
+
+    `extra` is set if only that extra needs it.
+    """
 
     package: str
     versions: SpecifierSet
@@ -42,7 +45,10 @@ class Requirement:
 
 
 def installed(package: str) -> str:
-    """Return a distribution's version, "" if it is not installed; for ``python`` the interpreter's version."""
+    """Return a distribution's version, "" if it is not installed.
+
+    For ``python``, returns the interpreter's version.
+    """
     if package == "python":
         return platform.python_version()
     try:
@@ -52,7 +58,9 @@ def installed(package: str) -> str:
 
 
 def requirements(name: str) -> list[Requirement]:
-    """Read a distribution's requirements for this platform; empty if it is not installed.
+    """Read a distribution's requirements for this platform.
+
+    Returns an empty list if it is not installed.
 
     Raises:
         packaging.requirements.InvalidRequirement, packaging.specifiers.InvalidSpecifier: The metadata is malformed.

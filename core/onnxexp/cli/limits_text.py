@@ -8,7 +8,10 @@ __all__ = ["limits"]
 
 
 def limits(symbolic: Symbolic) -> str:
-    """Return the limits of an entry, ``opset 13 to 17, float32, static shapes``, or "every opset"."""
+    """Return an entry's limits, such as ``opset 13 to 17, float32``.
+
+    Without limits, returns "every opset".
+    """
     parts = []
     if symbolic.since and symbolic.until is not None:
         parts.append(f"opset {symbolic.since} to {symbolic.until}")

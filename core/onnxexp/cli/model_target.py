@@ -1,4 +1,4 @@
-"""Load a command's target (``MODULE:FACTORY``, ``FILE.py:FACTORY``, ``FILE.pt2``) with its example inputs."""
+"""Load a command's target, a module's factory or a file, with its inputs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ class Target:
 
 
 def load(text: str, inputs: Sequence[str] = (), *, trusted: bool = False) -> Target:
-    """Load a target. Load the plugins first: a module in the working directory puts that folder on `sys.path`.
+    """Load a target.
+
+    Load the plugins first: a module in the working directory puts that folder on `sys.path`.
 
     Args:
         text: ``package.module:name``, ``path/file.py:name`` or ``path/file.pt2``.
@@ -69,7 +71,7 @@ def load(text: str, inputs: Sequence[str] = (), *, trusted: bool = False) -> Tar
 
 
 def read_input(spec: str) -> tuple[str, Any]:
-    """Parse ``[NAME=]DTYPE[SIZES]`` or ``[NAME=]NUMBER`` to a parameter's name ("" by position) and an example.
+    """Parse ``[NAME=]DTYPE[SIZES]`` or ``[NAME=]NUMBER`` to a name and an example.
 
     Floats are normally distributed. Integers are 0 or 1, which are valid for every index and mask. The seed is fixed.
     """
@@ -185,7 +187,10 @@ def _check_callable(factory: Any, text: str) -> None:
 
 
 def _read(value: Any, text: str) -> Target:
-    """Parse a factory's result: a model, ``(model, args)``, ``(model, args, kwargs)`` or the arguments of `export`."""
+    """Parse a factory's result, see `load`.
+
+    It is a model, ``(model, args)``, ``(model, args, kwargs)`` or a dict of the arguments of `export`.
+    """
     if isinstance(value, Mapping):
         options = dict(value)
         parameters = [name for name in inspect.signature(export).parameters if name != "f"]

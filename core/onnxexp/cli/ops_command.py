@@ -22,7 +22,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """List the operators that are lowered at the opset; return 1 if none matches the pattern."""
+    """List the operators that are lowered at the opset.
+
+    Return 1 if none matches the pattern.
+    """
     with Progress() as progress:
         progress.stage("loading torch and the plugins")
         from onnxexp.cli.limits_text import limits

@@ -1,4 +1,4 @@
-"""Create a plugin from a template: a complete pack, ready to build, test and publish.
+"""Create a plugin from a template, ready to build, test and publish.
 
 The template is the repository's example, `examples/plugin`, under another name. The example's own tests cover it.
 """
@@ -45,7 +45,7 @@ _RESERVED = {
 
 
 def create(name: str, directory: str | os.PathLike[str]) -> list[Path]:
-    """Write a pack: an operator with its symbolics, tests, metadata with the entry point, README, licence, CI.
+    """Write a pack: operator, symbolics, tests, metadata, README, licence, CI.
 
     Args:
         name: The distribution's and the plugin's name (``my-pack``); the package and the namespace of its operators are
@@ -73,7 +73,10 @@ def create(name: str, directory: str | os.PathLike[str]) -> list[Path]:
 
 
 def _names(name: str) -> tuple[str, str]:
-    """Return the distribution's normalized name, and the package's; raise OptionError if one is invalid or taken."""
+    """Return the distribution's normalized name, and the package's.
+
+    Raise OptionError if one is invalid or taken.
+    """
     if not _NAME.fullmatch(name):
         raise OptionError(
             f"{name!r} is no valid name for a distribution: use letters, digits, and between them '-', '_' and '.', as in my-pack"

@@ -1,4 +1,7 @@
-"""The command `onnxexp plugins`: list plugins from metadata alone; `plugins why OP` explains an operator."""
+"""The command `onnxexp plugins`: list plugins from metadata alone.
+
+`plugins why OP` explains an operator.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """List the plugins (return 1 if one is refused or broken), or explain an operator (1 if no plugin lowers it)."""
+    """List the plugins, or explain an operator.
+
+    Returns 1 if a plugin is refused or broken, or if no plugin lowers the operator.
+    """
     if options.action == "why":
         return _why(options, output)
     if options.load:

@@ -128,7 +128,7 @@ def _refused(path: Path, reason: str) -> OptionError:
 
 @contextlib.contextmanager
 def _weights_only() -> Iterator[None]:
-    """Restrict `torch.load` to tensors and plain containers, even in torch's own calls."""
+    """Restrict `torch.load` to tensors and plain containers, in torch's calls too."""
     before = {name: os.environ.pop(name, None) for name in (_WEIGHTS_ONLY, _FORCED_PICKLE)}
     os.environ[_WEIGHTS_ONLY] = "1"
     try:
@@ -208,7 +208,7 @@ def _check_size(text: str) -> None:
 
 
 def _check_tree(spec: Any, *, arguments: bool) -> None:
-    """Check a tree spec: it must not import a module, and its argument names become source code."""
+    """Check that a tree spec imports no module and has harmless argument names."""
     children = spec["children_spec"]
     if arguments and len(children) == 2 and children[1]["type"] == "builtins.dict":
         for name in json.loads(children[1]["context"]):

@@ -13,7 +13,10 @@ _STEP = 50
 
 
 class Stages:
-    """Show the stages of one export. All hooks return None, so the exported file does not list this plugin."""
+    """Show the stages of one export.
+
+    All hooks return None, so the exported file does not list this plugin.
+    """
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress

@@ -57,7 +57,10 @@ class _Run:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Compare on the example inputs and at each of `--sizes`; return 1 if a result differs."""
+    """Compare on the example inputs and at each of `--sizes`.
+
+    Return 1 if a result differs.
+    """
     size_sets = [_sizes(text) for text in options.sizes]
     with Progress() as progress:
         progress.stage("loading torch")

@@ -1,4 +1,4 @@
-"""Test cases: export a function at several opsets and compare the results with eager."""
+"""Test cases: export a function at several opsets, compare with eager."""
 
 from __future__ import annotations
 
@@ -72,7 +72,10 @@ class Case:
         self.emits = self._by_opset(emits)
 
     def grown(self) -> tuple[Any, ...]:
-        """Return the inputs with every dynamic axis one longer; the first slice is repeated at the end."""
+        """Return the inputs with every dynamic axis one longer.
+
+        The first slice is repeated at the end.
+        """
         inputs = list(self.inputs)
         for position, axes in (self.dynamic or {}).items():
             for axis in axes:
@@ -138,7 +141,7 @@ class _Function(torch.nn.Module):
 
 
 def check_case(case: Case, opset: int | None = None, *, dynamic: bool | None = None) -> onnxexp.ONNXProgram:
-    """Export a case, validate it with onnx's full checker, run it in ONNX Runtime, and compare with eager.
+    """Export a case, validate it, run it in ONNX Runtime, compare with eager.
 
     Args:
         case: The case.
@@ -237,7 +240,7 @@ class CaseRow:
 
 
 def cases(*listed: Case) -> Any:
-    """Parametrize a test with `check`, once for each case, opset, and static or dynamic axes.
+    """Parametrize a test with `check` over cases, opsets, static and dynamic.
 
     A decorator for pytest. `check()` runs one check and returns the program, see `check_case`.
     """

@@ -23,7 +23,7 @@ _REST = re.compile(r"\s*,?\s*\.\.\.\s*\)")
 
 @functools.lru_cache(maxsize=None)
 def schemas(op: str) -> tuple[torch.FunctionSchema, ...]:
-    """Return torch's schemas of an operator: of every overload, or of the one that `op` names (``aten::add.Tensor``)."""
+    """Return torch's schemas of an operator, or of the overload that `op` names."""
     name, _, overload = op.partition(".")
     namespace, _, base = name.partition("::")
     getattr(getattr(torch.ops, namespace), base, None)  # some namespaces register at the first access
@@ -32,7 +32,10 @@ def schemas(op: str) -> tuple[torch.FunctionSchema, ...]:
 
 
 def unknown(op: str) -> str:
-    """Return the problem with an operator's name; "" if torch defines it or a capture emits it for Python numbers."""
+    """Return the problem with an operator's name.
+
+    Returns "" if torch defines it or a capture emits it for Python numbers.
+    """
     if schemas(op) or op in SCALAR_OPS.values():
         return ""
     known = {_full(schema) for schema in torch._C._jit_get_all_schemas()}
@@ -44,7 +47,7 @@ def _full(schema: torch.FunctionSchema) -> str:
 
 
 def _required_schemas(op: str) -> Sequence[torch.FunctionSchema]:
-    """Return the schemas that an entry must accept: those without writes, since a captured graph is functional.
+    """Return the schemas that an entry must accept: those without writes.
 
     An entry for a whole name need not accept overloads that exist only in TorchScript's interpreter (``aten::log.int_int``).
     """
@@ -93,7 +96,10 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def _names(function: Callable[..., Any], schema: torch.FunctionSchema) -> str:
-    """Return the first mismatch between a parameter's name and the schema; "" without one. Names after ``*`` are free."""
+    """Return the first mismatch between a parameter's name and the schema.
+
+    Returns "" without one. Names after ``*`` are free.
+    """
     for parameter, argument in zip(_parameters(function), schema.arguments, strict=False):
         if parameter.kind is parameter.VAR_POSITIONAL:
             break
@@ -107,7 +113,9 @@ def _names(function: Callable[..., Any], schema: torch.FunctionSchema) -> str:
 
 
 def docstring(function: Callable[..., Any], ops: Sequence[str]) -> str:
-    """Return the problem with a docstring, which must begin with the schema of one of the operators; "" without one.
+    """Return the problem with a docstring, which must begin with a schema.
+
+    It must be the schema of one of the operators. Returns "" without a problem.
 
     The parameters must have the names in that schema.
     """
@@ -163,7 +171,10 @@ def _closing(text: str) -> int:
 
 
 def _difference(documented: torch.FunctionSchema, real: torch.FunctionSchema, partial: bool) -> str:
-    """Return the difference between a documented and the real schema; int equals SymInt, result names are optional."""
+    """Return the difference between a documented and the real schema.
+
+    int equals SymInt, and result names are optional.
+    """
     if len(documented.arguments) > len(real.arguments) or (len(documented.arguments) < len(real.arguments) and not partial):
         return f"lists {len(documented.arguments)} arguments"
     for one, other in zip(documented.arguments, real.arguments, strict=False):

@@ -1,4 +1,4 @@
-"""Check the entries of a symbolic table: schema, docstring, reachable opsets, test coverage."""
+"""Check the entries of a symbolic table: schema, docstring, opsets, tests."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _called_entries(
 
 @contextlib.contextmanager
 def _record_calls(table: SymbolicTable) -> Iterator[set[tuple[str, int]]]:
-    """Collect the (operator, since) pairs of the table's called entries in the yielded set."""
+    """Collect the (operator, since) pairs of the called entries."""
     record: set[tuple[str, int]] = set()
     entries = table._entries
     table._entries = {op: [_with_record(entry, record) for entry in versions] for op, versions in entries.items()}

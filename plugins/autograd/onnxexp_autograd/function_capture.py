@@ -61,7 +61,10 @@ class Capture(Diversion):
         return _capture_call(self, function, args, decision)
 
     def inline_call(self, function: Any, args: Sequence[Any]) -> Any:
-        """Inline a call. torch.jit.trace would record torch's own `apply` as an opaque node."""
+        """Inline a call.
+
+        torch.jit.trace would record torch's own `apply` as an opaque node.
+        """
         return self.original(function, *args) if tracing_state() is None else inline(function, *args)
 
     def call_under_vmap(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -83,7 +83,7 @@ class Diversion(abc.ABC):
 
 
 class _SetupContext:
-    """A descriptor on the metaclass that replaces every class's `setup_context`, with the state of all diversions.
+    """A descriptor on the metaclass that replaces every `setup_context`.
 
     It is installed while any thread diverts calls.
     """
@@ -113,7 +113,10 @@ class _SetupContext:
 
 
 class _Inspect:
-    """Replacement for `inspect` in torch.autograd.function: push a functorch level when a diverted call binds."""
+    """Replacement for `inspect` in torch.autograd.function.
+
+    It pushes a functorch level when a diverted call binds its arguments.
+    """
 
     def __init__(self, installed: _SetupContext) -> None:
         self._installed = installed
@@ -184,7 +187,7 @@ def divert(diversion: Diversion) -> Iterator[None]:
 
 @contextlib.contextmanager
 def allow_in_dynamo(functions: Collection[Any]) -> Iterator[None]:
-    """Let Dynamo call these classes directly, so that strict captures and branches of cond reach `apply`.
+    """Let Dynamo call these classes directly, so that `apply` is reached.
 
     Enter it inside `divert`.
     """
@@ -231,7 +234,10 @@ class _Probe(Diversion):
 
 
 def works() -> bool:
-    """Whether this torch reads the replaced names; tested on two classes with a bound `apply`."""
+    """Whether this torch reads the replaced names.
+
+    It diverts calls of two classes through a bound `apply`.
+    """
 
     class Plain(torch.autograd.Function):
         @staticmethod

@@ -42,7 +42,10 @@ def _copies(tensors: Sequence[torch.Tensor], function: str, call: int) -> list[t
 
 
 def call_between_marks(name: str, call: int, forward: Callable[..., Any], args: Sequence[Any]) -> Any:
-    """Run ``forward(*args)`` between marks with the call's number; without marks if no argument is a tensor."""
+    """Run ``forward(*args)`` between marks with the call's number.
+
+    Without marks if no argument is a tensor.
+    """
     _library()
     flat, spec = pytree.tree_flatten(tuple(args))
     tensors = [leaf for leaf in flat if isinstance(leaf, torch.Tensor)]
@@ -58,7 +61,10 @@ def call_between_marks(name: str, call: int, forward: Callable[..., Any], args: 
 
 
 def replace_marks(graph: onnxexp.Graph) -> dict[str, str]:
-    """Remove the marks, and give the nodes between them a scope per call. Return the Functions' names by scope."""
+    """Remove the marks, and give the nodes between them a scope per call.
+
+    Return the Functions' names by scope.
+    """
     scopes: dict[str, str] = {}
     _assign_scopes(graph, scopes, {}, "")
     return scopes
@@ -92,7 +98,10 @@ def _assign_scopes(graph: onnxexp.Graph, scopes: dict[str, str], values: dict[on
 
 
 def extract_functions(model: ir.Model, scopes: dict[str, str], domain: str) -> None:
-    """Replace each scope's nodes by a call of a model-local function; equal functions are merged."""
+    """Replace each scope's nodes by a call of a model-local function.
+
+    Equal functions are merged.
+    """
     if scopes and model.opset_imports[""] < _FIRST_OPSET:
         warn(f"ONNX has functions from opset {_FIRST_OPSET} on; at opset {model.opset_imports['']}, Functions are inlined")
         return

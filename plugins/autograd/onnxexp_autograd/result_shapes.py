@@ -1,4 +1,4 @@
-"""Find the result shapes of a forward that cannot run on fake tensors (NumPy, reads of values).
+"""Find the result shapes of a forward that cannot run on fake tensors.
 
 The forward runs on zeros of the example's sizes, then once for each dynamic size increased by one. The differences are the slopes
 of the result sizes.
@@ -57,7 +57,7 @@ class ResultShapes:
     slopes: tuple[tuple[tuple[int, ...], ...], ...]
 
     def results(self, varying: Sequence[Any]) -> list[torch.Tensor]:
-        """Return empty tensors with the dtypes and shapes of the results for these arguments."""
+        """Return empty tensors shaped like the results for these arguments."""
         like = next(each for each in varying if isinstance(each, torch.Tensor))
         growths = [size.of(varying) - size.example for size in self.sizes]
         results = []

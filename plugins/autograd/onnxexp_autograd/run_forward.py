@@ -1,4 +1,4 @@
-"""Run a Function's forward, to inline its operators or to find the form of its results."""
+"""Run a Function's forward, to inline it or to find its results' form."""
 
 from __future__ import annotations
 
@@ -63,7 +63,10 @@ class _Context(FunctionCtx):
 
 
 def bind_arguments(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Sequence[Any]:
-    """Bind a call's arguments to positions; only a Function with setup_context accepts keywords and defaults."""
+    """Bind a call's arguments to positions.
+
+    Only a Function with setup_context accepts keywords and defaults.
+    """
     if not _has_setup(function):
         return args
     bound = inspect.signature(function.forward).bind(*args, **kwargs)
@@ -81,7 +84,10 @@ def inline(function: Any, *args: Any) -> Any:
 
 
 def run(function: Any, arguments: Arguments, varying: Sequence[Any]) -> ForwardResult:
-    """Run the forward on copies: an operator must neither write into its arguments nor return them."""
+    """Run the forward on copies of its tensors.
+
+    An operator must neither write into its arguments nor return them.
+    """
     with pause_diversion():
         copies = [each.detach().clone() if isinstance(each, torch.Tensor) else each for each in varying]
         versions = [_version(each) for each in copies]
@@ -137,7 +143,7 @@ def _no_jit_tracing() -> Iterator[None]:
 
 
 def probe(function: Function, arguments: Arguments, varying: Sequence[Any]) -> tuple[ForwardResult, ResultShapes | None]:
-    """Run the forward outside of the capture, on fake tensors or, if those fail, on real ones."""
+    """Run the forward outside of the capture, on fake or else real tensors."""
     mode = detect_fake_mode(list(varying))
     env = mode.shape_env if mode is not None else None
     ignoring = env.ignore_fresh_unbacked_symbols() if env is not None else contextlib.nullcontext()

@@ -45,7 +45,10 @@ NAMES |= {
 
 
 def torch_arguments(name: str, args: list[Any]) -> list[Any]:
-    """Return torch's arguments of a call of ours; `pad` has an extra one, for its shape function."""
+    """Return torch's arguments of a call of ours.
+
+    Our `pad` has an extra argument, for its shape function.
+    """
     return args[:-1] if name == "onnxexp::pad" else args
 
 
@@ -109,7 +112,10 @@ def _pad(
 
 
 def _autocast(name: str, args: tuple[Any, ...]) -> Any:
-    """Call a layer's operator; under autocast, give its results the dtypes of torch's kernels."""
+    """Call a layer's operator.
+
+    Under autocast, give its results the dtypes of torch's kernels.
+    """
     packed = not isinstance(args[3], bool)
     packet = getattr(torch.ops.onnxexp, name)  # by the layer's name
     op, params = (packet.data, args[3]) if packed else (packet.input, args[2])
@@ -133,7 +139,7 @@ class _PackedSequences:
         self._batches: list[tuple[torch.Tensor, Any]] = []
 
     def batch(self, batch_sizes: torch.Tensor) -> Any:
-        """Return the number of sequences: the batch size at `pack`, else the first element of `batch_sizes`."""
+        """Return the batch size at `pack`, else the first element of `batch_sizes`."""
         known = next((batch for sizes, batch in self._batches if sizes is batch_sizes), None)
         return batch_sizes[0].item() if known is None else known
 
@@ -180,7 +186,10 @@ def _check_forward_args(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _associative_scan(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap associative_scan as a plain scan; its own recursion would specialise the length."""
+    """Wrap associative_scan as a plain scan.
+
+    Its own recursion would specialise the length.
+    """
 
     def call(operator: functools.partial[Any], leaves: list[torch.Tensor], *rest: Any, **options: Any) -> Any:
         length: Any = leaves[0].shape[0]
@@ -199,7 +208,7 @@ def _associative_scan(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _max_pool1d(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap max_pool1d, which specialises the length, with max_pool1d_with_indices, which does not."""
+    """Replace max_pool1d, which specialises the length, by a sibling operator."""
 
     def call(*args: Any, **options: Any) -> Any:
         return torch.max_pool1d_with_indices(*args, **options)[0] if is_exporting() else original(*args, **options)
@@ -209,7 +218,9 @@ def _max_pool1d(original: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def keep_composite_ops() -> Iterator[None]:
-    """Capture recurrent layers and packed sequences as one node each. Other threads are not affected.
+    """Capture recurrent layers and packed sequences as one node each.
+
+    Other threads are not affected.
 
     `TransformerEncoder` compares its mask with the causal one, only to choose a faster kernel. During a capture its `is_causal`
     argument decides.

@@ -73,21 +73,27 @@ def lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None =
 
 
 def _tensor_split_sections(self: torch.Tensor, sections: int, dim: int = 0) -> list[torch.Tensor]:
-    """Output shapes of tensor_split for any remainder; torch specialises to the example's."""
+    """Output shapes of tensor_split for any remainder.
+
+    torch specialises to the example's.
+    """
     torch._check(sections > 0, lambda: f"number of sections must be larger than 0, got {sections}")  # type: ignore[no-untyped-call]
     size = self.shape[dim]
     return _parts(self, dim, [(size + sections - 1 - index) // sections for index in range(sections)])
 
 
 def _tensor_split_indices(self: torch.Tensor, indices: Sequence[Any], dim: int = 0) -> list[torch.Tensor]:
-    """Output shapes of tensor_split at indices, which are clamped and may be negative, as in Python's slices."""
+    """Output shapes of tensor_split at indices, with Python's slice semantics."""
     size = self.shape[dim]
     places = [0, *(_slice_bound(index, size) for index in indices), size]
     return _parts(self, dim, [_slice_length(start, end) for start, end in itertools.pairwise(places)])
 
 
 def _slice_bound(index: Any, size: Any) -> Any:
-    """Return a slice bound as a position on an axis of `size`; None if its sign is unknown."""
+    """Return a slice bound as a position on an axis of `size`.
+
+    Returns None if its sign is unknown.
+    """
     if statically_known_true(index >= 0):
         return torch.sym_min(index, size)  # type: ignore[no-untyped-call]
     if statically_known_true(index < 0):
@@ -188,7 +194,7 @@ def _has_static_split(
 
 
 def _has_static_parts(name: str, input: torch.Tensor, *args: Any, **options: Any) -> bool:
-    """Whether the split axis is static, or the call has a number of parts, or is invalid."""
+    """Whether the split axis is static, or the call needs no shape function."""
     places, rank = (*args, *options.values()), input.dim()
     if len(places) != 1 or not isinstance(places[0], (list, tuple)) or rank < _LEAST_RANKS[name]:
         return True
@@ -197,7 +203,7 @@ def _has_static_parts(name: str, input: torch.Tensor, *args: Any, **options: Any
 
 
 class _RedirectCalls(TorchFunctionMode):
-    """Redirect calls through references to torch's functions that a model stored before the capture."""
+    """Redirect calls through stored references to torch's functions."""
 
     def __init__(self, calls: Mapping[Any, Callable[..., Any]]) -> None:
         super().__init__()
@@ -230,7 +236,7 @@ def keep_data_dependent_ops(*, references: bool) -> Iterator[None]:
 
 
 def _replacements() -> dict[Any, Callable[..., torch.Tensor]]:
-    """Return replacements for functions of torch.nn.functional, written with other operators."""
+    """Return replacements for functions of torch.nn.functional."""
     return {
         functional.gaussian_nll_loss: _gaussian_nll_loss(functional.gaussian_nll_loss),
         functional.linear_cross_entropy: _linear_cross_entropy(functional.linear_cross_entropy),
@@ -238,7 +244,7 @@ def _replacements() -> dict[Any, Callable[..., torch.Tensor]]:
 
 
 def _unique(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap torch's shape function of unique_consecutive, which is wrong for a negative dim."""
+    """Wrap torch's shapes of unique_consecutive, wrong for a negative dim."""
 
     def shapes(mode: Any, func: Any, x: torch.Tensor, dim: int | None, *args: Any, **options: Any) -> Any:
         return original(mode, func, x, dim + x.dim() if dim is not None and dim < 0 else dim, *args, **options)
@@ -247,7 +253,10 @@ def _unique(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _linear_cross_entropy(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Wrap linear_cross_entropy without its memory-saving options; the loss is the same."""
+    """Wrap linear_cross_entropy without its memory-saving options.
+
+    The loss is the same.
+    """
 
     @functools.wraps(original)
     def call(*args: Any, **options: Any) -> torch.Tensor:
@@ -257,7 +266,7 @@ def _linear_cross_entropy(original: Callable[..., torch.Tensor]) -> Callable[...
 
 
 def _gaussian_nll_loss(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Wrap gaussian_nll_loss without its check for negative variances, which reads values."""
+    """Wrap gaussian_nll_loss without its check for negative variances."""
 
     def call(
         input: torch.Tensor, target: torch.Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"

@@ -78,7 +78,7 @@ class _NamedSize:
 
 
 class _GuardLines:
-    """The symbolic sizes of a failed capture: their names, and the source line of each guard on them."""
+    """The symbolic sizes of a failed capture, with the line of each guard."""
 
     def __init__(self, env: ShapeEnv, spec: DynamicSpec, stacks: dict[int, tuple[Any, Where]] | None = None) -> None:
         self.env = env
@@ -156,7 +156,10 @@ class _GuardLines:
 
 
 def _retry_with_profiler(retry: Callable[[], object], spec: DynamicSpec) -> _GuardLines | None:
-    """Capture again, and record the user's line of each new guard; None if the capture succeeds this time."""
+    """Capture again, and record the user's line of each new guard.
+
+    Returns None if the capture succeeds this time.
+    """
     stacks: dict[int, tuple[Any, Where]] = {}
     code = ShapeEnv._get_stack_summary.__code__
 
@@ -217,7 +220,10 @@ def _shape_env(chain: list[BaseException]) -> ShapeEnv | None:
 
 
 def _brief_message(error: BaseException, text: str) -> str:
-    """Return torch's message without its advice on logging; in strict mode the error that Dynamo wraps."""
+    """Return torch's message without its advice on logging.
+
+    In strict mode, returns the error that Dynamo wraps.
+    """
     wrapped = _WRAPPED.search(text)
     if wrapped is not None:
         return f"{wrapped[1]}: {wrapped[2]}"
@@ -226,7 +232,10 @@ def _brief_message(error: BaseException, text: str) -> str:
 
 
 def _enlargement_note(spec: DynamicSpec) -> str:
-    """Return a note on the axes that were describe_enlargement for the capture; it may explain the failure."""
+    """Return a note on the axes that were enlarged for the capture.
+
+    It may explain the failure.
+    """
     changes = describe_enlargement(spec)
     if not changes:
         return ""

@@ -59,13 +59,13 @@ def to_graph(program: ExportedProgram, dim_text: Callable[[Any], Dim]) -> Graph:
 
 
 def mutated_names(program: ExportedProgram) -> list[str]:
-    """Return the names of inputs and buffers that a decomposed program updates through its outputs."""
+    """Return the inputs and buffers that a decomposed program updates."""
     kinds = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)
     return [spec.target or spec.arg.name for spec in program.graph_signature.output_specs if spec.kind in kinds]
 
 
 def resolve_vmap(program: ExportedProgram) -> ExportedProgram:
-    """Return the program without torch.vmap's marker nodes: itself, or its decomposition."""
+    """Return the program without torch.vmap's marker nodes."""
     graphs = (module.graph for module in program.graph_module.modules() if isinstance(module, torch.fx.GraphModule))
     targets = {node.target for graph in graphs for node in graph.nodes if node.op == "call_function"}
     if targets.isdisjoint((predispatch._add_batch_dim, predispatch._remove_batch_dim)):

@@ -80,7 +80,7 @@ def type_of(meta: Any, dim_text: Callable[[Any], Dim]) -> Type:
 
 
 def typed_value(name: str, meta: Any, dim_text: Callable[[Any], Dim]) -> Any:
-    """Create a value with the type of `meta`, or nested lists of values for a nested result.
+    """Create a value of `meta`'s type, or nested lists of values.
 
     A node lists the leaves as its outputs.
     """

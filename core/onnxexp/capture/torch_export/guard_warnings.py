@@ -53,7 +53,7 @@ _Samples: TypeAlias = Mapping[sympy.Symbol, list[sympy.Integer]]
 
 
 class _GuardSource(traceback.FrameSummary):
-    """The frame that evaluated a condition on sizes, with the user's innermost line above it."""
+    """The frame that evaluated a condition on sizes, and the user's line."""
 
     users: Where = Where()
 
@@ -72,7 +72,7 @@ def record_guard_sources() -> Iterator[None]:
 
 
 def _guard_source(frame: FrameType | None) -> _GuardSource | None:
-    """Return the frame that torch would record, from `frame` outwards, with the user's line."""
+    """Return the frame that torch would record, with the user's line."""
     while frame is not None and frame.f_code.co_filename in uninteresting_files():
         frame = frame.f_back
     if frame is None:
@@ -83,7 +83,7 @@ def _guard_source(frame: FrameType | None) -> _GuardSource | None:
 
 
 def warn_about_guards(env: ShapeEnv | None, program: ExportedProgram, spec: DynamicSpec, names: Mapping[sympy.Expr, str]) -> None:
-    """Warn of the conditions under which the captured program is right, each with its source line.
+    """Warn of the conditions under which the captured program is right.
 
     Only sizes that the user made dynamic by a name or Dim.DYNAMIC count: torch has proved a Dim over its whole range.
     """
@@ -105,7 +105,7 @@ def warn_about_guards(env: ShapeEnv | None, program: ExportedProgram, spec: Dyna
 
 
 def _conditions(env: ShapeEnv, samples: _Samples, merged: Mapping[sympy.Symbol, sympy.Symbol]) -> dict[sympy.Expr, str]:
-    """Return the conditions that do not hold at all sizes of the symbols in `samples`, each with its source line.
+    """Return the conditions that do not hold at all samples, with their lines.
 
     `merged` maps each symbol to the first one of the same name: the user has declared those equal.
     """
@@ -133,7 +133,10 @@ def _restricts_inputs(env: ShapeEnv, expr: sympy.Expr) -> bool:
 
 
 def _source_line(sloc: SLoc, expr: sympy.Expr) -> str:
-    """Return the line in the user's code or torch.nn that evaluated the condition; "" if the guard does not count."""
+    """Return the line in the user's code or torch.nn that evaluated the condition.
+
+    Returns "" if the guard does not count.
+    """
     frame, related = sloc.framework_loc, len(expr.free_symbols) > 1
     if not isinstance(frame, _GuardSource):
         return ""
@@ -162,7 +165,7 @@ def _bounds_slice(expr: sympy.Expr) -> bool:
 
 
 def _always_holds(env: ShapeEnv, expr: sympy.Expr, samples: _Samples) -> bool:
-    """Whether a condition holds at all samples: with all axes changed together, and with each changed alone."""
+    """Whether a condition holds at all samples, changed together and one by one."""
     example = {symbol: env.backed_var_to_val[symbol] for symbol in expr.free_symbols}
     sizes = {symbol: samples.get(symbol) or _samples(Axis(Dim.AUTO, None, False), _LEAST) for symbol in example}
     together = (dict(zip(sizes, point, strict=True)) for point in zip(*sizes.values(), strict=False))

@@ -15,7 +15,10 @@ __all__ = ["CONVERSIONS"]
 
 
 def _inline(outer: Converter, module: torch.fx.GraphModule, args: Sequence[Any], into: Graph) -> list[Any]:
-    """Convert a submodule into a graph, with `args` for its placeholders; return its outputs."""
+    """Convert a submodule into a graph, with `args` for its placeholders.
+
+    Return its outputs.
+    """
     inner = Converter(
         module, Graph(nodes=into.nodes, params=outer.graph.params), outer.dim_text, outer.conversions, outer.autocast
     )
@@ -34,7 +37,10 @@ def _append_node(converter: Converter, op: str, args: list[Any], node: torch.fx.
 
 
 def _cond(converter: Converter, node: torch.fx.Node) -> Any:
-    """Convert ``cond(pred, true, false, operands)`` to prim::If, whose blocks use the operands directly."""
+    """Convert ``cond(pred, true, false, operands)`` to prim::If.
+
+    The blocks use the operands directly.
+    """
     pred, true, false, operands = converter.look_up(node.args)
     blocks = []
     for branch in (true, false):
@@ -60,7 +66,10 @@ def _while_loop(converter: Converter, node: torch.fx.Node) -> Any:
 
 
 def _scan(converter: Converter, node: torch.fx.Node) -> Any:
-    """Convert ``scan(combine, init, xs, additional)`` to prim::Scan over axis 0, with arguments `init` and `xs`."""
+    """Convert ``scan(combine, init, xs, additional)`` to prim::Scan over axis 0.
+
+    The node's arguments are the lists `init` and `xs`.
+    """
     combine, init, xs, additional = converter.look_up(node.args)
     return _over_first_axis(converter, node, combine, init, xs, additional)
 

@@ -45,7 +45,9 @@ class CaptureRefused(CaptureError):
 def capture(
     model: torch.nn.Module | ExportedProgram, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, options: Options
 ) -> CapturedProgram | None:
-    """Capture a model through torch.export; None if the model or the options require TorchScript.
+    """Capture a model through torch.export.
+
+    Returns None if the model or the options require TorchScript.
 
     Raises:
         CaptureRefused: torch.export failed.
@@ -135,7 +137,7 @@ def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, s
 
 
 def _register_output_classes(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec) -> bool:
-    """Run the model once and register the dataclasses that it returns with torch's pytree.
+    """Run the model once, and register its dataclasses with torch's pytree.
 
     Returns True if a class was registered, so that another attempt may succeed.
 

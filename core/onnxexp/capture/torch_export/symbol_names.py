@@ -27,7 +27,7 @@ __all__ = ["check_dynamic", "input_sizes", "symbol_names"]
 
 
 def symbol_names(program: ExportedProgram, spec: DynamicSpec) -> dict[sympy.Expr, str]:
-    """Return the name of each symbol, and of each named composite size, of the program's inputs.
+    """Return the name of each symbol and named composite size of the inputs.
 
     Two axes of the same name share it if their sizes in the example agree. If not, the second name gets a number: ONNX Runtime
     plans memory on the assumption that one name is one size.
@@ -57,7 +57,7 @@ def symbol_names(program: ExportedProgram, spec: DynamicSpec) -> dict[sympy.Expr
 
 
 def check_dynamic(program: ExportedProgram, spec: DynamicSpec) -> None:
-    """Raise CaptureError if an axis or number that was asked to be dynamic is constant."""
+    """Raise CaptureError if a requested dynamic axis or number is constant."""
     for leaf, axis, size, request in input_sizes(program, spec):
         if request is None or not request.asked:
             continue
@@ -69,7 +69,7 @@ def check_dynamic(program: ExportedProgram, spec: DynamicSpec) -> None:
 
 
 def input_sizes(program: ExportedProgram, spec: DynamicSpec) -> Iterator[tuple[Leaf, int | None, Any, Axis | None]]:
-    """Yield each input's leaf, axis (None for a number), torch size, and the requested `Axis`."""
+    """Yield each input's leaf, axis (None for a number), size and request."""
     values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
     inputs = [s.arg.name for s in program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
     for index, (leaf, name) in enumerate(zip(spec.leaves, inputs, strict=True)):

@@ -49,7 +49,10 @@ class Decomposer:
         self._known: dict[str, Graph | None] = {}
 
     def __call__(self, node: Node) -> Graph | None:
-        """Decompose a node into a graph whose inputs are `node.inputs()` in order; None if torch has no decomposition."""
+        """Decompose a node into a graph whose inputs are `node.inputs()` in order.
+
+        Returns None if torch has no decomposition.
+        """
         key = _key(node)
         if key not in self._known:
             self._known[key] = self._decompose(node)
@@ -78,7 +81,10 @@ class Decomposer:
             return _record(OpRecorder(self._dim_text, fakes=True), op, function, node, fakes)
 
     def _decompose_symbolic(self, op: OpOverload, function: Callable[..., Any], node: Node) -> Graph | None:
-        """Decompose a node with symbolic sizes; None if the result holds for the example's sizes only."""
+        """Decompose a node with symbolic sizes.
+
+        Returns None if the result holds for the example's sizes only.
+        """
         unbacked = any(free_unbacked_symbols(self._sizes.get(size, 0)) for size in _symbolic_sizes(node.outputs))
         silence_torch_loggers()
         with (
@@ -101,7 +107,10 @@ class Decomposer:
 
 
 def _record(recorder: OpRecorder, op: OpOverload, function: Callable[..., Any], node: Node, tensors: list[Any]) -> Graph | None:
-    """Record a function's operators on these inputs as a functional graph; None if it fails."""
+    """Record a function's operators on these inputs as a functional graph.
+
+    Returns None if it fails.
+    """
     graph = recorder.graph
     for tensor, value in zip(tensors, node.inputs(), strict=True):
         graph.inputs.append(Value(value.name, value.type))
@@ -137,7 +146,9 @@ def _is_static(type_: Type) -> bool:
 
 @contextlib.contextmanager
 def _undo_specialisation(env: ShapeEnv | None, *, suspect: bool) -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether an input size was specialised inside; undo it at the end if so.
+    """Yield a function that returns whether an input size was specialised inside.
+
+    If so, undo it at the end.
 
     `suspect` marks a node with unbacked output sizes: a guard on the example's sizes then counts as a specialisation too.
     """
@@ -178,7 +189,7 @@ def _symbolic_sizes(values: list[Value]) -> list[str]:
 
 
 def _decompositions(op: OpOverload) -> Iterator[Callable[..., Any]]:
-    """Yield a composite operator's own implementation, then its entry in torch's decomposition table."""
+    """Yield a composite's own implementation, then torch's table entry."""
     if not torch._C._dispatch_has_kernel(op.name()):  # type: ignore[no-untyped-call] # TorchScript's own, such as aten::mul.int
         return
     if op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):

@@ -40,7 +40,7 @@ _INTEGER = {"aten::Int", "aten::ceil", "aten::floor"}
 
 
 class NodeNames:
-    """Unique value names as torch.export makes them: the operator's name, then with a number.
+    """Unique value names in torch.export's style: the operator, then a number.
 
     The names of Python's builtins (``sum``) count as taken.
     """
@@ -57,7 +57,10 @@ class NodeNames:
 
 
 class SizeExpressions:
-    """The symbolic sizes of one graph; the nodes of each are appended at its first use."""
+    """The symbolic sizes of one graph.
+
+    The nodes of each are appended at its first use.
+    """
 
     def __init__(self, graph: Graph, names: NodeNames, dim_text: Callable[[Any], Dim]) -> None:
         self._graph = graph
@@ -76,7 +79,7 @@ class SizeExpressions:
         self._numbers.setdefault(number.node.expr, value)
 
     def value(self, number: Any) -> Any:
-        """Return a symbolic number as a graph value, or as a Python number if it is constant.
+        """Return a symbolic number as a graph value, or as a number if constant.
 
         Raises:
             CaptureError: The number does not follow from the graph's inputs.
@@ -89,7 +92,7 @@ class SizeExpressions:
         return value
 
     def _in_bound_axes(self, expr: sympy.Expr) -> sympy.Expr:
-        """Substitute whole axes (``batch*seq``) whose factors are bound to no value of the graph."""
+        """Substitute whole axes (``batch*seq``) whose factors are unbound."""
         for size, axis in list(self._axes.items()):
             lost = {symbol for symbol in expr.free_symbols if symbol not in self._axes and symbol not in self._numbers}
             if not lost.isdisjoint(size.free_symbols):
