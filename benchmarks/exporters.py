@@ -21,7 +21,7 @@ PEERS = {"dynamo": "torch.onnx dynamo=True", "script": "torch.onnx dynamo=False"
 
 
 def _dims(axes: Sequence[Axes]) -> tuple[Any, ...]:
-    return tuple(dict.fromkeys(wanted, torch.export.Dim.DYNAMIC) for wanted in axes)
+    return tuple(dict.fromkeys(named_axes, torch.export.Dim.DYNAMIC) for named_axes in axes)
 
 
 def _capture(model: nn.Module, args: Args, axes: Sequence[Axes], path: str, opset: int) -> Stages:
@@ -46,8 +46,8 @@ def _dynamo(model: nn.Module, args: Args, axes: Sequence[Axes], path: str, opset
 
 def _script(model: nn.Module, args: Args, axes: Sequence[Axes], path: str, opset: int) -> Stages:
     names = [f"input_{index}" for index in range(len(args))]
-    wanted = {name: dict(named) for name, named in zip(names, axes, strict=True)}
-    torch.onnx.export(model, args, path, dynamo=False, input_names=names, dynamic_axes=wanted, opset_version=opset)
+    named_axes = {name: dict(named) for name, named in zip(names, axes, strict=True)}
+    torch.onnx.export(model, args, path, dynamo=False, input_names=names, dynamic_axes=named_axes, opset_version=opset)
     return {}
 
 

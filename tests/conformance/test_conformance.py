@@ -41,7 +41,7 @@ MOST_SAMPLES = 20
 
 
 def first_samples(op: str, exporter: str, dtypes: Sequence[str], opsets: Sequence[int]) -> list[Result]:
-    """What becomes of the first sample of each dtype."""
+    """Judge the first sample of each dtype."""
     judges = [Judge(sample) for dtype in dtypes for sample in samples(op, dtype, 1)]
     return [judge.judge(exporter, opset) for judge in judges for opset in opsets]
 
@@ -97,7 +97,7 @@ def test_a_known_failure_still_fails(op: str, exporter: str) -> None:
 @pytest.mark.parametrize("exporter", KNOWN)
 @pytest.mark.parametrize("op", operators())
 def test_other_opsets(op: str, exporter: str) -> None:
-    """What an opset can express is right there; all else is refused with an error of ours."""
+    """Check that a model is right, or refused with an error of ours."""
     assert not listed(
         [result for result in first_samples(op, exporter, tested_dtypes(op), OTHER_OPSETS) if result.outcome in BAD]
     )
@@ -107,7 +107,7 @@ def test_other_opsets(op: str, exporter: str) -> None:
 @pytest.mark.parametrize("exporter", DYNAMIC)
 @pytest.mark.parametrize("op", [pytest.param(op, marks=() if op in QUICK_DYNAMIC else pytest.mark.full) for op in operators()])
 def test_every_axis_dynamic(op: str, exporter: str) -> None:
-    """What can be exported is right, at the sample's sizes and at others; all else is refused with an error of ours."""
+    """Check that a model is right at two sizes, or refused with an error of ours."""
     results = [Judge(each).judge(exporter, OPSET) for dtype in tested_dtypes(op) for each in samples(op, dtype, 1)]
     bad = [f"{result.dtype}: {result.outcome}: {result.detail}" for result in results if result.outcome in BAD]
     assert not bad, "\n".join(bad)
@@ -144,14 +144,14 @@ class Broken(torch.nn.Module):
 
 
 class Half(torch.nn.Module):
-    """Overflows in eager's halves, not in ONNX Runtime's floats."""
+    """A model that overflows in eager's float16, not in ONNX Runtime's float32."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.soft_margin_loss(-x, x)
 
 
 class Other(torch.nn.Module):
-    """Computes something else while it is exported."""
+    """A model that computes something else while it is exported."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x + 1 if torch.compiler.is_exporting() else x
@@ -167,14 +167,14 @@ def test_outcomes(module: torch.nn.Module, expected: str) -> None:
 
 
 class FixedAtExport(torch.nn.Module):
-    """Takes a size for a constant while it is exported."""
+    """A model that fixes a size while it is exported."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * (3 if torch.compiler.is_exporting() or torch.jit.is_tracing() else x.shape[0])
 
 
 class Halves(torch.nn.Module):
-    """Takes even sizes only."""
+    """A model that accepts even sizes only."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.reshape(2, x.shape[0] // 2)
@@ -244,7 +244,7 @@ def test_tables() -> None:
 
 
 def test_seconds_against_a_peer_s() -> None:
-    """Over the samples that both were given: the peer's third one is not in our results; our second one does not pass."""
+    """Check the ratios: the peer's third sample is not in our results; our second one does not pass."""
     peer = [Result("sin", "float32", index, 20, "dynamo", "pass", seconds=0.4) for index in range(3)]
     text = rates([*RESULTS, *peer])
     assert "export ÷ dynamo, opset 20, float32: 0.01 s ÷ 0.80 s = 0.012 (at most 0.1) over 2 samples" in text
@@ -285,7 +285,7 @@ def test_results_of_a_run_that_was_cut_off(tmp_path: Path) -> None:
 
 
 class DyingWorker:
-    """Dies at the first sample of each life but the second one's."""
+    """A worker whose first life ends at the first sample."""
 
     lives = 0
 

@@ -115,15 +115,15 @@ def test_the_example_is_small_and_uses_public_names_only() -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("", "no name for a distribution"),
-        ("-pack", "no name for a distribution"),
-        ("my pack", "no name for a distribution"),
-        ("../pack", "no name for a distribution"),
+        ("", "no valid name for a distribution"),
+        ("-pack", "no valid name for a distribution"),
+        ("my pack", "no valid name for a distribution"),
+        ("../pack", "no valid name for a distribution"),
         ("2fast", "cannot import a package called 2fast"),
         ("class", "cannot import a package called class"),
         ("Json", "json is a module of Python's standard library; choose another name, such as json-ops"),
         ("aten", "a namespace of torch's own operators"),
-        ("tests", "where the pack's own tests are"),
+        ("tests", "the folder of the pack's own tests"),
         ("onnx", "a module onnx is installed already"),
     ],
 )

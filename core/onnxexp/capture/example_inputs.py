@@ -193,11 +193,11 @@ def _root(members: list[tuple[int, int, Axis]], present: list[int]) -> int | Non
     """
     functions = _functions(members)
     pairs = list(zip(functions, present, strict=True))
-    given = {_least(function, size) for function, size in pairs if size >= 2}
-    if len(given) > 1 or any(function(_least(function, size)) != size for function, size in pairs if size >= 2):
+    roots = {_least(function, size) for function, size in pairs if size >= 2}
+    if len(roots) > 1 or any(function(_least(function, size)) != size for function, size in pairs if size >= 2):
         return None
     bounds = [_bounds(request.dim) for _, _, request in members]
-    root = max(2, *given, *(low for low, _ in bounds))
+    root = max(2, *roots, *(low for low, _ in bounds))
     while min(function(root) for function in functions) < 2:
         root += 1
     return root if all(high is None or root <= high for _, high in bounds) else None

@@ -147,8 +147,8 @@ def _brief(message: str) -> str:
 @functools.lru_cache(maxsize=4096)
 def _frame(stack_trace: str) -> tuple[str, int, str]:
     found = [(match["file"], int(match["line"]), match["code"].strip()) for match in _FRAME.finditer(stack_trace)]
-    kept: list[tuple[str, int, str]] = _innermost(found, [file for file, _, _ in found])
-    return kept[0] if kept else ("", 0, "")
+    frames: list[tuple[str, int, str]] = _innermost(found, [file for file, _, _ in found])
+    return frames[0] if frames else ("", 0, "")
 
 
 def metadata_location(meta: dict[str, Any]) -> Where:

@@ -45,17 +45,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Return the exit status.
     """
-    given = sys.argv[1:] if argv is None else list(argv)
-    output = Output("--json" in given)
+    words = sys.argv[1:] if argv is None else list(argv)
+    output = Output("--json" in words)
     try:
-        options = _parse(given)
+        options = _parse(words)
         output = Output(vars(options).get("json", False))
         with output.alone():
             return int(_module(options.command).run(options, output))
     except UsageError as error:
-        return _fail(output, error, f"{error.usage}onnxexp: {error}", given)
+        return _fail(output, error, f"{error.usage}onnxexp: {error}", words)
     except OnnxExporterError as error:
-        return _fail(output, error, f"onnxexp: {error}", given)
+        return _fail(output, error, f"onnxexp: {error}", words)
     except KeyboardInterrupt:
         print("onnxexp: interrupted", file=sys.stderr)
         return 130
@@ -66,11 +66,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = (
             f"onnxexp: {type(error).__name__}: {error}\nThis looks like a bug in onnxexp or in a plugin; --traceback shows where."
         )
-        return _fail(output, error, text, given)
+        return _fail(output, error, text, words)
 
 
-def _fail(output: Output, error: BaseException, text: str, given: Sequence[str]) -> int:
-    if "--traceback" in given:
+def _fail(output: Output, error: BaseException, text: str, words: Sequence[str]) -> int:
+    if "--traceback" in words:
         traceback.print_exception(error)
     else:
         print(readable(text, sys.stderr), file=sys.stderr)
@@ -78,7 +78,7 @@ def _fail(output: Output, error: BaseException, text: str, given: Sequence[str])
     return 2
 
 
-def _parse(given: Sequence[str]) -> argparse.Namespace:
+def _parse(words: Sequence[str]) -> argparse.Namespace:
     """Parse a command line; only the module of the chosen command is imported."""
     parser = _Parser(
         prog="onnxexp",
@@ -87,13 +87,13 @@ def _parse(given: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--version", action="version", version=f"onnxexp {__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
-    chosen = next((word for word in given if not word.startswith("-")), "")
+    chosen = next((word for word in words if not word.startswith("-")), "")
     for name, summary in _COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False)
         add_common(command)
         if name == chosen:
             _module(name).arguments(command)
-    return parser.parse_args(given)
+    return parser.parse_args(words)
 
 
 def _module(command: str) -> Any:

@@ -103,9 +103,9 @@ def _names(function: Callable[..., Any], schema: torch.FunctionSchema) -> str:
     for parameter, argument in zip(_parameters(function), schema.arguments, strict=False):
         if parameter.kind is parameter.VAR_POSITIONAL:
             break
-        wanted = argument.name + ("_" if keyword.iskeyword(argument.name) else "")
-        if parameter.name != wanted:
-            return f"calls the argument {argument.name!r} of {schema.name} {parameter.name!r}; name the parameter {wanted!r}"
+        expected = argument.name + ("_" if keyword.iskeyword(argument.name) else "")
+        if parameter.name != expected:
+            return f"calls the argument {argument.name!r} of {schema.name} {parameter.name!r}; name the parameter {expected!r}"
     return ""
 
 

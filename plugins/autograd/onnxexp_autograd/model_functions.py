@@ -72,7 +72,7 @@ def replace_marks(graph: onnxexp.Graph) -> dict[str, str]:
 
 def _assign_scopes(graph: onnxexp.Graph, scopes: dict[str, str], values: dict[onnxexp.Value, Any], outer: str) -> None:
     stack: list[tuple[int, str]] = []
-    kept: list[onnxexp.Node] = []
+    nodes: list[onnxexp.Node] = []
     for node in graph.nodes:
         node.replace_inputs(lambda value: values.get(value, value))
         kind = node.op.partition(".")[0]
@@ -81,7 +81,7 @@ def _assign_scopes(graph: onnxexp.Graph, scopes: dict[str, str], values: dict[on
                 node.where = dataclasses.replace(node.where, scope=stack[-1][1])
             for block in node.blocks:
                 _assign_scopes(block, scopes, values, stack[-1][1] if stack else outer)
-            kept.append(node)
+            nodes.append(node)
             continue
         tensors, name, call = node.args
         values.update(zip(node.outputs, tensors, strict=True))
@@ -93,7 +93,7 @@ def _assign_scopes(graph: onnxexp.Graph, scopes: dict[str, str], values: dict[on
         elif any(number == call for number, _ in stack):
             while stack.pop()[0] != call:
                 pass
-    graph.nodes[:] = kept
+    graph.nodes[:] = nodes
     graph.outputs = [values.get(output, output) if isinstance(output, onnxexp.Value) else output for output in graph.outputs]
 
 

@@ -125,8 +125,8 @@ class Autograd:
         def function_arguments(graph: onnxexp.Graph) -> bool:
             found = False
             operators = _operators(context)
-            for node in graph.walk() if operators else ():
-                operator = operators.captured(node.op)
+            for node in graph.walk():
+                operator = operators.captured(node.op) if operators is not None else None
                 if operator is None:
                     continue
                 found, node.op = True, operator.graph_name

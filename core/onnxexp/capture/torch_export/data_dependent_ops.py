@@ -150,16 +150,16 @@ _LEAST_RANKS = {"hsplit": 1, "vsplit": 2, "dsplit": 3}
 @functools.cache
 def library() -> Any:
     """Define the operators, once per process."""
-    made: Any = torch.library.Library("onnxexp", "FRAGMENT")  # type: ignore[no-untyped-call]
+    library: Any = torch.library.Library("onnxexp", "FRAGMENT")  # type: ignore[no-untyped-call]
     for name, shapes in _SHAPES.items():
         packet, _, overload = name.partition(".")
         schema = str(getattr(getattr(torch.ops.aten, packet), overload or "default")._schema)  # by the operator's name
         # aliasing is dropped: a capture writes nothing through these views
-        made.define(
+        library.define(
             schema.removeprefix("aten::").replace("(a)", "").replace("(a -> *)", "").replace("int[] indices", "SymInt[] indices")
         )
-        torch.library.register_fake(f"onnxexp::{name}", shapes, lib=made)
-    return made
+        torch.library.register_fake(f"onnxexp::{name}", shapes, lib=library)
+    return library
 
 
 def _captured(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -169,7 +169,7 @@ def _captured(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         options = {"self" if key == "input" else key: value for key, value in options.items()}
         result = getattr(torch.ops.onnxexp, name)(*args, **options)  # by the operator's name
         if name == "linalg_lstsq":
-            return torch.return_types.linalg_lstsq(result)  # type: ignore[attr-defined] # made in C++
+            return torch.return_types.linalg_lstsq(result)  # type: ignore[attr-defined] # defined in C++
         return tuple(result) if isinstance(result, list) else result
 
     return call

@@ -227,8 +227,8 @@ def _brief_message(error: BaseException, text: str) -> str:
     wrapped = _WRAPPED.search(text)
     if wrapped is not None:
         return f"{wrapped[1]}: {wrapped[2]}"
-    kept = re.split(r"\n\s*\n|\nFor more information|\n\s*Hint:|\n\s*Developer debug", text.strip())[0]
-    return f"{type(error).__name__}: {kept if len(kept) <= 600 else kept[:600] + '...'}"
+    summary = re.split(r"\n\s*\n|\nFor more information|\n\s*Hint:|\n\s*Developer debug", text.strip())[0]
+    return f"{type(error).__name__}: {summary if len(summary) <= 600 else summary[:600] + '...'}"
 
 
 def _enlargement_note(spec: DynamicSpec) -> str:

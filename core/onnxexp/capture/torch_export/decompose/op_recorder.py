@@ -58,17 +58,17 @@ class OpRecorder(TorchDispatchMode):
         self._names = NodeNames()
         self._sizes = SizeExpressions(self.graph, self._names, dim_text)
 
-    def bind_value(self, thing: Any, value: Value) -> None:
+    def bind_value(self, item: Any, value: Value) -> None:
         """Bind a tensor or a symbolic number to its value in the graph."""
-        if isinstance(thing, torch.Tensor):
-            self._values[id(thing)] = value
-            self._alive.append(thing)
+        if isinstance(item, torch.Tensor):
+            self._values[id(item)] = value
+            self._alive.append(item)
             if self._fakes:
-                for axis, size in enumerate(thing.shape):
+                for axis, size in enumerate(item.shape):
                     if isinstance(size, torch.SymInt):
                         self._sizes.bind_axis(size, value, axis)
-        elif isinstance(thing, _SYMBOLIC):
-            self._sizes.bind_number(thing, value)
+        elif isinstance(item, _SYMBOLIC):
+            self._sizes.bind_number(item, value)
 
     def value(self, arg: Any) -> Any:
         """Return the graph's value for an argument or result."""
@@ -114,8 +114,8 @@ class OpRecorder(TorchDispatchMode):
             return
         values = [] if result is None else list(flat(typed_value(self._names.new(op), result, self._dim_text)))
         self.graph.nodes.append(Node(op, args, values))
-        for thing, value in zip(flat(result), values, strict=False):
-            self.bind_value(thing, value)
+        for item, value in zip(flat(result), values, strict=False):
+            self.bind_value(item, value)
 
     def _constant(self, tensor: torch.Tensor) -> Value:
         if tensor.is_meta or isinstance(tensor, FakeTensor):
