@@ -135,71 +135,6 @@ def too_long(sources: Sources) -> Iterator[str]:
         yield f"without {' and '.join(FRONTEND)} the core has {without} lines, the limit is {MAX_LINES_WITHOUT_FRONTEND}"
 
 
-CHANGES = frozenset(
-    [
-        *("add", "append", "clear", "difference_update", "discard", "extend", "insert", "intersection_update", "pop"),
-        *("popitem", "remove", "reverse", "setdefault", "sort", "update"),
-    ]
-)
-"""Methods that change a list, a dict or a set."""
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-
-
-def module_state(sources: Sources) -> Iterator[str]:
-    """Module-level objects that a function writes to.
-
-    Allowed are `functools` caches, and `contextvars`, whose values belong to one call.
-    """
-    for name, text in sources.items():
-        tree = ast.parse(text)
-        own = {target for statement in tree.body for target in _assigned(statement)}
-        for function in ast.walk(tree):
-            if isinstance(function, Function):
-                yield from (f"{name}:{line}: {what}" for line, what in _writes(function, own))
-
-
-def _assigned(statement: ast.stmt) -> Iterator[str]:
-    """The names that a statement at module level binds, but for imports, functions and classes."""
-    if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        yield from (node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
-    elif isinstance(statement, (ast.If, ast.Try, ast.With)):
-        for child in ast.iter_child_nodes(statement):
-            if isinstance(child, ast.stmt):
-                yield from _assigned(child)
-
-
-def _writes(function: Function, own: set[str]) -> Iterator[tuple[int, str]]:
-    """The statements of a function that write to names of its module."""
-    nodes = list(ast.walk(function))
-    local = {node.arg for node in nodes if isinstance(node, ast.arg)}
-    local |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    shared = own - local
-    for node in nodes:
-        if isinstance(node, ast.Global):
-            yield node.lineno, ast.unparse(node)
-        elif isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, (ast.Store, ast.Del)):
-            if _base(node) in shared | {"globals()"}:
-                yield node.lineno, ast.unparse(node)
-        elif isinstance(node, ast.Call) and _changes(node, shared):
-            yield node.lineno, ast.unparse(node)
-
-
-def _changes(call: ast.Call, shared: set[str]) -> bool:
-    if isinstance(call.func, ast.Attribute):
-        return call.func.attr in CHANGES and _base(call.func) in shared | {"globals()"}
-    return ast.unparse(call.func) in ("setattr", "delattr") and _base(call.args[0]) in shared
-
-
-def _base(node: ast.expr) -> str:
-    """The name at the root of an expression: ``_cache`` of ``_cache[0].x`` and of ``vars(_cache)["x"]``."""
-    while isinstance(node, (ast.Subscript, ast.Attribute)):
-        node = node.value
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "vars" and node.args:
-        return _base(node.args[0])
-    return ast.unparse(node)
-
-
 def test_every_module_is_in_a_room_of_the_page() -> None:
     assert not list(unlisted(core(), PAGE.read_text("utf-8")))
 
@@ -228,10 +163,6 @@ def test_few_folders_may_know_operators() -> None:
     assert MAY_KNOW_OPERATORS.issuperset(KNOWS_OPERATORS)
 
 
-def test_no_module_has_state() -> None:
-    assert not list(module_state(core() | plugins()))
-
-
 HOUSE = "| 1 | `top/` | Above. |\n| 0 | `low.py` | Below. |\n"
 
 
@@ -251,18 +182,6 @@ HOUSE = "| 1 | `top/` | Above. |\n| 0 | `low.py` | Below. |\n"
         (shared_names, {"a.py": "class Same: ...", "b.py": "class Same: ..."}),
         (too_long, {"a.py": "x\n" * (MAX_LINES_WITHOUT_FRONTEND + 1)}),
         (too_long, {"capture/a.py": "x\n" * (MAX_LINES + 1)}),
-        (module_state, {"a.py": "x = 0\ndef f():\n    global x\n    x = 1"}),
-        (module_state, {"a.py": "x = {}\ndef f():\n    x['key'] = 1"}),
-        (module_state, {"a.py": "x: list[int] = []\ndef f():\n    x.append(1)"}),
-        (module_state, {"a.py": "x = set()\nclass C:\n    def f(self):\n        x.add(self)"}),
-        (module_state, {"a.py": "x = [[]]\ndef f():\n    x[0].append(1)"}),
-        (module_state, {"a.py": "x = {}\nf = lambda: x.update(a=1)"}),
-        (module_state, {"a.py": "x = {}\ndef f():\n    del x[0]"}),
-        (module_state, {"a.py": "x = threading.local()\ndef f():\n    x.depth = 1"}),
-        (module_state, {"a.py": "x = threading.local()\ndef f():\n    vars(x)['depth'] = 1"}),
-        (module_state, {"a.py": "x = threading.local()\ndef f():\n    setattr(x, 'depth', 1)"}),
-        (module_state, {"a.py": "def f():\n    globals()['x'] = 1"}),
-        (module_state, {"a.py": "if True:\n    x = []\ndef f():\n    x[:] = [1]"}),
     ],
 )
 def test_checks_find_what_they_look_for(check: Callable[[Sources], object], sources: Sources) -> None:
@@ -279,10 +198,6 @@ def test_checks_find_what_they_look_for(check: Callable[[Sources], object], sour
         (circle, {"a.py": "from onnxexp.b import x", "b.py": "import torch"}),
         (shared_names, {"a/__init__.py": "class _Own: ...", "b/__init__.py": "class _Own: ..."}),
         (too_long, {"cli/a.py": "x\n" * (MAX_LINES + 1), "capture/a.py": "x\n" * (MAX_LINES_WITHOUT_FRONTEND + 1)}),
-        (module_state, {"a.py": "x = {}\nx['key'] = 1\ndef f():\n    return x['key']"}),
-        (module_state, {"a.py": "x = []\ndef f(x):\n    x.append(1)\ndef g():\n    x = []\n    x.append(1)"}),
-        (module_state, {"a.py": "@functools.cache\ndef f():\n    return 1"}),
-        (module_state, {"a.py": "x = ContextVar('x')\ndef f():\n    x.set(1)"}),
     ],
 )
 def test_checks_leave_the_rest_alone(check: Callable[[Sources], object], sources: Sources) -> None:

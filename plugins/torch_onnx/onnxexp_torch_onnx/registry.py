@@ -1,7 +1,7 @@
 """Symbolics registered by name, for exports through `onnxexp_torch_onnx`.
 
 torch.onnx documents that `register_custom_op_symbolic` changes every later export of the process. `_REGISTRY` is therefore the
-one object of this package that outlives an export.
+one object of the project that outlives an export.
 """
 
 from __future__ import annotations
