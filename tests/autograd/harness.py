@@ -52,9 +52,9 @@ def program(case: Case, how: str) -> onnxexp.ONNXProgram:
         capture = "export" if how == "non-strict" else how
         return onnxexp.export(model, case.inputs, dynamic_shapes=shapes, plugins=[plugin, ...], capture=capture)
     dims = (tuple({0: torch.export.Dim.DYNAMIC} for _ in case.inputs),) if case.dynamic else None
-    with plugin.capture_context(onnxexp.Options(20)):
+    with plugin.capture_context(onnxexp.ExportContext(onnxexp.Options(20))):
         exported = torch.export.export(model, case.inputs, dynamic_shapes=dims, strict=True)
-    return onnxexp.export(exported, plugins=[plugin, ...])
+        return onnxexp.export(exported, plugins=[plugin, ...])  # the operators in the program belong to the context
 
 
 def check(case: Case, how: str) -> None:

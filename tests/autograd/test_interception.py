@@ -88,7 +88,7 @@ def test_captures_that_overlap_in_any_order() -> None:
 
     def capture(number: int) -> None:
         enter[number].wait()
-        with plugin.capture_context(onnxexp.Options(20)):
+        with plugin.capture_context(onnxexp.ExportContext(onnxexp.Options(20))):
             entered[number].set()
             leave[number].wait()
         left[number].set()
@@ -126,7 +126,7 @@ def test_functorch_in_a_capturing_thread() -> None:
         def backward(ctx, grad):
             return 3 * grad * ctx.saved_tensors[0]  # not the derivative, to see whose it is
 
-    with plugin.capture_context(onnxexp.Options(20)):
+    with plugin.capture_context(onnxexp.ExportContext(onnxexp.Options(20))):
         grad = torch.func.grad(lambda x: Squared.apply(x).sum())(X)
         assert torch.equal(torch.func.vmap(RELU)(X), X.clamp(min=0))  # eager refuses a Function without setup_context
     assert torch.equal(grad, 3 * X)
@@ -134,7 +134,10 @@ def test_functorch_in_a_capturing_thread() -> None:
 
 
 def test_setup_context_cannot_be_replaced_while_capturing() -> None:
-    with plugin.capture_context(onnxexp.Options(20)), pytest.raises(AttributeError, match="setup_context of MyRelu cannot be"):
+    with (
+        plugin.capture_context(onnxexp.ExportContext(onnxexp.Options(20))),
+        pytest.raises(AttributeError, match="setup_context of MyRelu cannot be"),
+    ):
         f.MyRelu.setup_context = print
 
 

@@ -38,7 +38,7 @@ class Capture(Diversion):
     def __init__(self) -> None:
         super().__init__()
         self.deciders: list[Decide] = []
-        self.operators = FunctionOps(_run_operator)
+        self.operators = FunctionOps()
         self.messages: dict[str, None] = {}
         self.probe_result: tuple[Sequence[Any], Sequence[torch.Tensor]] = ((), ())
         self.numbers = itertools.count()
@@ -84,7 +84,7 @@ def capture_functions(decide: Decide, *, dynamo: bool) -> Iterator[Capture]:
             yield outer
         return
     capture = Capture()
-    with divert(capture), _with_decisions(capture, decide, dynamo):
+    with divert(capture), capture.operators.active(), _with_decisions(capture, decide, dynamo):
         yield capture
     for message in capture.messages:
         warn(message)
@@ -134,15 +134,6 @@ def _capture_call(capture: Capture, function: Any, args: Sequence[Any], decision
         varying[argument].copy_(tensors[number])
         tensors[number] = varying[argument]
     return pytree.tree_map_only(Placeholder, lambda placeholder: tensors[placeholder.number], probed.returned)
-
-
-def _run_operator(name: str, *inputs: Any) -> Any:
-    """Run an operator by the capture of this thread."""
-    capture = current()
-    operator = capture.operators.captured(name) if isinstance(capture, Capture) else None
-    if operator is None:
-        raise RuntimeError(f"{name} runs only while the model is captured that calls its Function")
-    return operator.compute(*inputs)
 
 
 def _obstacle(probed: ForwardResult) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import dataclasses
 import functools
 import hashlib
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +19,6 @@ from torch.utils import _pytree as pytree
 __all__ = ["Arguments", "CallForm", "Function", "FunctionOp", "FunctionOps", "Placeholder"]
 
 Function = type[torch.autograd.Function]
-Kernel = Callable[..., Any]
 _NAMESPACE = "autograd"
 _TYPES: dict[type, str] = {
     torch.Tensor: "Tensor",
@@ -139,13 +140,21 @@ class FunctionOp:
 
 
 class FunctionOps:
-    """The operators of one export. `kernel(name, *inputs)` computes the results of the operator with this name."""
+    """The operators of one export."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
+    def __init__(self) -> None:
         self._by_name: dict[str, FunctionOp] = {}
         self._by_graph_name: dict[str, FunctionOp] = {}
         self._counts: Counter[tuple[str, str]] = Counter()
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        """Make torch's operators compute by these, in this thread."""
+        token = _ACTIVE.set(self)
+        try:
+            yield
+        finally:
+            _ACTIVE.reset(token)
 
     def captured(self, name: str) -> FunctionOp | None:
         """Return the operator with this name in torch, ``autograd::MyRelu_0_1a2b3c4d``."""
@@ -162,11 +171,14 @@ class FunctionOps:
                 return known
         name, schema = re.sub(r"\W", "_", function.__name__), _schema(form)
         with _LOCK:  # functools.cache may call a function twice for one key
-            op = _torch_operator(name, schema, self._counts[name, schema], self._kernel)
+            op = _torch_operator(name, schema, self._counts[name, schema])
         self._counts[name, schema] += 1
         made = FunctionOp(function, form, compute, op, f"{_NAMESPACE}::{name}.v{len(self._by_name)}")
         self._by_name[op.name()] = self._by_graph_name[made.graph_name] = made
         return made
+
+
+_ACTIVE: contextvars.ContextVar[FunctionOps | None] = contextvars.ContextVar("onnxexp_autograd operators", default=None)
 
 
 @functools.cache
@@ -176,16 +188,20 @@ def _library() -> Any:
 
 
 @functools.cache
-def _torch_operator(name: str, schema: str, index: int, kernel: Kernel) -> Any:
+def _torch_operator(name: str, schema: str, index: int) -> Any:
     """Define the torch operator with this index among those of one class name and schema.
 
-    torch cannot remove an operator, so that all exports share it. Its kernel looks up the export that runs.
+    torch cannot remove an operator, so that all exports share it. It computes by the export that is active.
     """
     digest = hashlib.sha256(schema.encode()).hexdigest()[:8]
     own = f"{name}_{index}_{digest}"  # no overloads of one name: torch cannot remove those at exit
 
     def run(*inputs: Any) -> Any:
-        return kernel(f"{_NAMESPACE}::{own}", *inputs)
+        operators = _ACTIVE.get()
+        operator = operators.captured(f"{_NAMESPACE}::{own}") if operators is not None else None
+        if operator is None:
+            raise RuntimeError(f"{_NAMESPACE}::{own} runs only while the model is captured that calls the Function {name}")
+        return operator.compute(*inputs)
 
     library = _library()
     library.define(f"{own}{schema}")

@@ -123,15 +123,8 @@ class Autograd:
         """Give a Function's node the Function's own arguments, constants included."""
 
         def function_arguments(graph: onnxexp.Graph) -> bool:
-            found = False
             operators = _operators(context)
-            for node in graph.walk():
-                operator = operators.captured(node.op) if operators is not None else None
-                if operator is None:
-                    continue
-                found, node.op = True, operator.graph_name
-                if operator.form.decision.how == "table":
-                    node.args = operator.fill(node.args)
+            found = operators is not None and _restore_calls(graph, operators)
             if self._functions:
                 scopes = context.plugin_data[_SCOPES] = replace_marks(graph)
                 found = found or bool(scopes)
@@ -180,6 +173,18 @@ class Autograd:
             if value is not None and not isinstance(value, onnxexp.Tensor)
         }
         return list(op.domain(self._domain).call(name, *inputs, outputs=len(node.outputs), **known))
+
+
+def _restore_calls(graph: onnxexp.Graph, operators: FunctionOps) -> bool:
+    """Rename the captured operators. A table's entry gets the Function's own arguments. Returns whether there are any."""
+    found = False
+    for node in graph.walk():
+        operator = operators.captured(node.op)
+        if operator is not None:
+            found, node.op = True, operator.graph_name
+            if operator.form.decision.how == "table":
+                node.args = operator.fill(node.args)
+    return found
 
 
 def _operators(context: onnxexp.ExportContext) -> FunctionOps | None:
