@@ -77,7 +77,7 @@ class _ScaledTensor(TorchTensor):
         self._scale = scale
 
     @property
-    def raw(self) -> torch.Tensor:
+    def raw(self) -> torch.Tensor:  # type: ignore[override] # onnx-ir annotates its property as an attribute
         return super().raw * self._scale
 
     def pieces(self) -> Iterator[torch.Tensor]:

@@ -26,7 +26,7 @@ class NewFile:
         path: The destination.
         temporary: The temporary name, in a hidden folder beside the destination.
         replaces: Whether the destination existed when writing began.
-        file: The open file, unbuffered.
+        file: The open file.
     """
 
     def __init__(self, path: str, temporary: str) -> None:
@@ -34,7 +34,7 @@ class NewFile:
         self.path = path
         self.temporary = temporary
         self.replaces = old is not None
-        self.file = open(temporary, "xb", buffering=0)  # noqa: SIM115 - `new_file` closes it
+        self.file = open(temporary, "xb")  # noqa: SIM115 - `new_file` closes it
         if old is not None:
             _copy_permissions(temporary, old)
 
@@ -57,6 +57,7 @@ class NewFile:
         A file that replaces another is flushed to the disk first, so that a power failure does not cost both.
         """
         if self.replaces and not self.file.closed:
+            self.file.flush()
             os.fsync(self.file.fileno())
         self.file.close()
         os.replace(self.temporary, path or self.path)

@@ -14,23 +14,16 @@ from typing import NamedTuple, cast
 import google.protobuf.message  # type: ignore[import-untyped]
 import onnx
 import onnx_ir as ir
-import torch
 
-from onnxexp.builder.torch_tensor import TorchTensor
 from onnxexp.errors import SerializeError
 
-__all__ = ["Chunk", "FileLayout", "chunks", "describe", "lay_out", "skeleton"]
-
-Chunk = bytes | bytearray | memoryview | torch.Tensor
-"""Bytes, or one of the `pieces` of `onnxexp.builder.torch_tensor`, which `StagingBuffers` there makes contiguous."""
+__all__ = ["FileLayout", "Part", "describe", "lay_out", "skeleton"]
 
 _LENGTH_DELIMITED = 2
 _GRAPH = 7 << 3 | _LENGTH_DELIMITED
 _INITIALIZER = 5 << 3 | _LENGTH_DELIMITED
 _RAW_DATA = 9 << 3 | _LENGTH_DELIMITED
 
-_SMALL = 1 << 14
-_GATHERED = 1 << 20
 _PAGE = 1 << 12
 _LARGE_PAGE = 1 << 16
 _LARGE = 1 << 20
@@ -78,25 +71,6 @@ def lay_out(model: ir.Model, location: str | None = None, threshold: int = 0) ->
             raw = proto.SerializeToString() + _tagged(_RAW_DATA, tensor.nbytes)
             records.append((_tagged(_INITIALIZER, len(raw) + tensor.nbytes) + raw, tensor))
     return _model_file(model, records), FileLayout(external, end)
-
-
-def chunks(layout: FileLayout) -> Iterator[tuple[int, Chunk]]:
-    """Yield the file by offset, with small neighbours gathered into one chunk."""
-    gathered, start = bytearray(), 0
-    for part in layout.parts:
-        if gathered and (part.offset != start + len(gathered) or len(gathered) >= _GATHERED):
-            yield start, gathered
-            gathered = bytearray()
-        if isinstance(part.content, bytes) or part.size <= _SMALL:
-            start = start if gathered else part.offset
-            gathered += part.content if isinstance(part.content, bytes) else _contents(part, part.content)
-            continue
-        if gathered:
-            yield start, gathered
-            gathered = bytearray()
-        yield from _large(part, part.content)
-    if gathered:
-        yield start, gathered
 
 
 def skeleton(model: ir.Model) -> onnx.ModelProto:
@@ -149,8 +123,8 @@ def _model_file(model: ir.Model, records: list[tuple[bytes, ir.TensorProtocol | 
             "make them initializers of the main graph: only those can be stored outside the model file."
         ) from error
     body = sum(len(record) + (tensor.nbytes if tensor is not None else 0) for record, tensor in records)
-    parts = [Part(0, 0, head + _tagged(_GRAPH, len(graph) + body) + graph)]
-    end = len(cast(bytes, parts[0].content))
+    head += _tagged(_GRAPH, len(graph) + body) + graph
+    parts, end = [Part(0, len(head), head)], len(head)
     for record, tensor in records:
         parts.append(Part(end, len(record), record))
         end += len(record)
@@ -187,25 +161,6 @@ def _aligned(end: int, size: int) -> int:
     """Round up to an offset that a runtime can map: a page, or 64 KiB if large."""
     page = _LARGE_PAGE if size >= _LARGE else _PAGE
     return -(-end // page) * page
-
-
-def _large(part: Part, tensor: ir.TensorProtocol) -> Iterator[tuple[int, Chunk]]:
-    if isinstance(tensor, ir.LazyTensor):
-        tensor = tensor.raw()  # computed once; the pieces below are views of it
-    if not isinstance(tensor, TorchTensor) or tensor.nbytes != part.size:
-        yield part.offset, _contents(part, tensor)
-        return
-    offset = part.offset
-    for piece in tensor.pieces():
-        yield offset, piece
-        offset += piece.nbytes
-
-
-def _contents(part: Part, tensor: ir.TensorProtocol) -> bytes:
-    contents = tensor.tobytes()
-    if len(contents) != part.size:
-        raise SerializeError(f"initializer {part.name!r} says that it has {part.size:,} bytes and gives {len(contents):,}")
-    return contents
 
 
 def _tagged(tag: int, length: int) -> bytes:

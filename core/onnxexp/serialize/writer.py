@@ -1,32 +1,42 @@
-"""Write the chunks of a layout into a stream, one after the other."""
+"""Write the parts of a layout into a stream, one after the other."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 
-import torch
+import onnx_ir as ir
 
-from onnxexp.builder.torch_tensor import BinaryWriter, StagingBuffers
+from onnxexp.builder.torch_tensor import BinaryWriter, TorchTensor, contiguous_bytes
 from onnxexp.errors import SerializeError
-from onnxexp.serialize.proto_layout import Chunk, FileLayout, chunks
+from onnxexp.serialize.proto_layout import FileLayout, Part
 
 __all__ = ["write_stream"]
 
 
 def write_stream(file: BinaryWriter, layout: FileLayout) -> None:
     """Write from the stream's current position on, without seeking."""
-    scratch = StagingBuffers()
     position = 0
-    for offset, chunk in chunks(layout):
-        if offset > position:
-            _write_all(file, memoryview(bytes(offset - position)))
-        memory = _memory(chunk, scratch)
-        _write_all(file, memory)
-        position = offset + len(memory)
+    for part in layout.parts:
+        if part.offset > position:
+            _write_all(file, memoryview(bytes(part.offset - position)))
+        for memory in _contents(part):
+            _write_all(file, memory)
+        position = part.offset + part.size
 
 
-def _memory(chunk: Chunk, scratch: StagingBuffers) -> memoryview:
-    return scratch.memory(chunk) if isinstance(chunk, torch.Tensor) else memoryview(chunk)
+def _contents(part: Part) -> Iterator[memoryview]:
+    if isinstance(part.content, bytes):
+        yield memoryview(part.content)
+        return
+    tensor = part.content.raw() if isinstance(part.content, ir.LazyTensor) else part.content  # computed once
+    if isinstance(tensor, TorchTensor) and tensor.nbytes == part.size:
+        yield from map(contiguous_bytes, tensor.pieces())
+        return
+    contents = tensor.tobytes()
+    if len(contents) != part.size:
+        raise SerializeError(f"initializer {part.name!r} says that it has {part.size:,} bytes and gives {len(contents):,}")
+    yield memoryview(contents)
 
 
 def _write_all(file: BinaryWriter, memory: memoryview) -> None:
