@@ -61,21 +61,15 @@ def discover() -> tuple[InstalledPlugin, ...]:
 @functools.lru_cache(maxsize=4)
 def _discovered(folders: tuple[tuple[str, int], ...]) -> tuple[InstalledPlugin, ...]:
     """Read the folders again only after a change, as an installation makes it."""
-    found = [plugin for folder, changed in folders for plugin in _inside(folder, changed)]
-    return tuple(sorted(_once(found), key=lambda plugin: (plugin.name, plugin.distribution, plugin.location)))
-
-
-@functools.lru_cache(maxsize=64)
-def _inside(folder: str, _changed: int) -> tuple[InstalledPlugin, ...]:
-    """The plugins of one folder; the second argument invalidates the cache."""
-    return tuple(
+    found = [
         InstalledPlugin(
             point.name, point.value, distribution.name, distribution.version, str(distribution.locate_file("")), point
         )
-        for distribution in distributions(path=[folder])
+        for distribution in distributions(path=[folder for folder, _ in folders])
         for point in distribution.entry_points.select(group=GROUP)
         if distribution.read_text("METADATA") or distribution.read_text("PKG-INFO")  # an interrupted installation leaves none
-    )
+    ]
+    return tuple(sorted(_once(found), key=lambda plugin: (plugin.name, plugin.distribution, plugin.location)))
 
 
 def states(config: Config, found: Sequence[InstalledPlugin] | None = None) -> list[PluginStatus]:
@@ -162,41 +156,18 @@ def _contents(file: Path) -> bytes:
 
 def _search_path() -> tuple[tuple[str, int], ...]:
     """`sys.path` without the working directory, unless packages are installed there; each folder with its time of change."""
-    here, own = _file(os.curdir), _standard_library()
-    device, inode = (here.st_dev, here.st_ino) if here is not None else (-1, -1)
-    folders = []
-    for entry in sys.path:
-        if not entry or entry in own:
-            continue
-        try:
-            folder = os.stat(entry)
-        except OSError:
-            folders.append((entry, 0))
-            continue
-        if folder.st_ino != inode or folder.st_dev != device or _is_site_folder(device, inode):
-            folders.append((entry, folder.st_mtime_ns))
-    return tuple(folders)
+    here = os.path.realpath(os.curdir)
+    if here in {os.path.realpath(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}:
+        here = ""
+    return tuple((entry, _changed(entry)) for entry in sys.path if entry and os.path.realpath(entry) != here)
 
 
-def _file(path: str) -> os.stat_result | None:
+def _changed(path: str) -> int:
+    """A file's time of change; 0 if there is no file."""
     try:
-        return os.stat(path)
+        return os.stat(path).st_mtime_ns
     except OSError:
-        return None
-
-
-@functools.cache
-def _standard_library() -> frozenset[str]:
-    """The folders of Python's own modules; nothing is installed there."""
-    own, archive = sysconfig.get_path("stdlib"), f"python{sys.version_info.major}{sys.version_info.minor}.zip"
-    return frozenset({own, os.path.join(own, "lib-dynload"), os.path.join(os.path.dirname(own), archive)})
-
-
-@functools.lru_cache(maxsize=8)
-def _is_site_folder(device: int, inode: int) -> bool:
-    """Whether this environment installs into the folder."""
-    places = (_file(sysconfig.get_path(kind)) for kind in ("purelib", "platlib"))
-    return any(place is not None and (place.st_dev, place.st_ino) == (device, inode) for place in places)
+        return 0
 
 
 def _once(found: Iterable[InstalledPlugin]) -> list[InstalledPlugin]:
