@@ -155,23 +155,11 @@ class Graph:
         return "\n".join(_lines(self, ""))
 
 
-_VALUE_OR_LIST = (Value, list, tuple)
-
-
 def values_in(arg: Any) -> list[Value]:
     """Return the values in one argument: itself, or elements of nested lists."""
     if isinstance(arg, Value):
         return [arg]
-    found: list[Value] = []
-    if isinstance(arg, (list, tuple)):
-        for element in arg:
-            if not isinstance(element, _VALUE_OR_LIST):
-                continue
-            if isinstance(element, Value):
-                found.append(element)
-            else:
-                found += values_in(element)
-    return found
+    return [value for element in arg for value in values_in(element)] if isinstance(arg, (list, tuple)) else []
 
 
 def _replace(arg: Any, replacement: Callable[[Value], Any]) -> Any:

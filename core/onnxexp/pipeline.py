@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Literal
 
 import torch
@@ -121,7 +121,8 @@ def export(
     passes = Passes(packs, context)
     call = read_call(model, args, kwargs, dynamic_shapes=dynamic_shapes, dynamic_axes=dynamic_axes,
                      input_names=input_names, output_names=output_names)  # fmt: skip
-    clock = _Clock()
+    seconds: dict[str, float] = {}
+    clock = functools.partial(_timed, seconds)
     with clock("capture"), LOCK, packs.capturing(context):  # plugins may patch torch: one capture at a time
         captured = capture_hook.capture(packs, call.model, call.args, call.kwargs, call.spec, options)
         io = name_graph_io(captured, call.spec, output_names)
@@ -143,7 +144,7 @@ def export(
     program = ONNXProgram(
         onnx_model, signature=call_signature(captured, io, call), eager=eager_model(call, options.training), example=call.example,
         weights=weights, plugins_used=packs.used_plugins, write=functools.partial(write_program, packs, context),
-        timings=clock.seconds, pass_timings=passes.seconds, lowered=lowering.lowered,
+        timings=seconds, pass_timings=passes.seconds, lowered=lowering.lowered,
     )  # fmt: skip
     if f is not None:
         with clock("write"):
@@ -156,18 +157,9 @@ def export(
     return program
 
 
-class _Clock:
-    """A context manager that measures the wall-clock seconds of consecutive stages."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._stage, self._start = "", 0.0
-
-    def __call__(self, stage: str) -> _Clock:
-        self._stage, self._start = stage, time.perf_counter()
-        return self
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds[self._stage] = time.perf_counter() - self._start
+@contextlib.contextmanager
+def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
+    """Note the wall-clock seconds of a stage."""
+    start = time.perf_counter()
+    yield
+    seconds[stage] = time.perf_counter() - start

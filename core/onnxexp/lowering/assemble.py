@@ -80,17 +80,14 @@ def _untie(state: GraphState) -> None:
 
     The transposed use becomes a Transpose node.
     """
-    by_storage: dict[int, list[ir.Value]] = {}
+    by_memory: dict[tuple[Any, ...], list[ir.Value]] = {}
     for value in state.initializers.values():
         held = value.const_value
         if isinstance(held, TorchTensor) and held.torch.dim() >= 2 and held.torch.numel() > 1024 and value.uses():
-            by_storage.setdefault(held.torch.untyped_storage().data_ptr(), []).append(value)
-    by_memory: dict[tuple[Any, ...], list[ir.Value]] = {}
-    for storage, values in by_storage.items():
-        for value in values if len(values) > 1 else ():
-            tensor = _tensor(value)
+            tensor = held.torch
             axes = tuple(sorted(zip(tensor.stride(), tensor.shape, strict=True)))
-            by_memory.setdefault((storage, tensor.storage_offset(), tensor.dtype, axes), []).append(value)
+            place = tensor.untyped_storage().data_ptr(), tensor.storage_offset()
+            by_memory.setdefault((*place, tensor.dtype, axes), []).append(value)
     for tied in by_memory.values():
         tied.sort(key=lambda value: not _tensor(value).is_contiguous())
         for value in tied[1:]:

@@ -67,7 +67,7 @@ class Lowering:
         if isinstance(arg, Value):
             return self._env[arg]
         if isinstance(arg, (list, tuple)):
-            return [self.resolve(element) if isinstance(element, _HOLDING) else element for element in arg]
+            return [self.resolve(element) for element in arg]
         return arg
 
     def run(self, graph: Graph) -> list[Any]:
@@ -251,9 +251,6 @@ class Lowering:
 
     def _types(self, node: Node) -> list[str]:
         return [repr(self._env.get(value, value)) for value in node.inputs()]
-
-
-_HOLDING = (Value, list, tuple)
 
 
 def _is_empty(value: Value) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -10,7 +11,7 @@ from onnxexp.builder.builder import Builder, Declined
 from onnxexp.builder.tensor import Tensor
 from onnxexp.errors import LoweringError, OpsetError
 from onnxexp.graph import Node
-from onnxexp.plugins.loading import Implementation, Plugins
+from onnxexp.plugins.loading import Plugins
 
 __all__ = ["Resolution", "SymbolicResolver"]
 
@@ -41,7 +42,7 @@ class SymbolicResolver:
         self._builder = builder
         self._dispatcher = plugins.dispatcher
         self._used = plugins.used
-        self._hooks = [(each, _positional(each)) for each in plugins.implementations("lower_node")]
+        self._hooks = plugins.implementations("lower_node")
 
     def __bool__(self) -> bool:
         return bool(self._hooks or self._dispatcher)
@@ -52,14 +53,15 @@ class SymbolicResolver:
         Raises LoweringError, with the plugin's file and line, where its code fails or returns a wrong type.
         """
         refusal: LoweringError | None = None
-        for implementation, function in self._hooks:
+        for hook in self._hooks:
+            bound = functools.partial(hook, op=self._builder, node=node, context=self._builder.context)
             try:
-                results = self._call(implementation, function, self._builder, node)
+                results = self._call(hook, hook.function, bound)
             except Declined as error:
                 refusal = error
                 continue
             if results is not None:
-                return self._resolution(results, implementation.plugin.name, implementation, node)
+                return self._resolution(results, hook.plugin.name, hook, node)
         candidates = self._dispatcher.candidates(node.op, self._builder.opset)
         args = self._builder.args if candidates else []
         for candidate in candidates:
@@ -67,8 +69,9 @@ class SymbolicResolver:
             if reason:
                 refusal = Declined(f"{candidate}: {reason}")
                 continue
+            function = candidate.symbolic.function
             try:
-                results = self._call(candidate, candidate.symbolic.function, self._builder, *args)
+                results = self._call(candidate, function, functools.partial(function, self._builder, *args))
             except Declined as error:
                 refusal = error
                 continue
@@ -90,9 +93,9 @@ class SymbolicResolver:
             first,
         )
 
-    def _call(self, who: Who, function: Callable[..., Any], *args: Any) -> Any:
+    def _call(self, who: Who, function: Callable[..., Any], bound: Callable[[], Any]) -> Any:
         try:
-            return function(*args)
+            return bound()
         except (Declined, OpsetError, LoweringError):
             raise
         except Exception as error:  # a plugin may raise anything: the error names the plugin
@@ -112,13 +115,6 @@ class SymbolicResolver:
                 raise LoweringError(f"{who} returned {results!r}; {wanted} Tensors were expected")
         self._used.add(plugin)
         return Resolution(listed[:wanted], plugin, who)
-
-
-def _positional(implementation: Implementation) -> Callable[[Builder, Node], Any]:
-    """Return the hook's function with both parameters, (op, node)."""
-    if implementation.parameters == ("op", "node"):
-        return implementation.function
-    return lambda op, node: implementation(op=op, node=node, context=op.context)
 
 
 def _line(error: Exception, function: Callable[..., Any]) -> str:

@@ -121,8 +121,6 @@ def read_dynamic(
     if dynamic_shapes is not None and dynamic_axes is not None:
         raise OptionError("dynamic_shapes and dynamic_axes are both given. Both describe the same axes: give one.")
     bound = bind(forward, args, kwargs)
-    if dynamic_shapes is None and dynamic_axes is None and program is None:
-        return _static(flatten_inputs(bound, args, kwargs), input_names)
     reader = _Reader(forward, args, kwargs, bound)
     if dynamic_shapes is not None:
         reader.read_shapes(dynamic_shapes, input_names)
@@ -131,15 +129,6 @@ def read_dynamic(
     names = reader.name_inputs(input_names)
     outputs = reader.read_axes(dynamic_axes, names, output_names or ()) if dynamic_axes is not None else {}
     return reader.spec(names, outputs)
-
-
-def _static(leaves: list[Leaf], input_names: Sequence[str] | None) -> DynamicSpec:
-    """Make the spec of a static export: the inputs are the tensors."""
-    inputs = tuple([index for index, leaf in enumerate(leaves) if isinstance(leaf.value, torch.Tensor)])
-    names = assign_names([leaves[index].name for index in inputs], input_names, what="input")
-    for index, name in zip(inputs, names, strict=True):
-        leaves[index].name = name
-    return DynamicSpec(tuple(leaves), tuple([{} for _ in leaves]), {}, inputs, {}, {})
 
 
 class _Reader:

@@ -64,7 +64,6 @@ class Dispatcher:
     def __init__(self, sources: Iterable[Source], prefer: Mapping[str, str] | None = None) -> None:
         self._prefer = dict(prefer or {})
         self._all = sorted(sources, key=lambda source: source.plugin)
-        self._found: dict[tuple[str, int], list[Candidate]] = {}
         if self._prefer:
             self._check_preferences()
         if len({source.plugin for source in self._all}) > 1:
@@ -72,15 +71,12 @@ class Dispatcher:
 
     def candidates(self, op: str, opset: int) -> list[Candidate]:
         """The symbolics for an operator's overload at an opset, in the order in which they are called."""
-        found = self._found.get((op, opset))
-        if found is None:
-            found = self._found[op, opset] = [
-                Candidate(source, entry)
-                for source in self._sources(op)
-                for entry in reversed(source.table.versions(op))
-                if entry.serves(opset)
-            ]
-        return found
+        return [
+            Candidate(source, entry)
+            for source in self._sources(op)
+            for entry in reversed(source.table.versions(op))
+            if entry.serves(opset)
+        ]
 
     def opsets(self, op: str) -> list[int]:
         """The first opsets of all symbolics for an operator, in order."""
