@@ -18,7 +18,6 @@ TINY.direct(
     }
 )  # fmt: skip
 
-_KINDS = {bool: torch.bool, int: torch.int64, float: torch.float32}
 _ARITHMETIC = {"mul": "Mul", "div": "Div", "gt": "Greater", "lt": "Less", "ge": "GreaterOrEqual", "eq": "Equal", "pow": "Pow"}
 
 

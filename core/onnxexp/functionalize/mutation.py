@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from onnxexp.graph import Node, TensorType, Value
-from onnxexp.torch_ops.schemas import overload
+from onnxexp.torch_ops.schemas import overload, schemas
 
 __all__ = [
     "SETTING",
@@ -145,7 +145,7 @@ def twin(op: str) -> str | None:
         names = [base, f"{base}_functional"]
     inputs = [argument for index, argument in enumerate(known.schema.arguments) if not is_out(known, index)]
     returns = sum(index is None for index in known.returned) + len(known.written)
-    candidates = [schema for name in names for schema in torch._C._jit_get_schemas_for_operator(f"{namespace}::{name}")]
+    candidates = [schema for name in names for schema in schemas(f"{namespace}::{name}")]
     candidates = [schema for schema in candidates if not schema.is_mutable and len(schema.returns) == returns]
     own = known.schema.overload_name
     candidates.sort(key=lambda schema: (schema.overload_name != own, len(schema.arguments)))

@@ -6,11 +6,10 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-import torch
-
 from onnxexp.errors import LoweringError, OpsetError, UnsupportedOperators
 from onnxexp.graph import Graph, Node
 from onnxexp.plugins.discovery import PluginStatus, discover
+from onnxexp.torch_ops.schemas import schemas
 
 __all__ = ["Problem", "describe", "no_plugins", "skeleton", "unsupported"]
 
@@ -109,9 +108,7 @@ def _block(op: str, reason: str, found: Sequence[Problem]) -> str:
 def skeleton(op: str) -> str:
     """Write the beginning of a symbolic, with the arguments of the torch schema."""
     namespace, _, name = op.partition("::")
-    schemas = torch._C._jit_get_schemas_for_operator(op.partition(".")[0])
-    overload = op.partition(".")[2]
-    schema = next((schema for schema in schemas if schema.overload_name == overload), None)
+    schema = next((each for each in schemas(op) if each.overload_name == op.partition(".")[2]), None)
     names = [argument.name + ("_" if argument.name == "from" else "") for argument in schema.arguments] if schema else ["x"]
     call = ", ".join(name for name in ["op", *names])
     text = str(schema).partition("::")[2] if schema else op

@@ -13,6 +13,7 @@ import torch
 
 from onnxexp.capture.torch_export.fake_values import SCALAR_OPS
 from onnxexp.suggest import nearest
+from onnxexp.torch_ops.schemas import schemas as torch_schemas
 
 __all__ = ["arity", "docstring", "schemas", "unknown"]
 
@@ -24,11 +25,9 @@ _REST = re.compile(r"\s*,?\s*\.\.\.\s*\)")
 @functools.lru_cache(maxsize=None)
 def schemas(op: str) -> tuple[torch.FunctionSchema, ...]:
     """Return torch's schemas of an operator, or of the overload that `op` names."""
-    name, _, overload = op.partition(".")
-    namespace, _, base = name.partition("::")
+    namespace, _, base = op.partition(".")[0].partition("::")
     getattr(getattr(torch.ops, namespace), base, None)  # some namespaces register at the first access
-    found = {schema.overload_name: schema for schema in torch._C._jit_get_schemas_for_operator(name)}
-    return tuple(found.values()) if not overload else tuple(each for each in found.values() if each.overload_name == overload)
+    return tuple({schema.overload_name: schema for schema in torch_schemas(op)}.values())
 
 
 def unknown(op: str) -> str:

@@ -13,7 +13,7 @@ from onnxexp.errors import LoweringError
 from onnxexp.graph import Node, ScalarType, TensorType, Value
 from onnxexp.torch_ops.result_types import result_types
 
-__all__ = ["NoOverload", "bind", "called", "chosen", "full_name", "listed", "overload", "takes"]
+__all__ = ["NoOverload", "bind", "called", "chosen", "full_name", "listed", "overload", "schemas", "takes"]
 
 
 class NoOverload(LoweringError):
@@ -92,16 +92,21 @@ def listed(schema: torch.FunctionSchema) -> bool:
     return [str(result.type) for result in schema.returns] == ["List[Tensor]"]
 
 
+def schemas(name: str) -> list[torch.FunctionSchema]:
+    """torch's schemas of an operator: of every overload, or of the one in the name (``aten::add.Tensor``)."""
+    packet, _, suffix = name.partition(".")
+    found = torch._C._jit_get_schemas_for_operator(packet)
+    return [each for each in found if not suffix or each.overload_name == suffix]
+
+
 def chosen(name: str, args: Sequence[Any]) -> torch.FunctionSchema:
     """Choose the overload that takes these Values, Tensors and Python constants.
 
     Raises NoOverload where there is none.
     """
-    packet, _, suffix = name.partition(".")
-    schemas = torch._C._jit_get_schemas_for_operator(packet)
-    schema = next((each for each in schemas if (not suffix or each.overload_name == suffix) and takes(each, args)), None)
+    schema = next((each for each in schemas(name) if takes(each, args)), None)
     if schema is None:
-        known = "; ".join(map(str, schemas)) or "torch has no such operator"
+        known = "; ".join(map(str, schemas(name.partition(".")[0]))) or "torch has no such operator"
         raise NoOverload(f"{name} does not take ({', '.join(map(repr, args))}): {known}")
     return schema
 

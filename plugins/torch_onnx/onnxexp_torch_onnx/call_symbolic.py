@@ -11,6 +11,7 @@ import torch
 
 from onnxexp import Builder, LoweringError, Value
 from onnxexp.lowering.output_check import output_mismatch
+from onnxexp.torch_ops.schemas import schemas
 from onnxexp_torch_onnx.context import GraphContext, SymbolicContext
 from onnxexp_torch_onnx.emit_nodes import PACKING
 from onnxexp_torch_onnx.interop import torch_opset
@@ -168,9 +169,8 @@ def _without_defaults(function: Callable[..., Any], values: list[Any], op: Build
     positional = sum(each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) for each in parameters) - leading
     if positional >= len(values):
         return values
-    schemas = torch._C._jit_get_schemas_for_operator(op.node.op.partition(".")[0])
     overload = op.node.op.partition(".")[2]
-    schema = next((each for each in schemas if each.overload_name == overload), None)
+    schema = next((each for each in schemas(op.node.op) if each.overload_name == overload), None)
     if schema is None or len(schema.arguments) != len(values):
         return values
     surplus = zip(schema.arguments[positional:], op.args[positional:], strict=True)

@@ -8,9 +8,13 @@ import torch
 
 from onnxexp import ScalarType, Tensor, TensorType
 
-__all__ = ["jit_type", "list_type", "tensor_type", "type_of", "type_of_tensor"]
+__all__ = ["NUMBERS", "jit_type", "list_type", "tensor_type", "type_of", "type_of_tensor"]
 
-_SCALARS = {bool: torch.bool, int: torch.int64, float: torch.float64}
+NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
+"""dtypes of Python numbers in a JIT graph.
+
+A float is a double there, as in torch.onnx's graphs; the builder's constants are float32.
+"""
 
 
 def tensor_type(dtype: torch.dtype | None, sizes: Any) -> Any:
@@ -36,7 +40,7 @@ def jit_type(type_: TensorType | ScalarType) -> Any:
     A number is a 0-d tensor, as after torch.onnx's erasure of number types.
     """
     if isinstance(type_, ScalarType):
-        return tensor_type(_SCALARS[type_.kind], ())
+        return tensor_type(NUMBERS[type_.kind], ())
     return tensor_type(type_.dtype, type_.sizes)
 
 

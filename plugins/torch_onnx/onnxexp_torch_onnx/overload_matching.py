@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp.torch_ops.schemas import NoOverload, chosen, takes
+from onnxexp.torch_ops.schemas import NoOverload, chosen, schemas, takes
 from onnxexp.torch_ops.type_codes import decode_arguments
 
 __all__ = ["match_overload", "overloads"]
@@ -24,13 +24,7 @@ def overloads(full: str) -> list[torch.FunctionSchema]:
 
     Overloads with an ``out`` argument are left out.
     """
-    packet, _, overload = full.partition(".")
-    found = torch._C._jit_get_schemas_for_operator(packet)
-    return [
-        each
-        for each in found
-        if (not overload or each.overload_name == overload) and not any(argument.is_out for argument in each.arguments)
-    ]
+    return [each for each in schemas(full) if not any(argument.is_out for argument in each.arguments)]
 
 
 def match_overload(op: Builder, full: str, args: Sequence[Any]) -> tuple[torch.FunctionSchema, list[Any]]:

@@ -14,9 +14,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from onnxexp import Builder, OptionError, SymbolicTable, warn
+from onnxexp.torch_ops.schemas import schemas
 from onnxexp.version import MAX_OPSET
 from onnxexp_torch_onnx.call_symbolic import call_symbolic, describe
 from onnxexp_torch_onnx.interop import from_torch
@@ -146,7 +145,7 @@ def _exists(name: str) -> bool:
 
     A Function is known only once it is called, so that its name always passes.
     """
-    return name.startswith(("prim::", "autograd::")) or bool(torch._C._jit_get_schemas_for_operator(name.partition(".")[0]))
+    return name.startswith(("prim::", "autograd::")) or bool(schemas(name.partition(".")[0]))
 
 
 def as_symbolic(function: Symbolic) -> Callable[..., Sequence[Any]]:

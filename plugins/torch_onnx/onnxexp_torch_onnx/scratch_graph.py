@@ -15,13 +15,12 @@ from torch.utils import _pytree as pytree
 from onnxexp import Builder, Node, ScalarType, Tensor
 from onnxexp.torch_ops.type_codes import type_code
 from onnxexp_torch_onnx.emit_nodes import Emitter
-from onnxexp_torch_onnx.jit_types import jit_type, list_type, tensor_type, type_of_tensor
+from onnxexp_torch_onnx.jit_types import NUMBERS, jit_type, list_type, tensor_type, type_of_tensor
 
 __all__ = ["FOREIGN", "ScratchGraph", "jit_node"]
 
 FOREIGN = ("owningGraph", "invalidated")
 """Parts of torch's messages about a value of another graph, and about one whose graph is deleted."""
-_NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
 
 
 class ScratchGraph:
@@ -82,8 +81,8 @@ class ScratchGraph:
         if isinstance(arg, str):
             return self._string(arg)
         number = type_code(arg)
-        if type(number) in _NUMBERS:
-            return self._constant(torch.tensor(number, dtype=_NUMBERS[type(number)]), number)
+        if type(number) in NUMBERS:
+            return self._constant(torch.tensor(number, dtype=NUMBERS[type(number)]), number)
         try:
             return self.graph.insertConstant(arg)
         except TypeError:
@@ -136,7 +135,7 @@ class ScratchGraph:
 
         Any other list is ``prim::ListConstruct``.
         """
-        if all(type(each) in _NUMBERS for each in elements):
+        if all(type(each) in NUMBERS for each in elements):
             floating = any(type(each) is float for each in elements)
             return self._constant(torch.tensor(elements, dtype=torch.float64 if floating else torch.int64), elements)
         known = [self.emitter.look_up(each) if isinstance(each, torch._C.Value) else each for each in elements]

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from onnxexp.torch_ops.schemas import schemas
+
 __all__ = ["fit"]
 
 _NONE = "(no schema)"
@@ -33,11 +35,10 @@ def _calls(block: Any) -> list[Any]:
 
 def _fit(graph: Any, node: Any) -> None:
     given = [value.type().kind() for value in node.inputs()]
-    known = torch._C._jit_get_schemas_for_operator(node.kind())
-    schemas = [schema for schema in known if len(schema.arguments) >= len(given) and _takes(schema, given)]
-    if not schemas:
+    fitting = [schema for schema in schemas(node.kind()) if len(schema.arguments) >= len(given) and _takes(schema, given)]
+    if not fitting:
         return
-    schema = min(schemas, key=lambda each: len(_not_numbers(each, given)))
+    schema = min(fitting, key=lambda each: len(_not_numbers(each, given)))
     with graph.insert_point_guard(node):
         for index in _not_numbers(schema, given):
             value = list(node.inputs())[index]

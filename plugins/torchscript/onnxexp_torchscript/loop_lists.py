@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from onnxexp import CaptureError, Graph, ScalarType, Value
+from onnxexp.builder.dtypes import of_python
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor, expr_of
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.python_values import Items
@@ -14,8 +15,6 @@ from onnxexp_torchscript.scalar_tensors import Number, as_tensor, unwrap
 from onnxexp_torchscript.unknown_length_lists import fake_of
 
 __all__ = ["Collected", "collectable"]
-
-_DTYPES: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float32}
 
 
 def collectable(items: Any) -> bool:
@@ -104,12 +103,12 @@ class Collected:
         if isinstance(thing, Value) and not isinstance(thing.type, ScalarType):
             return thing
         kind = thing.type.kind if isinstance(thing, Value) and isinstance(thing.type, ScalarType) else type(unwrap(thing))
-        return self._interpreter.emit("aten::scalar_tensor", [thing, _DTYPES[kind], None, None, None])
+        return self._interpreter.emit("aten::scalar_tensor", [thing, of_python(kind()), None, None, None])
 
     def _dtype(self) -> torch.dtype:
         if isinstance(self._element, AbstractTensor):
             return self._element.dtype
-        return _DTYPES[self._interpreter.sizes.type_of(self._element).kind]  # type: ignore[union-attr] # a number
+        return of_python(self._interpreter.sizes.type_of(self._element).kind())  # type: ignore[union-attr] # a number
 
     def _sizes(self) -> list[Any]:
         return list(self._element.shape) if isinstance(self._element, AbstractTensor) else []

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from onnxexp import ScalarType, TensorType, Value
+from onnxexp.builder.dtypes import of_python
 from onnxexp.torch_ops.type_codes import dtype_of_code
 from onnxexp_torchscript import branches, constants, loops, scalar_tensors, script_objects, unknown_length_lists
 from onnxexp_torchscript.interpreter import Interpreter
@@ -279,11 +280,11 @@ def _made_of(interpreter: Interpreter, data: Any, dtype: Any) -> Any:
     if isinstance(data, list):
         kinds = {branches.kind_of(scalar_tensors.unwrap(leaf)) for leaf in leaves if scalar_tensors.is_number(leaf)}
         kind = next((kind for kind in (float, int) if kind in kinds), bool)
-        wanted = wanted or {bool: torch.bool, int: torch.int64, float: torch.float32}[kind]
+        wanted = wanted or of_python(kind())
         return interpreter.emit("aten::stack", [[_made_of(interpreter, element, wanted) for element in data], 0])
     if isinstance(data, Value) and isinstance(data.type, TensorType):
         return data if wanted is None else interpreter.emit("aten::to.dtype", [data, wanted, False, False, None])
-    natural = {bool: torch.bool, int: torch.int64, float: torch.float32}[branches.kind_of(scalar_tensors.unwrap(data))]
+    natural = of_python(branches.kind_of(scalar_tensors.unwrap(data))())
     return interpreter.emit("aten::scalar_tensor", [data, wanted or natural, None, None, None])
 
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 
 from onnxexp import ScalarType, TensorType, Value
+from onnxexp.builder.dtypes import of_python
 from onnxexp_torchscript.abstract_tensor import static_truth
 
 _SYMBOLIC: Any = torch
@@ -193,10 +194,8 @@ def wrap(result: Any) -> Number:
     """Wrap a number as the tracer does, as a 0-d tensor."""
     if isinstance(result, Value):
         assert isinstance(result.type, ScalarType)
-        kind: type = result.type.kind
-    else:
-        kind = type(result)
-    return Number(result, {bool: torch.bool, int: torch.int64}.get(kind, torch.float32))
+        return Number(result, of_python(result.type.kind()))
+    return Number(result, of_python(result))
 
 
 def as_tensor(writer: Writer, number: Number) -> Value:

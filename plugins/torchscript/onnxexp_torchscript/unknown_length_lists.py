@@ -31,8 +31,6 @@ __all__ = [
     "unbound",
 ]
 
-_KINDS: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float32}
-
 
 def as_tensor(interpreter: Interpreter, thing: Any) -> Any:
     """Convert a number or tensor to a value; return anything else as it is."""

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, ScalarType, SymbolicTable, Tensor
+from onnxexp.builder.dtypes import of_python
 from onnxexp_aten.math.arithmetic import extreme, floor_divide, floor_remainder, select, truncated
 from onnxexp_aten.math.comparison import equal, relate
 from onnxexp_aten.math.unary import round_
@@ -24,8 +25,6 @@ from onnxexp_aten.support.producers import made_by
 __all__ = ["table"]
 
 table = SymbolicTable("aten")
-
-_KINDS: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float32}
 
 
 def _names(name: str, *, bare: bool = True) -> list[str]:
@@ -58,7 +57,7 @@ def _scalar(
 
 
 def _unified(op: Builder, args: tuple[Any, ...]) -> list[Tensor]:
-    dtypes = {arg.dtype if isinstance(arg, Tensor) else _KINDS[type(arg)] for arg in args}
+    dtypes = {arg.dtype if isinstance(arg, Tensor) else of_python(arg) for arg in args}
     common = next((d for d in (torch.float64, torch.float32, torch.float16, torch.int64) if d in dtypes), None)
     return [op.cast(arg, common or (torch.bool if dtypes == {torch.bool} else torch.int64)) for arg in args]
 
@@ -73,7 +72,7 @@ def _of_kind(op: Builder, result: Any) -> Any:
         return kind(result)
     if kind is float and result.dtype.is_floating_point:
         return result
-    return op.cast(result, _KINDS[kind])
+    return op.cast(result, of_python(kind()))
 
 
 # Arithmetic
