@@ -124,7 +124,7 @@ def export(
     seconds: dict[str, float] = {}
     clock = functools.partial(_timed, seconds)
     with clock("capture"), LOCK, packs.capturing(context):  # plugins may patch torch: one capture at a time
-        captured = capture_hook.capture(packs, call.model, call.args, call.kwargs, call.spec, options)
+        captured = capture_hook.capture(packs, call.model, call.args, call.kwargs, call.spec, context)
         io = name_graph_io(captured, call.spec, output_names)
     with clock("pre passes"):
         passes.pre(captured.graph)

@@ -18,6 +18,7 @@ from onnxexp.errors import CaptureError, OnnxExporterError, PluginError
 from onnxexp.plugins.hookspecs import hookimpl
 from onnxexp.plugins.loading import Implementation, Plugin, Plugins
 from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp.request.export_context import ExportContext
 from onnxexp.request.model import is_scripted
 from onnxexp.request.options import Options
 from onnxexp.user_warnings import warn
@@ -53,7 +54,7 @@ def capture(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     spec: DynamicSpec,
-    options: Options,
+    context: ExportContext,
 ) -> CapturedProgram:
     """Capture a model by the hook `capture`: the plugins' frontends first, torch.export's last.
 
@@ -61,7 +62,8 @@ def capture(
     """
     if isinstance(model, torch.nn.Module):
         _check_tensors(ModelTensors.of(model), spec)
-    call = {"model": model, "args": args, "kwargs": kwargs, "spec": spec}
+    options = context.options
+    call = {"model": model, "args": args, "kwargs": kwargs, "spec": spec, "context": context}
     try:
         program, refused = _first(plugins, options, call), None
     except strategy.CaptureRefused as error:

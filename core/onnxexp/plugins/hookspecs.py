@@ -64,6 +64,7 @@ def capture(
     kwargs: Mapping[str, Any],
     spec: DynamicSpec,
     options: Options,
+    context: ExportContext,
 ) -> CapturedProgram | None:
     """Capture a model as a neutral graph: a frontend.
 
@@ -74,7 +75,8 @@ def capture(
         model: The module, or an ExportedProgram. A function or a ScriptFunction comes wrapped as a module.
         args, kwargs: The example's arguments.
         spec: The leaves of the example, their names, and the dynamic axes.
-        options: What `export` was asked for; `options.capture` is "auto", "export", "trace" or "script".
+        options: The options of the export; `options.capture` is "auto", "export", "trace" or "script".
+        context: The options of the call, and `plugin_data`.
     Result:
         A `CapturedProgram`, or None for a model that belongs to another frontend. The hook raises CaptureError for a model of
         its own that it cannot capture. [Write a frontend](api/frontends.md) lists the modules that help.
