@@ -7,14 +7,13 @@ below of operators that share memory without saying so.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from onnxexp.graph import Node, TensorType, Value
-from onnxexp.torch_ops.schemas import overload, schemas
+from onnxexp.torch_ops.schemas import cache_by_operator, overload, schemas
 
 __all__ = [
     "SETTING",
@@ -71,7 +70,7 @@ def packet(op: str) -> str:
     return op.partition(".")[0]
 
 
-@functools.lru_cache(maxsize=None)
+@cache_by_operator
 def facts(op: str) -> Facts:
     """Look up the facts about an operator by its full name."""
     found = overload(op)
@@ -126,7 +125,7 @@ def results(node: Node, known: Facts) -> Iterator[tuple[Value, int | None]]:
         yield from ((output, None) for output in node.outputs)
 
 
-@functools.lru_cache(maxsize=None)
+@cache_by_operator
 def twin(op: str) -> str | None:
     """Find the operator that computes the same without writing.
 

@@ -23,7 +23,8 @@ def result_dtype(op: str, args: Sequence[Any], default: torch.dtype | None) -> t
     if not facts(op).pointwise or any(isinstance(arg, (list, tuple)) for arg in args):
         return default
     known = [arg.type.dtype for arg in args if isinstance(arg, Value) and isinstance(arg.type, TensorType)]
-    return None if None in known else _trial(op, tuple(map(_sample, args)), default)
+    trial = _trial if op.startswith("aten::") else _trial.__wrapped__  # a library may define another operator again
+    return None if None in known else trial(op, tuple(map(_sample, args)), default)
 
 
 def _sample(arg: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import keyword
 import re
@@ -13,6 +12,7 @@ import torch
 
 from onnxexp.capture.torch_export.fake_values import SCALAR_OPS
 from onnxexp.suggest import nearest
+from onnxexp.torch_ops.schemas import cache_by_operator
 from onnxexp.torch_ops.schemas import schemas as torch_schemas
 
 __all__ = ["arity", "docstring", "schemas", "unknown"]
@@ -22,7 +22,7 @@ _RESULT = re.compile(r"\s*->\s*(\((?:[^()]|\([^()]*\))*\)|\w+(?:\([^()]*\))?(?:\
 _REST = re.compile(r"\s*,?\s*\.\.\.\s*\)")
 
 
-@functools.lru_cache(maxsize=None)
+@cache_by_operator
 def schemas(op: str) -> tuple[torch.FunctionSchema, ...]:
     """Return torch's schemas of an operator, or of the overload that `op` names."""
     namespace, _, base = op.partition(".")[0].partition("::")

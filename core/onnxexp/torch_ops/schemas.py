@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -13,7 +13,21 @@ from onnxexp.errors import LoweringError
 from onnxexp.graph import Node, ScalarType, TensorType, Value
 from onnxexp.torch_ops.result_types import result_types
 
-__all__ = ["NoOverload", "bind", "called", "chosen", "full_name", "listed", "overload", "schemas", "takes"]
+__all__ = [
+    "NoOverload",
+    "bind",
+    "cache_by_operator",
+    "called",
+    "chosen",
+    "full_name",
+    "listed",
+    "overload",
+    "schemas",
+    "takes",
+]
+
+T = TypeVar("T")
+_PERMANENT = frozenset(["aten", "onnxexp", "prim"])
 
 
 class NoOverload(LoweringError):
@@ -26,15 +40,26 @@ def full_name(op: torch._ops.OpOverload) -> str:
     return f"{name}.{op._schema.overload_name}" if op._schema.overload_name else name
 
 
+def cache_by_operator(function: Callable[[str], T]) -> Callable[[str], T]:
+    """Cache a function of an operator's full name, for operators that never change.
+
+    A library may define an operator of another namespace again, with another schema.
+    """
+    cached = functools.cache(function)
+
+    @functools.wraps(function)
+    def look_up(name: str) -> T:
+        return cached(name) if name.partition("::")[0] in _PERMANENT else function(name)
+
+    return look_up
+
+
+@cache_by_operator
 def overload(name: str) -> torch._ops.OpOverload | None:
     """Return the torch operator of a full name; None if there is none.
 
     ``prim::If`` and Python's scalar arithmetic have none.
     """
-    return _torchs_own(name) if name.partition("::")[0] == "aten" else _overload(name)
-
-
-def _overload(name: str) -> torch._ops.OpOverload | None:
     packet, _, suffix = name.partition(".")
     namespace, _, base = packet.partition("::")
     found = getattr(getattr(torch.ops, namespace), base, None)  # torch.ops resolves names on access
@@ -42,10 +67,6 @@ def _overload(name: str) -> torch._ops.OpOverload | None:
         return None
     resolved: torch._ops.OpOverload = getattr(found, suffix or "default")
     return resolved
-
-
-_torchs_own = functools.lru_cache(maxsize=None)(_overload)
-"""ATen's operators never change; other namespaces come and go with libraries."""
 
 
 def bind(schema: torch.FunctionSchema, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:

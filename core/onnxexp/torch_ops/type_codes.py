@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from onnxexp.torch_ops.schemas import overload
+from onnxexp.torch_ops.schemas import cache_by_operator, overload
 
 __all__ = ["DTYPES", "MEMORY_FORMATS", "coded_arguments", "decode_arguments", "dtype_of_code", "type_code"]
 
@@ -24,7 +23,7 @@ MEMORY_FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels
 _TABLES: dict[str, tuple[Any, ...]] = {"ScalarType": DTYPES, "Layout": _LAYOUTS, "MemoryFormat": MEMORY_FORMATS}
 
 
-@functools.lru_cache(maxsize=None)
+@cache_by_operator
 def coded_arguments(name: str) -> tuple[tuple[int, tuple[Any, ...]], ...]:
     """List the arguments of an operator that are dtypes, layouts or memory formats: each index, with its values by code."""
     op = overload(name)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any
 
 import torch
 
-from onnxexp.torch_ops.schemas import overload
+from onnxexp.torch_ops.schemas import cache_by_operator, overload
 from onnxexp.torch_ops.type_codes import coded_arguments
 
 __all__ = ["Call", "named"]
@@ -49,7 +48,7 @@ class Call:
         return [] if self.op is None else [argument.default_value for argument in self.op._schema.arguments[given:]]
 
 
-@functools.lru_cache(maxsize=None)
+@cache_by_operator
 def named(name: str) -> Call:
     """Look up an operator's call by its full name."""
     found = overload(name) if not name.startswith("prim::") else None

@@ -28,6 +28,7 @@ from onnxexp.functionalize.mutation import facts
 from onnxexp.functionalize.mutation import restrides as _restrides
 from onnxexp.graph import Dim, Type, Where
 from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp.torch_ops.schemas import cache_by_operator
 from onnxexp_torchscript.abstract_tensor import (
     NUMBERS,
     UNKNOWN,
@@ -345,7 +346,7 @@ class TypeInference:
                 )
 
 
-@functools.lru_cache(maxsize=None)
+@cache_by_operator
 def restrides(name: str) -> bool:
     """Whether an operator changes the shape of a tensor in place."""
     known = facts(name)
