@@ -86,6 +86,7 @@ def module_state(sources: Sources) -> Iterator[Write]:
         functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
         found = [write for function in functions for write in _writes(function, names, changing)]
         found += [write for each in classes[name] for write in _class_writes(each)]
+        found += [(node, node.name) for node in tree.body if isinstance(node, ast.FunctionDef) and _caches_tensors(node)]
         yield from (Write(name, node.lineno, owner, ast.unparse(node)) for node, owner in dict.fromkeys(found))
 
 
@@ -104,6 +105,11 @@ def _names(tree: ast.Module, modules: Container[str]) -> Names:
 def _is_of_project(node: ast.Import | ast.ImportFrom) -> bool:
     module = node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
     return (module or "").startswith("onnxexp")
+
+
+def _caches_tensors(function: ast.FunctionDef) -> bool:
+    """Whether `functools` keeps tensors, which a model could share with the models of other exports."""
+    return "cache" in _decorators(function) and function.returns is not None and "Tensor" in ast.unparse(function.returns)
 
 
 def _decorators(function: ast.FunctionDef) -> str:
@@ -261,6 +267,7 @@ def test_each_exception_is_still_needed() -> None:
         "x = ContextVar('x')\ndef f():\n    x.set(1)",
         "@functools.cache\ndef g():\n    return []\ndef f():\n    g().append(1)",
         "@functools.cache\ndef g():\n    return {}\ndef f():\n    found = g()\n    found['key'] = 1",
+        "@functools.lru_cache(maxsize=2)\ndef f(n: int) -> torch.Tensor:\n    return torch.ones(n)",
         "from onnxexp.other import x\ndef f():\n    x['key'] = 1",
         "from onnxexp import other\ndef f():\n    other.x = 1",
         "import onnxexp.other as other\ndef f():\n    other.x.append(1)",
