@@ -33,7 +33,7 @@ from onnxexp import (
     hookimpl,
 )
 from onnxexp.capture.frontend import CapturedProgram
-from onnxexp.plugins import discovery, hookspecs, loading
+from onnxexp.plugins import discovery, hookspecs
 from onnxexp.plugins.loading import HOOKS
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from tests.core.tiny import export
@@ -259,7 +259,7 @@ def test_without_the_torchscript_plugin_the_error_ends_with_the_cure(how: str, m
         return x.relu() if x.sum() > 0 else x
 
     others = tuple(plugin for plugin in discovery.discover() if plugin.name != "torchscript")
-    monkeypatch.setattr(loading, "discover", lambda: others)
+    monkeypatch.setattr(discovery, "discover", lambda: others)
     model = torch.jit.script(torch.nn.ReLU()) if how == "scripted" else branching
     with pytest.raises(CaptureError) as raised:
         export(model, (X,), **({} if how == "scripted" else {"capture": how}))

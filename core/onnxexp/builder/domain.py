@@ -6,7 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from onnxexp.builder.protocol import SchemalessBuilder
+from onnxexp.builder.protocol import GraphBuilder
+from onnxexp.builder.tensor import Tensor
 
 __all__ = ["Domain"]
 
@@ -18,7 +19,7 @@ class Domain:
     types that torch computed. Set the type of a result that the symbolic computes on with `Tensor.stamp`.
     """
 
-    def __init__(self, builder: SchemalessBuilder, domain: str) -> None:
+    def __init__(self, builder: GraphBuilder[Tensor], domain: str) -> None:
         self._builder = builder
         self._domain = domain
 

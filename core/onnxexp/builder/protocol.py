@@ -13,7 +13,7 @@ import torch
 
 from onnxexp.graph import Type
 
-__all__ = ["GraphBuilder", "SchemalessBuilder", "TensorOwner"]
+__all__ = ["GraphBuilder", "TensorOwner"]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -28,24 +28,18 @@ class TensorOwner(Protocol):
     def call(self, domain: str, name: str, /, *args: Any, **kwargs: Any) -> Any: ...
 
 
-class SchemalessBuilder(Protocol):
-    """The builder as a domain sees it, with operators that may have no schema."""
-
-    def has_operator(self, domain: str, name: str) -> bool: ...
-
-    def call(self, domain: str, name: str, /, *args: Any, outputs: int | None = None, **kwargs: Any) -> Any: ...
-
-    def emit(
-        self, domain: str, name: str, inputs: Sequence[Any], attributes: Mapping[str, Any], outputs: int = 1
-    ) -> tuple[Any, ...]: ...
-
-
 class GraphBuilder(TensorOwner, Protocol[T_co]):
     """The builder as operands and subgraphs see it; `T_co` is the class of its tensors."""
 
     opset: int
 
     def __getattr__(self, name: str) -> Callable[..., Any]: ...
+
+    def has_operator(self, domain: str, name: str) -> bool: ...
+
+    def emit(
+        self, domain: str, name: str, inputs: Sequence[Any], attributes: Mapping[str, Any], outputs: int = 1
+    ) -> tuple[T_co, ...]: ...
 
     def cast(self, x: Any, dtype: torch.dtype) -> T_co: ...
 

@@ -87,32 +87,28 @@ def missing(name: str, known: Sequence[str], origin: str) -> PluginLoadError:
     """The error about a plugin that is not installed."""
     installed = ", ".join(sorted(set(known))) or "none"
     return PluginLoadError(
-        f"there is no plugin {name!r}{nearest(name, known)}, which {_door(origin)}; installed: {installed}. Plugins are "
-        "distributions of their own; onnxexp's are called onnxexp-plugin-..., as in `pip install onnxexp-plugin-aten`"
+        f"there is no plugin {name!r}{nearest(name, known)}, which {_place(origin)} asks for; installed: {installed}. Plugins "
+        "are distributions of their own; onnxexp's are called onnxexp-plugin-..., as in `pip install onnxexp-plugin-aten`"
     )
-
-
-def _door(origin: str) -> str:
-    return "the call asks for" if origin == "call" else f"{origin} asks for"
 
 
 def _state(plugin: InstalledPlugin, config: Config, all_: Sequence[InstalledPlugin]) -> PluginStatus:
     if plugin.name in config.disable:
-        return PluginStatus(plugin, "off", f"disabled by {_origin(config, 'disable')}")
+        return PluginStatus(plugin, "off", f"disabled by {_place(config.origins['disable'])}")
     if config.plugins is not None and plugin.name not in config.plugins and ... not in config.plugins:
-        return PluginStatus(plugin, "off", f"not among the plugins of {_origin(config, 'plugins')}")
+        return PluginStatus(plugin, "off", f"not among the plugins of {_place(config.origins['plugins'])}")
     others = [other.origin for other in all_ if other.name == plugin.name and other is not plugin]
     if others:
         return PluginStatus(plugin, "refused", f"{' and '.join(others)} has a plugin of this name too: uninstall one of them")
     if not all(_allowed(plugin, lock) for lock in config.allow):
         return PluginStatus(
-            plugin, "refused", f"{_locked(plugin, config.allow)} by the lock `allow` of {_origin(config, 'allow')}"
+            plugin, "refused", f"{_locked(plugin, config.allow)} by the lock `allow` of {_place(config.origins['allow'])}"
         )
     return PluginStatus(plugin, "on")
 
 
-def _origin(config: Config, name: str) -> str:
-    return "the call" if config.origins[name] == "call" else config.origins[name]
+def _place(origin: str) -> str:
+    return "the call" if origin == "call" else origin
 
 
 def _allowed(plugin: InstalledPlugin, lock: Iterable[str]) -> bool:

@@ -172,7 +172,12 @@ def _values(
     finite = magnitude[magnitude.isfinite()]
     rtol = default[0] if rtol is None else rtol
     atol = default[1] * max(1.0, float(finite.max()) if finite.numel() else 1.0) if atol is None else atol
-    equal = _equal(expected, actual)
+    # NaN equals NaN, and 64-bit integers keep all bits.
+    equal = (
+        (one == other) | (one.isnan() & other.isnan())
+        if expected.is_floating_point() or expected.is_complex()
+        else expected == actual
+    )
     error = (other - one).abs().masked_fill_(equal, 0.0).nan_to_num_(nan=torch.inf, posinf=torch.inf)
     relative = (error / magnitude).masked_fill_(equal, 0.0).nan_to_num_(nan=torch.inf, posinf=torch.inf)
     # Infinite where both are: an error against an expected infinity is one, whatever the relative tolerance allows.
@@ -190,15 +195,6 @@ def _values(
             f"(max abs error {max_abs:.3g}, max rel error {max_rel:.3g})"
         )
     return Comparison(name, *types, problem, max_abs, max_rel)
-
-
-def _equal(expected: torch.Tensor, actual: torch.Tensor) -> torch.Tensor:
-    """Find the equal elements; NaN equals NaN, and 64-bit integers keep all bits."""
-    if not (expected.is_floating_point() or expected.is_complex()):
-        return expected == actual
-    wide = torch.complex128 if expected.is_complex() else torch.float64
-    one, other = expected.to(wide), actual.to(wide)
-    return (one == other) | (one.isnan() & other.isnan())
 
 
 def _number(tensor: torch.Tensor, position: int) -> str:

@@ -115,16 +115,16 @@ def load(
     Raises OptionError with the file or variable, the key and the cure.
     """
     call = {
-        "plugins": None if plugins is None else list(plugins) if isinstance(plugins, (list, tuple)) else plugins,
-        "disable": list(disable) if isinstance(disable, (list, tuple)) and disable else disable or None,
+        "plugins": plugins,
+        "disable": disable or None,
         "prefer": dict(prefer) if prefer else None,
-        "allow": None if allow is None else list(allow),
-        "skip_passes": list(skip_passes) if isinstance(skip_passes, (list, tuple)) and skip_passes else skip_passes or None,
+        "allow": allow,
+        "skip_passes": skip_passes or None,
         "opset": opset,
         "target": target,
         "debug": debug,
     }
-    given = {key: value for key, value in call.items() if value is not None}
+    given = {key: list(value) if isinstance(value, tuple) else value for key, value in call.items() if value is not None}
     return _merge([*_file(os.getcwd()), *_environment(os.environ), (CALL, given)])
 
 
@@ -255,22 +255,15 @@ def _allow(value: Any) -> tuple[frozenset[str], ...]:
     return (frozenset(value),)
 
 
-def _opset(value: Any) -> int:
-    if type(value) is not int or not MIN_OPSET <= value <= MAX_OPSET:
-        raise ValueError
-    return value
+def _valid(test: Callable[[Any], bool]) -> Callable[[Any], Any]:
+    """Make the check of a value without parts."""
 
+    def check(value: Any) -> Any:
+        if not test(value):
+            raise ValueError
+        return value
 
-def _target(value: Any) -> str:
-    if not isinstance(value, str) or value not in TARGETS:
-        raise ValueError
-    return value
-
-
-def _bool(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError
-    return value
+    return check
 
 
 def _split(text: str) -> list[str]:
@@ -308,12 +301,15 @@ KEYS = (
         'a list of distributions, each as "name" or "name@sha256:<64 hex digits>" (onnxexp plugins --lock prints them)', (),
         "Only plugins of these distributions may load.", _allow, _split, lambda first, then: (*first, *then)),
     Key("opset", f"a whole number from {MIN_OPSET} to {MAX_OPSET}", DEFAULT_OPSET,
-        "The opset of exports that name none.", _opset, int),
+        "The opset of exports that name none.",
+        _valid(lambda value: type(value) is int and MIN_OPSET <= value <= MAX_OPSET), int),
     Key("target", '"onnxruntime" or "onnx"', TARGETS[0],
-        "What the models run in: ONNX Runtime, or whatever implements ONNX's specification.", _target, str.strip),
+        "What the models run in: ONNX Runtime, or whatever implements ONNX's specification.",
+        _valid(lambda value: isinstance(value, str) and value in TARGETS), str.strip),
     Key("skip_passes", 'a list of passes, each as "name" or "plugin/name"', (),
         "These passes do not run.", _names, _split, _union),
-    Key("debug", "true or false", False, "Check the graph after every pass.", _bool, _truth),
+    Key("debug", "true or false", False, "Check the graph after every pass.",
+        _valid(lambda value: isinstance(value, bool)), _truth),
 )  # fmt: skip
 """Every setting, in the order in which it is shown."""
 _BY_NAME = {key.name: key for key in KEYS}

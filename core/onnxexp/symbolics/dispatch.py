@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Iterable, Mapping
 
 from onnxexp.errors import OptionError, PluginConflict
@@ -90,7 +89,7 @@ class Dispatcher:
                 each.source.plugin,
                 each.symbolic,
                 not number,
-                self._reason(op, each, asked[0]) if number else self._merit(op, each),
+                _reason(each, asked[0]) if number else self._merit(op, each),
             )
             for number, each in enumerate(asked)
         ]
@@ -105,16 +104,14 @@ class Dispatcher:
     @functools.cached_property
     def operators(self) -> frozenset[str]:
         """The operators of all tables, as they were registered."""
-        claimed = [source.table.operators() for source in self._all]
-        return claimed[0] if len(claimed) == 1 else frozenset().union(*claimed)
+        return frozenset().union(*(source.table.operators() for source in self._all))
 
     def __bool__(self) -> bool:
-        return any(source.table.operators() for source in self._all)
+        return any(len(source.table) for source in self._all)
 
     def _sources(self, op: str) -> list[Source]:
         """The tables that claim an operator's overload, best first."""
-        whole = op.partition(".")[0]
-        claiming = [source for source in self._all if op in source.table.operators() or whole in source.table.operators()]
+        claiming = [source for source in self._all if source.table.versions(op)]
         if len(claiming) > 1:
             claiming.sort(key=lambda source: (self._rank(op, source), source.plugin, op not in source.table.operators()))
         return claiming
@@ -156,10 +153,9 @@ class Dispatcher:
     def _contested(self) -> list[str]:
         """List the operators of which two plugins lower some overload."""
         whole: dict[str, set[str]] = {}
-        for source in self._all:
-            whole.setdefault(source.plugin, set()).update(op.partition(".")[0] for op in source.table.operators())
-        shared = {name for one, other in itertools.combinations(whole.values(), 2) for name in one & other}
-        return [op for op in self.operators if op.partition(".")[0] in shared] if shared else []
+        for op, sources in self._claims.items():
+            whole.setdefault(op.partition(".")[0], set()).update(source.plugin for source in sources)
+        return [op for op in self._claims if len(whole[op.partition(".")[0]]) > 1]
 
     def _merit(self, op: str, candidate: Candidate) -> str:
         user, preferred, override = (not each for each in self._rank(op, candidate.source))
@@ -168,10 +164,10 @@ class Dispatcher:
         reasons = ((user, "given in the call"), (preferred, "preferred by the configuration"), (override, "its table overrides"))
         return next((reason for holds, reason in reasons if holds), "the others do not serve this opset")
 
-    def _reason(self, op: str, candidate: Candidate, first: Candidate) -> str:
-        if candidate.source is first.source:
-            return f"asked where the entry of opset {first.symbolic.since} declines"
-        return f"asked where {first.source.plugin} declines"
+
+def _reason(candidate: Candidate, first: Candidate) -> str:
+    declining = f"the entry of opset {first.symbolic.since}" if candidate.source is first.source else first.source.plugin
+    return f"asked where {declining} declines"
 
 
 def _conflict(pair: tuple[str, str], ops: list[str]) -> str:

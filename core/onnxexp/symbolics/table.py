@@ -82,7 +82,6 @@ class SymbolicTable:
         self.namespace = namespace
         self.override = override
         self._entries: dict[str, list[Symbolic]] = {}
-        self._operators: frozenset[str] | None = None
 
     def __call__(
         self,
@@ -132,9 +131,7 @@ class SymbolicTable:
 
     def operators(self) -> frozenset[str]:
         """The operators with entries, as they were registered."""
-        if self._operators is None:
-            self._operators = frozenset(self._entries)
-        return self._operators
+        return frozenset(self._entries)
 
     def __iter__(self) -> Iterator[Symbolic]:
         for op in sorted(self._entries):
@@ -147,7 +144,6 @@ class SymbolicTable:
         return name if "::" in name else f"{self.namespace}::{name}"
 
     def _add(self, entry: Symbolic) -> None:
-        self._operators = None
         versions = self._entries.setdefault(entry.op, [])
         if any(version.since == entry.since for version in versions):
             raise ValueError(f"{entry.op} has a symbolic for opset {entry.since or 'any'} in this table already")

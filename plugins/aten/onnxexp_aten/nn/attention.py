@@ -284,18 +284,18 @@ def _any(op: Builder, numbers: Tensor) -> Tensor:
 def _upper(op: Builder, sizes: list[Any], value: float, dtype: torch.dtype) -> Tensor:
     """Matrix with `value` above the diagonal and 0 elsewhere."""
     if op.is_static(sizes) and (not has_operator(op, "Trilu") or math.prod(sizes) <= MAX_TABLE):
-        return op.constant(_triangle(op, *sizes, value, dtype))
+        return op.constant(_triangle(op, (sizes[0], sizes[1]), value, dtype))
     if has_operator(op, "Trilu"):
         return op.Trilu(filled(op, sizes, value, dtype), 1, upper=1)
     rows, columns = (arange_of(op, 0, size, 1, torch.int64) for size in sizes)
     return op.Where(op.Less(unsqueezed(op, rows, [1]), columns), op.constant(value, dtype), op.constant(0.0, dtype))
 
 
-def _triangle(op: Builder, rows: int, columns: int, value: float, dtype: torch.dtype) -> torch.Tensor:
+def _triangle(op: Builder, sizes: tuple[int, int], value: float, dtype: torch.dtype) -> torch.Tensor:
     """Constant triangle; the layers of a model share it."""
-    key = ("aten.triangle", rows, columns, value, dtype)
+    key = ("aten.triangle", sizes, value, dtype)
     known = op.context.plugin_data
     if key not in known:
-        known[key] = torch.full((rows, columns), value, dtype=dtype).triu(1)
+        known[key] = torch.full(sizes, value, dtype=dtype).triu(1)
     triangle: torch.Tensor = known[key]
     return triangle
