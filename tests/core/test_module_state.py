@@ -81,11 +81,12 @@ def module_state(sources: Sources) -> Iterator[Write]:
     classes = {name: [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)] for name, tree in trees.items()}
     changing = {each.name: _changing_methods(each) for found in classes.values() for each in found}
     stems = {Path(name).stem for name in sources}
+    instantiated = {made_by for tree in trees.values() for made_by in _names(tree, stems).made_by.values()}
     for name, tree in trees.items():
         names = _names(tree, stems)
         functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
         found = [write for function in functions for write in _writes(function, names, changing)]
-        found += [write for each in classes[name] for write in _class_writes(each)]
+        found += [write for each in classes[name] for write in _class_writes(each, instantiated)]
         found += [(node, node.name) for node in tree.body if isinstance(node, ast.FunctionDef) and _caches_tensors(node)]
         yield from (Write(name, node.lineno, owner, ast.unparse(node)) for node, owner in dict.fromkeys(found))
 
@@ -145,6 +146,8 @@ def _writes(function: Function, names: Names, changing: Mapping[str, set[str]]) 
             made_by = names.made_by.get(ast.unparse(node.func.value), "")
             if node.func.attr in changing.get(made_by, ()) or _is_set_for_good(node.func, made_by, function):
                 roots.add(_root(node.func))
+        elif isinstance(node, ast.Call) and "__call__" in changing.get(names.made_by.get(ast.unparse(node.func), ""), ()):
+            roots.add(ast.unparse(node.func))
         for root in roots - restored:
             if root in visible and isinstance(node, (ast.expr, ast.stmt)):
                 yield node, visible[root]
@@ -206,17 +209,18 @@ def _changing_methods(owner: ast.ClassDef) -> set[str]:
     return {each.name for each in methods if any(_root(it) == _first(each) for node in ast.walk(each) for it in _changed(node))}
 
 
-def _class_writes(owner: ast.ClassDef) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
-    """The writes of a class's methods to the class and to mutable objects in its body."""
+def _class_writes(owner: ast.ClassDef, instantiated: Container[str]) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
+    """The writes of a class's methods to the class, to mutable objects in its body, and to a plugin at module level."""
     shared = {name for statement in owner.body for name, value in _bound(statement) if _is_mutable(value)}
     methods = [node for node in owner.body if isinstance(node, ast.FunctionDef)]
     stored = {
         ast.unparse(node) for node in ast.walk(owner) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
     }
+    is_plugin = owner.name in instantiated and any("hookimpl" in _decorators(method) for method in methods)
     for method in methods:
         first = _first(method)
         of_class = "classmethod" in _decorators(method) or method.name in ("__new__", "__init_subclass__")
-        roots = {f"type({first})", *([first] if of_class else [])}
+        roots = {f"type({first})", *([first] if of_class or (is_plugin and method.name != "__init__") else [])}
         objects = {f"{first}.{name}" for name in shared} - stored
         for node in ast.walk(method):
             for changed in _changed(node):
@@ -274,6 +278,8 @@ def test_each_exception_is_still_needed() -> None:
         "import torch\ndef f():\n    torch.x = 1",
         "import torch\ndef f():\n    torch.x = 1\n    try:\n        yield\n    finally:\n        print(torch.x)",
         "class C:\n    def up(self):\n        self.n += 1\nx = C()\ndef f():\n    x.up()",
+        "class C:\n    def __call__(self):\n        self.n += 1\nx = C()\ndef f():\n    x()",
+        "class C:\n    @hookimpl\n    def post_pass(self):\n        self.n = 1\nx = C()",
         "class C:\n    n = 0\n    @classmethod\n    def f(cls):\n        cls.n = 1",
         "class C:\n    n = 0\n    def f(self):\n        C.n = 1",
         "class C:\n    n = 0\n    def f(self):\n        type(self).n = 1",
@@ -298,6 +304,7 @@ def test_the_check_finds_state(source: str) -> None:
         "import torch\ndef f():\n    torch.x = 1\n    try:\n        yield\n    finally:\n        torch.x = 0",
         "class C:\n    found: list[int] = field(default_factory=list)\n    def f(self):\n        self.found.append(1)",
         "class C:\n    found = []\n    def f(self):\n        self.found = []\n        self.found.append(1)",
+        "class C:\n    @hookimpl\n    def post_pass(self):\n        self.n = 1\ndef f():\n    C()",
         "class C:\n    def __new__(cls):\n        made = super().__new__(cls)\n        made.n = 1\n        return made",
     ],
 )
