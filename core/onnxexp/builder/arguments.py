@@ -12,7 +12,7 @@ Positions and names are those of the newest version. `onnxexp.builder.op_call` f
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 from onnxexp.builder.onnx_schemas import Operator, history, operator
 from onnxexp.builder.tensor import Tensor
@@ -104,16 +104,12 @@ def _check_other_versions(spec: Operator, name: str, value: Any, opset: int) -> 
     versions = history(spec.domain, spec.name)
     knowing = [version for version in versions if version.input_index(name) is not None or version.attribute(name)]
     if not knowing:
-        _unknown(spec, name)
+        raise TypeError(f"{spec.name} has no input or attribute {name}; it takes {_signature(spec)}")
     for version in knowing:
         attribute = version.attribute(name)
         if attribute is not None and attribute.is_default(value):
             return
     raise LoweringError(f"{spec.name} knows no {name} at opset {opset}")
-
-
-def _unknown(spec: Operator, name: str) -> NoReturn:
-    raise TypeError(f"{spec.name} has no input or attribute {name}; it takes {_signature(spec)}")
 
 
 def _signature(spec: Operator) -> str:

@@ -131,11 +131,6 @@ def _ints(tensor: torch.Tensor | None) -> list[int]:
     return [int(element) for element in tensor.tolist()]
 
 
-def _transpose(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor:
-    (tensor,) = inputs
-    return tensor.permute(attributes.get("perm", tuple(reversed(range(tensor.dim())))))  # type: ignore[no-any-return]
-
-
 def _reshape(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor:
     tensor, target = inputs
     sizes = _ints(target)
@@ -158,14 +153,12 @@ def _unsqueeze(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor:
     return tensor  # type: ignore[no-any-return]
 
 
-def _squeeze(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor:
-    axes = _axes(inputs, attributes)
-    return inputs[0].squeeze() if axes is None else inputs[0].squeeze(tuple(axes))  # type: ignore[no-any-return]
+def _flatten(tensor: torch.Tensor, axis: int) -> torch.Tensor:
+    return tensor.reshape(math.prod(tensor.shape[:axis]), math.prod(tensor.shape[axis:]))
 
 
-def _flatten(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor:
-    shape, axis = list(inputs[0].shape), attributes.get("axis", 1)
-    return inputs[0].reshape(math.prod(shape[:axis]), math.prod(shape[axis:]))  # type: ignore[no-any-return]
+def _squeeze(tensor: torch.Tensor, axes: list[int] | None) -> torch.Tensor:
+    return tensor.squeeze() if axes is None else tensor.squeeze(tuple(axes))
 
 
 def _cast(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor | None:
@@ -194,25 +187,17 @@ def _constant(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor | N
     return torch.tensor(value, dtype=dtype[name]) if name in dtype else None
 
 
-def _concat(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor:
-    return torch.cat(inputs, dim=attributes["axis"])
-
-
-def _shape(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor:
-    return torch.tensor(list(inputs[0].shape[attributes.get("start", 0) : attributes.get("end")]), dtype=torch.int64)
-
-
 VIEWS: dict[str, Callable[[list[Any], dict[str, Any]], torch.Tensor | None]] = {
     "Cast": _cast,
-    "Concat": _concat,
+    "Concat": lambda inputs, given: torch.cat(inputs, dim=given["axis"]),
     "Constant": _constant,
-    "Flatten": _flatten,
+    "Flatten": lambda inputs, given: _flatten(inputs[0], given.get("axis", 1)),
     "Identity": lambda inputs, _: inputs[0],
     "Reshape": _reshape,
-    "Shape": _shape,
+    "Shape": lambda inputs, given: torch.tensor(inputs[0].shape[given.get("start", 0) : given.get("end")], dtype=torch.int64),
     "Size": lambda inputs, _: torch.tensor(inputs[0].numel()),
-    "Squeeze": _squeeze,
-    "Transpose": _transpose,
+    "Squeeze": lambda inputs, given: _squeeze(inputs[0], _axes(inputs, given)),
+    "Transpose": lambda inputs, given: inputs[0].permute(given.get("perm") or [*reversed(range(inputs[0].dim()))]),
     "Unsqueeze": _unsqueeze,
 }
 """The operators that torch computes at any size; None where torch's result differs from ONNX's."""

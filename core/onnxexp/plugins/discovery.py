@@ -112,18 +112,18 @@ def _place(origin: str) -> str:
 
 
 def _allowed(plugin: InstalledPlugin, lock: Iterable[str]) -> bool:
-    for entry in lock:
-        name, at, digest = entry.partition("@")
-        if canonicalize_name(name) == canonicalize_name(plugin.distribution) and (not at or digest == record_hash(plugin)):
-            return True
-    return False
+    return any(not digest or digest == record_hash(plugin) for digest in _digests(plugin, lock))
+
+
+def _digests(plugin: InstalledPlugin, lock: Iterable[str]) -> list[str]:
+    """The hashes that a lock allows for a plugin's distribution; "" is any."""
+    entries = [entry.partition("@") for entry in lock]
+    own = canonicalize_name(plugin.distribution)
+    return [digest for name, _, digest in entries if canonicalize_name(name) == own]
 
 
 def _locked(plugin: InstalledPlugin, locks: Iterable[Iterable[str]]) -> str:
-    named = any(
-        canonicalize_name(entry.partition("@")[0]) == canonicalize_name(plugin.distribution) for lock in locks for entry in lock
-    )
-    if not named:
+    if not any(_digests(plugin, lock) for lock in locks):
         return f"the distribution {plugin.distribution} is not allowed"
     return f"the contents of {plugin.origin} ({record_hash(plugin) or 'it has no RECORD'}) are not those allowed"
 
