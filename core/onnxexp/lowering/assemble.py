@@ -51,18 +51,10 @@ def assemble(builder: Builder, outputs: Sequence[tuple[str, Any]], *, keep_initi
         functions=list(state.functions.values()),
     )
     remove_unused(model)
-    for node in graph:
-        _write_types(state, node)
+    for tensor in [state.tensors[output] for node in graph for output in node.outputs if output in state.tensors]:
+        _ = tensor.inferred_dtype, tensor.shape  # infer what is unset
+        write_type(tensor)
     return model
-
-
-def _write_types(state: GraphState, node: ir.Node) -> None:
-    """Write the types of a node's outputs; infer those that are unset."""
-    for output in node.outputs:
-        tensor = state.tensors.get(output)
-        if tensor is not None:
-            _ = tensor.inferred_dtype, tensor.shape
-            write_type(tensor)
 
 
 def _output(state: GraphState, name: str, tensor: Tensor, earlier: Sequence[ir.Value]) -> ir.Value:

@@ -23,8 +23,7 @@ def _if(lowering: Lowering, node: Node) -> list[Any]:
     def branch(block: Graph) -> Callable[[], Sequence[Any]]:
         return lambda: _typed(lowering, lowering.block(block), node.outputs)
 
-    results = iter(op.if_(cond, branch(then), branch(otherwise)) if node.outputs else [])
-    return list(results)
+    return list(op.if_(cond, branch(then), branch(otherwise))) if node.outputs else []
 
 
 def _typed(lowering: Lowering, results: Sequence[Any], outputs: Sequence[Value]) -> list[Any]:

@@ -81,16 +81,12 @@ def unsupported(problems: Sequence[Problem], off: Sequence[PluginStatus] = ()) -
 def _packs(ops: Iterable[str], off: Sequence[PluginStatus]) -> str:
     """List the packs that may have the operators: those that are off, and ours."""
     lines = [f"the plugin {state.found.name!r} ({state.found.origin}) is installed but off: {state.reason}" for state in off]
-    distributions = {state.found.distribution for state in off}
+    distributions = {found.distribution for found in (*discover(), *(state.found for state in off))}
     for namespace in sorted({op.partition("::")[0] for op in ops}):
         pack = _PACKS.get(namespace)
-        if pack is not None and pack not in distributions and not _is_installed(pack):
+        if pack is not None and pack not in distributions:
             lines.append(f"`pip install {pack}` brings the operators of {namespace}::")
     return "".join(f"\n{line}" for line in lines)
-
-
-def _is_installed(distribution: str) -> bool:
-    return any(found.distribution == distribution for found in discover())
 
 
 def _block(op: str, reason: str, found: Sequence[Problem]) -> str:

@@ -8,6 +8,7 @@ the order of its fields differs from that of `SerializeToString`.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
 
@@ -88,18 +89,8 @@ def skeleton(model: ir.Model) -> onnx.ModelProto:
         opset_imports=graph.opset_imports,
         metadata_props=graph.metadata_props,
     )
-    bare = ir.Model(
-        cast(ir.Graph, view),  # onnx-ir documents a model over a view, but annotates a Graph
-        ir_version=model.ir_version,
-        producer_name=model.producer_name,
-        producer_version=model.producer_version,
-        domain=model.domain,
-        model_version=model.model_version,
-        doc_string=model.doc_string,
-        functions=list(model.functions.values()),
-        metadata_props=model.metadata_props,
-        device_configurations=model.device_configurations,
-    )
+    bare = copy.copy(model)
+    bare.graph = cast(ir.Graph, view)  # onnx-ir documents a model over a view, but annotates a Graph
     return ir.serde.serialize_model(bare)
 
 
