@@ -46,7 +46,7 @@ def first_samples(op: str, exporter: str, dtypes: Sequence[str], opsets: Sequenc
     return [judge.judge(exporter, opset) for judge in judges for opset in opsets]
 
 
-def tested_dtypes(op: str) -> list[str]:
+def quick_dtypes(op: str) -> list[str]:
     return [dtype for dtype in dtypes_of(op) if dtype in QUICK]
 
 
@@ -56,7 +56,7 @@ def rows() -> Iterator[Any]:
         for exporter in KNOWN:
             if known(op, exporter):
                 continue
-            for place, dtype in enumerate(tested_dtypes(op)):
+            for place, dtype in enumerate(quick_dtypes(op)):
                 quick = (exporter == "export" or op in QUICK_TRACED) and (place == 0 or number % 3 == 0)
                 yield pytest.param(op, exporter, dtype, marks=() if quick else pytest.mark.full)
 
@@ -84,7 +84,7 @@ def test_first_sample(op: str, exporter: str, dtype: str) -> None:
 @pytest.mark.parametrize(("op", "exporter"), [(op, exporter) for exporter, ops in KNOWN.items() for op in ops])
 def test_a_known_failure_still_fails(op: str, exporter: str) -> None:
     """With an error of ours, for at least one sample; the entry of an operator that works now has to go."""
-    for sample in (each for dtype in tested_dtypes(op) for each in samples(op, dtype, MOST_SAMPLES)):
+    for sample in (each for dtype in quick_dtypes(op) for each in samples(op, dtype, MOST_SAMPLES)):
         result = Judge(sample).judge(exporter, OPSET)
         assert result.outcome not in BAD, result.detail
         if result.outcome not in FINE:
@@ -98,9 +98,7 @@ def test_a_known_failure_still_fails(op: str, exporter: str) -> None:
 @pytest.mark.parametrize("op", operators())
 def test_other_opsets(op: str, exporter: str) -> None:
     """Check that a model is right, or refused with an error of ours."""
-    assert not listed(
-        [result for result in first_samples(op, exporter, tested_dtypes(op), OTHER_OPSETS) if result.outcome in BAD]
-    )
+    assert not listed([result for result in first_samples(op, exporter, quick_dtypes(op), OTHER_OPSETS) if result.outcome in BAD])
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -108,7 +106,7 @@ def test_other_opsets(op: str, exporter: str) -> None:
 @pytest.mark.parametrize("op", [pytest.param(op, marks=() if op in QUICK_DYNAMIC else pytest.mark.full) for op in operators()])
 def test_every_axis_dynamic(op: str, exporter: str) -> None:
     """Check that a model is right at two sizes, or refused with an error of ours."""
-    results = [Judge(each).judge(exporter, OPSET) for dtype in tested_dtypes(op) for each in samples(op, dtype, 1)]
+    results = [Judge(each).judge(exporter, OPSET) for dtype in quick_dtypes(op) for each in samples(op, dtype, 1)]
     bad = [f"{result.dtype}: {result.outcome}: {result.detail}" for result in results if result.outcome in BAD]
     assert not bad, "\n".join(bad)
 

@@ -293,3 +293,11 @@ def test_functions_become_functions_of_the_model() -> None:
     assert [function.name for function in state_of(op).functions.values()] == ["scale"]
     expected = torch.nn.functional.leaky_relu(X, 0.5) * 2
     same(run(op, [one, two, three], x=X), expected, -expected, torch.zeros(2, 3))
+
+
+@pytest.mark.parametrize("opset", [13, 20])
+def test_a_shape_is_inferred_through_an_operator_that_is_a_function(opset: int) -> None:
+    """LessOrEqual has no inference of its own before opset 16, only a body."""
+    op = Builder(opset)
+    compared = op.LessOrEqual(vector(op), op.Unsqueeze(vector(op, name="other"), axes=[1]))
+    assert compared.shape == (2, 2, 3) and compared.dtype == torch.bool

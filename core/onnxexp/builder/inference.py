@@ -64,7 +64,7 @@ def _infer_node(state: GraphState, node: ir.Node) -> None:
     proto.attribute.extend(ir.serde.serialize_attribute(attribute) for attribute in node.attributes.values())
     imports = [onnx.helper.make_opsetid(domain, version) for domain, version in state.opset_imports.items()]
     try:
-        if spec is None:
+        if spec is None or not spec.schema.has_type_and_shape_inference_function:  # LessOrEqual-12 has a body instead
             inferred = _through_functions(state, proto, types, imports)
         else:
             inferred = onnx.shape_inference.infer_node_outputs(spec.schema, proto, types, data, opset_imports=imports)
@@ -80,7 +80,7 @@ def _infer_node(state: GraphState, node: ir.Node) -> None:
 def _through_functions(
     state: GraphState, call: onnx.NodeProto, types: dict[str, onnx.TypeProto], imports: list[onnx.OperatorSetIdProto]
 ) -> dict[str, onnx.TypeProto]:
-    """The output types of a call of a model-local function."""
+    """The output types of a call of a model-local function, or of an ONNX operator that is defined as a function."""
     inputs = [onnx.helper.make_value_info(name, type_) for name, type_ in types.items()]
     graph = onnx.helper.make_graph([call], "call", inputs, [onnx.ValueInfoProto(name=name) for name in call.output])
     functions = [ir.to_proto(each) for each in state.functions.values()]

@@ -36,6 +36,8 @@ LOCK = threading.RLock()
 _EXPORTING = contextvars.ContextVar("onnxexp exporting", default=False)
 
 
+# Strict capture traces through the callers, and Dynamo cannot trace a context variable.
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def is_exporting() -> bool:
     """True while onnxexp captures a model in this thread, as torch.onnx.is_in_onnx_export()."""
     return _EXPORTING.get()

@@ -200,7 +200,7 @@ def _solution(op: Builder, A: Tensor, B: Tensor, *, left: bool) -> Tensor:
 
 def _spread(op: Builder, A: Tensor, B: Tensor) -> Tensor:
     """Expand A to the common batch sizes of A and B."""
-    own, others = ([int(size) for size in (x.shape or ())] for x in (A, B))
+    own, others = sizes_known(op, A), sizes_known(op, B)
     batch = broadcast_sizes(own[:-2], others[:-2])
     return A if batch == own[:-2] else with_shape(op.Expand(A, [*batch, 1, 1]), [*batch, *own[-2:]])
 
