@@ -146,11 +146,6 @@ class Builder:
         """The inputs of the model, in order."""
         return [self._state.tensors[value] for value in self._state.main_scope.inputs]
 
-    @property
-    def block_inputs(self) -> list[Tensor]:
-        """The inputs of the graph that nodes are added to now: of the body of a Loop or Scan, else of the model."""
-        return [self._state.tensors[value] for value in self._state.scope.inputs]
-
     def size_of(self, size: Dim) -> int | Tensor | None:
         """A size of a captured type (``batch``, ``2*batch + 1``) as a number or a 0-d int64 tensor.
 
