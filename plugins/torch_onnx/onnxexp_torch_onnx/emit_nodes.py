@@ -136,7 +136,7 @@ class Emitter:
             return
         results = self._results(node)
         if len(results) != len(outputs):
-            raise LoweringError(f"{node.kind()} has {len(results)} outputs, the symbolic asked for {len(outputs)}")
+            raise LoweringError(f"{node.kind()} has {len(results)} outputs, the symbolic expects {len(outputs)}")
         self.known.update((output.unique(), result) for output, result in zip(outputs, results, strict=True))
         self._marks[number] = mark
 

@@ -80,7 +80,7 @@ def expr_of(size: Any) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two sizes are equal whatever the inputs are."""
+    """Whether two sizes are equal for all inputs."""
     return bool(expr_of(one) == expr_of(other))
 
 

@@ -33,7 +33,7 @@ def if_(interpreter: Interpreter, node: Any) -> list[Any]:
         return interpreter.block(blocks[0 if known else 1])
     ways = [_way(interpreter, block) for block in blocks]
     if ways[0] is None and ways[1] is None:
-        error = interpreter.refuse("the program raises on every way through this branch", "give inputs that it accepts")
+        error = interpreter.refuse("every path through this branch raises", "give inputs that it accepts")
         raise Raised(error, f"an exception on either way at {interpreter.where}")
     for way, block in zip(ways, reversed(blocks), strict=True):
         if way is None:
@@ -100,7 +100,7 @@ class _Join:
         if one.keys() != other.keys():
             attributes = one is not other and all(isinstance(key, tuple) for key in {**one, **other})
             if not attributes:
-                raise self.interpreter.refuse("a dict has other keys in one branch than in the other", "give both the same keys")
+                raise self.interpreter.refuse("a dict has different keys after the two branches", "give both the same keys")
             for key in {**one, **other}:
                 for side in (one, other):
                     side.setdefault(key, self.interpreter.stored(*key))
@@ -214,5 +214,5 @@ def placeholder(interpreter: Interpreter, like: Any) -> Any:
     assert isinstance(like, Value) and isinstance(like.type, TensorType)
     sizes = [size if isinstance(size, int) else 1 for size in like.type.sizes or ()]
     if like.type.dtype is None:
-        raise interpreter.refuse("the dtype of a variable that only some ways assign is not known", "assign it on every way")
+        raise interpreter.refuse("a variable that only some branches assign has no known dtype", "assign it in every branch")
     return interpreter.constant(torch.zeros(sizes, dtype=like.type.dtype))

@@ -40,7 +40,7 @@ class Tables:
         of_text: Operators that may take a text that is known only at run time.
         rewrites: The name and arguments under which torch.export has a call, by the operator's full name.
         pieces: The results of an operator that returns a list whose length depends on a size.
-        held: An attribute of a module, by what TorchScript holds there and its path.
+        held: The values of a module's attribute, from TorchScript's object and its path.
     """
 
     handlers: Mapping[str, Callable[[Interpreter, Any], list[Any]]]
@@ -276,7 +276,7 @@ class Interpreter:
             return Value(self.name(name), fake)
         made = Value(self.name(name), TensorType(None, None) if fake is UNKNOWN else self.sizes.type_of(fake))
         if not isinstance(fake, AbstractTensor) or any(isinstance(size, torch.SymInt) for size in fake.shape):
-            self.sizes.know(made, fake)
+            self.sizes.record(made, fake)
         return made
 
     def bound(self, call: Call, args: Sequence[Any]) -> list[Any]:
@@ -299,7 +299,7 @@ class Interpreter:
     def neutral(self, arg: Any) -> Any:
         """Convert an argument to a neutral graph's: Python lists, unwrapped numbers."""
         if isinstance(arg, Items) and arg.sequence is not None:
-            raise self.refuse("a list of unknown length is given to an operator", "give it torch.stack or torch.cat of the list")
+            raise self.refuse("an operator takes a list of unknown length", "pass torch.stack or torch.cat of the list")
         if isinstance(arg, (list, tuple)):
             tensors = any(isinstance(element, Value) and isinstance(element.type, TensorType) for element in arg)
             return [
@@ -345,14 +345,14 @@ class Interpreter:
             return constant
         overload = "float" if float in kinds else "bool" if all(kind is bool for kind in kinds) else "int"
         output = Value(self.name(name), self.sizes.type_of(fake))
-        self.sizes.know(output, fake)
+        self.sizes.record(output, fake)
         self.append(f"{name}.{overload}", list(args), [output])
         return output
 
     def size(self, tensor: Any, dim: Any) -> Any:
         """Return one size of a tensor: a number, or the value of a size node."""
         if isinstance(tensor, Number):
-            raise self.refuse("a number has no size", "ask a tensor")
+            raise self.refuse("the program reads a size of a number", "read it of a tensor")
         rank = self.rank(tensor)
         if rank is None or not isinstance(dim, int):
             return self._asked(tensor, dim, self.sizes.unbacked.any_number(int))
@@ -369,7 +369,7 @@ class Interpreter:
         if known is not None:
             return known  # type: ignore[no-any-return]
         output = Value(self.name("aten::sym_size"), ScalarType(int))
-        self.sizes.know(output, size)
+        self.sizes.record(output, size)
         self.append("aten::sym_size.int", [tensor, dim], [output])
         if self.graph is self.root:
             self._sizes_asked[tensor, dim] = output

@@ -46,7 +46,7 @@ def _extend(interpreter: Interpreter, items: Items, more: Items) -> Items:
     elif items.sequence is None and not items:
         items.become(more)
     else:
-        raise interpreter.refuse("a list is extended by one of unknown length", "append its elements in a loop")
+        raise interpreter.refuse("a list is extended by a list of unknown length", "append its elements in a loop")
     return items
 
 
@@ -110,7 +110,7 @@ def _set_item(interpreter: Interpreter, container: Any, key: Any, thing: Any) ->
 def _key(interpreter: Interpreter, key: Any) -> Any:
     key = unwrap(key)
     if isinstance(key, Value):
-        raise interpreter.refuse("the key of a dict is known only at run time", "use keys that the program names")
+        raise interpreter.refuse("the key of a dict is known only at run time", "use constant keys")
     return key
 
 
@@ -122,7 +122,7 @@ def _reverse(interpreter: Interpreter, items: Items) -> None:
 
 def _sort(interpreter: Interpreter, items: Items, reverse: bool = False) -> None:
     if items.sequence is not None or any(isinstance(item, Value) for item in items):
-        raise interpreter.refuse("a list is sorted whose elements are known only at run time", "sort a tensor")
+        raise interpreter.refuse("the program sorts a list whose elements are known only at run time", "sort a tensor")
     items.sort(key=unwrap, reverse=reverse)
 
 
@@ -168,7 +168,7 @@ def _slice(interpreter: Interpreter, items: Any, start: Any, end: Any, step: Any
     bounds = [unwrap(bound) for bound in (start, end, step)]
     if (isinstance(items, Items) and items.sequence is not None) or any(isinstance(bound, Value) for bound in bounds):
         raise interpreter.refuse(
-            "a piece of a list is taken whose length is known only at run time", "stack the list and slice the tensor"
+            "the program slices a list whose length is known only at run time", "stack the list and slice the tensor"
         )
     piece = items[slice(*bounds)]
     return piece if isinstance(piece, str) else interpreter.items(piece)
@@ -196,7 +196,7 @@ def _repeated(interpreter: Interpreter, one: Any, other: Any) -> Any:
     if not isinstance(items, (Items, str)):
         return NotImplemented
     if isinstance(count, Value) or (isinstance(items, Items) and items.sequence is not None):
-        raise interpreter.refuse("a list is repeated, by a number that is known only at run time", "use a tensor, and expand it")
+        raise interpreter.refuse("a list is repeated a number of times that is known only at run time", "expand a tensor")
     return items * count if isinstance(items, str) else interpreter.items(list(items) * count)
 
 

@@ -52,13 +52,13 @@ class Collected:
         the start.
         """
         if self.container.collecting is None or not self.container:
-            raise self._refuse("other things are done with it")
+            raise self._refuse("uses it in other ways as well")
         self._appended = [self._tensor(thing) for thing in self.container]
         start = [self.start.element] if self.start.sequence is not None else [fake_of(self._interpreter, it) for it in self.start]
         fakes = [fake_of(self._interpreter, thing) for thing in self.container]
         self._element = fakes[0]
         if not all(_same(self._element, other) for other in (*fakes, *start)):
-            raise self._refuse("its elements are of several types")
+            raise self._refuse("its elements have several types")
         if not _is_fixed(self._element, known):
             raise self._refuse("the sizes of its elements depend on the round")
 
@@ -86,7 +86,7 @@ class Collected:
         if before is not None:
             sizes = [self._interpreter.size(whole, 0)]
             sizes += [self._interpreter.size(before, axis) for axis in range(1, 1 + len(self._sizes()))]
-            whole = emit("aten::reshape", [whole, sizes])  # a loop of no rounds does not know the sizes
+            whole = emit("aten::reshape", [whole, sizes])  # after a loop of no rounds the sizes are unknown
             whole = emit("aten::cat", [[before, whole], 0])
         self._interpreter.journal.note(self.container)
         self.container.become(Items((), whole, self._element, 0))

@@ -164,7 +164,7 @@ class _Rolled:
             if done is not None:
                 return self._finish(*done)
         raise self.interpreter.refuse(
-            "the types of what a loop carries differ from round to round", "give them one shape before the loop"
+            "the type of a loop-carried value changes from round to round", "give it one shape and dtype before the loop"
         )
 
     def _state(self) -> tuple[Any, ...]:
@@ -261,7 +261,7 @@ class _Rolled:
             self.carried[index] = reshaped
         if not changed:
             raise self.interpreter.refuse(
-                "a loop changes the structure of what it carries", "carry tensors, numbers or lists of them"
+                "a loop changes the structure of a loop-carried value", "carry tensors, numbers or lists of them"
             )
 
     def _reshaped(self, start: Any, now: Any) -> Any:

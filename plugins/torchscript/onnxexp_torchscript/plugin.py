@@ -34,7 +34,7 @@ class TorchScript:
         spec: DynamicSpec,
         options: Options,
     ) -> CapturedProgram | None:
-        """Capture a scripted module, or trace or script a module as `options` ask; None otherwise.
+        """Capture a scripted module, or trace or script a module by `options.capture`; None otherwise.
 
         Raises CaptureError where that fails.
         """

@@ -175,14 +175,16 @@ def _size(interpreter: Interpreter, tensor: Any, dim: Any = None) -> Any:
         return interpreter.size(tensor, dim)
     rank = interpreter.rank(tensor)
     if rank is None:
-        raise interpreter.refuse("all sizes are asked for of a tensor whose rank is not known", "ask for one size")
+        raise interpreter.refuse("the program reads the whole shape of a tensor of unknown rank", "read one size by its axis")
     return interpreter.items(interpreter.size(tensor, index) for index in range(rank))
 
 
 def _dim(interpreter: Interpreter, tensor: Any) -> Any:
     rank = interpreter.rank(tensor)
     if rank is None:
-        raise interpreter.refuse("the rank of a tensor that is asked for is not known", "give branches and rounds one rank")
+        raise interpreter.refuse(
+            "the program reads the rank of a tensor of unknown rank", "give the tensor one rank in all branches and rounds"
+        )
     return rank
 
 
@@ -200,7 +202,7 @@ def _of_dtype(test: Callable[[torch.dtype], Any]) -> Callable[..., Any]:
     def python(interpreter: Interpreter, tensor: Any) -> Any:
         dtype = _dtype(tensor)
         if dtype is None:
-            raise interpreter.refuse("the dtype of a tensor that is asked for is not known", "cast it first")
+            raise interpreter.refuse("the program reads the dtype of a tensor of unknown dtype", "cast the tensor first")
         return test(dtype)
 
     return python

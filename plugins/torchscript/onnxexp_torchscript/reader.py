@@ -32,7 +32,7 @@ def read(recording: Recording, spec: DynamicSpec) -> tuple[Graph, TypeInference,
     The graph's inputs are the leaves of the example, its outputs the leaves of the result. Returns the graph, the types of its
     values, and the attributes that the program sets.
 
-    Raises CaptureError for unsupported constructs, and if an axis that was asked to be dynamic came out static.
+    Raises CaptureError for unsupported constructs, and if a requested dynamic axis came out static.
     """
     sizes = TypeInference()
     reader = Interpreter(sizes, recording.places, TABLES, traced=recording.traced)
@@ -106,7 +106,7 @@ def _like(reader: Interpreter, leaf: Any, example: Any) -> Any:
 
 def _leaves(reader: Interpreter, result: Any) -> list[Any]:
     if isinstance(result, Items) and result.sequence is not None:
-        raise reader.refuse("the model returns a list of unknown length, which is no tensor", "return torch.stack of it")
+        raise reader.refuse("the model returns a list of unknown length", "return torch.stack of it")
     if isinstance(result, Maybe):
         raise reader.refuse("the model returns None or a tensor, depending on its inputs", "return a tensor in both cases")
     if isinstance(result, (list, tuple)):

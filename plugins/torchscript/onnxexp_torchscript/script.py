@@ -61,7 +61,7 @@ def _scripted(model: torch.nn.Module) -> Any:
     if isinstance(function, torch.jit.ScriptFunction):
         return function
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch.jit is deprecated; whoever asks for it knows
+        warnings.simplefilter("ignore")  # torch.jit is deprecated; the user chose it
         try:
             return torch.jit.script(function if function is not None else model)
         except Exception as error:  # noqa: BLE001 - the compiler raises anything

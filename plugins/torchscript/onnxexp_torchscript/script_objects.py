@@ -31,7 +31,7 @@ def is_instance(interpreter: Interpreter, node: Any) -> list[Any]:
     thing = interpreter.args(node)[0]
     if isinstance(thing, Maybe):
         raise interpreter.refuse(
-            "the type of a value is asked for at run time", "write the branch for the type that the export is for"
+            "the program tests the type of a value at run time", "write the branch for the type that the export is for"
         )
     return [any(_kind(thing) == _KINDS.get(wanted.kind()) for wanted in node.tys("types"))]
 

@@ -24,7 +24,7 @@ def kept_pieces(interpreter: Interpreter, call: Call, node: Any, args: Sequence[
     count = len(unpacked(node)) if interpreter.traced and node is not None and call.name in (*_SPLITS, *_CHUNKS) else 0
     x = interpreter.sizes.of(args[0]) if count else None
     if not isinstance(x, AbstractTensor):
-        raise interpreter.refuse(f"{call.name} gives a list of unknown length", "say how many pieces there are")
+        raise interpreter.refuse(f"{call.name} returns a list of unknown length", "make the number of pieces a constant")
     by = args[1] if isinstance(args[1], int) else interpreter.sizes.of(args[1])
     axis = args[2] % x.dim()
     size = x.shape[axis]

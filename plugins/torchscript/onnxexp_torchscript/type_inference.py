@@ -98,7 +98,7 @@ class TypeInference:
                 sizes[axis] = self._inputs[index, axis] = self._symbol(wanted, sizes[axis], f"{name}_dim_{axis}")
         value = Value(name, self._provisional(leaf.dtype, sizes))
         if any(isinstance(size, torch.SymInt) for size in sizes):
-            self.know(value, AbstractTensor(leaf.dtype, sizes))
+            self.record(value, AbstractTensor(leaf.dtype, sizes))
         return value
 
     def _scalar(self, index: int, leaf: Any, name: str, spec: DynamicSpec) -> Value:
@@ -108,7 +108,7 @@ class TypeInference:
             symbol = self.unbacked.any_number(kind)
             self.names.setdefault(symbol.node.expr, spec.scalars[index].name or name)
             self._inputs[index, None] = symbol
-            self.know(value, symbol)
+            self.record(value, symbol)
         return value
 
     def _symbol(self, wanted: Any, size: int, default: str) -> Any:
@@ -133,9 +133,9 @@ class TypeInference:
             self.names[symbol] = name
         return self.texts[key]
 
-    # What is known
+    # Recorded fakes
 
-    def know(self, value: Value, fake: Any) -> None:
+    def record(self, value: Value, fake: Any) -> None:
         """Record the fake of a value."""
         self._fakes[value] = fake
         self._dynamic.add(value)
@@ -233,7 +233,7 @@ class TypeInference:
         return result
 
     def call(self, op: torch._ops.OpOverload, name: str, abstracts: list[Any], args: Sequence[Any]) -> Any:
-        """Run torch's kernel on fake tensors; raises whatever the kernel raises."""
+        """Run torch's kernel on fake tensors; the kernel's errors pass through."""
         with self.mode, exact_reshape_sizes():
             return from_fake(self._called(op, name, to_fake(abstracts), args))
 

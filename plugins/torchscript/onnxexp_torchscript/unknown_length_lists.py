@@ -47,7 +47,7 @@ def fake_of(interpreter: Interpreter, thing: Any) -> Any:
     if isinstance(thing, (bool, int, float)):
         return interpreter.sizes.unbacked.any_number(type(thing))
     raise interpreter.refuse(
-        f"a list of unknown length holds a {'list' if isinstance(thing, Items) else type(thing).__name__.lower()}",
+        f"a list of unknown length contains a {'list' if isinstance(thing, Items) else type(thing).__name__.lower()}",
         "keep tensors or numbers in it, or make its length fixed",
     )
 
@@ -99,7 +99,7 @@ def as_sequence(interpreter: Interpreter, items: Items, element: Any = None) -> 
 def _whole(interpreter: Interpreter, items: Items) -> None:
     """Raise CaptureError for a list that a loop is collecting."""
     if items.collecting is not None:
-        raise interpreter.refuse("a list is read in the loop that appends to it", "read it after the loop")
+        raise interpreter.refuse("a loop reads the list that it appends to", "read the list after the loop")
 
 
 def _make(interpreter: Interpreter, name: str, args: list[Any]) -> Value:
@@ -142,7 +142,7 @@ def get(interpreter: Interpreter, items: Items, position: Any) -> Value:
         element = interpreter.emit("aten::select.int", [items.sequence, items.axis, unwrap(position)])
         return element if _is_tensor(items.element) else interpreter.emit("aten::item", [element])  # type: ignore[no-any-return]
     if items.element is None:
-        raise interpreter.refuse("an element of a list of unknown length is read, of which no element is known", "append first")
+        raise interpreter.refuse("the program reads an element of a list before the first append", "append first")
     output = interpreter.value("prim::SequenceAt", _anew(interpreter, items.element))
     interpreter.append("prim::SequenceAt", [items.sequence, unwrap(position)], [output])
     return output
