@@ -145,7 +145,13 @@ def test_setup_context_cannot_be_replaced_while_capturing() -> None:
 def checked_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """The plugin looks at torch again, now and after the test."""
     for name in [name for name in sys.modules if name.startswith("onnxexp_autograd.")]:
-        if name.rpartition(".")[2] in ("torch_internals", "interception", "run_forward", "result_shapes", "function_capture"):
+        if name.rpartition(".")[2] in (
+            "torch_internals",
+            "interception",
+            "run_forward",
+            "shapes_without_fake",
+            "function_capture",
+        ):
             monkeypatch.delitem(sys.modules, name)
     package = sys.modules["onnxexp_autograd"]
     for name in ("interception", "function_capture"):

@@ -13,7 +13,7 @@ import pytest
 
 import onnxexp
 from onnxexp.cli import _COMMANDS
-from onnxexp.cli.console_output import Output, readable
+from onnxexp.cli.text_or_json import Output, readable
 from tests.core.commanding import ROOT, install, run, separately
 
 Capsys = pytest.CaptureFixture[str]

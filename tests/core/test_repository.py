@@ -282,9 +282,9 @@ def test_core_imports_no_plugin() -> None:
 
 
 def test_torch_onnx_is_a_peer_not_a_dependency() -> None:
-    """But for the flag behind `torch.onnx.is_in_onnx_export()`, which models ask, and which is to say True.
+    """The one exception is the flag behind `torch.onnx.is_in_onnx_export()`: models read it, and it must be True.
 
-    The plugin's `onnxexp_torch_onnx/interop.py` looks for torch.onnx's modules by name where somebody else has imported them.
+    The plugin's `onnxexp_torch_onnx/torch_onnx_state.py` finds torch.onnx's modules by name, where others have imported them.
     """
     peer = ("torch.onnx.export", "torch.onnx._internal", "torch.onnx.symbolic", "_jit_pass_onnx")
     flag = "from torch.onnx._internal.exporter import _flags"

@@ -14,8 +14,8 @@ import pytest
 
 import onnxexp
 from onnxexp import OptionError
-from onnxexp.cli import plugin_template
-from onnxexp.cli.plugin_template import create
+from onnxexp.cli import plugin_scaffold
+from onnxexp.cli.plugin_scaffold import create
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "plugin"
@@ -98,7 +98,7 @@ def test_a_new_pack_keeps_nothing_of_the_examples_names(pack: Path) -> None:
 
 def test_the_templates_are_the_whole_example() -> None:
     """Nothing that is under version control in the example is left out of a new pack."""
-    assert files(EXAMPLE).keys() == set(plugin_template._FILES)
+    assert files(EXAMPLE).keys() == set(plugin_scaffold._FILES)
 
 
 def test_the_example_is_small_and_uses_public_names_only() -> None:
@@ -158,19 +158,19 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 def test_other_files_may_be_there(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     written = create("waves", tmp_path)
-    assert len(written) == len(plugin_template._FILES) and all(path.is_file() for path in written)
+    assert len(written) == len(plugin_scaffold._FILES) and all(path.is_file() for path in written)
 
 
 def test_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tests").mkdir()
     texts = {tmp_path / "new" / "a": "a", tmp_path / "tests" / "b": "b", tmp_path / "c": "\ud800"}
     with pytest.raises(UnicodeEncodeError):
-        plugin_template._write(texts)
+        plugin_scaffold._write(texts)
     assert [path.name for path in tmp_path.rglob("*")] == ["tests"]
 
 
 def test_no_torch_is_imported(tmp_path: Path) -> None:
-    script = f"import sys, json\nfrom onnxexp.cli.plugin_template import create\ncreate('waves', {str(tmp_path / 'pack')!r})\n"
+    script = f"import sys, json\nfrom onnxexp.cli.plugin_scaffold import create\ncreate('waves', {str(tmp_path / 'pack')!r})\n"
     loaded = json.loads(run("-c", script + "print(json.dumps(list(sys.modules)))", cwd=tmp_path))
     assert not {"torch", "onnx", "onnx_ir"} & set(loaded)
 

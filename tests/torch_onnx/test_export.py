@@ -14,7 +14,7 @@ import torch
 import onnxexp
 import onnxexp_torch_onnx as onnx_exporter
 from onnxexp_torch_onnx import OperatorExportTypes
-from onnxexp_torch_onnx.deprecated import CURES
+from onnxexp_torch_onnx.deprecated_arguments import CURES
 
 
 class Model(torch.nn.Module):

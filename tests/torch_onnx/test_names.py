@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import onnxexp_torch_onnx as onnx_exporter
-from onnxexp_torch_onnx import deprecated
+from onnxexp_torch_onnx import deprecated_arguments
 
 ROOT = Path(__file__).parents[2]
 X = torch.randn(2, 3)
@@ -125,9 +125,9 @@ def test_a_documented_name(name: str, parameters: str | None) -> None:
 @pytest.mark.parametrize("name", f"{EXPORT_OF_1_4} {SINCE_GONE}".split())
 def test_a_documented_argument_of_export(name: str) -> None:
     if name in inspect.signature(onnx_exporter.export).parameters:
-        assert name not in deprecated.CURES
+        assert name not in deprecated_arguments.CURES
         return
-    with pytest.warns(DeprecationWarning, match=f"{name} is deprecated: {re.escape(deprecated.CURES[name])}"):
+    with pytest.warns(DeprecationWarning, match=f"{name} is deprecated: {re.escape(deprecated_arguments.CURES[name])}"):
         onnx_exporter.export(torch.nn.GELU(), X, **{name: False})
 
 

@@ -9,7 +9,7 @@ import torch
 
 from onnxexp.graph import TensorType, Value
 from onnxexp_torchscript.interpreter import Interpreter
-from onnxexp_torchscript.reader import TABLES
+from onnxexp_torchscript.jit_converter import TABLES
 from onnxexp_torchscript.source_locations import Places
 from onnxexp_torchscript.type_inference import TypeInference
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from onnxexp.cli.common_arguments import UsageError, add_common
-from onnxexp.cli.console_output import Output, readable
+from onnxexp.cli.text_or_json import Output, readable
 from onnxexp.errors import OnnxExporterError
 from onnxexp.version import __version__
 

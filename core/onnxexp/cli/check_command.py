@@ -6,8 +6,8 @@ import argparse
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from onnxexp.cli.console_output import Output, Progress
 from onnxexp.cli.export_call import add_arguments, prepare
+from onnxexp.cli.text_or_json import Output, Progress
 from onnxexp.errors import UnsupportedOperators
 
 if TYPE_CHECKING:

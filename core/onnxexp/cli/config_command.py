@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from onnxexp.cli.common_arguments import add_selection, selection
-from onnxexp.cli.console_output import Output
+from onnxexp.cli.text_or_json import Output
 from onnxexp.request import config
 
 __all__ = ["arguments", "load", "run"]

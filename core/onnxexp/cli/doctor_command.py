@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 
 from packaging.specifiers import SpecifierSet
 
-from onnxexp.cli.console_output import Output, Progress
 from onnxexp.cli.installed_versions import PACKAGES, TESTED, installed, requirements
+from onnxexp.cli.text_or_json import Output, Progress
 from onnxexp.errors import OnnxExporterError, PluginError
 from onnxexp.plugins.discovery import discover
 from onnxexp.request import config

@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxexp.cli.common_arguments import add_selection, add_target, dynamic_shapes, names, selection
 from onnxexp.cli.config_command import load as configured
-from onnxexp.cli.console_output import Progress
+from onnxexp.cli.text_or_json import Progress
 from onnxexp.request import config
 
 __all__ = ["Prepared", "add_arguments", "prepare"]

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnxexp.cli.console_output import Output, Progress, readable
 from onnxexp.cli.export_call import add_arguments, prepare
+from onnxexp.cli.text_or_json import Output, Progress, readable
 from onnxexp.errors import VerificationError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onnxexp.cli.console_output import Output
+from onnxexp.cli.text_or_json import Output
 
 __all__ = ["arguments", "run"]
 
@@ -18,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     """Write the files, and print the next steps."""
-    from onnxexp.cli.plugin_template import create
+    from onnxexp.cli.plugin_scaffold import create
 
     directory = options.directory or Path(options.name)
     files = create(options.name, directory)

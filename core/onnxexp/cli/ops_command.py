@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxexp.cli.common_arguments import add_selection
 from onnxexp.cli.config_command import load
-from onnxexp.cli.console_output import Output, Progress
+from onnxexp.cli.text_or_json import Output, Progress
 
 __all__ = ["arguments", "run"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxexp.cli.common_arguments import add_common, add_selection
 from onnxexp.cli.config_command import load
-from onnxexp.cli.console_output import Output, Progress
+from onnxexp.cli.text_or_json import Output, Progress
 from onnxexp.errors import OptionError
 from onnxexp.plugins.discovery import PluginStatus, record_hash, states
 from onnxexp.suggest import nearest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxexp.cli.console_output import Progress
+from onnxexp.cli.text_or_json import Progress
 from onnxexp.graph import Node
 from onnxexp.plugins.hookspecs import hookimpl
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxexp.cli.common_arguments import add_target
-from onnxexp.cli.console_output import Output, Progress
+from onnxexp.cli.text_or_json import Output, Progress
 from onnxexp.errors import OptionError, VerificationError
 
 if TYPE_CHECKING:

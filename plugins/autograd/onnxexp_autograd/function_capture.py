@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from onnxexp import warn
 from onnxexp_autograd.function_ops import Arguments, CallForm, Function, FunctionOps, Placeholder
 from onnxexp_autograd.interception import Diversion, allow_in_dynamo, current, divert
-from onnxexp_autograd.model_functions import call_between_marks
+from onnxexp_autograd.local_functions import call_between_marks
 from onnxexp_autograd.run_forward import ForwardResult, bind_arguments, inline, probe, run
 from onnxexp_autograd.torch_internals import detect_fake_mode, free_unbacked_symbols, tracing_state
 

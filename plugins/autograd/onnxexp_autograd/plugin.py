@@ -15,7 +15,7 @@ import onnxexp
 import onnxexp_torch_onnx as torch_onnx
 from onnxexp_autograd.availability import unavailable
 from onnxexp_autograd.function_ops import Function, FunctionOps
-from onnxexp_autograd.model_functions import extract_functions, replace_marks
+from onnxexp_autograd.local_functions import extract_functions, replace_marks
 
 __all__ = ["Autograd"]
 

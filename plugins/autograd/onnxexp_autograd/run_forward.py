@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp_autograd.function_ops import Arguments, Function, Placeholder
 from onnxexp_autograd.interception import class_attribute, pause_diversion
-from onnxexp_autograd.result_shapes import ResultShapes, find_result_shapes
+from onnxexp_autograd.shapes_without_fake import ResultShapes, find_result_shapes
 from onnxexp_autograd.torch_internals import (
     FunctionCtx,
     detect_fake_mode,

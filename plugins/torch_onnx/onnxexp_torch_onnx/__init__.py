@@ -30,9 +30,9 @@ from onnxexp_torch_onnx.dynamo import (
 )
 from onnxexp_torch_onnx.enums import OperatorExportTypes, TensorProtoDataType
 from onnxexp_torch_onnx.errors import CheckerError, OnnxExporterError, SymbolicValueError, UnsupportedOperatorError
+from onnxexp_torch_onnx.export_state import disable_log, enable_log, is_in_onnx_export, select_model_mode_for_export, set_training
 from onnxexp_torch_onnx.exporting import export, export_to_pretty_string
 from onnxexp_torch_onnx.function_extraction import FunctionExtractor
-from onnxexp_torch_onnx.modes import disable_log, enable_log, is_in_onnx_export, select_model_mode_for_export, set_training
 from onnxexp_torch_onnx.onnx_ops import plugin
 from onnxexp_torch_onnx.registry import register_custom_op_symbolic, registered, unregister_custom_op_symbolic
 from onnxexp_torch_onnx.scalar_type import JitScalarType

@@ -14,10 +14,10 @@ from onnxexp.lowering.output_check import output_mismatch
 from onnxexp.torch_ops.schemas import schemas
 from onnxexp_torch_onnx.context import GraphContext, SymbolicContext
 from onnxexp_torch_onnx.emit_nodes import PACKING
-from onnxexp_torch_onnx.interop import torch_opset
 from onnxexp_torch_onnx.python_op import python_op
 from onnxexp_torch_onnx.scratch_graph import ScratchGraph, jit_node
 from onnxexp_torch_onnx.settings import settings
+from onnxexp_torch_onnx.torch_onnx_state import torch_opset
 
 __all__ = ["call_symbolic", "describe"]
 

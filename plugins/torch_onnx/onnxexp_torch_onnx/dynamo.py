@@ -22,8 +22,8 @@ from onnxexp import ONNXProgram, SymbolicTable
 from onnxexp.builder.torch_tensor import TorchTensor
 from onnxexp.plugins.installed import symbolics_for
 from onnxexp.version import DEFAULT_OPSET
+from onnxexp_torch_onnx.onnxscript_symbolics import translations
 from onnxexp_torch_onnx.registry import registered
-from onnxexp_torch_onnx.translation import translations
 
 __all__ = [
     "DiagnosticOptions",

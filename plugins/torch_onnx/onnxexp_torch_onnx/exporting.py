@@ -15,14 +15,14 @@ from torch.utils import _pytree as pytree
 import onnxexp
 from onnxexp import ONNXProgram, warn
 from onnxexp.version import DEFAULT_OPSET
-from onnxexp_torch_onnx import deprecated
+from onnxexp_torch_onnx import deprecated_arguments
 from onnxexp_torch_onnx.enums import OperatorExportTypes
 from onnxexp_torch_onnx.errors import CheckerError
-from onnxexp_torch_onnx.modes import training_mode
+from onnxexp_torch_onnx.export_state import training_mode
 from onnxexp_torch_onnx.module_functions import ModuleFunctions
+from onnxexp_torch_onnx.onnxscript_symbolics import translations
 from onnxexp_torch_onnx.registry import registered
 from onnxexp_torch_onnx.settings import settings
-from onnxexp_torch_onnx.translation import translations
 
 __all__ = ["export", "export_to_pretty_string"]
 
@@ -71,15 +71,15 @@ def export(
         custom_translation_table: onnxscript functions by torch operator, as in torch's newer exporter.
         plugins: As for `onnxexp.export`.
         torch_registrations: Also use the registrations of `torch.onnx.register_custom_op_symbolic`.
-        older: Former arguments of torch.onnx, see `onnxexp_torch_onnx.deprecated.CURES`.
+        older: Former arguments of torch.onnx, see `onnxexp_torch_onnx.deprecated_arguments.CURES`.
 
     Returns:
         The program, already written to `f` if that is not None.
 
     Raises what `onnxexp.export` raises, and CheckerError if `enable_onnx_checker` is set and the check fails.
     """
-    old = deprecated.read(older)
-    kind = deprecated.export_type(operator_export_type, old.get("aten"), old.get("export_raw_ir"))
+    old = deprecated_arguments.read(older)
+    kind = deprecated_arguments.export_type(operator_export_type, old.get("aten"), old.get("export_raw_ir"))
     if keep_initializers_as_inputs is None:
         keep_initializers_as_inputs = kind is not OperatorExportTypes.ONNX and export_params
     symbols = registered(torch=torch_registrations)

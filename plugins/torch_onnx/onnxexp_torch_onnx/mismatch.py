@@ -16,7 +16,7 @@ from onnxexp import CaptureError, TrainingMode
 from onnxexp.capture.torch_state import model_mode, torch_mode
 from onnxexp.program.comparison import VerificationReport, compare
 from onnxexp.program.onnxruntime_session import Session
-from onnxexp_torch_onnx.modes import training_mode
+from onnxexp_torch_onnx.export_state import training_mode
 from onnxexp_torch_onnx.registry import registered
 from onnxexp_torch_onnx.settings import settings
 

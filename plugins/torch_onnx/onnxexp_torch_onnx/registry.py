@@ -18,8 +18,8 @@ from onnxexp import Builder, OptionError, SymbolicTable, warn
 from onnxexp.torch_ops.schemas import schemas
 from onnxexp.version import MAX_OPSET
 from onnxexp_torch_onnx.call_symbolic import call_symbolic, describe
-from onnxexp_torch_onnx.interop import from_torch
 from onnxexp_torch_onnx.settings import current, settings
+from onnxexp_torch_onnx.torch_onnx_state import from_torch
 
 __all__ = [
     "RegisteredSymbolics",

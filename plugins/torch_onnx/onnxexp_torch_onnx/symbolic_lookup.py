@@ -11,7 +11,7 @@ from typing import Any
 
 from onnxexp_torch_onnx.context import GraphContext
 from onnxexp_torch_onnx.overload_matching import overloads
-from onnxexp_torch_onnx.symbolic_helper.removed_symbolics import REMOVED_SYMBOLICS
+from onnxexp_torch_onnx.symbolic_helper.opset9_names import REMOVED_SYMBOLICS
 from onnxexp_torch_onnx.torch_op import torch_op
 
 __all__ = ["symbolic"]

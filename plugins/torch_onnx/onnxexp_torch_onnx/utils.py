@@ -11,8 +11,7 @@ import torch
 import onnxexp
 from onnxexp import Graph, LoweringError, UnsupportedOperators
 from onnxexp_torch_onnx.context import GraphContext
-from onnxexp_torch_onnx.exporting import export, export_to_pretty_string
-from onnxexp_torch_onnx.modes import (
+from onnxexp_torch_onnx.export_state import (
     disable_log,
     enable_log,
     is_in_onnx_export,
@@ -20,6 +19,7 @@ from onnxexp_torch_onnx.modes import (
     set_training,
     training_mode,
 )
+from onnxexp_torch_onnx.exporting import export, export_to_pretty_string
 from onnxexp_torch_onnx.registry import register_custom_op_symbolic, registered, unregister_custom_op_symbolic
 from onnxexp_torch_onnx.settings import settings
 

@@ -9,9 +9,9 @@ import torch
 from onnxexp import CaptureError, Graph, ScalarType, TensorType, Value
 from onnxexp_torchscript import unknown_length_lists
 from onnxexp_torchscript.abstract_tensor import UNKNOWN
+from onnxexp_torchscript.export_time_values import UNINITIALIZED, Items, Journal, Maybe, restore
 from onnxexp_torchscript.interpreter import Interpreter
-from onnxexp_torchscript.python_values import UNINITIALIZED, Items, Journal, Maybe, restore
-from onnxexp_torchscript.scalar_tensors import Number, is_number, unwrap, wrap
+from onnxexp_torchscript.python_numbers import Number, is_number, unwrap, wrap
 
 __all__ = ["Raised", "if_", "kind_of", "placeholder"]
 

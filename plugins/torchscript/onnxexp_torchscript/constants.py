@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
+from onnxexp_torchscript.export_time_values import Module
 from onnxexp_torchscript.interpreter import Interpreter
-from onnxexp_torchscript.python_values import Module
-from onnxexp_torchscript.scalar_tensors import Number
+from onnxexp_torchscript.python_numbers import Number
 
 __all__ = ["constant", "thing"]
 

@@ -14,13 +14,13 @@ import torch
 
 from onnxexp import CaptureError, Graph, Node, OnnxExporterError, ScalarType, TensorType, Value
 from onnxexp.graph import Where, values_in
-from onnxexp_torchscript import scalar_tensors
+from onnxexp_torchscript import python_numbers
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor, static_truth
-from onnxexp_torchscript.jit_graph import recorded, unpacked
+from onnxexp_torchscript.export_time_values import Items, Journal, Maybe, Module, Text
 from onnxexp_torchscript.jit_schemas import Call, named
-from onnxexp_torchscript.python_values import Items, Journal, Maybe, Module, Text
-from onnxexp_torchscript.scalar_tensors import Number
+from onnxexp_torchscript.python_numbers import Number
 from onnxexp_torchscript.source_locations import Places
+from onnxexp_torchscript.traced_types import recorded, unpacked
 from onnxexp_torchscript.type_inference import TypeInference
 
 __all__ = ["Interpreter", "Rewritten", "Tables"]
@@ -219,8 +219,8 @@ class Interpreter:
             raise self.refuse(
                 f"{packet} reads a text that is known only at run time", "decide by numbers; text can be printed or raised"
             )
-        if scalar_tensors.computes(packet, args):
-            return scalar_tensors.compute(self, packet, args)
+        if python_numbers.computes(packet, args):
+            return python_numbers.compute(self, packet, args)
         if python is not None:
             result = python(self, *args)
             if result is not NotImplemented:
@@ -292,7 +292,7 @@ class Interpreter:
         if call.pointwise and any(index in call.tensors and isinstance(arg, Value) for index, arg in enumerate(args)):
             return list(args)
         return [
-            scalar_tensors.as_tensor(self, arg) if isinstance(arg, Number) and index in call.tensors else arg
+            python_numbers.as_tensor(self, arg) if isinstance(arg, Number) and index in call.tensors else arg
             for index, arg in enumerate(args)
         ]
 
@@ -303,10 +303,10 @@ class Interpreter:
         if isinstance(arg, (list, tuple)):
             tensors = any(isinstance(element, Value) and isinstance(element.type, TensorType) for element in arg)
             return [
-                scalar_tensors.as_tensor(self, element) if tensors and isinstance(element, Number) else self.neutral(element)
+                python_numbers.as_tensor(self, element) if tensors and isinstance(element, Number) else self.neutral(element)
                 for element in arg
             ]
-        return scalar_tensors.unwrap(arg)
+        return python_numbers.unwrap(arg)
 
     def _is_dynamic(self, args: Sequence[Any]) -> bool:
         return any(self.sizes.dynamic(value) or isinstance(value.type, ScalarType) for value in values_in(args))
@@ -339,8 +339,8 @@ class Interpreter:
         try:
             fake = function(*fakes)
         except Exception:  # noqa: BLE001 - torch's symbolic numbers raise anything where they would have to be known
-            fake = self.sizes.unbacked.any_number(scalar_tensors.kind_of_result(name, kinds))
-        constant = scalar_tensors.known(fake)
+            fake = self.sizes.unbacked.any_number(python_numbers.kind_of_result(name, kinds))
+        constant = python_numbers.known(fake)
         if constant is not None:
             return constant
         overload = "float" if float in kinds else "bool" if all(kind is bool for kind in kinds) else "int"
@@ -361,7 +361,7 @@ class Interpreter:
         size: Any = tensor.type.sizes[dim]
         if self.sizes.dynamic(tensor):
             size = self.sizes.of(tensor).shape[dim]
-        constant = scalar_tensors.known(size)
+        constant = python_numbers.known(size)
         return constant if constant is not None else self._asked(tensor, dim, size)
 
     def _asked(self, tensor: Value, dim: Any, size: Any) -> Value:

@@ -9,10 +9,10 @@ from typing import Any
 from onnxexp import TensorType, Value
 from onnxexp.graph import values_in
 from onnxexp.torch_ops.type_codes import type_code
-from onnxexp_torchscript import scalar_tensors, unknown_length_lists
+from onnxexp_torchscript import python_numbers, unknown_length_lists
+from onnxexp_torchscript.export_time_values import Items, Text
 from onnxexp_torchscript.interpreter import Interpreter
-from onnxexp_torchscript.python_values import Items, Text
-from onnxexp_torchscript.scalar_tensors import Number, is_number, unwrap
+from onnxexp_torchscript.python_numbers import Number, is_number, unwrap
 
 __all__ = ["OPERATORS"]
 
@@ -224,7 +224,7 @@ def _lists_equal(interpreter: Interpreter, one: Any, other: Any, wanted: bool) -
         result = (
             same if result is True else result if same is True else False if same is False else _both(interpreter, result, same)
         )
-    return result if wanted else scalar_tensors.compute(interpreter, "aten::__not__", [result])
+    return result if wanted else python_numbers.compute(interpreter, "aten::__not__", [result])
 
 
 def _both(interpreter: Interpreter, one: Any, other: Any) -> Any:
@@ -370,8 +370,8 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "aten::eq": _compared("aten::eq", operator.eq),
     "aten::ne": _compared("aten::ne", operator.ne),
     "aten::__contains__": _contains,
-    "prim::min": _reduced("prim::min", scalar_tensors.minimum),
-    "prim::max": _reduced("prim::max", scalar_tensors.maximum),
+    "prim::min": _reduced("prim::min", python_numbers.minimum),
+    "prim::max": _reduced("prim::max", python_numbers.maximum),
     "aten::any.bool": _reduced("aten::__or__", operator.or_),
     "aten::all.bool": _reduced("aten::__and__", operator.and_),
     "aten::sum.int": _reduced("aten::add", operator.add),

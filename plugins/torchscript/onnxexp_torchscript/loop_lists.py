@@ -9,9 +9,9 @@ import torch
 from onnxexp import CaptureError, Graph, ScalarType, Value
 from onnxexp.builder.dtypes import of_python
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor, expr_of
+from onnxexp_torchscript.export_time_values import Items
 from onnxexp_torchscript.interpreter import Interpreter
-from onnxexp_torchscript.python_values import Items
-from onnxexp_torchscript.scalar_tensors import Number, as_tensor, unwrap
+from onnxexp_torchscript.python_numbers import Number, as_tensor, unwrap
 from onnxexp_torchscript.unknown_length_lists import fake_of
 
 __all__ = ["Collected", "collectable"]

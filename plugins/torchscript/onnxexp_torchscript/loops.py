@@ -8,10 +8,10 @@ from onnxexp import CaptureError, Graph, TensorType, Value
 from onnxexp_torchscript import unknown_length_lists
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor
 from onnxexp_torchscript.branches import kind_of, placeholder
+from onnxexp_torchscript.export_time_values import UNINITIALIZED, Items, Journal, Maybe, build, flatten, restore
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.loop_lists import Collected, collectable
-from onnxexp_torchscript.python_values import UNINITIALIZED, Items, Journal, Maybe, build, flatten, restore
-from onnxexp_torchscript.scalar_tensors import Number, is_number, unwrap, wrap
+from onnxexp_torchscript.python_numbers import Number, is_number, unwrap, wrap
 
 __all__ = ["loop"]
 

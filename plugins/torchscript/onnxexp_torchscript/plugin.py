@@ -15,7 +15,7 @@ from onnxexp.capture.torch_export.decompose.decomposer import Decomposer
 from onnxexp.capture.torch_state import model_mode, torch_mode
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.model import is_scripted
-from onnxexp_torchscript.reader import read
+from onnxexp_torchscript.jit_converter import convert
 from onnxexp_torchscript.script import script
 from onnxexp_torchscript.trace import trace
 
@@ -46,7 +46,7 @@ class TorchScript:
                 recording = script(model, args, kwargs, spec)
             else:
                 recording = trace(parts, args, kwargs, spec)
-            graph, sizes, changed = read(recording, spec)
+            graph, sizes, changed = convert(recording, spec)
         make_functional(graph, changed)
         decomposer = Decomposer(lambda: sizes.mode, sizes.texts, sizes.text)
         return CapturedProgram(graph, decomposer, recording.in_spec, recording.out_spec, recording.warnings)

@@ -10,11 +10,11 @@ import torch
 from onnxexp import ScalarType, TensorType, Value
 from onnxexp.builder.dtypes import of_python
 from onnxexp.torch_ops.type_codes import dtype_of_code
-from onnxexp_torchscript import branches, constants, loops, scalar_tensors, script_objects, unknown_length_lists
+from onnxexp_torchscript import branches, constants, loops, python_numbers, script_objects, unknown_length_lists
+from onnxexp_torchscript.export_time_values import UNINITIALIZED, Items, Maybe
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.list_ops import OPERATORS
-from onnxexp_torchscript.python_values import UNINITIALIZED, Items, Maybe
-from onnxexp_torchscript.scalar_tensors import Number
+from onnxexp_torchscript.python_numbers import Number
 
 __all__ = ["HANDLERS", "OF_TEXT", "PYTHON"]
 
@@ -60,7 +60,7 @@ def _same(interpreter: Interpreter, node: Any) -> list[Any]:
 
 def _number_to_tensor(interpreter: Interpreter, node: Any) -> list[Any]:
     (number,) = interpreter.args(node)
-    return [number if isinstance(number, Number) else scalar_tensors.wrap(number)]
+    return [number if isinstance(number, Number) else python_numbers.wrap(number)]
 
 
 def _nothing(interpreter: Interpreter, node: Any) -> list[Any]:
@@ -113,7 +113,7 @@ def _to_list(interpreter: Interpreter, node: Any) -> list[Any]:
 def _numbers_of(interpreter: Interpreter, tensor: Any) -> Any:
     rank = interpreter.rank(tensor)
     if rank == 0:
-        return scalar_tensors.unwrap(tensor) if isinstance(tensor, Number) else interpreter.emit("aten::item", [tensor])
+        return python_numbers.unwrap(tensor) if isinstance(tensor, Number) else interpreter.emit("aten::item", [tensor])
     length = interpreter.size(tensor, 0)
     if rank is None or isinstance(length, Value):
         raise interpreter.refuse("tolist of a tensor whose size is known only at run time", "compute with the tensor itself")
@@ -223,7 +223,7 @@ def _cast(kind: type) -> Callable[..., Any]:
             return NotImplemented
         number = interpreter.emit("aten::item", [tensor])
         own = number.type.kind if isinstance(number, Value) and isinstance(number.type, ScalarType) else type(number)
-        return number if own is kind else scalar_tensors.compute(interpreter, name, [number])
+        return number if own is kind else python_numbers.compute(interpreter, name, [number])
 
     return python
 
@@ -238,7 +238,7 @@ def _is(interpreter: Interpreter, one: Any, other: Any) -> Any:
 
 
 def _is_not(interpreter: Interpreter, one: Any, other: Any) -> Any:
-    return scalar_tensors.compute(interpreter, "aten::__not__", [_is(interpreter, one, other)])
+    return python_numbers.compute(interpreter, "aten::__not__", [_is(interpreter, one, other)])
 
 
 def _unwrap(interpreter: Interpreter, thing: Any) -> Any:
@@ -280,22 +280,22 @@ def _made_of(interpreter: Interpreter, data: Any, dtype: Any) -> Any:
         constant = interpreter.constant(torch.tensor(_plain(data), dtype=wanted))
         return interpreter.emit("aten::lift_fresh_copy", [constant])
     if isinstance(data, list):
-        kinds = {branches.kind_of(scalar_tensors.unwrap(leaf)) for leaf in leaves if scalar_tensors.is_number(leaf)}
+        kinds = {branches.kind_of(python_numbers.unwrap(leaf)) for leaf in leaves if python_numbers.is_number(leaf)}
         kind = next((kind for kind in (float, int) if kind in kinds), bool)
         wanted = wanted or of_python(kind())
         return interpreter.emit("aten::stack", [[_made_of(interpreter, element, wanted) for element in data], 0])
     if isinstance(data, Value) and isinstance(data.type, TensorType):
         return data if wanted is None else interpreter.emit("aten::to.dtype", [data, wanted, False, False, None])
-    natural = of_python(branches.kind_of(scalar_tensors.unwrap(data))())
+    natural = of_python(branches.kind_of(python_numbers.unwrap(data))())
     return interpreter.emit("aten::scalar_tensor", [data, wanted or natural, None, None, None])
 
 
 def _leaves(data: Any) -> list[Any]:
-    return [leaf for element in data for leaf in _leaves(element)] if isinstance(data, list) else [scalar_tensors.unwrap(data)]
+    return [leaf for element in data for leaf in _leaves(element)] if isinstance(data, list) else [python_numbers.unwrap(data)]
 
 
 def _plain(data: Any) -> Any:
-    return [_plain(element) for element in data] if isinstance(data, list) else scalar_tensors.unwrap(data)
+    return [_plain(element) for element in data] if isinstance(data, list) else python_numbers.unwrap(data)
 
 
 def _as_tensor(interpreter: Interpreter, data: Any, dtype: Any = None, device: Any = None) -> Any:

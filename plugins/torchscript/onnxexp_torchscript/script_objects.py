@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from onnxexp import TensorType, Value
-from onnxexp_torchscript import scalar_tensors
+from onnxexp_torchscript import python_numbers
 from onnxexp_torchscript.branches import kind_of
+from onnxexp_torchscript.export_time_values import Items, Maybe, Module
 from onnxexp_torchscript.interpreter import Interpreter
-from onnxexp_torchscript.python_values import Items, Maybe, Module
-from onnxexp_torchscript.scalar_tensors import Number
+from onnxexp_torchscript.python_numbers import Number
 
 __all__ = ["create", "is_instance", "mkldnn", "python"]
 
@@ -45,7 +45,7 @@ _KINDS = {
 def _kind(thing: Any) -> type:
     if isinstance(thing, Number) or (isinstance(thing, Value) and isinstance(thing.type, TensorType)):
         return torch.Tensor
-    return kind_of(thing) if scalar_tensors.is_number(thing) else str if isinstance(thing, str) else type(thing)
+    return kind_of(thing) if python_numbers.is_number(thing) else str if isinstance(thing, str) else type(thing)
 
 
 def python(interpreter: Interpreter, node: Any) -> list[Any]:

@@ -7,8 +7,8 @@ from typing import Any
 
 from onnxexp_torchscript.abstract_tensor import AbstractTensor
 from onnxexp_torchscript.interpreter import Interpreter
-from onnxexp_torchscript.jit_graph import unpacked
 from onnxexp_torchscript.jit_schemas import Call
+from onnxexp_torchscript.traced_types import unpacked
 
 __all__ = ["kept_pieces"]
 

@@ -21,9 +21,9 @@ from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.call_tree import register_dataclasses
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp_torchscript.call_repair import fit
-from onnxexp_torchscript.inplace_sizes import immutable_sizes
+from onnxexp_torchscript.inplace_size_arithmetic import immutable_sizes
 from onnxexp_torchscript.rnn_cells import whole_cells
-from onnxexp_torchscript.scripted_calls import numbers_kept
+from onnxexp_torchscript.scripted_in_trace import numbers_kept
 from onnxexp_torchscript.source_locations import Places
 
 __all__ = ["Recording", "trace"]

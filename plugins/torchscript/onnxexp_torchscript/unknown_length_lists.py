@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from onnxexp import Value
-from onnxexp_torchscript import scalar_tensors
+from onnxexp_torchscript import python_numbers
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor
+from onnxexp_torchscript.export_time_values import Items
 from onnxexp_torchscript.interpreter import Interpreter
-from onnxexp_torchscript.python_values import Items
-from onnxexp_torchscript.scalar_tensors import Number, is_number, unwrap
+from onnxexp_torchscript.python_numbers import Number, is_number, unwrap
 
 __all__ = [
     "as_sequence",
@@ -35,7 +35,7 @@ __all__ = [
 def as_tensor(interpreter: Interpreter, thing: Any) -> Any:
     """Convert a number or tensor to a value; return anything else as it is."""
     if isinstance(thing, Number):
-        return scalar_tensors.as_tensor(interpreter, thing)
+        return python_numbers.as_tensor(interpreter, thing)
     return thing
 
 
