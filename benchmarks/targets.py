@@ -10,6 +10,11 @@ from .results import ModelResult
 
 MB = 1e6
 _LARGE = 200 * MB
+"""The weights of 50 million float32 parameters."""
+_SMALL = 4 * MB
+"""The weights of 1 million float32 parameters."""
+_SMALL_SECONDS = 0.010
+"""The time within which a small model's trace is fast enough, however fast the peer is."""
 _MEMORY_FROM = 32 * MB
 """The least size of the weights for the memory target; in smaller models, torch.export's graph and Python dominate."""
 
@@ -144,9 +149,16 @@ def trace_nodes(model: ModelResult) -> float | None:
     return None if model.trace is None or peer is None else float(model.trace.nodes - peer.nodes)
 
 
-def _of_size(figure: Callable[[ModelResult], float | None], *, large: bool) -> Callable[[ModelResult], float | None]:
-    """Restrict a figure to models over 50 million parameters, or to the others."""
-    return lambda model: figure(model) if (model.onnxexp.weights > _LARGE) == large else None
+def slow_trace_time(model: ModelResult) -> float | None:
+    """Return `trace_time`; 0 for a trace of at most 10 ms."""
+    return 0.0 if model.trace is not None and model.trace.seconds <= _SMALL_SECONDS else trace_time(model)
+
+
+def _of_size(
+    figure: Callable[[ModelResult], float | None], above: float = 0, below: float = math.inf
+) -> Callable[[ModelResult], float | None]:
+    """Restrict a figure to models whose weights lie between two numbers of bytes."""
+    return lambda model: figure(model) if above <= model.onnxexp.weights < below else None
 
 
 TARGETS = [
@@ -158,8 +170,10 @@ TARGETS = [
     Target("memory", f"peak growth over capture's ÷ weights (models of {_MEMORY_FROM / MB:.0f} MB and more)", judged_growth, 0.3),
     Target("latency", "ONNX Runtime latency ÷ the better peer's", best_latency_ratio, 1.03),
     Target("nodes", "nodes (Constant aside) more than the better peer's", nodes_over_best, 0),
-    Target("trace, large", "export by trace ÷ dynamo=False's, over 50 M parameters", _of_size(trace_time, large=True), 0.5),
-    Target("trace, small", "the same of the other models", _of_size(trace_time, large=False), 2.0),
+    Target("trace, large", "export by trace ÷ dynamo=False's, over 50 M parameters", _of_size(trace_time, above=_LARGE), 0.5),
+    Target("trace, medium", "the same, 1 M to 50 M parameters", _of_size(trace_time, _SMALL, _LARGE), 1.0),
+    Target("trace, small", "the same, under 1 M parameters; 0 where the trace takes at most 10 ms",
+           _of_size(slow_trace_time, below=_SMALL), 2.0),
     Target("trace, latency", "the traced file's ONNX Runtime latency ÷ dynamo=False's", trace_latency, 1.03),
     Target("trace, nodes", "the traced file's nodes more than dynamo=False's", trace_nodes, 0),
 ]  # fmt: skip
