@@ -1,4 +1,4 @@
-"""The operators, as ONNX computes them; the arguments are those of the torch schema, in order."""
+"""Symbolics of the operators; their arguments are those of the torch schemas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operator: exported, checked, run in ONNX Runtime and compared with PyTorch."""
+"""Export each operator, check it, and compare ONNX Runtime with PyTorch."""
 
 from __future__ import annotations
 

@@ -183,13 +183,16 @@ _ACTIVE: contextvars.ContextVar[FunctionOps | None] = contextvars.ContextVar("on
 
 @functools.cache
 def _library() -> Any:
-    """Return the library of the operators; it is never destroyed, since torch crashes if a used operator is removed."""
+    """Return the library of the operators.
+
+    It is never destroyed: torch crashes if a used operator is removed.
+    """
     return torch.library.Library(_NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]  # torch does not annotate it
 
 
 @functools.cache
 def _torch_operator(name: str, schema: str, index: int) -> Any:
-    """Define the torch operator with this index among those of one class name and schema.
+    """Define the torch operator of an index, class name and schema.
 
     torch cannot remove an operator, so that all exports share it. It computes by the export that is active.
     """

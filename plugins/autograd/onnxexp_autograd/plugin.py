@@ -82,7 +82,10 @@ class Autograd:
 
     @onnxexp.hookimpl
     def capture_context(self, context: onnxexp.ExportContext) -> AbstractContextManager[Any]:
-        """Keep Functions with a decision whole; if this torch does not allow it, warn and inline them all."""
+        """Keep Functions with a decision whole, or warn and inline all of them.
+
+        The warning is for a torch without the internals that this needs.
+        """
         reason = unavailable()
         if reason:
             cure = "install a newer onnxexp-plugin-autograd or an older torch"
@@ -157,7 +160,10 @@ class Autograd:
         return torch_onnx.call_symbolic(op, decision.symbolic, args, constants=False, python_class=named)
 
     def _node(self, op: onnxexp.Builder, node: onnxexp.Node, args: Sequence[Any]) -> Any:
-        """Lower to one node of a custom domain; non-tensor arguments are attributes, ``arg2`` or, nested, ``arg2_0``."""
+        """Lower to one node of a custom domain.
+
+        Arguments other than tensors are attributes: ``arg2`` or, nested, ``arg2_0``.
+        """
         name = node.op.partition("::")[2].partition(".")[0]
         attributes: dict[str, Any] = {}
         for index, arg in enumerate(args):
@@ -176,7 +182,10 @@ class Autograd:
 
 
 def _restore_calls(graph: onnxexp.Graph, operators: FunctionOps) -> bool:
-    """Rename the captured operators. A table's entry gets the Function's own arguments. Returns whether there are any."""
+    """Rename the captured operators; return whether there are any.
+
+    A table's entry gets the Function's own arguments.
+    """
     found = False
     for node in graph.walk():
         operator = operators.captured(node.op)

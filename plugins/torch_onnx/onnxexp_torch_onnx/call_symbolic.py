@@ -83,7 +83,7 @@ def call_symbolic(
 
 
 def _inputs(captured: Any, resolved: Any) -> Iterator[Any]:
-    """Yield what the values in a node's arguments are resolved to, in the order of ``node.inputs()``."""
+    """Yield the resolved values of a node's arguments, in the order of its inputs."""
     if isinstance(captured, Value):
         yield resolved
     elif isinstance(captured, (list, tuple)):

@@ -1,4 +1,4 @@
-"""onnxexp-plugin-torchscript: the frontend for torch.jit.trace, torch.jit.script and scripted models."""
+"""onnxexp-plugin-torchscript: trace a model, script it, or take a ScriptModule."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def harmless(guard: Any) -> bool:
 
 
 def static_truth(condition: Any) -> bool | None:
-    """Return a condition's value if it is the same for all sizes, 0 and 1 too, else None."""
+    """Return a condition's value if it is the same for all sizes; else None."""
     if isinstance(condition, bool):
         return condition
     expr = condition.node.expr

@@ -41,7 +41,7 @@ def _convolution_mode(interpreter: Interpreter, name: str, args: list[Any]) -> R
 
 
 def _to(interpreter: Interpreter, name: str, args: list[Any]) -> Rewritten:
-    """``to`` with a device, a dtype or neither: one that changes no dtype only copies, or does nothing."""
+    """Rewrite ``to``: without a new dtype it only copies, or does nothing."""
     if name == "aten::to.prim_Device":
         _, dtype, non_blocking, copy = args[1:5]
     elif name == "aten::to.prim_dtype":

@@ -58,7 +58,7 @@ class Items(list[Any]):
 
 
 class Maybe:
-    """A value that is None where the condition `absent` (a bool, or the value of one) holds."""
+    """A value that is None where `absent` (a bool, or a value of it) is true."""
 
     __slots__ = ("absent", "value")
 

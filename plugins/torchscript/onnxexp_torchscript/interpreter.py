@@ -1,4 +1,4 @@
-"""The interpreter: converts a TorchScript graph to the neutral graph, node by node.
+"""Convert the nodes of a TorchScript graph to the neutral graph, one by one.
 
 Numbers, lists, tuples and modules that are known at export are Python objects; everything else is a `Value`.
 """

@@ -1,4 +1,4 @@
-"""Convert a TorchScript program: bind its inputs, run the interpreter, collect outputs."""
+"""Convert a TorchScript program: inputs, nodes (by the interpreter), outputs."""
 
 from __future__ import annotations
 

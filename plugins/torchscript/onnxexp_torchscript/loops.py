@@ -1,4 +1,4 @@
-"""`prim::Loop`: unrolled if short; else its body is converted until the types settle."""
+"""`prim::Loop`: unroll it if short, else convert its body until types settle."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class TorchScript:
         spec: DynamicSpec,
         options: Options,
     ) -> CapturedProgram | None:
-        """Capture a scripted module, or trace or script a module by `options.capture`; None otherwise.
+        """Capture a ScriptModule; trace or script by `options.capture`; else None.
 
         Raises CaptureError where that fails.
         """

@@ -17,7 +17,7 @@ __all__ = ["create", "is_instance", "mkldnn", "python"]
 
 
 def create(interpreter: Interpreter, node: Any) -> list[Any]:
-    """An object: of the grad modes and the profiler, which change no value; classes of the user's are refused."""
+    """Create an object of a grad mode or the profiler; refuse the user's classes."""
     kind = str(node.output().type())
     if "grad_mode" not in kind and "autograd.profiler" not in kind:
         raise interpreter.refuse(

@@ -1,4 +1,4 @@
-"""Shape functions for common calls, since torch's fake kernels are slow on symbols.
+"""Shape functions of common calls: torch's fake kernels are slow on symbols.
 
 A function answers only if it need not compare two sizes. Otherwise torch's kernel runs, and records a size that the model fixes.
 """

@@ -145,7 +145,7 @@ def _recording(flat: _Flat, parts: ModelTensors, graph: Any, module: Any, functi
 
 
 def _run(flat: _Flat, parts: ModelTensors) -> tuple[Any, Any]:
-    """Trace the model, and restore its buffers; return the graph, and its ScriptModule if any.
+    """Trace the model and restore its buffers; return graph and ScriptModule.
 
     Without scripted parts, parameters and buffers are inputs of the graph: so torch need not create a ScriptModule.
     """

@@ -160,7 +160,7 @@ class TypeInference:
     # Running
 
     def run(self, op: torch._ops.OpOverload, name: str, args: Sequence[Any], where: Where, *, local: bool = False) -> Any:
-        """Infer the result of a call on the neutral graph's arguments; UNKNOWN if that fails.
+        """Infer a call's result from the graph's arguments; UNKNOWN if that fails.
 
         `local`: the call is in a block and may never run, so that it fixes no size.
         """
@@ -187,7 +187,7 @@ class TypeInference:
         return self._probe.of_any_rank(op, name, self._fakes_of(args), args)
 
     def shortened(self, result: Any) -> Any:
-        """Replace long size expressions by symbols of their own; torch compares them slowly."""
+        """Replace long size expressions by symbols, which torch compares faster."""
         if isinstance(result, (list, tuple)):
             return [self.shortened(part) for part in result]
         if not isinstance(result, AbstractTensor) or not any(map(_is_long, result.shape)):

@@ -1,4 +1,4 @@
-"""Lists of unknown length: ONNX sequences (opset 11 and later), or an axis of a tensor."""
+"""Lists of unknown length: ONNX sequences (since opset 11), or a tensor axis."""
 
 from __future__ import annotations
 
