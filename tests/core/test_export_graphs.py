@@ -184,3 +184,18 @@ def test_regions_of_other_grad_modes() -> None:
         return y.detach() + x
 
     same(valid(export(forward, (X,)))(X), forward(X))
+
+
+def test_a_weight_that_is_used_transposed_too_is_stored_once() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(64, 32))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x @ self.weight @ self.weight.t()
+
+    program = export(Tied(), (torch.randn(2, 64),))
+    large = [value for value in program.model.graph.initializers.values() if value.const_value.size > 1000]
+    assert [value.name for value in large] == ["weight"]
+    assert program.verify().ok

@@ -18,9 +18,9 @@ import torch
 from onnxexp.builder.dtypes import to_onnx
 from onnxexp.errors import SerializeError
 
-__all__ = ["PIECE", "BinaryWriter", "TorchTensor", "contiguous_bytes", "has_data"]
+__all__ = ["BinaryWriter", "TorchTensor", "contiguous_bytes", "has_data"]
 
-PIECE = 1 << 20
+_PIECE = 1 << 20
 """Bytes of one piece that has to be copied."""
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -116,10 +116,10 @@ def _check_data(tensor: torch.Tensor, name: str | None) -> None:
 
 def _split(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     """Cut a tensor along its first axes until a piece is contiguous or small."""
-    if tensor.nbytes <= PIECE or (tensor.is_contiguous() and tensor.device.type == "cpu"):
+    if tensor.nbytes <= _PIECE or (tensor.is_contiguous() and tensor.device.type == "cpu"):
         yield tensor
         return
-    rows = PIECE // tensor[:1].nbytes
+    rows = _PIECE // tensor[:1].nbytes
     if not rows:
         for row in tensor:
             yield from _split(row)

@@ -1,7 +1,4 @@
-"""Run the passes of one export: order, skip, time and check them.
-
-The plugins' passes run first, in the order of the plugins' names. The core's clean-up runs last.
-"""
+"""Run the passes of one export: order, skip, time and check them."""
 
 from __future__ import annotations
 
@@ -16,36 +13,26 @@ import onnx_ir as ir
 from onnxexp.errors import OptionError, PassError
 from onnxexp.graph import Graph
 from onnxexp.passes import contract
-from onnxexp.passes.flatten_concat import flatten_concat
-from onnxexp.passes.fold_batch_norm import fold_batch_norm
 from onnxexp.plugins.loading import Plugin, Plugins
 from onnxexp.request.export_context import ExportContext
 from onnxexp.suggest import nearest
 
-__all__ = ["CORE", "Pass", "Passes"]
+__all__ = ["Passes"]
 
-CORE = "core"
 Subject = TypeVar("Subject", Graph, ir.Model)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Pass(Generic[Subject]):
-    """A pass and its owner: a plugin's name, or "core"."""
+class _Pass(Generic[Subject]):
+    """A pass and its plugin."""
 
-    plugin: str
+    plugin: Plugin
     name: str
     run: Callable[[Subject], Any]
-    whose: Plugin | str = "the core"
 
     @property
     def id(self) -> str:
-        return f"{self.plugin}/{self.name}"
-
-
-_CLEAN_UP: tuple[Pass[ir.Model], ...] = (
-    Pass(CORE, "flatten-concat", flatten_concat),
-    Pass(CORE, "fold-batch-norm", fold_batch_norm),
-)
+        return f"{self.plugin.name}/{self.name}"
 
 
 class Passes:
@@ -62,12 +49,10 @@ class Passes:
     def __init__(self, plugins: Plugins, context: ExportContext) -> None:
         self.seconds: dict[str, float] = {}
         self._plugins = plugins
-        self._options = options = context.options
-        self._pre: list[Pass[Graph]] = _collected(plugins, "pre_pass", context)
-        self._post: list[Pass[ir.Model]] = [*_collected(plugins, "post_pass", context), *_CLEAN_UP]
-        _check_skipped(options.skip_passes, [*self._pre, *self._post])
-        if not options.fold:
-            self._post = [each for each in self._post if each.id != f"{CORE}/fold-batch-norm"]
+        self._options = context.options
+        self._pre: list[_Pass[Graph]] = _collected(plugins, "pre_pass", context)
+        self._post: list[_Pass[ir.Model]] = _collected(plugins, "post_pass", context)
+        _check_skipped(context.options.skip_passes, [*self._pre, *self._post])
 
     def pre(self, graph: Graph) -> None:
         """Run the plugins' passes on the captured graph. Raises PassError."""
@@ -77,7 +62,7 @@ class Passes:
         """Run all passes on the finished model. Raises PassError."""
         self._run(self._post, model, contract.check_model)
 
-    def _run(self, passes: Sequence[Pass[Subject]], subject: Subject, check: Callable[[Subject], str]) -> None:
+    def _run(self, passes: Sequence[_Pass[Subject]], subject: Subject, check: Callable[[Subject], str]) -> None:
         before, skipped = contract.contract(subject), self._options.skip_passes
         for each in passes:
             if each.name in skipped or each.id in skipped:
@@ -86,20 +71,20 @@ class Passes:
             try:
                 result = each.run(subject)
             except Exception as error:  # a plugin's pass may raise anything
-                raise PassError(f"the pass {each.id} of {each.whose} failed: {type(error).__name__}: {error}") from error
+                raise PassError(f"the pass {each.id} of {each.plugin} failed: {type(error).__name__}: {error}") from error
             self.seconds[each.id] = time.perf_counter() - start
             broken = _misused(result, subject) or contract.changed(before, subject)
             if not broken and self._options.debug:
                 broken = check(subject)
             if broken:
                 raise PassError(
-                    f"the pass {each.id} of {each.whose} broke the graph: {broken}; skip_passes={[each.id]} leaves it out"
+                    f"the pass {each.id} of {each.plugin} broke the graph: {broken}; skip_passes={[each.id]} leaves it out"
                 )
-            if each.plugin != CORE and _modified(result):
-                self._plugins.used.add(each.plugin)
+            if _modified(result):
+                self._plugins.used.add(each.plugin.name)
 
 
-def _check_skipped(skipped: Sequence[str], known: Sequence[Pass[Any]]) -> None:
+def _check_skipped(skipped: Sequence[str], known: Sequence[_Pass[Any]]) -> None:
     names = {name for each in known for name in (each.name, each.id)}
     for name in skipped:
         if name not in names:
@@ -119,8 +104,9 @@ def _modified(result: Any) -> bool:
     return bool(result.modified) if isinstance(result, ir.passes.PassResult) else result is not False
 
 
-def _collected(plugins: Plugins, hook: str, context: ExportContext) -> list[Pass[Any]]:
-    found: list[Pass[Any]] = []
+def _collected(plugins: Plugins, hook: str, context: ExportContext) -> list[_Pass[Any]]:
+    """Collect the passes of all plugins; those with the attribute `last` come last."""
+    found: list[_Pass[Any]] = []
     for implementation in plugins.implementations(hook):
         try:
             given = implementation(options=context.options, context=context)
@@ -129,8 +115,8 @@ def _collected(plugins: Plugins, hook: str, context: ExportContext) -> list[Pass
         for each in given if isinstance(given, (list, tuple)) else () if given is None else (given,):
             if not callable(each):
                 raise PassError(f"{implementation} gives {each!r}; a pass is called with what it changes")
-            found.append(Pass(implementation.plugin.name, _name(each), each, implementation.plugin))
-    return found
+            found.append(_Pass(implementation.plugin, _name(each), each))
+    return sorted(found, key=lambda each: bool(getattr(each.run, "last", False)))  # optional, as `name` is
 
 
 def _name(each: Any) -> str:

@@ -116,7 +116,7 @@ def pre_pass(options: Options, context: ExportContext) -> Callable[[Graph], Any]
         changed nothing; the plugin is then not listed among those that took part. Its name is its attribute `name`, or the
         name of its class or function. Timings, `skip_passes` and errors name it with its plugin: ``my-pack/drop-asserts``.
     First or all:
-        All, by the plugins' names.
+        All, by the plugins' names; then the passes whose attribute `last` is true.
     Example:
         Drop what has no meaning in ONNX::
 
@@ -162,7 +162,7 @@ def post_pass(
     """Return passes that rewrite the finished model.
 
     When:
-        Once per export, after lowering. The core runs the plugins' passes first and its own clean-up last.
+        Once per export, after lowering.
     Parameters:
         options: The options of the export.
         context: The options again, and `plugin_data`.
@@ -171,7 +171,7 @@ def post_pass(
         `onnx_ir.Model` and changes it in place. Names are as for `pre_pass`. The opset and the names, dtypes and order of the
         graph's inputs and outputs stay as they are.
     First or all:
-        All, by the plugins' names.
+        All, by the plugins' names; then the passes whose attribute `last` is true, as those that clean up.
     Example:
         One of onnx-ir's own passes::
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import onnx_ir as ir
+
 import onnxexp
 from onnxexp_aten.complex.lower_complex import lower_complex
+from onnxexp_aten.passes.flatten_concat import FlattenConcat
+from onnxexp_aten.passes.fold_batch_norm import FoldBatchNorm
 from onnxexp_aten.passes.fuse_products import FuseProducts
 from onnxexp_aten.tables import aten
 
@@ -23,9 +27,9 @@ class Aten:
         return lower_complex(op, node)
 
     @onnxexp.hookimpl
-    def post_pass(self, options: onnxexp.Options) -> FuseProducts:
-        """Fuse chains of operators that end in a product."""
-        return FuseProducts(options)
+    def post_pass(self, options: onnxexp.Options) -> list[ir.passes.InPlacePass]:
+        """Fuse chains of operators that end in a product; at the end flatten Concat and fold BatchNormalization."""
+        return [FuseProducts(options), FlattenConcat(), FoldBatchNorm(options)]
 
 
 plugin = Aten()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-__all__ = ["flatten_concat"]
+__all__ = ["FlattenConcat"]
 
 
-def flatten_concat(model: ir.Model) -> bool:
-    """Rewrite ``Concat(Concat(a, b), c)`` as ``Concat(a, b, c)``.
+class FlattenConcat(ir.passes.InPlacePass):
+    """Rewrite ``Concat(Concat(a, b), c)`` as ``Concat(a, b, c)``, as a pass."""
 
-    Returns whether there was one.
-    """
-    flattened = [_flatten(model.graph, node) for node in list(model.graph) if node.op_type == "Concat" and not node.domain]
-    return any(flattened)
+    last = True
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        concats = [node for node in model.graph if node.op_type == "Concat" and not node.domain]
+        flattened = [_flatten(model.graph, node) for node in concats]
+        return ir.passes.PassResult(model, any(flattened))
 
 
 def _flatten(graph: ir.Graph, node: ir.Node) -> bool:

@@ -1,4 +1,4 @@
-"""The core's own passes on a finished model."""
+"""passes/flatten_concat.py and passes/fold_batch_norm.py, on the finished model."""
 
 from __future__ import annotations
 
@@ -65,19 +65,4 @@ def test_concatenations_are_flattened_where_nothing_else_reads_the_inner_one() -
 
     program = onnxexp.export(read_twice, (x,))
     assert operators(program).count("Concat") == 2
-    assert program.verify().ok
-
-
-def test_a_weight_that_is_used_transposed_too_is_stored_once() -> None:
-    class Tied(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.embedding = nn.Embedding(64, 32)
-
-        def forward(self, ids: torch.Tensor) -> torch.Tensor:
-            return self.embedding(ids) @ self.embedding.weight.t()
-
-    program = onnxexp.export(Tied(), (torch.tensor([[1, 2], [3, 4]]),))
-    large = [value for value in program.model.graph.initializers.values() if value.const_value.size > 1000]
-    assert [value.name for value in large] == ["embedding.weight"]
     assert program.verify().ok

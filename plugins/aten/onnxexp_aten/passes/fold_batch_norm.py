@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from types import MappingProxyType
 
 import onnx_ir as ir
 import torch
 
-from onnxexp.builder.torch_tensor import PIECE, TorchTensor
+from onnxexp import Options
+from onnxexp.builder.torch_tensor import TorchTensor
 
-__all__ = ["fold_batch_norm"]
+__all__ = ["FoldBatchNorm"]
 
-_CHANNEL = {"Conv": 0, "ConvTranspose": 1}
+_CHANNEL = MappingProxyType({"Conv": 0, "ConvTranspose": 1})
 """The axis of the weight that is the output channels."""
+_PIECE = 1 << 20
+"""Bytes of the weight that are scaled at once."""
 
 
-def fold_batch_norm(model: ir.Model) -> bool:
-    """Fold BatchNormalization into the Conv before it; return whether there was one.
+class FoldBatchNorm(ir.passes.InPlacePass):
+    """Fold BatchNormalization into the Conv before it, as a pass; without ``do_constant_folding`` it does nothing.
 
     The scaled weights are computed while they are written, one at a time, so that no second copy of them is in memory.
     """
-    folded = [_fold(model.graph, node) for node in list(model.graph) if node.op_type == "BatchNormalization"]
-    return any(folded)
+
+    last = True
+
+    def __init__(self, options: Options) -> None:
+        self._fold = options.fold
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        norms = [node for node in model.graph if self._fold and node.op_type == "BatchNormalization"]
+        folded = [_fold(model.graph, node) for node in norms]
+        return ir.passes.PassResult(model, any(folded))
 
 
 def _fold(graph: ir.Graph, norm: ir.Node) -> bool:
@@ -54,13 +66,9 @@ def _tensor(value: ir.Value | None) -> torch.Tensor | None:
 
 
 def _unused(graph: ir.Graph, base: str) -> str:
-    """Make a name that no initializer has.
-
-    Equal biases share one initializer, so `base` may be taken.
-    """
-    return next(
-        name for name in itertools.chain([base], (f"{base}_{i}" for i in itertools.count(1))) if name not in graph.initializers
-    )
+    """Make a name that no initializer has: equal biases share one, so `base` may be taken."""
+    names = itertools.chain([base], (f"{base}_{count}" for count in itertools.count(1)))
+    return next(name for name in names if name not in graph.initializers)
 
 
 def _scaled(name: str, weight: torch.Tensor, scale: torch.Tensor, axis: int) -> ir.Value:
@@ -82,7 +90,7 @@ class _ScaledTensor(TorchTensor):
 
     def pieces(self) -> Iterator[torch.Tensor]:
         weight = super().raw
-        rows = max(1, PIECE // max(1, weight[:1].nbytes))
+        rows = max(1, _PIECE // max(1, weight[:1].nbytes))
         for first in range(0, len(weight), rows):
             scale = self._scale[first : first + rows] if len(self._scale) > 1 else self._scale
             yield (weight[first : first + rows] * scale).reshape(-1)
