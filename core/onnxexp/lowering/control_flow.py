@@ -7,7 +7,6 @@ from typing import Any
 
 from onnxexp.builder import operands
 from onnxexp.graph import Graph, Node, ScalarType, TensorType, Type, Value
-from onnxexp.lowering import sequence_ops
 from onnxexp.lowering.lowering import Lowering, NodeLowering
 
 __all__ = ["LOWERINGS"]
@@ -78,9 +77,4 @@ def _scan(lowering: Lowering, node: Node) -> list[Any]:
     return op.scan(body, init, [operands.tensor(op, x) for x in xs])
 
 
-LOWERINGS: dict[str, NodeLowering] = {
-    "prim::If": _if,
-    "prim::Loop": _loop,
-    "prim::Scan": _scan,
-    **sequence_ops.LOWERINGS,
-}
+LOWERINGS: dict[str, NodeLowering] = {"prim::If": _if, "prim::Loop": _loop, "prim::Scan": _scan}

@@ -24,7 +24,7 @@ Decompose: TypeAlias = Callable[[Node], Graph | None]
 """Decomposes a node into a graph; None where torch has no decomposition."""
 
 NodeLowering: TypeAlias = "Callable[[Lowering, Node], list[Any]]"
-"""The core's own lowering of one node, as in `control_flow` and `sequence_ops`."""
+"""The core's own lowering of one node, see `control_flow`."""
 
 
 class Lowering:

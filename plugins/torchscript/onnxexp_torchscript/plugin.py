@@ -1,4 +1,4 @@
-"""The hook `capture`, implemented for TorchScript."""
+"""The hooks `capture` and `lower_node`, implemented for TorchScript."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from onnxexp import Options, hookimpl
+from onnxexp import Builder, Node, Options, hookimpl
 from onnxexp.capture.frontend import CapturedProgram, make_functional
 from onnxexp.capture.model_tensors import ModelTensors
 from onnxexp.capture.torch_export.decompose.decomposer import Decomposer
@@ -17,6 +17,7 @@ from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.model import is_scripted
 from onnxexp_torchscript.jit_converter import convert
 from onnxexp_torchscript.script import script
+from onnxexp_torchscript.sequence_ops import lower_sequence
 from onnxexp_torchscript.trace import trace
 
 __all__ = ["TorchScript"]
@@ -50,3 +51,8 @@ class TorchScript:
         make_functional(graph, changed)
         decomposer = Decomposer(lambda: sizes.mode, sizes.texts, sizes.text)
         return CapturedProgram(graph, decomposer, recording.in_spec, recording.out_spec, recording.warnings)
+
+    @hookimpl
+    def lower_node(self, op: Builder, node: Node) -> Any:
+        """Lower a node on a list of unknown length."""
+        return lower_sequence(op, node)

@@ -1,0 +1,63 @@
+"""Lower lists of unknown length, ``prim::Sequence…`` nodes, to ONNX sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, Node
+
+__all__ = ["lower_sequence"]
+
+_FIRST_OPSET = 11
+"""The first opset with sequences."""
+
+
+def lower_sequence(op: Builder, node: Node) -> Any:
+    """Lower a node on a sequence; return None for any other node.
+
+    Raises OpsetError before opset 11.
+    """
+    emit = _OPERATORS.get(node.op)
+    if emit is None:
+        return None
+    if op.opset < _FIRST_OPSET:
+        op.opset_error(
+            f"a list whose length is known only at run time needs ONNX's sequences, there from opset {_FIRST_OPSET} on; "
+            f"the target is opset {op.opset}",
+            _FIRST_OPSET,
+        )
+    return emit(op, *op.args)
+
+
+def _construct(op: Builder, elements: list[Any], dtype: torch.dtype) -> Any:
+    """Make a sequence; `dtype` is that of an empty one."""
+    return op.SequenceConstruct(*map(op.constant, elements)) if elements else op.SequenceEmpty(dtype=dtype)
+
+
+def _position(op: Builder, position: Any) -> Any:
+    return None if position is None else op.constant(position, torch.int64)
+
+
+def _split(op: Builder, tensor: Any, size: Any, axis: int, keepdims: bool) -> Any:
+    return op.SplitToSequence(tensor, op.constant(size, torch.int64) if keepdims else None, axis=axis, keepdims=int(keepdims))
+
+
+_OPERATORS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "prim::SequenceConstruct": _construct,
+        "prim::SequenceInsert": lambda op, sequence, element, index: op.SequenceInsert(
+            sequence, op.constant(element), _position(op, index)
+        ),
+        "prim::SequenceErase": lambda op, sequence, index: op.SequenceErase(sequence, _position(op, index)),
+        "prim::SequenceAt": lambda op, sequence, index: op.SequenceAt(sequence, _position(op, index)),
+        "prim::SequenceLength": lambda op, sequence: op.SequenceLength(sequence),
+        "prim::SequenceConcat": lambda op, sequence, dim, new_axis: op.ConcatFromSequence(
+            sequence, axis=dim, new_axis=int(new_axis)
+        ),
+        "prim::SplitToSequence": _split,
+    }
+)
