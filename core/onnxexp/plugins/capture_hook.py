@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,6 @@ from onnxexp.capture.frontend import CapturedProgram
 from onnxexp.capture.model_tensors import ModelTensors
 from onnxexp.capture.torch_export import strategy
 from onnxexp.errors import CaptureError, OnnxExporterError, PluginError
-from onnxexp.plugins.hookspecs import hookimpl
 from onnxexp.plugins.loading import Implementation, Plugin, Plugins
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.export_context import ExportContext
@@ -30,22 +28,13 @@ _SHOWN = 10
 """How many places are listed in one warning."""
 _TORCHSCRIPT = "torchscript"
 """The plugin that traces and scripts."""
-
-
-class _TorchExport:
-    """The core's own frontend."""
-
-    @hookimpl
-    def capture(
-        self, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, options: Options
-    ) -> CapturedProgram | None:
-        return strategy.capture(model, args, kwargs, spec, options)
-
-
-@functools.cache
-def _torch_export() -> tuple[Implementation, ...]:
-    """Register the core's own frontend as a plugin's is registered."""
-    return Plugins([Plugin("torch-export", "onnxexp", __version__, _TorchExport())]).implementations("capture")
+_TORCH_EXPORT = Implementation(
+    Plugin("torch-export", "onnxexp", __version__, strategy),
+    "capture",
+    strategy.capture,
+    ("model", "args", "kwargs", "spec", "options"),
+)
+"""The core's own frontend."""
 
 
 def capture(
@@ -77,7 +66,7 @@ def capture(
 
 def _first(plugins: Plugins, options: Options, call: Mapping[str, Any]) -> CapturedProgram:
     """Return the result of the first frontend that takes the model."""
-    for frontend in (*plugins.implementations("capture"), *_torch_export()):
+    for frontend in (*plugins.implementations("capture"), _TORCH_EXPORT):
         program = _result(frontend, options, call)
         if program is not None:
             plugins.used.add(frontend.plugin.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, BinaryIO, Protocol, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import onnx
 import onnx_ir as ir
@@ -19,43 +19,15 @@ from onnxexp.program.onnxruntime_session import Session
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature
 from onnxexp.serialize import SavedFile, WriteOptions, save, to_proto
 
-__all__ = ["InputSlot", "ONNXProgram", "OutputSlot", "PluginInfo", "Signature", "Target", "Write"]
+__all__ = ["InputSlot", "ONNXProgram", "OutputSlot", "Signature", "Target", "Write"]
 
 Target: TypeAlias = "str | os.PathLike[str] | BinaryIO"
 Write: TypeAlias = "Callable[[ONNXProgram, Target, WriteOptions], SavedFile]"
 """Writes a program to a path or a binary file object."""
 
 
-class PluginInfo(Protocol):
-    """A plugin that took part in an export."""
-
-    @property
-    def name(self) -> str:
-        """The plugin's name."""
-
-    @property
-    def distribution(self) -> str:
-        """Its distribution; "" for a plugin that was passed to the call."""
-
-    @property
-    def version(self) -> str:
-        """The distribution's version."""
-
-    @property
-    def origin(self) -> str:
-        """The distribution and its version, in one string."""
-
-    @property
-    def hooks(self) -> tuple[str, ...]:
-        """The names of the hooks that it implements."""
-
-
 def _write_model(program: ONNXProgram, target: Target, options: WriteOptions) -> SavedFile:
     return save(program.model, target, options)
-
-
-def _no_plugins() -> Sequence[PluginInfo]:
-    return ()
 
 
 class ONNXProgram:
@@ -82,7 +54,7 @@ class ONNXProgram:
         eager: Callable[..., Any] | None,
         example: tuple[Sequence[Any], Mapping[str, Any]],
         weights: Mapping[str, torch.Tensor] | None = None,
-        plugins_used: Callable[[], Sequence[PluginInfo]] = _no_plugins,
+        plugins_used: Callable[[], Sequence[Any]] = tuple,
         write: Write = _write_model,
         timings: dict[str, float] | None = None,
         pass_timings: dict[str, float] | None = None,
@@ -113,8 +85,11 @@ class ONNXProgram:
             self._session = None
 
     @property
-    def plugins(self) -> tuple[PluginInfo, ...]:
-        """The plugins that lowered a node, changed the model in a pass, or wrote the file."""
+    def plugins(self) -> tuple[Any, ...]:
+        """The plugins that lowered a node, changed the model in a pass, or wrote the file.
+
+        Each has a `name`, a `distribution` ("" for one that was passed to the call) with its `version`, and `hooks`.
+        """
         return tuple(self._plugins_used())
 
     @property
