@@ -18,7 +18,7 @@ from onnxexp.lowering.assemble import assemble
 from onnxexp.lowering.control_flow import LOWERINGS
 from onnxexp.lowering.graph_io import bind_inputs, call_signature, graph_outputs, name_graph_io
 from onnxexp.lowering.lowering import Lowering
-from onnxexp.lowering.torch_fallback import parse_export_type
+from onnxexp.lowering.torch_fallback import OperatorExportTypes
 from onnxexp.passes.manager import Passes
 from onnxexp.plugins import capture_hook
 from onnxexp.plugins import loading as plugin_loading
@@ -28,7 +28,7 @@ from onnxexp.request import config as configuration
 from onnxexp.request.example_call import read_call
 from onnxexp.request.export_context import ExportContext
 from onnxexp.request.options import Options
-from onnxexp.request.training_mode import TrainingMode
+from onnxexp.request.training_mode import TrainingMode, enum_member
 
 __all__ = ["export"]
 
@@ -116,7 +116,7 @@ def export(
     options = Options.read(config, claims=packs.claims, capture=capture, training=training, custom_opsets=custom_opsets,
                            export_params=export_params, keep_initializers_as_inputs=keep_initializers_as_inputs,
                            do_constant_folding=do_constant_folding)  # fmt: skip
-    export_type = parse_export_type(operator_export_type)
+    export_type = enum_member(OperatorExportTypes, operator_export_type, "operator_export_type")
     context = ExportContext(options)
     passes = Passes(packs, context)
     call = read_call(model, args, kwargs, dynamic_shapes=dynamic_shapes, dynamic_axes=dynamic_axes,

@@ -130,10 +130,10 @@ def test_what_is_selected(installed: Path) -> None:
 @pytest.mark.parametrize("door", ["plugins", "disable"])
 def test_a_missing_plugin_is_told_with_the_nearest_installed_one(installed: Path, door: str) -> None:
     install(installed, "good-pack2", {"__init__": TABLE}, "good_pack2:table")
-    with pytest.raises(PluginLoadError, match=r"no plugin 'good-pack3' \(did you mean 'good-pack2'\?\), which the call asks for"):
+    with pytest.raises(PluginLoadError, match=r"no plugin 'good-pack3' \(did you mean 'good-pack2'\?\), which the call names"):
         load(configured(**{door: ["good-pack3"]}))  # type: ignore[arg-type]
     Path("onnxexp.toml").write_text(f'{door} = ["good-pack3"]\n')
-    with pytest.raises(PluginLoadError, match="which .*onnxexp.toml asks for"):
+    with pytest.raises(PluginLoadError, match="which .*onnxexp.toml names"):
         load(configured())
 
 

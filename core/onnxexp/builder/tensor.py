@@ -21,8 +21,8 @@ def merge_types(known: TensorType, found: TensorType, *, captured: bool) -> Tens
     Three sources describe a tensor: the captured program (`Tensor.stamp`), the schema and ONNX's inference (`Tensor.fill`), and
     the finished model (`write_type` in `onnxexp.builder.graph_state`).
 
-    - dtype: the first source wins. The schema sets it when the node is emitted, and the node computes that dtype whatever a
-      later source claims. `onnxexp.lowering.output_check` refuses a dtype that differs from the captured one.
+    - dtype: the first source wins. The schema sets it when the node is emitted, and the node computes that dtype even if a
+      later source names another. `onnxexp.lowering.output_check` refuses a dtype that differs from the captured one.
     - sizes: the captured program wins. It has the user's names (``batch``), where inference loses names in broadcasts.
       Inference only fills sizes that are unknown.
     - the finished model receives the merged type. A type that an onnx-ir value already has stays: sequences have no other.

@@ -165,7 +165,7 @@ def _groups(spec: DynamicSpec) -> dict[tuple[Any, ...], list[tuple[int, int, Axi
     groups: dict[tuple[Any, ...], list[tuple[int, int, Axis]]] = {}
     for index, axes in enumerate(spec.axes):
         for axis, request in axes.items():
-            if request.asked:
+            if request.required:
                 derived = derivation(request.dim)
                 key = ("dim", derived[0]) if derived else ("name", request.name, None) if request.name else ("axis", index, axis)
                 groups.setdefault(key, []).append((index, axis, request))

@@ -12,12 +12,11 @@ from onnxexp.builder import operands
 from onnxexp.builder.builder import Builder
 from onnxexp.builder.dtypes import of_python
 from onnxexp.builder.tensor import Tensor
-from onnxexp.errors import OptionError
 from onnxexp.graph import Node, TensorType
 from onnxexp.torch_ops.schemas import overload
 from onnxexp.torch_ops.type_codes import type_code
 
-__all__ = ["OperatorExportTypes", "emit_torch_node", "parse_export_type"]
+__all__ = ["OperatorExportTypes", "emit_torch_node"]
 
 _ATEN = "org.pytorch.aten"
 _EXECUTION_ARGUMENTS = ("pin_memory", "device", "layout", "memory_format", "non_blocking", "generator")
@@ -55,19 +54,6 @@ class OperatorExportTypes(enum.Enum):
     def keeps_unknown(self) -> bool:
         """Whether operators that no plugin lowers are kept."""
         return self is not OperatorExportTypes.ONNX
-
-
-def parse_export_type(value: Any) -> OperatorExportTypes:
-    """Return the member for a member, its name or torch.onnx's member.
-
-    Raises OptionError for anything else.
-    """
-    # torch.onnx's enum is recognised by its members' names, so that it need not be imported
-    name = value if isinstance(value, str) else str(getattr(value, "name", value))
-    known = OperatorExportTypes.__members__
-    if name.upper() not in known:
-        raise OptionError(f"operator_export_type is {value!r}; it may be {', '.join(known)}")
-    return known[name.upper()]
 
 
 def emit_torch_node(op: Builder, node: Node, args: Sequence[Any], how: OperatorExportTypes) -> list[Tensor]:

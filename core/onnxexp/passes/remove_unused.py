@@ -11,8 +11,8 @@ __all__ = ["remove_unused"]
 def remove_unused(model: ir.Model) -> None:
     """Remove dead nodes, unused optional outputs and unused initializers, in place.
 
-    onnx-ir's pass does not detach the body of a dead If, Loop or Scan, so that whatever the body reads stays in use. Here
-    the bodies are detached, and the pass runs again.
+    onnx-ir's pass does not detach the body of a dead If, Loop or Scan, so that the values which the body reads stay in use.
+    Here the bodies are detached, and the pass runs again.
     """
     graphs = [model.graph, *(function.graph for function in model.functions.values())]
     nested = [node for graph in graphs for node in graph.all_nodes() if _bodies(node)]

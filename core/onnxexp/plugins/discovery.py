@@ -12,7 +12,6 @@ import hashlib
 import os
 import sys
 import sysconfig
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -69,12 +68,14 @@ def _discovered(folders: tuple[tuple[str, int], ...]) -> tuple[InstalledPlugin, 
         for point in distribution.entry_points.select(group=GROUP)
         if distribution.read_text("METADATA") or distribution.read_text("PKG-INFO")  # an interrupted installation leaves none
     ]
-    return tuple(sorted(_once(found), key=lambda plugin: (plugin.name, plugin.distribution, plugin.location)))
+    # an editable install has its metadata at two places: the first one counts
+    once = {(plugin.name, canonicalize_name(plugin.distribution)): plugin for plugin in reversed(found)}
+    return tuple(sorted(once.values(), key=lambda plugin: (plugin.name, plugin.distribution, plugin.location)))
 
 
-def states(config: Config, found: Sequence[InstalledPlugin] | None = None) -> list[PluginStatus]:
+def states(config: Config) -> list[PluginStatus]:
     """The state of each installed plugin. Raises PluginLoadError where the configuration names one that is not installed."""
-    plugins = discover() if found is None else found
+    plugins = discover()
     known = [plugin.name for plugin in plugins]
     for origin, wanted in (("plugins", config.plugins or ()), ("disable", config.disable)):
         for name in wanted:
@@ -87,7 +88,7 @@ def missing(name: str, known: Sequence[str], origin: str) -> PluginLoadError:
     """The error about a plugin that is not installed."""
     installed = ", ".join(sorted(set(known))) or "none"
     return PluginLoadError(
-        f"there is no plugin {name!r}{nearest(name, known)}, which {_place(origin)} asks for; installed: {installed}. Plugins "
+        f"there is no plugin {name!r}{nearest(name, known)}, which {_place(origin)} names; installed: {installed}. Plugins "
         "are distributions of their own; onnxexp's are called onnxexp-plugin-..., as in `pip install onnxexp-plugin-aten`"
     )
 
@@ -164,11 +165,3 @@ def _changed(path: str) -> int:
         return os.stat(path).st_mtime_ns
     except OSError:
         return 0
-
-
-def _once(found: Iterable[InstalledPlugin]) -> list[InstalledPlugin]:
-    """Drop duplicates: an editable install has its metadata at two places."""
-    by_origin: dict[tuple[str, str], list[InstalledPlugin]] = defaultdict(list)
-    for plugin in found:
-        by_origin[plugin.name, canonicalize_name(plugin.distribution)].append(plugin)
-    return [plugins[0] for plugins in by_origin.values()]

@@ -14,7 +14,7 @@ __all__ = ["import_object"]
 
 
 def import_object(found: InstalledPlugin) -> Any:
-    """Import the object of an entry point. Raises whatever the import raises, and then unloads the rest."""
+    """Import the object of an entry point. Raises what the import raises, and unloads the rest."""
     if found.point.module in sys.modules:
         return found.point.load()
     package = found.point.module.partition(".")[0]

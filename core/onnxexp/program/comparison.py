@@ -180,7 +180,7 @@ def _values(
     )
     error = (other - one).abs().masked_fill_(equal, 0.0).nan_to_num_(nan=torch.inf, posinf=torch.inf)
     relative = (error / magnitude).masked_fill_(equal, 0.0).nan_to_num_(nan=torch.inf, posinf=torch.inf)
-    # Infinite where both are: an error against an expected infinity is one, whatever the relative tolerance allows.
+    # Infinite where both are: no relative tolerance allows an error against an expected infinity.
     allowed = (atol + rtol * magnitude).nan_to_num_(nan=0.0, posinf=0.0)
     # Without a tolerance unequal values differ, also 64-bit integers that are equal as float64.
     off = ~equal & ((error > allowed) | (rtol == atol == 0))

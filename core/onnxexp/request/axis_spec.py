@@ -16,14 +16,14 @@ _EXPECTED = 'a name ("batch"), a Dim, Dim.DYNAMIC, Dim.AUTO, Dim.STATIC, the siz
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Axis:
-    """The user's wish for an axis or a number.
+    """The user's description of an axis or a number that may be dynamic.
 
-    `dim` is torch.export's description, `name` the user's name; `asked`: it must be dynamic after capture.
+    `dim` is torch.export's form, `name` the user's name; `required`: it must be dynamic after capture.
     """
 
     dim: Any
     name: str | None
-    asked: bool
+    required: bool
 
 
 def is_hint(dim: Any, *kinds: str) -> bool:
@@ -44,7 +44,7 @@ def read_axis(dim: Any, shape: tuple[int, ...], axis: Any, where: str) -> Axis |
         return None
     if type(dim) is int:
         if dim != size:
-            raise OptionError(f"{where}: axis {axis} is said to be {dim}, but the example has {size} there (shape {shape}).")
+            raise OptionError(f"{where}: axis {axis} is given as {dim}, but the example has {size} there (shape {shape}).")
         return None
     wanted = _read(dim)
     if wanted is None:

@@ -1,13 +1,5 @@
 """The leaves of a model's arguments and results: paths, default names, values.
 
-API:
-    bind(forward, args, kwargs) -> inspect.BoundArguments    the arguments by parameter
-    flatten_inputs(bound, args, kwargs) -> list[Leaf]        leaves in the order of torch.export's placeholders
-    flatten_outputs(tree) / flatten_output_spec(treespec)    leaves of a returned value, or of torch's `TreeSpec` of it
-    register_dataclasses(tree)                               register dataclasses with torch's pytree
-    children(value)                                          the keys and values below a pytree node
-    unique_names(names, taken)                               number the names that occur twice
-
 The default names follow the rule of `io_names`.
 """
 
@@ -17,7 +9,7 @@ import dataclasses
 import inspect
 import itertools
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -39,7 +31,6 @@ __all__ = [
 ]
 
 _registration = threading.Lock()
-_LONE = ("output",), "output"
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -106,42 +97,30 @@ def bind(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
 
 
 def flatten_inputs(bound: inspect.BoundArguments, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Leaf]:
-    """Flatten ``(args, kwargs)`` in torch's pytree order, with default names.
+    """Flatten ``(args, kwargs)`` in the order of torch.export's placeholders, with default names.
 
-    Lists every leaf: tensors, numbers, None, strings. Registers new dataclasses, as `register_dataclasses` does.
-
-    Args:
-        bound: The same arguments by parameter.
-        args: The positional arguments.
-        kwargs: The keyword arguments.
+    Lists every leaf: tensors, numbers, None, strings. Registers new dataclasses, as `register_dataclasses` does. `bound` has
+    the same arguments by parameter.
     """
-    parameters = list(bound.signature.parameters.values())
-    leaves = [leaf for root, value in _roots(parameters, args, kwargs) for leaf in _walk(value, root)]
-    names = unique_names([".".join(path) for path, _ in leaves])
-    return [Leaf(path, name, value) for (path, value), name in zip(leaves, names, strict=True)]
+    return _leaves(_roots(list(bound.signature.parameters.values()), args, kwargs))
 
 
 def flatten_outputs(tree: Any) -> list[Leaf]:
     """Flatten a model's result, with default names; None and constants are leaves too."""
     top = _parts(tree)
     if top is None:
-        return [Leaf(*_LONE, tree)]
+        return [Leaf(("output",), "output", tree)]
     numbered = all(key.isdigit() for key, _ in top)
-    roots = [(f"output_{key}" if numbered else key, value) for key, value in top]
-    leaves = [leaf for root, value in roots for leaf in _walk(value, (root,))]
-    names = unique_names([".".join(path) for path, _ in leaves])
-    return [Leaf(path, name, value) for (path, value), name in zip(leaves, names, strict=True)]
+    return _leaves(((f"output_{key}" if numbered else key,), value) for key, value in top)
 
 
 def flatten_output_spec(spec: pytree.TreeSpec) -> list[Leaf]:
     """Flatten a result's structure; the value of each leaf is its position."""
-    return [Leaf(*_LONE, 0)] if spec.is_leaf() else flatten_outputs(_rebuild(spec, itertools.count()))
+    return flatten_outputs(_rebuild(spec, itertools.count()))
 
 
 def unique_names(names: Sequence[str], taken: Collection[str] = ()) -> list[str]:
     """Number the names that occur twice or are in `taken`."""
-    if not taken and len(set(names)) == len(names):
-        return list(names)
     result: list[str] = []
     used = set(taken)
     for name in names:
@@ -151,6 +130,12 @@ def unique_names(names: Sequence[str], taken: Collection[str] = ()) -> list[str]
         used.add(name)
         result.append(name)
     return result
+
+
+def _leaves(roots: Iterable[tuple[tuple[str, ...], Any]]) -> list[Leaf]:
+    leaves = [leaf for root, value in roots for leaf in _walk(value, root)]
+    names = unique_names([".".join(path) for path, _ in leaves])
+    return [Leaf(path, name, value) for (path, value), name in zip(leaves, names, strict=True)]
 
 
 def _roots(

@@ -86,8 +86,8 @@ class Config:
 class Key:
     """A key of the configuration: its meaning, and how to read its value.
 
-    `check` takes a value from TOML or a call and returns it, or raises ValueError; `parse` makes such a value from a variable's
-    text; `merge` joins an earlier door's value with a later one's (a later one replaces where there is none).
+    `check` takes a value from TOML or a call and returns it, or raises ValueError. `parse` makes such a value from a variable's
+    text. `merge` joins the values of an earlier and a later place; without it the later one replaces the earlier one.
     """
 
     name: str
@@ -128,11 +128,11 @@ def load(
     return _merge([*_file(os.getcwd()), *_environment(os.environ), (CALL, given)])
 
 
-def _merge(doors: Iterable[tuple[str, dict[str, Any]]]) -> Config:
+def _merge(places: Iterable[tuple[str, dict[str, Any]]]) -> Config:
     """Merge the settings of all places, in order, over the defaults."""
     values: dict[str, Any] = {key.name: key.default for key in KEYS}
     origins = dict.fromkeys(values, "default")
-    for origin, given in doors:
+    for origin, given in places:
         for name, value in given.items():
             key = _key(name, origin)
             checked = _checked(key, value, origin)
@@ -142,7 +142,7 @@ def _merge(doors: Iterable[tuple[str, dict[str, Any]]]) -> Config:
     return Config(**values, origins=origins)
 
 
-# Doors
+# Places
 
 
 def _file(folder: str) -> list[tuple[str, dict[str, Any]]]:
@@ -174,29 +174,25 @@ def _settings(path: str) -> list[tuple[str, dict[str, Any]]]:
     return [(f"{path} [tool.onnxexp]", section)]
 
 
+@functools.lru_cache(maxsize=4)  # the pyproject.toml of this project takes 1.2 ms
 def _toml(path: str, contents: bytes) -> dict[str, Any]:
     try:
-        return _parsed(contents)
+        parsed: dict[str, Any] = tomllib.loads(contents.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise OptionError(f"{path} is not valid TOML: {error}") from None
-
-
-@functools.lru_cache(maxsize=4)  # the pyproject.toml of this project takes 1.2 ms
-def _parsed(contents: bytes) -> dict[str, Any]:
-    parsed: dict[str, Any] = tomllib.loads(contents.decode("utf-8"))
     return parsed
 
 
 def _environment(variables: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
-    doors: list[tuple[str, dict[str, Any]]] = []
+    places: list[tuple[str, dict[str, Any]]] = []
     for variable in sorted([variable for variable in variables if variable.startswith("ONNXEXP_")]):
         name, text = variable.removeprefix("ONNXEXP_").lower(), variables[variable]
         key = _key(name, variable)
         try:
-            doors.append((variable, {name: key.parse(text)}))
+            places.append((variable, {name: key.parse(text)}))
         except ValueError:
             raise OptionError(f"{variable} is {text!r}; expected {key.expected}") from None
-    return doors
+    return places
 
 
 def _key(name: str, origin: str) -> Key:
@@ -304,7 +300,7 @@ KEYS = (
         "The opset of exports that name none.",
         _valid(lambda value: type(value) is int and MIN_OPSET <= value <= MAX_OPSET), int),
     Key("target", '"onnxruntime" or "onnx"', TARGETS[0],
-        "What the models run in: ONNX Runtime, or whatever implements ONNX's specification.",
+        "What the models run in: ONNX Runtime, or any implementation of ONNX's specification.",
         _valid(lambda value: isinstance(value, str) and value in TARGETS), str.strip),
     Key("skip_passes", 'a list of passes, each as "name" or "plugin/name"', (),
         "These passes do not run.", _names, _split, _union),

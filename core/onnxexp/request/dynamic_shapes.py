@@ -1,15 +1,6 @@
 """Read and check `dynamic_shapes` and `dynamic_axes`, before the capture.
 
-API:
-    spec = read_dynamic(forward, args, kwargs, dynamic_shapes=, dynamic_axes=, input_names=, output_names=) -> DynamicSpec
-    spec.leaves        every leaf of (args, kwargs) in placeholder order, graph inputs under their final names
-    spec.inputs        indices of the leaves that become graph inputs: tensors and dynamic scalars
-    spec.axes[i]       {axis: Axis(dim, name, asked)} of leaf i        spec.scalars   {i: Axis} of dynamic numbers
-    spec.bound         {parameter: (its path, its value)}, from the example
-    spec.shapes        the dynamic_shapes for torch.export.export, or None
-    spec.outputs       {key of dynamic_axes that is no input: {axis: name}}
-
-What is accepted:
+Accepted are:
     * `dynamic_shapes` as torch.export takes it (by parameter name or by position, nested as the inputs are; Dim, derived
       dims, Dim.AUTO/DYNAMIC/STATIC, ints, None, ShapesCollection), and beyond that: strings, negative axes, missing keys
       (static), dicts for dataclasses, keys that are `input_names` or leaf names (``past.0.key``), ``**kwargs`` by key;
@@ -25,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -46,7 +37,13 @@ __all__ = ["Axis", "DynamicSpec", "read_dynamic"]
 class DynamicSpec:
     """The dynamic axes and numbers, by leaf of the flattened ``(args, kwargs)``.
 
-    The module's docstring lists the attributes.
+    Attributes:
+        leaves: Every leaf, in the order of torch.export's placeholders; graph inputs have their final names.
+        axes: The dynamic axes of each leaf.
+        scalars: The dynamic numbers, by the index of their leaf.
+        inputs: The indices of the leaves that become graph inputs: tensors and dynamic numbers.
+        bound: The path and the value of each parameter of the example.
+        outputs: The axes' names by each key of `dynamic_axes` that is no input.
     """
 
     leaves: tuple[Leaf, ...]
@@ -84,20 +81,12 @@ class DynamicSpec:
         flat, context = definition.flatten_fn(value)
         if kind in pytree.BUILTIN_TYPES:
             return definition.unflatten_fn(parts, context)
-        return parts if type(flat) is list else tuple(parts)  # mypy takes torch's annotation for the truth
+        return parts if type(flat) is list else tuple(parts)  # torch annotates `flat` as a list
 
     @property
     def input_names(self) -> list[str]:
         """The names of the graph's inputs, in order."""
         return [self.leaves[index].name for index in self.inputs]
-
-    def asked(self) -> Iterator[tuple[Leaf, int | None, Axis]]:
-        """Yield each axis (None: the number itself) that must be dynamic after capture."""
-        for index, leaf in enumerate(self.leaves):
-            scalar = {None: self.scalars[index]} if index in self.scalars else {}
-            for axis, wanted in [*self.axes[index].items(), *scalar.items()]:
-                if wanted.asked:
-                    yield leaf, axis, wanted
 
 
 def read_dynamic(
@@ -111,7 +100,7 @@ def read_dynamic(
     output_names: Sequence[str] | None = None,
     program: ExportedProgram | None = None,
 ) -> DynamicSpec:
-    """Read the user's options against the example inputs.
+    """Read the user's arguments against the example inputs.
 
     The dynamic numbers of an ExportedProgram come from `program`.
 
@@ -148,7 +137,7 @@ class _Reader:
         self.star = next((name for name in self.bound if kinds[name].kind is kinds[name].VAR_POSITIONAL), None)
         self.axes: list[dict[int, Axis]] = [{} for _ in self.leaves]
         self.scalars: dict[int, Axis] = {}
-        self.said: dict[int, str] = {}
+        self.described: dict[int, str] = {}
 
     def name_inputs(self, given: Sequence[str] | None) -> dict[int, str]:
         """Name the leaves that become graph inputs, by their indices."""
@@ -162,15 +151,19 @@ class _Reader:
         if isinstance(shapes, (torch.export.ShapesCollection, torch.export.AdditionalInputs)):
             shapes = shapes.dynamic_shapes(*self.call)  # type: ignore[no-untyped-call]
         if isinstance(shapes, Mapping):
-            late = [(key, said) for key, said in shapes.items() if not self._read_key(key, said)]
+            late = [(key, given) for key, given in shapes.items() if not self._read_key(key, given)]
             renamed = {name: index for index, name in self.name_inputs(input_names).items()} if late else {}
-            for key, said in late:
+            for key, given in late:
                 if key not in renamed:
-                    raise self._unknown("dynamic_shapes", key, [*self.bound, *renamed])
-                self._leaf(renamed[key], said, f"dynamic_shapes[{key!r}]")
+                    known = list(dict.fromkeys([*self.bound, *renamed, *(leaf.name for leaf in self.leaves)]))
+                    raise OptionError(
+                        f"dynamic_shapes names {key!r}, which is no input of the model{nearest(str(key), known)}. "
+                        f"There are: {', '.join(known)}."
+                    )
+                self._leaf(renamed[key], given, f"dynamic_shapes[{key!r}]")
         elif isinstance(shapes, (list, tuple)):
-            for position, (said, (path, value)) in enumerate(zip(shapes, self._positions(shapes), strict=True)):
-                self._descend(value, path, said, f"dynamic_shapes[{position}]")
+            for position, (given, (path, value)) in enumerate(zip(shapes, self._positions(shapes), strict=True)):
+                self._descend(value, path, given, f"dynamic_shapes[{position}]")
         else:
             raise OptionError(f"dynamic_shapes must be a dict by parameter name, or a tuple or list by position, not {shapes!r}.")
 
@@ -182,8 +175,8 @@ class _Reader:
             for name, (path, value) in self.bound.items()
             for each in ([((name, str(i)), one) for i, one in enumerate(value)] if name == self.star else [(path, value)])
         ]
-        said = dict(zip(self.bound, shapes, strict=False)).get(self.star or "")
-        if len(shapes) == len(arguments) and (len(shapes) != len(parameters) or isinstance(said, Mapping)):
+        given = dict(zip(self.bound, shapes, strict=False)).get(self.star or "")
+        if len(shapes) == len(arguments) and (len(shapes) != len(parameters) or isinstance(given, Mapping)):
             return arguments
         if len(shapes) != len(parameters):
             raise OptionError(
@@ -192,30 +185,30 @@ class _Reader:
             )
         return parameters
 
-    def _read_key(self, key: Any, said: Any) -> bool:
+    def _read_key(self, key: Any, given: Any) -> bool:
         """Read one key; False if it is no parameter, ``**kwargs`` entry or default name."""
         where = f"dynamic_shapes[{key!r}]"
         if key in self.bound:
             path, value = self.bound[key]
-            self._descend(value, path, said, where)
+            self._descend(value, path, given, where)
             return True
         for path, value in self.bound.values():
             if not path and key in value:
-                self._descend(value[key], (key,), said, where)
+                self._descend(value[key], (key,), given, where)
                 return True
         index = next((i for i, leaf in enumerate(self.leaves) if leaf.name == key), None)
         if index is not None:
-            self._leaf(index, said, where)
+            self._leaf(index, given, where)
         return index is not None
 
-    def _descend(self, value: Any, path: tuple[str, ...], said: Any, where: str) -> None:
+    def _descend(self, value: Any, path: tuple[str, ...], given: Any, where: str) -> None:
         below = children(value)
-        if said is None or below is None:
+        if given is None or below is None:
             if below is None:
-                self._leaf(self.index[path], said, where)
+                self._leaf(self.index[path], given, where)
             return
-        own = children(said) if type(said) is type(value) and not isinstance(said, (list, tuple, dict)) else None
-        entries: Any = dict(own) if own is not None else said
+        own = children(given) if type(given) is type(value) and not isinstance(given, (list, tuple, dict)) else None
+        entries: Any = dict(own) if own is not None else given
         kind = (
             f"{where} is for a {type(value).__name__} with {len(below)} entries ({', '.join(key for key, _ in below) or 'none'})"
         )
@@ -232,49 +225,49 @@ class _Reader:
                 self._descend(child, (*path, key), inner, f"{where}[{key}]")
         else:
             raise OptionError(
-                f"{kind}, but it is {said!r}. Nest it as the input is nested, or give None where nothing is dynamic."
+                f"{kind}, but it is {given!r}. Nest it as the input is nested, or give None where nothing is dynamic."
             )
 
-    def _leaf(self, index: int, said: Any, where: str) -> None:
+    def _leaf(self, index: int, given: Any, where: str) -> None:
         value, name = self.leaves[index].value, self.leaves[index].name
-        if said is None:
+        if given is None:
             return
-        if index in self.said:
-            raise OptionError(f"{where} and {self.said[index]} are about the same input, {name}. Keep one.")
-        self.said[index] = where
+        if index in self.described:
+            raise OptionError(f"{where} and {self.described[index]} are about the same input, {name}. Keep one.")
+        self.described[index] = where
         if not isinstance(value, torch.Tensor):
-            wanted = read_scalar(value, said, f"{where} (input {name})")
+            wanted = read_scalar(value, given, f"{where} (input {name})")
             if wanted is not None:
                 self.scalars[index] = wanted
             return
         shape = tuple(value.shape)
-        if isinstance(said, (list, tuple)) and len(said) != len(shape):
-            raise OptionError(f"{where} has {len(said)} entries, but {name} has {len(shape)} axes: its shape is {shape}.")
-        if not isinstance(said, (list, tuple, Mapping)):
+        if isinstance(given, (list, tuple)) and len(given) != len(shape):
+            raise OptionError(f"{where} has {len(given)} entries, but {name} has {len(shape)} axes: its shape is {shape}.")
+        if not isinstance(given, (list, tuple, Mapping)):
             raise OptionError(
-                f"{where} is {said!r}, but {name} is a tensor of shape {shape}. "
-                f'Say which axes: {{0: "batch"}}, or one entry for each of its {len(shape)} axes.'
+                f"{where} is {given!r}, but {name} is a tensor of shape {shape}. "
+                f'Name the axes: {{0: "batch"}}, or give one entry for each of its {len(shape)} axes.'
             )
-        entries = said.items() if isinstance(said, Mapping) else enumerate(said)
+        entries = given.items() if isinstance(given, Mapping) else enumerate(given)
         for axis, dim in entries:
             self._axis(index, axis, read_axis(dim, shape, axis, f"{where} (input {name})"), where)
 
     def _axis(self, index: int, axis: int, wanted: Axis | None, where: str) -> None:
         axis %= max(len(self.leaves[index].value.shape), 1)
         if axis in self.axes[index]:
-            raise OptionError(f"{where} speaks of axis {axis} of {self.leaves[index].name} twice. Keep one.")
+            raise OptionError(f"{where} describes axis {axis} of {self.leaves[index].name} twice. Keep one.")
         if wanted is not None:
             self.axes[index][axis] = wanted
 
     # dynamic_axes
 
-    def read_axes(self, said: Any, names: dict[int, str], output_names: Sequence[str]) -> dict[str, dict[int, str | None]]:
+    def read_axes(self, given: Any, names: dict[int, str], output_names: Sequence[str]) -> dict[str, dict[int, str | None]]:
         """Read `dynamic_axes` into the inputs; return the entries for outputs."""
-        if not isinstance(said, Mapping):
-            raise OptionError(f'dynamic_axes must be a dict such as {{"x": {{0: "batch"}}}} or {{"x": [0]}}, not {said!r}.')
+        if not isinstance(given, Mapping):
+            raise OptionError(f'dynamic_axes must be a dict such as {{"x": {{0: "batch"}}}} or {{"x": [0]}}, not {given!r}.')
         known = {leaf.name: index for index, leaf in enumerate(self.leaves)} | {name: index for index, name in names.items()}
         outputs: dict[str, dict[int, str | None]] = {}
-        for key, axes in said.items():
+        for key, axes in given.items():
             where = f"dynamic_axes[{key!r}]"
             inside = [leaf.name for leaf in self.leaves if leaf.path[0] == key]
             if key in known:
@@ -297,13 +290,6 @@ class _Reader:
         for index, name in names.items():
             self.leaves[index].name = name
         return DynamicSpec(tuple(self.leaves), tuple(self.axes), self.scalars, tuple(sorted(names)), self.bound, outputs)
-
-    def _unknown(self, option: str, key: Any, known: Sequence[str]) -> OptionError:
-        inner = [leaf.name for leaf in self.leaves if leaf.name not in known]
-        names = list(dict.fromkeys(known)) + inner
-        return OptionError(
-            f"{option} names {key!r}, which is no input of the model{nearest(str(key), names)}. There are: {', '.join(names)}."
-        )
 
 
 def _dynamic_numbers(program: ExportedProgram) -> list[int]:

@@ -58,7 +58,7 @@ def read_call(
     Raises OptionError where arguments do not fit the model or contradict each other.
     """
     program = model if isinstance(model, ExportedProgram) else None
-    positional, named = _arguments(args, kwargs)
+    given = positional, named = _arguments(args, kwargs)
     if program is not None:
         if dynamic_shapes is not None or dynamic_axes is not None:
             raise OptionError(
@@ -66,10 +66,13 @@ def read_call(
             )
         if program.example_inputs is None:
             raise OptionError("this ExportedProgram has no example inputs, from which the names of the inputs are read")
-        given = (positional, named) if positional or named else None
         positional, named = program.example_inputs
-        if given is not None:
-            _check_example(given, (positional, named))
+        if not any(given):
+            given = positional, named
+        elif pytree.tree_structure(given) != pytree.tree_structure((positional, named)):
+            raise OptionError(
+                "args are not built like the example inputs of the ExportedProgram: leave them out, or nest them alike"
+            )
     module = program.module(check_guards=False) if program is not None else as_module(model)
     forward = forward_of(module)
     spec = read_dynamic(
@@ -82,16 +85,8 @@ def read_call(
         output_names=output_names,
         program=program,
     )
-    if program is not None and given is not None:
-        positional, named = given
     taken = module if program is None else program
-    return ExampleCall(taken, module, tuple(positional), dict(named), spec, inspect.signature(forward))
-
-
-def _check_example(given: tuple[Any, Any], own: tuple[Any, Any]) -> None:
-    """Raise OptionError where `given` is not nested as an ExportedProgram's example."""
-    if pytree.tree_structure(given) != pytree.tree_structure(own):
-        raise OptionError("args are not built like the example inputs of the ExportedProgram: leave them out, or nest them alike")
+    return ExampleCall(taken, module, tuple(given[0]), dict(given[1]), spec, inspect.signature(forward))
 
 
 def _arguments(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxexp.errors import OptionError
 from onnxexp.request.config import TARGETS, Config
-from onnxexp.request.training_mode import TrainingMode, parse_training_mode
+from onnxexp.request.training_mode import TrainingMode, enum_member
 
 __all__ = ["Options"]
 
@@ -75,7 +75,7 @@ class Options:
                 raise OptionError(f"custom_opsets[{domain!r}] is {version!r}; a domain's version is a whole number from 1 on")
         return cls(
             opset=config.opset,
-            training=parse_training_mode(training),
+            training=enum_member(TrainingMode, training, "training"),
             custom_opsets=domains,
             fold=do_constant_folding,
             skip_passes=config.skip_passes,

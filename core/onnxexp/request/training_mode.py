@@ -1,13 +1,15 @@
-"""The mode in which a model is exported."""
+"""The mode in which a model is exported, and options that are members of an enum."""
 
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, TypeVar
 
 from onnxexp.errors import OptionError
 
-__all__ = ["TrainingMode", "parse_training_mode"]
+__all__ = ["TrainingMode", "enum_member"]
+
+E = TypeVar("E", bound=enum.Enum)
 
 
 class TrainingMode(enum.Enum):
@@ -18,16 +20,14 @@ class TrainingMode(enum.Enum):
     TRAINING = "training"
 
 
-def parse_training_mode(value: Any) -> TrainingMode:
-    """Return the mode for a `TrainingMode`, its name or torch.onnx's member.
+def enum_member(kind: type[E], value: Any, option: str) -> E:
+    """Return the member for a member of `kind`, its name or torch.onnx's member of that name.
 
     Raises OptionError for anything else.
     """
-    if isinstance(value, TrainingMode):
-        return value
-    # torch.onnx's enum is recognised by its members' names, so that it need not be imported
+    # torch.onnx's enums are recognised by their members' names, so that they need not be imported
     name = value if isinstance(value, str) else str(getattr(value, "name", value))
-    try:
-        return TrainingMode[name.upper()]
-    except KeyError:
-        raise OptionError(f"training is {value!r}; it may be {', '.join(map(str, TrainingMode))}") from None
+    known = kind.__members__
+    if name.upper() not in known:
+        raise OptionError(f"{option} is {value!r}; it may be {', '.join(known)}")
+    return known[name.upper()]

@@ -14,8 +14,8 @@ over another is one step. Moving two is not, so the order matters: a ``model.onn
   A crash between these steps leaves a right pair and perhaps an extra file. On a file system without hard links, saving ends
   after step 1: also a right pair, whose data file has the longer name.
 
-A process that is killed may leave the hidden folder (``.onnxexp-<random>.tmp``). The same model gives the same bytes,
-whatever was there before.
+A process that is killed may leave the hidden folder (``.onnxexp-<random>.tmp``). The same model always gives the same
+bytes.
 """
 
 from __future__ import annotations

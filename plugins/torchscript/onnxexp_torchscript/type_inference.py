@@ -94,7 +94,7 @@ class TypeInference:
             return Value(name, TensorType(leaf.dtype, tuple(leaf.shape)))
         sizes: list[Any] = list(leaf.shape)
         for axis, wanted in spec.axes[index].items():
-            if wanted.asked and sizes[axis] > 0:
+            if wanted.required and sizes[axis] > 0:
                 sizes[axis] = self._inputs[index, axis] = self._symbol(wanted, sizes[axis], f"{name}_dim_{axis}")
         value = Value(name, self._provisional(leaf.dtype, sizes))
         if any(isinstance(size, torch.SymInt) for size in sizes):

@@ -94,7 +94,7 @@ def warn_about_guards(env: ShapeEnv | None, program: ExportedProgram, spec: Dyna
     for leaf, axis, size, request in input_sizes(program, spec):
         # `_expr` is the axis' own symbol; `expr` is another axis' symbol if torch found the two equal
         symbol = size.node._expr if isinstance(size, torch.SymInt) else None
-        if request is not None and request.asked and symbol in env.backed_var_to_val:
+        if request is not None and request.required and symbol in env.backed_var_to_val:
             samples[symbol] = _samples(request, _LEAST if axis is not None else _LEAST_NUMBER)
             readable[symbol] = request.name or (leaf.name if axis is None else f"{leaf.name}_dim_{axis}")
     first: dict[Any, sympy.Symbol] = {}

@@ -59,7 +59,7 @@ def symbol_names(program: ExportedProgram, spec: DynamicSpec) -> dict[sympy.Expr
 def check_dynamic(program: ExportedProgram, spec: DynamicSpec) -> None:
     """Raise CaptureError if a requested dynamic axis or number is constant."""
     for leaf, axis, size, request in input_sizes(program, spec):
-        if request is None or not request.asked:
+        if request is None or not request.required:
             continue
         expr = _expr(size)
         what = f"axis {axis} of input {leaf.name}" if axis is not None else f"input {leaf.name}"
