@@ -113,9 +113,9 @@ def export(
     config = configuration.load(plugins=plugins, disable=without, prefer=prefer, skip_passes=skip_passes, opset=opset_version,
                                 target=target, debug=debug)  # fmt: skip
     packs = plugin_loading.load(config)
-    options = Options.read(config, claims=packs.claims, capture=capture, training=training, custom_opsets=custom_opsets,
-                           export_params=export_params, keep_initializers_as_inputs=keep_initializers_as_inputs,
-                           do_constant_folding=do_constant_folding)  # fmt: skip
+    options = Options.read(config, claims=packs.dispatcher.operators, capture=capture, training=training,
+                           custom_opsets=custom_opsets, export_params=export_params, do_constant_folding=do_constant_folding,
+                           keep_initializers_as_inputs=keep_initializers_as_inputs)  # fmt: skip
     export_type = enum_member(OperatorExportTypes, operator_export_type, "operator_export_type")
     context = ExportContext(options)
     passes = Passes(packs, context)

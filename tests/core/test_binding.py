@@ -12,7 +12,7 @@ from onnxexp import Builder, LoweringError, OpsetError, Tensor
 from onnxexp.builder.arguments import split_arguments
 from onnxexp.builder.attributes import encode
 from onnxexp.builder.builder import state_of
-from onnxexp.builder.onnx_schemas import Operator, history, ir_version, names, operator
+from onnxexp.builder.onnx_schemas import Operator, history, ir_version, operator
 from onnxexp.graph import TensorType
 
 
@@ -218,8 +218,3 @@ def test_deprecated_operators_are_gone() -> None:
 
 def test_the_lowest_ir_version_that_may_carry_the_opset() -> None:
     assert [ir_version(opset) for opset in (9, 11, 13, 18, 20, 21, 23)] == [4, 6, 7, 8, 9, 10, 11]
-
-
-def test_the_default_domain() -> None:
-    assert len(names()) > 200 and names() == sorted(names())
-    assert "Scaler" in names("ai.onnx.ml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -266,3 +267,12 @@ def test_operators_whose_reference_is_wrong_or_missing_become_nodes() -> None:
     assert pooled.const is None and indices.const is None
     for name in ("HardSwish", "Mish", "Gelu"):
         assert op.call("", name, image).const is None
+
+
+def test_the_reason_why_a_node_is_not_folded_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "onnxexp.builder.constant_folding")
+    op = Builder(20)
+    assert op.Gather(op.constant([1.0, 2.0]), 5).const is None
+    assert [record.getMessage() for record in caplog.records] == [
+        "Gather is not folded: IndexError: index 5 is out of bounds for axis 0 with size 2"
+    ]

@@ -191,9 +191,7 @@ class Builder:
         return bool(history(domain, name))
 
     def _folded(self, call: op_call.OperatorCall, inputs: Sequence[Tensor | None]) -> tuple[Tensor, ...] | None:
-        if not self.fold:
-            return None
-        if any(tensor is not None and tensor.const is None for tensor in inputs):
+        if not self.fold or any(tensor is not None and tensor.const is None for tensor in inputs):
             return None
         known = [None if tensor is None else tensor.const for tensor in inputs]
         folded = constant_folding.fold(call.spec, call.opset, known, call.attributes, call.results)

@@ -8,6 +8,7 @@ it agrees with ONNX Runtime (`tests/core/test_folding.py` compares them): some o
 from __future__ import annotations
 
 import functools
+import logging
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,6 +26,7 @@ from onnxexp.builder.torch_tensor import has_data
 
 __all__ = ["COMPUTED", "VIEWS", "fold"]
 
+_LOGGER = logging.getLogger(__name__)
 SMALL = 4096
 """The largest number of elements of the inputs, and of the outputs, of a folded node."""
 
@@ -116,7 +118,8 @@ def _reference(
         with np.errstate(all="ignore"):
             results = _implementation(spec.name, opset)(node, run_params).run(*arrays)
         return [torch.from_numpy(np.array(result)) for result in results[:count]]
-    except Exception:  # noqa: BLE001 - onnx's implementation may raise anything; the node itself is still right
+    except Exception as error:  # noqa: BLE001 - onnx's implementation may raise anything; the node itself is still right
+        _LOGGER.debug("%s is not folded: %s: %s", spec.name, type(error).__name__, error)
         return None
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from onnxexp.builder.protocol import GraphBuilder
-from onnxexp.builder.tensor import Tensor
 
 __all__ = ["Domain"]
 
@@ -19,7 +18,7 @@ class Domain:
     types that torch computed. Set the type of a result that the symbolic computes on with `Tensor.stamp`.
     """
 
-    def __init__(self, builder: GraphBuilder[Tensor], domain: str) -> None:
+    def __init__(self, builder: GraphBuilder, domain: str) -> None:
         self._builder = builder
         self._domain = domain
 

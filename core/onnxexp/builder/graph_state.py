@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -51,21 +52,13 @@ class UniqueNames:
 
 
 class Scope:
-    """The inputs and nodes of one graph, and its nodes by key, to share equal ones."""
+    """The inputs and nodes of one graph; `seen` has the results of its nodes and of those around it by key, to share them."""
 
     def __init__(self, parent: Scope | None) -> None:
         self.parent = parent
         self.inputs: list[ir.Value] = []
         self.nodes: list[ir.Node] = []
-        self.seen: dict[Any, tuple[Tensor, ...]] = {}
-
-    def find(self, key: Any) -> tuple[Tensor, ...] | None:
-        scope: Scope | None = self
-        while scope is not None:
-            if key in scope.seen:
-                return scope.seen[key]
-            scope = scope.parent
-        return None
+        self.seen: ChainMap[Any, tuple[Tensor, ...]] = ChainMap() if parent is None else parent.seen.new_child()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -148,7 +141,7 @@ class GraphState:
         key: Any = None,
     ) -> tuple[Tensor, ...]:
         """Append a node to the current scope, or return the results of an equal one (`key` None: never shared)."""
-        shared = self.scope.find(key) if key is not None else None
+        shared = self.scope.seen.get(key)
         if shared is not None:
             return shared
         made_for = self.provenance

@@ -11,7 +11,7 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
-__all__ = ["Attribute", "Formal", "Operator", "history", "ir_version", "names", "operator"]
+__all__ = ["Attribute", "Formal", "Operator", "history", "ir_version", "operator"]
 
 _RENAMED = {
     ("TopK", "k"): "K",
@@ -109,7 +109,7 @@ def _read(schema: Any) -> Operator:
     name, domain = schema.name, schema.domain
     inputs, outputs = tuple(map(_formal, schema.inputs)), tuple(map(_formal, schema.outputs))
     places = {formal.name: index for index, formal in enumerate(inputs)}
-    newest = [formal.name for formal in _all()[domain, name][-1][1].inputs]
+    newest = [formal.name for formal in _all()[domain, name][-1].inputs]
     return Operator(
         name,
         domain,
@@ -146,32 +146,25 @@ def _decoded(value: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=None)
-def _all() -> dict[tuple[str, str], list[tuple[int, onnx.defs.OpSchema]]]:
-    """Every version of every operator with its first opset, the oldest first."""
-    found: dict[tuple[str, str], list[tuple[int, onnx.defs.OpSchema]]] = {}
-    for schema in onnx.defs.get_all_schemas_with_history():
-        found.setdefault((schema.domain, schema.name), []).append((schema.since_version, schema))
-    for versions in found.values():
-        versions.sort(key=lambda version: version[0])
+def _all() -> dict[tuple[str, str], list[onnx.defs.OpSchema]]:
+    """Every version of every operator, the oldest first."""
+    found: dict[tuple[str, str], list[onnx.defs.OpSchema]] = {}
+    for schema in sorted(onnx.defs.get_all_schemas_with_history(), key=lambda schema: schema.since_version):
+        found.setdefault((schema.domain, schema.name), []).append(schema)
     return found
 
 
 @functools.lru_cache(maxsize=None)
 def history(domain: str, name: str) -> tuple[Operator, ...]:
     """Every version of an operator, the oldest first; empty where onnx has no such operator."""
-    return tuple(_read(schema) for _, schema in _all().get((domain, name), ()))
+    return tuple(map(_read, _all().get((domain, name), ())))
 
 
 @functools.lru_cache(maxsize=None)
 def operator(domain: str, name: str, opset: int) -> Operator | None:
     """The version of an operator at an opset; None where there is none or it is deprecated."""
-    known = [schema for since, schema in _all().get((domain, name), ()) if since <= opset]
+    known = [schema for schema in _all().get((domain, name), ()) if schema.since_version <= opset]
     return _read(known[-1]) if known and not known[-1].deprecated else None
-
-
-def names(domain: str = "") -> list[str]:
-    """The names of all operators of a domain, sorted."""
-    return sorted(name for of, name in _all() if of == domain)
 
 
 @functools.lru_cache(maxsize=None)

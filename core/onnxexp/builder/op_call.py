@@ -6,7 +6,8 @@ call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import onnx_ir as ir
@@ -53,11 +54,12 @@ def resolve_call(
         TypeError: The call does not fit the operator.
         AttributeError: The operator does not exist.
     """
+    resolve_at = functools.partial(_resolve_at, domain, name, args, kwargs, outputs)
     try:
-        return _resolve_at(domain, name, opset, args, kwargs, outputs)
+        return resolve_at(opset)
     except (LoweringError, TypeError) as error:
         others = [version for version in _known_versions(domain, name) if version != opset]
-        works = [version for version in others if _fits(domain, name, version, args, kwargs, outputs)]
+        works = [version for version in others if _fits(resolve_at, version)]
         if not works:
             raise
         later = [version for version in works if version > opset]
@@ -97,16 +99,16 @@ def _end(name: str, since: int) -> int:
     return min((version.since - 1 for version in history("", name) if version.since > since), default=MAX_OPSET)
 
 
-def _fits(domain: str, name: str, opset: int, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: int | None) -> bool:
+def _fits(resolve_at: Callable[[int], OperatorCall], opset: int) -> bool:
     try:
-        _resolve_at(domain, name, opset, args, kwargs, outputs)
+        resolve_at(opset)
     except (LoweringError, TypeError):
         return False
     return True
 
 
 def _resolve_at(
-    domain: str, name: str, opset: int, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: int | None
+    domain: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: int | None, opset: int
 ) -> OperatorCall:
     spec = arguments.find(domain, name, opset)
     inputs, named = arguments.split_arguments(spec, args, kwargs, opset)

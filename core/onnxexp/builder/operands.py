@@ -60,7 +60,7 @@ def bind_type_variables(spec: Operator, given: Sequence[Any], opset: int) -> dic
     return bound
 
 
-def tensors(op: GraphBuilder[Tensor], spec: Operator, given: Sequence[Any], bound: dict[str, torch.dtype]) -> list[Tensor | None]:
+def tensors(op: GraphBuilder, spec: Operator, given: Sequence[Any], bound: dict[str, torch.dtype]) -> list[Tensor | None]:
     """The inputs as Tensors: Python values become constants of their type variable's dtype."""
     made: list[Tensor | None] = []
     for place, arg in enumerate(given):
@@ -97,12 +97,12 @@ def _default(formal: Formal, arg: Any) -> torch.dtype | None:
     return next((dtype for dtype in (own, *_FALLBACKS) if type_string(dtype) in formal.types), None)
 
 
-def tensor(op: GraphBuilder[Tensor], arg: Any) -> Tensor:
+def tensor(op: GraphBuilder, arg: Any) -> Tensor:
     """The argument itself if it is a Tensor, else a constant of torch's dtype for it."""
     return arg if isinstance(arg, Tensor) else constant(op, arg, None)
 
 
-def constant(op: GraphBuilder[Tensor], value: Any, dtype: torch.dtype | None) -> Tensor:
+def constant(op: GraphBuilder, value: Any, dtype: torch.dtype | None) -> Tensor:
     """A constant; a list that holds Tensors becomes their concatenation (1-D).
 
     Raises LoweringError where an integer dtype cannot represent the value exactly.
@@ -125,7 +125,7 @@ def constant(op: GraphBuilder[Tensor], value: Any, dtype: torch.dtype | None) ->
     return op.wrap_constant(made.float() if dtype is None and made.dtype == torch.float64 else made)
 
 
-def _mixed(op: GraphBuilder[Tensor], elements: Sequence[Any], dtype: torch.dtype) -> Tensor:
+def _mixed(op: GraphBuilder, elements: Sequence[Any], dtype: torch.dtype) -> Tensor:
     pieces: list[Tensor] = []
     run: list[Any] = []
     for element in elements:

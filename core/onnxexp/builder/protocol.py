@@ -1,35 +1,23 @@
-"""The part of the builder that tensors, operands and subgraphs use.
+"""The part of the builder that operands and subgraphs use.
 
-They cannot import the builder, since the builder imports them.
+They cannot import the builder, since it imports them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
-import onnx_ir as ir
 import torch
 
+from onnxexp.builder.tensor import Tensor, TensorOwner
 from onnxexp.graph import Type
 
-__all__ = ["GraphBuilder", "TensorOwner"]
-
-T_co = TypeVar("T_co", covariant=True)
+__all__ = ["GraphBuilder"]
 
 
-class TensorOwner(Protocol):
-    """The builder as a Tensor sees it. The arguments are Tensors; their class is defined above this module."""
-
-    def infer(self, tensor: Any, /) -> None: ...
-
-    def materialize(self, tensor: Any, /) -> ir.Value: ...
-
-    def call(self, domain: str, name: str, /, *args: Any, **kwargs: Any) -> Any: ...
-
-
-class GraphBuilder(TensorOwner, Protocol[T_co]):
-    """The builder as operands and subgraphs see it; `T_co` is the class of its tensors."""
+class GraphBuilder(TensorOwner, Protocol):
+    """The builder as operands and subgraphs see it."""
 
     opset: int
 
@@ -39,12 +27,12 @@ class GraphBuilder(TensorOwner, Protocol[T_co]):
 
     def emit(
         self, domain: str, name: str, inputs: Sequence[Any], attributes: Mapping[str, Any], outputs: int = 1
-    ) -> tuple[T_co, ...]: ...
+    ) -> tuple[Tensor, ...]: ...
 
-    def cast(self, x: Any, dtype: torch.dtype) -> T_co: ...
+    def cast(self, x: Any, dtype: torch.dtype) -> Tensor: ...
 
-    def constant(self, value: Any, dtype: torch.dtype | None = None) -> T_co: ...
+    def constant(self, value: Any, dtype: torch.dtype | None = None) -> Tensor: ...
 
-    def wrap_constant(self, tensor: torch.Tensor, name: str | None = None) -> T_co: ...
+    def wrap_constant(self, tensor: torch.Tensor, name: str | None = None) -> Tensor: ...
 
-    def input(self, name: str, type_: Type, dtype: torch.dtype | None = None) -> T_co: ...
+    def input(self, name: str, type_: Type, dtype: torch.dtype | None = None) -> Tensor: ...

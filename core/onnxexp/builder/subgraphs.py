@@ -32,7 +32,7 @@ _IDENTITY_OF_SEQUENCES = 14
 class Subgraphs:
     """Emits the nodes that have graphs inside; `Builder.if_`, `Builder.loop` and `Builder.scan` document the calls."""
 
-    def __init__(self, op: GraphBuilder[Tensor], state: GraphState) -> None:
+    def __init__(self, op: GraphBuilder, state: GraphState) -> None:
         self._op = op
         self._state = state
 

@@ -16,7 +16,7 @@ _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "Add", ast.Sub: "Sub", ast
 """Div rounds towards zero, as FloorDiv does here: sizes are not negative, nor is any dividend of torch.export's expressions."""
 
 
-def compute_size(op: GraphBuilder[Tensor], inputs: Sequence[Tensor], size: Dim) -> int | Tensor | None:
+def compute_size(op: GraphBuilder, inputs: Sequence[Tensor], size: Dim) -> int | Tensor | None:
     """A size as a number or a 0-d int64 tensor; None where it does not follow from the sizes of `inputs`."""
     if isinstance(size, int):
         return size
@@ -29,7 +29,7 @@ def _identifiers(size: str) -> str:
     return size.replace(".", "__")
 
 
-def _value(op: GraphBuilder[Tensor], inputs: Sequence[Tensor], node: ast.expr) -> Any:
+def _value(op: GraphBuilder, inputs: Sequence[Tensor], node: ast.expr) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     found = _from_graph_input(op, inputs, ast.unparse(node))
@@ -40,7 +40,7 @@ def _value(op: GraphBuilder[Tensor], inputs: Sequence[Tensor], node: ast.expr) -
     return None if left is None or right is None or name is None else op.call("", name, op.constant(left), right)
 
 
-def _from_graph_input(op: GraphBuilder[Tensor], inputs: Sequence[Tensor], size: str) -> Tensor | None:
+def _from_graph_input(op: GraphBuilder, inputs: Sequence[Tensor], size: str) -> Tensor | None:
     """The size where an axis of an input has it."""
     for tensor in inputs:
         shape = [_identifiers(str(one)) for one in tensor.known_shape or ()]

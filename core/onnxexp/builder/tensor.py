@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, Protocol
+
 import onnx_ir as ir
 import torch
 
-from onnxexp.builder.protocol import TensorOwner
 from onnxexp.errors import LoweringError
 from onnxexp.graph import Dim, ScalarType, TensorType, Type
 
-__all__ = ["STAMP_HINT", "ComplexTensor", "Tensor", "merge_types", "real_dtype"]
+__all__ = ["STAMP_HINT", "ComplexTensor", "Tensor", "TensorOwner", "merge_types", "real_dtype"]
 
 STAMP_HINT = "where onnx has no schema of an operator, set its result's type with x.stamp(onnxexp.TensorType(dtype, sizes))"
 """The cure where a dtype is unknown."""
@@ -34,6 +35,16 @@ def merge_types(known: TensorType, found: TensorType, *, captured: bool) -> Tens
     """
     first, second = (found.sizes, known.sizes) if captured else (known.sizes, found.sizes)
     return TensorType(found.dtype if known.dtype is None else known.dtype, second if first is None else first)
+
+
+class TensorOwner(Protocol):
+    """The builder as its tensors see it."""
+
+    def infer(self, tensor: Tensor, /) -> None: ...
+
+    def materialize(self, tensor: Tensor, /) -> ir.Value: ...
+
+    def call(self, domain: str, name: str, /, *args: Any, **kwargs: Any) -> Any: ...
 
 
 class Tensor:

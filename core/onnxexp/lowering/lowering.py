@@ -102,7 +102,9 @@ class Lowering:
         """Lower one node and bind its outputs."""
         with self.builder.at(node):
             results = self._results_or_problem(node)
-            self._bind_outputs(node, [self._placeholder(output) for output in node.outputs] if results is None else results)
+            if results is None:  # stand-ins, so that the rest is lowered too
+                results = [self._state.placeholder(output.name, output.type) for output in node.outputs]
+            self._bind_outputs(node, results)
 
     def _results_or_problem(self, node: Node) -> list[Any] | None:
         try:
@@ -244,10 +246,6 @@ class Lowering:
             mismatch = output_mismatch(value, result)
             if mismatch:
                 raise LoweringError(f"{resolution.who} {mismatch}")
-
-    def _placeholder(self, value: Value) -> Tensor:
-        """Return a stand-in for a result that is missing, so that the rest is lowered too."""
-        return self._state.placeholder(value.name, value.type)
 
     def _types(self, node: Node) -> list[str]:
         return [repr(self._env.get(value, value)) for value in node.inputs()]

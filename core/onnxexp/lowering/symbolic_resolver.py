@@ -96,7 +96,7 @@ class SymbolicResolver:
     def _call(self, who: Who, function: Callable[..., Any], bound: Callable[[], Any]) -> Any:
         try:
             return bound()
-        except (Declined, OpsetError, LoweringError):
+        except LoweringError:
             raise
         except Exception as error:  # a plugin may raise anything: the error names the plugin
             line = _line(error, function)

@@ -105,11 +105,6 @@ class Plugins:
         self.used: set[str] = set()
         self.off = tuple(off)
 
-    @property
-    def claims(self) -> frozenset[str]:
-        """The operators that their tables have symbolics for, as they were registered."""
-        return self.dispatcher.operators
-
     def implementations(self, hook: str) -> tuple[Implementation, ...]:
         """List the implementations of a hook, in pluggy's calling order.
 
@@ -205,18 +200,14 @@ def _loaded_or_error(found: InstalledPlugin) -> Plugin | PluginError:
 
 
 def _load(found: InstalledPlugin) -> Plugin:
-    loaded = _imported(found)
-    return Plugin(found.name, found.distribution, found.version, loaded, _tables(loaded, found))
-
-
-def _imported(found: InstalledPlugin) -> Any:
     try:
-        return import_object(found)
+        loaded = import_object(found)
     except (Exception, SystemExit) as error:  # a plugin's import may raise anything
         raise PluginLoadError(
             f"{_entry(found)} does not load: {type(error).__name__}: {error}{_raised(error)}; reinstall or remove the "
             f"distribution, or switch the plugin off with `disable` (without=[{found.name!r}] in the call)"
         ) from error
+    return Plugin(found.name, found.distribution, found.version, loaded, _tables(loaded, found))
 
 
 def _entry(found: InstalledPlugin) -> str:

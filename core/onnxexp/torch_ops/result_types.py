@@ -6,7 +6,7 @@ a pair of stand-ins is that unknown size. Any other is a new unknown size.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -41,14 +41,14 @@ class _Sizes:
             self.numbers[key] = _FACTOR * first, _FACTOR * second
         return self.numbers[key][run]
 
-    def matching(self, pair: tuple[int, int]) -> Dim | None:
-        """Return the size with these stand-ins in the two runs; None if there is none."""
+    def matching(self, pair: tuple[int, int], fresh: Callable[[], str]) -> Dim:
+        """Return the size with these stand-ins in the two runs; a fresh one if there is none."""
         if pair[0] == pair[1]:
             return pair[0]
-        return next((key for key, numbers in self.numbers.items() if numbers == pair and isinstance(key, str)), None)
+        return next((key for key, numbers in self.numbers.items() if numbers == pair and isinstance(key, str)), None) or fresh()
 
 
-def result_types(op: torch._ops.OpOverload | None, args: Sequence[Any], fresh: Any) -> list[TensorType] | None:
+def result_types(op: torch._ops.OpOverload | None, args: Sequence[Any], fresh: Callable[[], str]) -> list[TensorType] | None:
     """Compute the result types, a list's elements one by one; None where torch fails.
 
     `args` are Values, Tensors and Python constants, all of the schema's; `fresh()` names an unknown size.
@@ -63,14 +63,9 @@ def result_types(op: torch._ops.OpOverload | None, args: Sequence[Any], fresh: A
     if len(first) != len(second) or any(one.dim() != two.dim() for one, two in zip(first, second, strict=True)):
         return None
     return [
-        TensorType(one.dtype, tuple(_or_fresh(sizes.matching(pair), fresh) for pair in zip(one.shape, two.shape, strict=True)))
+        TensorType(one.dtype, tuple(sizes.matching(pair, fresh) for pair in zip(one.shape, two.shape, strict=True)))
         for one, two in zip(first, second, strict=True)
     ]
-
-
-def _or_fresh(size: Dim | None, fresh: Any) -> Dim:
-    named: Dim = fresh() if size is None else size
-    return named
 
 
 def _run(op: torch._ops.OpOverload, args: Sequence[Any]) -> list[torch.Tensor]:
