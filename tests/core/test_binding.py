@@ -113,9 +113,9 @@ def test_a_default_of_another_version_is_dropped(name: str, keyword: dict[str, A
 
 
 def test_anything_else_of_another_version_is_refused() -> None:
-    with pytest.raises(LoweringError, match="Shape knows no start at opset 14"):
+    with pytest.raises(LoweringError, match="Shape has no start at opset 14"):
         bound("Shape", 14, 1, start=1)
-    with pytest.raises(LoweringError, match="Resize knows no sizes at opset 10"):
+    with pytest.raises(LoweringError, match="Resize has no sizes at opset 10"):
         bound("Resize", 10, 1, sizes=[2])
 
 

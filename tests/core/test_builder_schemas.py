@@ -306,11 +306,11 @@ def test_a_refusal_says_what_and_from_which_opset_on() -> None:
         12,
     )
     assert refusal(12, lambda op, x: op.Pad(x, [0, 1, 0, 1], axes=[0, 1])) == (
-        "Pad knows no axes at opset 12; opset 18 can express this call",
+        "Pad has no axes at opset 12; opset 18 can express this call",
         18,
     )
     assert refusal(18, lambda op, x: op.Cast(x, to=torch.float8_e5m2)) == (
-        "ONNX's Cast does not give torch.float8_e5m2 at opset 18; opset 19 can express this call",
+        "ONNX's Cast does not return torch.float8_e5m2 at opset 18; opset 19 can express this call",
         19,
     )
     assert refusal(11, lambda op, x: op.Scatter(x, op.constant([[0]]), op.constant([[1.0]]))) == (

@@ -30,7 +30,7 @@ def first(made: Dispatcher, op: str, opset: int = 20) -> str:
 
 
 def test_two_plugins_on_one_operator_are_a_conflict_that_names_both_and_every_operator() -> None:
-    with pytest.raises(PluginConflict, match="the plugin 'a' and the plugin 'b' both lower aten::abs, aten::relu. Say which"):
+    with pytest.raises(PluginConflict, match="the plugin 'a' and the plugin 'b' both lower aten::abs, aten::relu. Choose one"):
         dispatcher(b=table("relu", "abs"), a=table("relu", "abs", "neg"))
     with pytest.raises(PluginConflict, match=r'prefer = {"aten::relu" = "..."}'):
         dispatcher(a=table("relu", override=True), b=table("relu", override=True))
@@ -80,7 +80,7 @@ def test_why_tells_who_is_asked_and_who_is_not() -> None:
     assert made.why("aten::relu", 9) == []
     assert dispatcher(a=table("relu")).why("aten::relu", 9)[0].reason == "the only plugin that claims it"
     both = dispatcher(a=table("relu"), b=table("relu", override=True)).why("aten::relu", 9)
-    assert [claim.reason for claim in both] == ["its table overrides", "asked where b declines"]
+    assert [claim.reason for claim in both] == ["its table overrides", "called where b declines"]
 
 
 def test_an_operator_that_is_claimed_for_later_opsets_only() -> None:

@@ -436,7 +436,7 @@ def forget_input(graph: Graph) -> None:
         ("pre_pass", forget_nodes, True, "forget-nodes .* the graph returns %relu, which nothing makes"),
         ("pre_pass", repeat_nodes, True, "repeat-nodes .* makes %relu a second time"),
         ("pre_pass", forget_input, False, r"forget-input .* its inputs were \('.*',\), now they are \(\)"),
-        ("pre_pass", "no function", False, "gives 'no function'; a pass is called with what it changes"),
+        ("pre_pass", "no function", False, "returned 'no function', which is not callable"),
     ],
 )
 def test_a_pass_that_fails_or_breaks_the_graph_is_blamed(hook: str, each: Any, debug: bool, message: str) -> None:

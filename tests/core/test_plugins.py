@@ -189,7 +189,7 @@ def test_all_are_loaded_in_isolation_for_a_report(installed: Path) -> None:
     ("source", "message"),
     [
         ("table = 3\n", "neither a SymbolicTable nor an object with hooks"),
-        ("class Pack:\n    symbolics = ['relu']\ntable = Pack()\n", "`symbolics` hold 'relu', which is no SymbolicTable"),
+        ("class Pack:\n    symbolics = ['relu']\ntable = Pack()\n", "`symbolics` contain 'relu', which is no SymbolicTable"),
         (
             "import onnxexp\nclass Pack:\n    @onnxexp.hookimpl\n    def pre_pass(self, optoins): ...\ntable = Pack()\n",
             r"'odd-pack' \(odd-pack 1.0\).*pre_pass.*optoins",

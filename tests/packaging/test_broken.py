@@ -31,7 +31,7 @@ SICK = {
     "garbled": ("def (\n", ["SyntaxError", "/garbled_pack/__init__.py:1"]),
     "empty": ("", ["AttributeError", "empty_pack:plugin"]),
     "wrong": ("plugin = 3\n", ["neither a SymbolicTable nor an object with hooks"]),
-    "listed": ("class plugin:\n    symbolics = ['relu']\n", ["`symbolics` hold 'relu', which is no SymbolicTable"]),
+    "listed": ("class plugin:\n    symbolics = ['relu']\n", ["`symbolics` contain 'relu', which is no SymbolicTable"]),
     "misspelt": (HOOK.format(hook="pre_pass(self, optoins)"), ["pre_pass", "optoins", "/misspelt_pack/__init__.py:5"]),
     "unknown": (HOOK.format(hook="pre_passes(self, options)"), ["no hook 'pre_passes' (did you mean 'pre_pass'?)", ".py:"]),
     "nameless": ("", ["does not load", "nameless_pack:no attribute's name"]),

@@ -109,7 +109,7 @@ def _check_other_versions(spec: Operator, name: str, value: Any, opset: int) -> 
         attribute = version.attribute(name)
         if attribute is not None and attribute.is_default(value):
             return
-    raise LoweringError(f"{spec.name} knows no {name} at opset {opset}")
+    raise LoweringError(f"{spec.name} has no {name} at opset {opset}")
 
 
 def _signature(spec: Operator) -> str:

@@ -264,7 +264,7 @@ class Builder:
         return self._state.deferred(functools.partial(compute, *contents), compute(*map(_meta, contents)), sources[0].name)
 
     def materialize(self, tensor: Tensor) -> ir.Value:
-        """The initializer that holds a constant's contents."""
+        """The initializer of a constant."""
         assert tensor.const is not None
         return self._state.initializer(tensor.const, tensor.name)
 

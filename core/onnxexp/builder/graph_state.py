@@ -52,7 +52,7 @@ class UniqueNames:
 
 
 class Scope:
-    """The inputs and nodes of one graph; `seen` has the results of its nodes and of those around it by key, to share them."""
+    """The inputs and nodes of one graph; `seen` finds equal nodes, in enclosing graphs too."""
 
     def __init__(self, parent: Scope | None) -> None:
         self.parent = parent
@@ -63,7 +63,7 @@ class Scope:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Provenance:
-    """The names and metadata that a captured node gives to the ONNX nodes made for it."""
+    """The names and metadata of the ONNX nodes that a captured node lowers to."""
 
     node_prefix: str = ""
     value_base: str = ""
@@ -71,7 +71,7 @@ class Provenance:
 
     @classmethod
     def of(cls, node: Node) -> Provenance:
-        """The provenance of ONNX nodes that a captured node lowers to."""
+        """The provenance of one captured node."""
         where = node.where
         metadata = {"onnxexp.op": node.op}
         if where.scope:

@@ -159,7 +159,7 @@ def result_dtypes(
         if index == 0 and spec.attributes and not formal.is_sequence:
             dtype = _dtype_from_attribute(attributes) or dtype or _default_dtype(spec)
         if dtype is not None and type_string(dtype) not in formal.types:
-            raise LoweringError(f"ONNX's {spec.name} does not give {dtype} at opset {opset}")
+            raise LoweringError(f"ONNX's {spec.name} does not return {dtype} at opset {opset}")
         dtypes.append(dtype)
     return dtypes
 

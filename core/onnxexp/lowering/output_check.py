@@ -21,12 +21,12 @@ def output_mismatch(value: Value, result: Any, *, shapes: bool = False) -> str:
     sizes: Sequence[Dim] | None = ()
     if isinstance(result, Tensor):
         if value.type.dtype is not None and result.inferred_dtype not in (None, value.type.dtype):
-            return f"gives {result.known_dtype} where torch gives {value.type.dtype} (%{value.name})"
+            return f"returns {result.known_dtype} where torch returns {value.type.dtype} (%{value.name})"
         sizes = result.known_shape
     elif not isinstance(result, (bool, int, float)):
-        return f"gives {result!r} where torch gives {value}"
+        return f"returns {result!r} where torch returns {value}"
     if shapes and _differ(sizes, value.type.sizes):
-        return f"gives [{', '.join(map(str, sizes or ()))}] where torch gives {value}: another shape"
+        return f"returns [{', '.join(map(str, sizes or ()))}] where torch returns {value}: another shape"
     return ""
 
 

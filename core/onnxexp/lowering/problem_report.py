@@ -90,7 +90,7 @@ def _packs(ops: Iterable[str], off: Sequence[PluginStatus]) -> str:
 
 
 def _block(op: str, reason: str, found: Sequence[Problem]) -> str:
-    lines = [f"  {op} ({len(found)}x): {reason or 'no plugin lowers it and torch knows no decomposition'}"]
+    lines = [f"  {op} ({len(found)}x): {reason or 'no plugin lowers it and torch has no decomposition'}"]
     places = list(dict.fromkeys(str(problem.node.where) for problem in found))
     lines += [f"    at {place}" for place in places[:_LINES] if place]
     if len(places) > _LINES:

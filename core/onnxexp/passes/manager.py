@@ -114,7 +114,7 @@ def _collected(plugins: Plugins, hook: str, context: ExportContext) -> list[_Pas
             raise PassError(f"{implementation} failed: {type(error).__name__}: {error}") from error
         for each in given if isinstance(given, (list, tuple)) else () if given is None else (given,):
             if not callable(each):
-                raise PassError(f"{implementation} gives {each!r}; a pass is called with what it changes")
+                raise PassError(f"{implementation} returned {each!r}, which is not callable")
             found.append(_Pass(implementation.plugin, _name(each), each))
     return sorted(found, key=lambda each: bool(getattr(each.run, "last", False)))  # optional, as `name` is
 

@@ -118,7 +118,7 @@ def pre_pass(options: Options, context: ExportContext) -> Callable[[Graph], Any]
     First or all:
         All, by the plugins' names; then the passes whose attribute `last` is true.
     Example:
-        Drop what has no meaning in ONNX::
+        Drop nodes that have no meaning in ONNX::
 
             @onnxexp.hookimpl
             def pre_pass(options):

@@ -243,7 +243,7 @@ def _tables(given: Any, found: InstalledPlugin | None = None) -> tuple[SymbolicT
     for table in tables:
         if not isinstance(table, SymbolicTable):
             whose = _entry(found) if found is not None else f"plugins: {given!r}"
-            raise PluginLoadError(f"{whose}: its `symbolics` hold {table!r}, which is no SymbolicTable")
+            raise PluginLoadError(f"{whose}: its `symbolics` contain {table!r}, which is no SymbolicTable")
     return tables
 
 

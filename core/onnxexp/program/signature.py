@@ -135,12 +135,9 @@ def _rearranged(bound: inspect.BoundArguments, positional: int, named: Sequence[
             surplus.append(name)
     if missing or len(values) < positional:
         needed = ", ".join(missing) or f"{positional} positional arguments"
-        raise OnnxExporterError(f"the program was exported with {needed}, the call does not give that")
+        raise OnnxExporterError(f"the program was exported with {needed}, which the call lacks")
     if surplus:
-        raise OnnxExporterError(
-            f"the program was exported without {', '.join(surplus)}, so it knows nothing of it; "
-            "export again with an example for it"
-        )
+        raise OnnxExporterError(f"the program was exported without {', '.join(surplus)}; export again with an example for it")
     return tuple(value for _, value in values), kwargs
 
 

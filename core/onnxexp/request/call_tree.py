@@ -97,7 +97,7 @@ def bind(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
 
 
 def flatten_inputs(bound: inspect.BoundArguments, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Leaf]:
-    """Flatten ``(args, kwargs)`` in the order of torch.export's placeholders, with default names.
+    """Flatten ``(args, kwargs)`` in torch's pytree order, with default names.
 
     Lists every leaf: tensors, numbers, None, strings. Registers new dataclasses, as `register_dataclasses` does. `bound` has
     the same arguments by parameter.

@@ -21,7 +21,7 @@ class TrainingMode(enum.Enum):
 
 
 def enum_member(kind: type[E], value: Any, option: str) -> E:
-    """Return the member for a member of `kind`, its name or torch.onnx's member of that name.
+    """Return the member for a member, its name or torch.onnx's member of that name.
 
     Raises OptionError for anything else.
     """

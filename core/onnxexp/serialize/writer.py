@@ -35,7 +35,7 @@ def _contents(part: Part) -> Iterator[memoryview]:
         return
     contents = tensor.tobytes()
     if len(contents) != part.size:
-        raise SerializeError(f"initializer {part.name!r} says that it has {part.size:,} bytes and gives {len(contents):,}")
+        raise SerializeError(f"initializer {part.name!r} has a size of {part.size:,} bytes and contents of {len(contents):,}")
     yield memoryview(contents)
 
 

@@ -83,17 +83,17 @@ class Dispatcher:
 
     def why(self, op: str, opset: int) -> list[Claim]:
         """Every symbolic for an operator, in the order in which they are called; those of other opsets at the end."""
-        asked = self.candidates(op, opset)
+        candidates = self.candidates(op, opset)
         claims = [
             Claim(
                 each.source.plugin,
                 each.symbolic,
                 not number,
-                _reason(each, asked[0]) if number else self._merit(op, each),
+                _reason(each, candidates[0]) if number else self._merit(op, each),
             )
-            for number, each in enumerate(asked)
+            for number, each in enumerate(candidates)
         ]
-        serving = {id(each.symbolic) for each in asked}
+        serving = {id(each.symbolic) for each in candidates}
         for source in self._sources(op):
             for entry in source.table.versions(op):
                 if id(entry) not in serving:
@@ -151,7 +151,7 @@ class Dispatcher:
             raise PluginConflict("\n".join(_conflict(pair, sorted(ops)) for pair, ops in sorted(conflicts.items())))
 
     def _contested(self) -> list[str]:
-        """List the operators of which two plugins lower some overload."""
+        """List the operators with an overload that two plugins lower."""
         whole: dict[str, set[str]] = {}
         for op, sources in self._claims.items():
             whole.setdefault(op.partition(".")[0], set()).update(source.plugin for source in sources)
@@ -167,13 +167,13 @@ class Dispatcher:
 
 def _reason(candidate: Candidate, first: Candidate) -> str:
     declining = f"the entry of opset {first.symbolic.since}" if candidate.source is first.source else first.source.plugin
-    return f"asked where {declining} declines"
+    return f"called where {declining} declines"
 
 
 def _conflict(pair: tuple[str, str], ops: list[str]) -> str:
     shown = ", ".join(ops[:5]) + (f" and {len(ops) - 5} more" if len(ops) > 5 else "")
     return (
-        f"{pair[0]} and {pair[1]} both lower {shown}. Say which one wins with "
-        f'`prefer = {{"{ops[0]}" = "..."}}` (in [tool.onnxexp], or prefer={{...}} in the call), switch one of them off, or let '
-        "exactly one of their tables say override=True"
+        f"{pair[0]} and {pair[1]} both lower {shown}. Choose one with "
+        f'`prefer = {{"{ops[0]}" = "..."}}` (in [tool.onnxexp], or prefer={{...}} in the call), switch one of them off, or set '
+        "override=True on exactly one of their tables"
     )

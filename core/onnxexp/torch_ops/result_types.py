@@ -42,7 +42,7 @@ class _Sizes:
         return self.numbers[key][run]
 
     def matching(self, pair: tuple[int, int], fresh: Callable[[], str]) -> Dim:
-        """Return the size with these stand-ins in the two runs; a fresh one if there is none."""
+        """Return the size with these stand-ins in the two runs, else a fresh one."""
         if pair[0] == pair[1]:
             return pair[0]
         return next((key for key, numbers in self.numbers.items() if numbers == pair and isinstance(key, str)), None) or fresh()

@@ -21,9 +21,10 @@ _PIECE = 1 << 20
 
 
 class FoldBatchNorm(ir.passes.InPlacePass):
-    """Fold BatchNormalization into the Conv before it, as a pass; without ``do_constant_folding`` it does nothing.
+    """Fold BatchNormalization into the Conv before it, as a pass.
 
-    The scaled weights are computed while they are written, one at a time, so that no second copy of them is in memory.
+    Without ``do_constant_folding`` it does nothing. The scaled weights are computed while they are written, one at a time, so
+    that no second copy of them is in memory.
     """
 
     last = True
@@ -66,7 +67,7 @@ def _tensor(value: ir.Value | None) -> torch.Tensor | None:
 
 
 def _unused(graph: ir.Graph, base: str) -> str:
-    """Make a name that no initializer has: equal biases share one, so `base` may be taken."""
+    """Make a name that no initializer has; equal biases share one, so `base` may be taken."""
     names = itertools.chain([base], (f"{base}_{count}" for count in itertools.count(1)))
     return next(name for name in names if name not in graph.initializers)
 
