@@ -142,9 +142,8 @@ def test_an_operator_claimed_for_later_opsets_only_is_decomposed_before_them() -
 
 def test_another_dtype_than_torchs_is_an_error_where_it_happens() -> None:
     message = failure(torch.relu, plugins=[mine(relu=lambda op, self: op.cast(self, torch.float64))])
-    assert re.search(
-        r"aten::relu: the symbolic <lambda> of the plugin 'inline aten 1' at \S+test_lowering.py:\d+ returns torch.float64", message
-    )
+    place = r"the symbolic <lambda> of the plugin 'inline aten 1' at \S+test_lowering.py:\d+"
+    assert re.search(rf"aten::relu: {place} returns torch.float64", message)
     assert "returns torch.float64 where torch returns torch.float32 (%relu)" in message
     assert "called with (%args.0: float32[2, 3])" in message
 
