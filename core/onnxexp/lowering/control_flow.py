@@ -57,11 +57,9 @@ def _loop(lowering: Lowering, node: Node) -> list[Any]:
 def _start(lowering: Lowering, arg: Any, type_: Type) -> Any:
     if isinstance(type_, TensorType) and type_.dtype is not None:
         return lowering.builder.cast(arg, type_.dtype)
-    return (
-        lowering.builder.constant(type_.kind(arg))
-        if isinstance(type_, ScalarType) and isinstance(arg, (bool, int, float))
-        else arg
-    )
+    if isinstance(type_, ScalarType) and isinstance(arg, (bool, int, float)):
+        return lowering.builder.constant(type_.kind(arg))
+    return arg
 
 
 def _scan(lowering: Lowering, node: Node) -> list[Any]:

@@ -301,13 +301,11 @@ def _dynamic_numbers(program: ExportedProgram) -> list[int]:
 
 def _named_axes(axes: Any, where: str) -> dict[int, str | None]:
     """Normalize an entry of `dynamic_axes` to {axis: name or None}."""
-    pairs = (
-        list(axes.items())
-        if isinstance(axes, Mapping)
-        else [(a, None) for a in axes]
-        if isinstance(axes, (list, tuple))
-        else None
-    )
+    pairs: list[tuple[Any, Any]] | None = None
+    if isinstance(axes, Mapping):
+        pairs = list(axes.items())
+    elif isinstance(axes, (list, tuple)):
+        pairs = [(axis, None) for axis in axes]
     if pairs is None or not all(type(a) is int and (n is None or (isinstance(n, str) and n)) for a, n in pairs):
         raise OptionError(f'{where} is {axes!r}; it must be a list of axes such as [0, 2], or a dict such as {{0: "batch"}}.')
     if len({axis for axis, _ in pairs}) != len(pairs):
