@@ -10,6 +10,8 @@ from torch.export import Dim
 
 from onnxexp.capture.example_inputs import adapted_inputs
 from onnxexp.capture.torch_export.export_errors import explain
+from onnxexp.capture.torch_export.guard_warnings import record_guard_sources
+from onnxexp.capture.torch_state import torch_mode
 from onnxexp.request.dynamic_shapes import read_dynamic
 
 X = torch.ones(3, 4)
@@ -21,12 +23,12 @@ def fail(model: Any, args: Any, *, strict: bool = False, **options: Any) -> str:
     spec = read_dynamic(model.forward, args, {}, **options)
 
     def attempt() -> object:
-        with adapted_inputs(model, args, {}, spec) as (new_args, kwargs):
+        with torch_mode(), record_guard_sources(), adapted_inputs(model, args, {}, spec) as (new_args, kwargs):
             return torch.export.export(model, new_args, kwargs, dynamic_shapes=spec.shapes, strict=strict)
 
     with pytest.raises(Exception) as caught:  # noqa: PT011 - torch raises what it likes
         attempt()
-    return explain(caught.value, spec, attempt)
+    return explain(caught.value, spec)
 
 
 class Adds(torch.nn.Module):

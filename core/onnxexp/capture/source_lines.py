@@ -1,7 +1,7 @@
 """Find the user's source line in the stack traces that torch records.
 
 torch keeps only frames of functions called ``forward``. During a capture, `record_user_lines` makes it keep the innermost frame
-of the user's code, whatever the function's name.
+of the user's code, in a function of any name.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch._guards import TracingContext
 from torch.export import _trace
 from torch.fx.proxy import TracerBase
 
-from onnxexp.capture.torch_state import is_exporting
+from onnxexp.capture.torch_state import is_exporting, replace_attributes
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Where
 
@@ -86,11 +87,8 @@ def record_user_lines() -> Iterator[None]:
         inside = stack[start + 1 :]
         return traceback.StackSummary.from_list(_innermost(inside, [frame.filename for frame in inside]))
 
-    TracerBase._filter_traceback_frames = filtered  # type: ignore[method-assign, assignment]
-    try:
+    with replace_attributes([(TracerBase, "_filter_traceback_frames", filtered)]):
         yield
-    finally:
-        TracerBase._filter_traceback_frames = original  # type: ignore[method-assign]
 
 
 def code_line(file: str, line: int) -> Where:
@@ -109,10 +107,9 @@ def innermost_user_line(frames: Iterable[tuple[str, int]]) -> Where:
 
 
 def user_line_above(frame: FrameType | None) -> Where:
-    """Return the user's innermost line between torch.export and a frame below.
-
-    Without one, returns an empty `Where`.
-    """
+    """Return the user's innermost line between torch.export and a frame below, else an empty `Where`."""
+    if interpreted := TracingContext.extract_stack():  # strict mode interprets the user's frames
+        return innermost_user_line((each.filename, each.lineno or 0) for each in interpreted)
     while frame is not None and frame.f_code.co_filename != _trace.__file__:
         if is_user_code(frame.f_code.co_filename):
             return code_line(frame.f_code.co_filename, frame.f_lineno)

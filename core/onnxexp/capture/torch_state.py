@@ -7,7 +7,7 @@ import contextvars
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -43,52 +43,35 @@ def is_exporting() -> bool:
     return _EXPORTING.get()
 
 
-def _torch_handlers() -> list[logging.Handler]:
-    """Return torch's log handlers, without the one for TORCH_TRACE.
-
-    That handler writes to a file only. It removes itself at its first record if no trace file is configured; a filter on it
-    would prevent that, and torch would keep formatting tracebacks.
-    """
-    return [handler for handler in _logging.handlers if handler is not _logging.LOG_TRACE_HANDLER]
-
-
 def _quiet(record: logging.LogRecord) -> bool:
-    """Drop torch's log records during an export, unless TORCH_LOGS is set.
-
-    Our own error reports the failure.
-    """
+    """Drop torch's log records during an export, unless TORCH_LOGS is set."""
     return "TORCH_LOGS" in os.environ or not is_exporting()
 
 
 def silence_torch_loggers() -> None:
     """Silence torch's loggers during exports.
 
-    The filter has no effect outside of an export and is never removed.
+    The filter has no effect outside of an export and is never removed. The handler for TORCH_TRACE gets none: it writes to a file
+    only, and would no longer remove itself if there is no such file.
     """
-    for handler in _torch_handlers():
-        handler.addFilter(_quiet)
+    for handler in _logging.handlers:
+        if handler is not _logging.LOG_TRACE_HANDLER:
+            handler.addFilter(_quiet)
 
 
 @contextlib.contextmanager
 def silence_torch_export() -> Iterator[None]:
     """Stop torch.export from logging a failure and from printing its partial graph."""
     silence_torch_loggers()
-    vars(_trace)["print"] = lambda *_, **__: None
-    try:
+    with replace_attributes([(_trace, "print", lambda *_, **__: None)]):
         yield
-    finally:
-        vars(_trace).pop("print", None)
-
-
-def _is_frozen(module: torch.nn.Module) -> bool:
-    """Whether torch.jit.freeze has removed the `training` attribute."""
-    return isinstance(module, torch.jit.ScriptModule) and not module._c.hasattr("training")
 
 
 @contextlib.contextmanager
 def model_mode(modules: Iterable[torch.nn.Module], mode: TrainingMode) -> Iterator[None]:
     """Put modules into a mode, and restore the mode of each at the end."""
-    before = [(module, module.training) for module in modules if not _is_frozen(module)]
+    # torch.jit.freeze removes the attribute
+    before = [(module, module.training) for module in modules if hasattr(module, "training")]
     try:
         for module, training in before:
             module.training = training if mode is TrainingMode.PRESERVE else mode is TrainingMode.TRAINING
@@ -119,32 +102,24 @@ def torch_mode() -> Iterator[None]:
     Gradients and inference mode are off. The fused kernels that torch.nn modules use without gradients are off too, since they
     would hide the modules' operators.
     """
-    with LOCK, torch.inference_mode(False), torch.no_grad():
-        before = mha._is_fastpath_enabled, _flags._is_onnx_exporting
+    state = [(mha, "_is_fastpath_enabled", False), (_flags, "_is_onnx_exporting", True)]
+    with LOCK, torch.inference_mode(False), torch.no_grad(), replace_attributes(state):
         outer = _EXPORTING.set(True)
         try:
-            mha._is_fastpath_enabled, _flags._is_onnx_exporting = False, True
             with unwind_functorch():
                 yield
         finally:
-            mha._is_fastpath_enabled, _flags._is_onnx_exporting = before
             _EXPORTING.reset(outer)
 
 
 @contextlib.contextmanager
-def replace_attributes(table: Iterable[tuple[Any, str, Callable[..., Any]]]) -> Iterator[None]:
+def replace_attributes(table: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
     """Replace attributes (owner, name, replacement); restore them at the end."""
-    before: list[tuple[Any, str, bool, Any]] = []
-    try:
+    with contextlib.ExitStack() as restore:
         for owner, name, replacement in table:
-            own = vars(owner)
-            had, value = name in own, own.get(name)
-            setattr(owner, name, replacement)
-            before.append((owner, name, had, value))
-        yield
-    finally:
-        for owner, name, had, value in reversed(before):
-            if had:
-                setattr(owner, name, value)
+            if name in vars(owner):
+                restore.callback(setattr, owner, name, vars(owner)[name])
             else:
-                delattr(owner, name)
+                restore.callback(delattr, owner, name)
+            setattr(owner, name, replacement)
+        yield

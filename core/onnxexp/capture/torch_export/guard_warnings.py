@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import sympy  # type: ignore[import-untyped]
 import torch
-from torch._guards import SLoc
+from torch._guards import ShapeGuard, SLoc
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, uninteresting_files
 
@@ -32,7 +32,7 @@ from onnxexp.request.axis_spec import Axis
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.user_warnings import warn
 
-__all__ = ["record_guard_sources", "warn_about_guards"]
+__all__ = ["record_guard_sources", "user_line_of_guard", "warn_about_guards"]
 
 _SLICE = "_compute_slice_index"
 _OPERATORS = {_SLICE, "split"}
@@ -47,7 +47,6 @@ _CURE = (
     "Other sizes take another branch or have other shapes, which torch.export did not record. Write that line for any size "
     "(torch.where, torch.cond), or limit the sizes in dynamic_shapes (Dim.DYNAMIC(min=..., max=...))."
 )
-
 
 _Samples: TypeAlias = Mapping[sympy.Symbol, list[sympy.Integer]]
 
@@ -80,6 +79,12 @@ def _guard_source(frame: FrameType | None) -> _GuardSource | None:
     decision = _GuardSource(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, lookup_line=False)
     decision.users = user_line_above(frame) if is_exporting() else Where()
     return decision
+
+
+def user_line_of_guard(guard: ShapeGuard) -> Where:
+    """Return the user's line that led to a guard; empty if it was not recorded."""
+    frame = guard.sloc.framework_loc
+    return frame.users if isinstance(frame, _GuardSource) else Where()
 
 
 def warn_about_guards(env: ShapeEnv | None, program: ExportedProgram, spec: DynamicSpec, names: Mapping[sympy.Expr, str]) -> None:
@@ -140,18 +145,18 @@ def _source_line(sloc: SLoc, expr: sympy.Expr) -> str:
     frame, related = sloc.framework_loc, len(expr.free_symbols) > 1
     if not isinstance(frame, _GuardSource):
         return ""
-    if frame.filename.startswith(_DYNAMO):
-        line = sloc.maybe_user_loc or ""
-        return "" if line.startswith("assert ") else line
-    if is_user_code(frame.filename):
+    file, line = frame.filename, frame.lineno or 0
+    if file.startswith(_DYNAMO):
+        counts, file, line = True, frame.users.file, frame.users.line
+    elif is_user_code(file):
         counts = True
-    elif is_torch_nn(frame.filename):
+    elif is_torch_nn(file):
         counts = not related  # on several axes, torch.nn checks only that they fit
     else:
         counts = frame.name in _OPERATORS and not (frame.name == _SLICE and _bounds_slice(expr))
-    if not counts or guards_an_error(frame.filename, frame.lineno or 0):  # eager raises for such sizes too
+    if not counts or guards_an_error(file, line):  # eager raises for such sizes too
         return ""
-    return str(frame.users if frame.users.file else code_line(frame.filename, frame.lineno or 0))
+    return str(frame.users if frame.users.file else code_line(file, line))
 
 
 def _bounds_slice(expr: sympy.Expr) -> bool:

@@ -114,7 +114,7 @@ def export_program(
                         return run()
                     except Exception as again:  # noqa: BLE001 - as above
                         reason = again
-                failures.setdefault(explain(reason, spec, run), []).append(f"torch.export (strict={strict})")
+                failures.setdefault(explain(reason, spec), []).append(f"torch.export (strict={strict})")
     reasons = [f"{' and '.join(strategies)}: {reason}" for reason, strategies in failures.items()]
     lines = "\n".join(f"  {line}".replace("\n", "\n    ") for line in reasons)
     # `from None`: the traceback through torch's tracer has no line of the user's code

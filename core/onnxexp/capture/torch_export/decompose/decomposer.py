@@ -21,7 +21,7 @@ from torch.utils._sympy.functions import Mod, PythonMod
 
 from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.shape_env_snapshot import clear_caches, restore, snapshot
-from onnxexp.capture.torch_export.decompose.op_recorder import META, OpRecorder
+from onnxexp.capture.torch_export.decompose.op_recorder import OpRecorder
 from onnxexp.capture.torch_export.fake_values import flat
 from onnxexp.capture.torch_state import silence_torch_loggers, torch_mode
 from onnxexp.errors import CaptureError
@@ -63,40 +63,23 @@ class Decomposer:
         types = [value.type for value in node.inputs()]
         if op is None or any(isinstance(each, TensorType) and None in (each.sizes, each.dtype) for each in types):
             return None
-        ways = [self._decompose_meta, self._decompose_fake] if all(map(_is_static, types)) else [self._decompose_symbolic]
-        attempts = (way(op, function, node) for function in _decompositions(op) for way in ways)
+        attempts = (self._decompose_with(function, op, node) for function in _decompositions(op))
         return next((graph for graph in attempts if graph is not None), None)
 
-    def _decompose_meta(self, op: OpOverload, function: Callable[..., Any], node: Node) -> Graph | None:
-        """Decompose a node with static sizes on the meta device, without a fake mode."""
-        with torch.inference_mode(False), torch.no_grad():
-            tensors = [_meta(value.type) for value in node.inputs()]
-            return _record(OpRecorder(self._dim_text, fakes=False), op, function, node, tensors)
+    def _decompose_with(self, function: Callable[..., Any], op: OpOverload, node: Node) -> Graph | None:
+        """Decompose a node with one function.
 
-    def _decompose_fake(self, op: OpOverload, function: Callable[..., Any], node: Node) -> Graph | None:
-        """Decompose a node with static sizes that has no meta kernel or depends on data."""
-        silence_torch_loggers()
-        with torch_mode(), self._mode(), exact_reshape_sizes():
-            fakes = [self._fake(value) for value in node.inputs()]
-            return _record(OpRecorder(self._dim_text, fakes=True), op, function, node, fakes)
-
-    def _decompose_symbolic(self, op: OpOverload, function: Callable[..., Any], node: Node) -> Graph | None:
-        """Decompose a node with symbolic sizes.
-
-        Returns None if the result holds for the example's sizes only.
+        Returns None if the function fails, or if its result holds for the example's sizes only.
         """
-        unbacked = any(free_unbacked_symbols(self._sizes.get(size, 0)) for size in _symbolic_sizes(node.outputs))
+        made = _symbolic_sizes(node.outputs) if _symbolic_sizes(node.inputs()) else []
+        unbacked = any(free_unbacked_symbols(self._sizes.get(size, 0)) for size in made)
+        mode = self._mode()
         silence_torch_loggers()
-        with (
-            torch_mode(),
-            _undo_specialisation(self._mode().shape_env, suspect=unbacked) as specialised,
-            self._mode(),
-            exact_reshape_sizes(),
-        ):
+        with torch_mode(), _undo_specialisation(mode.shape_env, suspect=unbacked) as specialised, mode, exact_reshape_sizes():
             fakes = [self._fake(value) for value in node.inputs()]
             if any(fake is None for fake in fakes):
                 return None
-            graph = _record(OpRecorder(self._dim_text, fakes=True), op, function, node, fakes)
+            graph = _record(OpRecorder(self._dim_text), op, function, node, fakes)
             return None if graph is None or specialised() or not _keeps_symbolic_sizes(node, graph) else graph
 
     def _fake(self, value: Value) -> Any:
@@ -115,10 +98,9 @@ def _record(recorder: OpRecorder, op: OpOverload, function: Callable[..., Any], 
     for tensor, value in zip(tensors, node.inputs(), strict=True):
         graph.inputs.append(Value(value.name, value.type))
         recorder.bind_value(tensor, graph.inputs[-1])
-    positional, keywords = _rebuild(op, node.args, iter(tensors))
     try:
         with recorder, enable_python_dispatcher():
-            result = function(*positional, **keywords)  # torch's Python kernels accept symbolic sizes
+            result = _call(op, function, node.args, iter(tensors))  # torch's Python kernels accept symbolic sizes
         graph.outputs = list(flat(recorder.value(result)))
     except Exception:  # noqa: BLE001 - torch's code may raise anything on tensors without data
         return None
@@ -134,14 +116,6 @@ def _record(recorder: OpRecorder, op: OpOverload, function: Callable[..., Any], 
 
 def _sizes(type_: Type | None) -> tuple[Dim, ...]:
     return type_.sizes or () if isinstance(type_, TensorType) else ()
-
-
-def _meta(type_: Any) -> torch.Tensor:
-    return torch.empty(type_.sizes, dtype=type_.dtype, device=META)
-
-
-def _is_static(type_: Type) -> bool:
-    return isinstance(type_, TensorType) and all(isinstance(size, int) for size in _sizes(type_))
 
 
 @contextlib.contextmanager
@@ -199,22 +173,17 @@ def _decompositions(op: OpOverload) -> Iterator[Callable[..., Any]]:
         yield listed
 
 
-def _rebuild(op: OpOverload, args: list[Any], remaining: Any) -> tuple[list[Any], dict[str, Any]]:
-    """Return a call's arguments with the traced inputs in place of the values."""
+def _call(op: OpOverload, function: Callable[..., Any], args: list[Any], inputs: Iterator[Any]) -> Any:
+    """Call a function with an operator's arguments, `inputs` in place of the values."""
 
     def fill(arg: Any) -> Any:
         if isinstance(arg, Value):
-            return next(remaining)
+            return next(inputs)
         return [fill(element) for element in arg] if isinstance(arg, list) else arg
 
-    positional: list[Any] = []
-    keywords: dict[str, Any] = {}
-    for argument, arg in zip(op._schema.arguments, args, strict=True):
-        if argument.kwarg_only:
-            keywords[argument.name] = fill(arg)
-        else:
-            positional.append(fill(arg))
-    return positional, keywords
+    named = {argument.name: fill(arg) for argument, arg in zip(op._schema.arguments, args, strict=True)}
+    positional = [named.pop(argument.name) for argument in op._schema.arguments if not argument.kwarg_only]
+    return function(*positional, **named)
 
 
 def _key(node: Node) -> str:

@@ -1,18 +1,16 @@
 """Record the operators of a decomposition as a graph.
 
-A decomposition is a function of tensors. It runs on tensors without data, under a torch dispatch mode that appends a node for
-each operator.
+A decomposition is a function of tensors. It runs on fake tensors, under a torch dispatch mode that appends a node for each
+operator.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._dispatch.python import no_python_dispatcher
-from torch._subclasses import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from onnxexp.capture.torch_export.decompose.size_expressions import NodeNames, SizeExpressions
@@ -21,10 +19,8 @@ from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node, Value
 from onnxexp.torch_ops.schemas import bind, full_name
 
-__all__ = ["META", "OpRecorder"]
+__all__ = ["OpRecorder"]
 
-META = torch.device("meta")
-_CPU = torch.device("cpu")
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _DETACH = torch.ops.aten.detach.default
 _LIFT = torch.ops.aten.lift_fresh.default
@@ -41,18 +37,17 @@ _METADATA_QUERIES = {
 class OpRecorder(TorchDispatchMode):
     """Dispatch mode that records every operator in a graph.
 
-    The tensors are on the meta device, or fake tensors if `fakes` is set. They are found by identity, so the recorder keeps a
-    reference to each. A tensor with data becomes a constant of the graph.
+    Fake tensors are found by identity, so the recorder keeps a reference to each. A tensor with data becomes a constant of the
+    graph.
 
     Attributes:
         graph: The operators recorded so far.
     """
 
-    def __init__(self, dim_text: Callable[[Any], Dim], *, fakes: bool) -> None:
+    def __init__(self, dim_text: Callable[[Any], Dim]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.graph = Graph()
         self._dim_text = dim_text
-        self._fakes = fakes
         self._values: dict[int, Value] = {}
         self._alive: list[torch.Tensor] = []
         self._names = NodeNames()
@@ -63,10 +58,9 @@ class OpRecorder(TorchDispatchMode):
         if isinstance(item, torch.Tensor):
             self._values[id(item)] = value
             self._alive.append(item)
-            if self._fakes:
-                for axis, size in enumerate(item.shape):
-                    if isinstance(size, torch.SymInt):
-                        self._sizes.bind_axis(size, value, axis)
+            for axis, size in enumerate(item.shape):
+                if isinstance(size, torch.SymInt):
+                    self._sizes.bind_axis(size, value, axis)
         elif isinstance(item, _SYMBOLIC):
             self._sizes.bind_number(item, value)
 
@@ -77,9 +71,7 @@ class OpRecorder(TorchDispatchMode):
             return self._constant(arg) if known is None else known
         if isinstance(arg, (list, tuple)):
             return [self.value(element) for element in arg]
-        if isinstance(arg, _SYMBOLIC):
-            return self._sizes.value(arg)
-        return _CPU if arg == META else arg
+        return self._sizes.value(arg) if isinstance(arg, _SYMBOLIC) else arg
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         keywords = kwargs or {}
@@ -94,19 +86,10 @@ class OpRecorder(TorchDispatchMode):
             return result
         func = _LIFT_COPY if func is _LIFT else func  # later writes must not reach the constant
         bound = bind(func._schema, self.value(args), {name: self.value(arg) for name, arg in keywords.items()})
-        result = self._run(func, args, keywords)
+        result = func(*args, **keywords)
         if full_name(func) not in DROPPED:
             self._append(full_name(func), bound, result)
         return result
-
-    def _run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        if self._fakes:
-            return func(*args, **kwargs)
-        keywords = {name: _on_meta(arg) for name, arg in kwargs.items()}
-        if _takes_device(func):
-            keywords["device"] = META
-        with no_python_dispatcher():  # meta kernels in C++ suffice for the types
-            return func(*map(_on_meta, args), **keywords)
 
     def _append(self, op: str, args: list[Any], result: Any) -> None:
         """Append the node of a call; a constant number needs none."""
@@ -118,23 +101,10 @@ class OpRecorder(TorchDispatchMode):
             self.bind_value(item, value)
 
     def _constant(self, tensor: torch.Tensor) -> Value:
-        if tensor.is_meta or isinstance(tensor, FakeTensor):
+        if isinstance(tensor, FakeTensor):
             raise CaptureError("the decomposition uses a tensor without data that no operator produced")
         value: Value = typed_value(self._names.new("_tensor_constant"), tensor, self._dim_text)
-        self.graph.params[value] = tensor.detach()
+        with unset_fake_temporarily():
+            self.graph.params[value] = tensor.detach()
         self.bind_value(tensor, value)
         return value
-
-
-def _on_meta(arg: Any) -> Any:
-    """Move an argument to the meta device."""
-    if isinstance(arg, torch.Tensor):
-        return arg if arg.is_meta else torch.empty_like(arg, device=META)
-    if isinstance(arg, torch.device):
-        return META
-    return [_on_meta(element) for element in arg] if isinstance(arg, (list, tuple)) else arg
-
-
-@functools.lru_cache(maxsize=4096)
-def _takes_device(op: Any) -> bool:
-    return any(argument.name == "device" and argument.kwarg_only for argument in op._schema.arguments)
