@@ -40,30 +40,21 @@ class Aliases:
 
     def find(self, value: Value) -> Value:
         """Return the representative of a value's class."""
-        parent = self._parent
-        while (up := parent.get(value, value)) is not value:
-            parent[value] = value = parent.get(up, up)
-        return value
+        return _last(self._parent, value)
 
     def origin(self, value: Value) -> Value:
         """Return the first value that is the same tensor object."""
-        same = self._same
-        while (up := same.get(value)) is not None:
-            same[value] = further = same.get(up, up)
-            value = further
-        return value
+        return _last(self._same, value)
 
     def written(self, value: Any) -> TypeGuard[Value]:
         """Whether an argument is a tensor whose memory may be written somewhere."""
         return is_tensor(value) and self.find(value) in self._classes
 
-    def outer(self, blocks: list[Graph]) -> Iterator[Value]:
-        """Find the written tensors from outside that blocks use, under any name."""
-        nodes = [node for block in blocks for node in block.walk()]
-        graphs = [*blocks, *(inner for node in nodes for inner in node.blocks)]
-        made = {value for graph in graphs for value in graph.inputs}
-        made.update(output for node in nodes for output in node.outputs)
-        for value in chain.from_iterable(map(values_used, blocks)):
+    def outer(self, node: Node) -> Iterator[Value]:
+        """Find the written tensors from outside that a node's blocks use, under any name."""
+        inner = list(Graph(nodes=[node]).walk())
+        made = {value for each in inner for value in (*each.outputs, *chain(*(block.inputs for block in each.blocks)))}
+        for value in chain.from_iterable(map(values_used, node.blocks)):
             if self.written(value) and (origin := self.origin(value)) not in made:
                 yield origin
 
@@ -73,7 +64,7 @@ class Aliases:
         return {self.find(value) for step in inner for index in facts(step.op).written for value in values_in(step.args[index])}
 
     def _join(self, one: Any, other: Any) -> None:
-        if is_tensor(one) and is_tensor(other):
+        if is_tensor(one) and is_tensor(other) and self.find(one) is not self.find(other):
             self._parent[self.find(one)] = self.find(other)
 
     def _identify(self, value: Any, earlier: Any) -> None:
@@ -93,7 +84,7 @@ class Aliases:
                     for value in node.inputs():
                         self._join(output, value)
             elif known.written or known.viewed is not None:
-                for output, written in results(node, known):
+                for output, written in results(node):
                     if written is not None:
                         self._identify(output, node.args[written])
                     elif known.viewed is not None:
@@ -132,10 +123,9 @@ class Aliases:
 
     def _scan_other(self, node: Node) -> None:
         """Join all inputs, outputs and values of the blocks: any may alias any other."""
-        for block in node.blocks:
-            self._scan(block)
         reached = [*node.inputs(), *node.outputs]
         for block in node.blocks:
+            self._scan(block)
             reached += [*block.inputs, *values_in(block.outputs)]
         for value in reached[1:]:
             self._join(value, reached[0])
@@ -157,6 +147,14 @@ class Aliases:
                 self.overlapping.append((value, other))
 
 
+def _last(links: dict[Value, Value], value: Value) -> Value:
+    """Follow the links from a value to the last one, and shorten the path."""
+    while (up := links.get(value)) is not None:
+        links[value] = links.get(up, up)
+        value = up
+    return value
+
+
 def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.dtype, tensor.storage_offset(), tensor.shape, tensor.stride()
 
@@ -164,7 +162,5 @@ def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
 def values_used(graph: Graph) -> Iterator[Value]:
     """Yield every argument and output of a graph and its nested graphs."""
     yield from values_in(graph.outputs)
-    for node in graph.nodes:
-        yield from node.inputs()
-        for block in node.blocks:
-            yield from values_used(block)
+    for node in graph.walk():
+        yield from values_in([node.args, [block.outputs for block in node.blocks]])

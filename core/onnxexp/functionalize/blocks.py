@@ -24,7 +24,7 @@ def rewrite_blocks(rewriter: Rewriter, node: Node) -> None:
     Raises CaptureError where a write cannot be followed out of them.
     """
     rewriter.memory.settle()
-    outer = {rewriter.ref(value).root: None for value in rewriter.aliases.outer(node.blocks)}
+    outer = {rewriter.ref(value).root: None for value in rewriter.aliases.outer(node)}
     before = list(node.args)
     node.args = [rewriter.resolve(arg) for arg in node.args]
     rewriter.memory.settle()

@@ -12,7 +12,7 @@ from onnxexp.torch_ops.schemas import bind
 __all__ = ["END", "Emitter", "is_static", "same_sizes"]
 
 END = 2**63 - 1
-"""The end of a slice that goes to the end, whatever the size."""
+"""The end of a slice up to the end, for any size."""
 
 
 class Emitter:

@@ -1,7 +1,7 @@
 """Mutation and aliasing of torch's operators, from their schemas.
 
 Source: the alias annotations of the schemas, ``Tensor(a!)`` (is written) and ``Tensor(a)`` (shares memory), and the list
-below of operators that share memory without saying so.
+below of operators that share memory without an annotation.
 """
 
 from __future__ import annotations
@@ -15,17 +15,7 @@ import torch
 from onnxexp.graph import Node, TensorType, Value
 from onnxexp.torch_ops.schemas import cache_by_operator, overload, schemas
 
-__all__ = [
-    "SETTING",
-    "Facts",
-    "facts",
-    "is_out",
-    "is_tensor",
-    "packet",
-    "restrides",
-    "results",
-    "twin",
-]
+__all__ = ["SETTING", "Facts", "facts", "is_out", "is_tensor", "packet", "restrides", "results", "twin"]
 
 UNDECLARED = frozenset(
     f"aten::{name}"
@@ -35,7 +25,7 @@ UNDECLARED = frozenset(
         *("_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "cartesian_prod"),
     ]
 )
-"""Composites that may return their first argument, whatever their schemas say."""
+"""Composites that may return their first argument, without an annotation in their schemas."""
 SETTING = frozenset(f"aten::{name}" for name in ["zero_", "fill_", "_no_grad_zero_", "_no_grad_fill_"])
 """Operators that make a tensor one number everywhere."""
 
@@ -77,62 +67,53 @@ def facts(op: str) -> Facts:
     if found is None:
         return Facts(None)
     schema = found._schema
-    pointwise = torch.Tag.pointwise in found.tags
-    formats = [index for index, argument in enumerate(schema.arguments) if argument.name == "memory_format"]
-    memory_format = formats[0] if formats else None
-    if not any(each.alias_info for each in (*schema.arguments, *schema.returns)) and packet(op) not in UNDECLARED:
-        return Facts(schema, returned=(None,) * len(schema.returns), memory_format=memory_format, pointwise=pointwise)
-    text = str(schema)
-    written = tuple(index for index, argument in enumerate(schema.arguments) if _is_written(argument, text))
-    sets = {name: index for index in written for name in _alias_set(schema.arguments[index])}
-    returned: list[int | None] = []
+    names = [argument.name for argument in schema.arguments]
+    written = tuple(index for index, argument in enumerate(schema.arguments) if _is_written(argument, str(schema)))
+    sets = {name: index for index in written for name in schema.arguments[index].alias_info.before_set}
     viewed = 0 if packet(op) in UNDECLARED else None
-    for result in schema.returns:
-        info = result.alias_info
-        written_sets = _alias_set(result) if info is not None and info.is_write else []
-        returned.append(next((sets[name] for name in written_sets if name in sets), None))
-        if info is not None and not info.is_write and not schema.is_mutable and "Tensor" in str(result.type):
-            viewed = _annotated(schema)
-    return Facts(schema, written, viewed, tuple(returned), memory_format, pointwise)
+    if not schema.is_mutable and any(result.alias_info and "Tensor" in str(result.type) for result in schema.returns):
+        viewed = next((index for index, argument in enumerate(schema.arguments) if argument.alias_info is not None), 0)
+    return Facts(
+        schema,
+        written,
+        viewed,
+        tuple(_written_argument(result, sets) for result in schema.returns),
+        names.index("memory_format") if "memory_format" in names else None,
+        torch.Tag.pointwise in found.tags,
+    )
 
 
-def _alias_set(argument: Any) -> list[str]:
-    return sorted(argument.alias_info.before_set)
+def _written_argument(result: Any, sets: dict[str, int]) -> int | None:
+    """Return the index of the written argument that a result is; `sets` maps alias sets to these arguments."""
+    info = result.alias_info
+    return next((sets[name] for name in info.before_set if name in sets), None) if info and info.is_write else None
 
 
 def _is_written(argument: Any, schema: str) -> bool:
     info, kind = argument.alias_info, str(argument.type)
     if info is None or not info.is_write:
         return False
-    if "List" in kind:  # Tensor(a!)[]: its tensors are written. Tensor[](a!) is the list itself, which is no business of ours
+    if "List" in kind:  # Tensor(a!)[]: its tensors are written. Tensor[](a!) is the list itself
         return "Tensor" in kind and any(f"({name}!)[]" in schema for name in info.before_set)
     return kind in ("Tensor", "Optional[Tensor]")
-
-
-def _annotated(schema: Any) -> int:
-    return next((index for index, argument in enumerate(schema.arguments) if argument.alias_info is not None), 0)
 
 
 def is_tensor(value: Any) -> bool:
     return isinstance(value, Value) and isinstance(value.type, TensorType)
 
 
-def results(node: Node, known: Facts) -> Iterator[tuple[Value, int | None]]:
+def results(node: Node) -> Iterator[tuple[Value, int | None]]:
     """Yield each output, with the index of the written argument that it is, or None."""
-    if len(node.outputs) == len(known.returned):
-        yield from zip(node.outputs, known.returned, strict=True)
-    else:
-        yield from ((output, None) for output in node.outputs)
+    returned = facts(node.op).returned
+    return zip(node.outputs, returned if len(returned) == len(node.outputs) else (None,) * len(node.outputs), strict=True)
 
 
 @cache_by_operator
 def twin(op: str) -> str | None:
-    """Find the operator that computes the same without writing.
+    """Find the operator that computes the same without writing: ``add.Tensor`` for ``add_.Tensor`` and ``add.out``.
 
-    It returns the new results of `op`, then the values to write.
-
-    ``add_.Tensor`` has ``add.Tensor``, ``add.out`` too, ``_native_batch_norm_legit`` has ``_native_batch_norm_legit_functional``.
-    None where torch has no operator with the same arguments, apart from ``out=``.
+    It takes the same arguments, apart from ``out=``, and returns the new results of `op`, then the values to write. None where
+    torch has no such operator.
     """
     known = facts(op)
     namespace, _, base = packet(op).partition("::")

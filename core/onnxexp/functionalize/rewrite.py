@@ -6,15 +6,17 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from onnxexp.functionalize.aliasing import Aliases
 from onnxexp.functionalize.emit import Emitter, is_static
 from onnxexp.functionalize.memory import Memory
 from onnxexp.functionalize.mutation import SETTING, Facts, facts, is_out, is_tensor, packet, restrides, results, twin
 from onnxexp.functionalize.places import Ref, refuse
-from onnxexp.functionalize.result_dtype import result_dtype
 from onnxexp.functionalize.views import Sharing, ViewCall, places
 from onnxexp.graph import Dim, Graph, Node, TensorType, Value, values_in
-from onnxexp.torch_ops.schemas import bind
+from onnxexp.torch_ops.result_types import result_types
+from onnxexp.torch_ops.schemas import bind, overload
 
 __all__ = ["Rewriter"]
 
@@ -104,39 +106,29 @@ class Rewriter:
         elif known.viewed is not None and any(map(self.aliases.written, values_in(node.args[known.viewed]))):
             self._view(node, known.viewed)
         else:
-            self._plain(node, known)
+            self._append(node, self.sized if packet(node.op) in _ONLY_SIZES else self.resolve, linked=known.opaque)
 
-    def _plain(self, node: Node, known: Facts) -> None:
-        args = list(node.args)
-        node.args = [self.sized(arg) if packet(node.op) in _ONLY_SIZES else self.resolve(arg) for arg in args]
+    def _append(self, node: Node, read: Callable[[Any], Any], *, linked: bool = False) -> None:
+        """Append a node with its arguments read; if `linked`, any output may share memory with any argument."""
+        args, node.args = node.args, [read(arg) for arg in node.args]
         self.emit.nodes.append(node)
-        if known.opaque:
-            self._link(node, args)
-
-    def _link(self, node: Node, args: Sequence[Any]) -> None:
-        """Note that any output may share memory with any argument, in an unknown way."""
-        for output in filter(self.aliases.written, node.outputs):
-            for value in filter(self.aliases.written, values_in(list(args))):
+        for output in filter(self.aliases.written, node.outputs if linked else ()):
+            for value in filter(self.aliases.written, values_in(args)):
                 self.memory.link(self.ref(output), self.ref(value))
 
     def _view(self, node: Node, viewed: int) -> None:
         source = node.args[viewed]
         if not isinstance(source, Value):
-            args = list(node.args)
-            node.args = [self.resolve(arg) for arg in args]
-            self.emit.nodes.append(node)
-            self._link(node, args)
+            self._append(node, self.resolve, linked=True)
             return
         ref = self.ref(source)
         args = [arg if index == viewed else self.sized(arg) for index, arg in enumerate(node.args)]
         several = len(node.outputs) > 1
         if several:  # one node for all pieces; made anew they are single slices
-            node.args = [self.resolve(source) if index == viewed else arg for index, arg in enumerate(args)]
-            self.emit.nodes.append(node)
+            self._append(node, lambda arg: self.resolve(arg) if arg is source else self.sized(arg))
         found = places(ViewCall(self.emit, self.memory, node, args, ref, self.aliases.contiguity.contiguous(source)))
         if not several and not isinstance(found[0], Ref):
-            node.args = [self.resolve(arg) for arg in node.args]
-            self.emit.nodes.append(node)
+            self._append(node, self.resolve)
         for output, place in zip(node.outputs, found, strict=True):
             if isinstance(place, Ref):
                 self._refs[self.aliases.origin(output)] = place
@@ -214,10 +206,10 @@ class Rewriter:
         if packet(functional) in _WIDENING:
             args[2] = args[2] or refs[0].type.dtype
         bound = bind(facts(functional).schema, args, {})
-        outputs = [output for output, index in results(node, known) if index is None]
+        outputs = [output for output, index in results(node) if index is None]
         computed = []
         for position, ref in enumerate(refs):
-            dtype = result_dtype(functional, bound, ref.type.dtype)
+            dtype = _result_dtype(functional, bound, ref.type.dtype)
             same = dtype == ref.type.dtype and (dtype is not None or sum(map(is_tensor, bound)) < 2)
             value = self._output(node, ref, position) if same else self.emit.value(ref.name, TensorType(dtype, ref.type.sizes))
             computed.append((ref, value, same))
@@ -229,7 +221,7 @@ class Rewriter:
 
     def _output(self, node: Node, ref: Ref, position: int = 0) -> Value:
         """Return the captured value of the written tensor, or a new one."""
-        written = [output for output, index in results(node, facts(node.op)) if index is not None]
+        written = [output for output, index in results(node) if index is not None]
         return written[position] if position < len(written) else self.emit.value(ref.name, ref.type)
 
     def _resized(self, value: Value, node: Node) -> Ref:
@@ -238,7 +230,7 @@ class Rewriter:
         An ``out=`` tensor of another size becomes a new one, as torch resizes it.
         """
         ref = self.ref(value)
-        after = next((output.type for output, index in results(node, facts(node.op)) if index is not None), ref.type)
+        after = next((output.type for output, index in results(node) if index is not None), ref.type)
         if not isinstance(after, TensorType) or not _differ(after.sizes, ref.type.sizes):
             return ref
         if ref is not ref.root or self.depth:
@@ -246,6 +238,19 @@ class Rewriter:
         origin = self.aliases.origin(value)
         self._refs[origin] = self.memory.start(Value(origin.name, TensorType(ref.type.dtype, after.sizes)))
         return self._refs[origin]
+
+
+def _result_dtype(op: str, args: Sequence[Any], default: torch.dtype | None) -> torch.dtype | None:
+    """Return the result dtype of a pointwise operator, None if it is unknown; of any other operator, `default`."""
+    if not facts(op).pointwise or any(isinstance(arg, (list, tuple)) for arg in args):
+        return default
+    types = {arg: arg.type for arg in args if isinstance(arg, Value) and isinstance(arg.type, TensorType)}
+    if any(type_.dtype is None for type_ in types.values()):
+        return None
+    ones = {arg: TensorType(type_.dtype, (1,) * (1 if type_.sizes is None else len(type_.sizes))) for arg, type_ in types.items()}
+    samples = [Value("", ones[arg]) if is_tensor(arg) else arg for arg in args]
+    found = result_types(overload(op), samples, lambda: "?")
+    return found[0].dtype if found else default
 
 
 def _differ(one: Sequence[Dim] | None, other: Sequence[Dim] | None) -> bool:
