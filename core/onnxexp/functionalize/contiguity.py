@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from onnxexp.functionalize.mutation import Facts, is_tensor, packet, restrides
-from onnxexp.graph import Graph, Node, Value
+from onnxexp.graph import Graph, Node
 
 __all__ = ["Contiguity"]
 
@@ -27,38 +27,36 @@ _NEVER = frozenset({"aten::empty_strided", "aten::empty_permuted", "aten::as_str
 
 
 class Contiguity:
-    """The contiguous values; inputs count as such, since ONNX has no strides."""
+    """The contiguous values; inputs count as such, since ONNX has no strides.
+
+    Attributes:
+        values: The values that are certainly contiguous, among those of the nodes visited so far.
+    """
 
     def __init__(self, graph: Graph) -> None:
-        self._contiguous: set[Value] = set(graph.inputs)
-        self._contiguous.update(value for value, tensor in graph.params.items() if tensor.is_contiguous())
-
-    def contiguous(self, value: Value) -> bool:
-        """Whether a value is certainly contiguous."""
-        return value in self._contiguous
+        self.values = {*graph.inputs, *(value for value, tensor in graph.params.items() if tensor.is_contiguous())}
 
     def visit(self, node: Node, known: Facts) -> None:
         """Note the outputs of a node, after its inputs."""
         if known.written and restrides(node.op):
-            self._contiguous.clear()  # other names of the same tensor are among them; rare enough to forget all
-        elif self._gives_contiguous(node, known):
-            self._contiguous.update(node.outputs)
+            self.values.clear()  # other names of the same tensor are among them; rare enough to forget all
+        elif self._makes_contiguous(node, known):
+            self.values.update(node.outputs)
 
-    def _gives_contiguous(self, node: Node, known: Facts) -> bool:
+    def _makes_contiguous(self, node: Node, known: Facts) -> bool:
         name = packet(node.op)
         if known.opaque or name in _NEVER or _other_format(node, known):
             return False
         if known.written:
-            values = [value for index in known.written for value in [node.args[index]] if is_tensor(value)]
-            return all(value in self._contiguous for value in values)
+            return self.values.issuperset(filter(is_tensor, (node.args[index] for index in known.written)))
         if name in _ALWAYS:
             return True
         inputs = [value for value in node.inputs() if is_tensor(value)]
         if not inputs:
             return known.viewed is None
         if known.viewed is not None and name not in _IF_INPUTS_ARE:
-            return _first_rows(node) and inputs[0] in self._contiguous
-        return (name in _IF_INPUTS_ARE or known.pointwise) and all(value in self._contiguous for value in inputs)
+            return _first_rows(node) and inputs[0] in self.values
+        return (name in _IF_INPUTS_ARE or known.pointwise) and self.values.issuperset(inputs)
 
 
 def _first_rows(node: Node) -> bool:
@@ -69,6 +67,5 @@ def _first_rows(node: Node) -> bool:
 
 
 def _other_format(node: Node, known: Facts) -> bool:
-    if known.memory_format is None:
-        return False
-    return node.args[known.memory_format] not in (None, torch.contiguous_format, torch.preserve_format, 0)
+    plain = (None, torch.contiguous_format, torch.preserve_format, 0)
+    return known.memory_format is not None and node.args[known.memory_format] not in plain

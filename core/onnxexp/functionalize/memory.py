@@ -92,8 +92,7 @@ class Memory:
 
     def know(self, ref: Ref, value: Value) -> None:
         """Set the value of a place, which was just made from its parent's value."""
-        if ref.root in self.state.pending:
-            self._settle(ref.root)
+        self._settle(ref.root)
         ref.first = None if ref.first is value else ref.first
         self.state.values[ref] = value, self.state.versions[ref.root]
 
@@ -114,12 +113,10 @@ class Memory:
             raise CaptureError(state.spoiled[root])
         self.used[root] = None
         pending = state.pending.get(root)
-        if pending is not None:
-            if pending[0] is ref:
-                return pending[1]
-            self._settle(root)
-        known = state.values.get(ref)
-        version = state.versions[root]
+        if pending is not None and pending[0] is ref:
+            return pending[1]
+        self._settle(root)
+        known, version = state.values.get(ref), state.versions[root]
         if known is not None and known[1] == version:
             return known[0]
         assert ref.parent is not None and ref.view is not None  # a root's value is always current
@@ -136,7 +133,7 @@ class Memory:
         self.used[root] = self.changed[root] = None
         self._spoil(root, f"{op} at {where}" if str(where) else op)
         if ref is root:
-            state.pending.pop(root, None)  # whatever was pending has been read into `value`, or is lost
+            state.pending.pop(root, None)  # a pending value was read into `value`, or is lost
             self.replace(root, value)
             return
         for step in ref.chain():
@@ -158,15 +155,17 @@ class Memory:
             self._settle(root)
 
     def _settle(self, root: Ref) -> None:
+        """Carry the pending write of a root back to it, if there is one."""
+        if root not in self.state.pending:
+            return
         ref, value, where = self.state.pending.pop(root)
-        written = []
+        written = {}
         for step in ref.chain():
-            written.append((step, value))
+            written[step] = value, self.state.versions[root] + 1
             if step.parent is not None:
                 value = write_back(self.emit, self, step, value, where)
         self.state.versions[root] += 1
-        version = self.state.versions[root]
-        self.state.values.update((step, (made, version)) for step, made in written)
+        self.state.values.update(written)
 
     def _spoil(self, root: Ref, writer: str) -> None:
         """Mark the roots that may share the written memory as unknown."""

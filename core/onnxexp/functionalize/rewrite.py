@@ -126,7 +126,7 @@ class Rewriter:
         several = len(node.outputs) > 1
         if several:  # one node for all pieces; made anew they are single slices
             self._append(node, lambda arg: self.resolve(arg) if arg is source else self.sized(arg))
-        found = places(ViewCall(self.emit, self.memory, node, args, ref, self.aliases.contiguity.contiguous(source)))
+        found = places(ViewCall(self.emit, self.memory, node, args, ref, source in self.aliases.contiguity.values))
         if not several and not isinstance(found[0], Ref):
             self._append(node, self.resolve)
         for output, place in zip(node.outputs, found, strict=True):

@@ -88,17 +88,9 @@ def _from_front(index: Any, size: int) -> Any:
     return max(index + size, 0) if isinstance(index, int) and index < 0 else index
 
 
-def _itself(call: ViewCall) -> Place:
-    return call.ref
-
-
 def _view(call: ViewCall) -> Place:
     """Handle a view whose own arguments are already normal."""
     return call.child(call.node.op, *call.args[1:])
-
-
-def _movedim(call: ViewCall) -> Place:
-    return call.child(call.node.op.replace("moveaxis", "movedim"), *call.args[1:])
 
 
 def _shape(call: ViewCall) -> Place:
@@ -106,10 +98,7 @@ def _shape(call: ViewCall) -> Place:
 
 
 def _maybe_copy(call: ViewCall) -> Place:
-    """Handle ``reshape`` and the like, which return views if torch can make them.
-
-    That is certain where only sizes of 1 come or go, and for a contiguous tensor.
-    """
+    """Handle ``reshape`` and the like: certainly a view if only sizes of 1 come or go, or for a contiguous tensor."""
     before, after = call.ref.type.sizes, call.output.sizes
     ones = before is not None and after is not None and same_sizes([s for s in before if s != 1], [s for s in after if s != 1])
     return _shape(call) if ones or call.contiguous else Sharing.UNKNOWN
@@ -154,25 +143,21 @@ def _unbind(call: ViewCall) -> list[Place]:
     return [call.child("aten::select.int", dim, index, output=index) for index in range(len(call.node.outputs))]
 
 
-def _split_at(find_dim: Callable[[ViewCall], int]) -> Callable[[ViewCall], list[Place]]:
-    """Make the handler of an operator that splits a tensor along one dimension."""
-
-    def split(call: ViewCall) -> list[Place]:
-        outputs, dim = call.node.outputs, call.dim(find_dim(call))
-        found: list[Place] = []
-        start: int | Value = 0
-        for index, output in enumerate(outputs):
-            last = index == len(outputs) - 1
-            end = END if last else call.emit.add(start, call.emit.size(output, dim, call.node.where), call.node.where)
-            found.append(call.piece(dim, start, end, output=index))
-            start = end
-        return found
-
-    return split
+def _split(call: ViewCall, dim: int) -> list[Place]:
+    """Handle an operator that splits a tensor along one dimension."""
+    outputs, dim = call.node.outputs, call.dim(dim)
+    found: list[Place] = []
+    start: int | Value = 0
+    for index, output in enumerate(outputs):
+        last = index == len(outputs) - 1
+        end = END if last else call.emit.add(start, call.emit.size(output, dim, call.node.where), call.node.where)
+        found.append(call.piece(dim, start, end, output=index))
+        start = end
+    return found
 
 
-def _hsplit_dim(call: ViewCall) -> int:
-    return 0 if call.ref.type.sizes is not None and len(call.ref.type.sizes) == 1 else 1
+def _hsplit(call: ViewCall) -> list[Place]:
+    return _split(call, 0 if call.ref.type.sizes is not None and len(call.ref.type.sizes) == 1 else 1)
 
 
 def _diagonal(call: ViewCall) -> Place:
@@ -202,11 +187,10 @@ def _last_two(call: ViewCall) -> Place:
 
 def _permute(call: ViewCall) -> Place:
     dims = [call.dim(dim, len(call.args[1])) for dim in call.args[1]]
-    if dims == sorted(dims):
+    moved = sorted(dim for index, dim in enumerate(dims) if dim != index)
+    if not moved:
         return call.ref
-    moved = [dim for index, dim in enumerate(dims) if dim != index]
-    swapped = len(moved) == 2
-    return call.child("aten::transpose.int", *sorted(moved)) if swapped else call.child("aten::permute", dims)
+    return call.child("aten::transpose.int", *moved) if len(moved) == 2 else call.child("aten::permute", dims)
 
 
 def _unsqueeze(call: ViewCall) -> Place:
@@ -243,15 +227,14 @@ def _dropout(call: ViewCall) -> Place:
 
 
 def _view_dtype(call: ViewCall) -> Place:
-    """Handle ``view`` with a size, or with a dtype, which cannot be written back."""
+    """Handle ``view`` with sizes, or with a dtype, which cannot be written back."""
     return _shape(call) if call.node.op == "aten::view" else _view(call)
 
 
 _HANDLERS: dict[Callable[[ViewCall], Place | list[Place]], str] = {
-    _itself: "alias detach positive lift_fresh resolve_neg _fw_primal cpu",
+    (lambda call: call.ref): "alias detach positive lift_fresh resolve_neg _fw_primal cpu",
     _shape: "view_as _unsafe_view expand expand_as broadcast_to atleast_1d atleast_2d atleast_3d",
-    _movedim: "movedim moveaxis",
-    _view: "numpy_T imag view_as_real view_as_complex unfold unflatten",
+    _view: "numpy_T imag view_as_real view_as_complex unfold unflatten movedim moveaxis",
     _view_dtype: "view",
     _maybe_copy: "reshape reshape_as flatten ravel",
     _contiguous: "contiguous",
@@ -260,12 +243,12 @@ _HANDLERS: dict[Callable[[ViewCall], Place | list[Place]], str] = {
     _narrow: "narrow",
     _select: "select",
     _unbind: "unbind",
-    _split_at(lambda call: int(call.args[2])): (
+    (lambda call: _split(call, int(call.args[2]))): (
         "split split_with_sizes chunk tensor_split unsafe_split unsafe_split_with_sizes unsafe_chunk"
     ),
-    _split_at(_hsplit_dim): "hsplit",
-    _split_at(lambda _: 0): "vsplit",
-    _split_at(lambda _: 2): "dsplit",
+    _hsplit: "hsplit",
+    (lambda call: _split(call, 0)): "vsplit",
+    (lambda call: _split(call, 2)): "dsplit",
     _diagonal: "diagonal",
     _transpose: "transpose swapaxes swapdims",
     _t: "t",

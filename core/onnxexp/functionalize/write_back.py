@@ -32,7 +32,7 @@ class _Writing:
     def __init__(self, emit: Emitter, memory: Contents, ref: Ref, value: Value, where: Where) -> None:
         assert ref.parent is not None and ref.view is not None
         self.emit, self.memory, self.ref, self.value, self.where = emit, memory, ref, value, where
-        self.parent = ref.parent
+        self.parent, self.op = ref.parent, ref.view.op
         self.args = [_listed(arg) for arg in ref.view.args]
 
     def call(self, op: str, *args: Any, type_: TensorType | None = None) -> Value:
@@ -40,8 +40,7 @@ class _Writing:
         return self.emit.call(op, args, self.emit.value(self.parent.name, type_), self.where)
 
     def scatter(self) -> Value:
-        assert self.ref.view is not None
-        return self.call(_SCATTERS[self.ref.view.op], self.memory.read(self.parent), self.value, *self.args)
+        return self.call(_SCATTERS[self.op], self.memory.read(self.parent), self.value, *self.args)
 
     def reshape(self) -> Value:
         sizes = self.parent.type.sizes
@@ -83,11 +82,6 @@ class _Writing:
         return self.call("aten::complex", *((other, self.value) if imaginary else (self.value, other)))
 
 
-def _same_again(op: str) -> Callable[[_Writing], Value]:
-    """Make the write back of a view that is its own inverse."""
-    return lambda writing: writing.call(op, writing.value, *writing.args)
-
-
 _SCATTERS = {
     "aten::slice.Tensor": "aten::slice_scatter",
     "aten::select.int": "aten::select_scatter",
@@ -98,9 +92,15 @@ _SCATTERS = {
 _WRITE_BACK: dict[str, Callable[[_Writing], Value]] = {
     **dict.fromkeys(_SCATTERS, _Writing.scatter),
     "aten::permute": _Writing.permute,
-    "aten::movedim.int": lambda writing: writing.call("aten::movedim.int", writing.value, *reversed(writing.args)),
-    "aten::movedim.intlist": lambda writing: writing.call("aten::movedim.intlist", writing.value, *reversed(writing.args)),
-    **{f"aten::{name}": _same_again(f"aten::{name}") for name in ("t", "transpose.int", "mT", "numpy_T", "_conj")},
+    **{
+        f"aten::{name}.{kind}": lambda writing: writing.call(writing.op, writing.value, *reversed(writing.args))
+        for name in ("movedim", "moveaxis")
+        for kind in ("int", "intlist")
+    },
+    **{
+        f"aten::{name}": lambda writing: writing.call(writing.op, writing.value, *writing.args)
+        for name in ("t", "transpose.int", "mT", "numpy_T", "_conj")
+    },
     "aten::unsqueeze": lambda writing: writing.call("aten::squeeze.dim", writing.value, *writing.args),
     "aten::squeeze.dim": _Writing.squeeze,
     **{
@@ -110,9 +110,7 @@ _WRITE_BACK: dict[str, Callable[[_Writing], Value]] = {
             *("reshape_as", "squeeze", "squeeze.dims", "atleast_1d", "atleast_2d", "atleast_3d"),
         ]
     },
-    "aten::expand": _Writing.expand,
-    "aten::expand_as": _Writing.expand,
-    "aten::broadcast_to": _Writing.expand,
+    **{f"aten::{name}": _Writing.expand for name in ("expand", "expand_as", "broadcast_to")},
     "aten::view_as_real": lambda writing: writing.call("aten::view_as_complex", writing.value),
     "aten::view_as_complex": lambda writing: writing.call("aten::view_as_real", writing.value),
     "aten::real": lambda writing: writing.part(imaginary=False),
