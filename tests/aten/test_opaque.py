@@ -1,4 +1,4 @@
-"""capture/opaque.py: what looks at values while it runs is captured whole, however the model calls it."""
+"""capture/torch_export/data_dependent_ops.py: data-dependent operators are captured whole, however the model calls them."""
 
 from __future__ import annotations
 
@@ -60,8 +60,7 @@ def test_opaque(check):
 
 
 def names() -> list[object]:
-    places = [place for places in data_dependent_ops._PYTHON_NAMES.values() for place in places]
-    return [getattr(owner, name) for owner, name in (*places, (functional, "gaussian_nll_loss"))]
+    return [getattr(owner, name) for owner, name, _ in data_dependent_ops._REPLACEMENTS]
 
 
 def test_torch_is_as_it_was_after_a_capture():

@@ -1,1 +1,1 @@
-"""Capture: the interface of a frontend, torch.export's frontend, and what frontends share."""
+"""Capture: torch.export's frontend, and the parts that all frontends share."""

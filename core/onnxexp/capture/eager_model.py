@@ -19,9 +19,8 @@ def eager_model(call: ExampleCall, training: TrainingMode) -> Callable[..., Any]
     """Return a function that runs the original in the mode of the export."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        if isinstance(call.model, ExportedProgram):
-            return call_unharmed(call.module, args, kwargs)
-        with model_mode(call.module.modules(), training):
+        modules = () if isinstance(call.model, ExportedProgram) else call.module.modules()
+        with model_mode(modules, training):
             return call_unharmed(call.module, args, kwargs)
 
     return run

@@ -21,6 +21,7 @@ import torch
 from torch.export import Dim
 from torch.utils import _pytree as pytree
 
+from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.axis_spec import Axis
 from onnxexp.request.dynamic_shapes import DynamicSpec
 
@@ -55,14 +56,8 @@ def adapted_inputs(
     if not items and not (open_ended and spec.shapes is not None):
         yield tuple(args), dict(kwargs)
         return
-    own = vars(model).get("forward")
-    vars(model)["forward"] = _adapted(model.forward, _closed(signature, kwargs), items)
-    try:
+    with replace_attributes([(model, "forward", _adapted(model.forward, _closed(signature, kwargs), items))]):
         yield tuple(args), dict(kwargs)
-    finally:
-        del vars(model)["forward"]
-        if own is not None:
-            vars(model)["forward"] = own
 
 
 @contextlib.contextmanager
@@ -96,8 +91,8 @@ def enlarge(args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -
     identifies outputs that are inputs by it. Unchanged inputs are returned as they are.
     """
     flat, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
-    new_args, new_kwargs = pytree.tree_unflatten(enlarge_leaves(flat, spec), structure)
-    return new_args, new_kwargs
+    enlarged: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_unflatten(enlarge_leaves(flat, spec), structure)
+    return enlarged
 
 
 def enlarge_leaves(flat: Sequence[Any], spec: DynamicSpec) -> list[Any]:
@@ -125,10 +120,7 @@ def describe_enlargement(spec: DynamicSpec) -> list[str]:
 
 
 def derivation(dim: Any) -> tuple[str, Callable[[int], int]] | None:
-    """Return a Dim's root and its function of the root; None for a hint.
-
-    The function of a plain Dim is the identity.
-    """
+    """Return a Dim's root and its function of the root; None for a hint."""
     if not isinstance(dim, Dim):
         return None
     fields = vars(dim)  # torch has no public name for derived dims
@@ -139,14 +131,13 @@ def _sizes(flat: Sequence[Any], spec: DynamicSpec) -> list[dict[int, int]]:
     """Return for each leaf the changed sizes, by axis."""
     groups = _groups(spec)
     sizes: list[dict[int, int]] = [{} for _ in flat]
-    if all(key[0] != "dim" and flat[index].shape[axis] >= 2 for key, members in groups.items() for index, axis, _ in members):
-        return sizes
     loose: dict[tuple[int, int], int] = {}
     for key, members in groups.items():
         present = [flat[index].shape[axis] for index, axis, _ in members]
         if key[0] == "dim":
-            root = _root(members, present)
-            for (index, axis, _), size, function in zip(members, present, _functions(members), strict=True):
+            functions = [derived[1] for _, _, request in members if (derived := derivation(request.dim))]
+            root = _root(functions, present, [_bounds(request.dim) for _, _, request in members])
+            for (index, axis, _), size, function in zip(members, present, functions, strict=True):
                 if root is not None and function(root) != size:
                     sizes[index][axis] = function(root)
             continue
@@ -186,25 +177,21 @@ def _keep_sums(sizes: list[dict[int, int]], loose: dict[tuple[int, int], int]) -
                 sizes[index][axis] = size + min(growth)
 
 
-def _root(members: list[tuple[int, int, Axis]], present: list[int]) -> int | None:
+def _root(
+    functions: Sequence[Callable[[int], int]], present: Sequence[int], bounds: Sequence[tuple[int, int | None]]
+) -> int | None:
     """Return the least value of a Dim, at least 2, that shrinks no axis.
 
     None if the larger axes contradict each other or the user's bounds forbid it; torch's error is then more precise.
     """
-    functions = _functions(members)
-    pairs = list(zip(functions, present, strict=True))
-    roots = {_least(function, size) for function, size in pairs if size >= 2}
-    if len(roots) > 1 or any(function(_least(function, size)) != size for function, size in pairs if size >= 2):
+    large = [(function, size) for function, size in zip(functions, present, strict=True) if size >= 2]
+    roots = {_least(function, size) for function, size in large}
+    if len(roots) > 1 or any(function(root) != size for function, size in large for root in roots):
         return None
-    bounds = [_bounds(request.dim) for _, _, request in members]
     root = max(2, *roots, *(low for low, _ in bounds))
     while min(function(root) for function in functions) < 2:
         root += 1
     return root if all(high is None or root <= high for _, high in bounds) else None
-
-
-def _functions(members: list[tuple[int, int, Axis]]) -> list[Callable[[int], int]]:
-    return [derived[1] for _, _, request in members if (derived := derivation(request.dim))]
 
 
 def _bounds(dim: Any) -> tuple[int, int | None]:
@@ -213,19 +200,14 @@ def _bounds(dim: Any) -> tuple[int, int | None]:
 
 
 def _least(function: Callable[[int], int], size: int) -> int:
-    """Return the least root whose axis is at least `size`.
-
-    Dims are increasing and linear.
-    """
-    step = function(1) - function(0)
-    return -((function(0) - size) // step)
+    """Return the least root whose axis is at least `size`; Dims grow linearly."""
+    return -((function(0) - size) // (function(1) - function(0)))
 
 
 def _resized(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
     with torch.no_grad():
         if tensor.shape[axis] == 0:
-            shape = [*tensor.shape[:axis], size, *tensor.shape[axis + 1 :]]
-            result = tensor.new_zeros(shape)
+            result = tensor.new_zeros([*tensor.shape[:axis], size, *tensor.shape[axis + 1 :]])
         else:
             result = tensor.index_select(axis, torch.arange(size, device=tensor.device) % tensor.shape[axis])
     return result.requires_grad_(tensor.requires_grad)
@@ -243,8 +225,7 @@ def _adapted(original: Callable[..., Any], signature: inspect.Signature, items: 
     def forward(*args: Any, **kwargs: Any) -> Any:
         if items:
             flat, structure = pytree.tree_flatten((args, kwargs))
-            for index in items:
-                flat[index] = flat[index].item()
+            flat = [leaf.item() if index in items else leaf for index, leaf in enumerate(flat)]
             args, kwargs = pytree.tree_unflatten(flat, structure)
         return original(*args, **kwargs)
 

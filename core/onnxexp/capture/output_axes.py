@@ -13,7 +13,7 @@ __all__ = ["name_output_axes"]
 
 
 def name_output_axes(outputs: Mapping[str, Value], spec: DynamicSpec) -> None:
-    """Name the outputs' axes as `dynamic_axes` does; an axis without a name keeps its expression.
+    """Name the outputs' axes by `dynamic_axes`; others keep their expressions.
 
     Changes the types of `outputs`, the graph's outputs by their final names, in place.
 

@@ -27,13 +27,12 @@ def dim_text(size: Any, names: dict[sympy.Expr, str]) -> Dim:
         return int(expr)
     if expr not in names:
         _name_new(names, expr)
-        if expr not in names:
-            names[expr] = _text(expr, names, nonnegative=True)
+        names.setdefault(expr, _text(expr, names, nonnegative=True))
     return names[expr]
 
 
 def condition_text(condition: sympy.Basic, names: dict[sympy.Expr, str]) -> str:
-    """Return the readable text of a condition on sizes, and on numbers that may be negative."""
+    """Return the readable text of a condition on sizes and numbers."""
     _name_new(names, condition)
     return _text(condition, names)
 
@@ -53,7 +52,7 @@ def _text(expr: sympy.Basic, names: Mapping[sympy.Expr, str], **assumptions: boo
 
 
 def _order(symbol: sympy.Symbol) -> tuple[str, int]:
-    """Return a sort key of a symbol: its kind, then its number, so that u2 precedes u10."""
+    """Return a symbol's sort key, its kind and its number: u2 precedes u10."""
     kind = symbol.name.rstrip("0123456789")
     return kind, int(symbol.name[len(kind) :] or 0)
 
@@ -79,8 +78,7 @@ class _Printer(StrPrinter):  # type: ignore[misc]
         return self._infix(expr, "/")
 
     def _print_ToFloat(self, expr: sympy.Expr) -> str:
-        text: str = self.doprint(expr.args[0])
-        return text
+        return str(self.doprint(expr.args[0]))
 
     def _print_Relational(self, expr: sympy.Expr) -> str:
         if expr.lhs.could_extract_minus_sign() and expr.rhs.could_extract_minus_sign():
@@ -94,11 +92,8 @@ class _Printer(StrPrinter):  # type: ignore[misc]
         return str(self.stringify(expr.args, " or ", PRECEDENCE["Or"]))
 
     def _print_function(self, expr: sympy.Expr) -> str:
-        return f"{_FUNCTIONS[type(expr).__name__]}({', '.join(sorted(map(self.doprint, expr.args)))})"
+        return f"{type(expr).__name__.lower()}({', '.join(sorted(map(self.doprint, expr.args)))})"
 
     _print_CleanDiv = _print_FloorDiv
     _print_PythonMod = _print_Mod
     _print_Max = _print_Min = _print_function
-
-
-_FUNCTIONS = {"Max": "max", "Min": "min"}

@@ -52,6 +52,8 @@ _PLUGINS = re.compile(r"[\\/]onnxexp_\w+[\\/]")
 """Our plugins call the user's code during a capture; their frames are never the user's."""
 _SHOWN = 300
 """The number of characters shown of each end of a long message."""
+_ROOT = re.compile(r"^(?:L\['self'\]\.?|L__self___?|_export_root\.?)")
+"""torch's prefixes of a module path: ``L['self'].layer.0`` is ``layer.0``."""
 _PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 
 
@@ -97,17 +99,14 @@ def code_line(file: str, line: int) -> Where:
 
 
 def innermost_user_line(frames: Iterable[tuple[str, int]]) -> Where:
-    """Return the user's innermost line among (file, line) frames, outermost first.
-
-    Without one, return the innermost line in torch.nn, else an empty `Where`.
-    """
+    """Return the innermost line of the user, else of torch.nn, else an empty one."""
     stack = list(frames)
     found = _innermost(stack, [file for file, _ in stack])
     return code_line(*found[0]) if found else Where()
 
 
 def user_line_above(frame: FrameType | None) -> Where:
-    """Return the user's innermost line between torch.export and a frame below, else an empty `Where`."""
+    """Return the user's innermost line below torch.export, else an empty `Where`."""
     if interpreted := TracingContext.extract_stack():  # strict mode interprets the user's frames
         return innermost_user_line((each.filename, each.lineno or 0) for each in interpreted)
     while frame is not None and frame.f_code.co_filename != _trace.__file__:
@@ -127,18 +126,12 @@ def guards_an_error(file: str, line: int) -> bool:
 
 
 def model_error(error: Exception, when: str) -> CaptureError:
-    """Create the CaptureError for a model that raises `error` in eager mode, with the user's line and the cure."""
+    """Create the CaptureError for a model that raises `error` in eager mode."""
     line = innermost_user_line((frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(error.__traceback__))
-    at = f"\n  at {line}" if line.file else ""
-    return CaptureError(f"{when}: {type(error).__name__}: {_brief(str(error))}; cure: pass example inputs that it accepts{at}")
-
-
-def _brief(message: str) -> str:
-    """Shorten a long message to its two ends.
-
-    torch's tracer prints whole tensors in between.
-    """
-    return message if len(message) <= 2 * _SHOWN else f"{message[:_SHOWN]} ... {message[-_SHOWN:]}"
+    at, message = f"\n  at {line}" if line.file else "", str(error)
+    if len(message) > 2 * _SHOWN:  # torch's tracer prints whole tensors in between
+        message = f"{message[:_SHOWN]} ... {message[-_SHOWN:]}"
+    return CaptureError(f"{when}: {type(error).__name__}: {message}; cure: pass example inputs that it accepts{at}")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -156,25 +149,16 @@ def metadata_location(meta: dict[str, Any]) -> Where:
     scope, kind = modules[-1] if modules else ("", "")
     name = kind if isinstance(kind, str) else kind.__name__
     name = "" if name.startswith(_OWN) else name  # our wrapper of a plain function
-    return Where(_path(scope), name.rpartition(".")[2], file, line, code)
+    scope = _ROOT.sub("", scope)
+    return Where(scope, name.rpartition(".")[2], file, line, code)
 
 
 def node_location(node: torch.fx.Node) -> Where:
-    """Return the location of an fx node.
-
-    A node that torch inserted, such as a size, takes its first user's location.
-    """
-    own = metadata_location(node.meta)
-    seen = {node}
-    while not own.file and not own.scope and node.users and (node := next(iter(node.users))) not in seen:
-        seen.add(node)
-        found = metadata_location(node.meta)
+    """Return the location of an fx node, else of its first user that has one."""
+    following: torch.fx.Node | None = node
+    while following is not None:
+        found = metadata_location(following.meta)
         if found.file or found.scope:
             return found
-    return own
-
-
-@functools.lru_cache(maxsize=4096)
-def _path(scope: str) -> str:
-    """Strip torch's prefixes from a module path: ``L['self'].layer.0`` is ``layer.0``."""
-    return re.sub(r"^(?:L\['self'\]\.?|L__self___?|_export_root\.?)", "", scope)
+        following = next(iter(following.users), None)
+    return Where()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from onnxexp.request.training_mode import TrainingMode
 
 __all__ = [
     "LOCK",
+    "in_captures",
     "silence_torch_loggers",
     "is_exporting",
     "model_mode",
@@ -39,7 +41,7 @@ _EXPORTING = contextvars.ContextVar("onnxexp exporting", default=False)
 # Strict capture traces through the callers, and Dynamo cannot trace a context variable.
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def is_exporting() -> bool:
-    """True while onnxexp captures a model in this thread, as torch.onnx.is_in_onnx_export()."""
+    """Whether onnxexp captures a model in this thread."""
     return _EXPORTING.get()
 
 
@@ -123,3 +125,13 @@ def replace_attributes(table: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
                 restore.callback(delattr, owner, name)
             setattr(owner, name, replacement)
         yield
+
+
+def in_captures(original: Callable[..., Any], replacement: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `replacement`, called with `original` first, in captures only."""
+
+    @functools.wraps(original)
+    def call(*args: Any, **options: Any) -> Any:
+        return replacement(original, *args, **options) if is_exporting() else original(*args, **options)
+
+    return call

@@ -54,10 +54,7 @@ class Emitter:
         return other if one == 0 else self.call("aten::add.int", [one, other], self.value("end", ScalarType(int)), where)
 
     def cast(self, value: Value, type_: TensorType, where: Where, like: Callable[[], Value]) -> Value:
-        """Cast `value` to the dtype of `type_`.
-
-        `like` returns a value of that dtype, for a dtype that is unknown.
-        """
+        """Cast `value` to the dtype of `type_`, to that of `like()` if it is unknown."""
         assert isinstance(value.type, TensorType)
         if value.type.dtype == type_.dtype is not None:
             return value
@@ -67,10 +64,7 @@ class Emitter:
         return self.call("aten::to.dtype", [value, type_.dtype], made, where)
 
     def expand(self, value: Value, type_: TensorType, where: Where, like: Callable[[], Value]) -> Value:
-        """Broadcast `value` to the sizes of `type_`.
-
-        `like` returns a value of those sizes, for sizes that are unknown.
-        """
+        """Broadcast `value` to the sizes of `type_`, to those of `like()` if unknown."""
         assert isinstance(value.type, TensorType)
         if same_sizes(value.type.sizes, type_.sizes):
             return value

@@ -63,10 +63,7 @@ class Memory:
         return root
 
     def child(self, parent: Ref, view: View, value: Value, where: Where) -> Ref:
-        """Return the place of a view; equal views are one place.
-
-        `value` is the name of its first value.
-        """
+        """Return the place of a view; equal views are one place, with the first `value`."""
         return self._children.setdefault((parent, view), Ref(value, parent, view, where))
 
     def link(self, one: Ref, other: Ref) -> None:

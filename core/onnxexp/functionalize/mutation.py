@@ -84,7 +84,7 @@ def facts(op: str) -> Facts:
 
 
 def _written_argument(result: Any, sets: dict[str, int]) -> int | None:
-    """Return the index of the written argument that a result is; `sets` maps alias sets to these arguments."""
+    """Return the index of the written argument that a result is, by alias set."""
     info = result.alias_info
     return next((sets[name] for name in info.before_set if name in sets), None) if info and info.is_write else None
 
@@ -110,7 +110,7 @@ def results(node: Node) -> Iterator[tuple[Value, int | None]]:
 
 @cache_by_operator
 def twin(op: str) -> str | None:
-    """Find the operator that computes the same without writing: ``add.Tensor`` for ``add_.Tensor`` and ``add.out``.
+    """Find the operator that does not write: ``add.Tensor`` for ``add_.Tensor``.
 
     It takes the same arguments, apart from ``out=``, and returns the new results of `op`, then the values to write. None where
     torch has no such operator.

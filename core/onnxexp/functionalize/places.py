@@ -14,13 +14,10 @@ __all__ = ["Ref", "View", "refuse"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """A view of a parent: an operator and its arguments after the first.
-
-    Lists are tuples here.
-    """
+    """A view of a parent: an operator and its arguments after the first."""
 
     op: str
-    args: tuple[Any, ...]
+    args: tuple[Any, ...]  # with tuples in place of lists
 
 
 class Ref:

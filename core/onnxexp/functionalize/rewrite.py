@@ -109,7 +109,7 @@ class Rewriter:
             self._append(node, self.sized if packet(node.op) in _ONLY_SIZES else self.resolve, linked=known.opaque)
 
     def _append(self, node: Node, read: Callable[[Any], Any], *, linked: bool = False) -> None:
-        """Append a node with its arguments read; if `linked`, any output may share memory with any argument."""
+        """Append a node with its arguments read; if `linked`, outputs may alias them."""
         args, node.args = node.args, [read(arg) for arg in node.args]
         self.emit.nodes.append(node)
         for output in filter(self.aliases.written, node.outputs if linked else ()):
@@ -241,7 +241,7 @@ class Rewriter:
 
 
 def _result_dtype(op: str, args: Sequence[Any], default: torch.dtype | None) -> torch.dtype | None:
-    """Return the result dtype of a pointwise operator, None if it is unknown; of any other operator, `default`."""
+    """Return a pointwise operator's result dtype, None if unknown; else `default`."""
     if not facts(op).pointwise or any(isinstance(arg, (list, tuple)) for arg in args):
         return default
     types = {arg: arg.type for arg in args if isinstance(arg, Value) and isinstance(arg.type, TensorType)}

@@ -98,7 +98,7 @@ def _shape(call: ViewCall) -> Place:
 
 
 def _maybe_copy(call: ViewCall) -> Place:
-    """Handle ``reshape`` and the like: certainly a view if only sizes of 1 come or go, or for a contiguous tensor."""
+    """Handle ``reshape``, a view if contiguous or if only sizes of 1 come or go."""
     before, after = call.ref.type.sizes, call.output.sizes
     ones = before is not None and after is not None and same_sizes([s for s in before if s != 1], [s for s in after if s != 1])
     return _shape(call) if ones or call.contiguous else Sharing.UNKNOWN

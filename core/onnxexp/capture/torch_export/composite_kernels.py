@@ -1,28 +1,176 @@
-"""Shape kernels for composite operators that torch cannot run on fake tensors."""
+"""Operators that stand for torch's composites in a capture.
+
+They compute output shapes only. torch would split these composites, read values that fake tensors lack, or derive shapes for the
+example's sizes only. ``onnxexp::name`` stands for ``aten::name`` and has its schema.
+"""
 
 from __future__ import annotations
 
 import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from onnxexp.capture.torch_export import composite_ops
-from onnxexp.capture.torch_export.data_dependent_ops import lstsq
+__all__ = ["LAYERS", "composite_kernel", "define_operators", "lstsq", "torch_call"]
 
-__all__ = ["composite_kernel", "lstsq"]
+LAYERS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+"""The recurrent layers."""
 
 
-@functools.lru_cache(maxsize=None)
 def composite_kernel(name: str) -> torch._ops.OpOverload | None:
-    """Return the operator that computes a composite's output shapes on fake tensors, None where torch's own does.
+    """Return the operator for a composite's output shapes; None: torch's own.
 
     `name` is the full name of torch's operator. The operator returned takes the same arguments, but for
     ``_pad_packed_sequence``: the number of sequences comes last.
     """
-    own = next((own for own, torchs in composite_ops.NAMES.items() if torchs == name), None)
-    if own is None:
+    own = name.removeprefix("aten::")
+    if own not in _SHAPES:
         return None
-    composite_ops.library()
-    packet, _, overload = own.partition("::")[2].partition(".")
-    kernel: torch._ops.OpOverload = getattr(getattr(torch.ops.onnxexp, packet), overload or "default")  # by the operator's name
-    return kernel
+    define_operators()
+    return _overload(torch.ops.onnxexp, own)
+
+
+def torch_call(name: str, args: list[Any]) -> tuple[str, list[Any]]:
+    """Return the name and arguments of torch's call that a call stands for."""
+    if name == "onnxexp::_pad_packed_sequence":
+        args = args[:-1]
+    return name.replace("onnxexp::", "aten::"), args
+
+
+@functools.cache
+def define_operators() -> Any:
+    """Define the operators, once per process."""
+    library: Any = torch.library.Library("onnxexp", "FRAGMENT")  # type: ignore[no-untyped-call]
+    for name, shapes in _SHAPES.items():
+        schema = str(_overload(torch.ops.aten, name)._schema).removeprefix("aten::")
+        schema = schema.replace("(a)", "").replace("(a -> *)", "")  # a capture writes nothing through these views
+        schema = schema.replace("int[] indices", "SymInt[] indices")
+        library.define(schema.replace("int total_length)", "SymInt total_length, SymInt batch)"))
+        torch.library.register_fake(f"onnxexp::{name}", shapes, lib=library)
+    return library
+
+
+def _overload(namespace: Any, name: str) -> torch._ops.OpOverload:
+    packet, _, overload = name.partition(".")
+    found: torch._ops.OpOverload = getattr(getattr(namespace, packet), overload or "default")  # by the operator's name
+    return found
+
+
+def _layer(input: torch.Tensor, hx: Any, *rest: Any) -> tuple[torch.Tensor, ...]:
+    """Output shapes of a recurrent layer, `rest` from the parameters on."""
+    states, bidirectional = hx if isinstance(hx, (list, tuple)) else (hx,), rest[5]
+    width = states[0].shape[-1] * (2 if bidirectional else 1)
+    return input.new_empty((*input.shape[:-1], width)), *(state.new_empty(state.shape) for state in states)
+
+
+def _pack(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    context = torch.library.get_ctx()
+    elements, steps = context.new_dynamic_size(min=1), context.new_dynamic_size(min=1)
+    torch._check(steps <= input.shape[1 if batch_first else 0])  # type: ignore[no-untyped-call]
+    return input.new_empty((elements, *input.shape[2:])), torch.empty((steps,), dtype=torch.int64)
+
+
+def _pad(
+    data: torch.Tensor, batch_sizes: torch.Tensor, batch_first: bool, padding_value: float, total_length: Any, batch: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    steps = batch_sizes.shape[0] if isinstance(total_length, int) and total_length <= 0 else total_length
+    leading = (batch, steps) if batch_first else (steps, batch)
+    return data.new_empty((*leading, *data.shape[1:])), torch.empty((batch,), dtype=torch.int64)
+
+
+def _cov(self: torch.Tensor, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> torch.Tensor:
+    dtype = self.dtype if aweights is None else torch.promote_types(self.dtype, aweights.dtype)
+    if not (dtype.is_floating_point or dtype.is_complex):
+        dtype = torch.get_default_dtype()
+    one = self.dim() < 2 or self.shape[0] == 1
+    return self.new_empty(() if one else (self.shape[0], self.shape[0]), dtype=dtype)
+
+
+def _one_hot(self: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+    classes = torch.library.get_ctx().new_dynamic_size(min=1) if num_classes == -1 else num_classes
+    return self.new_empty((*self.shape, classes), dtype=torch.int64)
+
+
+def _narrow(self: torch.Tensor, dim: int, start: torch.Tensor, length: Any) -> torch.Tensor:
+    sizes = list(self.shape)
+    sizes[dim] = length
+    return self.new_empty(sizes)
+
+
+def _ctc_loss(
+    log_probs: torch.Tensor, targets: torch.Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
+    reduction: int = 1, zero_infinity: bool = False,
+) -> torch.Tensor:  # fmt: skip
+    return log_probs.new_empty(log_probs.shape[1:2] if log_probs.dim() == 3 and reduction == 0 else ())
+
+
+def lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> tuple[Any, ...]:
+    """Output shapes of linalg.lstsq, with residuals for matrices of full rank.
+
+    Without full rank torch returns no residuals; the rank depends on values.
+    """
+    *batch, rows, columns = self.shape
+    right = b.shape[self.dim() - 1 :]  # empty if each right-hand side is a vector
+    driver = driver or "gelsy"
+    summed = bool(rows > columns) and driver != "gelsy"
+    return (
+        self.new_empty((*batch, columns, *right)),
+        self.new_empty((*batch, *(right or (1,))) if summed else (0,)),
+        self.new_empty(batch if driver != "gels" else (0,), dtype=torch.int64),
+        self.new_empty((*batch, min(rows, columns)) if driver in ("gelsd", "gelss") else (0,)),
+    )
+
+
+def _tensor_split_sections(self: torch.Tensor, sections: int, dim: int = 0) -> list[torch.Tensor]:
+    """Output shapes of tensor_split for any remainder; torch specialises it."""
+    torch._check(sections > 0, lambda: f"number of sections must be larger than 0, got {sections}")  # type: ignore[no-untyped-call]
+    size = self.shape[dim]
+    return _parts(self, dim, [(size + sections - 1 - index) // sections for index in range(sections)])
+
+
+def _tensor_split_indices(self: torch.Tensor, indices: Sequence[Any], dim: int = 0) -> list[torch.Tensor]:
+    """Output shapes of tensor_split at indices, with Python's slice semantics."""
+    size = self.shape[dim]
+    places = [0, *(_slice_bound(index, size) for index in indices), size]
+    return _parts(self, dim, [_slice_length(start, end) for start, end in itertools.pairwise(places)])
+
+
+def _slice_bound(index: Any, size: Any) -> Any:
+    """Return a slice bound as a position on an axis; None: its sign is unknown."""
+    if statically_known_true(index >= 0):
+        return torch.sym_min(index, size)  # type: ignore[no-untyped-call]
+    if statically_known_true(index < 0):
+        return torch.sym_max(size + index, 0)  # type: ignore[no-untyped-call]
+    return None
+
+
+def _slice_length(start: Any, end: Any) -> Any:
+    if start is None or end is None:
+        return torch.library.get_ctx().new_dynamic_size()
+    return torch.sym_max(end - start, 0)  # type: ignore[no-untyped-call]
+
+
+def _parts(self: torch.Tensor, dim: int, lengths: Sequence[Any]) -> list[torch.Tensor]:
+    before, after = self.shape[:dim], self.shape[dim % self.dim() + 1 :]
+    return [self.new_empty((*before, length, *after)) for length in lengths]
+
+
+_SHAPES: dict[str, Callable[..., Any]] = {
+    **{f"{layer}.input": _layer for layer in LAYERS},
+    **{f"{layer}.data": lambda data, batch_sizes, *rest: _layer(data, *rest) for layer in LAYERS},
+    "_pack_padded_sequence": _pack,
+    "_pad_packed_sequence": _pad,
+    "cov": _cov,
+    "corrcoef": lambda self: _cov(self),
+    "ctc_loss.IntList": _ctc_loss,
+    "ctc_loss.Tensor": _ctc_loss,
+    "linalg_lstsq": lstsq,
+    "narrow.Tensor": _narrow,
+    "one_hot": _one_hot,
+    "tensor_split.indices": _tensor_split_indices,
+    "tensor_split.sections": _tensor_split_sections,
+}
+"""The function that computes the output shapes of each operator, by its name and overload."""

@@ -17,6 +17,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, S
 from onnxexp.capture.example_inputs import describe_enlargement
 from onnxexp.capture.source_lines import innermost_user_line, is_user_code, metadata_location
 from onnxexp.capture.torch_export.guard_warnings import user_line_of_guard
+from onnxexp.capture.torch_export.symbol_names import size_label
 from onnxexp.graph import Where
 from onnxexp.request.dynamic_shapes import DynamicSpec
 
@@ -31,12 +32,7 @@ _BRANCH_CURE = "Use torch.where or torch.cond, state the condition with torch._c
 
 
 def explain(error: BaseException, spec: DynamicSpec) -> str:
-    """Explain a failed capture without tracebacks and logging flags.
-
-    Args:
-        error: The exception from torch.export.
-        spec: The requested dynamic axes.
-    """
+    """Explain a failed capture without tracebacks and logging flags."""
     text = str(error).partition("\nThe error above occurred when calling torch.export")[0]
     chain = list(_chain(error))
     for link in chain:
@@ -94,9 +90,7 @@ class _GuardLines:
         index, axis = found
         leaf = self.spec.leaves[index]
         request = self.spec.axes[index].get(axis) if axis is not None else self.spec.scalars.get(index)
-        name = f" ({request.name})" if request and request.name else ""
-        what = f"axis {axis} of input {leaf.name}" if axis is not None else f"input {leaf.name}"
-        return what + name, request.name if request else None
+        return size_label(leaf, axis, request), request.name if request else None
 
     def _short(self, source: str) -> str:
         found = self._find(source)
@@ -118,7 +112,7 @@ class _GuardLines:
 
 
 def _raised_at(chain: list[BaseException], text: str) -> str:
-    """Return the user's line below torch.export that raised the error, else the one in its text."""
+    """Return the user's line that raised the error, else the one in its text."""
     for error in chain:
         frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
         inside = max((i for i, (file, _) in enumerate(frames) if file == _trace.__file__), default=len(frames))
@@ -152,10 +146,7 @@ def _shape_env(chain: list[BaseException]) -> ShapeEnv | None:
 
 
 def _brief_message(error: BaseException, text: str) -> str:
-    """Return torch's message without its advice on logging.
-
-    In strict mode, returns the error that Dynamo wraps.
-    """
+    """Return torch's message, or the error that Dynamo wraps, without advice."""
     wrapped = _WRAPPED.search(text)
     if wrapped is not None:
         return f"{wrapped[1]}: {wrapped[2]}"
@@ -164,10 +155,7 @@ def _brief_message(error: BaseException, text: str) -> str:
 
 
 def _enlargement_note(spec: DynamicSpec) -> str:
-    """Return a note on the axes that were enlarged for the capture.
-
-    It may explain the failure.
-    """
+    """Return a note on the enlarged axes, which may explain the failure."""
     changes = describe_enlargement(spec)
     if not changes:
         return ""

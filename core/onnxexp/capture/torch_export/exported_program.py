@@ -35,6 +35,7 @@ def to_graph(program: ExportedProgram, dim_text: Callable[[Any], Dim]) -> Graph:
     graph = Graph()
     converter = Converter(program.graph_module, graph, dim_text, CONVERSIONS)
     kinds = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
+    tensors: dict[str, Any] = {**program.constants, **program.state_dict}
     for node in program.graph.find_nodes(op="placeholder"):
         spec = kinds[node.name]
         value = converter.new(node.name, node.meta.get("val"))
@@ -44,9 +45,8 @@ def to_graph(program: ExportedProgram, dim_text: Callable[[Any], Dim]) -> Graph:
             if isinstance(spec.arg, ConstantArgument):
                 converter.env[node] = spec.arg.value
         elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
-            tensor = _stored(program, spec)
             value.name = spec.target or node.name
-            graph.params[value] = tensor
+            graph.params[value] = tensors[value.name].detach()
             converter.env[node] = value
         else:
             raise CaptureError(
@@ -74,10 +74,3 @@ def resolve_vmap(program: ExportedProgram) -> ExportedProgram:
         warnings.simplefilter("ignore")  # they concern torch's internals only
         functional: ExportedProgram = program.run_decompositions({})
         return functional
-
-
-def _stored(program: ExportedProgram, spec: Any) -> torch.Tensor:
-    tensor = program.state_dict.get(spec.target)
-    if tensor is None:
-        tensor = program.constants[spec.target]
-    return tensor.detach()  # type: ignore[no-any-return]

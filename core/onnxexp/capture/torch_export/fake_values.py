@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from onnxexp.graph import Dim, ScalarType, TensorType, Type, Value
 
-__all__ = ["DROPPED", "SCALAR_OPS", "flat", "typed_value", "scalar_op", "type_of"]
+__all__ = ["DROPPED", "SCALAR_OPS", "typed_value", "scalar_op", "type_of"]
 
 SCALAR_OPS: dict[Any, str] = {
     operator.add: "aten::add",
@@ -54,15 +54,6 @@ DROPPED = {
     "aten::sym_constrain_range_for_size",
 }
 """Assertion operators. They hold for the example, and ONNX has no counterpart."""
-
-
-def flat(value: Any) -> Iterator[Any]:
-    """Iterate over the leaves of nested lists."""
-    if isinstance(value, (list, tuple)):
-        for element in value:
-            yield from flat(element)
-    else:
-        yield value
 
 
 def type_of(meta: Any, dim_text: Callable[[Any], Dim]) -> Type:

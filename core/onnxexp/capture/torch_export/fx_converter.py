@@ -9,10 +9,11 @@ from typing import Any, TypeAlias
 
 import torch
 from torch.amp import autocast_mode
+from torch.utils import _pytree as pytree
 
 from onnxexp.capture.source_lines import node_location
-from onnxexp.capture.torch_export import composite_ops
-from onnxexp.capture.torch_export.fake_values import DROPPED, SCALAR_OPS, flat, scalar_op, type_of, typed_value
+from onnxexp.capture.torch_export.composite_kernels import torch_call
+from onnxexp.capture.torch_export.fake_values import DROPPED, SCALAR_OPS, scalar_op, type_of, typed_value
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node, TensorType, Value, values_in
 from onnxexp.torch_ops.schemas import bind, full_name
@@ -75,7 +76,7 @@ class Converter:
             elif node.op == "get_attr":
                 self.env[node] = self._attribute(node)
             elif node.op == "output":
-                self.graph.outputs = list(flat(self.look_up(node.args[0])))
+                self.graph.outputs = pytree.tree_leaves(self.look_up(node.args[0]))
 
     def new(self, name: str, meta: Any) -> Value:
         """Create a value with the type of torch's recorded fake tensor or symbolic number."""
@@ -92,9 +93,7 @@ class Converter:
         return arg
 
     def _attribute(self, node: torch.fx.Node) -> Any:
-        target = self.module
-        for name in str(node.target).split("."):
-            target = getattr(target, name)  # fx names attributes by path
+        target = operator.attrgetter(str(node.target))(self.module)
         if isinstance(target, torch.Tensor):
             value = self.new(str(node.target), target)
             self.graph.params[value] = target.detach()
@@ -108,8 +107,7 @@ class Converter:
             if name in DROPPED:
                 return None
             args = bind(target._schema, self.look_up(node.args), {key: self.look_up(arg) for key, arg in node.kwargs.items()})
-            args = composite_ops.torch_arguments(name, self._cast(args, node) if self.autocast else args)
-            return self.append(composite_ops.NAMES.get(name, name), args, node)
+            return self.append(*torch_call(name, self._cast(args, node) if self.autocast else args), node)
         if target is operator.getitem:
             source, index = node.args
             return self.look_up(source)[index]
@@ -125,14 +123,11 @@ class Converter:
             return fields[0] if len(fields) == 1 and isinstance(fields[0], list) else fields
         if target in SCALAR_OPS:
             return self._scalar(SCALAR_OPS[target], node)
-        lower = self.conversions.get(str(getattr(target, "__name__", target)))
-        if lower is None:
-            name = getattr(target, "__name__", str(target))  # only functions have a name
-            raise CaptureError(
-                f"torch's {name} has no counterpart in ONNX; write that part with operators on tensors"
-                f"\n  at {node_location(node)}"
-            )
-        return lower(self, node)
+        name = str(getattr(target, "__name__", target))  # only functions have a name
+        if name not in self.conversions:
+            where = f"\n  at {node_location(node)}"
+            raise CaptureError(f"torch's {name} has no counterpart in ONNX; write that part with operators on tensors{where}")
+        return self.conversions[name](self, node)
 
     def _cast(self, args: list[Any], node: torch.fx.Node) -> list[Any]:
         """Append the casts that autocast does: floating inputs to the dtype of the result.
@@ -176,11 +171,12 @@ class Converter:
             del args[1:]
         return self.append(scalar_op(name, args), args, node)
 
-    def append(self, op: str, args: Sequence[Any], node: torch.fx.Node) -> Any:
+    def append(self, op: str, args: Sequence[Any], node: torch.fx.Node, blocks: list[Graph] | None = None) -> Any:
         """Append a node to the neutral graph; return its value, or the list of its values."""
         meta = node.meta.get("val")
         if isinstance(meta, (bool, int, float)) and op.startswith("aten::sym_"):
             return meta
         results = None if meta is None else typed_value(node.name, meta, self.dim_text)
-        self.graph.nodes.append(Node(op, list(args), list(flat(results)) if meta is not None else [], where=node_location(node)))
+        outputs = pytree.tree_leaves(results) if meta is not None else []
+        self.graph.nodes.append(Node(op, list(args), outputs, blocks, node_location(node)))
         return results

@@ -127,8 +127,7 @@ def _conditions(env: ShapeEnv, samples: _Samples, merged: Mapping[sympy.Symbol, 
 def _restricts_inputs(env: ShapeEnv, expr: sympy.Expr) -> bool:
     """Whether a condition restricts the sizes of the inputs.
 
-    An inequality between axes that are equal in the example does not count. Such axes usually belong together, as the mask of a
-    decoder and its tokens.
+    An inequality between axes that are equal in the example does not count: they usually belong together (a mask and its tokens).
     """
     symbols = expr.free_symbols
     if not symbols or not symbols <= env.backed_var_to_val.keys():
@@ -138,10 +137,7 @@ def _restricts_inputs(env: ShapeEnv, expr: sympy.Expr) -> bool:
 
 
 def _source_line(sloc: SLoc, expr: sympy.Expr) -> str:
-    """Return the line in the user's code or torch.nn that evaluated the condition.
-
-    Returns "" if the guard does not count.
-    """
+    """Return the line that evaluated the condition; "" if it does not count."""
     frame, related = sloc.framework_loc, len(expr.free_symbols) > 1
     if not isinstance(frame, _GuardSource):
         return ""

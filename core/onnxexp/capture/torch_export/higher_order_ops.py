@@ -7,18 +7,14 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.source_lines import node_location
 from onnxexp.capture.torch_export.fx_converter import Conversion, Converter
-from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
+from onnxexp.graph import Graph, ScalarType, TensorType, Value
 
 __all__ = ["CONVERSIONS"]
 
 
 def _inline(outer: Converter, module: torch.fx.GraphModule, args: Sequence[Any], into: Graph) -> list[Any]:
-    """Convert a submodule into a graph, with `args` for its placeholders.
-
-    Return its outputs.
-    """
+    """Convert a submodule called with `args` into a graph; return its outputs."""
     inner = Converter(
         module, Graph(nodes=into.nodes, params=outer.graph.params), outer.dim_text, outer.conversions, outer.autocast
     )
@@ -28,26 +24,15 @@ def _inline(outer: Converter, module: torch.fx.GraphModule, args: Sequence[Any],
     return inner.graph.outputs
 
 
-def _append_node(converter: Converter, op: str, args: list[Any], node: torch.fx.Node, blocks: list[Graph]) -> Any:
-    metas = node.meta.get("val")
-    metas = list(metas) if isinstance(metas, (list, tuple)) else [metas]
-    outputs = [converter.new(f"{node.name}_{index}", meta) for index, meta in enumerate(metas)]
-    converter.graph.nodes.append(Node(op, args, outputs, blocks, node_location(node)))
-    return outputs
-
-
 def _cond(converter: Converter, node: torch.fx.Node) -> Any:
-    """Convert ``cond(pred, true, false, operands)`` to prim::If.
-
-    The blocks use the operands directly.
-    """
+    """Convert ``cond(pred, true, false, operands)`` to prim::If."""
     pred, true, false, operands = converter.look_up(node.args)
     blocks = []
     for branch in (true, false):
         block = Graph()
         block.outputs = _inline(converter, branch, operands, block)
         blocks.append(block)
-    return _append_node(converter, "prim::If", [pred], node, blocks)
+    return converter.append("prim::If", [pred], node, blocks)
 
 
 def _while_loop(converter: Converter, node: torch.fx.Node) -> Any:
@@ -57,38 +42,26 @@ def _while_loop(converter: Converter, node: torch.fx.Node) -> Any:
     """
     cond, body, carried, additional = converter.look_up(node.args)
     first = _inline(converter, cond, [*carried, *additional], converter.graph)
-    block = Graph()
-    block.inputs = [Value("i", ScalarType(int)), *(_carried_value(converter, arg, index) for index, arg in enumerate(carried))]
-    after = _inline(converter, body, [*block.inputs[1:], *additional], block)
+    values = [_carried_value(converter, arg, index) for index, arg in enumerate(carried)]
+    block = Graph(inputs=[Value("i", ScalarType(int)), *values])
+    after = _inline(converter, body, [*values, *additional], block)
     again = _inline(converter, cond, [*after, *additional], block)
     block.outputs = [*again, *after]
-    return _append_node(converter, "prim::Loop", [None, first[0], *carried], node, [block])
+    return converter.append("prim::Loop", [None, first[0], *carried], node, [block])
 
 
 def _scan(converter: Converter, node: torch.fx.Node) -> Any:
-    """Convert ``scan(combine, init, xs, additional)`` to prim::Scan over axis 0.
+    """Convert ``scan(combine, init, xs, args)`` or ``map(f, xs, args)``.
 
-    The node's arguments are the lists `init` and `xs`.
+    The prim::Scan iterates over axis 0. Its arguments are the lists `init` and `xs`.
     """
-    combine, init, xs, additional = converter.look_up(node.args)
-    return _over_first_axis(converter, node, combine, init, xs, additional)
-
-
-def _map(converter: Converter, node: torch.fx.Node) -> Any:
-    """Convert ``map(f, xs, args)`` to a prim::Scan without carried values."""
-    body, xs, args = converter.look_up(node.args)
-    return _over_first_axis(converter, node, body, [], xs, args)
-
-
-def _over_first_axis(
-    converter: Converter, node: torch.fx.Node, body: Any, init: list[Any], xs: list[Any], args: list[Any]
-) -> Any:
-    block = Graph()
+    body, *carried, xs, args = converter.look_up(node.args)
+    init = carried[0] if carried else []  # map carries no values
     states = [_carried_value(converter, arg, index) for index, arg in enumerate(init)]
     slices = [Value(f"slice_{index}", _slice_type(x)) for index, x in enumerate(xs)]
-    block.inputs = [*states, *slices]
+    block = Graph(inputs=[*states, *slices])
     block.outputs = _inline(converter, body, [*states, *slices, *args], block)
-    return _append_node(converter, "prim::Scan", [init, xs], node, [block])
+    return converter.append("prim::Scan", [init, xs], node, [block])
 
 
 def _carried_value(converter: Converter, arg: Any, index: int) -> Value:
@@ -122,7 +95,7 @@ CONVERSIONS: dict[str, Conversion] = {
     "cond": _cond,
     "while_loop": _while_loop,
     "scan": _scan,
-    "map_impl": _map,
+    "map_impl": _scan,
     "wrap_with_set_grad_enabled": _grad_mode,
     "wrap_with_autocast": _autocast,
 }

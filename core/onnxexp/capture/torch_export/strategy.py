@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -103,18 +102,14 @@ def export_program(
         restore_dynamic_marks(spec),
         adapted_inputs(model, args, kwargs, spec) as (example, example_kwargs),
     ):
-        for strict in (False, True):
-            run = functools.partial(_export, model, example, example_kwargs, spec, strict)
+        attempts = [False, True]
+        while attempts:
+            strict = attempts[0]
             try:
-                return run()
+                return _export(model, example, example_kwargs, spec, strict)
             except Exception as error:  # noqa: BLE001 - torch.export passes on any exception of the model
-                reason = error
-                if not strict and _register_output_classes(model, example, example_kwargs, spec):
-                    try:
-                        return run()
-                    except Exception as again:  # noqa: BLE001 - as above
-                        reason = again
-                failures.setdefault(explain(reason, spec), []).append(f"torch.export (strict={strict})")
+                if strict or not _register_output_classes(model, example, example_kwargs, spec):
+                    failures.setdefault(explain(error, spec), []).append(f"torch.export (strict={attempts.pop(0)})")
     reasons = [f"{' and '.join(strategies)}: {reason}" for reason, strategies in failures.items()]
     lines = "\n".join(f"  {line}".replace("\n", "\n    ") for line in reasons)
     # `from None`: the traceback through torch's tracer has no line of the user's code
@@ -139,7 +134,7 @@ def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, s
 def _register_output_classes(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec) -> bool:
     """Run the model once, and register its dataclasses with torch's pytree.
 
-    Returns True if a class was registered, so that another attempt may succeed.
+    Returns True if a new class was registered, so that another attempt may succeed.
 
     Raises:
         CaptureError: The model itself fails on the example inputs.

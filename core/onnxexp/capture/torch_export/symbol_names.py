@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
@@ -23,7 +23,7 @@ from onnxexp.request.axis_spec import Axis
 from onnxexp.request.call_tree import Leaf
 from onnxexp.request.dynamic_shapes import DynamicSpec
 
-__all__ = ["check_dynamic", "input_sizes", "symbol_names"]
+__all__ = ["check_dynamic", "input_sizes", "size_label", "symbol_names"]
 
 
 def symbol_names(program: ExportedProgram, spec: DynamicSpec) -> dict[sympy.Expr, str]:
@@ -46,26 +46,23 @@ def symbol_names(program: ExportedProgram, spec: DynamicSpec) -> dict[sympy.Expr
         if isinstance(expr, sympy.Symbol) and expr not in names:
             names[expr] = _unused(leaf.name if axis is None else f"{leaf.name}_dim_{axis}", names)
     for _, _, expr, request in found:
-        if (
-            request is not None
-            and request.name is not None
-            and derivation(request.dim) is None
-            and request.name not in names.values()
-        ):
-            names.setdefault(expr, request.name)
+        name = request.name if request is not None and derivation(request.dim) is None else None
+        if name is not None and name not in names.values():
+            names.setdefault(expr, name)
     return names
 
 
 def check_dynamic(program: ExportedProgram, spec: DynamicSpec) -> None:
     """Raise CaptureError if a requested dynamic axis or number is constant."""
     for leaf, axis, size, request in input_sizes(program, spec):
-        if request is None or not request.required:
-            continue
-        expr = _expr(size)
-        what = f"axis {axis} of input {leaf.name}" if axis is not None else f"input {leaf.name}"
-        name = f" ({request.name})" if request.name else ""
-        if expr.is_number:
-            raise CaptureError(f"{what}{name} was asked to be dynamic, but the model fixes it to {expr}.")
+        if request is not None and request.asked and (expr := _expr(size)).is_number:
+            raise CaptureError(f"{size_label(leaf, axis, request)} was asked to be dynamic, but the model fixes it to {expr}.")
+
+
+def size_label(leaf: Leaf, axis: int | None, request: Axis | None) -> str:
+    """Return the text of a size in an error: ``axis 0 of input x (batch)``."""
+    name = f" ({request.name})" if request is not None and request.name else ""
+    return f"{f'axis {axis} of ' if axis is not None else ''}input {leaf.name}{name}"
 
 
 def input_sizes(program: ExportedProgram, spec: DynamicSpec) -> Iterator[tuple[Leaf, int | None, Any, Axis | None]]:
@@ -101,5 +98,4 @@ def _name_symbol(names: dict[sympy.Expr, str], expr: sympy.Expr, request: Axis) 
 
 def _unused(name: str, names: Mapping[sympy.Expr, str]) -> str:
     used = set(names.values())
-    candidates: Sequence[str] = [name]
-    return next(n for n in itertools.chain(candidates, (f"{name}_{i}" for i in itertools.count(1))) if n not in used)
+    return next(n for n in itertools.chain([name], (f"{name}_{i}" for i in itertools.count(1))) if n not in used)

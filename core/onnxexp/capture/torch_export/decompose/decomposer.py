@@ -17,12 +17,12 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
+from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import Mod, PythonMod
 
 from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.shape_env_snapshot import clear_caches, restore, snapshot
 from onnxexp.capture.torch_export.decompose.op_recorder import OpRecorder
-from onnxexp.capture.torch_export.fake_values import flat
 from onnxexp.capture.torch_state import silence_torch_loggers, torch_mode
 from onnxexp.errors import CaptureError
 from onnxexp.functionalize import functionalize
@@ -71,11 +71,11 @@ class Decomposer:
 
         Returns None if the function fails, or if its result holds for the example's sizes only.
         """
-        made = _symbolic_sizes(node.outputs) if _symbolic_sizes(node.inputs()) else []
-        unbacked = any(free_unbacked_symbols(self._sizes.get(size, 0)) for size in made)
+        static = all(isinstance(value.type, TensorType) for value in node.inputs()) and not _symbolic_sizes(node.inputs())
+        suspect = not static and any(free_unbacked_symbols(self._sizes.get(size, 0)) for size in _symbolic_sizes(node.outputs))
         mode = self._mode()
         silence_torch_loggers()
-        with torch_mode(), _undo_specialisation(mode.shape_env, suspect=unbacked) as specialised, mode, exact_reshape_sizes():
+        with torch_mode(), _undo_specialisation(mode.shape_env, suspect=suspect) as specialised, mode, exact_reshape_sizes():
             fakes = [self._fake(value) for value in node.inputs()]
             if any(fake is None for fake in fakes):
                 return None
@@ -90,10 +90,7 @@ class Decomposer:
 
 
 def _record(recorder: OpRecorder, op: OpOverload, function: Callable[..., Any], node: Node, tensors: list[Any]) -> Graph | None:
-    """Record a function's operators on these inputs as a functional graph.
-
-    Returns None if it fails.
-    """
+    """Record a function's operators as a functional graph; None if it fails."""
     graph = recorder.graph
     for tensor, value in zip(tensors, node.inputs(), strict=True):
         graph.inputs.append(Value(value.name, value.type))
@@ -101,7 +98,7 @@ def _record(recorder: OpRecorder, op: OpOverload, function: Callable[..., Any], 
     try:
         with recorder, enable_python_dispatcher():
             result = _call(op, function, node.args, iter(tensors))  # torch's Python kernels accept symbolic sizes
-        graph.outputs = list(flat(recorder.value(result)))
+        graph.outputs = pytree.tree_leaves(recorder.value(result))
     except Exception:  # noqa: BLE001 - torch's code may raise anything on tensors without data
         return None
     if any(inner.op == node.op and _key(inner) == _key(node) for inner in graph.nodes):
@@ -120,9 +117,7 @@ def _sizes(type_: Type | None) -> tuple[Dim, ...]:
 
 @contextlib.contextmanager
 def _undo_specialisation(env: ShapeEnv | None, *, suspect: bool) -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether an input size was specialised inside.
-
-    If so, undo it at the end.
+    """Yield whether an input size was specialised inside; undo it at the end.
 
     `suspect` marks a node with unbacked output sizes: a guard on the example's sizes then counts as a specialisation too.
     """
@@ -134,9 +129,8 @@ def _undo_specialisation(env: ShapeEnv | None, *, suspect: bool) -> Iterator[Cal
         clear_caches()
 
     def specialised() -> bool:
-        if suspect and any(_fixes_size(guard.expr) for guard in env.guards):
-            return True
-        return any(symbol not in before["replacements"] and symbol in env.backed_var_to_val for symbol in env.replacements)
+        fixed = suspect and any(_fixes_size(guard.expr) for guard in env.guards)
+        return fixed or not env.backed_var_to_val.keys().isdisjoint(env.replacements.keys() - before["replacements"].keys())
 
     try:
         yield specialised

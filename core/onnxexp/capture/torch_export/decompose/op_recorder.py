@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from onnxexp.capture.torch_export.decompose.size_expressions import NodeNames, SizeExpressions
-from onnxexp.capture.torch_export.fake_values import DROPPED, flat, typed_value
+from onnxexp.capture.torch_export.fake_values import DROPPED, typed_value
 from onnxexp.errors import CaptureError
 from onnxexp.graph import Dim, Graph, Node, Value
 from onnxexp.torch_ops.schemas import bind, full_name
@@ -95,9 +96,9 @@ class OpRecorder(TorchDispatchMode):
         """Append the node of a call; a constant number needs none."""
         if isinstance(result, (bool, int, float)):
             return
-        values = [] if result is None else list(flat(typed_value(self._names.new(op), result, self._dim_text)))
+        values = [] if result is None else pytree.tree_leaves(typed_value(self._names.new(op), result, self._dim_text))
         self.graph.nodes.append(Node(op, args, values))
-        for item, value in zip(flat(result), values, strict=False):
+        for item, value in zip(pytree.tree_leaves(result), values, strict=False):
             self.bind_value(item, value)
 
     def _constant(self, tensor: torch.Tensor) -> Value:
