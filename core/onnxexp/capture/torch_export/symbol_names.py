@@ -55,7 +55,7 @@ def symbol_names(program: ExportedProgram, spec: DynamicSpec) -> dict[sympy.Expr
 def check_dynamic(program: ExportedProgram, spec: DynamicSpec) -> None:
     """Raise CaptureError if a requested dynamic axis or number is constant."""
     for leaf, axis, size, request in input_sizes(program, spec):
-        if request is not None and request.asked and (expr := _expr(size)).is_number:
+        if request is not None and request.required and (expr := _expr(size)).is_number:
             raise CaptureError(f"{size_label(leaf, axis, request)} was asked to be dynamic, but the model fixes it to {expr}.")
 
 
