@@ -132,9 +132,6 @@ class Aliases:
 
     def _join_params(self, params: dict[Value, torch.Tensor]) -> None:
         """Identify parameters with the same memory; note those that overlap in part."""
-        classes = {self.find(value) for value in self._written}
-        if not any(self.find(value) in classes for value in params):
-            return
         first: dict[int, Value] = {}
         for value, tensor in params.items():
             other = first.setdefault(tensor.untyped_storage()._cdata, value)

@@ -7,7 +7,7 @@ below of operators that share memory without an annotation.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -67,13 +67,13 @@ def facts(op: str) -> Facts:
     if found is None:
         return Facts(None)
     schema = found._schema
-    names = [argument.name for argument in schema.arguments]
-    written = tuple(index for index, argument in enumerate(schema.arguments) if _is_written(argument, str(schema)))
-    aliases = {index: schema.arguments[index].alias_info for index in written}
-    sets = {name: index for index, alias in aliases.items() if alias is not None for name in alias.before_set}
+    arguments: Sequence[Any] = schema.arguments
+    names = [argument.name for argument in arguments]
+    written = tuple(index for index, argument in enumerate(arguments) if _is_written(argument, str(schema)))
+    sets = {name: index for index in written for name in arguments[index].alias_info.before_set}
     viewed = 0 if packet(op) in UNDECLARED else None
     if not schema.is_mutable and any(result.alias_info and "Tensor" in str(result.type) for result in schema.returns):
-        viewed = next((index for index, argument in enumerate(schema.arguments) if argument.alias_info is not None), 0)
+        viewed = next((index for index, argument in enumerate(arguments) if argument.alias_info is not None), 0)
     return Facts(
         schema,
         written,

@@ -167,10 +167,13 @@ _SHAPES: dict[str, Callable[..., Any]] = {
     "corrcoef": lambda self: _cov(self),
     "ctc_loss.IntList": _ctc_loss,
     "ctc_loss.Tensor": _ctc_loss,
+    "dsplit.array": lambda self, indices: _tensor_split_indices(self, indices, 2),
+    "hsplit.array": lambda self, indices: _tensor_split_indices(self, indices, min(1, self.dim() - 1)),
     "linalg_lstsq": lstsq,
     "narrow.Tensor": _narrow,
     "one_hot": _one_hot,
     "tensor_split.indices": _tensor_split_indices,
     "tensor_split.sections": _tensor_split_sections,
+    "vsplit.array": _tensor_split_indices,
 }
 """The function that computes the output shapes of each operator, by its name and overload."""
