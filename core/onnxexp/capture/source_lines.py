@@ -13,7 +13,7 @@ import os
 import re
 import sysconfig
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
@@ -70,11 +70,10 @@ def is_torch_nn(file: str) -> bool:
     return file.startswith(_MODULES) and file != _CALLING
 
 
-def _innermost(frames: list[Any], files: list[str]) -> list[Any]:
-    """Return the innermost frame of the user's code, else of torch.nn, else none."""
-    own = [frame for frame, file in zip(frames, files, strict=True) if is_user_code(file)]
-    modules = (frame for frame, file in zip(frames, files, strict=True) if is_torch_nn(file))
-    return (own or list(modules))[-1:]
+def _innermost(frames: Sequence[Any]) -> Any:
+    """Return the user's innermost frame (file, ...), else torch.nn's, else None."""
+    found = (frame for belongs in (is_user_code, is_torch_nn) for frame in reversed(frames) if belongs(frame[0]))
+    return next(found, None)
 
 
 @contextlib.contextmanager
@@ -86,8 +85,8 @@ def record_user_lines() -> Iterator[None]:
         if not is_exporting():
             return original(tracer, stack)
         start = max((index for index, frame in enumerate(stack) if frame.filename == _trace.__file__), default=-1)
-        inside = stack[start + 1 :]
-        return traceback.StackSummary.from_list(_innermost(inside, [frame.filename for frame in inside]))
+        frame = _innermost(stack[start + 1 :])
+        return traceback.StackSummary.from_list([frame] if frame is not None else [])
 
     with replace_attributes([(TracerBase, "_filter_traceback_frames", filtered)]):
         yield
@@ -100,9 +99,8 @@ def code_line(file: str, line: int) -> Where:
 
 def innermost_user_line(frames: Iterable[tuple[str, int]]) -> Where:
     """Return the innermost line of the user, else of torch.nn, else an empty one."""
-    stack = list(frames)
-    found = _innermost(stack, [file for file, _ in stack])
-    return code_line(*found[0]) if found else Where()
+    found = _innermost(list(frames))
+    return code_line(*found) if found is not None else Where()
 
 
 def user_line_above(frame: FrameType | None) -> Where:
@@ -137,8 +135,8 @@ def model_error(error: Exception, when: str) -> CaptureError:
 @functools.lru_cache(maxsize=4096)
 def _frame(stack_trace: str) -> tuple[str, int, str]:
     found = [(match["file"], int(match["line"]), match["code"].strip()) for match in _FRAME.finditer(stack_trace)]
-    frames: list[tuple[str, int, str]] = _innermost(found, [file for file, _, _ in found])
-    return frames[0] if frames else ("", 0, "")
+    frame: tuple[str, int, str] = _innermost(found) or ("", 0, "")
+    return frame
 
 
 def metadata_location(meta: dict[str, Any]) -> Where:
