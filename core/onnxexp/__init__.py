@@ -33,8 +33,8 @@ if TYPE_CHECKING:
         UnsupportedOperators,
         VerificationError,
     )
-    from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
-    from onnxexp.lowering.torch_fallback import OperatorExportTypes
+    from onnxexp.lowering.keep_torch_ops import OperatorExportTypes
+    from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Value
     from onnxexp.pipeline import export
     from onnxexp.plugins.hookspecs import hookimpl
     from onnxexp.program.program import ONNXProgram
@@ -86,18 +86,18 @@ _HOMES = {
     "CheckReport": "dry_run",
     "ComplexTensor": "builder.tensor",
     "ExportContext": "request.export_context",
-    "Graph": "graph",
-    "Node": "graph",
+    "Graph": "neutral_graph",
+    "Node": "neutral_graph",
     "ONNXProgram": "program.program",
-    "OperatorExportTypes": "lowering.torch_fallback",
+    "OperatorExportTypes": "lowering.keep_torch_ops",
     "Options": "request.options",
     "Producer": "builder.producer",
-    "ScalarType": "graph",
+    "ScalarType": "neutral_graph",
     "SymbolicTable": "symbolics.table",
     "Tensor": "builder.tensor",
-    "TensorType": "graph",
+    "TensorType": "neutral_graph",
     "TrainingMode": "request.training_mode",
-    "Value": "graph",
+    "Value": "neutral_graph",
     "check": "dry_run",
     "export": "pipeline",
     "hookimpl": "plugins.hookspecs",

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from onnxexp.errors import LoweringError, OptionError
-from onnxexp.graph import Node
+from onnxexp.neutral_graph import Node
 from onnxexp.pipeline import export
 from onnxexp.request.config import load
 

@@ -17,12 +17,12 @@ from onnxexp.capture.torch_state import LOCK
 from onnxexp.lowering.assemble import assemble
 from onnxexp.lowering.control_flow import LOWERINGS
 from onnxexp.lowering.graph_io import bind_inputs, call_signature, graph_outputs, name_graph_io
+from onnxexp.lowering.keep_torch_ops import OperatorExportTypes
 from onnxexp.lowering.lowering import Lowering
-from onnxexp.lowering.torch_fallback import OperatorExportTypes
 from onnxexp.passes.manager import Passes
 from onnxexp.plugins import capture_hook
 from onnxexp.plugins import loading as plugin_loading
-from onnxexp.plugins.write_hook import write_program
+from onnxexp.plugins.serialize_hook import write_program
 from onnxexp.program.program import ONNXProgram
 from onnxexp.request import config as configuration
 from onnxexp.request.example_call import read_call

@@ -12,8 +12,8 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp.builder.builder import state_of
-from onnxexp.graph import ScalarType, TensorType
 from onnxexp.lowering.assemble import assemble
+from onnxexp.neutral_graph import ScalarType, TensorType
 from onnxexp.serialize import to_proto
 
 __all__ = ["X", "finish", "kinds", "number", "ready", "run", "same", "vector"]

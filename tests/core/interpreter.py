@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.torch_export.exported_program import to_graph
-from onnxexp.graph import Graph, Node, Value
+from onnxexp.capture.torch_export.program_converter import to_graph
+from onnxexp.neutral_graph import Graph, Node, Value
 from onnxexp.torch_ops.schemas import overload
 
 

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp.graph import TensorType
+from onnxexp.neutral_graph import TensorType
 
 __all__ = ["PROGRAMS"]
 

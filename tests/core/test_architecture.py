@@ -155,9 +155,6 @@ def test_files_and_classes_have_names_of_their_own() -> None:
     assert not list(shared_names(core()))
 
 
-@pytest.mark.xfail(
-    strict=True, reason="14,200 lines, and 9,251 without capture/ and functionalize/; builder/ and request/ are next"
-)
 def test_the_core_is_small() -> None:
     assert not list(too_long(core()))
 

@@ -13,7 +13,7 @@ from onnxexp.builder.arguments import split_arguments
 from onnxexp.builder.attributes import encode
 from onnxexp.builder.builder import state_of
 from onnxexp.builder.onnx_schemas import Operator, history, ir_version, operator
-from onnxexp.graph import TensorType
+from onnxexp.neutral_graph import TensorType
 
 
 def spec(name: str, opset: int) -> Operator:

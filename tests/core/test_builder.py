@@ -9,8 +9,8 @@ import torch
 
 from onnxexp import Builder, LoweringError, OpsetError
 from onnxexp.builder.builder import Declined, state_of
-from onnxexp.graph import TensorType
 from onnxexp.lowering.assemble import assemble
+from onnxexp.neutral_graph import TensorType
 from onnxexp.serialize import to_proto
 from tests.core.building import X, finish, kinds, number, run, same, vector
 

@@ -24,8 +24,8 @@ from onnxexp import Builder, LoweringError, OpsetError, Tensor
 from onnxexp.builder.builder import state_of
 from onnxexp.builder.dtypes import type_string
 from onnxexp.builder.onnx_schemas import history
-from onnxexp.graph import TensorType
 from onnxexp.lowering.assemble import assemble
+from onnxexp.neutral_graph import TensorType
 from onnxexp.serialize import to_proto
 from onnxexp.version import MAX_OPSET, MIN_OPSET
 from tests.core.operator_calls import CALLS, Dtype, OpCall, S

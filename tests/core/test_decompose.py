@@ -16,7 +16,7 @@ from onnxexp import Builder, SymbolicTable, Tensor, UnsupportedOperators
 from onnxexp.capture.torch_export import strategy
 from onnxexp.capture.torch_export.decompose import decomposer as decompose
 from onnxexp.capture.torch_export.decompose.decomposer import Decomposer
-from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
+from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Value
 from onnxexp.request.dynamic_shapes import read_dynamic
 from onnxexp.request.options import Options
 from tests.core.tiny import export

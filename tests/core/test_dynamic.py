@@ -16,7 +16,7 @@ from onnxexp.capture.output_axes import name_output_axes
 from onnxexp.capture.size_text import dim_text
 from onnxexp.capture.torch_export.symbol_names import check_dynamic, symbol_names
 from onnxexp.errors import CaptureError, OptionError
-from onnxexp.graph import TensorType, Value
+from onnxexp.neutral_graph import TensorType, Value
 from onnxexp.request.dynamic_shapes import DynamicSpec, read_dynamic
 
 ANY = Dim.DYNAMIC

@@ -17,8 +17,8 @@ from onnxexp import Builder, OpsetError, Tensor
 from onnxexp.builder.builder import state_of
 from onnxexp.builder.constant_folding import COMPUTED, SMALL, VIEWS
 from onnxexp.builder.onnx_schemas import history
-from onnxexp.graph import TensorType
 from onnxexp.lowering.assemble import assemble
+from onnxexp.neutral_graph import TensorType
 from onnxexp.serialize import to_proto
 from tests.core.operator_calls import Dtype, OpCall, S
 from tests.core.test_builder_schemas import DTYPES, Attempt, attempts

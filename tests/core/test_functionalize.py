@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from onnxexp.errors import CaptureError
 from onnxexp.functionalize import Report, functionalize
 from onnxexp.functionalize.mutation import facts
-from onnxexp.graph import Graph, Node, TensorType, Value, Where
+from onnxexp.neutral_graph import Graph, Node, TensorType, Value, Where
 from tests.core.interpreter import capture, check_types, run
 from tests.core.views import CASES
 from tests.core.writes import Fn, x34

@@ -11,7 +11,7 @@ import torch
 from onnxexp.errors import CaptureError
 from onnxexp.functionalize import functionalize
 from onnxexp.functionalize.mutation import facts
-from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
+from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Value
 from tests.core.interpreter import run
 from tests.core.scripted import scripted
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from onnxexp.errors import CaptureError
 from onnxexp.functionalize import functionalize
 from onnxexp.functionalize.mutation import facts
-from onnxexp.graph import Graph, Node, TensorType, Value
+from onnxexp.neutral_graph import Graph, Node, TensorType, Value
 from onnxexp.torch_ops.schemas import bind, overload
 from tests.core.interpreter import check_types, run
 from tests.core.scripted import scripted

@@ -32,7 +32,7 @@ from onnxexp import (
     Value,
     hookimpl,
 )
-from onnxexp.capture.frontend import CapturedProgram
+from onnxexp.capture.captured_program import CapturedProgram
 from onnxexp.plugins import discovery, hookspecs
 from onnxexp.plugins.loading import HOOKS
 from onnxexp.request.dynamic_shapes import DynamicSpec

@@ -11,9 +11,9 @@ from torch import nn
 
 from onnxexp import Builder, LoweringError, OpsetError, SymbolicTable, Tensor, UnsupportedOperators
 from onnxexp.builder.builder import state_of
-from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value, Where
 from onnxexp.lowering.control_flow import LOWERINGS
 from onnxexp.lowering.lowering import Lowering
+from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Value, Where
 from onnxexp.plugins.loading import Plugin, Plugins
 from tests.core.tiny import export
 

@@ -11,8 +11,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp.errors import OptionError
-from onnxexp.request.call_tree import bind, flatten_inputs, flatten_output_spec, flatten_outputs
 from onnxexp.request.io_names import assign_names, assign_output_names
+from onnxexp.request.pytree_leaves import bind, flatten_inputs, flatten_output_spec, flatten_outputs
 
 T = torch.ones(2)
 Pair = collections.namedtuple("Pair", ["left", "right"])

@@ -13,7 +13,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from onnxexp.capture.torch_export.decompose.decomposer import Decomposer
 from onnxexp.capture.torch_export.decompose.op_recorder import OpRecorder
 from onnxexp.errors import CaptureError
-from onnxexp.graph import Graph, Node, ScalarType, TensorType, Value
+from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Value
 
 
 def text(size: Any) -> Any:

@@ -255,7 +255,7 @@ def test_plugins_use_public_names_only() -> None:
 def test_public_modules_are_documented_by_name() -> None:
     """What a page lists is in the module's ``__all__``."""
     known = public_modules()
-    assert {"onnxexp.testing", "onnxexp.graph", "onnxexp.capture.frontend"} <= known.keys()
+    assert {"onnxexp.testing", "onnxexp.neutral_graph", "onnxexp.capture.captured_program"} <= known.keys()
     for name, members in known.items():
         assert members and members <= {*importlib.import_module(name).__all__}, name
 
@@ -359,7 +359,7 @@ def test_checks_find_what_they_look_for(check: Check, source: str) -> None:
     [
         (lambda module: long_functions(module, 45), 'def f():\n    """One.\n' + "\n" * 50 + '    """\n'),
         (private_imports, "import onnxexp.testing\nfrom onnxexp.testing import Case\nfrom . import onnxexp_other"),
-        (private_imports, "from onnxexp.graph import Where\nfrom onnxexp.capture.source_lines import model_error"),
+        (private_imports, "from onnxexp.neutral_graph import Where\nfrom onnxexp.capture.source_lines import model_error"),
         (private_imports, "from onnxexp.torch_ops.schemas import overload"),
         (private_attributes, "import torch\nx = torch._C._get_tracing_state()"),
         (

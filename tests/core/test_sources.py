@@ -17,9 +17,9 @@ from torch.fx.proxy import TracerBase
 from onnxexp.capture.source_lines import metadata_location, record_user_lines
 from onnxexp.capture.torch_export import strategy
 from onnxexp.capture.torch_state import torch_mode
-from onnxexp.graph import Graph, Where
+from onnxexp.neutral_graph import Graph, Where
 from onnxexp.request.dynamic_shapes import read_dynamic
-from onnxexp.request.model import as_module
+from onnxexp.request.module_and_forward import as_module
 from onnxexp.request.training_mode import TrainingMode
 
 HERE = str(Path(__file__).resolve())

@@ -17,7 +17,7 @@ import torch
 
 from onnxexp.builder import attributes as attrs
 from onnxexp.builder import constant_folding, inference, op_call, operands
-from onnxexp.builder.domain import Domain
+from onnxexp.builder.custom_domain import Domain
 from onnxexp.builder.dtypes import type_string
 from onnxexp.builder.graph_state import GraphState, Provenance
 from onnxexp.builder.onnx_schemas import history, operator
@@ -27,7 +27,7 @@ from onnxexp.builder.subgraphs import LoopBody, Subgraphs
 from onnxexp.builder.symbolic_sizes import compute_size
 from onnxexp.builder.tensor import Tensor
 from onnxexp.errors import LoweringError, OpsetError
-from onnxexp.graph import Dim, Node, Type
+from onnxexp.neutral_graph import Dim, Node, Type
 from onnxexp.request.export_context import ExportContext
 
 __all__ = ["Builder", "Declined", "state_of"]

@@ -15,7 +15,7 @@ import torch
 from onnxexp.builder.dtypes import of_python, to_onnx
 from onnxexp.builder.tensor import Tensor
 from onnxexp.builder.torch_tensor import TorchTensor
-from onnxexp.graph import Node, ScalarType, Type
+from onnxexp.neutral_graph import Node, ScalarType, Type
 
 __all__ = ["GraphState", "Provenance", "Scope", "UniqueNames", "write_type"]
 

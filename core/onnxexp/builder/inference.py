@@ -11,7 +11,7 @@ from onnxexp.builder.onnx_schemas import operator
 from onnxexp.builder.tensor import Tensor
 from onnxexp.builder.torch_tensor import TorchTensor
 from onnxexp.errors import LoweringError
-from onnxexp.graph import Dim, TensorType
+from onnxexp.neutral_graph import Dim, TensorType
 
 __all__ = ["infer"]
 

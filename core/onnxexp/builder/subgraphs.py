@@ -10,14 +10,14 @@ import torch
 
 from onnxexp.builder import operands
 from onnxexp.builder.attributes import encode
+from onnxexp.builder.builder_protocol import GraphBuilder
 from onnxexp.builder.dtypes import from_onnx
 from onnxexp.builder.graph_state import GraphState, Scope, write_type
 from onnxexp.builder.onnx_schemas import operator
 from onnxexp.builder.op_call import check_graph_types
-from onnxexp.builder.protocol import GraphBuilder
 from onnxexp.builder.tensor import Tensor
 from onnxexp.errors import LoweringError, OpsetError
-from onnxexp.graph import ScalarType, TensorType, Type
+from onnxexp.neutral_graph import ScalarType, TensorType, Type
 
 __all__ = ["LoopBody", "Subgraphs"]
 

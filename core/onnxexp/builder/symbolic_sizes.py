@@ -6,9 +6,9 @@ import ast
 from collections.abc import Sequence
 from typing import Any
 
-from onnxexp.builder.protocol import GraphBuilder
+from onnxexp.builder.builder_protocol import GraphBuilder
 from onnxexp.builder.tensor import Tensor
-from onnxexp.graph import Dim
+from onnxexp.neutral_graph import Dim
 
 __all__ = ["compute_size"]
 

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp.errors import LoweringError
-from onnxexp.graph import Dim, ScalarType, TensorType, Type
+from onnxexp.neutral_graph import Dim, ScalarType, TensorType, Type
 
 __all__ = ["STAMP_HINT", "ComplexTensor", "Tensor", "TensorOwner", "merge_types", "real_dtype"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from onnxexp.errors import CaptureError, OptionError
-from onnxexp.graph import TensorType, Value
+from onnxexp.neutral_graph import TensorType, Value
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.suggest import nearest
 

@@ -11,7 +11,7 @@ import torch
 from sympy.printing.precedence import PRECEDENCE  # type: ignore[import-untyped]
 from sympy.printing.str import StrPrinter  # type: ignore[import-untyped]
 
-from onnxexp.graph import Dim
+from onnxexp.neutral_graph import Dim
 
 __all__ = ["condition_text", "dim_text"]
 

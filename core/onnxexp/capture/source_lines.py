@@ -24,7 +24,7 @@ from torch.fx.proxy import TracerBase
 
 from onnxexp.capture.torch_state import is_exporting, replace_attributes
 from onnxexp.errors import CaptureError
-from onnxexp.graph import Where
+from onnxexp.neutral_graph import Where
 
 __all__ = [
     "user_line_above",

@@ -12,7 +12,7 @@ from onnxexp.errors import UnsupportedOperators
 
 if TYPE_CHECKING:
     from onnxexp.dry_run import CheckReport
-    from onnxexp.graph import Node
+    from onnxexp.neutral_graph import Node
 
 __all__ = ["arguments", "run"]
 

@@ -21,8 +21,8 @@ from onnxexp.errors import OptionError, VerificationError
 from onnxexp.program.comparison import VerificationReport, compare, run_eager
 from onnxexp.program.onnxruntime_session import Session
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature
-from onnxexp.request.call_tree import Leaf, bind, flatten_inputs, flatten_outputs
-from onnxexp.request.model import as_module
+from onnxexp.request.module_and_forward import as_module
+from onnxexp.request.pytree_leaves import Leaf, bind, flatten_inputs, flatten_outputs
 
 __all__ = ["Comparer"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnxexp.cli.text_or_json import Progress
-from onnxexp.graph import Node
+from onnxexp.neutral_graph import Node
 from onnxexp.plugins.hookspecs import hookimpl
 
 __all__ = ["Stages"]

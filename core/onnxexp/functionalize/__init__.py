@@ -24,7 +24,7 @@ import dataclasses
 from onnxexp.functionalize.blocks import rewrite_blocks
 from onnxexp.functionalize.mutation import facts
 from onnxexp.functionalize.rewrite import Rewriter
-from onnxexp.graph import Graph
+from onnxexp.neutral_graph import Graph
 
 __all__ = ["Report", "functionalize"]
 

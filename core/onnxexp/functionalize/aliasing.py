@@ -15,7 +15,7 @@ import torch
 
 from onnxexp.functionalize.contiguity import Contiguity
 from onnxexp.functionalize.mutation import facts, is_tensor, results
-from onnxexp.graph import Graph, Node, Value, values_in
+from onnxexp.neutral_graph import Graph, Node, Value, values_in
 
 __all__ = ["Aliases", "values_used"]
 

@@ -13,7 +13,7 @@ from onnxexp.functionalize.aliasing import values_used
 from onnxexp.functionalize.memory import MemoryState
 from onnxexp.functionalize.places import Ref, refuse
 from onnxexp.functionalize.rewrite import Rewriter
-from onnxexp.graph import Graph, Node, Value, values_in
+from onnxexp.neutral_graph import Graph, Node, Value, values_in
 
 __all__ = ["rewrite_blocks"]
 

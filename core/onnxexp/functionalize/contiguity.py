@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from onnxexp.functionalize.mutation import Facts, is_tensor, packet, restrides
-from onnxexp.graph import Graph, Node
+from onnxexp.neutral_graph import Graph, Node
 
 __all__ = ["Contiguity"]
 

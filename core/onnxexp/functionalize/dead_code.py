@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxexp.graph import Graph, Value, values_in
+from onnxexp.neutral_graph import Graph, Value, values_in
 
 __all__ = ["drop_dead"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from onnxexp.functionalize.mutation import facts
-from onnxexp.graph import Dim, Node, ScalarType, TensorType, Type, Value, Where
+from onnxexp.neutral_graph import Dim, Node, ScalarType, TensorType, Type, Value, Where
 from onnxexp.torch_ops.schemas import bind
 
 __all__ = ["END", "Emitter", "is_static", "same_sizes"]

@@ -13,7 +13,7 @@ from onnxexp.errors import CaptureError
 from onnxexp.functionalize.emit import Emitter
 from onnxexp.functionalize.places import Ref, View, refuse
 from onnxexp.functionalize.write_back import can_write, is_part, make_view, write_back
-from onnxexp.graph import Value, Where
+from onnxexp.neutral_graph import Value, Where
 
 __all__ = ["Memory", "MemoryState"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.graph import Node, TensorType, Value
+from onnxexp.neutral_graph import Node, TensorType, Value
 from onnxexp.torch_ops.schemas import cache_by_operator, overload, schemas
 
 __all__ = ["SETTING", "Facts", "facts", "is_out", "is_tensor", "packet", "restrides", "results", "twin"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from onnxexp.errors import CaptureError
-from onnxexp.graph import TensorType, Value, Where
+from onnxexp.neutral_graph import TensorType, Value, Where
 
 __all__ = ["Ref", "View", "refuse"]
 

@@ -12,9 +12,9 @@ from onnxexp.functionalize.aliasing import Aliases
 from onnxexp.functionalize.emit import Emitter, is_static
 from onnxexp.functionalize.memory import Memory
 from onnxexp.functionalize.mutation import SETTING, Facts, facts, is_out, is_tensor, packet, restrides, results, twin
+from onnxexp.functionalize.normalize_views import Sharing, ViewCall, places
 from onnxexp.functionalize.places import Ref, refuse
-from onnxexp.functionalize.views import Sharing, ViewCall, places
-from onnxexp.graph import Dim, Graph, Node, TensorType, Value, values_in
+from onnxexp.neutral_graph import Dim, Graph, Node, TensorType, Value, values_in
 from onnxexp.torch_ops.result_types import result_types
 from onnxexp.torch_ops.schemas import bind, overload
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from onnxexp.functionalize.emit import Emitter
 from onnxexp.functionalize.places import Ref, refuse
-from onnxexp.graph import TensorType, Value, Where
+from onnxexp.neutral_graph import TensorType, Value, Where
 
 __all__ = ["Contents", "can_write", "is_part", "make_view", "write_back"]
 

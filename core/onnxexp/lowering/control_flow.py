@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from onnxexp.builder import operands
-from onnxexp.graph import Graph, Node, ScalarType, TensorType, Type, Value
 from onnxexp.lowering.lowering import Lowering, NodeLowering
+from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Type, Value
 
 __all__ = ["LOWERINGS"]
 

@@ -10,15 +10,15 @@ import torch
 
 from onnxexp.builder.builder import Builder, state_of
 from onnxexp.builder.tensor import ComplexTensor, Tensor, real_dtype
-from onnxexp.capture.frontend import CapturedProgram
+from onnxexp.capture.captured_program import CapturedProgram
 from onnxexp.capture.output_axes import name_output_axes
-from onnxexp.graph import TensorType, Type, Value
 from onnxexp.lowering.lowering import Lowering
+from onnxexp.neutral_graph import TensorType, Type, Value
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature
-from onnxexp.request.call_tree import flatten_output_spec
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.example_call import ExampleCall
 from onnxexp.request.io_names import assign_output_names
+from onnxexp.request.pytree_leaves import flatten_output_spec
 
 __all__ = ["GraphIO", "bind_inputs", "call_signature", "graph_outputs", "name_graph_io"]
 

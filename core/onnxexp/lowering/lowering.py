@@ -10,11 +10,11 @@ import torch
 from onnxexp.builder.builder import Builder, Declined, state_of
 from onnxexp.builder.tensor import Tensor
 from onnxexp.errors import LoweringError, OpsetError
-from onnxexp.graph import Graph, Node, TensorType, Value
+from onnxexp.lowering.keep_torch_ops import OperatorExportTypes, emit_torch_node
 from onnxexp.lowering.output_check import output_mismatch
 from onnxexp.lowering.problem_report import Problem, describe, no_plugins, unsupported
 from onnxexp.lowering.symbolic_resolver import Resolution, SymbolicResolver
-from onnxexp.lowering.torch_fallback import OperatorExportTypes, emit_torch_node
+from onnxexp.neutral_graph import Graph, Node, TensorType, Value
 from onnxexp.plugins.loading import Plugins
 from onnxexp.torch_ops.schemas import called
 

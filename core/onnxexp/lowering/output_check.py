@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from onnxexp.builder.tensor import Tensor
-from onnxexp.graph import Dim, TensorType, Value
+from onnxexp.neutral_graph import Dim, TensorType, Value
 
 __all__ = ["output_mismatch"]
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from onnxexp.errors import LoweringError, OpsetError, UnsupportedOperators
-from onnxexp.graph import Graph, Node
+from onnxexp.neutral_graph import Graph, Node
 from onnxexp.plugins.discovery import PluginStatus, discover
 from onnxexp.torch_ops.schemas import schemas
 

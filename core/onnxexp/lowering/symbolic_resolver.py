@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 from onnxexp.builder.builder import Builder, Declined
 from onnxexp.builder.tensor import Tensor
 from onnxexp.errors import LoweringError, OpsetError
-from onnxexp.graph import Node
+from onnxexp.neutral_graph import Node
 from onnxexp.plugins.loading import Plugins
 
 __all__ = ["Resolution", "SymbolicResolver"]

@@ -11,7 +11,7 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
-from onnxexp.graph import Graph, Value, values_in
+from onnxexp.neutral_graph import Graph, Value, values_in
 from onnxexp.serialize.proto_layout import skeleton
 
 __all__ = ["changed", "check_graph", "check_model", "contract"]

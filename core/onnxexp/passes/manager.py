@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import onnx_ir as ir
 
 from onnxexp.errors import OptionError, PassError
-from onnxexp.graph import Graph
+from onnxexp.neutral_graph import Graph
 from onnxexp.passes import contract
 from onnxexp.plugins.loading import Plugin, Plugins
 from onnxexp.request.export_context import ExportContext

@@ -10,14 +10,14 @@ import torch
 from torch.export import ExportedProgram
 from torch.nn.parameter import is_lazy
 
-from onnxexp.capture.frontend import CapturedProgram
+from onnxexp.capture.captured_program import CapturedProgram
 from onnxexp.capture.model_tensors import ModelTensors
 from onnxexp.capture.torch_export import strategy
 from onnxexp.errors import CaptureError, OnnxExporterError, PluginError
 from onnxexp.plugins.loading import Implementation, Plugin, Plugins
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.export_context import ExportContext
-from onnxexp.request.model import is_scripted
+from onnxexp.request.module_and_forward import is_scripted
 from onnxexp.request.options import Options
 from onnxexp.user_warnings import warn
 from onnxexp.version import __version__

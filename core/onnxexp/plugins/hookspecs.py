@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from onnxexp.builder.builder import Builder
     from onnxexp.builder.tensor import Tensor
-    from onnxexp.capture.frontend import CapturedProgram
-    from onnxexp.graph import Graph, Node
+    from onnxexp.capture.captured_program import CapturedProgram
+    from onnxexp.neutral_graph import Graph, Node
     from onnxexp.program.program import ONNXProgram
     from onnxexp.request.dynamic_shapes import DynamicSpec
     from onnxexp.request.export_context import ExportContext

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp.capture.model_tensors import call_unharmed
 from onnxexp.errors import VerificationError
-from onnxexp.graph import TensorType
+from onnxexp.neutral_graph import TensorType
 
 __all__ = ["Comparison", "VerificationReport", "compare", "run_eager"]
 

@@ -22,7 +22,7 @@ import torch
 
 from onnxexp.builder.dtypes import from_onnx, to_onnx
 from onnxexp.errors import OnnxExporterError
-from onnxexp.graph import TensorType
+from onnxexp.neutral_graph import TensorType
 from onnxexp.program.model_text import place_of, type_text
 from onnxexp.serialize import WriteOptions, save
 

@@ -12,7 +12,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp.errors import OnnxExporterError
-from onnxexp.graph import Node
+from onnxexp.neutral_graph import Node
 from onnxexp.program.comparison import VerificationReport, compare, run_eager
 from onnxexp.program.model_text import ascii_text, render, type_text
 from onnxexp.program.onnxruntime_session import Session

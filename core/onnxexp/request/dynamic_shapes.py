@@ -26,8 +26,8 @@ from torch.utils import _pytree as pytree
 
 from onnxexp.errors import OptionError
 from onnxexp.request.axis_spec import Axis, read_axis, read_scalar
-from onnxexp.request.call_tree import Leaf, bind, children, flatten_inputs
 from onnxexp.request.io_names import assign_names
+from onnxexp.request.pytree_leaves import Leaf, bind, children, flatten_inputs
 from onnxexp.suggest import nearest
 
 __all__ = ["Axis", "DynamicSpec", "read_dynamic"]

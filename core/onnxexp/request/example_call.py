@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp.errors import OptionError
 from onnxexp.request.dynamic_shapes import DynamicSpec, read_dynamic
-from onnxexp.request.model import as_module, forward_of
+from onnxexp.request.module_and_forward import as_module, forward_of
 
 __all__ = ["ExampleCall", "read_call"]
 

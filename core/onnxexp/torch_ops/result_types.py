@@ -13,7 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp.builder.tensor import Tensor
-from onnxexp.graph import Dim, ScalarType, TensorType, Value
+from onnxexp.neutral_graph import Dim, ScalarType, TensorType, Value
 
 __all__ = ["result_types"]
 

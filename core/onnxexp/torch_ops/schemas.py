@@ -10,7 +10,7 @@ import torch
 
 from onnxexp.builder.tensor import Tensor
 from onnxexp.errors import LoweringError
-from onnxexp.graph import Node, ScalarType, TensorType, Value
+from onnxexp.neutral_graph import Node, ScalarType, TensorType, Value
 from onnxexp.torch_ops.result_types import result_types
 
 __all__ = [

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import torch
 
 from onnxexp import CaptureError, Graph, Node, OnnxExporterError, ScalarType, TensorType, Value
-from onnxexp.graph import Where, values_in
+from onnxexp.neutral_graph import Where, values_in
 from onnxexp_torchscript import python_numbers
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor, static_truth
 from onnxexp_torchscript.export_time_values import Items, Journal, Maybe, Module, Text

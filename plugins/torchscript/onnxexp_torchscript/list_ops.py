@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from onnxexp import TensorType, Value
-from onnxexp.graph import values_in
+from onnxexp.neutral_graph import values_in
 from onnxexp.torch_ops.type_codes import type_code
 from onnxexp_torchscript import python_numbers, unknown_length_lists
 from onnxexp_torchscript.export_time_values import Items, Text

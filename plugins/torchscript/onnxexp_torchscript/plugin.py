@@ -9,12 +9,12 @@ import torch
 from torch.export import ExportedProgram
 
 from onnxexp import Builder, Node, Options, hookimpl
-from onnxexp.capture.frontend import CapturedProgram, make_functional
+from onnxexp.capture.captured_program import CapturedProgram, make_functional
 from onnxexp.capture.model_tensors import ModelTensors
 from onnxexp.capture.torch_export.decompose.decomposer import Decomposer
 from onnxexp.capture.torch_state import model_mode, torch_mode
 from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp.request.model import is_scripted
+from onnxexp.request.module_and_forward import is_scripted
 from onnxexp_torchscript.jit_converter import convert
 from onnxexp_torchscript.script import script
 from onnxexp_torchscript.sequence_ops import lower_sequence

@@ -14,9 +14,9 @@ from onnxexp import CaptureError
 from onnxexp.capture.example_inputs import enlarge
 from onnxexp.capture.model_tensors import restored_buffers
 from onnxexp.capture.source_lines import model_error
-from onnxexp.request.call_tree import register_dataclasses
 from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp.request.model import signature_of
+from onnxexp.request.module_and_forward import signature_of
+from onnxexp.request.pytree_leaves import register_dataclasses
 from onnxexp_torchscript.source_locations import Places
 from onnxexp_torchscript.trace import Recording
 

@@ -12,7 +12,7 @@ from typing import Any
 import sympy  # type: ignore[import-untyped]
 import torch
 
-from onnxexp.capture.torch_export.composite_kernels import lstsq
+from onnxexp.capture.torch_export.stand_in_ops import lstsq
 from onnxexp_torchscript.abstract_tensor import AbstractTensor, expr_of, same
 
 __all__ = ["broadcast", "goes_into", "infer_result"]

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from onnxexp.capture.source_lines import is_torch_nn, is_user_code
-from onnxexp.graph import Where
+from onnxexp.neutral_graph import Where
 
 __all__ = ["Places"]
 

@@ -18,8 +18,8 @@ from onnxexp.capture.example_inputs import enlarge_leaves
 from onnxexp.capture.model_tensors import ModelTensors, restored_buffers
 from onnxexp.capture.source_lines import code_line, guards_an_error, model_error
 from onnxexp.capture.torch_state import replace_attributes
-from onnxexp.request.call_tree import register_dataclasses
 from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp.request.pytree_leaves import register_dataclasses
 from onnxexp_torchscript.call_repair import fit
 from onnxexp_torchscript.inplace_size_arithmetic import immutable_sizes
 from onnxexp_torchscript.rnn_cells import whole_cells

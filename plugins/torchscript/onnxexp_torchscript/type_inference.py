@@ -22,11 +22,11 @@ from onnxexp.capture.example_inputs import derivation
 from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.shape_env_snapshot import restore, snapshot
 from onnxexp.capture.size_text import dim_text
-from onnxexp.capture.torch_export.composite_kernels import composite_kernel
+from onnxexp.capture.torch_export.stand_in_ops import composite_kernel
 from onnxexp.capture.torch_state import silence_torch_loggers
 from onnxexp.functionalize.mutation import facts
 from onnxexp.functionalize.mutation import restrides as _restrides
-from onnxexp.graph import Dim, Type, Where
+from onnxexp.neutral_graph import Dim, Type, Where
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.torch_ops.schemas import cache_by_operator
 from onnxexp_torchscript.abstract_tensor import (

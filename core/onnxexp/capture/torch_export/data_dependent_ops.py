@@ -1,7 +1,7 @@
 """Capture data-dependent operators as one node each.
 
 These operators read values, which fake tensors lack, or torch derives their shapes for the example's sizes only. During a capture
-their Python functions call the operators of `composite_kernels`.
+their Python functions call the operators of `stand_in_ops`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch._subclasses import fake_impls
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from onnxexp.capture.torch_export.composite_kernels import define_operators
+from onnxexp.capture.torch_export.stand_in_ops import define_operators
 from onnxexp.capture.torch_state import in_captures, replace_attributes
 
 __all__ = ["keep_data_dependent_ops"]

@@ -18,7 +18,7 @@ from onnxexp.capture.example_inputs import describe_enlargement
 from onnxexp.capture.source_lines import innermost_user_line, is_user_code, metadata_location
 from onnxexp.capture.torch_export.guard_warnings import user_line_of_guard
 from onnxexp.capture.torch_export.symbol_names import size_label
-from onnxexp.graph import Where
+from onnxexp.neutral_graph import Where
 from onnxexp.request.dynamic_shapes import DynamicSpec
 
 __all__ = ["explain"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.graph import Dim, ScalarType, TensorType, Type, Value
+from onnxexp.neutral_graph import Dim, ScalarType, TensorType, Type, Value
 
 __all__ = ["DROPPED", "SCALAR_OPS", "typed_value", "scalar_op", "type_of"]
 

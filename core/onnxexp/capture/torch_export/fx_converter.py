@@ -12,10 +12,10 @@ from torch.amp import autocast_mode
 from torch.utils import _pytree as pytree
 
 from onnxexp.capture.source_lines import node_location
-from onnxexp.capture.torch_export.composite_kernels import torch_call
 from onnxexp.capture.torch_export.fake_values import DROPPED, SCALAR_OPS, scalar_op, type_of, typed_value
+from onnxexp.capture.torch_export.stand_in_ops import torch_call
 from onnxexp.errors import CaptureError
-from onnxexp.graph import Dim, Graph, Node, TensorType, Value, values_in
+from onnxexp.neutral_graph import Dim, Graph, Node, TensorType, Value, values_in
 from onnxexp.torch_ops.schemas import bind, full_name
 
 __all__ = ["Conversion", "Converter"]

@@ -27,7 +27,7 @@ from onnxexp.capture.size_text import condition_text
 from onnxexp.capture.source_lines import code_line, guards_an_error, is_torch_nn, is_user_code, user_line_above
 from onnxexp.capture.torch_export.symbol_names import input_sizes
 from onnxexp.capture.torch_state import is_exporting, replace_attributes
-from onnxexp.graph import Where
+from onnxexp.neutral_graph import Where
 from onnxexp.request.axis_spec import Axis
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.user_warnings import warn

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onnxexp.capture.torch_export.fx_converter import Conversion, Converter
-from onnxexp.graph import Graph, ScalarType, TensorType, Value
+from onnxexp.neutral_graph import Graph, ScalarType, TensorType, Value
 
 __all__ = ["CONVERSIONS"]
 

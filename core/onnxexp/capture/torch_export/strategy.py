@@ -12,26 +12,26 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from onnxexp.capture.captured_program import CapturedProgram, make_functional
 from onnxexp.capture.example_inputs import adapted_inputs, describe_enlargement, restore_dynamic_marks
-from onnxexp.capture.frontend import CapturedProgram, make_functional
 from onnxexp.capture.model_tensors import restored_buffers
 from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.size_text import dim_text
 from onnxexp.capture.source_lines import model_error, record_user_lines
-from onnxexp.capture.torch_export.composite_ops import keep_composite_ops
 from onnxexp.capture.torch_export.data_dependent_ops import keep_data_dependent_ops
 from onnxexp.capture.torch_export.decompose.decomposer import Decomposer
 from onnxexp.capture.torch_export.export_errors import explain
-from onnxexp.capture.torch_export.exported_program import mutated_names, resolve_vmap, to_graph
 from onnxexp.capture.torch_export.guard_warnings import record_guard_sources, warn_about_guards
+from onnxexp.capture.torch_export.program_converter import mutated_names, resolve_vmap, to_graph
+from onnxexp.capture.torch_export.recurrent_layers import keep_composite_ops
 from onnxexp.capture.torch_export.symbol_names import check_dynamic, symbol_names
 from onnxexp.capture.torch_state import model_mode, silence_torch_export, torch_mode, unwind_functorch
 from onnxexp.errors import CaptureError
-from onnxexp.graph import Dim
-from onnxexp.request.call_tree import register_dataclasses
+from onnxexp.neutral_graph import Dim
 from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp.request.model import is_scripted
+from onnxexp.request.module_and_forward import is_scripted
 from onnxexp.request.options import Options
+from onnxexp.request.pytree_leaves import register_dataclasses
 from onnxexp.request.training_mode import TrainingMode
 
 __all__ = ["CaptureRefused", "capture", "export_program", "from_exported"]

@@ -20,8 +20,8 @@ from torch.export.graph_signature import InputKind
 from onnxexp.capture.example_inputs import derivation
 from onnxexp.errors import CaptureError
 from onnxexp.request.axis_spec import Axis
-from onnxexp.request.call_tree import Leaf
 from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp.request.pytree_leaves import Leaf
 
 __all__ = ["check_dynamic", "input_sizes", "size_label", "symbol_names"]
 

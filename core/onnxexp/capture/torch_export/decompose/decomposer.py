@@ -27,7 +27,7 @@ from onnxexp.capture.torch_state import silence_torch_loggers, torch_mode
 from onnxexp.errors import CaptureError
 from onnxexp.functionalize import functionalize
 from onnxexp.functionalize.dead_code import drop_dead
-from onnxexp.graph import Dim, Graph, Node, ScalarType, TensorType, Type, Value
+from onnxexp.neutral_graph import Dim, Graph, Node, ScalarType, TensorType, Type, Value
 from onnxexp.torch_ops.schemas import overload
 
 __all__ = ["Decomposer"]

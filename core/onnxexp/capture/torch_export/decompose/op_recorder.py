@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from onnxexp.capture.torch_export.decompose.size_expressions import NodeNames, SizeExpressions
 from onnxexp.capture.torch_export.fake_values import DROPPED, typed_value
 from onnxexp.errors import CaptureError
-from onnxexp.graph import Dim, Graph, Node, Value
+from onnxexp.neutral_graph import Dim, Graph, Node, Value
 from onnxexp.torch_ops.schemas import bind, full_name
 
 __all__ = ["OpRecorder"]

@@ -11,7 +11,7 @@ import sympy  # type: ignore[import-untyped]
 
 from onnxexp.capture.torch_export.fake_values import scalar_op, type_of
 from onnxexp.errors import CaptureError
-from onnxexp.graph import Dim, Graph, Node, ScalarType, TensorType, Value
+from onnxexp.neutral_graph import Dim, Graph, Node, ScalarType, TensorType, Value
 
 __all__ = ["SizeExpressions", "NodeNames"]
 

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp.functionalize import functionalize
 from onnxexp.functionalize.dead_code import drop_dead
-from onnxexp.graph import Graph, Node
+from onnxexp.neutral_graph import Graph, Node
 from onnxexp.user_warnings import warn
 
 __all__ = ["CapturedProgram", "make_functional"]

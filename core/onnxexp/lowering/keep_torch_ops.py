@@ -12,7 +12,7 @@ from onnxexp.builder import operands
 from onnxexp.builder.builder import Builder
 from onnxexp.builder.dtypes import of_python
 from onnxexp.builder.tensor import Tensor
-from onnxexp.graph import Node, TensorType
+from onnxexp.neutral_graph import Node, TensorType
 from onnxexp.torch_ops.schemas import overload
 from onnxexp.torch_ops.type_codes import type_code
 

@@ -15,7 +15,7 @@ from onnxexp.capture.torch_export.fx_converter import Converter
 from onnxexp.capture.torch_export.higher_order_ops import CONVERSIONS
 from onnxexp.capture.torch_state import silence_torch_export, torch_mode
 from onnxexp.errors import CaptureError
-from onnxexp.graph import Dim, Graph
+from onnxexp.neutral_graph import Dim, Graph
 
 __all__ = ["to_graph", "resolve_vmap", "mutated_names"]
 

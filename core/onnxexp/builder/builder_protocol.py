@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 
 from onnxexp.builder.tensor import Tensor, TensorOwner
-from onnxexp.graph import Type
+from onnxexp.neutral_graph import Type
 
 __all__ = ["GraphBuilder"]
 

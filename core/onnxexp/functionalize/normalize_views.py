@@ -15,7 +15,7 @@ from onnxexp.functionalize.emit import END, Emitter, same_sizes
 from onnxexp.functionalize.memory import Memory
 from onnxexp.functionalize.mutation import facts, packet
 from onnxexp.functionalize.places import Ref, View
-from onnxexp.graph import Dim, Node, TensorType, Value
+from onnxexp.neutral_graph import Dim, Node, TensorType, Value
 
 __all__ = ["Sharing", "ViewCall", "places"]
 

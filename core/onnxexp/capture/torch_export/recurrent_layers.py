@@ -1,7 +1,7 @@
 """Capture recurrent layers and packed sequences as one node each.
 
 Tracing into them would specialise a size: a recurrent layer unrolls over time, and packing a sequence reads the lengths' values.
-During a capture, the entry points of torch's modules call the operators of `composite_kernels`.
+During a capture, the entry points of torch's modules call the operators of `stand_in_ops`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.nn.modules import transformer
 from torch.nn.modules.rnn import RNNBase
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture.torch_export.composite_kernels import LAYERS, define_operators
+from onnxexp.capture.torch_export.stand_in_ops import LAYERS, define_operators
 from onnxexp.capture.torch_state import in_captures, replace_attributes
 
 __all__ = ["keep_composite_ops"]
