@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import re
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -16,39 +16,15 @@ from onnxexp.builder.dtypes import of_python, to_onnx
 from onnxexp.builder.tensor import Tensor
 from onnxexp.builder.torch_tensor import TorchTensor
 from onnxexp.neutral_graph import Node, ScalarType, Type
+from onnxexp.request.unique_names import UniqueNames
 
-__all__ = ["GraphState", "Provenance", "Scope", "UniqueNames", "write_type"]
+__all__ = ["GraphState", "Provenance", "Scope", "write_type"]
 
 UNKNOWN_DIM = "unknown_dim"
 """The prefix of unknown sizes' names while the model is built; the model itself leaves such sizes unnamed."""
 _SMALL = 4096
 """Bytes up to which constants are compared by contents; larger ones by storage, offset and strides."""
 _ODD = re.compile(r"[^0-9A-Za-z_.:/\-]+")
-
-
-class UniqueNames:
-    """Unique names."""
-
-    def __init__(self) -> None:
-        self._taken: dict[str, int] = {}
-
-    def unique(self, base: str) -> str:
-        """`base`, or `base_1`, `base_2`, … where it is taken."""
-        taken = self._taken
-        if base not in taken:
-            taken[base] = 0
-            return base
-        name, count = base, taken[base]
-        while name in taken:
-            count += 1
-            name = f"{base}_{count}"
-        taken[base], taken[name] = count, 0
-        return name
-
-    def reserve(self, names: Iterable[str]) -> None:
-        """Reserve names, so that `unique` never returns them."""
-        for name in names:
-            self._taken.setdefault(name, 0)
 
 
 class Scope:

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from onnxexp.errors import OptionError
-from onnxexp.request.pytree_leaves import Leaf, unique_names
+from onnxexp.request.pytree_leaves import Leaf
+from onnxexp.request.unique_names import unique_names
 
 __all__ = ["assign_names", "assign_output_names"]
 

@@ -9,7 +9,7 @@ import dataclasses
 import inspect
 import itertools
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from torch.export import register_dataclass
 from torch.utils import _pytree as pytree
 
 from onnxexp.errors import OptionError
+from onnxexp.request.unique_names import unique_names
 from onnxexp.suggest import nearest
 
 __all__ = [
@@ -27,7 +28,6 @@ __all__ = [
     "flatten_output_spec",
     "flatten_outputs",
     "register_dataclasses",
-    "unique_names",
 ]
 
 _registration = threading.Lock()
@@ -117,19 +117,6 @@ def flatten_outputs(tree: Any) -> list[Leaf]:
 def flatten_output_spec(spec: pytree.TreeSpec) -> list[Leaf]:
     """Flatten a result's structure; the value of each leaf is its position."""
     return flatten_outputs(_rebuild(spec, itertools.count()))
-
-
-def unique_names(names: Sequence[str], taken: Collection[str] = ()) -> list[str]:
-    """Number the names that occur twice or are in `taken`."""
-    result: list[str] = []
-    used = set(taken)
-    for name in names:
-        if name in used:
-            blocked = used.union(names)
-            name = next(other for other in (f"{name}_{n}" for n in itertools.count(1)) if other not in blocked)
-        used.add(name)
-        result.append(name)
-    return result
 
 
 def _leaves(roots: Iterable[tuple[tuple[str, ...], Any]]) -> list[Leaf]:

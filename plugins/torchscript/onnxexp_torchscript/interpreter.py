@@ -14,6 +14,7 @@ import torch
 
 from onnxexp import CaptureError, Graph, Node, OnnxExporterError, ScalarType, TensorType, Value
 from onnxexp.neutral_graph import Where, values_in
+from onnxexp.request.unique_names import UniqueNames
 from onnxexp_torchscript import python_numbers
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor, static_truth
 from onnxexp_torchscript.export_time_values import Items, Journal, Maybe, Module, Text
@@ -80,7 +81,7 @@ class Interpreter:
         self.unraised: dict[str, None] = {}
         self._places = places
         self._node: Any = None
-        self._counts: dict[str, int] = {}
+        self._names = UniqueNames()
         self._params: dict[Any, Value] = {}
         self._sizes_asked: dict[tuple[Value, int], Any] = {}
 
@@ -131,9 +132,7 @@ class Interpreter:
 
     def name(self, op: str) -> str:
         """Make a unique name from an operator's: ``add``, ``add_1``, …"""
-        base = op.partition("::")[2].partition(".")[0]
-        count = self._counts[base] = self._counts.get(base, -1) + 1
-        return f"{base}_{count}" if count else base
+        return self._names.unique(op.partition("::")[2].partition(".")[0])
 
     @contextlib.contextmanager
     def writing_to(self, graph: Graph) -> Iterator[None]:

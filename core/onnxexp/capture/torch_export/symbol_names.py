@@ -8,8 +8,7 @@ expression of these: ``2*batch + 1``, ``(seq + 1)//2``.
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
@@ -22,6 +21,7 @@ from onnxexp.errors import CaptureError
 from onnxexp.request.axis_spec import Axis
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.pytree_leaves import Leaf
+from onnxexp.request.unique_names import unused_name
 
 __all__ = ["check_dynamic", "input_sizes", "size_label", "symbol_names"]
 
@@ -41,10 +41,12 @@ def symbol_names(program: ExportedProgram, spec: DynamicSpec) -> dict[sympy.Expr
         if request is not None and request.name is not None:
             size = leaf.value.shape[axis] if axis is not None else leaf.value
             same = size in (0, 1) or sizes.setdefault(request.name, size) == size  # 0 and 1 are enlarged to the axis' group
-            _name_symbol(names, expr, request if same else dataclasses.replace(request, name=_unused(request.name, names)))
+            _name_symbol(
+                names, expr, request if same else dataclasses.replace(request, name=unused_name(request.name, names.values()))
+            )
     for leaf, axis, expr, _ in found:
         if isinstance(expr, sympy.Symbol) and expr not in names:
-            names[expr] = _unused(leaf.name if axis is None else f"{leaf.name}_dim_{axis}", names)
+            names[expr] = unused_name(leaf.name if axis is None else f"{leaf.name}_dim_{axis}", names.values())
     for _, _, expr, request in found:
         name = request.name if request is not None and derivation(request.dim) is None else None
         if name is not None and name not in names.values():
@@ -94,8 +96,3 @@ def _name_symbol(names: dict[sympy.Expr, str], expr: sympy.Expr, request: Axis) 
     for symbol in expr.free_symbols:
         if function(symbol) == expr if "root" in vars(request.dim) else symbol == expr:
             names.setdefault(symbol, root)
-
-
-def _unused(name: str, names: Mapping[sympy.Expr, str]) -> str:
-    used = set(names.values())
-    return next(n for n in itertools.chain([name], (f"{name}_{i}" for i in itertools.count(1))) if n not in used)

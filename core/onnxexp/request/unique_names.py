@@ -1,0 +1,48 @@
+"""Unique names: `base`, or `base_1`, `base_2`, … where it is taken."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Sequence
+
+__all__ = ["UniqueNames", "unique_names", "unused_name"]
+
+
+class UniqueNames:
+    """Names of one kind; counters make many names from one base cheap."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, int] = {}
+
+    def unique(self, base: str) -> str:
+        """Return `base`, or `base_1`, `base_2`, … where it is taken; the result is taken from now on."""
+        taken = self._taken
+        if base not in taken:
+            taken[base] = 0
+            return base
+        name, count = base, taken[base]
+        while name in taken:
+            count += 1
+            name = f"{base}_{count}"
+        taken[base], taken[name] = count, 0
+        return name
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Reserve names, so that `unique` never returns them."""
+        for name in names:
+            self._taken.setdefault(name, 0)
+
+
+def unused_name(base: str, taken: Collection[str]) -> str:
+    """Return `base`, or `base_1`, `base_2`, … where it is taken."""
+    return next(name for name in itertools.chain([base], (f"{base}_{n}" for n in itertools.count(1))) if name not in taken)
+
+
+def unique_names(names: Sequence[str], taken: Collection[str] = ()) -> list[str]:
+    """Number the names that occur twice or are in `taken`; a name that occurs once keeps its own."""
+    result: list[str] = []
+    used = set(taken)
+    for name in names:
+        result.append(unused_name(name, used.union(names)) if name in used else name)
+        used.add(result[-1])
+    return result
