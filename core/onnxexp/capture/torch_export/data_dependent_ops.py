@@ -120,9 +120,9 @@ def keep_data_dependent_ops(*, references: bool) -> Iterator[None]:
     With `references`, also redirect references to the functions that the model stored earlier.
     """
     define_operators()
-    originals = [getattr(owner, name) for owner, name, _ in _REPLACEMENTS]  # by their names
-    calls = {original: in_captures(original, row[2]) for original, row in zip(originals, _REPLACEMENTS, strict=True)}
-    table = [(owner, name, calls[original]) for original, (owner, name, _) in zip(originals, _REPLACEMENTS, strict=True)]
+    rows = [(owner, name, getattr(owner, name), instead) for owner, name, instead in _REPLACEMENTS]  # by its name
+    calls = {original: in_captures(original, instead) for _, _, original, instead in rows}
+    table = [(owner, name, calls[original]) for owner, name, original, _ in rows]
     table.append((fake_impls, "_unique", in_captures(fake_impls._unique, _unique)))
     with replace_attributes(table), _RedirectCalls(calls) if references else contextlib.nullcontext():
         yield
