@@ -32,7 +32,7 @@ from tests.core.operator_calls import CALLS, Dtype, OpCall, S
 from tests.core.operator_programs import PROGRAMS
 
 NAMES = sorted({schema.name for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain})
-QUICK = {9, 13, 18, 20, 23, 26, 28}
+QUICK = {9, 13, 18, 23, 28}
 
 DTYPES = {
     type_string(dtype): dtype

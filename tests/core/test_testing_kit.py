@@ -223,7 +223,7 @@ def test_a_good_table() -> None:
 
 
 def wrong(text: str, parameters: str = "op, x") -> Callable[..., Any]:
-    made: Callable[..., Any] = eval(f"lambda {parameters}: None")
+    made: Callable[..., Any] = eval(compile(f"lambda {parameters}: None", __file__, "eval"))
     made.__doc__ = text
     return made
 
@@ -264,7 +264,7 @@ SCALE = "scale(Tensor x, float factor=2.0, *, int from=0) -> Tensor"
 def test_what_is_wrong_with_a_table(made: SymbolicTable, problem: str) -> None:
     with pytest.raises(AssertionError, match=problem) as caught:
         check_table(made)
-    assert f"{Path(__file__).resolve()}:" in str(caught.value) or "<string>:1: " in str(caught.value)
+    assert f"{Path(__file__).resolve()}:" in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["scale(Tensor x, ...) -> Tensor", "scale(Tensor x, float factor=2.0, *, ...) -> Tensor", SCALE])

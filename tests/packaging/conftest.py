@@ -14,6 +14,15 @@ from tests.packaging.environments import PROJECTS, Environment, Wheelhouse, buil
 Make = Callable[..., Environment]
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run these tests first, in one process, so that none of them waits at the end while another process is idle.
+
+    pytest-xdist hands out an eighth of all tests to each of two processes first, and single tests last.
+    """
+    items.sort(key=lambda item: not item.path.is_relative_to(Path(__file__).parent))
+
+
 @pytest.fixture(scope="session")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
     """Wheels and sdists of every distribution; with pytest-xdist, the first process that needs them builds for all."""
