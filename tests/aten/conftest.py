@@ -1,70 +1,11 @@
-"""Fixtures of the aten plugin's tests, and the tiers of their cases."""
+"""Fixtures of the aten plugin's tests."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
-from torch.export import ExportedProgram
-
-import onnxexp
-from onnxexp.testing import Case
-from onnxexp.testing.case import CaseRow
-
-
-class Captures:
-    """The programs that torch.export captured for one case."""
-
-    def __init__(self) -> None:
-        self._case: Case | None = None
-        self._programs: dict[tuple[bool, bool], ExportedProgram] = {}
-
-    def export(self, row: CaseRow, *args: Any, strict: bool, **kwargs: Any) -> ExportedProgram:
-        """Capture the case of a row, unless another row with the same axes did."""
-        if self._case is not row.case:
-            self._case, self._programs = row.case, {}
-        key = (row.dynamic, strict)
-        if key not in self._programs:
-            self._programs[key] = EXPORT(*args, strict=strict, **kwargs)
-        return self._programs[key]
-
-
-EXPORT = torch.export.export
-
-
-@dataclasses.dataclass(frozen=True)
-class SharedRow(CaseRow):
-    """A row that shares its capture with the other opsets of its case.
-
-    The captured program does not depend on the opset, and torch.export takes 88 % of the time of such an export.
-    """
-
-    captures: Captures
-
-    def __call__(self) -> onnxexp.ONNXProgram:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(torch.export, "export", lambda *args, **kwargs: self.captures.export(self, *args, **kwargs))
-            return super().__call__()
-
-
-@pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the rows of a case share a capture, and leave the static rows of a case with dynamic axes to the full tier.
-
-    The row with dynamic axes at the same opset exports the same operators, and runs at the example's sizes as well. The suite in
-    `tests/conformance` exports every operator with static sizes.
-    """
-    captures = Captures()
-    for item in items:  # a function without parameters has no callspec
-        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        row = params.get("check")
-        if isinstance(row, CaseRow):
-            params["check"] = SharedRow(row.case, row.opset, row.dynamic, captures)
-            if row.case.dynamic and not row.dynamic:
-                item.add_marker(pytest.mark.full)
 
 
 @pytest.fixture

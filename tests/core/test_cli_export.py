@@ -343,8 +343,9 @@ def test_the_working_directory_is_for_the_users_module_alone(tmp_path: Path, how
     (packs / "target_package.py").write_text("import torch\nmake = lambda: (torch.nn.ReLU(), torch.ones(2))\n")
     target = "helper:make" if how == "module" else "target_package:make"
     arguments = ["export", target, "-o", str(tmp_path / "model.onnx"), "--plugins", "careful"]
-    ran = separately(*arguments, cwd=here, path=[packs])
-    assert ran.status == 0, ran.err
+    if how == "module":  # `python -m` itself puts the working directory on the path
+        ran = separately(*arguments, cwd=here, path=[packs])
+        assert ran.status == 0, ran.err
     code = "import os; assert (os.getcwd() in sys.path) is (sys.argv[2] == 'helper:make'), sys.path"
     ran = separately(*arguments, cwd=here, path=[packs], code=code)
     assert ran.status == 0, ran.err
