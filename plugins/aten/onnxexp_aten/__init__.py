@@ -8,8 +8,10 @@ import onnx_ir as ir
 
 import onnxexp
 from onnxexp_aten.complex.lower_complex import lower_complex
+from onnxexp_aten.passes.compose_views import ComposeViews
 from onnxexp_aten.passes.flatten_concat import FlattenConcat
 from onnxexp_aten.passes.fold_batch_norm import FoldBatchNorm
+from onnxexp_aten.passes.fuse_grouped_attention import FuseGroupedAttention
 from onnxexp_aten.passes.fuse_products import FuseProducts
 from onnxexp_aten.tables import aten
 
@@ -28,8 +30,8 @@ class Aten:
 
     @onnxexp.hookimpl
     def post_pass(self, options: onnxexp.Options) -> list[ir.passes.InPlacePass]:
-        """Fuse chains of operators that end in a product; at the end flatten Concat and fold BatchNormalization."""
-        return [FuseProducts(options), FlattenConcat(), FoldBatchNorm(options)]
+        """Fuse attention with grouped heads, views and products; at the end flatten Concat and fold BatchNormalization."""
+        return [FuseGroupedAttention(), ComposeViews(), FuseProducts(options), FlattenConcat(), FoldBatchNorm(options)]
 
 
 plugin = Aten()

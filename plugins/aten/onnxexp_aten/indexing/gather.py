@@ -13,7 +13,6 @@ from onnxexp_aten.math.arithmetic import clamp, select
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.composed_views import expanded, permuted, squeezed, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import has_operator
-from onnxexp_aten.support.producers import given_ints
 from onnxexp_aten.support.run_time_sizes import size_at, vector
 
 __all__ = [
@@ -261,25 +260,12 @@ def _own_axes(shapes: Sequence[tuple[Any, ...]]) -> list[tuple[int, int]] | None
 
 
 def _gathered(op: Builder, x: Tensor, index: Tensor, axis: int) -> Tensor:
-    """Gather along an axis; nothing where the index is 0, 1, … n - 1."""
+    """Gather along an axis; nothing where the index is a constant 0, 1, … n - 1."""
     shape = index.shape or ()
-    grown = [place for place, size in enumerate(shape) if size != 1]
-    if len(grown) == 1 and x.shape is not None and shape[grown[0]] == x.shape[axis]:
-        ones = [place for place in range(len(shape)) if place != grown[0]]
-        if _counts(op, squeezed(op, index, ones)):
-            return unsqueezed(op, x, [axis + place for place in ones])
+    whole = x.shape is not None and [size for size in shape if size != 1] == [x.shape[axis]]
+    if whole and index.const is not None and torch.equal(index.const.reshape(-1).long(), torch.arange(index.const.numel())):
+        return unsqueezed(op, x, [axis + place for place, size in enumerate(shape) if size == 1])
     return op.Gather(x, _allowed(op, x, axis, index), axis=axis)
-
-
-def _counts(op: Builder, index: Tensor) -> bool:
-    """Whether an index is 0, 1, 2, …"""
-    if index.const is not None:
-        return index.const.dim() == 1 and torch.equal(index.const.long(), torch.arange(index.const.numel()))
-    node = op.producer(index)
-    if node is None or node.operator != "Range":
-        return False
-    start, step = given_ints(node, 0, ""), given_ints(node, 2, "")
-    return start == [0] and step == [1]
 
 
 def _pointwise(op: Builder, self: Tensor, tensors: list[Tensor], axes: list[int]) -> Tensor:

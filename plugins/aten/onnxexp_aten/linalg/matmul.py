@@ -12,9 +12,7 @@ from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.composed_views import permuted, reshaped, swapped, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute
-from onnxexp_aten.support.producers import made_by, unused
 from onnxexp_aten.support.run_time_sizes import size_at, sizes_of, with_shape
-from onnxexp_aten.support.symbolic_sizes import partition
 from onnxexp_aten.support.type_promotion import promote
 
 __all__ = ["linear", "product", "table"]
@@ -38,25 +36,18 @@ def product(op: Builder, a: Tensor, b: Tensor) -> Tensor:
 
 
 def gemm(op: Builder, a: Tensor, b: Tensor, c: Tensor | None, alpha: Any = 1, beta: Any = 1) -> Tensor:
-    """Gemm: alpha * a @ b + beta * c.
-
-    The transposition of an operand becomes an attribute.
-    """
-    a, trans_a = _untransposed(op, a)
-    b, trans_b = _untransposed(op, b)
+    """Gemm: alpha * a @ b + beta * c."""
+    a, trans_a = _as_stored(op, a)
+    b, trans_b = _as_stored(op, b)
     return op.Gemm(a, b, c, alpha=alpha, beta=beta, transA=trans_a, transB=trans_b)
 
 
-def _untransposed(op: Builder, x: Tensor) -> tuple[Tensor, int]:
-    """Source of a transposed matrix and 1, else the matrix and 0.
-
-    A parameter stored in transposed order counts as transposed.
-    """
-    if x.const is not None:
-        stored_so = x.const.dim() == 2 and x.const.T.is_contiguous() and not x.const.is_contiguous()
-        return (op.Transpose(x, perm=[1, 0]), 1) if stored_so else (x, 0)
-    found = made_by(op, x, "Transpose")
-    return (x, 0) if found is None else (found[1], 1)
+def _as_stored(op: Builder, x: Tensor) -> tuple[Tensor, int]:
+    """A parameter in its stored order, and whether that is the transposed one."""
+    if x.const is None:
+        return x, 0
+    stored_so = x.const.dim() == 2 and x.const.T.is_contiguous() and not x.const.is_contiguous()
+    return (op.Transpose(x, perm=[1, 0]), 1) if stored_so else (x, 0)
 
 
 @table("linear")
@@ -65,39 +56,11 @@ def linear(op: Builder, input: Tensor, weight: Tensor, bias: Tensor | None) -> T
     if weight.rank != 2 or input.rank is None:
         result = product(op, input, weight)
         return result if bias is None else compute(op, "Add", result, bias)
-    moved = made_by(op, input, "Transpose")
-    if moved is not None and input.rank > 2 and unused(input):
-        perm = list(moved[0].attributes["perm"])
-        if (
-            perm[-1] == len(perm) - 1
-        ):  # only the rows are permuted: transpose after the product, where the next view can absorb it
-            return permuted(op, _linear(op, moved[1], weight, bias), perm)
-    return _linear(op, input, weight, bias)
-
-
-def _linear(op: Builder, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    rows = _rows(op, x) if bias is not None else None
-    if rows is not None:
-        return reshaped(op, linear(op, rows, weight, bias), [*(x.shape or ())[:1], *(weight.shape or ())[:1]])
-    if bias is not None and x.rank == 2 and x.dtype.is_floating_point:
-        return op.Gemm(x, weight, bias, transB=1)
-    result = product(op, x, swapped(op, weight, 0, 1))
+    if bias is not None and input.rank == 2 and input.dtype.is_floating_point:
+        return with_shape(op.Gemm(input, weight, bias, transB=1), [*(input.shape or ())[:1], *(weight.shape or ())[:1]])
+    result = product(op, input, swapped(op, weight, 0, 1))
     result = result if bias is None else compute(op, "Add", result, bias)
-    return with_shape(result, [*(x.shape or ())[:-1], *(weight.shape or ())[:1]])
-
-
-def _rows(op: Builder, x: Tensor) -> Tensor | None:
-    """Undo the Reshape that flattened several axes into the rows of a matrix.
-
-    The caller's reshape of the product then finds nothing to undo. Returns None where there is no such Reshape.
-    """
-    found = made_by(op, x, "Reshape")
-    if found is None or x.rank != 2 or x.shape is None or found[1].shape is None or not unused(x):
-        return None
-    groups = partition(found[1].shape, x.shape)
-    if groups is None or len(groups[0]) < 2 or not isinstance(x.shape[1], int):
-        return None
-    return reshaped(op, found[1], [*(found[1].shape[axis] for axis in groups[0]), x.shape[1]])
+    return with_shape(result, [*(input.shape or ())[:-1], *(weight.shape or ())[:1]])
 
 
 @table("matmul", "mm", "bmm", "mv", "dot", "linalg_matmul")
@@ -180,10 +143,6 @@ def addmm(op: Builder, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alph
     plain = op.is_static([beta, alpha]) and self.dtype.is_floating_point
     if not plain or op.static(beta, "beta") == 0 or (beta != 1 and not _has_columns(mat1)):
         return _sum(op, self, product(op, mat1, mat2), beta, alpha)
-    rows = _rows(op, mat1) if beta == alpha == 1 and self.rank == 1 else None
-    if rows is not None:
-        made = with_shape(op.Add(op.MatMul(rows, mat2), self), [*(rows.shape or ())[:-1], *(mat2.shape or ())[1:]])
-        return reshaped(op, made, sizes_of(op) or ())
     return gemm(op, mat1, mat2, self, op.static(alpha, "alpha"), op.static(beta, "beta"))
 
 

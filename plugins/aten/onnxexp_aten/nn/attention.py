@@ -12,10 +12,9 @@ from onnxexp_aten.creation.new_tensors import MAX_TABLE
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.nn.dropout import dropped
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.composed_views import permuted, reshaped, swapped, unsqueezed
+from onnxexp_aten.support.composed_views import reshaped, swapped, unsqueezed
 from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import has_operator, targets_plain_onnx
-from onnxexp_aten.support.producers import given_ints, made_by
 from onnxexp_aten.support.run_time_sizes import size_at, vector, with_shape
 
 __all__ = ["table"]
@@ -75,11 +74,10 @@ def scaled_dot_product_attention(
     """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
     bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor
     """
-    attn_mask = None if _masks_nothing(attn_mask) else attn_mask
+    attn_mask = None if _masks_nothing(op, attn_mask) else attn_mask
     if scale is None:
         scale = _default_scale(op, query)
     groups = _groups(op, query, key) if enable_gqa else 1
-    key, value, groups = _unrepeated(op, key, value, groups)
     sizes = _result_sizes(query, value)
     if groups > 1:
         axis = rank_of(op, query) - 3
@@ -108,7 +106,7 @@ def scaled_dot_product_attention_23(
     """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
     bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor
     """
-    attn_mask = None if _masks_nothing(attn_mask) else attn_mask
+    attn_mask = None if _masks_nothing(op, attn_mask) else attn_mask
     rank = rank_of(op, query)
     if rank not in (3, 4) or dropout_p > 0 or isinstance(scale, Tensor) or not _kernel_takes(op, attn_mask, query.dtype):
         return scaled_dot_product_attention(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
@@ -116,18 +114,10 @@ def scaled_dot_product_attention_23(
         attn_mask = _kernel_mask(op, attn_mask, query, key)
     if rank == 3:
         return op.Attention(query, key, value, attn_mask, is_causal=int(is_causal), scale=scale, q_num_heads=1, kv_num_heads=1)
-    key, value, _ = _unrepeated(op, key, value, 1)
-    packed = [_packed(op, x) for x in (query, key, value)]
-    if None in packed:
-        return op.Attention(query, key, value, attn_mask, is_causal=int(is_causal), scale=scale)
-    heads = {"q_num_heads": (query.shape or ())[1], "kv_num_heads": (key.shape or ())[1]}
-    sizes = _result_sizes(query, value)
-    flat = op.Attention(*packed, attn_mask, is_causal=int(is_causal), scale=scale, **heads)
-    with_shape(flat, [sizes[0], sizes[2], sizes[1] * sizes[3]])
-    return permuted(op, reshaped(op, flat, [sizes[0], sizes[2], sizes[1], sizes[3]]), [0, 2, 1, 3])
+    return op.Attention(query, key, value, attn_mask, is_causal=int(is_causal), scale=scale)
 
 
-def _masks_nothing(mask: Tensor | None) -> bool:
+def _masks_nothing(op: Builder, mask: Tensor | None) -> bool:
     """Whether a mask is provably all True, or adds only zeros.
 
     Models build such masks where nothing is padded, often with Expand.
@@ -136,12 +126,9 @@ def _masks_nothing(mask: Tensor | None) -> bool:
         return False
     if mask.const is not None:
         return bool(mask.const.all()) if mask.dtype == torch.bool else not bool(mask.const.any())
-    node = mask.value.producer()
-    source = node.inputs[0] if node is not None and node.op_type == "Expand" else None
-    if source is None or source.const_value is None:
-        return False
-    known = source.const_value.numpy().astype(bool)
-    return bool(known.all()) if mask.dtype == torch.bool else not bool(known.any())
+    node = op.producer(mask)  # the contents of the mask, which the kernels' limits below depend on
+    source = node.inputs[0] if node is not None and node.operator == "Expand" else None
+    return source is not None and source.const is not None and _masks_nothing(op, source)
 
 
 def _kernel_takes(op: Builder, mask: Tensor | None, dtype: torch.dtype) -> bool:
@@ -168,18 +155,6 @@ def _kernel_mask(op: Builder, mask: Tensor, query: Tensor, key: Tensor) -> Tenso
     return _full_rows(op, mask, query, key)
 
 
-def _packed(op: Builder, x: Tensor) -> Tensor | None:
-    """Undo the view that split the heads of [batch, heads, length, width].
-
-    Returns [batch, length, heads * width], or None where there was no such view.
-    """
-    shape = x.shape or ()
-    if made_by(op, x, "Transpose") is None or not isinstance(shape[1], int) or not isinstance(shape[3], int):
-        return None
-    joined = reshaped(op, permuted(op, x, [0, 2, 1, 3]), [shape[0], shape[2], shape[1] * shape[3]])
-    return None if made_by(op, joined, "Reshape") else joined
-
-
 def _full_rows(op: Builder, mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
     """Expand a mask to the numbers of queries and keys.
 
@@ -191,34 +166,6 @@ def _full_rows(op: Builder, mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
     for axis in short:
         target[axis] = size_at(op, query if axis == -2 else key, -2)
     return op.Expand(mask, vector(op, target)) if short else mask
-
-
-def _unrepeated(op: Builder, key: Tensor, value: Tensor, groups: int) -> tuple[Tensor, Tensor, int]:
-    """Undo the repetition of key and value heads.
-
-    Returns keys, values, and the number of repetitions.
-    """
-    sources = [_before_repeat(op, x) for x in (key, value)]
-    if groups > 1 or sources[0] is None or sources[1] is None or sources[0][1] != sources[1][1]:
-        return key, value, groups
-    return sources[0][0], sources[1][0], sources[0][1]
-
-
-def _before_repeat(op: Builder, x: Tensor) -> tuple[Tensor, int] | None:
-    """Match ``x[:, :, None].expand(-1, -1, n, -1, -1).reshape(...)``.
-
-    Returns x and n, or None.
-    """
-    copies = made_by(op, x, "Reshape")
-    wide = None if copies is None else made_by(op, copies[1], "Expand")
-    narrow = None if wide is None else made_by(op, wide[1], "Unsqueeze")
-    if wide is None or narrow is None or x.rank != 4 or rank_of(op, narrow[1]) != 4:
-        return None
-    target, axes = given_ints(wide[0], 1, "shape"), given_ints(narrow[0], 1, "axes")
-    heads, shared = (x.shape or ())[1], (narrow[1].shape or ())[1]
-    if target is None or axes != [2] or target[:2] + target[3:] != [1, 1, 1, 1] or not isinstance(shared, int):
-        return None
-    return (narrow[1], target[2]) if heads == shared * target[2] else None
 
 
 def _default_scale(op: Builder, query: Tensor) -> Any:

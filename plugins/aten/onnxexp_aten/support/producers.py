@@ -1,12 +1,10 @@
-"""Producers of tensors, for matching small patterns."""
+"""Producers of tensors, to infer sizes and ranges of values. Patterns of nodes are matched by passes."""
 
 from __future__ import annotations
 
-import onnx_ir as ir
-
 from onnxexp import Builder, Producer, Tensor
 
-__all__ = ["given_ints", "made_by", "unused"]
+__all__ = ["given_ints", "made_by"]
 
 
 def made_by(op: Builder, x: Tensor, *kinds: str) -> tuple[Producer, Tensor] | None:
@@ -22,15 +20,3 @@ def given_ints(node: Producer, index: int, name: str) -> list[int] | None:
         return list(node.attributes[name])
     given = node.inputs[index] if index < len(node.inputs) else None
     return None if given is None or given.const is None else [int(element) for element in given.const.reshape(-1).tolist()]
-
-
-def unused(x: Tensor) -> bool:
-    """Whether `x` has no users but views, so that a moved view can replace it."""
-    return x.const is None and _unused(x.value)
-
-
-def _unused(value: ir.Value) -> bool:
-    return all(user.op_type in _VIEWS and all(map(_unused, user.outputs)) for user, _ in value.uses())
-
-
-_VIEWS = ("Reshape", "Squeeze", "Transpose", "Unsqueeze")

@@ -89,4 +89,7 @@ def run_time_size(op: Builder, dim: Dim, candidates: Sequence[Any], given: Any =
     for tensor in candidates:
         if isinstance(tensor, Tensor) and tensor.shape is not None and dim in tensor.shape:
             return size_at(op, tensor, tensor.shape.index(dim))
+    size = op.size_of(dim)
+    if size is not None:
+        return size
     raise op.error(f"no argument of the call has the size {dim}")

@@ -1,0 +1,124 @@
+"""Attend with grouped keys and values instead of copies of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import onnx_ir as ir
+
+from onnxexp_aten.passes.rewriter import RewritePass, Rewriter, Rule, constant_ints, dims, producer
+from onnxexp_aten.passes.view_rules import known_dims, perm_of, reshaped
+from onnxexp_aten.support.symbolic_sizes import Dim
+
+__all__ = ["FuseGroupedAttention"]
+
+
+def _before_repeat(value: ir.Value | None) -> tuple[ir.Node, int] | None:
+    """Match ``x[:, :, None].expand(-1, -1, n, -1, -1).reshape(...)``.
+
+    Returns the Unsqueeze of x and n, or None.
+    """
+    copies = producer(value, "Reshape")
+    wide = None if copies is None else producer(copies.inputs[0], "Expand")
+    narrow = None if wide is None else producer(wide.inputs[0], "Unsqueeze")
+    sizes = dims(value)
+    if wide is None or narrow is None or sizes is None or len(sizes) != 4:
+        return None
+    target, shared = constant_ints(wide, 1, "shape"), dims(narrow.inputs[0])
+    if target is None or len(target) != 5 or constant_ints(narrow, 1, "axes") != [2] or shared is None or len(shared) != 4:
+        return None
+    heads, own = sizes[1], shared[1]
+    if target[:2] + target[3:] != [1, 1, 1, 1] or not isinstance(own, int):
+        return None
+    return (narrow, target[2]) if heads == own * target[2] else None
+
+
+def _attention(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
+    """Attention takes fewer heads of keys and values than of queries."""
+    key, value = (_before_repeat(node.inputs[index]) for index in (1, 2))
+    if key is None or value is None or key[1] != value[1] or len(node.outputs) != 1 or "kv_num_heads" in node.attributes:
+        return None
+    attributes = {name: each.value for name, each in node.attributes.items()}
+    inputs = [node.inputs[0], key[0].inputs[0], value[0].inputs[0], *node.inputs[3:]]
+    return rewriter.one("Attention", inputs, attributes, dims(node.outputs[0]))
+
+
+def _single(value: ir.Value | None, operator: str) -> ir.Node | None:
+    """The node that makes a value for one user."""
+    node = producer(value, operator)
+    single = value is not None and len(value.uses()) == 1 and not value.is_graph_output()
+    return node if single else None
+
+
+def _product(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
+    """Let each head of the keys and values broadcast over its queries.
+
+    Matches ``softmax(query @ key^T + bias) @ value``. `node` is the last product, or its product with a factor.
+    """
+    last = _single(node.inputs[0], "MatMul") if node.op_type == "Mul" else node
+    value = None if last is None else _before_repeat(last.inputs[1])
+    softmax = None if last is None or value is None else _single(last.inputs[0], "Softmax")
+    if last is None or value is None or softmax is None or _takes_factor(node):
+        return None
+    total = _single(softmax.inputs[0], "Add")
+    scores = _single(softmax.inputs[0] if total is None else total.inputs[0], "MatMul")
+    swapped = None if scores is None else producer(scores.inputs[1], "Transpose")
+    key = None if swapped is None else _before_repeat(swapped.inputs[0])
+    if scores is None or swapped is None or key is None or perm_of(swapped) != [0, 1, 3, 2] or key[1] != value[1]:
+        return None
+    groups, (unsqueezed,) = key[1], key[0].outputs
+    query = _split_query(rewriter, scores.inputs[0], groups)
+    batch, own, each, length, width = known_dims(query)
+    _, _, _, count, _ = known_dims(unsqueezed)
+    turned = rewriter.one("Transpose", [unsqueezed], {"perm": [0, 1, 2, 4, 3]}, [batch, own, 1, width, count])
+    sizes: list[Dim] = [batch, own, each, length]
+    weights = rewriter.one("MatMul", [query, turned], sizes=[*sizes, count])
+    if total is not None:
+        weights = rewriter.one("Add", [weights, _split_heads(rewriter, total.inputs[1], groups)], sizes=[*sizes, count])
+    weights = rewriter.one("Softmax", [weights], {"axis": -1}, [*sizes, count])
+    values = value[0].outputs[0]
+    result = rewriter.one("MatMul", [weights, values], sizes=[*sizes, known_dims(values)[-1]])
+    if node is not last:
+        result = rewriter.one("Mul", [result, _split_heads(rewriter, node.inputs[1], groups)], sizes=known_dims(result))
+    return reshaped(rewriter, result, known_dims(node.outputs[0]))
+
+
+def _takes_factor(node: ir.Node) -> bool:
+    """Whether the only user is a Mul by a factor of the rows, which is rewritten as a whole."""
+    users = node.outputs[0].consumers()
+    user = users[0] if node.op_type == "MatMul" and len(users) == 1 else None
+    if user is None or user.op_type != "Mul" or user.domain or user.inputs[0] is not node.outputs[0]:
+        return False
+    return len(dims(user.inputs[1]) or ()) == 4
+
+
+def _split_query(rewriter: Rewriter, query: ir.Value | None, groups: int) -> ir.Value:
+    """Split the heads before the scale, where the views can be composed."""
+    scaled = _single(query, "Mul")
+    scale = None if scaled is None else scaled.inputs[1]
+    if scaled is None or scale is None or dims(scale) != ():
+        return _split_heads(rewriter, query, groups)
+    split = _split_heads(rewriter, scaled.inputs[0], groups)
+    return rewriter.one("Mul", [split, scale], sizes=known_dims(split))
+
+
+def _split_heads(rewriter: Rewriter, x: ir.Value | None, groups: int) -> ir.Value:
+    """Split the heads into those of the keys and the queries of each; a tensor without heads stays."""
+    sizes = known_dims(x)
+    assert x is not None
+    axis = len(sizes) - 3
+    if axis < 0:
+        return x
+    heads, rest = sizes[axis], sizes[axis + 1 :]
+    if heads == 1:
+        return rewriter.with_ints("Unsqueeze", x, "axes", [axis + 1], 13, [*sizes[: axis + 1], 1, *rest])
+    if not isinstance(heads, int):
+        return reshaped(rewriter, x, sizes)
+    return reshaped(rewriter, x, [*sizes[:axis], heads // groups, groups, *rest])
+
+
+class FuseGroupedAttention(RewritePass):
+    """Drop the repetition of the heads of keys and values, as Llama writes it."""
+
+    rules: Mapping[str, Rule] = MappingProxyType({"MatMul": _product, "Mul": _product, "Attention": _attention})

@@ -1,0 +1,273 @@
+"""Rewrite the finished model node by node: emit nodes, share equal ones, remove dead ones."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import onnx_ir as ir
+import torch
+
+from onnxexp.builder.torch_tensor import TorchTensor
+from onnxexp_aten.support.symbolic_sizes import Dim
+
+__all__ = ["VIEWS", "RewritePass", "Rewriter", "Rule", "Unfit", "constant_ints", "dims", "only_used_by", "producer"]
+
+VIEWS = frozenset({"Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_SHARED_SIZE = 16
+"""Elements up to which equal int64 constants are one initializer."""
+
+
+class Unfit(Exception):
+    """A rule does not fit after all; the rewriter drops the nodes that it emitted."""
+
+
+# Values
+
+
+def producer(value: ir.Value | None, *operators: str) -> ir.Node | None:
+    """The node that makes a value, if it is one of these operators and its first input is not a constant."""
+    node = None if value is None else value.producer()
+    if node is None or node.domain or node.op_type not in operators:
+        return None
+    source = node.inputs[0]
+    return None if source is None or source.const_value is not None else node
+
+
+def constant_ints(node: ir.Node, index: int, name: str) -> list[int] | None:
+    """Constant integers of an input or attribute of a node, else None."""
+    if name in node.attributes:
+        return list(node.attributes[name].as_ints())
+    given = node.inputs[index] if index < len(node.inputs) else None
+    contents = None if given is None or given.is_graph_input() else given.const_value
+    return None if contents is None else [int(element) for element in contents.numpy().reshape(-1)]
+
+
+def dims(value: ir.Value | None) -> tuple[Dim, ...] | None:
+    """Sizes of a value; an unknown size gets a name that no other size has."""
+    if value is None or value.shape is None:
+        return None
+    sizes = (size if isinstance(size, int) else size.value for size in value.shape)
+    return tuple(f"?{id(value)}.{axis}" if size is None else size for axis, size in enumerate(sizes))
+
+
+def only_used_by(value: ir.Value, operators: frozenset[str]) -> bool:
+    """Whether all users of a value are such operators, so that a rewrite of each makes it dead."""
+    return not value.is_graph_output() and all(not user.domain and user.op_type in operators for user, _ in value.uses())
+
+
+# Passes
+
+
+class Rewriter:
+    """Emits nodes before the node that a rule rewrites.
+
+    The new nodes get the metadata of that node. Equal nodes and constants of a graph are shared.
+
+    Attributes:
+        opset: The opset of the model.
+        node: The node that a rule rewrites.
+    """
+
+    def __init__(self, model: ir.Model) -> None:
+        self.opset = model.graph.opset_imports.get("", 1)
+        self.node: ir.Node
+        self._model = model
+        self._names: set[str] | None = None
+        self._constants: dict[tuple[int, ...], ir.Value] | None = None
+        self._seen: dict[tuple[Any, ...], ir.Node] = {}
+        self._emitted: list[ir.Node] = []
+        self._renamed: list[tuple[ir.Value, str]] = []
+
+    def apply(self, rule: Rule, node: ir.Node) -> bool:
+        """Rewrite one node by a rule; returns whether it changed."""
+        self.node, self._emitted, self._renamed = node, [], []
+        try:
+            found = rule(self, node)
+        except Unfit:
+            found = None
+        changed = found is not None and found is not node.outputs[0]
+        dead = list(self._emitted)
+        if changed and found is not None:
+            dead.append(self._replace(node, found))
+        self._remove_dead(dead)
+        for value, name in self._renamed:
+            if value.uses() and name not in self._model.graph.initializers:
+                value.name = name
+        if not changed and node.op_type in VIEWS:
+            self._seen.setdefault(self._key(node.op_type, node.inputs, node.attributes.values()), node)
+        return changed
+
+    def emit(
+        self,
+        operator: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, Any] = _NOTHING,
+        *,
+        sizes: Sequence[Dim] | None = None,
+        outputs: int = 1,
+    ) -> Sequence[ir.Value]:
+        """Outputs of a node, new or equal to an earlier one, in the dtype of the first input."""
+        attrs = [ir.convenience.convert_attribute(name, value) for name, value in attributes.items()]
+        key = self._key(operator, inputs, attrs)
+        if outputs == len(self.node.outputs) and key == self._key(
+            self.node.op_type, self.node.inputs, self.node.attributes.values()
+        ):
+            return self.node.outputs
+        earlier = self._seen.get(key)
+        if earlier is not None and earlier.graph is not None:
+            return earlier.outputs
+        first = inputs[0]
+        assert first is not None and self.node.graph is not None
+        shape = None if sizes is None else ir.Shape([_written(size) for size in sizes])
+        prefix, made_for = (self.node.name or "").rpartition("/"), self.node.outputs[0].name
+        made = [ir.Value(name=self._unique(f"{made_for}_{operator}"), shape=shape, type=first.type) for _ in range(outputs)]
+        name = self._unique("".join(prefix[:2]) + operator)
+        node = ir.Node("", operator, inputs, attrs, outputs=made, name=name, metadata_props=dict(self.node.metadata_props))
+        self.node.graph.insert_before(self.node, node)
+        self._seen[key] = node
+        self._emitted.append(node)
+        return made
+
+    def one(
+        self,
+        operator: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, Any] = _NOTHING,
+        sizes: Sequence[Dim] | None = None,
+    ) -> ir.Value:
+        """The output of a node with one output, see `emit`."""
+        return self.emit(operator, inputs, attributes, sizes=sizes)[0]
+
+    def with_ints(
+        self, operator: str, x: ir.Value, name: str, ints: Sequence[int], since: int, sizes: Sequence[Dim] | None
+    ) -> ir.Value:
+        """A node with one list of integers, an input from opset `since` on and an attribute before."""
+        if self.opset >= since:
+            return self.one(operator, [x, self.constant(ints)], sizes=sizes)
+        return self.one(operator, [x], {name: list(ints)}, sizes)
+
+    def constant(self, ints: Sequence[int]) -> ir.Value:
+        """A 1-D int64 initializer; equal ones are one."""
+        if self._constants is None:
+            self._constants = _small_vectors(self._model.graph)
+        key = tuple(ints)
+        value = self._constants.get(key)
+        if value is None or value.name not in self._model.graph.initializers:
+            value = self.initializer(torch.tensor(key, dtype=torch.int64))
+            self._constants[key] = value
+        return value
+
+    def initializer(self, tensor: torch.Tensor, of: ir.Value | None = None) -> ir.Value:
+        """A new initializer; it gets the name of the one that it replaces."""
+        base = "constant" if of is None or of.name is None else of.name
+        contents = TorchTensor(tensor, self._unique(base))
+        value = ir.Value(name=contents.name, shape=contents.shape, type=ir.TensorType(contents.dtype), const_value=contents)
+        self._model.graph.register_initializer(value)
+        if of is not None:
+            self._renamed.append((value, base))
+        return value
+
+    def split(self, x: ir.Value, count: int, axis: int, sizes: Sequence[Dim]) -> Sequence[ir.Value]:
+        """Equal parts of an axis; `sizes` are those of each part."""
+        length = sizes[axis]
+        assert isinstance(length, int)
+        lengths, named = [length] * count, {"axis": axis} if axis else {}
+        if self.opset >= 13:  # the lengths are an attribute before opset 13
+            return self.emit("Split", [x, self.constant(lengths)], named, sizes=sizes, outputs=count)
+        return self.emit("Split", [x], {**named, "split": lengths}, sizes=sizes, outputs=count)
+
+    def _replace(self, node: ir.Node, found: ir.Value) -> ir.Node:
+        """Replace the output of a node by another value; returns the node that may be dead now."""
+        old, maker = node.outputs[0], found.producer()
+        if old.is_graph_output():
+            if maker is None or maker.graph is not node.graph or found.is_graph_output():
+                identity = ir.Node(
+                    "", "Identity", [found], name=self._unique("Identity"), metadata_props=dict(node.metadata_props)
+                )
+                assert node.graph is not None
+                node.graph.insert_before(node, identity)
+                found = identity.outputs[0]
+            found.shape, found.type = old.shape, old.type
+        if old.is_graph_output() or maker in self._emitted:
+            found.name, old.name = old.name, found.name or self._unique("unused")
+        old.replace_all_uses_with(found, replace_graph_outputs=True)
+        return node
+
+    def _remove_dead(self, nodes: list[ir.Node]) -> None:
+        """Remove these nodes where nothing uses them, and what only they used."""
+        while nodes:
+            node = nodes.pop()
+            if node.graph is None or any(value.uses() or value.is_graph_output() for value in node.outputs):
+                continue
+            if any(attribute.type is ir.AttributeType.GRAPH for attribute in node.attributes.values()):
+                continue  # its body may use more; the pass manager's clean-up is the one that follows bodies
+            before = [value for value in node.inputs if value is not None]
+            node.graph.remove(node, safe=True)
+            for value in before:
+                maker = value.producer()
+                if maker is not None:
+                    nodes.append(maker)
+                elif value.is_initializer() and not (value.uses() or value.is_graph_output() or value.is_graph_input()):
+                    self._model.graph.initializers.pop(value.name or "", None)
+
+    def _key(self, operator: str, inputs: Sequence[ir.Value | None], attributes: Any) -> tuple[Any, ...]:
+        described = tuple(sorted((each.name, str(each.value)) for each in attributes))
+        return id(self.node.graph), operator, tuple(map(id, inputs)), described
+
+    def _unique(self, base: str) -> str:
+        if self._names is None:
+            self._names = _names_in(self._model.graph)
+        name = next(
+            each for each in itertools.chain([base], (f"{base}_{i}" for i in itertools.count(1))) if each not in self._names
+        )
+        self._names.add(name)
+        return name
+
+
+Rule: TypeAlias = Callable[[Rewriter, ir.Node], "ir.Value | None"]
+"""Finds the value that replaces the first output of a node; None or the output itself where nothing changes."""
+
+
+class RewritePass(ir.passes.InPlacePass):
+    """Apply rules to the nodes of a model and of its bodies, in one walk from the inputs to the outputs."""
+
+    rules: Mapping[str, Rule] = MappingProxyType({})
+    """The rule of each operator."""
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        rewriter, changed = Rewriter(model), False
+        for node in list(ir.traversal.RecursiveGraphIterator(model.graph)):
+            rule = None if node.domain else self.rules.get(node.op_type)
+            if rule is not None and node.graph is not None:
+                changed = rewriter.apply(rule, node) or changed
+        return ir.passes.PassResult(model, changed)
+
+
+def _written(size: Dim) -> int | str | None:
+    return None if isinstance(size, str) and size.startswith("?") else size
+
+
+def _small_vectors(graph: ir.Graph) -> dict[tuple[int, ...], ir.Value]:
+    found: dict[tuple[int, ...], ir.Value] = {}
+    for value in graph.initializers.values():
+        contents = value.const_value
+        small = contents is not None and len(contents.shape) == 1 and contents.size <= _SHARED_SIZE
+        if small and contents is not None and contents.dtype == ir.DataType.INT64 and not value.is_graph_input():
+            found[tuple(int(element) for element in contents.numpy())] = value
+    return found
+
+
+def _names_in(graph: ir.Graph) -> set[str]:
+    """Names of all nodes and values of a graph and its bodies."""
+    names = {*graph.initializers, *(value.name or "" for value in graph.inputs)}
+    for node in ir.traversal.RecursiveGraphIterator(graph):
+        names.add(node.name or "")
+        names.update(value.name or "" for value in node.outputs)
+        for attribute in node.attributes.values():
+            if attribute.type is ir.AttributeType.GRAPH:
+                names.update(value.name or "" for value in attribute.as_graph().inputs)
+    return names
