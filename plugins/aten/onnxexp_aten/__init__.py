@@ -9,6 +9,7 @@ import onnx_ir as ir
 import onnxexp
 from onnxexp_aten.complex.lower_complex import lower_complex
 from onnxexp_aten.passes.compose_views import ComposeViews
+from onnxexp_aten.passes.find_equal_bags import FindEqualBags
 from onnxexp_aten.passes.flatten_concat import FlattenConcat
 from onnxexp_aten.passes.fold_batch_norm import FoldBatchNorm
 from onnxexp_aten.passes.fuse_grouped_attention import FuseGroupedAttention
@@ -27,6 +28,11 @@ class Aten:
     def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:
         """Lower a node with complex arguments or results, see `lower_complex`."""
         return lower_complex(op, node)
+
+    @onnxexp.hookimpl
+    def pre_pass(self, context: onnxexp.ExportContext) -> FindEqualBags:
+        """Find what the captured graph alone shows."""
+        return FindEqualBags(context.plugin_data)
 
     @onnxexp.hookimpl
     def post_pass(self, options: onnxexp.Options) -> list[ir.passes.InPlacePass]:

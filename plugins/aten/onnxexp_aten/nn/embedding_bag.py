@@ -6,11 +6,11 @@ import dataclasses
 
 import torch
 
-from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor, Value
 from onnxexp_aten.creation.ranges import arange_of
+from onnxexp_aten.passes.find_equal_bags import EQUAL_BAGS
 from onnxexp_aten.support.composed_views import END, reshaped, squeezed, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute
-from onnxexp_aten.support.producers import given_ints, made_by
 from onnxexp_aten.support.run_time_sizes import known_size, size_at
 
 __all__ = ["table"]
@@ -82,7 +82,7 @@ def _bags(
 def _equal_count(op: Builder, indices: Tensor, offsets: Tensor) -> int | None:
     """Number of indices in each bag where it is the same for all, else None.
 
-    Two-dimensional indices take this form.
+    The pass `FindEqualBags` finds it for two-dimensional indices.
     """
     if offsets.const is not None:
         total = indices.shape[0] if indices.shape is not None else None
@@ -91,11 +91,8 @@ def _equal_count(op: Builder, indices: Tensor, offsets: Tensor) -> int | None:
             return None
         count = total // bags
         return count if torch.equal(offsets.const, torch.arange(0, total, count, dtype=offsets.const.dtype)) else None
-    counted, flattened = op.producer(offsets), made_by(op, indices, "Reshape")
-    if counted is None or counted.operator != "Range" or flattened is None or given_ints(counted, 0, "") != [0]:
-        return None
-    shape, step = flattened[1].shape, given_ints(counted, 2, "")
-    return step[0] if step is not None and shape is not None and len(shape) == 2 and step == [shape[1]] else None
+    found: dict[Value, int] = op.context.plugin_data.get(EQUAL_BAGS, {})
+    return found.get(op.node.outputs[0])
 
 
 def _bounds(op: Builder, indices: Tensor, offsets: Tensor, include_last: bool) -> tuple[Tensor, Tensor]:
