@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+import onnxexp
 from onnxexp.testing import Case, cases
 
 torch.manual_seed(0)
@@ -63,6 +64,24 @@ MODES = ("sum", "mean", "max")
 )
 def test_embedding_bag(check):
     check()
+
+
+def spread(indices: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """The last bag has two thirds of the indices."""
+    return F.embedding_bag(indices.flatten(), weight, torch.arange(0, indices.shape[0], 3), mode="sum")
+
+
+@cases(Case(spread, EQUAL.repeat(2, 1), WEIGHT, dynamic={0: [0]}, opsets=OPSETS))
+def test_bags_that_only_look_equal(check):
+    check()
+
+
+def test_skipped_pass_gives_the_general_form() -> None:
+    program = onnxexp.export(
+        bags(mode="mean"), (EQUAL, WEIGHT), dynamic_axes={"indices": {0: "bags"}}, skip_passes=["find-equal-bags"]
+    )
+    assert "ReduceMean" not in [node.op_type for node in program.model.graph]
+    assert program.verify().ok
 
 
 def renormed(indices: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
