@@ -114,7 +114,8 @@ def floordiv(op: Builder, a: Tensor, b: Tensor) -> Tensor:
 def _is_natural(op: Builder, x: Tensor) -> bool:
     """Whether an integer is provably never negative.
 
-    Sizes are not, nor are sums, products and quotients of sizes.
+    Sizes are not, nor are sums, products and quotients of sizes. A pass cannot infer this: a floor division of other integers
+    is several nodes.
     """
     if x.const is not None:
         return bool((x.const >= 0).all())

@@ -74,7 +74,7 @@ def scaled_dot_product_attention(
     """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
     bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor
     """
-    attn_mask = None if _masks_nothing(op, attn_mask) else attn_mask
+    attn_mask = _needed_mask(op, attn_mask)
     if scale is None:
         scale = _default_scale(op, query)
     groups = _groups(op, query, key) if enable_gqa else 1
@@ -92,43 +92,40 @@ def scaled_dot_product_attention(
 
 
 @table("scaled_dot_product_attention", since=23)
-def scaled_dot_product_attention_23(
-    op: Builder,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None,
-    dropout_p: float,
-    is_causal: bool,
-    scale: Any,
-    enable_gqa: bool,
-) -> Tensor:
+def scaled_dot_product_attention_23(op: Builder, *args: Any) -> Tensor:
     """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
     bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor
     """
-    attn_mask = None if _masks_nothing(op, attn_mask) else attn_mask
-    rank = rank_of(op, query)
-    if rank not in (3, 4) or dropout_p > 0 or isinstance(scale, Tensor) or not _kernel_takes(op, attn_mask, query.dtype):
-        return scaled_dot_product_attention(op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    if attn_mask is not None:
-        attn_mask = _kernel_mask(op, attn_mask, query, key)
-    if rank == 3:
-        return op.Attention(query, key, value, attn_mask, is_causal=int(is_causal), scale=scale, q_num_heads=1, kv_num_heads=1)
-    return op.Attention(query, key, value, attn_mask, is_causal=int(is_causal), scale=scale)
+    fused = _fused(op, *args[:-1])
+    return scaled_dot_product_attention(op, *args) if fused is None else fused
 
 
-def _masks_nothing(op: Builder, mask: Tensor | None) -> bool:
-    """Whether a mask is provably all True, or adds only zeros.
+def _fused(
+    op: Builder, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float, is_causal: bool, scale: Any
+) -> Tensor | None:
+    """Attention, which repeats the heads of keys and values itself; None where ONNX Runtime's kernel differs from torch."""
+    mask, rank = _needed_mask(op, mask), rank_of(op, query)
+    if rank not in (3, 4) or dropout_p > 0 or isinstance(scale, Tensor) or not _kernel_takes(op, mask, query.dtype):
+        return None
+    mask = None if mask is None else _kernel_mask(op, mask, query, key)
+    heads = {"q_num_heads": 1, "kv_num_heads": 1} if rank == 3 else {}
+    made: Tensor = op.Attention(query, key, value, mask, is_causal=int(is_causal), scale=scale, **heads)
+    return made
+
+
+def _needed_mask(op: Builder, mask: Tensor | None) -> Tensor | None:
+    """The mask; None where it is provably all True, or adds only zeros.
 
     Models build such masks where nothing is padded, often with Expand.
     """
-    if mask is None:
-        return False
-    if mask.const is not None:
-        return bool(mask.const.all()) if mask.dtype == torch.bool else not bool(mask.const.any())
-    node = op.producer(mask)  # the contents of the mask, which the kernels' limits below depend on
-    source = node.inputs[0] if node is not None and node.operator == "Expand" else None
-    return source is not None and source.const is not None and _masks_nothing(op, source)
+    known = mask
+    if mask is not None and mask.const is None:
+        node = op.producer(mask)  # a range of values: whether the kernel takes the mask depends on it, before any pass
+        known = node.inputs[0] if node is not None and node.operator == "Expand" else None
+    if mask is None or known is None or known.const is None:
+        return mask
+    nothing = known.const.all() if mask.dtype == torch.bool else ~known.const.any()
+    return None if bool(nothing) else mask
 
 
 def _kernel_takes(op: Builder, mask: Tensor | None, dtype: torch.dtype) -> bool:

@@ -51,7 +51,8 @@ def softmax_over(op: Builder, name: str, x: Tensor, axis: int) -> Tensor:
     rank = rank_of(op, x)
     if rank == 0:
         return op.Reshape(compute(op, name, op.Reshape(x, [1]), axis=0), [])
-    if op.opset >= 13 or axis == rank - 1:  # before opset 13 ONNX flattens everything from the axis on
+    # before opset 13 ONNX flattens everything from the axis on; one helper of many symbolics, so no `since=`
+    if op.opset >= 13 or axis == rank - 1:
         return compute(op, name, x, axis=axis)
     order = list(range(rank))
     order[axis], order[-1] = order[-1], order[axis]

@@ -86,9 +86,8 @@ def _resize(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor:
     inner = running_dtype(op, "Resize", x.dtype)
     data, rank = op.cast(x, inner), rank_of(op, x)
     lead = rank - len(axes)
-    nothing = (
-        op.constant([], torch.float32) if op.opset < 13 else None
-    )  # before opset 13 Resize requires inputs that it does not use
+    # before opset 13 Resize requires inputs that it does not use; one helper of many symbolics, so no `since=`
+    nothing = op.constant([], torch.float32) if op.opset < 13 else None
     numbers = [axis.number for axis in axes] if _names_axes(op) else None
     scales = _constant_scales(op, x, axes, kind)
     if scales is not None:
@@ -103,7 +102,7 @@ def _resize(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor:
 
 
 def _names_axes(op: Builder) -> bool:
-    """Whether Resize has the attribute `axes`, from opset 18 on."""
+    """Whether Resize has the attribute `axes`, from opset 18 on; without it the other axes need sizes too."""
     return op.opset >= 18
 
 
@@ -139,7 +138,7 @@ def _nearest(op: Builder, x: Tensor, axes: Sequence[Axis], exact: bool) -> Tenso
     rounding = "round_prefer_ceil" if exact else "floor"
     attributes = {"mode": "nearest", "coordinate_transformation_mode": transform, "nearest_mode": rounding}
     kind = Kind(_linear_weights, attributes)
-    if _takes_nearest(op, x.dtype):
+    if _takes_nearest(op, x.dtype):  # the first opset that agrees with torch depends on the axes too, unlike `since=`
         if op.opset >= kind.first_opset and all(_same_neighbours(axis, exact) for axis in axes):
             return _resize(op, x, axes, kind)
         if op.opset < kind.first_opset and not exact and all(_grows(axis) for axis in axes):
@@ -229,6 +228,7 @@ def _step(op: Builder, x: Tensor, axis: Axis) -> Any:
 def resampled(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor:
     """Resample by Resize where it agrees with torch, else by weights."""
     known = all(axis.known for axis in axes)
+    # the first opset with a mode depends on the mode, and resampling by weights is the same at every opset
     by_resize = kind.resize is not None and op.opset >= kind.first_opset
     if not x.dtype.is_floating_point:
         return _rounded(op, x, axes, kind)

@@ -112,10 +112,31 @@ def _split_heads(rewriter: Rewriter, x: ir.Value | None, groups: int) -> ir.Valu
         return x
     heads, rest = sizes[axis], sizes[axis + 1 :]
     if heads == 1:
-        return rewriter.with_ints("Unsqueeze", x, "axes", [axis + 1], 13, [*sizes[: axis + 1], 1, *rest])
+        return _with_groups(rewriter, x, axis + 1)
     if not isinstance(heads, int):
         return reshaped(rewriter, x, sizes)
     return reshaped(rewriter, x, [*sizes[:axis], heads // groups, groups, *rest])
+
+
+def _with_groups(rewriter: Rewriter, x: ir.Value, axis: int) -> ir.Value:
+    """Unsqueeze a mask, before it becomes a bias or a factor of rows: both need it."""
+    node, sizes = x.producer(), list(known_dims(x))
+    sizes.insert(axis, 1)
+    source = node.inputs[0] if node is not None and _keeps_axes(node) else None
+    if node is None or source is None or len(dims(source) or ()) != len(sizes) - 1:
+        return rewriter.with_ints("Unsqueeze", x, "axes", [axis], 13, sizes)
+    attributes = {name: each.value for name, each in node.attributes.items()}
+    inputs = [_with_groups(rewriter, source, axis), *node.inputs[1:]]
+    return rewriter.emit(node.op_type, inputs, attributes, sizes=sizes, type_=x.type)[0]
+
+
+def _keeps_axes(node: ir.Node) -> bool:
+    """Whether a node computes each row of its first input by itself."""
+    if node.domain or node.op_type not in ("Cast", "ReduceMax", "Where"):
+        return False
+    if node.op_type == "ReduceMax":
+        return constant_ints(node, 1, "axes") == [-1] and bool(node.attributes.get_int("keepdims", 1))
+    return all(dims(value) == () for value in node.inputs[1:])
 
 
 class FuseGroupedAttention(RewritePass):

@@ -109,8 +109,9 @@ class Rewriter:
         *,
         sizes: Sequence[Dim] | None = None,
         outputs: int = 1,
+        type_: ir.TypeProtocol | None = None,
     ) -> Sequence[ir.Value]:
-        """Outputs of a node, new or equal to an earlier one, in the dtype of the first input."""
+        """Outputs of a node, new or equal to an earlier one, in the dtype of the first input unless `type_` is given."""
         attrs = [ir.convenience.convert_attribute(name, value) for name, value in attributes.items()]
         key = self._key(operator, inputs, attrs)
         if outputs == len(self.node.outputs) and key == self._key(
@@ -124,7 +125,9 @@ class Rewriter:
         assert first is not None and self.node.graph is not None
         shape = None if sizes is None else ir.Shape([_written(size) for size in sizes])
         prefix, made_for = (self.node.name or "").rpartition("/"), self.node.outputs[0].name
-        made = [ir.Value(name=self._unique(f"{made_for}_{operator}"), shape=shape, type=first.type) for _ in range(outputs)]
+        made = [
+            ir.Value(name=self._unique(f"{made_for}_{operator}"), shape=shape, type=type_ or first.type) for _ in range(outputs)
+        ]
         name = self._unique("".join(prefix[:2]) + operator)
         node = ir.Node("", operator, inputs, attrs, outputs=made, name=name, metadata_props=dict(self.node.metadata_props))
         self.node.graph.insert_before(self.node, node)

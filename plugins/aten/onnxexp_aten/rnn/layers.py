@@ -80,7 +80,7 @@ class Layers:
 
     def _initial(self, op: Builder, state: Tensor) -> Sequence[Tensor | None]:
         """Initial state of each layer; None, ONNX's default, for zeros."""
-        if is_zero(state):
+        if is_zero(op, state):
             return [None] * self.num_layers
         if self.num_layers == 1:
             return [state]
@@ -149,19 +149,17 @@ def _reordered(op: Builder, weight: Tensor, order: Sequence[int]) -> Tensor:
     return op.Concat(*(split[index] for index in order), axis=0)
 
 
-def is_zero(state: Tensor) -> bool:
+def is_zero(op: Builder, state: Tensor) -> bool:
     """Whether a tensor is provably zero: a constant, or zeros of a dynamic size."""
-    if state.const is not None:
-        return not bool(state.const.any())
-    node = state.value.producer()
-    while node is not None and node.op_type in _REARRANGING and node.inputs[0] is not None:
-        node = node.inputs[0].producer()
-    if node is None:
-        return False
-    if node.op_type == "ConstantOfShape":
-        return "value" not in node.attributes or not node.attributes["value"].value.numpy().any()
-    filled = node.inputs[0].const_value if node.op_type == "Expand" and node.inputs[0] is not None else None
-    return filled is not None and not filled.numpy().any()
+    while state.const is None:
+        node = op.producer(state)  # a range of values: a zero state becomes no input at all, so there is nothing left to match
+        if node is not None and node.operator == "ConstantOfShape":
+            return "value" not in node.attributes or not bool(node.attributes["value"].any())
+        source = node.inputs[0] if node is not None and node.operator in (*_REARRANGING, "Expand") else None
+        if source is None:
+            return False
+        state = source
+    return not bool(state.const.any())
 
 
 def swapped_batch(op: Builder, x: Tensor) -> Tensor:

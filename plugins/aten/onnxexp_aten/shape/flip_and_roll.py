@@ -32,11 +32,11 @@ def fliplr(op: Builder, self: Tensor) -> Tensor:
 def reversed_along(op: Builder, x: Tensor, axes: list[int]) -> Tensor:
     """Reverse axes by Slice with negative steps.
 
-    Slice has steps from opset 10 on. Before, a table of indices reverses an axis.
+    Before opset 10 a table of indices reverses an axis.
     """
     if not axes:
         return x
-    if op.opset >= 10:
+    if op.opset >= 10:  # Slice has steps; one helper of many symbolics, so no `since=`
         return op.Slice(x, [-1] * len(axes), [-END] * len(axes), axes=axes, steps=[-1] * len(axes))
     for axis in axes:
         size = size_at(op, x, axis)

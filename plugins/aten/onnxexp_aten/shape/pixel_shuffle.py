@@ -20,16 +20,22 @@ table = SymbolicTable("aten")
 @table("pixel_shuffle")
 def pixel_shuffle(op: Builder, self: Tensor, upscale_factor: int) -> Tensor:
     """pixel_shuffle(Tensor self, int upscale_factor) -> Tensor"""
-    if rank_of(op, self) < 5 and self.dtype.is_floating_point and op.opset >= 11:  # DepthToSpace has modes from opset 11 on
-        batch = unsqueezed(op, self, range(4 - rank_of(op, self)))
-        shuffled = op.DepthToSpace(batch, blocksize=upscale_factor, mode="CRD")
-        return squeezed(op, shuffled, range(4 - rank_of(op, self)))
     channels, height, width = _pixels(op, self)
     fewer = _over(op, channels, upscale_factor**2)
     flat = op.Reshape(self, vector(op, [-1, fewer, upscale_factor, upscale_factor, height, width]))
     spread = op.Transpose(flat, perm=[0, 1, 4, 2, 5, 3])
     taller, wider = (_times(op, size, upscale_factor) for size in (height, width))
     return op.Reshape(spread, vector(op, [*_lead(op, self), fewer, taller, wider]))
+
+
+@table("pixel_shuffle", since=11)
+def pixel_shuffle_11(op: Builder, self: Tensor, upscale_factor: int) -> Tensor:
+    """pixel_shuffle(Tensor self, int upscale_factor) -> Tensor; DepthToSpace has modes from opset 11 on"""
+    if rank_of(op, self) > 4 or not self.dtype.is_floating_point:
+        return pixel_shuffle(op, self, upscale_factor)
+    batch = unsqueezed(op, self, range(4 - rank_of(op, self)))
+    shuffled = op.DepthToSpace(batch, blocksize=upscale_factor, mode="CRD")
+    return squeezed(op, shuffled, range(4 - rank_of(op, self)))
 
 
 @table("pixel_unshuffle")

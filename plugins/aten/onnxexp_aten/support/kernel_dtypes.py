@@ -124,7 +124,7 @@ def targets_plain_onnx(op: Builder, since: int = 0) -> bool:
 
 def runs(op: Builder, name: str, dtype: torch.dtype) -> bool:
     """Whether an ONNX operator runs with a dtype at the target opset."""
-    opset = op.opset
+    opset = op.opset  # ONNX's schemas do not list the kernels of ONNX Runtime
     if op.target == "onnx":
         return op.takes(name, dtype)
     return _RUNS[name].get(dtype, opset + 1) <= opset <= _LAST.get(name, opset)
