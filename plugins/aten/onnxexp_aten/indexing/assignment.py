@@ -17,9 +17,9 @@ from onnxexp_aten.reduction.cumulative import running_sum
 from onnxexp_aten.shape.as_strided import strided_places
 from onnxexp_aten.shape.diagonals import diagonal_places
 from onnxexp_aten.support.arguments import axis_of, rank_of
-from onnxexp_aten.support.composed_views import END, expanded, permuted, reshaped, sliced, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.run_time_sizes import size_at, sizes_of, vector
+from onnxexp_aten.support.view_nodes import END, expanded, permuted, reshaped, sliced, unsqueezed
 
 __all__ = ["table"]
 

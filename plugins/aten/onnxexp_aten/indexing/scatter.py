@@ -13,9 +13,9 @@ from onnxexp_aten.indexing.gather import counted_from_front
 from onnxexp_aten.math.arithmetic import extreme, floor_divide, select
 from onnxexp_aten.nn.padding import padded
 from onnxexp_aten.support.arguments import axis_of, rank_of
-from onnxexp_aten.support.composed_views import sliced, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute, targets_plain_onnx
 from onnxexp_aten.support.run_time_sizes import size_at, with_shape
+from onnxexp_aten.support.view_nodes import sliced, unsqueezed
 
 __all__ = ["can_reduce", "reducing_dtype", "scatter_elements", "scatter_slices", "table"]
 

@@ -8,9 +8,9 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.composed_views import sliced
 from onnxexp_aten.support.run_time_sizes import size_at, vector
 from onnxexp_aten.support.type_promotion import dtype_of
+from onnxexp_aten.support.view_nodes import sliced
 
 __all__ = ["table"]
 

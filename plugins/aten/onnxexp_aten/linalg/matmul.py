@@ -10,10 +10,10 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.support.arguments import axis_of, rank_of
-from onnxexp_aten.support.composed_views import permuted, reshaped, swapped, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.run_time_sizes import size_at, sizes_of, with_shape
 from onnxexp_aten.support.type_promotion import promote
+from onnxexp_aten.support.view_nodes import permuted, reshaped, swapped, unsqueezed
 
 __all__ = ["linear", "product", "table"]
 

@@ -16,10 +16,10 @@ from onnxexp_aten.math.comparison import relate
 from onnxexp_aten.math.powers import pow_
 from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.support.arguments import axis_of, rank_of
-from onnxexp_aten.support.composed_views import permuted, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.run_time_sizes import size_at
 from onnxexp_aten.support.type_promotion import dtype_of
+from onnxexp_aten.support.view_nodes import permuted, unsqueezed
 
 __all__ = ["table", "vector_norm"]
 

@@ -11,7 +11,7 @@ from onnxexp_aten.linalg.factorization import Matrices, eager_if_empty
 from onnxexp_aten.linalg.svd_and_eigh import rotated_with_turns, shifted_positive, singular_values, symmetric_eigen
 from onnxexp_aten.math.arithmetic import extreme
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.composed_views import swapped, unsqueezed
+from onnxexp_aten.support.view_nodes import swapped, unsqueezed
 
 __all__ = ["table"]
 

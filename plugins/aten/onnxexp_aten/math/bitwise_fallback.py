@@ -8,7 +8,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.composed_views import unsqueezed
+from onnxexp_aten.support.view_nodes import unsqueezed
 
 __all__ = ["bitwise"]
 

@@ -15,10 +15,10 @@ from onnxexp_aten.reduction.cumulative import running_sum
 from onnxexp_aten.reduction.reductions import reduced, summable
 from onnxexp_aten.shape.concatenation import cat
 from onnxexp_aten.support.arguments import axis_of, rank_of
-from onnxexp_aten.support.composed_views import END, sliced, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute, runs
 from onnxexp_aten.support.run_time_sizes import size_at
 from onnxexp_aten.support.type_promotion import promote, to_float
+from onnxexp_aten.support.view_nodes import END, sliced, unsqueezed
 
 __all__ = ["table"]
 

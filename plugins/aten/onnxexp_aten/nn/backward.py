@@ -13,10 +13,10 @@ from onnxexp_aten.indexing.scatter import scatter_elements
 from onnxexp_aten.nn.convolution import convolve
 from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.support.arguments import expand_scalar, rank_of
-from onnxexp_aten.support.composed_views import reshaped, sliced, swapped
 from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.run_time_sizes import size_at, with_shape
+from onnxexp_aten.support.view_nodes import reshaped, sliced, swapped
 
 __all__ = ["table"]
 

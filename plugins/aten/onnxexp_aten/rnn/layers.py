@@ -17,9 +17,9 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.nn.dropout import dropped
 from onnxexp_aten.rnn.packed_sequences import packed_layer
 from onnxexp_aten.rnn.scan_cells import Cell, scan_layer
-from onnxexp_aten.support.composed_views import permuted, reshaped, squeezed, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import running_dtype, runs
 from onnxexp_aten.support.run_time_sizes import known_size
+from onnxexp_aten.support.view_nodes import permuted, reshaped, squeezed, unsqueezed
 
 __all__ = ["table"]
 

@@ -10,9 +10,9 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.nn.padding import padded
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.composed_views import expanded, reshaped, unsqueezed
 from onnxexp_aten.support.run_time_sizes import size_at, sizes_of
 from onnxexp_aten.support.type_promotion import promote
+from onnxexp_aten.support.view_nodes import expanded, reshaped, unsqueezed
 
 __all__ = ["cat", "joined", "stack", "table"]
 

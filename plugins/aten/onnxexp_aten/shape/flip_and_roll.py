@@ -9,8 +9,8 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.support.arguments import axis_of, rank_of
-from onnxexp_aten.support.composed_views import END, permuted, reshaped, sliced, swapped, unsqueezed
 from onnxexp_aten.support.run_time_sizes import size_at
+from onnxexp_aten.support.view_nodes import END, permuted, reshaped, sliced, swapped, unsqueezed
 
 __all__ = ["roll", "table", "window_starts"]
 

@@ -15,9 +15,9 @@ from onnxexp_aten.math.comparison import equal, relate
 from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.shape.concatenation import joined, stack
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.composed_views import unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.run_time_sizes import size_at
+from onnxexp_aten.support.view_nodes import unsqueezed
 
 __all__ = ["table"]
 

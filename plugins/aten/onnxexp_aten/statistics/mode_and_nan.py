@@ -15,9 +15,9 @@ from onnxexp_aten.math.unary import is_nan
 from onnxexp_aten.reduction.reductions import reduced, summable
 from onnxexp_aten.statistics.sorting import top
 from onnxexp_aten.support.arguments import axis_of
-from onnxexp_aten.support.composed_views import unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compare, compute
 from onnxexp_aten.support.run_time_sizes import size_at
+from onnxexp_aten.support.view_nodes import unsqueezed
 
 __all__ = ["table"]
 

@@ -16,9 +16,9 @@ from onnxexp_aten.math.unary import ceil, floor, is_nan, round_
 from onnxexp_aten.reduction.reductions import any_, reduced
 from onnxexp_aten.statistics.sorting import top
 from onnxexp_aten.support.arguments import axis_of, rank_of
-from onnxexp_aten.support.composed_views import permuted, squeezed, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compare, compute
 from onnxexp_aten.support.run_time_sizes import size_at
+from onnxexp_aten.support.view_nodes import permuted, squeezed, unsqueezed
 
 __all__ = ["table"]
 

@@ -13,9 +13,9 @@ from onnxexp_aten.math.arithmetic import extreme, select
 from onnxexp_aten.math.comparison import relate
 from onnxexp_aten.reduction.cumulative import running_sum
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.composed_views import END, unsqueezed
 from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.run_time_sizes import size_at
+from onnxexp_aten.support.view_nodes import END, unsqueezed
 
 __all__ = ["table"]
 

@@ -9,8 +9,8 @@ from onnxexp_aten.math.arithmetic import extreme
 from onnxexp_aten.math.comparison import equal
 from onnxexp_aten.reduction.reductions import any_
 from onnxexp_aten.support.arguments import axis_of, rank_of
-from onnxexp_aten.support.composed_views import END, sliced
 from onnxexp_aten.support.kernel_dtypes import compare
+from onnxexp_aten.support.view_nodes import END, sliced
 
 __all__ = ["table"]
 

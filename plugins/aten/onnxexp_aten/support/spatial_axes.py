@@ -9,7 +9,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.composed_views import squeezed, swapped, unsqueezed
+from onnxexp_aten.support.view_nodes import squeezed, swapped, unsqueezed
 
 __all__ = ["axis_sizes", "batched", "linear_map_matrix", "multiply_axis", "spatial_dims"]
 

@@ -1,4 +1,4 @@
-"""Views as plain nodes, which the pass `ComposeViews` composes. A Reshape gets a static target wherever one exists."""
+"""Views as plain nodes, which the pass `ComposeViews` merges. A Reshape gets a constant target wherever one exists."""
 
 from __future__ import annotations
 
