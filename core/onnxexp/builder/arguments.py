@@ -25,7 +25,10 @@ _EMPTY = {("Resize", "roi"), ("Resize", "scales")}
 
 
 def find(domain: str, name: str, opset: int) -> Operator:
-    """The operator at `opset`. Raises LoweringError where it exists only at others, AttributeError where it does not exist."""
+    """Return the operator at `opset`.
+
+    Raises LoweringError where it exists only at others, AttributeError where it does not exist.
+    """
     found = operator(domain, name, opset)
     if found is not None:
         return found
@@ -37,7 +40,7 @@ def find(domain: str, name: str, opset: int) -> Operator:
 def split_arguments(
     spec: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], opset: int
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Split a call's arguments into inputs, in the schema's order, and attributes by name.
+    """Split a call's arguments into inputs in schema order and attributes by name.
 
     Raises:
         LoweringError: An argument does not fit the operator of this opset.
@@ -100,7 +103,7 @@ def _attribute_value(spec: Operator, name: str, value: Any, opset: int) -> Any:
 
 
 def _check_other_versions(spec: Operator, name: str, value: Any, opset: int) -> None:
-    """Apply rule 3: refuse an argument of another version that is not that version's default."""
+    """Apply rule 3: refuse another version's argument unless it is the default."""
     versions = history(spec.domain, spec.name)
     knowing = [version for version in versions if version.input_index(name) is not None or version.attribute(name)]
     if not knowing:

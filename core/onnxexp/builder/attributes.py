@@ -18,7 +18,7 @@ __all__ = ["encode", "guess", "key"]
 
 
 def _plain(value: Any) -> Any:
-    """Turn constant Tensors into numbers and lists, and dtypes into ONNX's enumeration."""
+    """Turn constant Tensors into numbers and lists, dtypes into ONNX's enumeration."""
     if isinstance(value, Tensor):
         assert value.const is not None
         return value.const.tolist()
@@ -87,7 +87,7 @@ def _convert(spec: Operator, attribute: Attribute, value: Any) -> Any:
 
 
 def guess(name: str, value: Any) -> ir.Attr:
-    """Encode an attribute of an operator without a schema; the Python value determines its type."""
+    """Encode an attribute that has no schema; the Python value determines its type."""
     if isinstance(value, (torch.Tensor, Tensor)):
         return ir.Attr(name, ir.AttributeType.TENSOR, _tensor(value))
     if isinstance(value, ir.Attr):
@@ -97,7 +97,7 @@ def guess(name: str, value: Any) -> ir.Attr:
 
 
 def key(attributes: dict[str, ir.Attr]) -> tuple[Any, ...] | None:
-    """A key that is equal for equal attributes, None where one is a graph, a type or a large tensor."""
+    """A key for equal attributes; None for a graph, a type or a large tensor."""
     parts = []
     for name in sorted(attributes):
         value, kind = attributes[name].value, attributes[name].type

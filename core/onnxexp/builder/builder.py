@@ -34,7 +34,7 @@ __all__ = ["Builder", "Declined", "state_of"]
 
 
 class Declined(LoweringError):
-    """A symbolic cannot lower this call; the next plugin or torch's decomposition lowers it."""
+    """A symbolic cannot lower this call; the next plugin or a decomposition does."""
 
 
 class Builder:
@@ -90,14 +90,14 @@ class Builder:
 
     @property
     def node(self) -> Node:
-        """The captured node that is being lowered: its operator, arguments, output types and source line."""
+        """The captured node being lowered: operator, arguments, types and source line."""
         if self._node is None:
             raise LoweringError("op.node exists only while a captured node is being lowered")
         return self._node
 
     @property
     def args(self) -> list[Any]:
-        """The arguments of the node that is being lowered, as its symbolic gets them: Tensors and Python constants."""
+        """The arguments of the node being lowered: Tensors and Python constants."""
         return list(self.resolve(self.node.args))
 
     def resolve(self, arg: Any) -> Any:
@@ -106,7 +106,7 @@ class Builder:
 
     @contextlib.contextmanager
     def at(self, node: Node, *, nested: bool = False) -> Iterator[None]:
-        """Lower a captured node inside; the ONNX nodes made there carry its name and source line.
+        """Lower a captured node; ONNX nodes made inside carry its name and source line.
 
         A `nested` node is part of the one that is being lowered: the ONNX nodes keep the name and source line of that one.
         """
@@ -147,7 +147,7 @@ class Builder:
         return [self._state.tensors[value] for value in self._state.main_scope.inputs]
 
     def size_of(self, size: Dim) -> int | Tensor | None:
-        """A size of a captured type (``batch``, ``2*batch + 1``) as a number or a 0-d int64 tensor.
+        """A captured size (``batch``, ``2*batch + 1``) as a number or 0-d int64 tensor.
 
         Returns None where it does not follow from the sizes of the model's inputs.
         """
@@ -165,7 +165,9 @@ class Builder:
         return Domain(self, domain)
 
     def call(self, domain: str, name: str, /, *args: Any, outputs: int | None = None, **kwargs: Any) -> Any:
-        """One operator. Returns a Tensor, or a tuple where it has several outputs or `outputs` is given.
+        """Call one operator.
+
+        Returns a Tensor, or a tuple where it has several outputs or `outputs` is given.
 
         Raises:
             OpsetError: another opset can express this call (see `OpsetError.first_opset`).
@@ -181,7 +183,10 @@ class Builder:
         return results[0] if outputs is None and len(results) == 1 else results
 
     def takes(self, name: str, dtype: torch.dtype) -> bool:
-        """Whether ONNX's operator takes this dtype at the target opset, as its first input or output with several dtypes."""
+        """Whether ONNX's operator takes this dtype at the target opset.
+
+        The first input or output that allows several dtypes decides.
+        """
         spec = operator("", name, self.opset)
         chosen = next((formal for formal in (*spec.inputs, *spec.outputs) if len(formal.types) > 1), None) if spec else None
         return chosen is not None and type_string(dtype) in chosen.types
@@ -210,7 +215,7 @@ class Builder:
     def emit(
         self, domain: str, name: str, inputs: Sequence[Any], attributes: Mapping[str, Any], outputs: int = 1
     ) -> tuple[Tensor, ...]:
-        """A node of an operator without a schema; see `Domain` for the types of its outputs.
+        """A node of an operator without a schema; `Domain` describes its output types.
 
         `attributes` are Python values or `onnx_ir.Attr`; those that are None are left out.
         """
@@ -220,7 +225,7 @@ class Builder:
         return self._state.append(domain, name, values, encoded, [None] * outputs)
 
     def torch_op(self, name: str, *args: Any, outputs: int | None = None) -> Sequence[Any]:
-        """The outputs of another torch operator (``"aten::gelu"``), lowered like a node of the captured graph.
+        """Lower a call of another torch operator (``"aten::gelu"``); return its outputs.
 
         `args` are Tensors and Python constants in the order of its schema; defaults may be left out. `outputs` is the length of
         a returned list where it does not follow from the arguments (a split of an unknown size).
@@ -230,9 +235,10 @@ class Builder:
         return self._lower(name, args, outputs)
 
     def function(self, function: Any, *args: Any, **attributes: Any) -> Any:
-        """Call an onnxscript function; it becomes a model-local function of the model, with those that it calls.
+        """Call an onnxscript function, which becomes a model-local function.
 
-        Raises OpsetError where it is written for another opset, at which its operators mean something else.
+        The functions that it calls are added too. Raises OpsetError where it is written for another opset, at which its operators
+        mean something else.
         """
         found = definitions(function, self.opset, self.custom_opsets)
         definition = found[0]
@@ -245,7 +251,7 @@ class Builder:
     # Constants
 
     def constant(self, value: Any, dtype: torch.dtype | None = None) -> Tensor:
-        """A constant from a number, a (nested) list or a torch.Tensor; floats are float32 where no dtype is given."""
+        """A constant of a number, list or torch.Tensor; floats default to float32."""
         return operands.constant(self, value, dtype)
 
     def wrap_constant(self, tensor: torch.Tensor, name: str | None = None) -> Tensor:
@@ -253,10 +259,10 @@ class Builder:
         return Tensor(self, None, tensor.dtype, tuple(tensor.shape), tensor, name)
 
     def deferred(self, compute: Callable[..., torch.Tensor], *sources: Tensor) -> Tensor:
-        """A constant that is computed from constants when the model is written, without a second copy of a weight until then.
+        """A constant that is computed from constants when the model is written.
 
-        `compute` takes the contents of `sources` (torch tensors; once, for dtype and shape, on the meta device) and must
-        depend on nothing else. The result has no known contents (`Tensor.const` is None).
+        There is no second copy of a weight until then. `compute` takes the contents of `sources` (torch tensors; once, for dtype
+        and shape, on the meta device) and must depend on nothing else. The result has no known contents (`Tensor.const` is None).
         """
         contents = [source.const for source in sources]
         if any(tensor is None for tensor in contents):
@@ -279,13 +285,13 @@ class Builder:
         return result
 
     def is_static(self, x: Any) -> bool:
-        """Whether `x` is known at export: a Python value, a Tensor with known contents, or a list of those."""
+        """Whether `x` is a Python value, a Tensor with known contents or a list of them."""
         if isinstance(x, (list, tuple)):
             return all(map(self.is_static, x))
         return not isinstance(x, Tensor) or x.const is not None
 
     def static(self, x: Any, what: str = "an argument") -> Any:
-        """The Python value of `x`: a number, or a list. Raises LoweringError naming `what` where it is not known."""
+        """The Python value of `x`. Raises LoweringError naming `what` if it is unknown."""
         if isinstance(x, (list, tuple)):
             return [self.static(element, what) for element in x]
         if not isinstance(x, Tensor):
@@ -301,11 +307,11 @@ class Builder:
         raise Declined(reason)
 
     def opset_error(self, reason: str, first_opset: int | None = None) -> NoReturn:
-        """Refuse a call that the target opset cannot express; `first_opset` is the first that can."""
+        """Refuse a call that the opset cannot express; `first_opset` is the first to fit."""
         raise OpsetError(reason, first_opset)
 
     def error(self, reason: str) -> LoweringError:
-        """An error about this call, to raise; the core adds the operator, its arguments and the user's line."""
+        """An error to raise; the core adds the operator, its arguments and user's line."""
         return LoweringError(reason)
 
     # Types
@@ -335,7 +341,7 @@ class Builder:
             yield
 
     def as_number(self, tensor: Tensor) -> Tensor:
-        """A 0-d tensor as a number of the program, which torch's schemas take for int, float or bool."""
+        """A 0-d tensor as a number, which torch's schemas take for int, float or bool."""
         number = Tensor(self, tensor.value, tensor.dtype, ())
         number.scalar = bool if number.dtype == torch.bool else float if number.dtype.is_floating_point else int
         return number
@@ -343,23 +349,23 @@ class Builder:
     # Control flow
 
     def subgraph(self, name: str, body: Callable[[], Sequence[Any]]) -> ir.Graph:
-        """Build the graph of an attribute: `body` adds inputs with `input`, emits nodes, and returns the outputs."""
+        """Build an attribute's graph: `body` calls `input`, emits nodes, returns outputs."""
         return self._subgraphs.graph(name, body)
 
     def if_(self, cond: Tensor, then: Callable[[], Sequence[Any]], otherwise: Callable[[], Sequence[Any]]) -> list[Tensor]:
-        """``If``: both functions emit their branch and return its values, equally many and of equal dtypes.
+        """``If``: both functions emit their branch and return its values.
 
-        Raises LoweringError where the branches' values do not go together.
+        Raises LoweringError where the values differ in number or in dtype.
         """
         return self._subgraphs.if_(cond, then, otherwise)
 
     def loop(
         self, trip_count: Any, cond: Any, body: LoopBody, carried: Sequence[Any], *, types: Sequence[Type] | None = None
     ) -> list[Tensor]:
-        """``Loop``: `body(i, *carried)` returns (condition to go on or None, carried values, values to stack).
+        """``Loop``: `body(i, *carried)` returns (condition or None, carried, stacked).
 
-        Returns the carried values after the last round, then the stacked ones (a new axis 0). `types` are the carried
-        values' types where a size changes from round to round.
+        Returns the carried values after the last round, then the stacked ones (a new axis 0). The loop ends when the condition is
+        false. `types` are the carried values' types where a size changes from round to round.
         """
         return self._subgraphs.loop(trip_count, cond, body, carried, types)
 
@@ -371,12 +377,12 @@ class Builder:
         *,
         reverse: bool = False,
     ) -> list[Tensor]:
-        """``Scan`` over axis 0 of each of `xs`: `body(*carried, *slices)` returns (carried values, values to stack)."""
+        """``Scan`` along axis 0: `body(*carried, *slices)` returns (carried, stacked)."""
         return self._subgraphs.scan(body, carried, xs, reverse=reverse)
 
 
 def state_of(builder: Builder) -> GraphState:
-    """The model under construction, for the core; plugins use the methods of `Builder`."""
+    """The model under construction, for the core; plugins use `Builder`'s methods."""
     return builder._state
 
 

@@ -53,7 +53,7 @@ def fold(
     attributes: dict[str, ir.Attr],
     dtypes: Sequence[torch.dtype | None],
 ) -> list[torch.Tensor] | None:
-    """Fold a node with constant inputs into outputs of these dtypes; None leaves the node to the runtime."""
+    """Fold a node with constant inputs to these dtypes; None leaves it to the runtime."""
     if spec.domain or any(attribute.type == ir.AttributeType.GRAPH for attribute in attributes.values()):
         return None
     values = {name: attribute.value for name, attribute in attributes.items()}
@@ -75,7 +75,7 @@ def _in_numpy(dtype: torch.dtype) -> bool:
 
 
 def _size_after(name: str, tensors: list[torch.Tensor], attributes: dict[str, Any]) -> float:
-    """The number of output elements, for operators whose outputs may be larger than their inputs."""
+    """The number of output elements, where outputs may be larger than the inputs."""
     if name in _ELEMENTWISE:
         return _broadcast(*(tensor.shape for tensor in tensors))
     return _SIZES[name](tensors, attributes) if name in _SIZES else 0
@@ -165,9 +165,9 @@ def _squeeze(tensor: torch.Tensor, axes: list[int] | None) -> torch.Tensor:
 
 
 def _cast(inputs: list[Any], attributes: dict[str, Any]) -> torch.Tensor | None:
-    """Cast, except where torch rounds or saturates differently from ONNX: to float8, and to integers that overflow.
+    """Cast, except where torch rounds or saturates differently from ONNX.
 
-    Casts from float8 stay nodes: they keep stored weights small.
+    They differ in casts to float8, and to integers that overflow. Casts from float8 stay nodes: they keep stored weights small.
     """
     tensor, to = inputs[0], attributes["to"]
     if to == ir.DataType.STRING:

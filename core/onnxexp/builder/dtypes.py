@@ -36,7 +36,7 @@ _STRINGS = {"FLOAT": "float", "DOUBLE": "double"}
 
 
 def to_onnx(dtype: torch.dtype) -> ir.DataType:
-    """The ONNX element type of a torch dtype. Raises TypeError where ONNX has none (the quantized dtypes)."""
+    """The ONNX element type of a torch dtype. Raises TypeError if quantized."""
     try:
         return _PAIRS[dtype]
     except KeyError:
@@ -44,7 +44,7 @@ def to_onnx(dtype: torch.dtype) -> ir.DataType:
 
 
 def from_onnx(data_type: ir.DataType | int) -> torch.dtype:
-    """The torch dtype of an ONNX element type. Raises TypeError where torch has none (strings, 4-bit types)."""
+    """The torch dtype of an ONNX type. Raises TypeError for strings and 4-bit types."""
     try:
         return _BACK[ir.DataType(data_type)]
     except KeyError:

@@ -1,4 +1,4 @@
-"""The model under construction: nodes in nested scopes, initializers, names, provenance."""
+"""The model under construction: nested scopes, initializers, names, provenance."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ODD = re.compile(r"[^0-9A-Za-z_.:/\-]+")
 
 
 class Scope:
-    """The inputs and nodes of one graph; `seen` finds equal nodes, in enclosing graphs too."""
+    """The inputs and nodes of one graph; `seen` includes nodes of enclosing graphs."""
 
     def __init__(self, parent: Scope | None) -> None:
         self.parent = parent
@@ -116,7 +116,7 @@ class GraphState:
         dtypes: Sequence[torch.dtype | None],
         key: Any = None,
     ) -> tuple[Tensor, ...]:
-        """Append a node to the current scope, or return the results of an equal one (`key` None: never shared)."""
+        """Append a node, or return an equal one's results; `key` None prevents sharing."""
         shared = self.scope.seen.get(key)
         if shared is not None:
             return shared
@@ -140,7 +140,7 @@ class GraphState:
         return results
 
     def copy(self, tensor: Tensor) -> Tensor:
-        """An Identity of a tensor or sequence: a value in ONNX has one name, and belongs to one graph."""
+        """An Identity of a tensor or sequence: an ONNX value has one name and one graph."""
         (same,) = self.append("", "Identity", [tensor.value], {}, [tensor.known_dtype])
         same.stamp(tensor.type)
         same.value.type = tensor.value.type  # sequences have no dtype that `write_type` could write
@@ -164,7 +164,7 @@ class GraphState:
         return value
 
     def deferred(self, compute: Callable[[], torch.Tensor], like: torch.Tensor, name: str | None) -> Tensor:
-        """An initializer, of the dtype and shape of `like`, whose contents are computed whenever they are written."""
+        """An initializer of `like`'s dtype and shape, computed whenever it is written."""
         named = self.names.unique(_ODD.sub("_", name) if name else "constant")
         dtype, shape = to_onnx(like.dtype), ir.Shape(like.shape)
         contents = ir.LazyTensor(lambda: TorchTensor(compute(), named), dtype=dtype, shape=shape, name=named)
@@ -174,7 +174,7 @@ class GraphState:
         return self.tensors[value]
 
     def add_input(self, name: str, type_: Type, dtype: torch.dtype | None = None) -> Tensor:
-        """A new input of the current scope's graph; its name is taken as it is where it is free.
+        """Add an input to the current scope's graph, with this name where it is free.
 
         `dtype` is for a Python number whose tensor has another dtype than torch's default for it.
         """

@@ -1,4 +1,4 @@
-"""Infer dtypes and shapes of intermediate values with ONNX's own inference, one node at a time and on first use."""
+"""Infer dtypes and shapes with ONNX, one node at a time and on first use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DATA_LIMIT = 64
 
 
 def infer(state: GraphState, tensor: Tensor) -> None:
-    """Set the missing dtypes and shapes of a node's outputs; those that ONNX cannot infer stay None."""
+    """Set a node's missing dtypes and shapes; those ONNX cannot infer stay None."""
     value = tensor.known_value
     node = None if value is None else _uninferred_producer(state, value)
     pending = [] if node is None else [node]
@@ -38,7 +38,7 @@ def infer(state: GraphState, tensor: Tensor) -> None:
 
 
 def _uninferred_producer(state: GraphState, value: ir.Value) -> ir.Node | None:
-    """The node to infer before the dtype and shape of `value` can be read, None where there is none."""
+    """The node to infer before `value`'s dtype and shape can be read, if any."""
     tensor = state.tensors.get(value)
     if tensor is None or (tensor.known_dtype is not None and tensor.known_shape is not None):
         return None
@@ -80,7 +80,7 @@ def _infer_node(state: GraphState, node: ir.Node) -> None:
 def _through_functions(
     state: GraphState, call: onnx.NodeProto, types: dict[str, onnx.TypeProto], imports: list[onnx.OperatorSetIdProto]
 ) -> dict[str, onnx.TypeProto]:
-    """The output types of a call of a model-local function, or of an ONNX operator that is defined as a function."""
+    """Output types of a call of a model-local function or an ONNX function operator."""
     inputs = [onnx.helper.make_value_info(name, type_) for name, type_ in types.items()]
     graph = onnx.helper.make_graph([call], "call", inputs, [onnx.ValueInfoProto(name=name) for name in call.output])
     functions = [ir.to_proto(each) for each in state.functions.values()]

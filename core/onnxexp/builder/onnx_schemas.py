@@ -1,4 +1,4 @@
-"""ONNX operator schemas as Python objects, cached per operator version. Source: `onnx.defs`."""
+"""ONNX operator schemas from `onnx.defs`, cached per operator version."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RANDOM = onnx.defs.OpSchema.NodeDeterminism.NonDeterministic
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Formal:
-    """One formal input or output: `variable` is a type variable (``T``) or a type (``tensor(int64)``)."""
+    """One input or output; `variable` is ``T`` or a type such as ``tensor(int64)``."""
 
     name: str
     variable: str
@@ -53,7 +53,7 @@ class Attribute:
     default: Any
 
     def is_default(self, value: Any) -> bool:
-        """Whether a value is the default. Defaults are float32 in schemas: 0.01 is 0.009999999776."""
+        """Whether a value is the default, which is float32: 0.01 is 0.009999999776."""
         if self.required or self.default is None or isinstance(value, str) != isinstance(self.default, str):
             return False
         if self.type is ir.AttributeType.FLOAT and isinstance(value, (int, float)):
@@ -156,18 +156,18 @@ def _all() -> dict[tuple[str, str], list[onnx.defs.OpSchema]]:
 
 @functools.lru_cache(maxsize=None)
 def history(domain: str, name: str) -> tuple[Operator, ...]:
-    """Every version of an operator, the oldest first; empty where onnx has no such operator."""
+    """Every version of an operator, the oldest first; empty for unknown operators."""
     return tuple(map(_read, _all().get((domain, name), ())))
 
 
 @functools.lru_cache(maxsize=None)
 def operator(domain: str, name: str, opset: int) -> Operator | None:
-    """The version of an operator at an opset; None where there is none or it is deprecated."""
+    """An operator's version at an opset; None where there is none or it is deprecated."""
     known = [schema for schema in _all().get((domain, name), ()) if schema.since_version <= opset]
     return _read(known[-1]) if known and not known[-1].deprecated else None
 
 
 @functools.lru_cache(maxsize=None)
 def ir_version(opset: int) -> int:
-    """The lowest ONNX IR version that may carry this opset of the default domain (4 at least: initializers are no inputs)."""
+    """The lowest IR version for an opset, at least 4: initializers need not be inputs."""
     return max(4, int(onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)], ignore_unknown=True)))

@@ -14,7 +14,7 @@ __all__ = ["definitions"]
 
 
 def definitions(function: Any, opset: int, imports: Mapping[str, int]) -> list[ir.Function]:
-    """The definition of an onnxscript function, then of those that it calls, all at `opset`.
+    """Define an onnxscript function, then those that it calls, all at `opset`.
 
     `imports` are the versions at which the model imports other domains.
 
@@ -48,7 +48,7 @@ def _align(function: ir.Function, opset: int) -> None:
 
 
 def _means_the_same(before: Operator | None, after: Operator | None) -> bool:
-    """Whether a node means the same at both versions; wider types and new optional parts do not matter."""
+    """Whether two versions agree, apart from wider types and new optional parts."""
     if before is None or after is None:
         return False
     if before.since == after.since:

@@ -72,7 +72,7 @@ def resolve_call(
 
 
 def check_graph_types(name: str, opset: int, tensors: Sequence[Tensor]) -> None:
-    """Check the types that enter and leave the graphs of If, Loop or Scan. Raises OpsetError, LoweringError."""
+    """Raise OpsetError or LoweringError for types that If, Loop or Scan cannot take."""
     for tensor in tensors:
         type_ = operands.type_of(tensor)
         takes = [
@@ -89,7 +89,7 @@ def check_graph_types(name: str, opset: int, tensors: Sequence[Tensor]) -> None:
 
 
 def _known_versions(domain: str, name: str) -> list[int]:
-    """The first opsets of an operator's versions, without those that end before `MIN_OPSET`."""
+    """The first opsets of an operator's versions that end at `MIN_OPSET` or later."""
     since = [version.since for version in history(domain, name) if not version.deprecated]
     return [version for version in since if domain or _end(name, version) >= MIN_OPSET]
 

@@ -1,4 +1,4 @@
-"""Turn the inputs of an ONNX operator into tensors; check dtypes against the schema."""
+"""Turn an ONNX operator's inputs into tensors; check dtypes against the schema."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FALLBACKS = (torch.int64, torch.float32, torch.bool)
 
 
 def bind_type_variables(spec: Operator, given: Sequence[Any], opset: int) -> dict[str, torch.dtype]:
-    """Bind each of the schema's type variables to the dtype of its inputs, Python values included.
+    """Bind the schema's type variables to the dtypes of inputs and Python values.
 
     Raises LoweringError where the operator does not take a dtype, where inputs of one type variable differ in dtype, and where a
     number shares its type variable with a Tensor of unknown dtype.
@@ -61,7 +61,7 @@ def bind_type_variables(spec: Operator, given: Sequence[Any], opset: int) -> dic
 
 
 def tensors(op: GraphBuilder, spec: Operator, given: Sequence[Any], bound: dict[str, torch.dtype]) -> list[Tensor | None]:
-    """The inputs as Tensors: Python values become constants of their type variable's dtype."""
+    """The inputs as Tensors; Python values take the dtype of their type variable."""
     made: list[Tensor | None] = []
     for place, arg in enumerate(given):
         if arg is not None and not isinstance(arg, Tensor):
@@ -73,14 +73,14 @@ def tensors(op: GraphBuilder, spec: Operator, given: Sequence[Any], bound: dict[
 
 
 def dtype_of(arg: Any) -> torch.dtype | None:
-    """The dtype of a Tensor, inferred if needed, or of a torch.Tensor; None where unknown and for other arguments."""
+    """The dtype of a Tensor (inferred if needed) or torch.Tensor, else None."""
     if isinstance(arg, Tensor):
         return arg.inferred_dtype
     return arg.dtype if isinstance(arg, torch.Tensor) else None
 
 
 def type_of(arg: Any) -> str | None:
-    """The type of a Tensor, sequence or optional as schemas write it; None where unknown and for other arguments."""
+    """The type of a Tensor, sequence or optional as schemas write it, else None."""
     if not isinstance(arg, Tensor):
         return None
     if arg.known_dtype is not None:
@@ -144,7 +144,7 @@ def _mixed(op: GraphBuilder, elements: Sequence[Any], dtype: torch.dtype) -> Ten
 def result_dtypes(
     spec: Operator, bound: dict[str, torch.dtype], attributes: dict[str, ir.Attr], count: int, opset: int
 ) -> list[torch.dtype | None]:
-    """The dtype of each output: of its type variable, from an attribute, the only possible one, or None.
+    """Each output's dtype: by type variable, attribute or sole choice, else None.
 
     Raises LoweringError where an attribute requests a dtype that the operator cannot return.
     """
@@ -165,7 +165,7 @@ def result_dtypes(
 
 
 def _dtype_from_attribute(attributes: dict[str, ir.Attr]) -> torch.dtype | None:
-    """The first output's dtype where an attribute determines it: a dtype, or the contents of a constant."""
+    """The first output's dtype from an attribute: a dtype or a constant's contents."""
     for name in ("to", "dtype", "output_dtype", "output_datatype"):
         if name in attributes:
             return from_onnx(attributes[name].value)

@@ -1,4 +1,4 @@
-"""The ONNX node that makes a tensor, for symbolics that look behind their arguments."""
+"""The ONNX node that makes a tensor, for symbolics that inspect their arguments."""
 
 from __future__ import annotations
 

@@ -30,14 +30,14 @@ _IDENTITY_OF_SEQUENCES = 14
 
 
 class Subgraphs:
-    """Emits the nodes that have graphs inside; `Builder.if_`, `Builder.loop` and `Builder.scan` document the calls."""
+    """Emitter of nodes with graphs inside: `Builder.if_`, `loop` and `scan`."""
 
     def __init__(self, op: GraphBuilder, state: GraphState) -> None:
         self._op = op
         self._state = state
 
     def graph(self, name: str, body: Callable[[], Sequence[Any]]) -> ir.Graph:
-        """The graph that `body` emits: its inputs are those that `body` makes, its outputs those that it returns."""
+        """The graph that `body` emits: it makes the inputs and returns the outputs."""
         with self._state.nested() as scope:
             return self._finish(scope, name, body())[0]
 
@@ -111,7 +111,7 @@ class Subgraphs:
         return self._with_types(outputs, inside, results, length)
 
     def _finish(self, scope: Scope, name: str, outputs: Sequence[Any]) -> tuple[ir.Graph, list[Tensor]]:
-        """The graph of a finished scope. A graph returns values of its own: any other goes through an Identity."""
+        """Finish a scope's graph; outputs from elsewhere go through an Identity."""
         made = {output for node in scope.nodes for output in node.outputs}
         results: list[Tensor] = []
         for output in outputs:
@@ -145,7 +145,7 @@ class Subgraphs:
         return list(self._state.append("", name, values, encode(spec, attributes), dtypes))
 
     def _check_branches(self, then: Sequence[Tensor], otherwise: Sequence[Tensor]) -> None:
-        """Raises LoweringError, OpsetError where the values of two branches do not go together."""
+        """Raise LoweringError or OpsetError where the branches' values do not match."""
         if len(then) != len(otherwise):
             raise LoweringError(f"the branches of an if return {len(then)} and {len(otherwise)} values")
         opset = self._op.opset
@@ -196,7 +196,7 @@ class Subgraphs:
 
 
 def _conflict(one: Any, other: Any) -> bool:
-    """Whether a size of one branch differs from the other's: inference keeps one, and ONNX Runtime allocates by it."""
+    """Whether two branches' sizes differ: ONNX Runtime allocates by one of the two."""
     if one is None or other is None:
         return False
     pairs = zip(one, other, strict=False)
@@ -214,7 +214,7 @@ def _carrying(body: LoopBody) -> Callable[..., Any]:
 
 
 def _keep_shapes(before: Sequence[Tensor], after: Sequence[Any]) -> None:
-    """Give carried values the shapes that they start with: without declared types no size changes between rounds."""
+    """Give carried values their initial shapes; only declared types let sizes change."""
     for one, other in zip(before, after, strict=False):
         if isinstance(other, Tensor) and other.known_shape is None and one.known_shape is not None:
             other.stamp(TensorType(None, one.known_shape))

@@ -1,4 +1,4 @@
-"""Sizes that are expressions of the inputs' sizes (``2*batch + 1``), computed in the graph."""
+"""Sizes as expressions of input sizes (``2*batch + 1``), computed in the graph."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "Add", ast.Sub: "Sub", ast
 
 
 def compute_size(op: GraphBuilder, inputs: Sequence[Tensor], size: Dim) -> int | Tensor | None:
-    """A size as a number or a 0-d int64 tensor; None where it does not follow from the sizes of `inputs`."""
+    """A size as a number or 0-d int64 tensor, None if `inputs` do not determine it."""
     if isinstance(size, int):
         return size
     value: int | Tensor | None = _value(op, inputs, ast.parse(_identifiers(size), mode="eval").body)
@@ -25,7 +25,7 @@ def compute_size(op: GraphBuilder, inputs: Sequence[Tensor], size: Dim) -> int |
 
 
 def _identifiers(size: str) -> str:
-    """The text with valid Python names: those of nested inputs have dots and digits (``past.0_dim_1``)."""
+    """Turn names such as ``past.0_dim_1``, from nested inputs, into Python names."""
     return size.replace(".", "__")
 
 

@@ -81,7 +81,7 @@ class Tensor:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The torch dtype. Raises LoweringError for sequences, which have none, and where it cannot be inferred."""
+        """The torch dtype. Raises LoweringError for sequences and where it is unknown."""
         dtype = self.inferred_dtype
         if dtype is None:
             raise LoweringError(f"the dtype of {self!r} is not known; {STAMP_HINT}")
@@ -119,7 +119,7 @@ class Tensor:
 
     @property
     def value(self) -> ir.Value:
-        """The onnx-ir value. A constant becomes an initializer of the model on the first access."""
+        """The onnx-ir value; a constant becomes an initializer on the first access."""
         if self._value is None:
             self._value = self._owner.materialize(self)
         return self._value
@@ -162,7 +162,7 @@ class Tensor:
 
 
 class ComplexTensor(Tensor):
-    """A complex tensor as a pair of real ones, since ONNX's operators take no complex numbers.
+    """A complex tensor as two real ones: ONNX's operators take no complex numbers.
 
     It has no ONNX value of its own. As an input or output of the model it is one real tensor with a last axis of size 2, as
     `torch.view_as_real` returns it.
@@ -184,7 +184,7 @@ class ComplexTensor(Tensor):
         raise LoweringError(f"ONNX's operators take no complex numbers: {self!r}; cure: {cure}")
 
     def view_as_real(self) -> Tensor:
-        """Both parts in one tensor, on a new last axis of size 2. Raises LoweringError where the rank is unknown."""
+        """Stack both parts on a new last axis. Raises LoweringError for unknown ranks."""
         call, sizes = self._owner.call, self.shape
         if sizes is None:
             raise LoweringError(f"the rank of {self!r} must be known at export")

@@ -61,7 +61,7 @@ class TorchTensor(ir.tensor_adapters.TorchTensor):
         return self.raw
 
     def numpy(self) -> npt.NDArray[Any]:
-        """The elements as an array of ONNX's dtype (`ml_dtypes` has what numpy lacks); shares the memory where it can."""
+        """An array of ONNX's dtype, from numpy or `ml_dtypes`; shares memory if it can."""
         _check_data(self.raw, self.name)
         return super().numpy()
 

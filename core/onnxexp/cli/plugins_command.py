@@ -54,7 +54,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _lock(found: list[PluginStatus], output: Output) -> int:
-    """Print the entries of `allow` as TOML; return 1 if a distribution has no RECORD to pin."""
+    """Print `allow`'s entries as TOML; return 1 if a distribution has no RECORD."""
     hashes = {state.found.distribution: record_hash(state.found) for state in found if state.state == "on"}
     entries = [f"{name}@{digest}" if digest else name for name, digest in hashes.items()]
     output.line("allow = [\n" + "".join(f'    "{entry}",\n' for entry in entries) + "]")

@@ -1,4 +1,4 @@
-"""Capturing by plugins: the hook `capture`, with torch.export's frontend as the core's own."""
+"""The hook `capture`: the plugins' frontends, with torch.export's as the last."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def capture(
     spec: DynamicSpec,
     context: ExportContext,
 ) -> CapturedProgram:
-    """Capture a model by the hook `capture`: the plugins' frontends first, torch.export's last.
+    """Capture a model with the plugins' frontends first and torch.export's last.
 
     Raises CaptureError that names each attempt and the reason why it failed.
     """
@@ -75,7 +75,7 @@ def _first(plugins: Plugins, options: Options, call: Mapping[str, Any]) -> Captu
 
 
 def _result(frontend: Implementation, options: Options, call: Mapping[str, Any]) -> CapturedProgram | None:
-    """Call one frontend. Raises PluginError with the hook's place for errors that are not onnxexp's own."""
+    """Call one frontend; a foreign error becomes a PluginError with the hook's place."""
     try:
         program = frontend(options=options, **call)
     except OnnxExporterError:
@@ -119,7 +119,7 @@ def _check_tensors(parts: ModelTensors, spec: DynamicSpec) -> None:
 
 
 def _warn_of_constants(constants: Sequence[str], refused: CaptureError | None = None) -> None:
-    """Warn of a trace's constants, and of the reason why torch.export failed before it."""
+    """Warn of a trace's constants, and of why torch.export failed before it."""
     shown, left = constants[:_SHOWN], len(constants) - _SHOWN
     if refused is None and not shown:
         return

@@ -1,4 +1,4 @@
-"""Find installed plugins in the metadata of their distributions, without an import of them or of torch.
+"""Find installed plugins by their metadata, without importing them or torch.
 
 A plugin is an entry point of the group ``onnxexp.plugins``. Metadata in the working directory does not count: an unpacked or
 cloned folder must not take part in exports because it is the current one.
@@ -29,7 +29,7 @@ GROUP = "onnxexp.plugins"
 
 @dataclasses.dataclass(frozen=True)
 class InstalledPlugin:
-    """An installed plugin: its name, its entry point's value, its distribution and version, and the folder that it is in."""
+    """An installed plugin: name, entry point's value, distribution, version, folder."""
 
     name: str
     value: str
@@ -45,7 +45,10 @@ class InstalledPlugin:
 
 @dataclasses.dataclass(frozen=True)
 class PluginStatus:
-    """A plugin before loading: "on", "off" (configured so) or "refused" (a lock or a doubled name forbids it), and why."""
+    """A plugin before loading: "on", "off" or "refused", and why.
+
+    The configuration turns it off; a lock or a doubled name refuses it.
+    """
 
     found: InstalledPlugin
     state: str
@@ -53,7 +56,7 @@ class PluginStatus:
 
 
 def discover() -> tuple[InstalledPlugin, ...]:
-    """List the installed plugins by name; two distributions with one name are both listed."""
+    """List the installed plugins by name, both distributions of a doubled name too."""
     return _discovered(_search_path())
 
 
@@ -74,7 +77,7 @@ def _discovered(folders: tuple[tuple[str, int], ...]) -> tuple[InstalledPlugin, 
 
 
 def states(config: Config) -> list[PluginStatus]:
-    """The state of each installed plugin. Raises PluginLoadError where the configuration names one that is not installed."""
+    """The plugins' states. Raises PluginLoadError if a configured one is missing."""
     plugins = discover()
     known = [plugin.name for plugin in plugins]
     for origin, wanted in (("plugins", config.plugins or ()), ("disable", config.disable)):
@@ -130,10 +133,10 @@ def _locked(plugin: InstalledPlugin, locks: Iterable[Iterable[str]]) -> str:
 
 
 def record_hash(plugin: InstalledPlugin) -> str:
-    """Hash a distribution's files, as its RECORD lists them and as they are now; "" where it has no RECORD.
+    """Hash a distribution's files in their present state, "" if it has no RECORD.
 
-    Files that differ between installations do not count: those without a hash in RECORD (bytecode, RECORD itself), the
-    installer's notes, and scripts, which contain the interpreter's path.
+    RECORD lists the files. Those that differ between installations do not count: those without a hash in RECORD (bytecode,
+    RECORD itself), the installer's notes, and scripts, which contain the interpreter's path.
     """
     files = {str(file): file.hash for file in (plugin.point.dist and plugin.point.dist.files) or ()}
     if not any(file.endswith(".dist-info/RECORD") for file in files):
@@ -152,7 +155,10 @@ def _contents(file: Path) -> bytes:
 
 
 def _search_path() -> tuple[tuple[str, int], ...]:
-    """`sys.path` without the working directory, unless packages are installed there; each folder with its time of change."""
+    """`sys.path`, each folder with its time of change.
+
+    The working directory is left out unless packages are installed there.
+    """
     here = os.path.realpath(os.curdir)
     if here in {os.path.realpath(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}:
         here = ""

@@ -1,4 +1,4 @@
-"""The hooks that a plugin may implement, for pluggy: mark a function or method with `onnxexp.hookimpl`.
+"""The hooks of plugins, for pluggy. Mark implementations with `onnxexp.hookimpl`.
 
 An implementation takes the parameters that it needs, by their names here, and leaves out the others. Every hook may take
 `context`: the `ExportContext` of the export, in whose `plugin_data` a plugin passes data from one hook to another. Plugins are

@@ -1,4 +1,4 @@
-"""The symbolics of the installed plugins, for tools that look at them outside an export."""
+"""The installed plugins' symbolics, for tools that read them outside an export."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["symbolics_for"]
 
 
 def symbolics_for(operator: str, opset: int) -> list[Callable[..., Any]]:
-    """Return the symbolics that lower an operator (``aten::add.Tensor``) at an opset, the first choice first.
+    """List an operator's symbolics (``aten::add.Tensor``) at an opset in call order.
 
     The configuration selects the plugins, as for an export without ``plugins=``.
 

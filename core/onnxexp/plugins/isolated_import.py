@@ -1,4 +1,4 @@
-"""Import one plugin: completely or not at all, and never from the working directory."""
+"""Import one plugin completely or not at all, never from the working directory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["import_object"]
 
 
 def import_object(found: InstalledPlugin) -> Any:
-    """Import the object of an entry point. Raises what the import raises, and unloads the rest."""
+    """Import an entry point's object; unload the rest if the import raises."""
     if found.point.module in sys.modules:
         return found.point.load()
     package = found.point.module.partition(".")[0]
@@ -48,7 +48,7 @@ def _folder(place: str, package: str) -> str:
 
 
 def _installed_there(found: InstalledPlugin, here: str) -> bool:
-    """Whether the distribution is an editable install of that folder, or packages are installed there."""
+    """Whether the plugin is an editable install, or packages are installed `here`."""
     distribution = found.point.dist
     origin = distribution.origin if distribution is not None else None
     editable = origin is not None and bool(vars(vars(origin).get("dir_info") or origin).get("editable"))
@@ -56,7 +56,7 @@ def _installed_there(found: InstalledPlugin, here: str) -> bool:
 
 
 def _forget(package: str, before: set[str]) -> None:
-    """Unload the modules of a failed import, so that the next try fails in the same way."""
+    """Unload a failed import's modules, so that the next try fails in the same way."""
     for name in set(sys.modules) - before:
         if name.partition(".")[0] == package:
             del sys.modules[name]

@@ -67,7 +67,7 @@ class Plugin:
 
 @dataclasses.dataclass(frozen=True)
 class Implementation:
-    """One plugin's implementation of a hook, called with all of the hook's parameters by name; it gets those that it takes."""
+    """One plugin's implementation of a hook; a call passes only what it takes."""
 
     plugin: Plugin
     hook: str
@@ -188,7 +188,7 @@ def load(config: Config) -> Plugins:
 
 
 def load_all(config: Config) -> list[tuple[PluginStatus, Plugin | PluginError | None]]:
-    """Load every installed plugin that is on; an error where that fails, None for one that is off or refused."""
+    """Load every installed plugin that is on; return an error where that fails."""
     return [(state, _loaded_or_error(state.found) if state.state == "on" else None) for state in states(config)]
 
 
@@ -215,7 +215,7 @@ def _entry(found: InstalledPlugin) -> str:
 
 
 def _replaced(plugin: Plugin, inline: Iterable[Plugin]) -> bool:
-    """Whether the call passes this plugin itself, or one of its class with other settings."""
+    """Whether the call passes this plugin, or one of its class with other settings."""
     if isinstance(plugin.object, SymbolicTable) or inspect.ismodule(plugin.object):
         return any(given.object is plugin.object for given in inline)
     return any(type(given.object) is type(plugin.object) for given in inline)
@@ -235,7 +235,7 @@ def _name(given: Any) -> str:
 
 
 def _tables(given: Any, found: InstalledPlugin | None = None) -> tuple[SymbolicTable, ...]:
-    """The tables of a plugin. Raises PluginLoadError where `symbolics` contains anything else."""
+    """The tables of a plugin. Raises PluginLoadError where `symbolics` is wrong."""
     if isinstance(given, SymbolicTable):
         return (given,)
     symbolics = getattr(given, "symbolics", ())
@@ -283,7 +283,7 @@ def _register(manager: pluggy.PluginManager, plugin: Plugin) -> Plugin:
 
 
 def _raised(error: BaseException) -> str:
-    """The place where an import failed, as " (file:line)"; "" outside of the plugin's code."""
+    """Place of a failed import as " (file:line)"; "" outside of the plugin's code."""
     if isinstance(error, SyntaxError):
         return f" ({error.filename}:{error.lineno})"
     own = (importlib.__file__, isolated_import.__file__, __file__, importlib_metadata.__file__)

@@ -15,7 +15,7 @@ __all__ = ["Candidate", "Claim", "Dispatcher", "Source"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Source:
-    """A table, its plugin, that plugin's distribution and version, and whether the user passed it to the call."""
+    """A table with its plugin, distribution, version, and whether the user passed it."""
 
     plugin: str
     table: SymbolicTable
@@ -69,7 +69,7 @@ class Dispatcher:
             self._check_conflicts()
 
     def candidates(self, op: str, opset: int) -> list[Candidate]:
-        """The symbolics for an operator's overload at an opset, in the order in which they are called."""
+        """The symbolics for an operator's overload at an opset, in calling order."""
         return [
             Candidate(source, entry)
             for source in self._sources(op)
@@ -82,7 +82,7 @@ class Dispatcher:
         return sorted(entry.since for source in self._sources(op) for entry in source.table.versions(op))
 
     def why(self, op: str, opset: int) -> list[Claim]:
-        """Every symbolic for an operator, in the order in which they are called; those of other opsets at the end."""
+        """Every symbolic for an operator in calling order, those of other opsets last."""
         candidates = self.candidates(op, opset)
         claims = [
             Claim(

@@ -73,7 +73,7 @@ def _tensors(args: Sequence[Any]) -> Iterator[Tensor]:
 
 
 class SymbolicTable:
-    """The symbolics of one torch namespace (or several: names with ``::`` are taken as they are).
+    """The symbolics of a torch namespace; names with ``::`` may belong to others.
 
     With `override=True` this table's entries win over another plugin's entries for the same operators.
     """
@@ -91,7 +91,7 @@ class SymbolicTable:
         dtypes: Collection[torch.dtype] | None = None,
         static_shapes: bool = False,
     ) -> Callable[[Function], Function]:
-        """Register a function for operators; ``"gelu"`` is every overload, ``"add.Tensor"`` that one.
+        """Register a function: ``"gelu"`` is every overload, ``"add.Tensor"`` only one.
 
         `until`, `dtypes` and `static_shapes` declare what it cannot do, see `Symbolic`.
 
@@ -107,7 +107,7 @@ class SymbolicTable:
         return register
 
     def direct(self, operators: Mapping[str, str], *, since: int = 0) -> None:
-        """Operators whose tensor arguments, in order, are the inputs of one ONNX operator without attributes."""
+        """Lower each operator to one ONNX operator whose inputs are its tensors in order."""
         for name, onnx_name in operators.items():
             self._add(Symbolic(self._full(name), since, _direct(onnx_name), onnx_name))
 
@@ -121,12 +121,12 @@ class SymbolicTable:
                 self._add(entry)
 
     def find(self, op: str, opset: int) -> Symbolic | None:
-        """The entry for an operator's overload at an opset: of those that serve it the one with the highest `since`."""
+        """The entry for an overload at an opset: the one with the highest `since`."""
         fitting = [entry for entry in self.versions(op) if entry.serves(opset)]
         return fitting[-1] if fitting else None
 
     def versions(self, op: str) -> list[Symbolic]:
-        """Every entry for an operator's overload, by `since`; those of the overload itself hide those of the whole name."""
+        """The entries for an overload by `since`, else those for the operator's name."""
         return self._entries.get(op) or self._entries.get(op.partition(".")[0]) or []
 
     def operators(self) -> frozenset[str]:

@@ -114,7 +114,7 @@ def listed(schema: torch.FunctionSchema) -> bool:
 
 
 def schemas(name: str) -> list[torch.FunctionSchema]:
-    """torch's schemas of an operator: of every overload, or of the one in the name (``aten::add.Tensor``)."""
+    """All schemas of an operator, or the one of an overload (``aten::add.Tensor``)."""
     packet, _, suffix = name.partition(".")
     found = torch._C._jit_get_schemas_for_operator(packet)
     return [each for each in found if not suffix or each.overload_name == suffix]

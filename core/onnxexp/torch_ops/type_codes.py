@@ -1,4 +1,4 @@
-"""The integer codes of torch's dtypes, layouts and memory formats, as TorchScript passes them to operators."""
+"""TorchScript's integer codes of dtypes, layouts and memory formats."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TABLES: dict[str, tuple[Any, ...]] = {"ScalarType": DTYPES, "Layout": _LAYOUTS,
 
 @cache_by_operator
 def coded_arguments(name: str) -> tuple[tuple[int, tuple[Any, ...]], ...]:
-    """List the arguments of an operator that are dtypes, layouts or memory formats: each index, with its values by code."""
+    """List an operator's arguments that take type codes: index and values by code."""
     op = overload(name)
     if op is None:
         return ()
@@ -35,7 +35,7 @@ def coded_arguments(name: str) -> tuple[tuple[int, tuple[Any, ...]], ...]:
 
 
 def decode_arguments(schema: torch.FunctionSchema, args: Sequence[Any]) -> list[Any]:
-    """Replace the codes of a call by the dtypes, layouts and memory formats that its schema takes there."""
+    """Decode the dtypes, layouts and memory formats of a call by its schema."""
     tables = [_table(argument) for argument in schema.arguments]
     return [table[arg] if table is not None and type(arg) is int else arg for table, arg in zip(tables, args, strict=False)]
 
