@@ -36,7 +36,7 @@ class Aten:
 
     @onnxexp.hookimpl
     def post_pass(self, options: onnxexp.Options) -> list[ir.passes.InPlacePass]:
-        """Fuse attention with grouped heads, views and products; at the end flatten Concat and fold BatchNormalization."""
+        """Fuse attention, views and products; flatten Concat, fold BatchNormalization."""
         return [FuseGroupedAttention(), ComposeViews(), FuseProducts(options), FlattenConcat(), FoldBatchNorm(options)]
 
 

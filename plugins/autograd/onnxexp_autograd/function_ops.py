@@ -214,7 +214,10 @@ def _torch_operator(name: str, schema: str, index: int) -> Any:
 
 
 def _schema(form: CallForm) -> str:
-    """Return the schema, ``(Tensor a0, Tensor(s1) a1) -> (Tensor, Tensor(s1))``, with aliases for functionalization."""
+    """Return the schema, such as ``(Tensor(s1) a0) -> Tensor(s1)``.
+
+    Functionalization reads its aliases.
+    """
     sharing = dict(form.shared)
     count = sum(isinstance(leaf, Placeholder) for leaf in pytree.tree_leaves(form.returned))
     formals = ", ".join(

@@ -67,7 +67,7 @@ def _tensor(value: ir.Value | None) -> torch.Tensor | None:
 
 
 def _unused(graph: ir.Graph, base: str) -> str:
-    """Make a name that no initializer has; equal biases share one, so `base` may be taken."""
+    """Make a free initializer name; equal biases share one, so `base` may be taken."""
     names = itertools.chain([base], (f"{base}_{count}" for count in itertools.count(1)))
     return next(name for name in names if name not in graph.initializers)
 

@@ -1,4 +1,4 @@
-"""Replace the Mul at the end of a chain of operators by the one operator that computes the chain."""
+"""Replace a chain of operators that ends in Mul by the operator that computes it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _made_by(value: ir.Value | None, *operators: str) -> ir.Node | None:
 
 
 def _has_shape(scale: ir.Value, data: ir.Value, axis: int) -> bool:
-    """Whether the scale has the shape of the normalized axes; unknown sizes are not equal."""
+    """Whether the scale has the normalized axes' shape; unknown sizes never match."""
     if scale.shape is None or data.shape is None or any(scale.shape.is_unknown_dim(place) for place in range(len(scale.shape))):
         return False
     return scale.shape == data.shape[axis:]

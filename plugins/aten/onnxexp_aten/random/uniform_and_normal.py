@@ -62,7 +62,7 @@ def dropout_in_training(op: Builder, x: Tensor, ratio: float) -> tuple[Tensor, T
 
 
 def kept_or_zero(op: Builder, result: Tensor, kept: Tensor) -> Tensor:
-    """Result of `dropout_in_training`, guarded against an optimization of ONNX Runtime.
+    """Guard a `dropout_in_training` result against an ONNX Runtime optimization.
 
     ONNX Runtime removes a Dropout without users of its mask, in training mode too.
     """
