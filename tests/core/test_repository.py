@@ -28,6 +28,7 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 45
 GOOD_FUNCTION_LINES = 40
 MAX_LONG_FUNCTIONS = 10
+MAX_FIRST_LINE = 80
 
 KNOWS_OPERATORS = ("onnxexp/capture/torch_export/", "onnxexp/functionalize/", "onnxexp/cli/")
 """Where the core may name torch's operators: what torch's frontends produce has to be taken apart by name, and help
@@ -88,6 +89,20 @@ def long_functions(module: Module, limit: int) -> Iterator[str]:
 def long_file(module: Module) -> Iterator[str]:
     if (lines := len(module.text.splitlines())) > MAX_FILE_LINES:
         yield f" {lines} lines, the limit is {MAX_FILE_LINES}"
+
+
+def long_first_lines(module: Module) -> Iterator[str]:
+    """Docstrings whose first line is too long, except for symbolics: theirs is the torch schema."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Module | ast.ClassDef | Function) and (text := ast.get_docstring(node)):
+            first = text.splitlines()[0]
+            if len(first) > MAX_FIRST_LINE and not (isinstance(node, Function) and _SCHEMA.match(first)):
+                line = node.body[0].lineno
+                yield f"{line}: the docstring's first line has {len(first)} characters, the limit is {MAX_FIRST_LINE}"
+
+
+_SCHEMA = re.compile(r"(\w+::)?\w+(\.\w+)?\(")
+"""The start of a torch schema: ``add(`` or ``aten::add.Tensor(``."""
 
 
 @functools.cache
@@ -247,6 +262,10 @@ def test_functions_are_short() -> None:
     assert len(longer) <= MAX_LONG_FUNCTIONS, longer
 
 
+def test_docstrings_begin_with_a_short_line() -> None:
+    assert not offences(long_first_lines, CORE, PLUGINS)
+
+
 def test_plugins_use_public_names_only() -> None:
     assert not offences(private_imports, PLUGINS, ROOT / "examples")
     assert not offences(private_attributes, PLUGINS, ROOT / "examples")
@@ -326,6 +345,10 @@ NODE = "def f(node):\n    "
     [
         (long_file, "x = 1\n" * 401),
         (lambda module: long_functions(module, 45), "def f():\n" + "    x = 1\n" * 46),
+        (long_first_lines, f'"""{"x" * 81}"""'),
+        (long_first_lines, f'"""add({"x" * 81}"""'),
+        (long_first_lines, f'class C:\n    """{"x" * 81}\n\n    More.\n    """'),
+        (long_first_lines, f'def f():\n    """One (or {"x" * 81})."""'),
         (private_imports, "from onnxexp.builder.builder import Builder"),
         (private_imports, "from onnxexp import no_such_public_name"),
         (private_imports, "import onnxexp.builder.builder"),
@@ -358,6 +381,8 @@ def test_checks_find_what_they_look_for(check: Check, source: str) -> None:
     ("check", "source"),
     [
         (lambda module: long_functions(module, 45), 'def f():\n    """One.\n' + "\n" * 50 + '    """\n'),
+        (long_first_lines, f'def f():\n    """{"x" * 80}\n\n    {"x" * 81}\n    """'),
+        (long_first_lines, f'def add(op):\n    """add.Tensor(Tensor self, {"x" * 81}) -> Tensor"""'),
         (private_imports, "import onnxexp.testing\nfrom onnxexp.testing import Case\nfrom . import onnxexp_other"),
         (private_imports, "from onnxexp.neutral_graph import Where\nfrom onnxexp.capture.source_lines import model_error"),
         (private_imports, "from onnxexp.torch_ops.schemas import overload"),
