@@ -211,7 +211,7 @@ def test_interpolation_begins_at_the_nearer_end(check):
 
 
 def handed_on(x: torch.Tensor) -> Results:
-    """What docs/how-to/debug-a-wrong-number.md says of NaN: the operators that are not in its list."""
+    """NaN in operators that docs/how-to/debug-a-wrong-number.md does not list."""
     y = x.flip(0)
     bounds = torch.maximum(x, y), torch.minimum(x, y), torch.clamp(x, -1, 1), x.relu(), torch.nn.functional.hardtanh(x)
     sums = x.sum(0), x.mean(0), x.cumsum(0), x.prod(0), x.softmax(0), x.log_softmax(0), x.logsumexp(0)

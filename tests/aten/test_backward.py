@@ -1,4 +1,4 @@
-"""nn/backward.py: the backward operators of core ATen, called as a captured gradient calls them."""
+"""nn/backward.py: core ATen's backward operators, called as captured gradients do."""
 
 from __future__ import annotations
 

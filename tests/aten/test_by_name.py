@@ -1,4 +1,4 @@
-"""Operators called by their own names: aliases, copies, and overloads that torch's own functions seldom lead to."""
+"""Operators called by name: aliases, copies, and overloads that are seldom used."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def size_only(result: Any) -> Any:
 
 
 def call(name: str, *args: Any, after: Callable[[Any], Any] = same, opsets: tuple[int, ...] = (9, 20), **kwargs: Any) -> Case:
-    """A call of torch.ops.aten's operator; tensors among the arguments are the graph's inputs."""
+    """A call of torch.ops.aten's operator; tensor arguments are the graph's inputs."""
     packet, _, overload = name.partition(".")
     namespace = torch.ops.prims if packet == "convert_element_type" else torch.ops.aten
     op = getattr(getattr(namespace, packet), overload or "default")

@@ -1,4 +1,4 @@
-"""nn/classification_losses.py: cross entropy with all its options, likelihoods, margins between classes."""
+"""nn/classification_losses.py: cross entropy, likelihoods, margins of classes."""
 
 from __future__ import annotations
 

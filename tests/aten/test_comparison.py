@@ -1,4 +1,4 @@
-"""math/comparison.py: comparisons, logic and bitwise operators, also at opsets that lack some of them."""
+"""math/comparison.py: comparisons, logic and bitwise operators at every opset."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def far_shifts(a: torch.Tensor, b: torch.Tensor) -> Results:
 
 
 def far(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """Every shift that leaves something, and some that do not, of small and of the greatest numbers."""
+    """Shifts of small and of the greatest numbers, some by more bits than there are."""
     info = torch.iinfo(dtype)
     by = torch.tensor([*range(info.bits + 2), 100, info.max, -1, info.min]).to(dtype)
     return torch.tensor([[5], [-5], [1], [0], [info.max], [info.min]]).to(dtype), by

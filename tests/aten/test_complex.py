@@ -115,7 +115,7 @@ def spectrogram(x: torch.Tensor) -> torch.Tensor:
 
 
 def frames(x: torch.Tensor, window: torch.Tensor) -> Results:
-    """Of one signal and of several, complex ones too, with a window of any length or none, all frequencies or half of them."""
+    """One signal or several, also complex; any window; all frequencies or half."""
     z = torch.complex(x, x.flip(-1))
     one = torch.stft(x[0], 12, return_complex=True), torch.stft(x, 12, 5, 7, normalized=True, return_complex=True)
     other = torch.stft(x, 12, 4, 8, window, center=False, return_complex=True), torch.stft(z, 12, 6, return_complex=True)
@@ -146,7 +146,7 @@ def test_fourier_transforms(check):
 
 
 def test_pairs_at_the_borders():
-    """The graph's complex inputs and outputs are real, with a last axis of 2; the program takes and gives complex ones."""
+    """The graph has real pairs as inputs and outputs, the program complex tensors."""
 
     class Twice(torch.nn.Module):
         def forward(self, z: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""nn/convolution.py: every argument in every rank, batched or not; weights that are inputs; float64."""
+"""nn/convolution.py: every argument in every rank, batches, weights as inputs."""
 
 from __future__ import annotations
 

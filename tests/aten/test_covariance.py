@@ -1,4 +1,4 @@
-"""statistics/covariance.py: covariances and correlations, which torch's fake tensors cannot compute."""
+"""statistics/covariance.py: covariances that torch's fake tensors cannot compute."""
 
 from __future__ import annotations
 

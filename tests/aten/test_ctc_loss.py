@@ -1,4 +1,4 @@
-"""nn/ctc_loss.py: the CTC loss with padded and concatenated targets, and sequences and labels of any length."""
+"""nn/ctc_loss.py: padded and concatenated targets, sequences of any length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""reduction/cumulative.py: cumulative sums, products and extremes; a Scan where ONNX has no operator."""
+"""reduction/cumulative.py: cumulative operators; a Scan where ONNX has none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nn/dropout.py: the identity in evaluation; in training the documented shares and sizes."""
+"""nn/dropout.py: the identity in evaluation; documented shares in training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""linalg/einsum.py: MatMul where it suffices, else Einsum, or elementary operators before opset 12."""
+"""linalg/einsum.py: MatMul, Einsum, or elementary operators before opset 12."""
 
 from __future__ import annotations
 

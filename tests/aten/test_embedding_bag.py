@@ -1,4 +1,4 @@
-"""nn/embedding_bag.py: bags of equal and of different sizes, empty bags, padding, weights."""
+"""nn/embedding_bag.py: equal, different and empty bags, padding, weights."""
 
 from __future__ import annotations
 

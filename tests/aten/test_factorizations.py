@@ -1,4 +1,4 @@
-"""linalg/factorization.py and what uses it: LAPACK's functions as loops in the graph."""
+"""linalg/factorization.py and its users: LAPACK's functions as loops in the graph."""
 
 from __future__ import annotations
 

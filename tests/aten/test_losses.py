@@ -1,4 +1,4 @@
-"""nn/losses.py and math/xlogy.py: losses for numeric targets, cosines, distances, products with logarithms."""
+"""nn/losses.py and math/xlogy.py: losses for numeric targets, and distances."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_entropies(check):
 
 @pytest.mark.parametrize("loss", [F.poisson_nll_loss, F.binary_cross_entropy_with_logits, F.kl_div, F.cosine_similarity])
 def test_floats_are_not_decomposed(loss: Callable[..., torch.Tensor]) -> None:
-    """What torch's decomposition is asked for takes longer than all else in the export of a loss."""
+    """Losses of floats skip torch's decomposition, which dominates their export."""
 
     def lowered_by(*inputs: torch.Tensor) -> set[str]:
         return {by for _, by in onnxexp.check(lambda x, y: loss(x, y), inputs, capture="export").lowered}

@@ -1,4 +1,4 @@
-"""nn/normalization.py: fused where ONNX and ONNX Runtime have it, composed elsewhere; statistics kept and of the batch."""
+"""nn/normalization.py: fused and composed, with stored and with batch statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""capture/torch_export/data_dependent_ops.py: data-dependent operators are captured whole, however the model calls them."""
+"""capture/torch_export/data_dependent_ops.py: such operators are captured whole."""
 
 from __future__ import annotations
 

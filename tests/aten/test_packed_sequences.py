@@ -1,4 +1,4 @@
-"""rnn/packed_sequences.py: recurrent layers on packed sequences, packing and padding."""
+"""rnn/packed_sequences.py: recurrent layers on packed sequences, and padding."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_packed_names_the_batch():
 
 
 def test_packed_graph_is_short():
-    """No packed form is computed, and no steps are counted, where the layer's output is padded again."""
+    """A layer's output that is padded again needs no packed form and no step counts."""
     model = Packed(layer("GRU"), ordered=True, total="whole")
     program = check_case(Case(model, entry(model.layer), torch.tensor([5, 3, 2])), 20)
     assert counts(program) == {"Cast": 1, "GRU": 1, "Squeeze": 1, "Unsqueeze": 2, "Less": 1, "Where": 1, "Identity": 1}

@@ -1,4 +1,4 @@
-"""nn/padding.py: every mode in every rank, negative amounts, dtypes without a kernel, dynamic amounts."""
+"""nn/padding.py: all modes and ranks, negative and dynamic amounts, all dtypes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What torch.onnx's exporters compute otherwise than eager, without a word, is right here: values, dtypes and shapes."""
+"""Values, dtypes and shapes that torch.onnx's exporters silently get wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nn/pooling.py, nn/adaptive_pooling.py: torch's rules for windows at edges, indices, uneven windows."""
+"""nn/pooling.py, nn/adaptive_pooling.py: windows at edges, uneven windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operator that torch.onnx's old documentation listed has a symbolic, at every opset that can express it."""
+"""Every operator in torch.onnx's old documentation has a symbolic at all opsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""math/python_scalars.py: Python arithmetic on sizes and on numbers taken out of tensors."""
+"""math/python_scalars.py: Python arithmetic on sizes and on tensors' numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""random/: properties that do not depend on the numbers drawn, and mean and spread."""
+"""random/: properties that do not depend on the draws, and mean and spread."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ TENTHS = torch.arange(1, 10, dtype=torch.float64) / 10
 
 
 def check_alike(drawn: torch.Tensor, expected: torch.Tensor) -> None:
-    """As much lies below each decile, or each of few different numbers, in both; also of how neighbours differ."""
+    """Compare deciles (or frequencies of few values), also of neighbours' differences."""
     for number, wanted in zip(_with_steps(drawn), _with_steps(expected), strict=True):
         values = wanted.unique()
         edges = values + 1e-3 if len(values) < 300 else torch.quantile(wanted, TENTHS)
@@ -124,7 +124,7 @@ def test_distribution(name: str, opset: int) -> None:
 
 
 class Walk(torch.nn.Module):
-    """Sums of draws: they spread otherwise if one draw says something of the next, as it does in ONNX Runtime's operators."""
+    """Sums of draws, whose spread shows dependent draws (as ONNX Runtime's are)."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.stack([torch.rand_like(x) for _ in range(12)]).sum(0) - 6

@@ -1,4 +1,4 @@
-"""rnn/layers.py, rnn/scan_cells.py: recurrent layers and cells in all forms, at sizes that the export did not see."""
+"""rnn/layers.py, rnn/scan_cells.py: recurrent layers and cells at unseen sizes."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_without_folding(kind, opset):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("opset", [9, 20])
 def test_dropout_between_layers(kind, opset):
-    """With a probability of 1, dropout is not random: a layer after the first sees zeros."""
+    """Dropout with probability 1 is not random: later layers see zeros."""
     model = layer(kind, 3, dropout=1.0).train()
     x = entry(model)
     program = onnxexp.export(

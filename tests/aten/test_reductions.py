@@ -1,4 +1,4 @@
-"""reduction/reductions.py: every overload, over some dimensions, all and none; every dtype; empty tensors; ties."""
+"""reduction/reductions.py: overloads, dimensions, dtypes, empty tensors, ties."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_parts(check):
 
 
 def corner(reduce: str) -> Case:
-    """A scatter into part of a tensor, with a reduction, at opsets whose operator knows none too."""
+    """A reducing scatter into part of a tensor, also before ONNX has reductions."""
 
     def call(x: torch.Tensor, i: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return x.scatter_reduce(1, i, v, reduce)

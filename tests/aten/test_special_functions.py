@@ -1,4 +1,4 @@
-"""math/erf_and_bessel.py, gamma.py, orthogonal_polynomials.py: special functions to float32's accuracy."""
+"""math/erf_and_bessel.py, gamma.py, orthogonal_polynomials.py: float32 accuracy."""
 
 from __future__ import annotations
 

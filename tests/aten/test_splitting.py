@@ -50,7 +50,7 @@ def test_split(check):
 @pytest.mark.parametrize("opset", [9, 20])
 @pytest.mark.parametrize("places", [(3,), (4, -2), ([2, 5],), ((1, -2),), ((5, 2),), ((-9, 20),)], ids=str)
 def test_tensor_split_at_any_remainder(places: tuple[Any, ...], opset: int, capture: str) -> None:
-    """The parts' sizes, and what is computed with them, are those of the axis that is given, not of the example's."""
+    """The parts' sizes follow from the axis at run time, not from the example's."""
 
     class Parts(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
@@ -76,7 +76,7 @@ def test_tensor_split_at_any_remainder(places: tuple[Any, ...], opset: int, capt
     ],
 )
 def test_places_along_an_axis_at_any_size(cut: Any, shape: tuple[int, ...], capture: str) -> None:
-    """Also what the file says of the sizes is right, and no warning says that it were not."""
+    """The sizes in the file are right, and no warning claims otherwise."""
     axis = shape.index(8)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,4 +1,4 @@
-"""statistics/: counts, medians, quantiles, segments; frexp and nextafter; fractional pooling."""
+"""statistics/: counts, quantiles and segments; frexp; fractional pooling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""support/symbolic_sizes.py: products of sizes, and axes that are products of others."""
+"""support/symbolic_sizes.py: products of sizes, and axes that are such products."""
 
 from __future__ import annotations
 

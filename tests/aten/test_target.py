@@ -1,4 +1,4 @@
-"""target="onnx": each operator as the specification has it, where the default output does something for ONNX Runtime's sake."""
+"""target="onnx": operators as specified, without changes for ONNX Runtime."""
 
 from __future__ import annotations
 

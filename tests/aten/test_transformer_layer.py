@@ -1,4 +1,4 @@
-"""nn/transformer_layer.py: fused layers give the same graph and numbers as their modules."""
+"""nn/transformer_layer.py: fused layers match the graph and numbers of modules."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_no_grad_gives_the_same_file(opset: int) -> None:
 
 
 def test_one_attention_node() -> None:
-    """All views around the attention of a layer go away where ONNX has it as one operator."""
+    """No views remain around a layer's attention where ONNX has it as one operator."""
     program = onnxexp.export(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval(), (X,), opset_version=23)
     expected = "MatMul Add Split Attention MatMul Add Add LayerNormalization MatMul Add Relu MatMul Add Add LayerNormalization"
     assert [node.op_type for node in program.model.graph] == expected.split()

@@ -1,4 +1,4 @@
-"""nn/upsampling.py: every mode with scales and sizes, static and dynamic, up and down; torch's choice of neighbours."""
+"""nn/upsampling.py: every mode, scales and sizes, static and dynamic, up and down."""
 
 from __future__ import annotations
 
