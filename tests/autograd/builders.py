@@ -1,4 +1,4 @@
-"""Functions whose symbolics build with more than `g.op`: blocks, nodes of their own, torch.onnx's own symbolics."""
+"""Functions whose symbolics build blocks, own nodes, torch.onnx's symbolics."""
 
 from __future__ import annotations
 

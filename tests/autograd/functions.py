@@ -1,4 +1,4 @@
-"""Functions as people write them: with and without symbolics, and with everything that a Function may do."""
+"""Functions as people write them, with symbolics and without."""
 
 from __future__ import annotations
 

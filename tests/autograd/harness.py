@@ -1,4 +1,4 @@
-"""A Function in a model: exported through each frontend, and run in ONNX Runtime at sizes that the export did not see."""
+"""Export a Function through each frontend; run it in ONNX Runtime at unseen sizes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ BATCH = {0: "batch"}
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A model, its inputs (axis 0 of each is dynamic), and what shows that its symbolic was honoured: these ONNX operators are
-    in the graph, these are not."""
+    """A model and its inputs; axis 0 of each input is dynamic.
+
+    The lists of ONNX operators that are in the graph and that are not show that its symbolic was honoured.
+    """
 
     name: str
     function: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""What a Function is called with: constants of every kind, sizes and numbers that vary, tensors in nested containers."""
+"""A Function's arguments: constants, varying numbers, tensors in containers."""
 
 from __future__ import annotations
 

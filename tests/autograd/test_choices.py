@@ -1,4 +1,4 @@
-"""Who says what becomes of a Function: classes, tables, names, options; threads; what is left behind."""
+"""How a Function is lowered: classes, tables, names, options, threads, clean-up."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_table_gets_all_arguments() -> None:
 
 
 def test_by_name() -> None:
-    """The symbolic of prim::PythonOp gets torch.jit.trace's own node: its class, and which arguments are tensors."""
+    """The symbolic of prim::PythonOp gets the node as torch.jit.trace makes it."""
     seen: dict[str, Any] = {}
 
     def python_op(g, *args, **kwargs):
@@ -262,7 +262,7 @@ def test_a_class_made_in_a_forward_lives_until_it_is_lowered() -> None:
 
 
 def test_exports_share_the_operators_of_torch() -> None:
-    """torch cannot remove an operator, so that a second export must not define another."""
+    """torch cannot remove an operator; a second export must not define another."""
 
     def defined() -> list[str]:
         return [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("autograd::")]

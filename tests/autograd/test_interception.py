@@ -1,4 +1,4 @@
-"""Calls of `apply` by any path, and a torch without the internals that the plugin needs."""
+"""Calls of `apply` by any path, and a torch that lacks the plugin's internals."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_apply_bound_before_the_capture(case: Case, how: str) -> None:
 
 
 def test_captures_that_overlap_in_any_order() -> None:
-    """Three threads enter and leave in turns; a fourth one calls Functions and notices nothing."""
+    """Three threads capture in turns; a fourth one calls Functions undisturbed."""
     enter, leave = [threading.Event() for _ in range(3)], [threading.Event() for _ in range(3)]
     entered, left = [threading.Event() for _ in range(3)], [threading.Event() for _ in range(3)]
 

@@ -1,4 +1,4 @@
-"""Functions that write into their arguments, return them or views of them, or keep state; results whose sizes the data decide."""
+"""Functions that write to arguments, return views, keep state or unknown sizes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DirtyTwo(torch.autograd.Function):
 
 
 class Unmarked(torch.autograd.Function):
-    """Writes into its argument without a word, and does not return it: no symbolic can say what that has become."""
+    """Writes into its argument without mark_dirty, and does not return it."""
 
     @staticmethod
     def forward(ctx, x):
@@ -239,7 +239,7 @@ def test_memory(case: Case, how: str) -> None:
 @pytest.mark.parametrize("how", ["non-strict", "strict", "trace"])
 @pytest.mark.parametrize(("function", "args"), [(f.Same, ()), (f.Reversal, (0.5,))])
 def test_a_result_that_shares_memory_and_is_written(function: Any, args: Any, how: str) -> None:
-    """What the argument has become, no symbolic says: refused where it is read, with the user's line and the cure."""
+    """A written argument has no known value: reading it is refused at the user's line."""
     with pytest.raises(onnxexp.OnnxExporterError, match=r"z.add_\(1\) wrote to .* cure: clone\(\)"):
         program(Case("shared", result_written(function, *args, argument=True)), how)
 

@@ -1,4 +1,4 @@
-"""Functions in branches and loops, under transforms and modes, in modules; classes of one name, and classes of classes."""
+"""Functions in branches, loops, transforms, modes and modules; equal class names."""
 
 from __future__ import annotations
 
