@@ -83,7 +83,7 @@ def test_first_sample(op: str, exporter: str, dtype: str) -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("op", "exporter"), [(op, exporter) for exporter, ops in KNOWN.items() for op in ops])
 def test_a_known_failure_still_fails(op: str, exporter: str) -> None:
-    """With an error of ours, for at least one sample; the entry of an operator that works now has to go."""
+    """A sample fails with an error of ours; working operators leave the list."""
     for sample in (each for dtype in quick_dtypes(op) for each in samples(op, dtype, MOST_SAMPLES)):
         result = Judge(sample).judge(exporter, OPSET)
         assert result.outcome not in BAD, result.detail
@@ -242,7 +242,7 @@ def test_tables() -> None:
 
 
 def test_seconds_against_a_peer_s() -> None:
-    """Check the ratios: the peer's third sample is not in our results; our second one does not pass."""
+    """Check the ratios: the peer's third sample is missing; our second one fails."""
     peer = [Result("sin", "float32", index, 20, "dynamo", "pass", seconds=0.4) for index in range(3)]
     text = rates([*RESULTS, *peer])
     assert "export ÷ dynamo, opset 20, float32: 0.01 s ÷ 0.80 s = 0.012 (at most 0.1) over 2 samples" in text
