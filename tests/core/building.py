@@ -1,4 +1,4 @@
-"""What the tests of the builder share: inputs, and running what was built in ONNX Runtime."""
+"""Inputs for the builder's tests, and running a built model in ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of `export` share: small models, and short ways to look at a program."""
+"""Small models for the tests of `export`, and short ways to read a program."""
 
 from __future__ import annotations
 

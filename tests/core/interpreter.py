@@ -1,4 +1,4 @@
-"""Running a neutral graph with torch itself, one operator after the other: what a pass made of it must give eager's numbers."""
+"""Run a neutral graph with torch itself, to compare what a pass made with eager."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def capture(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any =
 
 
 def run(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-    """The graph's outputs. Parameters are cloned first: a graph that still writes leaves them alone."""
+    """The graph's outputs. Parameters are cloned, in case the graph still writes."""
     env: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=True))
     env.update((value, tensor.clone()) for value, tensor in graph.params.items())
     return _run(graph, env)
@@ -66,7 +66,7 @@ def _loop(node: Node, args: list[Any], env: dict[Value, Any]) -> list[Any]:
 
 
 def check_types(graph: Graph, inputs: Sequence[Any]) -> None:
-    """Fail where the type of a value is not that of the tensor which it has in this run."""
+    """Fail where a value's type differs from that of its tensor in this run."""
     env: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=True)) | dict(graph.params)
     _run(graph, env)
     for value, found in env.items():

@@ -1,4 +1,4 @@
-"""One or more calls of every ONNX operator, written once, in the words of its newest schema.
+"""One or more calls of every ONNX operator, written for its newest schema.
 
 A call is a dict from the names of inputs and attributes to what is given: `S(2, 3)` is an input of that shape that is known only
 at run time, `Dtype("T2")` the dtype that the type variable T2 has this time, anything else a Python constant. Required inputs

@@ -1,4 +1,4 @@
-"""Calls of the ONNX operators that take more than tensors: sequences, optionals, strings, graphs."""
+"""Calls of ONNX operators that take sequences, optionals, strings or graphs."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def nested(op: Builder) -> Any:
 
 
 def sequence_map(op: Builder) -> Any:
-    """Its body is given as a graph, and no inference tells what comes out; so only the length of that is asked for."""
+    """Its body is a graph without inferred types, so only the length is checked."""
     value = ir.Value(name="in", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape([2, 3]))
     node = ir.node("Neg", [value])
     node.outputs[0].name, node.outputs[0].type, node.outputs[0].shape = "out", value.type, value.shape

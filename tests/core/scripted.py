@@ -1,4 +1,4 @@
-"""Neutral graphs of small TorchScript functions, for tests of what torch.export cannot give: writes in branches and loops."""
+"""Neutral graphs of TorchScript functions, which write in branches and loops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SCALARS = {"int": int, "float": float, "bool": bool}
 
 
 def scripted(source: str) -> tuple[Any, Graph]:
-    """The one function in `source`, compiled, and its graph, in which no tensor's sizes or dtype are known."""
+    """The one function in `source`, compiled, and its graph without sizes or dtypes."""
     unit = torch.jit.CompilationUnit(source)
     (function,) = unit.get_functions()
     torch._C._jit_pass_inline(function.graph)

@@ -1,4 +1,4 @@
-"""Regions under torch.autocast: what autocast casts inside the operators is cast in the graph, and nothing else is.
+"""Regions under torch.autocast: the graph casts what autocast casts, and no more.
 
 Eager's float16 runs in ONNX Runtime on a CPU; bfloat16 does not, so that there the dtypes are compared alone.
 """
@@ -134,7 +134,7 @@ class Recurrent(nn.Module):
     "layer", [nn.LSTM(4, 4), nn.GRU(4, 4), nn.RNN(4, 4), nn.LSTM(4, 4, proj_size=2)], ids=["LSTM", "GRU", "RNN", "projected"]
 )
 def test_recurrent_layers(layer):
-    """They are kept whole, so that the dtypes that torch's kernels choose have to be known."""
+    """They are kept whole, so the dtypes that torch's kernels choose must be known."""
     model = Recurrent(layer)
     x = torch.randn(2, 3, 4)
     result = run_eager(model, x)

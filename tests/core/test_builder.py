@@ -1,4 +1,4 @@
-"""What `op` makes: constants, shared nodes, functions, other domains, graphs inside nodes. Run in ONNX Runtime."""
+"""What `op` makes: constants, shared nodes, functions, domains, nested graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs inside nodes, and sequences: If, Loop and Scan as `op` builds them, run in ONNX Runtime."""
+"""If, Loop and Scan, and sequences, as `op` builds them, run in ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operator of ONNX's default domain at every opset: what can be built is valid, what cannot says which opset allows it.
+"""Every ONNX operator at every opset: valid if built, else the right opset named.
 
 Each call (`tests.core.operator_calls`) is written once and made at every opset, with every dtype that any version of the
 operator takes. It must be built, and then pass onnx's checker with strict shape inference, or raise OpsetError whose
@@ -101,7 +101,7 @@ def _argument(op: Builder, dtypes: Mapping[str, torch.dtype], name: str, variabl
 
 
 def _choices(name: str, call: OpCall) -> Iterator[tuple[tuple[str, torch.dtype], ...]]:
-    """Every type variable through every dtype that some version takes, the others at their first."""
+    """Each type variable through all dtypes of any version, others at their first."""
     newest = history("", name)[-1]
     variables: dict[str, list[torch.dtype]] = {}
     taken = {formal.variable for formal in newest.inputs}
@@ -165,7 +165,7 @@ remembered = functools.lru_cache(maxsize=None)(outcome)
 
 
 def check(attempt: Attempt, opset: int) -> bool:
-    """Whether it is built; AssertionError where anything else than valid or truthfully refused comes out."""
+    """Whether the attempt is built. Raises AssertionError for invalid models."""
     try:
         said = outcome(attempt, opset)
         if said is Built:
@@ -251,7 +251,7 @@ def test_an_attribute_at_its_default_is_as_if_it_were_left_out() -> None:
 @given(data=st.data())
 @settings(max_examples=300, deadline=None)
 def test_positions_and_keywords_in_any_order_give_the_same_node(data: st.DataObject) -> None:
-    """Whatever is given by position may be given by name, in any order, at every opset."""
+    """Arguments by position may be given by name, in any order, at every opset."""
     name = data.draw(st.sampled_from([name for name in NAMES if name not in PROGRAMS and not history("", name)[-1].variadic]))
     attempt = data.draw(st.sampled_from(attempts(name)))
     opset = data.draw(st.sampled_from(list(BUILT)))
@@ -320,7 +320,7 @@ def test_a_refusal_says_what_and_from_which_opset_on() -> None:
 
 
 def test_a_refusal_counts_everything_that_the_call_needs() -> None:
-    """Clip's min is an input from 11 on, int64 comes with 12: neither alone is the answer."""
+    """Clip takes min as an input from 11 on and int64 from 12 on; 12 has both."""
 
     def dynamic_int64(op: Builder, x: Tensor) -> Any:
         x = op.cast(x, torch.int64)

@@ -236,7 +236,7 @@ def test_hostile_files_are_refused(hostile: tuple[Path, Path]) -> None:
 
 @pytest.mark.parametrize("hostile", HOSTILE, indirect=True)
 def test_hostile_files_are_hostile(hostile: tuple[Path, Path]) -> None:
-    """What the check refuses does run in torch; without that, the test above would say nothing."""
+    """torch runs the files that the check refuses, or the test above shows nothing."""
     path, marker = hostile
     try:
         load_archive(path, trusted=True).module()

@@ -1,4 +1,4 @@
-"""`onnxexp export` and `check`: targets, options, what is printed and what is told when it goes wrong."""
+"""`onnxexp export` and `check`: targets, options, output and error messages."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ MODELS = """
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A working directory with a module of models and a pack that is installed elsewhere; returns the module's name."""
+    """The name of a module of models in the working directory, with a pack installed."""
     packs, here = tmp_path / "packs", tmp_path / "project"
     install(packs, "tiny", "tests.core.tiny:TINY")
     here.mkdir()

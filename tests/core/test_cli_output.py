@@ -1,4 +1,4 @@
-"""The command as a whole: usage, help, JSON everywhere, and what terminals and other encodings get."""
+"""The command as a whole: usage, help, JSON, terminals and other encodings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Capsys = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with models.py and model.onnx; a pack is installed elsewhere."""
+    """A working directory with models.py and model.onnx; a pack is elsewhere."""
     install(tmp_path / "packs", "tiny", "tests.core.tiny:TINY")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")

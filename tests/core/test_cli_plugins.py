@@ -1,4 +1,4 @@
-"""`onnxexp plugins`, `plugins why`, `ops` and `config`: what is known without loading, and what only loading shows."""
+"""`onnxexp plugins`, `plugins why`, `ops` and `config`, before and after loading."""
 
 from __future__ import annotations
 

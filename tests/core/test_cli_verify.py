@@ -62,7 +62,7 @@ MODELS = """
 
 @pytest.fixture
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A working directory with models.py and, exported from `right`, model.onnx; returns what models.py defines."""
+    """What models.py defines, in a working directory with model.onnx of its `right`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)  # whatever the command adds to the path is taken off at the end
     Path("models.py").write_text(textwrap.dedent(MODELS))

@@ -1,4 +1,4 @@
-"""The three doors of the configuration: which one wins, where a value came from, and what is refused."""
+"""The three sources of the configuration: precedence, origin, refused values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that no plugin claims, one at a time through torch's own decompositions, until claimed operators are left."""
+"""Nodes that no plugin lowers, decomposed until lowered operators are left."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def test_guards_of_a_refused_decomposition_are_undone() -> None:
 
 @pytest.mark.parametrize("told", [True, False])
 def test_what_remains_of_the_examples_size_decides_nothing(told: bool) -> None:
-    """Where the capture could not tell the sizes of the parts, torch's parts have those of the example's remainder."""
+    """The remainder of the example's size does not become the size of a part."""
     env = ShapeEnv()
     mode = FakeTensorMode(shape_env=env)
     with mode:
@@ -237,7 +237,7 @@ def test_what_remains_of_the_examples_size_decides_nothing(told: bool) -> None:
 
 
 def test_a_decomposition_takes_symbolic_sizes() -> None:
-    """Its steps are torch's Python kernels, where the C++ ones take numbers only: here the padding of the signal."""
+    """Its steps are torch's Python kernels; the C++ ones take numbers only."""
     captured = dynamic(lambda x: torch.fft.fft(x, n=9, dim=0), X)
     (node,) = (node for node in captured.graph.nodes if node.op == "aten::fft_fft")
     assert "aten::constant_pad_nd" in operators(captured.decompose(node))

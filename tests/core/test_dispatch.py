@@ -1,4 +1,4 @@
-"""Several tables as one: who is asked for an operator, in what order, and when nobody can say."""
+"""Several tables as one: order of symbolics, and operators without any."""
 
 from __future__ import annotations
 

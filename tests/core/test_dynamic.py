@@ -1,4 +1,4 @@
-"""`dynamic_shapes`, `dynamic_axes`, example sizes, symbol names, and what is said where torch refuses."""
+"""`dynamic_shapes`, `dynamic_axes`, example sizes, symbol names, and refusals."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def forward(x: Any, past: Any = None, *rest: Any, n: Any = None, **options: Any)
 
 
 def required(spec: DynamicSpec) -> list[tuple[str, int, str | None]]:
-    """The axes that must be dynamic after capture: their leaf, their number and their name."""
+    """The axes that must be dynamic after capture: leaf, number and name."""
     axes = zip(spec.leaves, spec.axes, strict=True)
     return [(leaf.name, axis, given.name) for leaf, each in axes for axis, given in each.items() if given.required]
 

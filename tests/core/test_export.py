@@ -1,4 +1,4 @@
-"""`export` as its callers see it: models, arguments, what becomes an input and an output."""
+"""`export` as its callers see it: models, arguments, inputs and outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dynamic axes, models that cannot be captured, control flow and regions, from `export` to ONNX Runtime."""
+"""Dynamic axes, failing captures, control flow, from `export` to ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is computed at export is what ONNX Runtime would have computed, and nothing large is copied."""
+"""Folded values match ONNX Runtime's, and nothing large is copied."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def build(attempt: Attempt, opset: int, *, fold: bool) -> tuple[Builder, list[Te
 
 
 def run(op: Builder, results: Sequence[Tensor], like: Sequence[torch.Tensor]) -> list[np.ndarray[Any, Any]] | None:
-    """What ONNX Runtime makes of it, None where it has no kernel or Python binding for the dtype."""
+    """What ONNX Runtime computes, None without a kernel or binding for the dtype."""
     for result, tensor in zip(results, like, strict=True):
         result.stamp(TensorType(tensor.dtype, tuple(tensor.shape)))
     options = onnxruntime.SessionOptions()
@@ -260,7 +260,7 @@ def test_nothing_random_is_computed() -> None:
 
 
 def test_operators_whose_reference_is_wrong_or_missing_become_nodes() -> None:
-    """onnx's reference gives other indices than ONNX Runtime for MaxPool, and has no HardSwish, Mish or (by itself) Gelu."""
+    """onnx's reference has other MaxPool indices, and no HardSwish, Mish or Gelu."""
     op = Builder(20)
     image = op.wrap_constant(torch.randn(1, 1, 4, 4))
     pooled, indices = op.MaxPool(image, kernel_shape=[2, 2], outputs=2)

@@ -1,4 +1,4 @@
-"""Functionalized graphs against eager, over the ways in which models write to memory."""
+"""Functionalized graphs against eager, over the ways that models write to memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Lambda(nn.Module):
 
 
 def check(model: nn.Module, *runs: tuple[Any, ...], dynamic: Any = None) -> tuple[Graph, Report]:
-    """Capture with the first inputs, functionalize, and compare with eager on all of them; returns the graph and the report."""
+    """Capture with the first inputs, functionalize, compare with eager on all."""
     model.eval()
     graph = capture(copy.deepcopy(model), copy.deepcopy(runs[0]), dynamic)
     report = functionalize(graph)

@@ -1,4 +1,4 @@
-"""Writes inside branches and loops, in small TorchScript functions, against what TorchScript itself computes."""
+"""Writes inside branches and loops, against what TorchScript computes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functionalized graphs against eager, over random programs: views of views, writes to them, branches and loops."""
+"""Functionalized graphs against eager: random views, writes, branches, loops."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Program:
         return Value("v", TensorType(tensor.dtype, tuple(tensor.shape)))
 
     def call(self, op: str, *args: Any, keep: bool = True) -> int:
-        """Call an operator; an index among `args`, wrapped in a tuple, is a tensor of the program."""
+        """Call an operator; an index among `args`, in a tuple, is a tensor of the program."""
         function = overload(op)
         assert function is not None
         result = function(*(self.tensors[arg[0]] if isinstance(arg, tuple) else arg for arg in args))
@@ -87,7 +87,7 @@ class Program:
         self.call(*self.random.choice(calls))
 
     def _source(self, index: int) -> int:
-        """A tensor that can be broadcast to another and shares no memory with it: what torch gives then is not defined."""
+        """A tensor that broadcasts to another without shared memory, undefined in torch."""
         target = self.tensors[index]
         fits = [other for other, tensor in enumerate(self.tensors) if _fits(tensor, target)]
         other = self.random.choice(fits)

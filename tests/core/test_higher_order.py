@@ -1,4 +1,4 @@
-"""torch.cond, while_loop, regions of another grad mode, and decomposed programs, at sizes that were not seen."""
+"""torch.cond, while_loop, grad modes and decomposed programs at unseen sizes."""
 
 from __future__ import annotations
 

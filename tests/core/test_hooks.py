@@ -1,4 +1,4 @@
-"""Every hook, used as a plugin would use it; and what happens where an implementation fails."""
+"""Every hook as plugins use it, and implementations that fail."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_an_export_that_is_saved_calls_every_hook(tmp_path: Path) -> None:
     called: list[str] = []
 
     def recorded(hook: str) -> Any:
-        """An implementation with the hook's parameters, since pluggy matches arguments by name."""
+        """An implementation with the hook's parameters: pluggy matches them by name."""
         parameters = ", ".join(inspect.signature(vars(hookspecs)[hook]).parameters)
         return eval(f"lambda {parameters}: called.append(hook)", {"called": called, "hook": hook})
 

@@ -1,4 +1,4 @@
-"""No module imports itself by way of others: each can be the first that a program imports."""
+"""No import cycles: each module can be the first that a program imports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sources() -> dict[str, str]:
 
 
 def run_at_import(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
-    """The imports that happen when a module is imported: not those in functions, nor those for type checkers."""
+    """The imports that run with a module: not in functions, not for type checkers."""
     for statement in body:
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
             yield statement
@@ -40,7 +40,7 @@ def packages_around(name: str) -> set[str]:
 
 
 def imported(name: str, text: str, known: Mapping[str, str]) -> set[str]:
-    """The modules that must be complete before this one is; the packages that it lies in are on their way already."""
+    """The modules that must be complete before this one, except its own packages."""
     found: set[str] = set()
     for statement in run_at_import(ast.parse(text).body):
         if isinstance(statement, ast.Import):

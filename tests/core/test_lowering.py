@@ -1,4 +1,4 @@
-"""The way through the symbolics: who is asked, and what is told when it cannot be done."""
+"""The way through the symbolics: their order, and errors without a symbolic."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_values_are_called_as_in_the_captured_program_and_know_where_they_come_f
 
 
 def test_a_failed_operator_does_not_hide_the_failures_behind_it() -> None:
-    """Behind an unsupported operator the rest is looked at with what torch says that its result is."""
+    """Nodes after an unsupported operator are lowered with torch's result types."""
     with pytest.raises(UnsupportedOperators) as raised:
         export(lambda x: torch.special.bessel_j0(torch.split(torch.lgamma(x), 1)[0].view(-1)).relu(), (X,))
     assert raised.value.counts == {"aten::lgamma": 1, "aten::special_bessel_j0": 1}

@@ -1,4 +1,4 @@
-"""capture/modes.py: what a capture changes in torch is as it was afterwards, also where something fails."""
+"""capture/modes.py: a capture restores torch's state, also after a failure."""
 
 from __future__ import annotations
 

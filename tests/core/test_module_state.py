@@ -1,4 +1,4 @@
-"""Module-level state: no function of the core or of a plugin writes to an object that outlives the export.
+"""Module-level state: no function writes to an object that outlives the export.
 
 The check reads the syntax trees. It follows an object at module level, through imports inside the project, through aliases in a
 function, and through classes. Three things are allowed: caches by `functools`; context variables that a function sets and
@@ -109,7 +109,7 @@ def _is_of_project(node: ast.Import | ast.ImportFrom) -> bool:
 
 
 def _caches_tensors(function: ast.FunctionDef) -> bool:
-    """Whether `functools` keeps tensors, which a model could share with the models of other exports."""
+    """Whether `functools` caches tensors, which models of two exports could share."""
     return "cache" in _decorators(function) and function.returns is not None and "Tensor" in ast.unparse(function.returns)
 
 
@@ -133,7 +133,7 @@ def _bound(statement: ast.AST) -> Iterator[tuple[str, ast.AST | None]]:
 
 
 def _writes(function: Function, names: Names, changing: Mapping[str, set[str]]) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
-    """The statements and expressions of a function that write to shared objects, with the objects' names."""
+    """A function's statements and expressions that write to shared objects, by name."""
     visible = _visible(function, names)
     tries = [node for node in ast.walk(function) if isinstance(node, ast.Try)]
     last = [node for each in tries for statement in each.finalbody for node in ast.walk(statement)]
@@ -186,7 +186,7 @@ def _changed(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _root(node: ast.expr) -> str:
-    """The root of an expression: `x` for ``x[0].y`` and ``vars(x)["y"]``, `type(self)` for ``self.__class__.y``."""
+    """An expression's root: `x` for ``vars(x)["y"]``, `type(self)` for ``__class__``."""
     while isinstance(node, (ast.Subscript, ast.Attribute)):
         if isinstance(node, ast.Attribute) and node.attr == "__class__":
             return f"type({ast.unparse(node.value)})"
@@ -210,7 +210,7 @@ def _changing_methods(owner: ast.ClassDef) -> set[str]:
 
 
 def _class_writes(owner: ast.ClassDef, instantiated: Container[str]) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
-    """The writes of a class's methods to the class, to mutable objects in its body, and to a plugin at module level."""
+    """The writes of methods to the class, its mutable objects, or a plugin instance."""
     shared = {name for statement in owner.body for name, value in _bound(statement) if _is_mutable(value)}
     methods = [node for node in owner.body if isinstance(node, ast.FunctionDef)]
     stored = {

@@ -23,7 +23,7 @@ TABLE = "from onnxexp import SymbolicTable\ntable = SymbolicTable('mine')\ntable
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder on sys.path to install distributions in; the working directory is another, empty one."""
+    """A folder on sys.path for distributions; the working directory is another one."""
     (tmp_path / "site").mkdir()
     (tmp_path / "here").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
@@ -32,7 +32,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def install(folder: Path, name: str, modules: dict[str, str], value: str, plugin: str = "") -> Path:
-    """A distribution `name` with a package of these modules and the plugin `value` under its own name; gives its metadata."""
+    """Install a distribution with these modules and the plugin; return its metadata."""
     package = folder / value.partition(":")[0].partition(".")[0]
     package.mkdir(exist_ok=True)
     for module, source in modules.items():

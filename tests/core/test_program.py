@@ -1,4 +1,4 @@
-"""`ONNXProgram`: calling it, binding its arguments, its runtime, saving. The models are made by hand."""
+"""`ONNXProgram`: calls, arguments, runtime, saving. The models are made by hand."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def test_large_models_go_through_a_file(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def failing(graph: str) -> str:
-    """What is said about a graph whose node `bad` fails, which stands in the module `enc.0`."""
+    """The message about a graph whose node `bad`, in the module `enc.0`, fails."""
     broken = model(graph)
     for node in broken.graph.all_nodes():
         if node.name == "bad":

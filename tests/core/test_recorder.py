@@ -115,7 +115,7 @@ def test_without_a_kernel_for_meta_tensors_fake_ones_do() -> None:
 
 
 class Symbols:
-    """Tensors whose sizes are expressions of two symbols, and the recorder that knows them."""
+    """Tensors whose sizes are expressions of two symbols, and their recorder."""
 
     def __init__(self) -> None:
         env = ShapeEnv()

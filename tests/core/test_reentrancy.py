@@ -1,4 +1,4 @@
-"""Exports do not meet: in threads, in any order, in any process the same model gives the same bytes."""
+"""Independent exports: equal bytes in any thread, order or process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Block(nn.Module):
-    """Something of everything: shared and tied weights, views, constants, control flow, a dynamic axis."""
+    """Shared and tied weights, views, constants, control flow, a dynamic axis."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Block(nn.Module):
 
 
 def model() -> nn.Module:
-    """The weights are the same each time, also in threads: they share torch's generator."""
+    """The weights are the same each time, although threads share torch's generator."""
     block = Block().eval()
     with torch.no_grad():
         for number, parameter in enumerate(block.parameters()):
@@ -56,7 +56,7 @@ def digest(module: nn.Module | None = None) -> str:
 
 
 def in_threads(function: Any, count: int, rounds: int) -> list[Any]:
-    """What `count` threads make of `rounds` calls each, all started at once; the first error is raised."""
+    """The results of `rounds` calls in each of `count` threads, or the first error."""
     results: list[Any] = []
     errors: list[BaseException] = []
     start = threading.Barrier(count)
@@ -118,7 +118,7 @@ def test_torch_is_left_as_it_was() -> None:
 
 @pytest.mark.parametrize("capture", ["export", "auto"])
 def test_a_failed_capture_leaves_no_transform_behind(capture: str) -> None:
-    """torch's tracer enters torch.func.grad and falls; from then on eager would compute inside of it, and give zeros."""
+    """torch's tracer enters torch.func.grad and fails; eager must not stay inside it."""
     x = torch.ones(2)
 
     def gradient(x: torch.Tensor) -> torch.Tensor:
@@ -181,7 +181,7 @@ def test_nothing_is_written_to_the_terminal() -> None:
 
 
 def test_torch_notes_no_traces_that_nobody_asked_for() -> None:
-    """torch's handler for TORCH_TRACE leaves at its first record; held back, it would have torch take tracebacks for ever."""
+    """torch's TORCH_TRACE handler must leave at its first record, or torch is slow."""
     code = (
         "import torch\n"
         "from torch._logging._internal import trace_log\n"

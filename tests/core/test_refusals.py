@@ -1,4 +1,4 @@
-"""What is said where torch.export refuses: it is really asked, so the functions must be real source."""
+"""Messages where torch.export refuses. It really runs: functions need real source."""
 
 from __future__ import annotations
 

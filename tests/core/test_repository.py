@@ -1,4 +1,4 @@
-"""The habits that a machine can check: what CONTRIBUTING.md says about sizes, boundaries and printing.
+"""What CONTRIBUTING.md requires and a machine can check: sizes, imports, printing.
 
 Each check is a function from a parsed module to its offences, so that the checks are themselves tested: on the repository,
 which must have none, and on a line that must be one.
@@ -37,7 +37,7 @@ texts and templates give examples."""
 
 @dataclasses.dataclass(frozen=True)
 class Module:
-    """One source file: its name inside `core` or its plugin's folder, its text, its tree."""
+    """A source file: its name in `core` or in its plugin's folder, text and tree."""
 
     name: str
     text: str
@@ -70,12 +70,12 @@ def ancestors(node: ast.AST, tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def docstrings(tree: ast.Module) -> set[ast.AST]:
-    """Every string that stands as a statement of its own: docstrings, and those under a constant or an attribute."""
+    """String statements: docstrings, and those under constants or attributes."""
     return {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)}
 
 
 def body_lines(function: Function) -> int:
-    """The lines of a function's body; its signature and docstring explain, and explaining is not what makes one too long."""
+    """The lines of a function's body, without its signature and docstring."""
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
     return (function.end_lineno or 0) - body[0].lineno + 1 if body else 0
 
@@ -92,7 +92,7 @@ def long_file(module: Module) -> Iterator[str]:
 
 
 def long_first_lines(module: Module) -> Iterator[str]:
-    """Docstrings whose first line is too long, except for symbolics: theirs is the torch schema."""
+    """Docstrings with a too long first line; a symbolic's is the torch schema."""
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Module | ast.ClassDef | Function) and (text := ast.get_docstring(node)):
             first = text.splitlines()[0]
@@ -107,7 +107,7 @@ _SCHEMA = re.compile(r"(\w+::)?\w+(\.\w+)?\(")
 
 @functools.cache
 def public_modules() -> dict[str, frozenset[str]]:
-    """The modules that docs/reference/api lists, each with its public names: those on the page, else its ``__all__``."""
+    """The modules that docs/reference/api lists, each with its public names."""
     found: dict[str, frozenset[str]] = {}
     for page in sorted((ROOT / "docs" / "reference" / "api").glob("*.md")):
         for name, options in _DIRECTIVE.findall(page.read_text("utf-8")):
@@ -140,7 +140,7 @@ def _exported(tree: ast.Module) -> list[str]:
 
 
 def private_imports(module: Module) -> Iterator[str]:
-    """What a plugin takes from onnxexp beyond `onnxexp.__all__` and the modules that docs/reference/api lists."""
+    """Names of onnxexp that a plugin imports although they are not public."""
     public = {*onnxexp.__all__, "testing"}
     modules = public_modules()
     own_names = {"onnxexp"}
@@ -178,7 +178,7 @@ def _own_attributes(tree: ast.Module) -> Iterator[ast.Attribute]:
 
 
 def private_attributes(module: Module) -> Iterator[str]:
-    """The private attributes of the core's objects that a plugin uses: `op._state`, `x._value`."""
+    """Private attributes of the core's objects in a plugin: `op._state`, `x._value`."""
     own = {node.name for node in ast.walk(module.tree) if isinstance(node, Function)}
     private = core_attributes() - own - {each.attr for each in _own_attributes(module.tree)}
     for node in ast.walk(module.tree):
@@ -192,7 +192,7 @@ def private_attributes(module: Module) -> Iterator[str]:
 
 @functools.cache
 def torch_operators() -> tuple[frozenset[str], frozenset[str]]:
-    """The names of ATen's operators (``add``), and those with an overload (``add.Tensor``)."""
+    """The names of ATen's operators (``add``), and with overloads (``add.Tensor``)."""
     schemas = [schema for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("aten::")]
     plain = {schema.name.removeprefix("aten::") for schema in schemas}
     overloads = {f"{schema.name.removeprefix('aten::')}.{schema.overload_name}" for schema in schemas if schema.overload_name}
@@ -206,7 +206,7 @@ def _strings(*nodes: ast.AST) -> Iterator[ast.Constant]:
 
 
 def _asks_for_op(node: ast.AST) -> bool:
-    """Whether an expression reads the name of a node's operator. A plain `op` is the builder."""
+    """Whether an expression reads the name of a node's operator; `op` is the builder."""
     attributes = {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
     return bool(attributes & {"op", "target"}) or (isinstance(node, ast.Name) and node.id in {"op_name", "target"})
 
@@ -242,7 +242,7 @@ def operator_names(module: Module) -> Iterator[str]:
 
 
 def prints(module: Module) -> Iterator[str]:
-    """Writing to stdout, but for an `if` that asks for `verbose`, and the command line."""
+    """Writes to stdout outside the command line, not guarded by `verbose`."""
     if "/cli/" in module.name:
         return
     for node in ast.walk(module.tree):
@@ -301,9 +301,10 @@ def test_core_imports_no_plugin() -> None:
 
 
 def test_torch_onnx_is_a_peer_not_a_dependency() -> None:
-    """The one exception is the flag behind `torch.onnx.is_in_onnx_export()`: models read it, and it must be True.
+    """torch.onnx stays unused, but for the flag of `torch.onnx.is_in_onnx_export()`.
 
-    The plugin's `onnxexp_torch_onnx/torch_onnx_state.py` finds torch.onnx's modules by name, where others have imported them.
+    Models read that flag, and it must be True. The plugin's `onnxexp_torch_onnx/torch_onnx_state.py` finds torch.onnx's
+    modules by name, where others have imported them.
     """
     peer = ("torch.onnx.export", "torch.onnx._internal", "torch.onnx.symbolic", "_jit_pass_onnx")
     flag = "from torch.onnx._internal.exporter import _flags"

@@ -1,4 +1,4 @@
-"""Check `capture.torch_export.guard_warnings`: a dynamic axis stays dynamic, or a warning has the restricting line."""
+"""`guard_warnings`: a dynamic axis stays dynamic, or a warning has the line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever happens while a model is written, what was there before stays, and memory stays flat."""
+"""After a failed write the old file is there; memory stays flat during a write."""
 
 from __future__ import annotations
 

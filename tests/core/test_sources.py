@@ -1,4 +1,4 @@
-"""Where nodes come from: the user's own line and module, whichever way a model is captured."""
+"""Source locations: the user's own line and module, for each kind of capture."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def places(graph: Graph) -> dict[str, Where]:
 
 
 def line(owner: Any, text: str) -> int:
-    """The number of the line that contains a text, in a function or class of this file."""
+    """The number of the line that contains a text, in an object of this file."""
     lines, start = inspect.getsourcelines(owner)
     (offset,) = (index for index, code in enumerate(lines) if text in code)
     return start + offset
@@ -129,7 +129,7 @@ class Branching(nn.Module):
 
 @STRATEGIES
 def test_branches(strict: bool) -> None:
-    """Their nodes are on the branch's own line or on that of the cond, never in code that torch makes."""
+    """Nodes have the branch's own line or the cond's, never one in torch's code."""
     found = places(graph_of(Branching(), strict=strict))
     assert {place.file for place in found.values()} == {HERE}
     assert found["prim::If"].line == found["cos"].line == line(Branching, "# cond")
@@ -139,7 +139,7 @@ def test_branches(strict: bool) -> None:
 
 @STRATEGIES
 def test_models_of_torch_alone(strict: bool) -> None:
-    """There is no line of the user's: if any, the one that is named belongs to the module."""
+    """There is no line of the user's; a location, if any, belongs to the module."""
     found = places(graph_of(nn.Sequential(nn.Linear(4, 4), nn.Softplus()), strict=strict))
     assert found["linear"].scope == "0"
     assert found["softplus"].scope == "1"

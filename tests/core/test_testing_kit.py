@@ -1,4 +1,4 @@
-"""The kit for authors of packs: what it accepts, what it finds, and how it says so."""
+"""The kit for authors of packs: accepted tables, findings and messages."""
 
 from __future__ import annotations
 

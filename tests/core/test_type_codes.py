@@ -1,4 +1,4 @@
-"""TorchScript's integers for dtypes, layouts and memory formats, against torch's own conversion."""
+"""TorchScript's integers for dtypes, layouts and formats, against torch's own."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def called(op: Builder) -> Tensor:
 
 
 def foreign(op: Builder) -> Tensor:
-    """Nothing tells which outputs of an unknown operator are optional; what is not given at the end is left out."""
+    """Optional outputs of unknown operators are unknown; trailing ones are left out."""
     domain = op.domain("my.domain")
     result: Tensor = domain.call("Two", vector(op), None, None, outputs=2)[0]
     result.stamp(TensorType(torch.float32, (2, 3)))

@@ -1,4 +1,4 @@
-"""The comparison with the original: what counts as equal, and how a difference is told."""
+"""The comparison with the original: equality, and reports of differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plugin of a few dozen operators, so that the core is tested without any distribution but its own."""
+"""A plugin of a few dozen operators, to test the core without other plugins."""
 
 from __future__ import annotations
 

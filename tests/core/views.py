@@ -1,4 +1,4 @@
-"""More functions that write to memory: through all kinds of views, and lists; CASES holds those of `writes` too."""
+"""More functions that write to memory, through views and lists; CASES has all."""
 
 from __future__ import annotations
 
