@@ -49,7 +49,7 @@ _CONSOLE = ("console", "sh", "bash")
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, title and text, and the line of the page that its text begins at."""
+    """A fenced block: language, title, text, and the page's line where it begins."""
 
     language: str
     title: str
@@ -77,7 +77,7 @@ def blocks(markdown: str) -> list[Block]:
 
 
 def run(page: Path, folder: Path) -> None:
-    """Run a page's blocks in a folder. Raises AssertionError naming the page and line where a block does not do what it shows."""
+    """Run a page's blocks in a folder. Raises AssertionError with page and line."""
     with pytest.MonkeyPatch.context() as patch, _modules_forgotten(folder):
         Page(page, folder, patch).run()
 
@@ -109,7 +109,7 @@ class Page:
                 self._test(block)
 
     def _write_script(self) -> None:
-        """The script, each block at the lines that it has on the page: so that messages show its lines."""
+        """Write the script with blocks at their lines of the page, as messages show them."""
         lines: list[str] = []
         for block in self.blocks:
             if block.language == "python" and not block.title:
@@ -160,7 +160,7 @@ class Page:
             self._install(path.parent, tomllib.loads(block.text))
 
     def _install(self, project: Path, toml: dict[str, Any]) -> None:
-        """What pip leaves of an editable install: the metadata, and the project's folder on the path."""
+        """Leave pip's traces of an editable install: metadata, and the path's entry."""
         about = toml.get("project")
         if about is None:
             return
@@ -218,7 +218,7 @@ class Page:
 
 
 def _commands(text: str) -> Iterator[tuple[str, str]]:
-    """Each command of a console block with the output that is shown after it; without prompts, each line is one."""
+    """Each command of a console block with its output, or each line without prompts."""
     if not text.startswith("$ "):
         yield from ((line, "") for line in text.splitlines() if line.strip())
         return
@@ -233,7 +233,7 @@ def _trimmed(text: str) -> str:
 
 @contextlib.contextmanager
 def _modules_forgotten(folder: Path) -> Iterator[None]:
-    """Modules that a page wrote are its own: the next page may have others of the same names."""
+    """Forget modules that a page wrote; the next page may reuse their names."""
     try:
         yield
     finally:

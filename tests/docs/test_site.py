@@ -1,4 +1,4 @@
-"""The documentation builds without a warning, and says something of everything that is public."""
+"""The documentation builds without a warning and covers everything public."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ API = "\n".join(page.read_text("utf-8") for page in sorted((DOCS / "reference" /
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site. A warning (a dead link, a page outside the navigation, a name that does not exist) is an error."""
+    """The built site. Warnings are errors: dead links, unlisted pages, bad names."""
     pytest.importorskip("mkdocs")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
