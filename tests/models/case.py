@@ -1,4 +1,4 @@
-"""The description that every model of this folder shares, and the few helpers that their factories need."""
+"""The description that every model here shares, and helpers of their factories."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def registry(cases: list[ModelCase]) -> dict[str, ModelCase]:
 
 
 def seeded(build: Callable[[], nn.Module], seed: int = 0) -> Callable[[], nn.Module]:
-    """``build`` under a fixed seed, in eval mode, and with the caller's random state as it was."""
+    """``build`` under a fixed seed, in eval mode, without touching the random state."""
 
     def factory() -> nn.Module:
         with torch.random.fork_rng(devices=[]):
@@ -65,12 +65,12 @@ def floats(*shape: int, seed: int = 1) -> torch.Tensor:
 
 
 def tokens(vocabulary: int, *shape: int, seed: int = 2) -> torch.Tensor:
-    """int64 token ids below ``vocabulary``, none of them one of the first three, which models keep for padding and ends."""
+    """int64 token ids below ``vocabulary``, without the first three (padding, ends)."""
     return torch.randint(3, vocabulary, shape, generator=torch.Generator().manual_seed(seed))
 
 
 def padding_mask(batch: int, sequence: int, left: bool = False) -> torch.Tensor:
-    """(batch, sequence) int64 of ones; every second row has its last two (``left``: first two) places zero."""
+    """(batch, sequence) int64 ones; odd rows end (``left``: start) with two zeros."""
     mask = torch.ones(batch, sequence, dtype=torch.int64)
     mask[1::2, slice(None, 2) if left else slice(-2, None)] = 0
     return mask

@@ -16,12 +16,12 @@ from .inception import InceptionV3
 
 
 def scaled(width: float) -> Callable[[int], int]:
-    """The function from a number of channels of the paper to that of the network, a multiple of 4."""
+    """Scale a number of channels in the paper to the network's, a multiple of 4."""
     return lambda channels: max(4, int(channels * width) // 4 * 4)
 
 
 class AlexNet(nn.Module):
-    """Krizhevsky 2014 ("One weird trick"): (batch, 3, height, width) to (batch, classes)."""
+    """Krizhevsky 2014: (batch, 3, height, width) to (batch, classes)."""
 
     def __init__(self, classes: int = 1000, width: float = 1.0) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class AlexNet(nn.Module):
 
 
 class VGG(nn.Module):
-    """Simonyan and Zisserman 2014, configuration A (11 layers), with batch normalization if ``normalized``."""
+    """Simonyan and Zisserman 2014, configuration A, batch-normalized on demand."""
 
     layout = (64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0)  # 0 is a pooling layer
 
@@ -75,7 +75,7 @@ class VGG(nn.Module):
 
 
 class Residual(nn.Module):
-    """A block of He et al. 2015: a body added to a shortcut, which is projected where the shape changes."""
+    """A block of He et al. 2015: a body plus a shortcut, projected to a new shape."""
 
     def __init__(self, entry: int, inner: int, leave: int, stride: int, bottleneck: bool) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class Residual(nn.Module):
 
 
 class ResNet(nn.Module):
-    """ResNet of the given blocks per stage: (2, 2, 2, 2) is 18, (3, 4, 6, 3) with bottlenecks is 50."""
+    """ResNet of the given blocks per stage: (2, 2, 2, 2) is 18, (3, 4, 6, 3) is 50."""
 
     def __init__(self, blocks: Sequence[int], bottleneck: bool, classes: int = 1000, width: float = 1.0) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ class DenseNet(nn.Module):
 
 
 class Fire(nn.Module):
-    """A module of Iandola et al. 2016: squeeze to few channels, expand by 1 × 1 and 3 × 3."""
+    """A module of Iandola et al. 2016: squeeze channels, expand by 1 × 1 and 3 × 3."""
 
     def __init__(self, entry: int, squeezed: int, expanded: int) -> None:
         super().__init__()
@@ -224,7 +224,7 @@ class SqueezeNet(nn.Module):
 
 
 class SuperResolution(nn.Module):
-    """Shi et al. 2016: the luminance (batch, 1, height, width) enlarged ``factor`` times by a sub-pixel convolution."""
+    """Shi et al. 2016: luminance enlarged ``factor`` times by sub-pixel convolution."""
 
     def __init__(self, factor: int) -> None:
         super().__init__()
@@ -242,7 +242,7 @@ class SuperResolution(nn.Module):
 
 
 def lively(build: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
-    """``build`` with He's initial weights: with torch's, a deep network without normalization gives any image the same scores."""
+    """``build`` with He's initial weights: with torch's, all images score the same."""
 
     def factory() -> nn.Module:
         model = build()
@@ -255,7 +255,7 @@ def lively(build: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
 
 
 def calibrated(build: Callable[[], nn.Module], shape: tuple[int, ...]) -> Callable[[], nn.Module]:
-    """``build`` with the batch statistics of one pass over random data: at their initial values normalization tests nothing."""
+    """``build`` with the batch statistics of one pass over random data."""
 
     def factory() -> nn.Module:
         model = build()
@@ -272,7 +272,7 @@ def calibrated(build: Callable[[], nn.Module], shape: tuple[int, ...]) -> Callab
 def case(
     name: str, build: Callable[[], nn.Module], shape: Sequence[int | str], quick_opset: int, argument: str = "image"
 ) -> ModelCase:
-    """A case of one (batch, channels, height, width) input; the axes that vary are given by name."""
+    """A case of one (batch, channels, height, width) input; dynamic axes have names."""
     dims = {axis: size for axis, size in enumerate(shape) if isinstance(size, str)}
     sizes, *others = ({"batch": b, "height": h, "width": w} for b, h, w in ((2, 64, 80), (3, 96, 72), (1, 65, 91)))
 

@@ -21,13 +21,13 @@ def opset_of(proto: onnx.ModelProto) -> int:
 
 
 def free_axes(proto: onnx.ModelProto) -> list[str]:
-    """The names of the axes of the graph's inputs that have no fixed size, sorted; one without a name is an empty string."""
+    """The sorted names of the inputs' dynamic axes, empty strings for unnamed ones."""
     dims = [dim for value in proto.graph.input for dim in value.type.tensor_type.shape.dim]
     return sorted(dim.dim_param for dim in dims if dim.WhichOneof("value") != "dim_value")
 
 
 def assert_same(actual: Any, expected: Any, atol: float, rtol: float) -> None:
-    """The two are the same structure with the same values in it; tensors within the tolerance, their types exactly."""
+    """Compare structure, types and values; tensors within the tolerance."""
     actual_leaves, actual_structure = pytree.tree_flatten(actual)
     expected_leaves, expected_structure = pytree.tree_flatten(expected)
     assert actual_structure == expected_structure
@@ -59,7 +59,7 @@ def assert_agrees(
 
 
 def check_case(case: ModelCase, opset: int, capture: str = "export") -> onnxexp.ONNXProgram:
-    """Exports the case at that opset; asserts a valid file, free axes under their names, and the values of eager."""
+    """Export the case; assert a valid file, named free axes, and eager's values."""
     model = case.build()
     args, kwargs = case.inputs(case.sizes)
     program = onnxexp.export(model, args, kwargs=kwargs, dynamic_shapes=case.dynamic_shapes, opset_version=opset, capture=capture)

@@ -1,4 +1,4 @@
-"""Language models of `transformers` that predict the next token, with and without a cache.
+"""`transformers` models that predict the next token, with and without a cache.
 
 Those with a cache are wrapped to take and return plain tensors in nested tuples, as a runtime would hold them; one case passes a
 DynamicCache itself, so that a container registered with pytree is exercised.
@@ -54,7 +54,7 @@ Past = tuple[tuple[torch.Tensor, torch.Tensor], ...]
 
 
 class WithPast(nn.Module):
-    """A causal language model with a plain cache: one (key, value) per layer, each (batch, heads, past, head size)."""
+    """A causal language model with one (key, value) per layer as its plain cache."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ def past_values(sizes: Sizes, heads: int) -> Past:
 
 
 def text_and_past(heads: int) -> Callable[[Sizes], Inputs]:
-    """Inputs of `WithPast`: new tokens, a mask over the past and them (padding on the left), the cache."""
+    """Inputs of `WithPast`: new tokens, a mask (padding on the left), the cache."""
 
     def inputs(sizes: Sizes) -> Inputs:
         ids = tokens(VOCABULARY, sizes["batch"], sizes["sequence"])
@@ -100,7 +100,7 @@ PAST_SHAPES = {
 
 
 def text_and_cache(sizes: Sizes) -> Inputs:
-    """Keyword inputs with a DynamicCache, whose pytree is a list of keys and a list of values."""
+    """Keyword inputs with a DynamicCache: a pytree of lists of keys and of values."""
     register_dynamic_cache_export_support()
     ids = tokens(VOCABULARY, sizes["batch"], sizes["sequence"])
     mask = padding_mask(sizes["batch"], sizes["past"] + sizes["sequence"], left=True)

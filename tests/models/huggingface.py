@@ -1,4 +1,4 @@
-"""Models of `transformers` with small configurations and random weights: nothing is fetched."""
+"""`transformers` models, small and with random weights: nothing is fetched."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def clip_config() -> Any:
 
 
 def image_and_text(sizes: Sizes) -> Inputs:
-    """Inputs of CLIP; it reads the text's vector at the end token, here in the last unmasked place."""
+    """Inputs of CLIP, which reads the text's vector at the end token, here the last."""
     ids = tokens(VOCABULARY, sizes["texts"], sizes["sequence"])
     mask = padding_mask(*ids.shape)
     ids[torch.arange(len(ids)), mask.sum(1) - 1] = 2

@@ -1,4 +1,4 @@
-"""Inception-v3 of Szegedy et al. 2015, with the auxiliary head that only training uses."""
+"""Inception-v3 of Szegedy et al. 2015, with the auxiliary head for training."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Auxiliary(nn.Module):
 
 
 class InceptionV3(nn.Module):
-    """(batch, 3, height, width) to (batch, classes), in training with the auxiliary scores; the paper's images are 299 × 299."""
+    """(batch, 3, height, width) to (batch, classes); training adds auxiliary scores."""
 
     def __init__(self, classes: int = 1000, width: float = 1.0) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Mamba's selective scan as one `scan` operator instead of a loop that Python unrolls.
+"""Mamba's selective scan as one `scan` operator, not a loop that Python unrolls.
 
 The mixer of `transformers` walks over the sequence in Python (its associative scan is switched off while exporting), so that
 torch.export bakes the length of the example in. This one computes the same by torch's `scan`: one loop over any length.
@@ -16,7 +16,7 @@ from transformers.models.mamba.modeling_mamba import MambaMixer
 
 
 class ScanMixer(MambaMixer):
-    """A MambaMixer without a cache; outside of export it does what that class does, so that the two are compared."""
+    """A MambaMixer without a cache; outside of export it runs that class's code."""
 
     def forward(
         self,
@@ -40,7 +40,7 @@ class ScanMixer(MambaMixer):
 
 
 def advance(state: torch.Tensor, at: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """One place of the sequence: the state (batch, channels, size) and what is read from it (batch, channels)."""
+    """One step: the state (batch, channels, size) and its output (batch, channels)."""
     decay, drive, c = at
     state = decay * state + drive
     return state, (state * c[:, None, :]).sum(-1)

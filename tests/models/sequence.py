@@ -17,7 +17,7 @@ Hidden = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 
 
 class WordModel(nn.Module):
-    """Words (time, batch) and a state to log probabilities (time * batch, words) and the next state.
+    """Words (time, batch) and a state to log probabilities and the next state.
 
     The embedding is also the decoder's weight.
     """
@@ -62,7 +62,7 @@ class Positions(nn.Module):
 
 
 class TransformerWordModel(nn.Module):
-    """The same task by an nn.TransformerEncoder under a causal mask: (time, batch) to log probabilities (time, batch, words).
+    """The same task by a causal nn.TransformerEncoder: (time, batch, words) results.
 
     ``len(ids)`` must be an int, so that only a capture that reads the code (strict=True) keeps the time dynamic. The encoder
     compares the mask with a causal one unless told which it is: with ``told`` false, capture meets a branch on values.

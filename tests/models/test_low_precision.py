@@ -1,4 +1,4 @@
-"""Models in bfloat16, float16 and float8: exported in their dtype, their weights byte by byte, and computed by whoever can.
+"""Models in bfloat16, float16 and float8: dtypes, bytes of weights, and results.
 
 ONNX Runtime's CPU kernels take float16 (it brings its own casts) and hardly any bfloat16: onnx's reference evaluator does.
 """
@@ -88,7 +88,7 @@ def back(found: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
 
 
 def check_weights(program: onnxexp.ONNXProgram, model: torch.nn.Module, dtype: torch.dtype) -> None:
-    """Each weight of this dtype that there is by its name has the bytes that it has in torch."""
+    """Each weight of this dtype, found by its name, has the bytes that torch has."""
     named = dict(model.named_parameters()) | dict(model.named_buffers())
     stored = {value.name: value for value in program.model_proto.graph.initializer if value.name in named}
     kept = {name: value for name, value in stored.items() if value.data_type == ONNX[dtype]}
@@ -127,7 +127,7 @@ def test_halves(name: str, dtype: torch.dtype, opset: int) -> None:
 
 
 class Eighth(torch.nn.Module):
-    """Weights of eight bits with a scale, as checkpoints have them; the product is of halves."""
+    """Weights of eight bits with a scale, as in checkpoints; the product is float16."""
 
     def __init__(self, dtype: torch.dtype, wide: torch.dtype) -> None:
         super().__init__()

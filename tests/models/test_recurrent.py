@@ -1,5 +1,7 @@
-"""Recurrent layers in all their forms, with a dynamic batch, a dynamic time, and both, exported and traced; exporting twice gives
-the same bytes."""
+"""Recurrent layers in all forms, with dynamic batch, dynamic time, and both.
+
+They are exported and traced; exporting twice gives the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ CAPTURES = ("export", "trace")
 
 
 def forms() -> list[Any]:
-    """Arguments of the test: every form; those of one kind of layout and layers are the quick tier's."""
+    """Arguments of the test; the quick tier has one kind of layout and layers."""
     found = []
     for kind, layers, both_ways, batch_first, dynamic, capture in product(
         KINDS, (1, 2), (False, True), (False, True), (("batch",), ("time",), ("batch", "time")), CAPTURES
