@@ -1,4 +1,4 @@
-"""One build of the repository's distributions for all test processes, and environments."""
+"""One build of all distributions for all test processes, and environments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
-    """Wheels and sdists of every distribution; with pytest-xdist, the first process that needs them builds for all."""
+    """Wheels and sdists of every distribution, built once for all test processes."""
     base = tmp_path_factory.getbasetemp()
     shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "packaging"
     shared.mkdir(exist_ok=True)
@@ -42,7 +42,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
 
 @pytest.fixture(scope="session")
 def make(house: Wheelhouse, tmp_path_factory: pytest.TempPathFactory) -> Make:
-    """Makes a fresh environment with the given requirements (names or wheels) installed."""
+    """Make fresh environments with the given requirements (names or wheels)."""
 
     def environment(*requirements: str | Path) -> Environment:
         fresh = Environment(tmp_path_factory.mktemp("fresh"), house)

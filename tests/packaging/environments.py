@@ -1,4 +1,4 @@
-"""Distributions as they are published, and fresh environments that pip installs them into.
+"""Distributions as published, and fresh environments that pip installs them into.
 
 Nothing here needs the network: the heavy requirements (torch, onnx and so on) come from the environment that runs the tests,
 through a folder of links that leaves out every onnxexp distribution and every plugin.
@@ -44,7 +44,7 @@ class Ran:
 
     @property
     def told(self) -> Any:
-        """The JSON document that it printed last: a whole `--json` output, or a script's last line."""
+        """The JSON that it printed last: a whole `--json` output, or a script's last line."""
         try:
             return json.loads(self.out)
         except ValueError:
@@ -62,7 +62,7 @@ def name_of(folder: Path) -> str:
 
 
 def execute(*command: str | Path, cwd: Path, status: int | None = 0, **variables: str) -> Ran:
-    """Run a command with nothing of the caller's Python settings; it must end with this status (None: any)."""
+    """Run a command without the caller's Python settings; check its exit status."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
     settings = {"PIP_CONFIG_FILE": os.devnull, "PYTHONNOUSERSITE": "1", "OMP_NUM_THREADS": "1", **variables}
     done = subprocess.run(
@@ -73,7 +73,7 @@ def execute(*command: str | Path, cwd: Path, status: int | None = 0, **variables
 
 
 def build(source: Path, work: Path, into: Path) -> None:
-    """The sdist of a copy of the sources, and the wheel made from that sdist, as for publishing."""
+    """Build an sdist of a copy of the sources, then a wheel from that sdist."""
     copy = work / name_of(source)
 
     def left_out(folder: str, names: list[str]) -> set[str]:
@@ -86,7 +86,7 @@ def build(source: Path, work: Path, into: Path) -> None:
 
 
 def link_requirements(folder: Path) -> None:
-    """Links to everything that is installed beside the tests, but for plugins and onnxexp itself."""
+    """Link everything installed beside the tests, but for plugins and onnxexp itself."""
     folder.mkdir()
     sites = [Path(entry) for entry in dict.fromkeys(sys.path) if Path(entry).name in ("site-packages", "dist-packages")]
     left_out = {"onnxexp", "pip", *_installed_plugins(sites)}
@@ -98,7 +98,7 @@ def link_requirements(folder: Path) -> None:
 
 
 def _installed_plugins(sites: list[Path]) -> Iterator[str]:
-    """What lies in site-packages of the distributions that are onnxexp's or bring a plugin."""
+    """The files in site-packages that belong to onnxexp or to plugins."""
     own = {name_of(folder) for folder in PROJECTS}
     for distribution in importlib.metadata.distributions(path=[str(site) for site in sites]):
         name = distribution.metadata["Name"]
@@ -148,7 +148,7 @@ class Environment:
         return execute(sys.executable, "-m", "pip", *options, *arguments, cwd=self.work.parent, status=status)
 
     def install(self, *requirements: str | Path, status: int | None = 0) -> Ran:
-        """`pip install` of wheels, or of requirements that are looked up among the repository's wheels."""
+        """`pip install` wheels, or requirements from among the repository's wheels."""
         return self.pip("install", "--no-index", "--find-links", self.house.folder, *requirements, status=status)
 
     def uninstall(self, *names: str) -> None:

@@ -1,4 +1,4 @@
-"""Wheels of small packs, written as their format has it: a zip of the modules and the metadata."""
+"""Wheels of small packs, written by hand as zips of modules and metadata."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _digest(text: str) -> str:
 
 
 def relu_pack(name: str, steps: int, *, override: bool = False) -> Pack:
-    """A pack that lowers aten::relu to so many Relu nodes in a row, which tells who has lowered it."""
+    """A pack that lowers aten::relu to `steps` Relu nodes, so that tests recognise it."""
     source = f"""
         from onnxexp import SymbolicTable
 

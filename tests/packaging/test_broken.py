@@ -1,4 +1,4 @@
-"""Packs that are ill: each is told with its distribution, version, entry point, cause and cure, and no model comes of it."""
+"""Broken packs: errors have distribution, version, entry point, cause and cure."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def names() -> list[str]:
 
 
 def test_an_export_refuses_and_says_why(hospital: Environment) -> None:
-    """Each by itself, twice: a failed import leaves nothing that would pass for a plugin the second time."""
+    """Each pack twice: a failed import must not pass for a plugin the second time."""
     told: dict[str, Any] = hospital.python(f"names = {names()}\n{textwrap.dedent(EXPORTS)}").told
     assert told["good"] == 1, "sick packs that are off do no harm"
     assert "twin: twin-two 1.0 has a plugin of this name too: uninstall one" in told["twin"]
@@ -127,7 +127,7 @@ def test_a_pack_that_exits_does_not_end_the_export_without_a_word(make: Make, tm
 @pytest.mark.full
 @pytest.mark.parametrize("left", ["empty", "entry points", "garbage"])
 def test_what_a_failed_installation_left_stops_nothing_else(make: Make, tmp_path: Path, left: str) -> None:
-    """A folder of metadata without a name, or with entry points that nobody can read, does not hide the other plugins."""
+    """Metadata without a name, or with unreadable entry points, hides no plugin."""
     environment = make("onnxexp", relu_pack("good-pack", 1).wheel(tmp_path))
     folder = environment.site / "rest-1.0.dist-info"
     folder.mkdir()

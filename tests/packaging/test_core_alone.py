@@ -1,4 +1,4 @@
-"""The core, and nothing else: it installs what it needs, says what it lacks, and its command answers."""
+"""The core alone: its requirements, its messages without plugins, its command."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_fresh_environment_lacks_all_of_it(empty: Environment) -> None:
 
 
 def test_the_core_asks_for_what_it_needs(house: Wheelhouse, tmp_path: Path) -> None:
-    """pip takes the requirements seriously: where torch and the others are not to be had, nothing is installed."""
+    """pip installs nothing where torch and the other requirements are missing."""
     bare = Environment(tmp_path, house, requirements=False)
     refused = bare.install("onnxexp", status=1).err
     assert "No matching distribution found for" in refused

@@ -1,5 +1,7 @@
-"""Plugins switched on and off, and preferred, through each door: pyproject.toml, onnxexp.toml, a variable, the command line, a
-call. All with packs that pip has installed; what is off is never imported.
+"""Plugins switched on and off, and preferred, by each source of configuration.
+
+The sources are pyproject.toml, onnxexp.toml, a variable, the command line and a call. pip has installed all packs; plugins that
+are off are never imported.
 """
 
 from __future__ import annotations
@@ -110,7 +112,7 @@ def test_an_unknown_name_is_told_with_the_nearest(packs: Environment, door: str,
 
 
 def test_exports_through_each_door(packs: Environment) -> None:
-    """Enable, disable and prefer give one result through each door; without any of them, two claims are an error."""
+    """Each source gives one result; without a choice, two claims are an error."""
     told = packs.python(EXPORTS).told
     assert told["enable"] == [1, 1, 1, 1] and told["imported"] == ["one_pack"], "what is off is not imported"
     assert told["disable"] == [2, 2, 2, 2]

@@ -1,4 +1,4 @@
-"""The lock `allow`: only what it names may load, by name or by the hash of its files, as pip has installed them."""
+"""The lock `allow`: only plugins listed by name or hash of their files may load."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def packs(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 
 def record(environment: Environment, name: str) -> str:
-    """The lock's entry for what pip has installed: a hash over the wheel's files, whatever the installer wrote beside them."""
+    """The lock's entry for an installed distribution: a hash over the wheel's files."""
     (record_,) = environment.site.glob(f"{name.replace('-', '_')}-*.dist-info/RECORD")
     rows = [row.split(",") for row in record_.read_text().splitlines()]
     notes = ("/INSTALLER", "/REQUESTED", "/direct_url.json")
@@ -80,7 +80,7 @@ def test_a_later_door_locks_further_and_never_unlocks(packs: Environment, tmp_pa
 
 
 def test_the_lock_that_the_command_prints(packs: Environment, tmp_path: Path) -> None:
-    """As it is printed, it goes into onnxexp.toml: what is there stays on, what comes later does not load."""
+    """Paste the printed lock into onnxexp.toml; only what is installed now loads."""
     printed = packs.command("plugins", "--lock", "--without", "spy-pack").out
     assert record(packs, "good-pack") in printed and "spy-pack" not in printed
     (tmp_path / "onnxexp.toml").write_text(printed)
@@ -89,7 +89,7 @@ def test_the_lock_that_the_command_prints(packs: Environment, tmp_path: Path) ->
 
 
 def test_another_build_of_the_same_version_is_not_the_one_allowed(make: Make, tmp_path: Path) -> None:
-    """A lock with a hash notices that what is installed under the same name and version holds something else."""
+    """A lock with a hash refuses other contents of the same name and version."""
     environment = make("onnxexp", relu_pack("good-pack", 1).wheel(tmp_path / "first"))
     lock(environment.work, record(environment, "good-pack"))
     assert environment.states() == {"good-pack": "on"}

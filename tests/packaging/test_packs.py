@@ -1,4 +1,4 @@
-"""Packs that install themselves: after pip, a script changes no line. And after pip uninstall, it is as if they never were."""
+"""Packs take effect by pip install, and none by pip uninstall; scripts stay as is."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def script(text: str) -> str:
 
 
 def test_core_and_aten_export_a_model_that_is_right(make: Make) -> None:
-    """The extra brings the plugin; the file that is written computes what torch computes, at another batch size."""
+    """The extra brings the plugin; the file computes torch's result at another batch."""
     environment = make("onnxexp[all]")
     assert environment.states() == FIRST_PARTY
     assert environment.python(ATEN).told == {"shape": [5, 5], "plugins": "onnxexp-plugin-aten 0.1.0"}
@@ -123,7 +123,7 @@ def test_core_and_aten_export_a_model_that_is_right(make: Make) -> None:
 
 
 def test_a_third_partys_pack_takes_no_line(make: Make) -> None:
-    """A torch.library operator and an aten operator that is overridden: the script says nothing about plugins."""
+    """A custom operator and an overridden aten operator: the script has no plugins."""
     environment = make("onnxexp-plugin-aten", "acme-ops")
     assert environment.states() == {"acme-ops": "on", "aten": "on"}
     usual, late, without = environment.python(script(EXAMPLE)).told
@@ -135,7 +135,7 @@ def test_a_third_partys_pack_takes_no_line(make: Make) -> None:
 
 @pytest.mark.full
 def test_the_same_script_with_another_pack_another_version_and_none(make: Make, tmp_path: Path) -> None:
-    """What pip does is what the export does: install, upgrade, uninstall. The script stays."""
+    """The export follows pip's install, upgrade and uninstall; the script stays."""
     environment = make("onnxexp-plugin-aten", relu_pack("loud-pack", 3, override=True).wheel(tmp_path))
     first = environment.python(script(RELU)).told
     assert first["ops"] == ["Relu"] * 3 and "loud-pack 1.0" in first["plugins"]
@@ -184,7 +184,7 @@ def test_sdists_install_too(make: Make, empty: Environment) -> None:
 
 @pytest.mark.full
 def test_a_running_session_sees_what_pip_installs(make: Make, tmp_path: Path) -> None:
-    """As in a notebook: an export fails for want of a pack, one installs it, and the next export is right."""
+    """As in a notebook: after a failed export, installing the pack is enough."""
     environment = make("onnxexp", relu_pack("first-pack", 1).wheel(tmp_path))
     wheel = relu_pack("second-pack", 2, override=True).wheel(tmp_path)
     command = [sys.executable, "-m", "pip", "--python", str(environment.folder), "install", "--no-index", str(wheel)]

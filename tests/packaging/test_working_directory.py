@@ -51,5 +51,5 @@ def test_a_module_that_lies_there_does_not_stand_in(environment: Environment, tm
 
 
 def test_the_installed_one_is_found_from_its_own_folder(environment: Environment) -> None:
-    """Where packages are installed is no stranger's folder, even as the working directory."""
+    """A folder of installed packages is trusted, even as the working directory."""
     assert environment.states(cwd=environment.site) == {"good-pack": "on"}
