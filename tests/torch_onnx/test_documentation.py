@@ -1,4 +1,4 @@
-"""The examples of torch.onnx's documentation, as written there but for the import (and smaller models).
+"""Examples of torch.onnx's documentation, but for the import and smaller models.
 
 Those about tracing and scripting are in tests/torchscript/test_documentation.py.
 """

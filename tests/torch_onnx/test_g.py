@@ -1,4 +1,4 @@
-"""`g` and its values: what a symbolic may do with them, and what it is told when it does something wrong."""
+"""`g` and its values: what a symbolic may do with them, and errors for the rest."""
 
 from __future__ import annotations
 

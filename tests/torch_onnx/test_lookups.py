@@ -1,4 +1,4 @@
-"""symbolic_opset7 … symbolic_opset20 as look-ups: what people import from them, called as they call it."""
+"""symbolic_opset7 … symbolic_opset20 as look-ups, called as people call them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every name of torch.onnx's documentation exists and has the documented parameters in their order."""
+"""Every documented name of torch.onnx, with its parameters in their order."""
 
 from __future__ import annotations
 

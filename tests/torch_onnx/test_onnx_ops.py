@@ -1,4 +1,4 @@
-"""Models that call ONNX operators by name, through torch.onnx.ops; the plugin's entry point lowers them."""
+"""Models that call ONNX operators by name, through torch.onnx.ops."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def test_what_was_registered_with_torch_onnx_itself() -> None:
 
 
 def test_torch_knows_the_type_of_what_a_foreign_operator_gives() -> None:
-    """A custom operator whose result has another dtype than its input, whatever a copied `setType` says."""
+    """A custom operator with another result dtype, whatever a copied `setType` is."""
 
     class Found(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> Any:

@@ -1,4 +1,4 @@
-"""symbolic_helper: our helpers against torch.onnx's own, in the same symbolics, and what else people import."""
+"""symbolic_helper: our helpers against torch.onnx's own, in the same symbolics."""
 
 from __future__ import annotations
 

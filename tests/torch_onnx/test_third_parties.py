@@ -1,4 +1,4 @@
-"""Symbolics that others wrote for torch.onnx, unmodified, where their packages are installed."""
+"""Unmodified symbolics of installed packages, written for torch.onnx."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def operators(program: onnxexp.ONNXProgram) -> set[str]:
 
 @pytest.fixture(scope="module")
 def torchvision() -> Iterator[None]:
-    """torchvision's registrations with torch.onnx; its operators stand-ins, where its C++ part does not load."""
+    """torchvision's registrations, with stand-ins where its C++ part does not load."""
     spec = importlib.util.find_spec("torchvision")
     if spec is None or not spec.submodule_search_locations:
         pytest.skip("torchvision is not installed")

@@ -1,4 +1,4 @@
-"""autograd Functions with symbolics, and registrations, that others wrote for torch.onnx: unmodified, where they are installed.
+"""Unmodified autograd Functions and registrations of packages, for torch.onnx.
 
 transformers and ONNX Runtime are with `make test`; ``make third-parties`` installs the rest.
 """
@@ -38,7 +38,7 @@ def quantized(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.fixture(scope="module", autouse=True)
 def torchvision() -> Any:
-    """Where torchvision is installed and its C++ part does not load: by name what it cannot be imported without."""
+    """torchvision without its C++ part: stand-ins for what its import needs."""
     library = torch.library.Library("torchvision", "FRAGMENT")
     for schema in MISSING if importlib.util.find_spec("torchvision") is not None else ():
         if not torch._C._jit_get_schemas_for_operator(f"torchvision::{schema.partition('(')[0]}"):
@@ -49,7 +49,7 @@ def torchvision() -> Any:
 @captures
 @pytest.mark.parametrize("opset", [12, 17, 20])
 def test_transformers_sew_d(capture: str, opset: int) -> None:
-    """XSoftmax and XDropout of DeBERTa and SEW-D: their symbolics call torch.onnx's own."""
+    """XSoftmax and XDropout of DeBERTa and SEW-D, which use torch.onnx's symbolics."""
     sew_d = pytest.importorskip("transformers.models.sew_d.modeling_sew_d")
     mask = torch.tensor([[1, 1, 0, 1], [0, 1, 1, 1], [1, 0, 0, 1]])
     program = export(lambda x, m: sew_d.XSoftmax.apply(x, m, -1), X, mask, capture=capture, opset_version=opset)
@@ -96,7 +96,7 @@ def test_timm(name: str, capture: str) -> None:
 
 
 def test_onnx2torch() -> None:
-    """Its modules hand a Function a forward that can be called once, and the ONNX operator to make."""
+    """A Function gets a forward that can be called once, and its ONNX operator."""
     onnx2torch = pytest.importorskip("onnx2torch")
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(144, 5)).eval()
     x = torch.randn(1, 3, 8, 8)
