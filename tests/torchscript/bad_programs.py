@@ -1,5 +1,5 @@
 # ruff: noqa: E731, UP006, UP007, UP035, UP045 - TorchScript reads this file, and not all of today's Python
-"""More scripts that ONNX cannot say: text, dicts, classes, types that change, memory that is shared."""
+"""More scripts that ONNX cannot express: text, dicts, classes, shared memory."""
 
 from __future__ import annotations
 

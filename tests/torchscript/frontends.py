@@ -1,4 +1,4 @@
-"""The cases of the aten plugin's tests, exported through both frontends, as texts that can be compared."""
+"""The aten plugin's cases, exported through both frontends, as comparable texts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def aten_cases() -> Iterator[tuple[str, Case]]:
 
 
 def text_of(case: Case, capture: str) -> str:
-    """The ONNX graph in a form that does not depend on names or order; weights by their contents."""
+    """The ONNX graph as text, independent of names and order; weights by contents."""
     model = case.fn if isinstance(case.fn, torch.nn.Module) else Function(case.fn)
     inputs = [arg.clone() if isinstance(arg, torch.Tensor) else arg for arg in case.inputs]
     with warnings.catch_warnings():
@@ -58,7 +58,7 @@ class Function(torch.nn.Module):
 
 
 def _lines(graph: onnx.GraphProto, outer: dict[str, str], indent: str) -> Iterator[str]:
-    """A line for each node, sorted: independent nodes may stand in any order. A value is called by how it is computed."""
+    """A sorted line for each node; a value is named after how it is computed."""
     names = dict(outer)
     for place, value in enumerate(graph.input):
         names[value.name] = f"%{len(indent)}.{place}"

@@ -1,4 +1,4 @@
-"""Small programs exported through TorchScript, checked in ONNX Runtime at the example's sizes and at others."""
+"""Small programs exported through TorchScript, checked at seen and unseen sizes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TABLES: dict[str, list[Program]] = {}
 
 
 class Program:
-    """A function or module, its example, and other calls that the exported model must be right for.
+    """A function or module, its example, and other calls to check the model with.
 
     `dynamic` are the axes of each argument (a set, or a name for a number), None where nothing of it varies.
     """

@@ -1,4 +1,4 @@
-"""`prim::If`: conditions on values, on sizes, and on what is known when the model is exported."""
+"""`prim::If`: conditions on values, on sizes, and on facts known at export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of control flow, lists, mutation and indexing is checked at every opset: at least 120 programs."""
+"""At least 120 programs of control flow, lists, writes, indexing at all opsets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SUBJECTS = ("branches", "indexing", "lists", "loops", "mutation", "programs")
 
 
 def checked(subject: str) -> list[Program]:
-    """The programs that are checked at 11, 13, 17, 20 and 23, each at two or more shapes, values or numbers of rounds."""
+    """The programs checked at 11, 13, 17, 20 and 23, each in two or more variations."""
     name = f"tests.torchscript.test_{subject}"
     importlib.import_module(name)
     return [program for program in TABLES[name] if set(OPSETS) <= set(program.opsets) and program.at]

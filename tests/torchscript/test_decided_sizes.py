@@ -1,4 +1,4 @@
-"""What the example's sizes decide in a trace: sizes of results, and how many pieces a list has."""
+"""What the example fixes in a trace: sizes of results, and lengths of lists."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Model = Callable[[torch.Tensor], Any]
 
 
 def traced(model: Model) -> tuple[onnxexp.ONNXProgram, list[str]]:
-    """The program of a trace with a dynamic axis that the example has 8 of, and what it warned of."""
+    """A trace's program and warnings; the example has 8 on its dynamic axis."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         program = onnxexp.export(model, (torch.randn(8, 4),), capture="trace", dynamic_shapes=({0: "n"},))

@@ -1,4 +1,4 @@
-"""The examples of torch.onnx's documentation on tracing, scripting and their pitfalls, as they are written there."""
+"""torch.onnx's documented examples of tracing and scripting, as written there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What TorchScript can say and ONNX cannot: an error with the user's line, the reason and the cure; never a crash or a guess."""
+"""Programs without an ONNX form: errors with the user's line, reason and cure."""
 
 from __future__ import annotations
 

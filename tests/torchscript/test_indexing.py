@@ -1,4 +1,4 @@
-"""Reading by index, traced and scripted: every pattern, those that torch.onnx's documentation lists as unsupported too."""
+"""Reading by index, traced and scripted, with torch.onnx's unsupported patterns."""
 
 from __future__ import annotations
 

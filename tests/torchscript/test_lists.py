@@ -1,5 +1,5 @@
 # ruff: noqa: B905, PLC0206, SIM114, SIM118, UP006, UP045 - TorchScript reads this file, and not all of today's Python
-"""Lists, tuples, dicts and strings of known and unknown length, and modules that hold them."""
+"""Lists, tuples, dicts and strings, of known and unknown length, and in modules."""
 
 from __future__ import annotations
 

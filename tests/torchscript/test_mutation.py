@@ -1,4 +1,4 @@
-"""In-place operators and writes through views, traced and scripted: in straight code (blocks are in the other files)."""
+"""In-place operators and writes through views, traced and scripted; no blocks."""
 
 from __future__ import annotations
 

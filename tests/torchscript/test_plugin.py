@@ -1,4 +1,4 @@
-"""The TorchScript plugin as a plugin: where it is switched off, what records it, and its command line."""
+"""The TorchScript plugin: switching it off, recorded facts, its command line."""
 
 from __future__ import annotations
 

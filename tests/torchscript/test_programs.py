@@ -1,4 +1,4 @@
-"""Whole small programs as they are scripted: decoding, suppression, attention, resizing, powers by squaring."""
+"""Small scripted programs: decoding, suppression, attention, resizing, powers."""
 
 from __future__ import annotations
 

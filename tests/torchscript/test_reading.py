@@ -1,4 +1,4 @@
-"""What is read of a TorchScript graph node by node: its constants, and the places of its nodes."""
+"""Reading a TorchScript graph: its constants, and the places of its nodes."""
 
 from __future__ import annotations
 

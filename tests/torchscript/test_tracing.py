@@ -1,4 +1,4 @@
-"""What a traced model takes and returns, what becomes of its parameters, and what is said about what tracing fixes."""
+"""A traced model's arguments, results and parameters, and warnings about tracing."""
 
 from __future__ import annotations
 

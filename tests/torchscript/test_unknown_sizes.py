@@ -1,4 +1,4 @@
-"""Sizes that only the run time knows: what is said of them without asking torch, and which of them are the same number."""
+"""Sizes known only at run time: facts without torch, and equalities among them."""
 
 from __future__ import annotations
 
