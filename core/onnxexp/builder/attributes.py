@@ -97,7 +97,7 @@ def guess(name: str, value: Any) -> ir.Attr:
 
 
 def key(attributes: dict[str, ir.Attr]) -> tuple[Any, ...] | None:
-    """A key for equal attributes; None for a graph, a type or a large tensor."""
+    """A key, equal for equal attributes; None for graphs, types and large tensors."""
     parts = []
     for name in sorted(attributes):
         value, kind = attributes[name].value, attributes[name].type

@@ -251,7 +251,10 @@ class Builder:
     # Constants
 
     def constant(self, value: Any, dtype: torch.dtype | None = None) -> Tensor:
-        """A constant of a number, list or torch.Tensor; floats default to float32."""
+        """A constant from a number, a (nested) list or a torch.Tensor.
+
+        Python floats are float32 where no dtype is given.
+        """
         return operands.constant(self, value, dtype)
 
     def wrap_constant(self, tensor: torch.Tensor, name: str | None = None) -> Tensor:
@@ -311,7 +314,7 @@ class Builder:
         raise OpsetError(reason, first_opset)
 
     def error(self, reason: str) -> LoweringError:
-        """An error to raise; the core adds the operator, its arguments and user's line."""
+        """An error to raise; the core adds the operator, arguments and the user's line."""
         return LoweringError(reason)
 
     # Types
@@ -377,7 +380,11 @@ class Builder:
         *,
         reverse: bool = False,
     ) -> list[Tensor]:
-        """``Scan`` along axis 0: `body(*carried, *slices)` returns (carried, stacked)."""
+        """``Scan`` along axis 0: `body(*carried, *slices)` returns (carried, stacked).
+
+        `body` takes one slice of each of `xs`, the last slices first with `reverse`. Returns the carried values after the last
+        step, then the stacked ones.
+        """
         return self._subgraphs.scan(body, carried, xs, reverse=reverse)
 
 

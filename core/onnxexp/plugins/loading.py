@@ -67,7 +67,7 @@ class Plugin:
 
 @dataclasses.dataclass(frozen=True)
 class Implementation:
-    """One plugin's implementation of a hook; a call passes only what it takes."""
+    """One plugin's implementation of a hook; calls pass the parameters that it takes."""
 
     plugin: Plugin
     hook: str
@@ -188,7 +188,7 @@ def load(config: Config) -> Plugins:
 
 
 def load_all(config: Config) -> list[tuple[PluginStatus, Plugin | PluginError | None]]:
-    """Load every installed plugin that is on; return an error where that fails."""
+    """Load all installed plugins; the error where that fails, None if off or refused."""
     return [(state, _loaded_or_error(state.found) if state.state == "on" else None) for state in states(config)]
 
 

@@ -107,7 +107,10 @@ class SymbolicTable:
         return register
 
     def direct(self, operators: Mapping[str, str], *, since: int = 0) -> None:
-        """Lower each operator to one ONNX operator whose inputs are its tensors in order."""
+        """Lower each operator to one ONNX operator whose inputs are its tensors in order.
+
+        The ONNX operator gets no attributes.
+        """
         for name, onnx_name in operators.items():
             self._add(Symbolic(self._full(name), since, _direct(onnx_name), onnx_name))
 

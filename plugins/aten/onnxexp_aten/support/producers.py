@@ -8,7 +8,7 @@ __all__ = ["given_ints", "made_by"]
 
 
 def made_by(op: Builder, x: Tensor, *kinds: str) -> tuple[Producer, Tensor] | None:
-    """Producer of `x`, if it is one of these operators, and its non-constant input."""
+    """Producer of `x`, one of these operators, and its first, non-constant input."""
     node = op.producer(x)
     source = node.inputs[0] if node is not None and node.operator in kinds else None
     return None if node is None or source is None or source.const is not None else (node, source)
