@@ -15,7 +15,7 @@ class UniqueNames:
         self._taken: dict[str, int] = {}
 
     def unique(self, base: str) -> str:
-        """Return `base`, or `base_1`, `base_2`, … where it is taken; the result is taken from now on."""
+        """Return and take `base`, or `base_1`, `base_2`, … where it is taken already."""
         taken = self._taken
         if base not in taken:
             taken[base] = 0
@@ -39,7 +39,7 @@ def unused_name(base: str, taken: Collection[str]) -> str:
 
 
 def unique_names(names: Sequence[str], taken: Collection[str] = ()) -> list[str]:
-    """Number the names that occur twice or are in `taken`; a name that occurs once keeps its own."""
+    """Number names that occur twice or are in `taken`; a unique name keeps its own."""
     result: list[str] = []
     used = set(taken)
     for name in names:

@@ -103,7 +103,10 @@ def scaled_dot_product_attention_23(op: Builder, *args: Any) -> Tensor:
 def _fused(
     op: Builder, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float, is_causal: bool, scale: Any
 ) -> Tensor | None:
-    """Attention, which repeats the heads of keys and values itself; None where ONNX Runtime's kernel differs from torch."""
+    """Attention, which repeats the heads of keys and values itself.
+
+    Returns None where ONNX Runtime's kernel differs from torch.
+    """
     mask, rank = _needed_mask(op, mask), rank_of(op, query)
     if rank not in (3, 4) or dropout_p > 0 or isinstance(scale, Tensor) or not _kernel_takes(op, mask, query.dtype):
         return None

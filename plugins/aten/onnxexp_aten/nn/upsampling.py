@@ -102,7 +102,7 @@ def _resize(op: Builder, x: Tensor, axes: Sequence[Axis], kind: Kind) -> Tensor:
 
 
 def _names_axes(op: Builder) -> bool:
-    """Whether Resize has the attribute `axes`, from opset 18 on; without it the other axes need sizes too."""
+    """Whether Resize has `axes` (opset 18); without it all axes need sizes."""
     return op.opset >= 18
 
 

@@ -1,4 +1,4 @@
-"""Compose views: a chain of Transpose, Reshape, Squeeze, Unsqueeze and Slice becomes as few nodes as possible."""
+"""Compose chains of Transpose, Reshape, Squeeze, Unsqueeze and Slice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _reshaped_by(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
 
 
 class ComposeViews(RewritePass):
-    """Compose views with each other, and with the products, selections and attentions that absorb them."""
+    """Compose views, also with the products, selections and attentions around them."""
 
     rules: Mapping[str, Rule] = MappingProxyType(
         {

@@ -85,7 +85,7 @@ def _product(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
 
 
 def _takes_factor(node: ir.Node) -> bool:
-    """Whether the only user is a Mul by a factor of the rows, which is rewritten as a whole."""
+    """Whether the only user is a Mul by a factor of the rows, rewritten as a whole."""
     users = node.outputs[0].consumers()
     user = users[0] if node.op_type == "MatMul" and len(users) == 1 else None
     if user is None or user.op_type != "Mul" or user.domain or user.inputs[0] is not node.outputs[0]:
@@ -104,7 +104,7 @@ def _split_query(rewriter: Rewriter, query: ir.Value | None, groups: int) -> ir.
 
 
 def _split_heads(rewriter: Rewriter, x: ir.Value | None, groups: int) -> ir.Value:
-    """Split the heads into those of the keys and the queries of each; a tensor without heads stays."""
+    """Split heads into those of keys and their queries; without heads `x` stays."""
     sizes = known_dims(x)
     assert x is not None
     axis = len(sizes) - 3

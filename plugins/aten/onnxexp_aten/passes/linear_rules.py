@@ -17,7 +17,7 @@ _RESHAPE = frozenset({"Reshape"})
 
 
 def product_before_transpose(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
-    """Move a Transpose of rows behind the product with a matrix, where the next view can absorb it."""
+    """Move a Transpose of rows behind a product, where the next view can absorb it."""
     moved = producer(node.inputs[0], "Transpose")
     sizes, columns = dims(node.outputs[0]), dims(node.inputs[1])
     if moved is None or sizes is None or len(sizes) < 3 or not all(map(_is_linear, moved.outputs[0].consumers())):
@@ -63,7 +63,7 @@ def gemm_of_transposes(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
 
 
 def rows_of_linear(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
-    """Drop the Reshape before and after a linear layer that flattens several axes into the rows of a matrix.
+    """Drop the Reshape before and after a linear layer over several axes of rows.
 
     The Gemm becomes a product of any rank and a sum.
     """
@@ -114,7 +114,7 @@ def _plain(gemm: ir.Node) -> bool:
 
 
 def _transposed_weight(rewriter: Rewriter, gemm: ir.Node) -> ir.Value | None:
-    """The weight as MatMul takes it; None where the weight has another use, which would need a second copy."""
+    """The weight as MatMul takes it; None where another use would need a copy."""
     weight = gemm.inputs[1]
     contents = None if weight is None else weight.const_value
     if weight is None or not isinstance(contents, TorchTensor) or len(weight.uses()) != 1 or weight.is_graph_input():

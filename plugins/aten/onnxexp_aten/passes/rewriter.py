@@ -1,4 +1,4 @@
-"""Rewrite the finished model node by node: emit nodes, share equal ones, remove dead ones."""
+"""Rewrite a model node by node: emit nodes, share equal ones, remove dead ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Unfit(Exception):
 
 
 def producer(value: ir.Value | None, *operators: str) -> ir.Node | None:
-    """The node that makes a value, if it is one of these operators and its first input is not a constant."""
+    """A value's producer, one of these operators, with a non-constant first input."""
     node = None if value is None else value.producer()
     if node is None or node.domain or node.op_type not in operators:
         return None
@@ -55,7 +55,7 @@ def dims(value: ir.Value | None) -> tuple[Dim, ...] | None:
 
 
 def only_used_by(value: ir.Value, operators: frozenset[str]) -> bool:
-    """Whether all users of a value are such operators, so that a rewrite of each makes it dead."""
+    """Whether only such operators use a value, so that rewriting them makes it dead."""
     return not value.is_graph_output() and all(not user.domain and user.op_type in operators for user, _ in value.uses())
 
 
@@ -111,7 +111,7 @@ class Rewriter:
         outputs: int = 1,
         type_: ir.TypeProtocol | None = None,
     ) -> Sequence[ir.Value]:
-        """Outputs of a node, new or equal to an earlier one, in the dtype of the first input unless `type_` is given."""
+        """Outputs of a node, new or shared; `type_` defaults to the first input's dtype."""
         attrs = [_attribute(name, value) for name, value in attributes.items()]
         key = self._key(operator, inputs, attrs)
         if outputs == len(self.node.outputs) and key == self._key(
@@ -148,7 +148,7 @@ class Rewriter:
     def with_ints(
         self, operator: str, x: ir.Value, name: str, ints: Sequence[int], since: int, sizes: Sequence[Dim] | None
     ) -> ir.Value:
-        """A node with one list of integers, an input from opset `since` on and an attribute before."""
+        """A node with a list of integers: an input from opset `since` on, or an attribute."""
         if self.opset >= since:
             return self.one(operator, [x, self.constant(ints)], sizes=sizes)
         return self.one(operator, [x], {name: list(ints)}, sizes)
@@ -184,7 +184,7 @@ class Rewriter:
         return self.emit("Split", [x], {**named, "split": lengths}, sizes=sizes, outputs=count)
 
     def _replace(self, node: ir.Node, found: ir.Value) -> ir.Node:
-        """Replace the output of a node by another value; returns the node that may be dead now."""
+        """Replace a node's output by another value; return the node that may be dead."""
         old, maker = node.outputs[0], found.producer()
         if old.is_graph_output():
             if maker is None or maker.graph is not node.graph or found.is_graph_output():
@@ -236,7 +236,7 @@ Rule: TypeAlias = Callable[[Rewriter, ir.Node], "ir.Value | None"]
 
 
 class RewritePass(ir.passes.InPlacePass):
-    """Apply rules to the nodes of a model and of its bodies, in one walk from the inputs to the outputs."""
+    """Apply rules to nodes, bodies included, in one walk from inputs to outputs."""
 
     rules: Mapping[str, Rule] = MappingProxyType({})
     """The rule of each operator."""
@@ -251,7 +251,10 @@ class RewritePass(ir.passes.InPlacePass):
 
 
 def _attribute(name: str, value: Any) -> ir.Attr:
-    """An attribute; `ir.convenience.convert_attribute` alone would make compose-views 13.5 ms instead of 8.8 on bert-base."""
+    """Make an attribute, faster than `ir.convenience.convert_attribute` does.
+
+    With that function alone, compose-views takes 13.5 ms instead of 8.8 on bert-base.
+    """
     if isinstance(value, (list, tuple)) and all(isinstance(each, int) for each in value):
         return ir.AttrInt64s(name, value)
     return ir.AttrInt64(name, value) if isinstance(value, int) else ir.convenience.convert_attribute(name, value)

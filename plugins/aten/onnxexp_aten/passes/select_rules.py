@@ -15,7 +15,7 @@ _MOST = 4
 
 
 def selected(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
-    """Split queries, keys and values of one product with one Split of the product, before any other view."""
+    """Split queries, keys and values of one product by one Split, before other views."""
     x, index = node.inputs[0], _position(node)
     if x is None or index is None:
         return _whole_axis(rewriter, node)

@@ -1,4 +1,4 @@
-"""Views composed with the view they apply to: Transpose, Reshape, Unsqueeze, Squeeze, Slice."""
+"""Compositions of Transpose, Reshape, Unsqueeze, Squeeze and Slice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ __all__ = [
 
 
 def known_dims(value: ir.Value | None) -> tuple[Dim, ...]:
-    """Sizes of a value. Raises Unfit where the rank is unknown, and for empty tensors: no Reshape target names a size 0."""
+    """Sizes of a value. Raises Unfit for unknown ranks and for empty tensors.
+
+    No Reshape target can express a size 0.
+    """
     sizes = dims(value)
     if sizes is None or 0 in sizes:
         raise Unfit
@@ -104,7 +107,7 @@ def squeezed_by(rewriter: Rewriter, node: ir.Node) -> ir.Value:
 
 
 def _squeezed(rewriter: Rewriter, x: ir.Value, axes: list[int]) -> ir.Value:
-    """Squeeze at sorted axes, merged with a Squeeze that made `x`; cancels an Unsqueeze."""
+    """Squeeze at sorted axes; merge a Squeeze before it, and cancel an Unsqueeze."""
     if not axes:
         return x
     sizes = known_dims(x)

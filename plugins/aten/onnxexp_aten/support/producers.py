@@ -1,4 +1,4 @@
-"""Producers of tensors, to infer sizes and ranges of values. Patterns of nodes are matched by passes."""
+"""Producers of tensors, to infer sizes and ranges. Passes match patterns of nodes."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def vector(op: Builder, sizes: Sequence[Any]) -> Any:
 
 
 def _as_vector(op: Builder, size: Tensor) -> Tensor:
-    """Read a size as a vector; a scalar would become an Unsqueeze and an input of Concat in each list, before any pass."""
+    """Read a size as a vector, since a scalar in a list would become an Unsqueeze."""
     found = made_by(op, size, "Gather")
     index = None if found is None else given_ints(found[0], 1, "")
     shape = None if found is None else made_by(op, found[1], "Shape")

@@ -1,4 +1,4 @@
-"""Views as plain nodes, which the pass `ComposeViews` merges. A Reshape gets a constant target wherever one exists."""
+"""Views as plain nodes, which `ComposeViews` merges; constant Reshape targets."""
 
 from __future__ import annotations
 
