@@ -10,6 +10,7 @@ import torch
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from onnxexp import Builder, Options
+from onnxexp_aten.passes.rewriter import constant_ints
 from onnxexp_aten.support.kernel_dtypes import runs
 
 __all__ = ["FuseProducts"]
@@ -121,18 +122,11 @@ def _first_axis(mean: ir.Value, data: ir.Value) -> int | None:
     node = _made_by(mean, "ReduceMean")
     if node is None or data.shape is None:
         return None
-    rank, axes = len(data.shape), _axes(node)
+    rank, axes = len(data.shape), constant_ints(node, 1, "axes")
     if axes is None or not node.attributes.get_int("keepdims", 1) or not _is_square(node.inputs[0], data):
         return None
     counted = sorted(axis % rank for axis in axes)
     return counted[0] if counted == list(range(rank - len(counted), rank)) else None
-
-
-def _axes(node: ir.Node) -> list[int] | None:
-    if "axes" in node.attributes:
-        return list(node.attributes["axes"].as_ints())
-    contents = node.inputs[1].const_value if len(node.inputs) > 1 and node.inputs[1] is not None else None
-    return None if contents is None else [int(axis) for axis in contents.numpy().reshape(-1)]
 
 
 def _is_square(x: ir.Value | None, of: ir.Value) -> bool:

@@ -7,7 +7,7 @@ import math
 import onnx_ir as ir
 
 from onnxexp.builder.torch_tensor import TorchTensor
-from onnxexp_aten.passes.rewriter import Rewriter, constant_ints, dims, only_used_by, producer
+from onnxexp_aten.passes.rewriter import Rewriter, constant_ints, dims, only_used_by, producer, source_of
 from onnxexp_aten.passes.view_rules import known_dims, perm_of, reshaped, transposed
 from onnxexp_aten.support.symbolic_sizes import Dim, partition
 
@@ -95,15 +95,9 @@ def _with_bias(rewriter: Rewriter, rows: ir.Value, weight: ir.Value, bias: ir.Va
     moved = producer(rows, "Transpose")
     perm = None if moved is None else perm_of(moved)
     if moved is not None and perm is not None and perm[-1] == len(perm) - 1 and only_used_by(rows, _RESHAPE):
-        return transposed(rewriter, _with_bias(rewriter, _source(moved), weight, bias, columns), perm)
+        return transposed(rewriter, _with_bias(rewriter, source_of(moved), weight, bias, columns), perm)
     sizes = [*known_dims(rows)[:-1], columns]
     return rewriter.one("Add", [rewriter.one("MatMul", [rows, weight], sizes=sizes), bias], sizes=sizes)
-
-
-def _source(node: ir.Node) -> ir.Value:
-    value = node.inputs[0]
-    assert value is not None
-    return value
 
 
 def _plain(gemm: ir.Node) -> bool:

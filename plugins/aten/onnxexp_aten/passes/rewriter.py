@@ -13,7 +13,7 @@ import torch
 from onnxexp.builder.torch_tensor import TorchTensor
 from onnxexp_aten.support.symbolic_sizes import Dim
 
-__all__ = ["VIEWS", "RewritePass", "Rewriter", "Rule", "Unfit", "constant_ints", "dims", "only_used_by", "producer"]
+__all__ = ["VIEWS", "RewritePass", "Rewriter", "Rule", "Unfit", "constant_ints", "dims", "only_used_by", "producer", "source_of"]
 
 VIEWS = frozenset({"Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -35,6 +35,13 @@ def producer(value: ir.Value | None, *operators: str) -> ir.Node | None:
         return None
     source = node.inputs[0]
     return None if source is None or source.const_value is not None else node
+
+
+def source_of(node: ir.Node) -> ir.Value:
+    """The first input of a node that has one."""
+    value = node.inputs[0]
+    assert value is not None
+    return value
 
 
 def constant_ints(node: ir.Node, index: int, name: str) -> list[int] | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir
 
-from onnxexp_aten.passes.rewriter import VIEWS, Rewriter, Unfit, constant_ints, dims, only_used_by, producer
+from onnxexp_aten.passes.rewriter import VIEWS, Rewriter, Unfit, constant_ints, dims, only_used_by, producer, source_of
 from onnxexp_aten.support.symbolic_sizes import Dim, partition
 
 __all__ = [
@@ -40,12 +40,6 @@ def perm_of(node: ir.Node) -> list[int]:
     return list(node.attributes["perm"].as_ints())
 
 
-def _source(node: ir.Node) -> ir.Value:
-    value = node.inputs[0]
-    assert value is not None
-    return value
-
-
 # Axes
 
 
@@ -60,13 +54,13 @@ def transposed(rewriter: Rewriter, x: ir.Value, perm: Sequence[int]) -> ir.Value
     node = producer(x, "Transpose", "Reshape")
     if node is not None and node.op_type == "Transpose":
         inner = perm_of(node)
-        return transposed(rewriter, _source(node), [inner[axis] for axis in perm])
+        return transposed(rewriter, source_of(node), [inner[axis] for axis in perm])
     sizes = known_dims(x)
     if node is not None and only_used_by(x, VIEWS):
-        before = known_dims(_source(node))
+        before = known_dims(source_of(node))
         groups = partition(before, sizes)
         if groups is not None and len(before) > len(groups):
-            moved = transposed(rewriter, _source(node), [axis for place in perm for axis in groups[place]])
+            moved = transposed(rewriter, source_of(node), [axis for place in perm for axis in groups[place]])
             return reshaped(rewriter, moved, [sizes[axis] for axis in perm])
     return rewriter.one("Transpose", [x], {"perm": perm}, [sizes[axis] for axis in perm])
 
@@ -82,7 +76,7 @@ def unsqueezed_by(rewriter: Rewriter, node: ir.Node) -> ir.Value:
     """Compose an Unsqueeze."""
     count = len(constant_ints(node, 1, "axes") or ())
     sizes = known_dims(node.inputs[0])
-    return unsqueezed(rewriter, _source(node), _given_axes(node, len(sizes) + count))
+    return unsqueezed(rewriter, source_of(node), _given_axes(node, len(sizes) + count))
 
 
 def unsqueezed(rewriter: Rewriter, x: ir.Value, axes: list[int]) -> ir.Value:
@@ -94,7 +88,7 @@ def unsqueezed(rewriter: Rewriter, x: ir.Value, axes: list[int]) -> ir.Value:
     node = producer(x, "Unsqueeze")
     if node is not None:
         inner = _given_axes(node, len(sizes))
-        return unsqueezed(rewriter, _source(node), sorted([*axes, *(kept[axis] for axis in inner)]))
+        return unsqueezed(rewriter, source_of(node), sorted([*axes, *(kept[axis] for axis in inner)]))
     after: list[Dim] = [1] * (len(sizes) + len(axes))
     for axis, size in zip(kept, sizes, strict=True):
         after[axis] = size
@@ -103,7 +97,7 @@ def unsqueezed(rewriter: Rewriter, x: ir.Value, axes: list[int]) -> ir.Value:
 
 def squeezed_by(rewriter: Rewriter, node: ir.Node) -> ir.Value:
     """Compose a Squeeze."""
-    return _squeezed(rewriter, _source(node), _given_axes(node, len(known_dims(node.inputs[0]))))
+    return _squeezed(rewriter, source_of(node), _given_axes(node, len(known_dims(node.inputs[0]))))
 
 
 def _squeezed(rewriter: Rewriter, x: ir.Value, axes: list[int]) -> ir.Value:
@@ -113,22 +107,22 @@ def _squeezed(rewriter: Rewriter, x: ir.Value, axes: list[int]) -> ir.Value:
     sizes = known_dims(x)
     node = producer(x, "Squeeze", "Transpose", "Unsqueeze")
     if node is not None and node.op_type == "Squeeze":
-        rank = len(known_dims(_source(node)))
+        rank = len(known_dims(source_of(node)))
         inner = _given_axes(node, rank)
         kept = [axis for axis in range(rank) if axis not in inner]
-        return _squeezed(rewriter, _source(node), sorted([*inner, *(kept[axis] for axis in axes)]))
+        return _squeezed(rewriter, source_of(node), sorted([*inner, *(kept[axis] for axis in axes)]))
     if node is not None and node.op_type == "Transpose" and producer(node.inputs[0], "Unsqueeze") and only_used_by(x, VIEWS):
         perm = perm_of(node)  # the Squeeze moves before the Transpose, where it cancels the Unsqueeze
         gone = sorted(perm[axis] for axis in axes)
         left = [axis for axis in range(len(perm)) if axis not in gone]
-        rest = _squeezed(rewriter, _source(node), gone)
+        rest = _squeezed(rewriter, source_of(node), gone)
         return transposed(rewriter, rest, [left.index(axis) for axis in perm if axis not in gone])
     inner = _given_axes(node, len(sizes)) if node is not None and node.op_type == "Unsqueeze" else []
     left = [axis for axis in range(len(sizes)) if axis not in axes]
     if node is None or not set(axes) & set(inner):
         return rewriter.with_ints("Squeeze", x, "axes", axes, 13, [sizes[axis] for axis in left])
     kept = [axis for axis in range(len(sizes)) if axis not in inner]
-    smaller = _squeezed(rewriter, _source(node), [kept.index(axis) for axis in axes if axis not in inner])
+    smaller = _squeezed(rewriter, source_of(node), [kept.index(axis) for axis in axes if axis not in inner])
     return unsqueezed(rewriter, smaller, [left.index(axis) for axis in inner if axis not in axes])
 
 
@@ -139,7 +133,7 @@ def reshaped_by(rewriter: Rewriter, node: ir.Node) -> ir.Value:
     """Compose a Reshape."""
     if node.attributes.get_int("allowzero", 0):
         raise Unfit
-    return reshaped(rewriter, _source(node), known_dims(node.outputs[0]), node.inputs[1])
+    return reshaped(rewriter, source_of(node), known_dims(node.outputs[0]), node.inputs[1])
 
 
 def reshaped(rewriter: Rewriter, x: ir.Value, sizes: Sequence[Dim], given: ir.Value | None = None) -> ir.Value:
@@ -173,7 +167,7 @@ def _before_transpose(rewriter: Rewriter, x: ir.Value, sizes: tuple[Dim, ...]) -
     node = producer(x, "Transpose")
     if node is None:
         return None
-    source, perm, before = _source(node), perm_of(node), known_dims(x)
+    source, perm, before = source_of(node), perm_of(node), known_dims(x)
     groups = partition(sizes, before)
     if groups is not None and len(sizes) > len(groups) and only_used_by(x, VIEWS):
         order = [axis for place in range(len(perm)) for axis in groups[perm.index(place)]]
@@ -221,8 +215,8 @@ def sliced(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
     lists = {"starts": starts, "ends": ends, "axes": list(slices), **({} if set(steps) == {1} else {"steps": steps})}
     sizes = dims(node.outputs[0])
     if rewriter.opset < 10:  # attributes before opset 10
-        return rewriter.one("Slice", [_source(inner)], lists, sizes)
-    return rewriter.one("Slice", [_source(inner), *map(rewriter.constant, lists.values())], sizes=sizes)
+        return rewriter.one("Slice", [source_of(inner)], lists, sizes)
+    return rewriter.one("Slice", [source_of(inner), *map(rewriter.constant, lists.values())], sizes=sizes)
 
 
 def _slices(node: ir.Node) -> dict[int, tuple[int, int, int]] | None:
