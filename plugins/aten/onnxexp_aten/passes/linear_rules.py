@@ -81,6 +81,8 @@ def rows_of_linear(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
         return None
     lead: list[Dim] = [before[axis] for axis in groups[0]]
     unflattened = reshaped(rewriter, source, [*lead, flat[1]])
+    if unflattened is not source and known_dims(node.outputs[0]) != (*lead, columns[1]):
+        return None  # neither Reshape would go away, and a Gemm would be two nodes
     weight = gemm.inputs[1] if not gemm.attributes.get_int("transB", 0) else _transposed_weight(rewriter, gemm)
     if weight is None:
         return None
