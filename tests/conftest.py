@@ -11,7 +11,7 @@ import torch
 from torch.export import ExportedProgram
 
 import onnxexp
-from onnxexp.testing import Case
+from onnxexp.testing import OPSETS, Case
 from onnxexp.testing.case import CaseRow
 
 
@@ -48,18 +48,25 @@ class SharedRow(CaseRow):
             return super().__call__()
 
 
+def is_full(row: CaseRow) -> bool:
+    """Whether a row belongs to the full tier.
+
+    These are the static rows of a case with dynamic axes: the row with dynamic axes at the same opset exports the same operators,
+    and runs at the example's sizes as well. Of a case at the usual opsets, the rows at 11 and 18 are full, unless the case has
+    expectations for them: the rows at 13 and 20 have what changed there.
+    """
+    between = row.case.opsets == OPSETS and row.opset in (11, 18) and row.opset not in row.case.emits
+    return between or bool(row.case.dynamic and not row.dynamic)
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the rows of a case share a capture, and leave the static rows of a case with dynamic axes to the full tier.
-
-    The row with dynamic axes at the same opset exports the same operators, and runs at the example's sizes as well. The suite in
-    `tests/conformance` exports every operator with static sizes.
-    """
+    """Let the rows of a case share a capture, and assign the rows to their tiers."""
     captures = Captures()
     for item in items:  # a function without parameters has no callspec
         params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         row = params.get("check")
         if isinstance(row, CaseRow):
             params["check"] = SharedRow(row.case, row.opset, row.dynamic, captures)
-            if row.case.dynamic and not row.dynamic:
+            if is_full(row):
                 item.add_marker(pytest.mark.full)
