@@ -1,4 +1,4 @@
-"""math/comparison.py: comparisons, logic and bitwise operators at every opset."""
+"""math/comparison_and_bitwise.py: comparisons, logic and bitwise operators at every opset."""
 
 from __future__ import annotations
 

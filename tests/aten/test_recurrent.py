@@ -1,4 +1,4 @@
-"""rnn/layers.py, rnn/scan_cells.py: recurrent layers and cells at unseen sizes."""
+"""rnn/layers.py, rnn/recurrent_cells.py: recurrent layers and cells at unseen sizes."""
 
 from __future__ import annotations
 

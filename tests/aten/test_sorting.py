@@ -1,4 +1,4 @@
-"""statistics/sorting.py, unique.py, searching.py: order, positions and samples."""
+"""statistics/sorting.py, unique.py, nonzero_and_searchsorted.py: order, positions and samples."""
 
 from __future__ import annotations
 

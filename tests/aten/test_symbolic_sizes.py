@@ -1,10 +1,10 @@
-"""support/symbolic_sizes.py: products of sizes, and axes that are such products."""
+"""support/size_arithmetic.py: products of sizes, and axes that are such products."""
 
 from __future__ import annotations
 
 import pytest
 
-from onnxexp_aten.support.symbolic_sizes import partition, product_of
+from onnxexp_aten.support.size_arithmetic import partition, product_of
 
 
 @pytest.mark.parametrize(

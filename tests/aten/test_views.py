@@ -1,4 +1,4 @@
-"""shape/views.py: views, axes, slices."""
+"""shape/views_and_slices.py: views, axes, slices."""
 
 from __future__ import annotations
 

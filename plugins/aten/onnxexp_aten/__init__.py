@@ -7,7 +7,7 @@ from typing import Any
 import onnx_ir as ir
 
 import onnxexp
-from onnxexp_aten.complex.lower_complex import lower_complex
+from onnxexp_aten.complex.complex_lowering import lower_complex
 from onnxexp_aten.passes.compose_views import ComposeViews
 from onnxexp_aten.passes.find_equal_bags import FindEqualBags
 from onnxexp_aten.passes.flatten_concat import FlattenConcat

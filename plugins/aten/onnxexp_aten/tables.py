@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnxexp import SymbolicTable
 from onnxexp_aten.complex import complex_numbers, fft_shift, fourier
-from onnxexp_aten.creation import conversion, new_tensors, ranges, triangles_and_one_hot
+from onnxexp_aten.creation import conversion, filled_tensors, ranges, triangles_and_one_hot
 from onnxexp_aten.indexing import assignment, gather, scatter
 from onnxexp_aten.linalg import (
     cholesky_and_qr,
@@ -19,7 +19,7 @@ from onnxexp_aten.linalg import (
 )
 from onnxexp_aten.math import (
     arithmetic,
-    comparison,
+    comparison_and_bitwise,
     differences,
     erf_and_bessel,
     frexp_and_nextafter,
@@ -59,13 +59,22 @@ from onnxexp_aten.shape import (
     as_strided,
     concatenation,
     diagonals,
-    flip_and_roll,
+    flip_roll_unfold,
     pixel_shuffle,
     repeat_interleave,
     splitting,
-    views,
+    views_and_slices,
 )
-from onnxexp_aten.statistics import covariance, histograms, mode_and_nan, quantiles, searching, segment_reduce, sorting, unique
+from onnxexp_aten.statistics import (
+    covariance,
+    histograms,
+    mode_and_nan,
+    nonzero_and_searchsorted,
+    quantiles,
+    segment_reduce,
+    sorting,
+    unique,
+)
 
 __all__ = ["aten", "complex_aten"]
 
@@ -78,7 +87,7 @@ aten.include(
     fourier.table,
     # creation
     conversion.table,
-    new_tensors.table,
+    filled_tensors.table,
     ranges.table,
     triangles_and_one_hot.table,
     # indexing
@@ -97,7 +106,7 @@ aten.include(
     svd_and_eigh.table,
     # math
     arithmetic.table,
-    comparison.table,
+    comparison_and_bitwise.table,
     differences.table,
     erf_and_bessel.table,
     frexp_and_nextafter.table,
@@ -141,17 +150,17 @@ aten.include(
     as_strided.table,
     concatenation.table,
     diagonals.table,
-    flip_and_roll.table,
+    flip_roll_unfold.table,
     pixel_shuffle.table,
     repeat_interleave.table,
     splitting.table,
-    views.table,
+    views_and_slices.table,
     # statistics
     covariance.table,
     histograms.table,
     mode_and_nan.table,
     quantiles.table,
-    searching.table,
+    nonzero_and_searchsorted.table,
     segment_reduce.table,
     sorting.table,
     unique.table,

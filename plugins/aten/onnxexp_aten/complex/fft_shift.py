@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.shape.flip_and_roll import roll
+from onnxexp_aten.shape.flip_roll_unfold import roll
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.run_time_sizes import size_at
+from onnxexp_aten.support.tensor_sizes import size_at
 
 __all__ = ["table"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.creation.new_tensors import out_dtype
+from onnxexp_aten.creation.filled_tensors import out_dtype
 from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import has_operator
 

@@ -12,7 +12,7 @@ from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.math.arithmetic import clamp, select
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import has_operator
-from onnxexp_aten.support.run_time_sizes import size_at, vector
+from onnxexp_aten.support.tensor_sizes import size_at, vector
 from onnxexp_aten.support.view_nodes import expanded, permuted, squeezed, unsqueezed
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.support.run_time_sizes import with_shape
+from onnxexp_aten.support.tensor_sizes import with_shape
 
 __all__ = ["select_slice"]
 

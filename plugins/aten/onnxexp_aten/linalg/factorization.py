@@ -17,7 +17,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.run_time_sizes import with_shape
+from onnxexp_aten.support.tensor_sizes import with_shape
 
 __all__ = [
     "Factors",

@@ -11,7 +11,7 @@ from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compute
-from onnxexp_aten.support.run_time_sizes import size_at, sizes_of, with_shape
+from onnxexp_aten.support.tensor_sizes import size_at, sizes_of, with_shape
 from onnxexp_aten.support.type_promotion import promote
 from onnxexp_aten.support.view_nodes import permuted, reshaped, swapped, unsqueezed
 

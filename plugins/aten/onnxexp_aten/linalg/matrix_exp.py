@@ -12,7 +12,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.linalg.factorization import Matrices, eye
-from onnxexp_aten.support.run_time_sizes import with_shape
+from onnxexp_aten.support.tensor_sizes import with_shape
 
 __all__ = ["table"]
 

@@ -12,12 +12,12 @@ from onnxexp_aten.linalg.factorization import Matrices, eager_if_empty
 from onnxexp_aten.linalg.solve_and_lu import linalg_inv
 from onnxexp_aten.linalg.svd_and_eigh import singular_values
 from onnxexp_aten.math.arithmetic import select
-from onnxexp_aten.math.comparison import relate
+from onnxexp_aten.math.comparison_and_bitwise import relate
 from onnxexp_aten.math.powers import pow_
 from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compute
-from onnxexp_aten.support.run_time_sizes import size_at
+from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.type_promotion import dtype_of
 from onnxexp_aten.support.view_nodes import permuted, unsqueezed
 

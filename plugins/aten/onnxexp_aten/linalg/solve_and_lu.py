@@ -23,7 +23,7 @@ from onnxexp_aten.linalg.factorization import (
     triangle,
 )
 from onnxexp_aten.linalg.matmul import product
-from onnxexp_aten.support.run_time_sizes import with_shape
+from onnxexp_aten.support.tensor_sizes import with_shape
 from onnxexp_aten.support.view_nodes import permuted, reshaped, squeezed, swapped, unsqueezed
 
 __all__ = ["linalg_inv", "linalg_solve_triangular", "table"]

@@ -13,7 +13,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.linalg.factorization import Matrices, apply_q, dims, eye, householder
-from onnxexp_aten.support.run_time_sizes import with_shape
+from onnxexp_aten.support.tensor_sizes import with_shape
 from onnxexp_aten.support.view_nodes import swapped
 
 __all__ = ["rotated_with_turns", "shifted_positive", "singular_values", "symmetric_eigen", "table"]

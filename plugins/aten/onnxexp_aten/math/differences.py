@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.creation.new_tensors import MAX_TABLE
+from onnxexp_aten.creation.filled_tensors import MAX_TABLE
 from onnxexp_aten.indexing.select_slices import select_slice
 from onnxexp_aten.math.arithmetic import scaled
 from onnxexp_aten.nn.padding import padded
@@ -16,7 +16,7 @@ from onnxexp_aten.reduction.reductions import reduced, summable
 from onnxexp_aten.shape.concatenation import cat
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compute, runs
-from onnxexp_aten.support.run_time_sizes import size_at
+from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.type_promotion import promote, to_float
 from onnxexp_aten.support.view_nodes import END, sliced, unsqueezed
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.creation.new_tensors import full_of, sizes_like
+from onnxexp_aten.creation.filled_tensors import full_of, sizes_like
 from onnxexp_aten.support.arguments import truncate_like_torch
 from onnxexp_aten.support.to_float64 import in_float64, polynomials, where_float64
 from onnxexp_aten.support.type_promotion import promoted_dtype

@@ -17,7 +17,7 @@ import torch
 from onnxexp import Builder, ScalarType, SymbolicTable, Tensor
 from onnxexp.builder.dtypes import of_python
 from onnxexp_aten.math.arithmetic import extreme, floor_divide, floor_remainder, select, truncated
-from onnxexp_aten.math.comparison import equal, relate
+from onnxexp_aten.math.comparison_and_bitwise import equal, relate
 from onnxexp_aten.math.unary import round_
 from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.producers import made_by

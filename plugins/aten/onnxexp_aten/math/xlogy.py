@@ -6,7 +6,7 @@ from typing import Any
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import select
-from onnxexp_aten.math.comparison import equal
+from onnxexp_aten.math.comparison_and_bitwise import equal
 from onnxexp_aten.support.kernel_dtypes import compare, compute
 from onnxexp_aten.support.type_promotion import promote, to_float
 

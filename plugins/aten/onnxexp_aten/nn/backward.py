@@ -15,7 +15,7 @@ from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.support.arguments import expand_scalar, rank_of
 from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import compute
-from onnxexp_aten.support.run_time_sizes import size_at, with_shape
+from onnxexp_aten.support.tensor_sizes import size_at, with_shape
 from onnxexp_aten.support.view_nodes import reshaped, sliced, swapped
 
 __all__ = ["table"]

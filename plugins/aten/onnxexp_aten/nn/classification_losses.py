@@ -15,7 +15,7 @@ from onnxexp_aten.nn.softmax import softmax_over
 from onnxexp_aten.reduction.reductions import any_, reduced
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.kernel_dtypes import compare, compute
-from onnxexp_aten.support.run_time_sizes import size_at
+from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import squeezed, unsqueezed
 
 __all__ = ["table"]

@@ -8,8 +8,8 @@ from typing import Any
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.nn.padding import padded
 from onnxexp_aten.support.arguments import expand_scalar, none_if_default, rank_of
+from onnxexp_aten.support.axis_products import batched
 from onnxexp_aten.support.kernel_dtypes import compute
-from onnxexp_aten.support.spatial_axes import batched
 from onnxexp_aten.support.view_nodes import permuted, unsqueezed
 
 __all__ = ["convolve", "table"]

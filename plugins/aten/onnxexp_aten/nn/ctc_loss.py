@@ -20,7 +20,7 @@ from onnxexp_aten.reduction.reductions import reduced
 from onnxexp_aten.rnn.packed_sequences import valid_steps
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.kernel_dtypes import compute
-from onnxexp_aten.support.run_time_sizes import size_at
+from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import squeezed, unsqueezed
 
 __all__ = ["table"]

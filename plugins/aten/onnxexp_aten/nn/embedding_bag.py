@@ -10,7 +10,7 @@ from onnxexp import Builder, SymbolicTable, Tensor, Value
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.passes.find_equal_bags import EQUAL_BAGS
 from onnxexp_aten.support.kernel_dtypes import compute
-from onnxexp_aten.support.run_time_sizes import known_size, size_at
+from onnxexp_aten.support.tensor_sizes import known_size, size_at
 from onnxexp_aten.support.view_nodes import END, reshaped, squeezed, unsqueezed
 
 __all__ = ["table"]

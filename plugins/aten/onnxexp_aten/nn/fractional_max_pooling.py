@@ -9,9 +9,9 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.support.arguments import expand_scalar, rank_of
+from onnxexp_aten.support.axis_products import batched
 from onnxexp_aten.support.kernel_dtypes import compute
-from onnxexp_aten.support.run_time_sizes import size_at
-from onnxexp_aten.support.spatial_axes import batched
+from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import unsqueezed
 
 __all__ = ["table"]

@@ -9,7 +9,7 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.kernel_dtypes import running_dtype
-from onnxexp_aten.support.run_time_sizes import sizes_of
+from onnxexp_aten.support.tensor_sizes import sizes_of
 from onnxexp_aten.support.view_nodes import permuted, reshaped
 
 __all__ = ["table"]

@@ -12,10 +12,10 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.indexing.scatter import scatter_elements
 from onnxexp_aten.nn.padding import padded as with_padding
 from onnxexp_aten.support.arguments import expand_scalar, none_if_default, rank_of
+from onnxexp_aten.support.axis_products import axis_sizes, batched, spatial_dims
 from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import compute, has_operator, running_dtype
-from onnxexp_aten.support.run_time_sizes import size_at, sizes_of
-from onnxexp_aten.support.spatial_axes import axis_sizes, batched, spatial_dims
+from onnxexp_aten.support.tensor_sizes import size_at, sizes_of
 from onnxexp_aten.support.view_nodes import reshaped
 
 __all__ = ["Windows", "largest_with_indices", "plane_size", "table"]

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxexp_aten.passes.rewriter import RewritePass, Rewriter, Rule, constant_ints, dims, producer
 from onnxexp_aten.passes.view_rules import known_dims, perm_of, reshaped
-from onnxexp_aten.support.symbolic_sizes import Dim
+from onnxexp_aten.support.size_arithmetic import Dim
 
 __all__ = ["FuseGroupedAttention"]
 

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from onnxexp.builder.torch_tensor import TorchTensor
 from onnxexp_aten.passes.rewriter import Rewriter, constant_ints, dims, only_used_by, producer, source_of
 from onnxexp_aten.passes.view_rules import known_dims, perm_of, reshaped, transposed
-from onnxexp_aten.support.symbolic_sizes import Dim, partition
+from onnxexp_aten.support.size_arithmetic import Dim, partition
 
 __all__ = ["bias_before_transpose", "gemm_of_transposes", "product_before_transpose", "rows_of_linear"]
 

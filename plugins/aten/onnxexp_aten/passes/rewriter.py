@@ -11,7 +11,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp.builder.torch_tensor import TorchTensor
-from onnxexp_aten.support.symbolic_sizes import Dim
+from onnxexp_aten.support.size_arithmetic import Dim
 
 __all__ = ["VIEWS", "RewritePass", "Rewriter", "Rule", "Unfit", "constant_ints", "dims", "only_used_by", "producer", "source_of"]
 

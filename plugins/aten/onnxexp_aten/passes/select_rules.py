@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from onnxexp_aten.passes.rewriter import Rewriter, constant_ints, dims, producer
 from onnxexp_aten.passes.view_rules import known_dims, perm_of, reshaped, transposed, unsqueezed
-from onnxexp_aten.support.symbolic_sizes import partition
+from onnxexp_aten.support.size_arithmetic import partition
 
 __all__ = ["selected"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import onnx_ir as ir
 
 from onnxexp_aten.passes.rewriter import VIEWS, Rewriter, Unfit, constant_ints, dims, only_used_by, producer, source_of
-from onnxexp_aten.support.symbolic_sizes import Dim, partition
+from onnxexp_aten.support.size_arithmetic import Dim, partition
 
 __all__ = [
     "known_dims",

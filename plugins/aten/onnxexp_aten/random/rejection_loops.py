@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.creation.new_tensors import sizes_like
+from onnxexp_aten.creation.filled_tensors import sizes_like
 from onnxexp_aten.random.uniform_and_normal import drawn_dtype, gaussian, uniform_of
 
 __all__ = ["table"]

@@ -17,7 +17,7 @@ from onnxexp_aten.reduction.reductions import summable
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import compare, compute, running_dtype
-from onnxexp_aten.support.table_entry import lower_by
+from onnxexp_aten.support.lower_by_table import lower_by
 from onnxexp_aten.support.view_nodes import swapped
 
 __all__ = ["running_sum", "table"]

@@ -1,7 +1,7 @@
 """Recurrent layers: LSTM, GRU and RNN, on padded and packed sequences.
 
 torch stacks the gates as i, f, g, o (LSTM) and r, z, n (GRU). ONNX stacks them as i, o, f, c and z, r, h. A Scan in
-`scan_cells` replaces what ONNX's operators cannot compute.
+`recurrent_cells` replaces what ONNX's operators cannot compute.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.nn.dropout import dropped
 from onnxexp_aten.rnn.packed_sequences import packed_layer
-from onnxexp_aten.rnn.scan_cells import Cell, scan_layer
+from onnxexp_aten.rnn.recurrent_cells import Cell, scan_layer
 from onnxexp_aten.support.kernel_dtypes import running_dtype, runs
-from onnxexp_aten.support.run_time_sizes import known_size
+from onnxexp_aten.support.tensor_sizes import known_size
 from onnxexp_aten.support.view_nodes import permuted, reshaped, squeezed, unsqueezed
 
 __all__ = ["table"]

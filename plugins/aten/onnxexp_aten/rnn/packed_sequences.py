@@ -17,7 +17,7 @@ from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.math.arithmetic import extreme, select
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.kernel_dtypes import compute
-from onnxexp_aten.support.run_time_sizes import run_time_size, size_at, sizes_of, vector, with_shape
+from onnxexp_aten.support.tensor_sizes import run_time_size, size_at, sizes_of, vector, with_shape
 from onnxexp_aten.support.view_nodes import permuted, sliced
 
 __all__ = ["packed_layer", "table", "valid_steps"]

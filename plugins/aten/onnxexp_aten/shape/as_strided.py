@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.creation.new_tensors import MAX_TABLE
+from onnxexp_aten.creation.filled_tensors import MAX_TABLE
 from onnxexp_aten.creation.ranges import arange_of
-from onnxexp_aten.support.run_time_sizes import sizes_of
+from onnxexp_aten.support.tensor_sizes import sizes_of
 from onnxexp_aten.support.view_nodes import unsqueezed
 
 __all__ = ["strided_places", "table"]

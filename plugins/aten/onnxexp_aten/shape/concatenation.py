@@ -10,7 +10,7 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.nn.padding import padded
 from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.run_time_sizes import size_at, sizes_of
+from onnxexp_aten.support.tensor_sizes import size_at, sizes_of
 from onnxexp_aten.support.type_promotion import promote
 from onnxexp_aten.support.view_nodes import expanded, reshaped, unsqueezed
 

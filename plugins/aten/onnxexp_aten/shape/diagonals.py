@@ -11,7 +11,7 @@ from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.reduction.reductions import sum_
 from onnxexp_aten.support.arguments import axis_of, rank_of
-from onnxexp_aten.support.run_time_sizes import size_at
+from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import permuted, unsqueezed
 
 __all__ = ["diagonal", "diagonal_places", "table"]

@@ -10,7 +10,7 @@ from onnxexp_aten.reduction.reductions import reduced, var
 from onnxexp_aten.shape.diagonals import diagonal
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.kernel_dtypes import compute
-from onnxexp_aten.support.run_time_sizes import size_at
+from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.type_promotion import promoted_dtype
 from onnxexp_aten.support.view_nodes import swapped, unsqueezed
 

@@ -10,13 +10,13 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.indexing.gather import gather
 from onnxexp_aten.math.arithmetic import select
-from onnxexp_aten.math.comparison import equal
+from onnxexp_aten.math.comparison_and_bitwise import equal
 from onnxexp_aten.math.unary import is_nan
 from onnxexp_aten.reduction.reductions import reduced, summable
 from onnxexp_aten.statistics.sorting import top
 from onnxexp_aten.support.arguments import axis_of
 from onnxexp_aten.support.kernel_dtypes import compare, compute
-from onnxexp_aten.support.run_time_sizes import size_at
+from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import unsqueezed
 
 __all__ = ["table"]

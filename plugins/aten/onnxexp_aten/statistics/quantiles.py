@@ -17,7 +17,7 @@ from onnxexp_aten.reduction.reductions import any_, reduced
 from onnxexp_aten.statistics.sorting import top
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compare, compute
-from onnxexp_aten.support.run_time_sizes import size_at
+from onnxexp_aten.support.tensor_sizes import size_at
 from onnxexp_aten.support.view_nodes import permuted, squeezed, unsqueezed
 
 __all__ = ["table"]

@@ -9,7 +9,7 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.support.arguments import axis_of
 from onnxexp_aten.support.kernel_dtypes import running_dtype, runs
-from onnxexp_aten.support.run_time_sizes import size_at
+from onnxexp_aten.support.tensor_sizes import size_at
 
 __all__ = ["table", "top"]
 

@@ -6,7 +6,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.math.arithmetic import extreme
-from onnxexp_aten.math.comparison import equal
+from onnxexp_aten.math.comparison_and_bitwise import equal
 from onnxexp_aten.reduction.reductions import any_
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compare

@@ -8,7 +8,7 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp_aten.support.kernel_dtypes import runs
-from onnxexp_aten.support.run_time_sizes import vector
+from onnxexp_aten.support.tensor_sizes import vector
 
 __all__ = ["filled"]
 

@@ -10,8 +10,8 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.constant_of_shape import filled
-from onnxexp_aten.support.run_time_sizes import run_time_size, size_at, vector, with_shape
-from onnxexp_aten.support.symbolic_sizes import Dim
+from onnxexp_aten.support.size_arithmetic import Dim
+from onnxexp_aten.support.tensor_sizes import run_time_size, size_at, vector, with_shape
 
 __all__ = ["END", "expanded", "permuted", "reshaped", "sliced", "squeezed", "swapped", "unsqueezed"]
 

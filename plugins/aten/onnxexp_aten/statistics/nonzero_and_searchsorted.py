@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.math.comparison import equal, relate
+from onnxexp_aten.math.comparison_and_bitwise import equal, relate
 from onnxexp_aten.reduction.reductions import any_
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.kernel_dtypes import runs

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from onnxexp import Builder, Tensor
 from onnxexp_aten.rnn.packed_sequences import valid_steps
 from onnxexp_aten.support.constant_of_shape import filled
-from onnxexp_aten.support.run_time_sizes import known_size, run_time_size, with_shape
+from onnxexp_aten.support.tensor_sizes import known_size, run_time_size, with_shape
 from onnxexp_aten.support.view_nodes import squeezed
 
 __all__ = ["Cell", "scan_layer"]

@@ -11,7 +11,7 @@ from typing import Any
 from onnxexp import Builder, Tensor, TensorType
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.producers import given_ints, made_by
-from onnxexp_aten.support.symbolic_sizes import Dim
+from onnxexp_aten.support.size_arithmetic import Dim
 
 __all__ = ["known_size", "output_type", "run_time_size", "size_at", "sizes_of", "vector", "with_shape"]
 

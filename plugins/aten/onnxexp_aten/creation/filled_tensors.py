@@ -8,7 +8,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.support.constant_of_shape import filled
-from onnxexp_aten.support.run_time_sizes import output_type, vector
+from onnxexp_aten.support.tensor_sizes import output_type, vector
 
 __all__ = ["MAX_TABLE", "full_of", "out_dtype", "sizes_like", "table"]
 
