@@ -33,7 +33,7 @@ class ModuleFunctions:
             path: _named(module) for path, module in _submodules(model) if classes is True or _is_wanted(module, classes)
         }
 
-    @hookimpl
+    @hookimpl(trylast=True)  # other passes look at nodes of the main graph only, and merge what would make equal modules differ
     def post_pass(self, options: Options) -> Callable[[ir.Model], None] | None:
         if options.opset < FIRST_OPSET:
             warn(
