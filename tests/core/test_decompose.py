@@ -13,9 +13,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from onnxexp import Builder, SymbolicTable, Tensor, UnsupportedOperators
-from onnxexp.capture.torch_export import strategy
-from onnxexp.capture.torch_export.decompose import decomposer as decompose
-from onnxexp.capture.torch_export.decompose.decomposer import Decomposer
+from onnxexp.capture.torch_export import frontend
+from onnxexp.capture.torch_export.decompose import node_decomposer as decompose
+from onnxexp.capture.torch_export.decompose.node_decomposer import Decomposer
 from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Value
 from onnxexp.request.dynamic_shapes import read_dynamic
 from onnxexp.request.options import Options
@@ -172,7 +172,7 @@ def dynamic(fn: Any, *args: torch.Tensor) -> Any:
     """A captured function of which every input's first axis is called ``batch``."""
     model = Function(fn) if len(args) == 1 else fn
     spec = read_dynamic(model.forward, args, {}, dynamic_shapes=[{0: "batch"} for _ in args])
-    return strategy.capture(model, args, {}, spec, Options(20))
+    return frontend.capture(model, args, {}, spec, Options(20))
 
 
 def test_symbolic_sizes_stay() -> None:

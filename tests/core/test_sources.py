@@ -15,7 +15,7 @@ from torch import nn
 from torch.fx.proxy import TracerBase
 
 from onnxexp.capture.source_lines import metadata_location, record_user_lines
-from onnxexp.capture.torch_export import strategy
+from onnxexp.capture.torch_export import frontend
 from onnxexp.capture.torch_state import torch_mode
 from onnxexp.neutral_graph import Graph, Where
 from onnxexp.request.dynamic_shapes import read_dynamic
@@ -31,10 +31,10 @@ def graph_of(model: Any, *args: Any, strict: bool = False, names: Any = None) ->
     module = as_module(model)
     spec = read_dynamic(module.forward, args or (X,), {}, dynamic_shapes=names or [{0: "batch"}])
     if not strict:
-        program = strategy.export_program(module, args or (X,), {}, spec, TrainingMode.EVAL)
-        return strategy.from_exported(program, spec).graph
+        program = frontend.export_program(module, args or (X,), {}, spec, TrainingMode.EVAL)
+        return frontend.from_exported(program, spec).graph
     with torch_mode():
-        return strategy.from_exported(strategy._export(module, args or (X,), {}, spec, True), spec).graph
+        return frontend.from_exported(frontend._export(module, args or (X,), {}, spec, True), spec).graph
 
 
 def places(graph: Graph) -> dict[str, Where]:
@@ -151,7 +151,7 @@ def test_given_programs() -> None:
     """They have what torch keeps, the frames called forward."""
     program = torch.export.export(Model(), (X,))
     spec = read_dynamic(Model().forward, (X,), {}, program=program)
-    found = places(strategy.from_exported(program, spec).graph)
+    found = places(frontend.from_exported(program, spec).graph)
     assert found["linear"].line == line(Model, "# layers")
     assert found["tanh"].line == line(Model, "return helper(y)")
 
@@ -159,7 +159,7 @@ def test_given_programs() -> None:
 def test_decomposed_programs() -> None:
     program = torch.export.export(Model(), (X,)).run_decompositions()
     spec = read_dynamic(Model().forward, (X,), {}, program=program)
-    found = places(strategy.from_exported(program, spec).graph)
+    found = places(frontend.from_exported(program, spec).graph)
     assert {place.file for place in found.values()} == {HERE}
     assert found["native_layer_norm"].line == line(Inner, "# inner")
 

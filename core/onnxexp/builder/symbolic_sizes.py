@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from typing import Any
 
-from onnxexp.builder.builder_protocol import GraphBuilder
+from onnxexp.builder.internal_builder_protocol import GraphBuilder
 from onnxexp.builder.tensor import Tensor
 from onnxexp.neutral_graph import Dim
 

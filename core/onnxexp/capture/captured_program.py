@@ -25,7 +25,7 @@ class CapturedProgram:
     Attributes:
         graph: A functional graph: no node writes in place. Its inputs are the leaves of the example's (args, kwargs).
         decompose: Decomposes one node: returns a graph whose inputs are `node.inputs()`, in order, or None. A
-            `onnxexp.capture.torch_export.decompose.decomposer.Decomposer` uses torch's own decompositions.
+            `onnxexp.capture.torch_export.decompose.node_decomposer.Decomposer` uses torch's own decompositions.
         in_spec, out_spec: torch's pytree specs of (args, kwargs) and of the model's result.
         constants: Branches and numbers that the example fixed, each with the user's source line.
     """

@@ -28,7 +28,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     """
     with Progress() as progress:
         progress.stage("loading torch and the plugins")
-        from onnxexp.cli.limits_text import limits
+        from onnxexp.cli.symbolic_limits_text import limits
         from onnxexp.plugins.loading import load as load_plugins
 
         config = load(options)

@@ -147,7 +147,7 @@ def _why(options: argparse.Namespace, output: Output) -> int:
 
 
 def _claim(claim: Claim) -> dict[str, Any]:
-    from onnxexp.cli.limits_text import limits
+    from onnxexp.cli.symbolic_limits_text import limits
 
     symbolic = claim.symbolic
     return {

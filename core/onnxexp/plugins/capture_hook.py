@@ -12,7 +12,7 @@ from torch.nn.parameter import is_lazy
 
 from onnxexp.capture.captured_program import CapturedProgram
 from onnxexp.capture.model_tensors import ModelTensors
-from onnxexp.capture.torch_export import strategy
+from onnxexp.capture.torch_export import frontend as torch_export
 from onnxexp.errors import CaptureError, OnnxExporterError, PluginError
 from onnxexp.plugins.loading import Implementation, Plugin, Plugins
 from onnxexp.request.dynamic_shapes import DynamicSpec
@@ -29,9 +29,9 @@ _SHOWN = 10
 _TORCHSCRIPT = "torchscript"
 """The plugin that traces and scripts."""
 _TORCH_EXPORT = Implementation(
-    Plugin("torch-export", "onnxexp", __version__, strategy),
+    Plugin("torch-export", "onnxexp", __version__, torch_export),
     "capture",
-    strategy.capture,
+    torch_export.capture,
     ("model", "args", "kwargs", "spec", "options"),
 )
 """The core's own frontend."""
@@ -55,7 +55,7 @@ def capture(
     call = {"model": model, "args": args, "kwargs": kwargs, "spec": spec, "context": context}
     try:
         program, refused = _first(plugins, options, call), None
-    except strategy.CaptureRefused as error:
+    except torch_export.CaptureRefused as error:
         refused = CaptureError(str(error))
         if options.capture != "auto":
             raise refused from None
@@ -66,24 +66,24 @@ def capture(
 
 def _first(plugins: Plugins, options: Options, call: Mapping[str, Any]) -> CapturedProgram:
     """Return the result of the first frontend that takes the model."""
-    for frontend in (*plugins.implementations("capture"), _TORCH_EXPORT):
-        program = _result(frontend, options, call)
+    for implementation in (*plugins.implementations("capture"), _TORCH_EXPORT):
+        program = _result(implementation, options, call)
         if program is not None:
-            plugins.used.add(frontend.plugin.name)
+            plugins.used.add(implementation.plugin.name)
             return program
     raise CaptureError(_no_frontend(plugins, options, call["model"]))
 
 
-def _result(frontend: Implementation, options: Options, call: Mapping[str, Any]) -> CapturedProgram | None:
+def _result(implementation: Implementation, options: Options, call: Mapping[str, Any]) -> CapturedProgram | None:
     """Call one frontend; a foreign error becomes a PluginError with the hook's place."""
     try:
-        program = frontend(options=options, **call)
+        program = implementation(options=options, **call)
     except OnnxExporterError:
         raise
     except Exception as error:  # anyone's code
-        raise PluginError(f"{frontend} failed: {type(error).__name__}: {error}") from error
+        raise PluginError(f"{implementation} failed: {type(error).__name__}: {error}") from error
     if program is not None and not isinstance(program, CapturedProgram):
-        raise PluginError(f"{frontend} returned {program!r}, which is no CapturedProgram")
+        raise PluginError(f"{implementation} returned {program!r}, which is no CapturedProgram")
     return program
 
 

@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from onnxexp import Builder, Node, Options, hookimpl
 from onnxexp.capture.captured_program import CapturedProgram, make_functional
 from onnxexp.capture.model_tensors import ModelTensors
-from onnxexp.capture.torch_export.decompose.decomposer import Decomposer
+from onnxexp.capture.torch_export.decompose.node_decomposer import Decomposer
 from onnxexp.capture.torch_state import model_mode, torch_mode
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.module_and_forward import is_scripted

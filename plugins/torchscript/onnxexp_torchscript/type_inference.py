@@ -41,9 +41,9 @@ from onnxexp_torchscript.abstract_tensor import (
     symbols_of,
     to_fake,
 )  # fmt: skip
+from onnxexp_torchscript.call_probes import SizeProbe
 from onnxexp_torchscript.data_dependent_sizes import UnbackedSizes
 from onnxexp_torchscript.shape_functions import infer_result
-from onnxexp_torchscript.size_probes import SizeProbe
 
 __all__ = ["TypeInference"]
 

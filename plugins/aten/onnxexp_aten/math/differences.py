@@ -8,7 +8,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.filled_tensors import MAX_TABLE
-from onnxexp_aten.indexing.select_slices import select_slice
+from onnxexp_aten.indexing.select_index import select_slice
 from onnxexp_aten.math.arithmetic import scaled
 from onnxexp_aten.nn.padding import padded
 from onnxexp_aten.reduction.cumulative import running_sum

@@ -19,7 +19,7 @@ from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.size_text import dim_text
 from onnxexp.capture.source_lines import model_error, record_user_lines
 from onnxexp.capture.torch_export.data_dependent_ops import keep_data_dependent_ops
-from onnxexp.capture.torch_export.decompose.decomposer import Decomposer
+from onnxexp.capture.torch_export.decompose.node_decomposer import Decomposer
 from onnxexp.capture.torch_export.export_errors import explain
 from onnxexp.capture.torch_export.guard_warnings import record_guard_sources, warn_about_guards
 from onnxexp.capture.torch_export.program_converter import mutated_names, resolve_vmap, to_graph

@@ -1,4 +1,4 @@
-"""Heads of attention."""
+"""Rules for the heads of attention."""
 
 from __future__ import annotations
 
