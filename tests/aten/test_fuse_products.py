@@ -1,4 +1,4 @@
-"""passes/fuse_products.py: expressions that ONNX has as one operator."""
+"""passes/fuse_mul_chains.py: expressions that ONNX has as one operator."""
 
 from __future__ import annotations
 

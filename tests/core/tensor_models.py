@@ -10,7 +10,7 @@ import onnx_ir as ir
 import onnxruntime
 import torch
 
-from onnxexp.builder.torch_tensor import TorchTensor
+from onnxexp.builder.torch_tensor_data import TorchTensor
 from onnxexp.serialize import WriteOptions
 
 EXTERNAL = WriteOptions(external_data=True)

@@ -16,7 +16,7 @@ import torch
 from onnx import numpy_helper
 
 from onnxexp.builder.dtypes import from_onnx, to_onnx
-from onnxexp.builder.torch_tensor import TorchTensor
+from onnxexp.builder.torch_tensor_data import TorchTensor
 from onnxexp.errors import OptionError, SerializeError
 from onnxexp.serialize import WriteOptions, save, to_proto
 from tests.core.tensor_models import EXTERNAL, mixed, model_of, noise, raw, values

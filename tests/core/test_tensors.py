@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from onnxexp.builder.torch_tensor import TorchTensor
+from onnxexp.builder.torch_tensor_data import TorchTensor
 from onnxexp.errors import SerializeError
 from tests.core.tensor_models import noise, raw
 

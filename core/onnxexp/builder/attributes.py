@@ -12,7 +12,7 @@ import torch
 from onnxexp.builder.dtypes import to_onnx
 from onnxexp.builder.onnx_schemas import Attribute, Operator
 from onnxexp.builder.tensor import Tensor
-from onnxexp.builder.torch_tensor import TorchTensor
+from onnxexp.builder.torch_tensor_data import TorchTensor
 
 __all__ = ["encode", "guess", "key"]
 

@@ -22,7 +22,7 @@ from onnx.reference.ops import load_op
 
 from onnxexp.builder.dtypes import from_onnx
 from onnxexp.builder.onnx_schemas import Operator
-from onnxexp.builder.torch_tensor import has_data
+from onnxexp.builder.torch_tensor_data import has_data
 
 __all__ = ["COMPUTED", "VIEWS", "fold"]
 

@@ -14,7 +14,7 @@ import torch
 
 from onnxexp.builder.dtypes import of_python, to_onnx
 from onnxexp.builder.tensor import Tensor
-from onnxexp.builder.torch_tensor import TorchTensor
+from onnxexp.builder.torch_tensor_data import TorchTensor
 from onnxexp.neutral_graph import Node, ScalarType, Type
 from onnxexp.request.unique_names import UniqueNames
 

@@ -9,7 +9,7 @@ from onnxexp.builder.dtypes import from_onnx, to_onnx
 from onnxexp.builder.graph_state import GraphState
 from onnxexp.builder.onnx_schemas import operator
 from onnxexp.builder.tensor import Tensor
-from onnxexp.builder.torch_tensor import TorchTensor
+from onnxexp.builder.torch_tensor_data import TorchTensor
 from onnxexp.errors import LoweringError
 from onnxexp.neutral_graph import Dim, TensorType
 

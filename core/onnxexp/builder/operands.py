@@ -12,7 +12,7 @@ from onnxexp.builder.dtypes import from_onnx, of_python, type_string, type_text
 from onnxexp.builder.internal_builder_protocol import GraphBuilder
 from onnxexp.builder.onnx_schemas import Formal, Operator
 from onnxexp.builder.tensor import STAMP_HINT, Tensor
-from onnxexp.builder.torch_tensor import TorchTensor
+from onnxexp.builder.torch_tensor_data import TorchTensor
 from onnxexp.errors import LoweringError
 
 __all__ = ["bind_type_variables", "constant", "dtype_of", "result_dtypes", "tensor", "tensors", "type_of"]

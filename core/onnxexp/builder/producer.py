@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxexp.builder.graph_state import GraphState
 from onnxexp.builder.tensor import Tensor
-from onnxexp.builder.torch_tensor import TorchTensor
+from onnxexp.builder.torch_tensor_data import TorchTensor
 
 __all__ = ["Producer", "find_producer"]
 

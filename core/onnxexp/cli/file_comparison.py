@@ -15,7 +15,7 @@ import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp.builder.torch_tensor import TorchTensor
+from onnxexp.builder.torch_tensor_data import TorchTensor
 from onnxexp.cli.model_target import Target
 from onnxexp.errors import OptionError, VerificationError
 from onnxexp.program.comparison import VerificationReport, compare, run_eager

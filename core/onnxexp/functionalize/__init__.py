@@ -22,8 +22,8 @@ from __future__ import annotations
 import dataclasses
 
 from onnxexp.functionalize.blocks import rewrite_blocks
+from onnxexp.functionalize.inplace_rewriter import Rewriter
 from onnxexp.functionalize.mutation import facts
-from onnxexp.functionalize.rewrite import Rewriter
 from onnxexp.neutral_graph import Graph
 
 __all__ = ["Report", "functionalize"]

@@ -10,9 +10,9 @@ from typing import Any
 
 from onnxexp.errors import CaptureError
 from onnxexp.functionalize.aliasing import values_used
+from onnxexp.functionalize.inplace_rewriter import Rewriter
 from onnxexp.functionalize.memory import MemoryState
 from onnxexp.functionalize.places import Ref, refuse
-from onnxexp.functionalize.rewrite import Rewriter
 from onnxexp.neutral_graph import Graph, Node, Value, values_in
 
 __all__ = ["rewrite_blocks"]

@@ -13,7 +13,7 @@ from onnxexp.builder.builder import Builder, state_of
 from onnxexp.builder.graph_state import GraphState, write_type
 from onnxexp.builder.onnx_schemas import ir_version
 from onnxexp.builder.tensor import Tensor
-from onnxexp.builder.torch_tensor import TorchTensor
+from onnxexp.builder.torch_tensor_data import TorchTensor
 from onnxexp.passes.remove_unused import remove_unused
 from onnxexp.version import __version__
 

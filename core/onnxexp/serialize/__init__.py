@@ -32,8 +32,8 @@ import onnx_ir as ir
 
 from onnxexp.errors import OptionError, SerializeError
 from onnxexp.serialize.atomic_file import NewFile, checked_target, explained, new_file
-from onnxexp.serialize.layout_writer import write_stream
 from onnxexp.serialize.proto_layout import FileLayout, describe, lay_out, skeleton
+from onnxexp.serialize.stream_writer import write_stream
 
 __all__ = ["SavedFile", "WriteOptions", "save", "to_proto"]
 

@@ -13,7 +13,7 @@ from onnxexp_aten.passes.find_equal_bags import FindEqualBags
 from onnxexp_aten.passes.flatten_concat import FlattenConcat
 from onnxexp_aten.passes.fold_batch_norm import FoldBatchNorm
 from onnxexp_aten.passes.fuse_grouped_attention import FuseGroupedAttention
-from onnxexp_aten.passes.fuse_products import FuseProducts
+from onnxexp_aten.passes.fuse_mul_chains import FuseMulChains
 from onnxexp_aten.tables import aten
 
 __all__ = ["Aten", "aten", "plugin"]
@@ -37,7 +37,7 @@ class Aten:
     @onnxexp.hookimpl
     def post_pass(self, options: onnxexp.Options) -> list[ir.passes.InPlacePass]:
         """Fuse attention, views and products; flatten Concat, fold BatchNormalization."""
-        return [FuseGroupedAttention(), ComposeViews(), FuseProducts(options), FlattenConcat(), FoldBatchNorm(options)]
+        return [FuseGroupedAttention(), ComposeViews(), FuseMulChains(options), FlattenConcat(), FoldBatchNorm(options)]
 
 
 plugin = Aten()

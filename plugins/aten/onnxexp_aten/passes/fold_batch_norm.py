@@ -10,7 +10,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp import Options
-from onnxexp.builder.torch_tensor import TorchTensor
+from onnxexp.builder.torch_tensor_data import TorchTensor
 
 __all__ = ["FoldBatchNorm"]
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import onnx_ir as ir
 import torch
 
-from onnxexp.builder.torch_tensor import TorchTensor
+from onnxexp.builder.torch_tensor_data import TorchTensor
 from onnxexp_aten.support.size_arithmetic import Dim
 
 __all__ = ["VIEWS", "RewritePass", "Rewriter", "Rule", "Unfit", "constant_ints", "dims", "only_used_by", "producer", "source_of"]

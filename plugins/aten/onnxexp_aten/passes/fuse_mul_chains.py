@@ -13,7 +13,7 @@ from onnxexp import Builder, Options
 from onnxexp_aten.passes.rewriter import constant_ints
 from onnxexp_aten.support.kernel_dtypes import runs
 
-__all__ = ["FuseProducts"]
+__all__ = ["FuseMulChains"]
 
 _FLOATS = MappingProxyType(
     {
@@ -25,7 +25,7 @@ _FLOATS = MappingProxyType(
 )
 
 
-class FuseProducts(ir.passes.InPlacePass):
+class FuseMulChains(ir.passes.InPlacePass):
     """Fuse products of floats, as a pass.
 
     ``x * (1 / y)`` becomes ``x / y``: ONNX Runtime recognizes this form of the root mean square norm before opset 23.

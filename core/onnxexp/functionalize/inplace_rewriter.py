@@ -1,4 +1,4 @@
-"""Rewrite a graph node by node, in the order of execution."""
+"""Replace in-place writes by operators without effects, node by node."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
-from onnxexp.builder.torch_tensor import BinaryWriter, TorchTensor, contiguous_bytes
+from onnxexp.builder.torch_tensor_data import BinaryWriter, TorchTensor, contiguous_bytes
 from onnxexp.errors import SerializeError
 from onnxexp.serialize.proto_layout import FileLayout, Part
 
