@@ -43,7 +43,7 @@ class Ran:
     err: str
 
     @property
-    def told(self) -> Any:
+    def reported(self) -> Any:
         """The JSON that it printed last: a whole `--json` output, or a script's last line."""
         try:
             return json.loads(self.out)
@@ -171,7 +171,7 @@ class Environment:
         self, *arguments: str, cwd: Path | None = None, status: int | None = 0, **variables: str
     ) -> dict[str, dict[str, Any]]:
         """What `onnxexp plugins` tells, by name."""
-        listed = self.command("plugins", "--json", *arguments, cwd=cwd, status=status, **variables).told
+        listed = self.command("plugins", "--json", *arguments, cwd=cwd, status=status, **variables).reported
         return {each["name"]: each for each in listed}
 
     def states(self, *arguments: str, cwd: Path | None = None, status: int | None = 0, **variables: str) -> dict[str, str]:

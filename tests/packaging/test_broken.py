@@ -22,7 +22,7 @@ HOOK = """
     plugin = Pack()
 """
 
-SICK = {
+BROKEN = {
     "raising": (
         "raise RuntimeError('no such accelerator')\n",
         ["RuntimeError: no such accelerator", "raising_pack:plugin", "/raising_pack/__init__.py:1"],
@@ -48,17 +48,17 @@ EXPORTS = """
         except onnxexp.PluginLoadError as error:
             return str(error)
 
-    told = {"twin": export(), "good": export(plugins=["good-pack"])}
-    told |= {name: [export(plugins=[name]) for _ in range(2)] for name in names}
-    print(json.dumps(told))
+    reported = {"twin": export(), "good": export(plugins=["good-pack"])}
+    reported |= {name: [export(plugins=[name]) for _ in range(2)] for name in names}
+    print(json.dumps(reported))
 """
 
 
 @pytest.fixture(scope="module")
-def hospital(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """A sound pack, sick ones, and two with one plugin name."""
+def broken(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """A sound pack, broken ones, and two with one plugin name."""
     folder = tmp_path_factory.mktemp("wheels")
-    packs = [Pack(f"{name}-pack", source) for name, (source, _) in SICK.items()]
+    packs = [Pack(f"{name}-pack", source) for name, (source, _) in BROKEN.items()]
     packs += [Pack(name, relu_pack(name, 1).source, plugin="twin") for name in TWINS]
     environment = make("onnxexp", *(pack.wheel(folder) for pack in (relu_pack("good-pack", 1), *packs)))
     (points,) = environment.site.glob("nameless_pack-*.dist-info/entry_points.txt")
@@ -67,16 +67,16 @@ def hospital(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Environmen
 
 
 def names() -> list[str]:
-    return [f"{name}-pack" for name in SICK]
+    return [f"{name}-pack" for name in BROKEN]
 
 
-def test_an_export_refuses_and_says_why(hospital: Environment) -> None:
+def test_an_export_refuses_and_says_why(broken: Environment) -> None:
     """Each pack twice: a failed import must not pass for a plugin the second time."""
-    told: dict[str, Any] = hospital.python(f"names = {names()}\n{textwrap.dedent(EXPORTS)}").told
-    assert told["good"] == 1, "sick packs that are off do no harm"
-    assert "twin: twin-two 1.0 has a plugin of this name too: uninstall one" in told["twin"]
-    for name, (_, parts) in SICK.items():
-        first, second = told[f"{name}-pack"]
+    reported: dict[str, Any] = broken.python(f"names = {names()}\n{textwrap.dedent(EXPORTS)}").reported
+    assert reported["good"] == 1, "broken packs that are off do no harm"
+    assert "twin: twin-two 1.0 has a plugin of this name too: uninstall one" in reported["twin"]
+    for name, (_, parts) in BROKEN.items():
+        first, second = reported[f"{name}-pack"]
         assert isinstance(first, str), f"{name}: an export came of it"
         assert first == second
         assert all(part in first for part in (f"'{name}-pack'", f"{name}-pack 1.0", *parts)), f"{name}: {first}"
@@ -84,8 +84,8 @@ def test_an_export_refuses_and_says_why(hospital: Environment) -> None:
 
 
 @pytest.mark.full
-def test_the_list_shows_them_all_in_isolation(hospital: Environment) -> None:
-    listed = hospital.command("plugins", "--load", "--json", status=1).told
+def test_the_list_shows_them_all_in_isolation(broken: Environment) -> None:
+    listed = broken.command("plugins", "--load", "--json", status=1).reported
     states = {(each["name"], each["distribution"]): each["state"] for each in listed}
     assert states == {
         ("good-pack", "good-pack"): "loaded",
@@ -93,20 +93,20 @@ def test_the_list_shows_them_all_in_isolation(hospital: Environment) -> None:
         **{(name, name): "broken" for name in names()},
     }
     reasons = {each["name"]: each["reason"] for each in listed}
-    for name, (_, parts) in SICK.items():
+    for name, (_, parts) in BROKEN.items():
         assert all(part in reasons[f"{name}-pack"] for part in parts), reasons[f"{name}-pack"]
 
 
-def test_a_sick_pack_is_switched_off_or_uninstalled(hospital: Environment) -> None:
+def test_a_broken_pack_is_switched_off_or_uninstalled(broken: Environment) -> None:
     """The two cures that the error names."""
-    plain = hospital.states(status=1)
-    assert plain["raising-pack"] == "on" and plain["twin"] == "refused", "without loading, a sick pack is like any other"
-    off = hospital.states("--without", ",".join([*names(), "twin"]))
+    plain = broken.states(status=1)
+    assert plain["raising-pack"] == "on" and plain["twin"] == "refused", "without loading, a broken pack is like any other"
+    off = broken.states("--without", ",".join([*names(), "twin"]))
     assert [name for name, state in off.items() if state == "on"] == ["good-pack"]
 
 
 @pytest.mark.full
-def test_one_of_two_twins_uninstalled_heals_the_other(make: Make, tmp_path: Path) -> None:
+def test_one_of_two_twins_uninstalled_repairs_the_other(make: Make, tmp_path: Path) -> None:
     environment = make("onnxexp", *(Pack(name, relu_pack(name, 1).source, plugin="twin").wheel(tmp_path) for name in TWINS))
     assert environment.states(status=1) == {"twin": "refused"}
     environment.uninstall("twin-one")
@@ -118,8 +118,8 @@ def test_a_pack_that_exits_does_not_end_the_export_without_a_word(make: Make, tm
     """As a script does that was meant to be run, not imported."""
     environment = make("onnxexp", Pack("exit-pack", "import sys\nsys.exit(3)\n").wheel(tmp_path))
     script = f"names = ['exit-pack']\n{textwrap.dedent(EXPORTS)}".replace('export(plugins=["good-pack"])', "0")
-    told = environment.python(script).told
-    assert all("exit-pack 1.0" in text and "SystemExit: 3" in text for text in (told["twin"], *told["exit-pack"]))
+    reported = environment.python(script).reported
+    assert all("exit-pack 1.0" in text and "SystemExit: 3" in text for text in (reported["twin"], *reported["exit-pack"]))
     (listed,) = environment.plugins("--load", status=1).values()
     assert listed["state"] == "broken"
 

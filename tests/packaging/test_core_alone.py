@@ -32,13 +32,13 @@ EXPORTS = """
 NAMES = """
     import importlib, json, onnxexp
 
-    def told(call):
+    def reported(call):
         try:
             call()
         except (ImportError, AttributeError) as error:
             return str(error)
 
-    print(json.dumps([told(lambda: importlib.import_module("onnxexp.torch_onnx")), told(lambda: onnxexp.torch_onnx)]))
+    print(json.dumps([reported(lambda: importlib.import_module("onnxexp.torch_onnx")), reported(lambda: onnxexp.torch_onnx)]))
 """
 
 
@@ -48,9 +48,9 @@ def core(make: Make) -> Environment:
 
 
 def test_a_fresh_environment_lacks_all_of_it(empty: Environment) -> None:
-    told = empty.python(OURS).told
-    assert told["modules"] == {"onnxexp": False, "onnxexp_aten": False, "acme_ops": False, "torch": True}
-    assert told["plugins"] == [] and not {name_of(folder) for folder in PROJECTS} & set(told["distributions"])
+    reported = empty.python(OURS).reported
+    assert reported["modules"] == {"onnxexp": False, "onnxexp_aten": False, "acme_ops": False, "torch": True}
+    assert reported["plugins"] == [] and not {name_of(folder) for folder in PROJECTS} & set(reported["distributions"])
     assert "No module named onnxexp" in empty.command("plugins", status=1).err
 
 
@@ -63,10 +63,10 @@ def test_the_core_asks_for_what_it_needs(house: Wheelhouse, tmp_path: Path) -> N
 
 
 def test_the_core_alone_names_the_plugin_to_install(core: Environment) -> None:
-    told = core.python(EXPORTS).told
-    assert told["nodes"] == 0
-    assert "pip install onnxexp-plugin-aten" in told["message"], told["message"]
-    assert sum(told["counts"].values()) == 2 and all(op.startswith("aten::") for op in told["counts"])
+    reported = core.python(EXPORTS).reported
+    assert reported["nodes"] == 0
+    assert "pip install onnxexp-plugin-aten" in reported["message"], reported["message"]
+    assert sum(reported["counts"].values()) == 2 and all(op.startswith("aten::") for op in reported["counts"])
 
 
 TRACES = """
@@ -75,7 +75,7 @@ TRACES = """
     def branching(x):
         return x if x.sum() > 0 else -x
 
-    told = {}
+    reported = {}
     scripted = torch.jit.script(torch.nn.Identity())
     for how, model, options in [
         ("trace", branching, {"capture": "trace"}), ("script", branching, {"capture": "script"}),
@@ -84,30 +84,30 @@ TRACES = """
         try:
             onnxexp.export(model, (torch.ones(2, 3),), **options)
         except onnxexp.CaptureError as error:
-            told[how] = str(error)
-    print(json.dumps(told))
+            reported[how] = str(error)
+    print(json.dumps(reported))
 """
 
 
 @pytest.mark.parametrize("installed", ["onnxexp", "onnxexp-plugin-aten"])
 def test_without_the_torchscript_plugin_the_cure_is_to_install_it(installed: str, core: Environment, make: Make) -> None:
-    told = (core if installed == "onnxexp" else make(installed)).python(TRACES).told
-    assert told.keys() == {"trace", "script", "auto", "scripted"}
-    assert {message.splitlines()[-1].strip() for message in told.values()} == {"pip install onnxexp-plugin-torchscript"}
-    assert "strict=False" in told["auto"]
+    reported = (core if installed == "onnxexp" else make(installed)).python(TRACES).reported
+    assert reported.keys() == {"trace", "script", "auto", "scripted"}
+    assert {message.splitlines()[-1].strip() for message in reported.values()} == {"pip install onnxexp-plugin-torchscript"}
+    assert "strict=False" in reported["auto"]
 
 
 def test_the_core_alone_names_the_plugin_of_torch_onnxs_names(core: Environment) -> None:
-    for message in core.python(NAMES).told:
+    for message in core.python(NAMES).reported:
         assert message.endswith("pip install onnxexp-plugin-torch-onnx") and "\n" not in message
 
 
 def test_the_command_answers_without_plugins(core: Environment) -> None:
-    assert core.python(OURS).told["plugins"] == []
+    assert core.python(OURS).reported["plugins"] == []
     assert "pip install onnxexp-plugin-aten" in core.command("plugins").out
     assert core.plugins() == {}
     assert __version__ in core.command("--version").out
-    settings = {setting["name"]: setting for setting in core.command("config", "--json").told}
+    settings = {setting["name"]: setting for setting in core.command("config", "--json").reported}
     assert settings["opset"] == {"name": "opset", "value": 20, "origin": "default"}
 
 
@@ -137,12 +137,12 @@ def test_a_pack_from_new_plugin_builds_installs_and_lowers(core: Environment, ho
     core.pip("wheel", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", built, core.work / "wave-ops")
     (wheel,) = built.iterdir()
     core.install(wheel)
-    told = core.python("""
+    reported = core.python("""
         import json, torch, onnxexp, wave_ops
         program = onnxexp.export(lambda x: wave_ops.snake(x, 2.0), (torch.linspace(-2, 2, 7),))
         program.verify()
         print(json.dumps(program.model.metadata_props["onnxexp.plugins"]))
-    """).told
-    assert told == "wave-ops 0.1.0"
+    """).reported
+    assert reported == "wave-ops 0.1.0"
     core.uninstall("wave-ops")
     assert core.plugins() == {}

@@ -49,14 +49,14 @@ def example_files() -> set[str]:
 def test_the_metadata_of_a_wheel(source: Path, house: Wheelhouse) -> None:
     table = project(source)["project"]
     wheel = house.one(source, ".whl")
-    told = metadata(wheel)
-    assert told["Name"] == table["name"]
-    assert told["Version"] == (table.get("version") or __version__)
-    assert told["Requires-Python"] == ">=3.10" and told["License-Expression"] == "MIT" and told["License-File"] == "LICENSE"
-    assert requirements(told.get_all("Requires-Dist", [])) == expected_requirements(source)
-    assert set(told.get_all("Provides-Extra", [])) == set(table.get("optional-dependencies", {}))
-    assert told["Description-Content-Type"] == "text/markdown"
-    assert told.get_payload(decode=True).decode().strip() == (source / "README.md").read_text("utf-8").strip()  # type: ignore[union-attr]
+    fields = metadata(wheel)
+    assert fields["Name"] == table["name"]
+    assert fields["Version"] == (table.get("version") or __version__)
+    assert fields["Requires-Python"] == ">=3.10" and fields["License-Expression"] == "MIT" and fields["License-File"] == "LICENSE"
+    assert requirements(fields.get_all("Requires-Dist", [])) == expected_requirements(source)
+    assert set(fields.get_all("Provides-Extra", [])) == set(table.get("optional-dependencies", {}))
+    assert fields["Description-Content-Type"] == "text/markdown"
+    assert fields.get_payload(decode=True).decode().strip() == (source / "README.md").read_text("utf-8").strip()  # type: ignore[union-attr]
     assert wheel.name.endswith("-py3-none-any.whl")
 
 

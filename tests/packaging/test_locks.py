@@ -21,9 +21,9 @@ REFUSED = """
         except onnxexp.PluginLoadError as error:
             return str(error)
 
-    told = [export(), export(plugins=["spy-pack"])]
+    reported = [export(), export(plugins=["spy-pack"])]
     imported = "spy_pack" in sys.modules
-    print(json.dumps([*told, imported, export(without=["spy-pack"])]))
+    print(json.dumps([*reported, imported, export(without=["spy-pack"])]))
 """
 
 
@@ -48,28 +48,28 @@ def lock(folder: Path, *entries: str, file: str = "onnxexp.toml") -> None:
     (folder / file).write_text(f"{section}allow = {json.dumps(entries)}\n")
 
 
-@pytest.mark.parametrize("door", ["pyproject.toml", "onnxexp.toml", "variable"])
+@pytest.mark.parametrize("setting", ["pyproject.toml", "onnxexp.toml", "variable"])
 @pytest.mark.parametrize("by", ["name", "record"])
-def test_a_lock_through_each_door(packs: Environment, door: str, by: str, tmp_path: Path) -> None:
+def test_a_lock_through_each_setting(packs: Environment, setting: str, by: str, tmp_path: Path) -> None:
     entry = "Good_Pack" if by == "name" else record(packs, "good-pack")
-    variables = {"ONNXEXP_ALLOW": entry} if door == "variable" else {}
+    variables = {"ONNXEXP_ALLOW": entry} if setting == "variable" else {}
     if not variables:
-        lock(tmp_path, entry, file=door)
+        lock(tmp_path, entry, file=setting)
     listed = packs.plugins(cwd=tmp_path, status=1, **variables)
     assert {name: each["state"] for name, each in listed.items()} == {"good-pack": "on", "spy-pack": "refused"}
-    origin = "ONNXEXP_ALLOW" if door == "variable" else str(tmp_path / door)
+    origin = "ONNXEXP_ALLOW" if setting == "variable" else str(tmp_path / setting)
     assert "the distribution spy-pack is not allowed" in listed["spy-pack"]["reason"] and origin in listed["spy-pack"]["reason"]
 
 
 def test_an_export_refuses_and_imports_nothing_of_it(packs: Environment, tmp_path: Path) -> None:
     lock(tmp_path, record(packs, "good-pack"))
-    selected, asked, imported, without = packs.python(REFUSED, cwd=tmp_path).told
+    selected, asked, imported, without = packs.python(REFUSED, cwd=tmp_path).reported
     for message in (selected, asked):
         assert "spy-pack: the distribution spy-pack is not allowed" in message and "lift the lock, or switch" in message
     assert imported is False and without == 1
 
 
-def test_a_later_door_locks_further_and_never_unlocks(packs: Environment, tmp_path: Path) -> None:
+def test_a_later_setting_locks_further_and_never_unlocks(packs: Environment, tmp_path: Path) -> None:
     lock(tmp_path, "good-pack")
     both = packs.states(cwd=tmp_path, status=1, ONNXEXP_ALLOW="good-pack,spy-pack")
     assert both == {"good-pack": "on", "spy-pack": "refused"}
@@ -85,7 +85,9 @@ def test_the_lock_that_the_command_prints(packs: Environment, tmp_path: Path) ->
     assert record(packs, "good-pack") in printed and "spy-pack" not in printed
     (tmp_path / "onnxexp.toml").write_text(printed)
     assert packs.states(cwd=tmp_path, status=1) == {"good-pack": "on", "spy-pack": "refused"}
-    assert packs.command("plugins", "--lock", "--json").told == {"allow": [record(packs, "good-pack"), record(packs, "spy-pack")]}
+    assert packs.command("plugins", "--lock", "--json").reported == {
+        "allow": [record(packs, "good-pack"), record(packs, "spy-pack")]
+    }
 
 
 def test_another_build_of_the_same_version_is_not_the_one_allowed(make: Make, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_fifty_packs_are_listed_without_importing_anything(make: Make, tmp_path:
     environment = make("onnxexp", *(Pack(f"pack-{number:02}", source).wheel(tmp_path) for number in range(COUNT)))
     assert environment.states() == {f"pack-{number:02}": "on" for number in range(COUNT)}
     for arguments in ("[]", "['--json']", "['--without', 'pack-07']", "['--plugins', 'pack-07']"):
-        assert environment.python(LISTS.replace("*arguments", f"*{arguments}")).told == [0, []]
+        assert environment.python(LISTS.replace("*arguments", f"*{arguments}")).reported == [0, []]
     seconds = []
     for _ in range(7):
         begin = time.perf_counter()

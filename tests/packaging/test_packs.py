@@ -117,7 +117,7 @@ def test_core_and_aten_export_a_model_that_is_right(make: Make) -> None:
     """The extra brings the plugin; the file computes torch's result at another batch."""
     environment = make("onnxexp[all]")
     assert environment.states() == FIRST_PARTY
-    assert environment.python(ATEN).told == {"shape": [5, 5], "plugins": "onnxexp-plugin-aten 0.1.0"}
+    assert environment.python(ATEN).reported == {"shape": [5, 5], "plugins": "onnxexp-plugin-aten 0.1.0"}
     environment.uninstall(*map(name_of, PROJECTS[1:-1]))
     assert environment.plugins() == {}
 
@@ -126,7 +126,7 @@ def test_a_third_partys_pack_takes_no_line(make: Make) -> None:
     """A custom operator and an overridden aten operator: the script has no plugins."""
     environment = make("onnxexp-plugin-aten", "acme-ops")
     assert environment.states() == {"acme-ops": "on", "aten": "on"}
-    usual, late, without = environment.python(script(EXAMPLE)).told
+    usual, late, without = environment.python(script(EXAMPLE)).reported
     assert {"Sin", "Div", "Sigmoid"} <= set(usual["ops"]) and "Swish" not in usual["ops"]
     assert "Swish" in late["ops"] and "Sigmoid" not in late["ops"]
     assert usual["plugins"] == late["plugins"] == ["acme-ops 0.1.0", "onnxexp-plugin-aten 0.1.0"]
@@ -137,28 +137,28 @@ def test_a_third_partys_pack_takes_no_line(make: Make) -> None:
 def test_the_same_script_with_another_pack_another_version_and_none(make: Make, tmp_path: Path) -> None:
     """The export follows pip's install, upgrade and uninstall; the script stays."""
     environment = make("onnxexp-plugin-aten", relu_pack("loud-pack", 3, override=True).wheel(tmp_path))
-    first = environment.python(script(RELU)).told
+    first = environment.python(script(RELU)).reported
     assert first["ops"] == ["Relu"] * 3 and "loud-pack 1.0" in first["plugins"]
     newer = Pack("loud-pack", relu_pack("loud-pack", 2, override=True).source, version="1.1")
     environment.install("--upgrade", newer.wheel(tmp_path))
     assert environment.plugins()["loud-pack"]["version"] == "1.1"
-    second = environment.python(script(RELU)).told
+    second = environment.python(script(RELU)).reported
     assert second["ops"] == ["Relu"] * 2 and "loud-pack 1.1" in second["plugins"]
     environment.uninstall("loud-pack")
     assert environment.states() == {"aten": "on"}
-    assert environment.python(script(RELU)).told == {"ops": ["Relu"], "plugins": ["onnxexp-plugin-aten 0.1.0"]}
+    assert environment.python(script(RELU)).reported == {"ops": ["Relu"], "plugins": ["onnxexp-plugin-aten 0.1.0"]}
 
 
 @pytest.mark.full
 def test_a_pack_with_hooks_and_an_operator_of_its_own(make: Make, tmp_path: Path) -> None:
     environment = make("onnxexp", Pack("hooked-pack", HOOKED).wheel(tmp_path))
-    told = environment.python("""
+    reported = environment.python("""
         import json, torch, onnxexp, hooked_pack
         program = onnxexp.export(lambda x: torch.ops.hooked_pack.twice(x), (torch.ones(2),))
         program.verify()
         print(json.dumps([dict(program.model.metadata_props), [node.op_type for node in program.model.graph]]))
-    """).told
-    properties, ops = told
+    """).reported
+    properties, ops = reported
     assert properties["hooked"] == "yes" and properties["onnxexp.plugins"] == "hooked-pack 1.0" and ops == ["Add"]
     (listed,) = environment.plugins("--load").values()
     assert listed["hooks"] == ["post_pass"] and listed["operators"] == 1
@@ -179,7 +179,7 @@ def test_sdists_install_too(make: Make, empty: Environment) -> None:
     archives = [empty.house.one(folder, ".tar.gz") for folder in PROJECTS]
     empty.install("--no-build-isolation", *archives)
     assert empty.states() == {"acme-ops": "on", **FIRST_PARTY}
-    assert "Sin" in empty.python(script(EXAMPLE)).told[0]["ops"]
+    assert "Sin" in empty.python(script(EXAMPLE)).reported[0]["ops"]
 
 
 @pytest.mark.full
@@ -188,7 +188,7 @@ def test_a_running_session_sees_what_pip_installs(make: Make, tmp_path: Path) ->
     environment = make("onnxexp", relu_pack("first-pack", 1).wheel(tmp_path))
     wheel = relu_pack("second-pack", 2, override=True).wheel(tmp_path)
     command = [sys.executable, "-m", "pip", "--python", str(environment.folder), "install", "--no-index", str(wheel)]
-    told = environment.python(f"""
+    reported = environment.python(f"""
         import json, subprocess, torch, onnxexp
 
         def relus():
@@ -197,5 +197,5 @@ def test_a_running_session_sees_what_pip_installs(make: Make, tmp_path: Path) ->
         before = relus()
         subprocess.run({command!r}, check=True, capture_output=True)
         print(json.dumps([before, relus()]))
-    """).told
-    assert told == [1, 2]
+    """).reported
+    assert reported == [1, 2]

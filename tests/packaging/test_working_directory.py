@@ -14,10 +14,10 @@ EXPORT = """
     import json, sys, torch, onnxexp
 
     try:
-        told = len(onnxexp.export(torch.nn.ReLU(), (torch.ones(2),)).model.graph)
+        reported = len(onnxexp.export(torch.nn.ReLU(), (torch.ones(2),)).model.graph)
     except onnxexp.PluginLoadError as error:
-        told = str(error)
-    print(json.dumps([told, "hostile_pack" in sys.modules]))
+        reported = str(error)
+    print(json.dumps([reported, "hostile_pack" in sys.modules]))
 """
 
 
@@ -40,14 +40,14 @@ def test_a_pack_that_lies_there_is_not_listed(environment: Environment, tmp_path
 def test_a_pack_that_lies_there_does_not_load(environment: Environment, tmp_path: Path) -> None:
     relu_pack("hostile-pack", 5, override=True).unpack(tmp_path)
     assert environment.python("import hostile_pack", cwd=tmp_path).status == 0
-    assert environment.python(EXPORT, cwd=tmp_path).told == [1, False]
+    assert environment.python(EXPORT, cwd=tmp_path).reported == [1, False]
 
 
 @pytest.mark.full
 def test_a_module_that_lies_there_does_not_stand_in(environment: Environment, tmp_path: Path) -> None:
     (tmp_path / "good_pack.py").write_text("raise SystemExit('it ran')\n")
-    told, _ = environment.python(EXPORT, cwd=tmp_path).told
-    assert "'good_pack' would be loaded from the working directory" in told and "good-pack 1.0" in told
+    reported, _ = environment.python(EXPORT, cwd=tmp_path).reported
+    assert "'good_pack' would be loaded from the working directory" in reported and "good-pack 1.0" in reported
 
 
 def test_the_installed_one_is_found_from_its_own_folder(environment: Environment) -> None:

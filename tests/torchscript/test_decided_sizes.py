@@ -46,8 +46,8 @@ def assert_right(program: onnxexp.ONNXProgram, model: Model, sizes: Sequence[int
 )
 def test_a_condition_is_decided_for_each_call(model: Model) -> None:
     """Also one that another call has asked already."""
-    program, told = traced(model)
-    assert told == []
+    program, warned = traced(model)
+    assert warned == []
     assert_right(program, model, (1, 3, 4, 5, 7, 8, 13))
 
 
@@ -64,16 +64,16 @@ def test_a_condition_is_decided_for_each_call(model: Model) -> None:
     ],
 )
 def test_pieces_are_as_many_as_in_the_example(model: Model, op: str, count: int, sizes: Sequence[int]) -> None:
-    program, told = traced(model)
-    assert len(told) == 1
-    assert told[0].startswith(f'aten::{op} gives as many pieces as for the example, {count}, at File "{__file__}", line ')
+    program, warned = traced(model)
+    assert len(warned) == 1
+    assert warned[0].startswith(f'aten::{op} gives as many pieces as for the example, {count}, at File "{__file__}", line ')
     assert_right(program, model, sizes)
 
 
 @pytest.mark.parametrize("model", [lambda x: x.split(2, 1), lambda x: x.split([3, x.shape[0] - 3]), lambda x: x.chunk(2)])
 def test_pieces_that_no_size_decides_are_not_told(model: Model) -> None:
-    program, told = traced(model)
-    assert told == []
+    program, warned = traced(model)
+    assert warned == []
     assert_right(program, model, (4, 8, 13))
 
 

@@ -28,19 +28,19 @@ def branching(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("how", ["trace", "script", "auto", "scripted"])
-@pytest.mark.parametrize("door", ["without", "plugins", "variable"])
-def test_where_it_is_switched_off(how: str, door: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("setting", ["without", "plugins", "variable"])
+def test_where_it_is_switched_off(how: str, setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = torch.jit.script(torch.nn.ReLU()) if how == "scripted" else branching
     options: dict[str, Any] = {} if how == "scripted" else {"capture": how}
-    if door == "variable":
+    if setting == "variable":
         monkeypatch.setenv("ONNXEXP_DISABLE", "torchscript")
     else:
-        options |= {"without": ["torchscript"]} if door == "without" else {"plugins": [TINY]}
+        options |= {"without": ["torchscript"]} if setting == "without" else {"plugins": [TINY]}
     reason = {
         "without": "disabled by the call",
         "plugins": "not among the plugins of the call",
         "variable": "disabled by ONNXEXP_DISABLE",
-    }[door]
+    }[setting]
     with pytest.raises(onnxexp.CaptureError) as raised:
         onnxexp.export(model, (X,), **options)
     assert str(raised.value).endswith(

@@ -349,8 +349,8 @@ def test_a_warning_names_the_call_that_the_user_wrote() -> None:
     line = inspect.currentframe().f_lineno + 2
     with pytest.warns(UserWarning, match="so the model was traced") as caught:
         onnxexp.export(decides, (X,))
-    (told,) = [warning for warning in caught if "was traced" in str(warning.message)]
-    assert (told.filename, told.lineno) == (__file__, line)
+    (warned,) = [warning for warning in caught if "was traced" in str(warning.message)]
+    assert (warned.filename, warned.lineno) == (__file__, line)
 
 
 def test_a_packs_warning_names_the_users_line_too() -> None:
@@ -374,7 +374,7 @@ class Written(nn.Module):
         rows += 2
         half = x.size(0)
         half /= 2
-        warnings.warn("told once", UserWarning, stacklevel=1)
+        warnings.warn("warns once", UserWarning, stacklevel=1)
         return x.new_zeros(rows), x.reshape(kept, -1) * half
 
 
@@ -383,9 +383,9 @@ def test_sizes_that_are_written_are_new_numbers(inside: bool) -> None:
     written = Written()
     model = nn.Sequential(written) if inside else written
     before = vars(Tensor).get("__iadd__")
-    with pytest.warns(UserWarning, match="told once") as told:
+    with pytest.warns(UserWarning, match="warns once") as warned:
         program = onnxexp.export(model, (X,), capture="trace", dynamic_shapes=({0: "rows"},))
-    assert [str(warning.message) for warning in told].count("told once") == 1 and written.runs == 1
+    assert [str(warning.message) for warning in warned].count("warns once") == 1 and written.runs == 1
     assert vars(Tensor).get("__iadd__") is before
     zeros, scaled = program(torch.ones(5, 3))
     torch.testing.assert_close(zeros, torch.zeros(7))
