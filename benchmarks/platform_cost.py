@@ -61,7 +61,7 @@ def _lower(plugins: Plugins) -> float:
         graph.nodes.append(onnxexp.Node("aten::sin", [value], [result]))
         value = result
     graph.outputs = [value]
-    builder = onnxexp.Builder(20)
+    builder = onnxexp.Builder.for_export(onnxexp.ExportContext(onnxexp.Options(opset=20)))
     lowering = Lowering(builder, plugins, lambda node: None)
     lowering.bind(graph.inputs[0], builder.input("x", type_))
     gc.collect()  # else some samples include a full collection, which takes as long as the lowering

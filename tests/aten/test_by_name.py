@@ -39,7 +39,14 @@ def size_only(result: Any) -> Any:
     return pytree.tree_map_only(torch.Tensor, lambda x: ((x.float() * 0).nan_to_num()).to(x.dtype), result)
 
 
-def call(name: str, *args: Any, after: Callable[[Any], Any] = same, opsets: tuple[int, ...] = (9, 20), **kwargs: Any) -> Case:
+def call(
+    name: str,
+    *args: Any,
+    after: Callable[[Any], Any] = same,
+    opsets: tuple[int, ...] = (9, 20),
+    xfail: str = "",
+    **kwargs: Any,
+) -> Case:
     """A call of torch.ops.aten's operator; tensor arguments are the graph's inputs."""
     packet, _, overload = name.partition(".")
     namespace = torch.ops.prims if packet == "convert_element_type" else torch.ops.aten
@@ -52,7 +59,7 @@ def call(name: str, *args: Any, after: Callable[[Any], Any] = same, opsets: tupl
         return after(op(*pytree.tree_unflatten(values, spec), **kwargs))
 
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    return Case(fn, *tensors, opsets=opsets, rtol=1e-4, atol=1e-5, name=name)
+    return Case(fn, *tensors, opsets=opsets, rtol=1e-4, atol=1e-5, xfail=xfail, name=name)
 
 
 UNARY = [
@@ -252,7 +259,9 @@ def test_indices_and_products(check):
     call("_batch_norm_no_update", IMAGE, UNIT[0, :2], UNIT[1, :2], M[0, :2], UNIT[2, :2], 0.1, 1e-5, after=lambda outs: outs[0]),
     call("_embedding_bag", M, INDEX, torch.tensor([0, 2]), after=lambda outs: outs[0], opsets=(11, 20)),
     call("_embedding_bag_forward_only", M, INDEX, torch.tensor([0, 2]), after=lambda outs: outs[0], opsets=(11, 20)),
+    call("grid_sampler_2d", IMAGE, torch.rand(1, 3, 3, 2), 0, 0, False, opsets=(16, 20)),
     call("grid_sampler_3d", VOLUME, torch.rand(1, 2, 3, 3, 3), 0, 0, False, opsets=(20,)),
+    call("grid_sampler_3d", VOLUME, torch.rand(1, 2, 3, 3, 3), 0, 0, False, opsets=(9, 16), xfail="no volumes before opset 20"),
     call("_upsample_lanczos2d_aa", IMAGE, [3, 4], False, opsets=(18,)),
     call("_pad_circular", IMAGE, [1, 1, 2, 0]),
     *(call("_pad_enum", X, [1, 1], mode) for mode in range(4)),
