@@ -147,7 +147,7 @@ def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[byt
 
 @pytest.mark.parametrize("seed", [pytest.param("0", marks=pytest.mark.full), "1"])
 def test_another_process_gives_the_same_bytes(seed: str) -> None:
-    """Whatever the hash seed is, and whatever was exported there before.
+    """The bytes depend neither on the hash seed nor on earlier exports.
 
     Nothing is written to the terminal.
     """

@@ -199,7 +199,7 @@ def test_what_was_registered_with_torch_onnx_itself() -> None:
 
 
 def test_torch_knows_the_type_of_what_a_foreign_operator_gives() -> None:
-    """A custom operator with another result dtype, whatever a copied `setType` is."""
+    """A custom operator has its own result dtype; a copied `setType` changes nothing."""
 
     class Found(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from types import MappingProxyType
 
@@ -11,6 +10,7 @@ import torch
 
 from onnxexp import Options
 from onnxexp.builder.torch_tensor_data import TorchTensor
+from onnxexp.request.unique_names import unused_name
 
 __all__ = ["FoldBatchNorm"]
 
@@ -54,8 +54,11 @@ def _fold(graph: ir.Graph, norm: ir.Node) -> bool:
     scale = gamma / torch.sqrt(variance + norm.attributes.get_float("epsilon", 1e-5))
     shift = beta - mean * scale if bias is None else beta + (bias.double() - mean) * scale
     assert conv.inputs[1] is not None and norm.inputs[2] is not None
-    scaled = _scaled(_unused(graph, f"{conv.inputs[1].name}_folded"), weight, scale.to(weight.dtype), _CHANNEL[conv.op_type])
-    shifted = _initializer(_unused(graph, f"{norm.inputs[2].name}_folded"), TorchTensor(shift.to(weight.dtype)))
+    kernel, offset = (  # equal biases share one initializer, so that a name may be taken
+        unused_name(f"{value.name}_folded", graph.initializers) for value in (conv.inputs[1], norm.inputs[2])
+    )
+    scaled = _scaled(kernel, weight, scale.to(weight.dtype), _CHANNEL[conv.op_type])
+    shifted = _initializer(offset, TorchTensor(shift.to(weight.dtype)))
     _replace(graph, norm, conv, scaled, shifted)
     return True
 
@@ -64,12 +67,6 @@ def _tensor(value: ir.Value | None) -> torch.Tensor | None:
     if value is None or not value.is_initializer() or value.is_graph_input() or not isinstance(value.const_value, TorchTensor):
         return None
     return value.const_value.torch
-
-
-def _unused(graph: ir.Graph, base: str) -> str:
-    """Make a free initializer name; equal biases share one, so `base` may be taken."""
-    names = itertools.chain([base], (f"{base}_{count}" for count in itertools.count(1)))
-    return next(name for name in names if name not in graph.initializers)
 
 
 def _scaled(name: str, weight: torch.Tensor, scale: torch.Tensor, axis: int) -> ir.Value:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -11,6 +10,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp.builder.torch_tensor_data import TorchTensor
+from onnxexp.request.unique_names import UniqueNames
 from onnxexp_aten.support.size_arithmetic import Dim
 
 __all__ = ["VIEWS", "RewritePass", "Rewriter", "Rule", "Unfit", "constant_ints", "dims", "only_used_by", "producer", "source_of"]
@@ -83,7 +83,7 @@ class Rewriter:
         self.opset = model.graph.opset_imports.get("", 1)
         self.node: ir.Node
         self._model = model
-        self._names: set[str] | None = None
+        self._names: UniqueNames | None = None
         self._constants: dict[tuple[int, ...], ir.Value] | None = None
         self._seen: dict[tuple[Any, ...], ir.Node] = {}
         self._emitted: list[ir.Node] = []
@@ -230,12 +230,9 @@ class Rewriter:
 
     def _unique(self, base: str) -> str:
         if self._names is None:
-            self._names = _names_in(self._model.graph)
-        name = next(
-            each for each in itertools.chain([base], (f"{base}_{i}" for i in itertools.count(1))) if each not in self._names
-        )
-        self._names.add(name)
-        return name
+            self._names = UniqueNames()
+            self._names.reserve(_names_in(self._model.graph))
+        return self._names.unique(base)
 
 
 Rule: TypeAlias = Callable[[Rewriter, ir.Node], "ir.Value | None"]

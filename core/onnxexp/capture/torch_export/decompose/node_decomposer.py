@@ -7,6 +7,7 @@ operators that plugins lower whole.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -31,6 +32,8 @@ from onnxexp.neutral_graph import Dim, Graph, Node, ScalarType, TensorType, Type
 from onnxexp.torch_ops.schemas import overload
 
 __all__ = ["Decomposer"]
+
+_LOGGER = logging.getLogger(__name__)
 
 
 class Decomposer:
@@ -99,7 +102,8 @@ def _record(recorder: OpRecorder, op: OpOverload, function: Callable[..., Any], 
         with recorder, enable_python_dispatcher():
             result = _call(op, function, node.args, iter(tensors))  # torch's Python kernels accept symbolic sizes
         graph.outputs = pytree.tree_leaves(recorder.value(result))
-    except Exception:  # noqa: BLE001 - torch's code may raise anything on tensors without data
+    except Exception as error:  # noqa: BLE001 - torch's code may raise anything on tensors without data
+        _LOGGER.debug("%s is not decomposed: %s: %s", node.op, type(error).__name__, error)
         return None
     if any(inner.op == node.op and _key(inner) == _key(node) for inner in graph.nodes):
         return None  # the recursion would never end
