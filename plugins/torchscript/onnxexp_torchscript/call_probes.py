@@ -5,7 +5,7 @@ Examples are ``x[:3]`` and broadcasting.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -20,24 +20,39 @@ __all__ = ["Run", "SizeProbe"]
 Run: TypeAlias = Callable[[torch._ops.OpOverload, str, list[Any], Sequence[Any]], Any]
 """Runs a kernel: (operator, its name, arguments with abstract tensors, the neutral graph's arguments)."""
 
-_TRIALS = ((7, 11, 13, 17, 19, 23), (29, 31, 37, 41, 43, 47), (2, 3, 5, 4, 6, 8), (211, 223, 227, 229, 233, 239))
-"""The sizes that are tried."""
+_TRIALS: tuple[tuple[Callable[[int, int], int], Callable[[int], int]], ...] = (
+    (lambda place, count: 211 + 14 * place, lambda place: 5 + place % 3),
+    (lambda place, count: 353 - 14 * place % 340, lambda place: 1 + place % 3),
+    (lambda place, count: 2 + place, lambda place: 1 + (place + 1) % 3),
+    (lambda place, count: 1 + count - place, lambda place: 1 + (place + 2) % 3),
+    (lambda place, count: 19 + 6 * (count - place), lambda place: 31 + 8 * place),
+    (lambda place, count: 96, lambda place: 96),
+    (lambda place, count: 307 + place if place % 2 else 7 + place, lambda place: 347 + place),
+    (lambda place, count: 7 + place if place % 2 else 307 + place, lambda place: 13 + 10 * place),
+)
+"""The sizes that are tried, by a symbol's place among `count` symbols, and the numbers that are no sizes.
+
+The order of the sizes differs between trials, and some are equal or far apart: two terms that agree in all trials are equal.
+The first two leave room for windows and for slices.
+"""
 _RANKS, _SIZE = (1, 2, 3, 4, 5), 3
 """The ranks that are tried, and the size of every axis there."""
 
 
 class SizeProbe:
-    """Runs of calls at other sizes than the example's."""
+    """Runs of calls at other sizes than the example's.
 
-    def __init__(self, run: Run, unbacked: UnbackedSizes) -> None:
+    `long_of` has the expressions that some symbols stand for; those symbols follow from the others.
+    """
+
+    def __init__(self, run: Run, unbacked: UnbackedSizes, long_of: Mapping[Any, Any]) -> None:
         self._run = run
         self._unbacked = unbacked
+        self._long_of = long_of
 
     def agrees(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], result: Any) -> bool:
         """Whether sizes inferred from the example agree with runs at other sizes."""
-        symbols = sorted(symbols_of(fakes), key=_name)
-        for primes in _TRIALS:
-            at = {symbol: primes[index % len(primes)] for index, symbol in enumerate(symbols)}
+        for at in self._trials([*fakes, result], _distinct):
             outcome = self._tried(op, name, fakes, args, at)
             if outcome is not UNKNOWN and not _same_at(result, outcome, at):
                 return False
@@ -46,25 +61,43 @@ class SizeProbe:
     def result(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
         """Infer a result from runs at several sizes, else UNKNOWN.
 
-        A size that is equal in all runs is that number; one that equals a symbol's value in all runs is the symbol; any other is
-        unbacked.
+        A size that is equal in all runs is that number; one that equals a size or number of the arguments in all runs is that
+        one; any other is unbacked.
         """
-        sizes = sorted(symbols_of(fakes, tensors=True), key=_name)
-        others = sorted(symbols_of(fakes) - set(sizes), key=_name)
-        loose = {symbol for symbol in sizes if free_unbacked_symbols(symbol)}
         for tied in (_distinct, _tied, _ones):
             trials = []
-            for number, primes in enumerate(_TRIALS):
-                at = {symbol: tied(symbol in loose, primes, index) for index, symbol in enumerate(sizes)}
-                at |= {symbol: 1 + (index + number) % 3 for index, symbol in enumerate(others)}
+            for number, at in enumerate(self._trials(fakes, tied)):
                 outcome = self._tried(op, name, fakes, args, at)
                 if outcome is not UNKNOWN:
                     trials.append((at, outcome))
-                elif number == 0:
+                elif number == 1 and not trials:
                     break
             if len(trials) > 1:
-                return self._agreed([outcome for _, outcome in trials], [at for at, _ in trials], tied is _ones)
+                return self._agreed([outcome for _, outcome in trials], [at for at, _ in trials], _terms(fakes), tied is _ones)
         return UNKNOWN
+
+    def _trials(self, fakes: list[Any], tied: Callable[[bool, int, int], int]) -> Iterator[dict[Any, int]]:
+        """Yield the values of all symbols for each trial."""
+        sizes = sorted(self._free(symbols_of(fakes, tensors=True)), key=_name)
+        numbers = sorted(self._free(symbols_of(fakes)).difference(sizes), key=_name)
+        loose = {symbol for symbol in sizes if free_unbacked_symbols(symbol)}
+        for size, number in _TRIALS:
+            tries = [size(place, len(sizes)) for place in range(len(sizes))]
+            at = {symbol: tied(symbol in loose, tries[0], value) for symbol, value in zip(sizes, tries, strict=True)}
+            at |= {symbol: number(place) for place, symbol in enumerate(numbers)}
+            yield self._with_derived(at)
+
+    def _free(self, symbols: set[Any]) -> set[Any]:
+        """Replace symbols that stand for an expression by those of the expression."""
+        while derived := symbols & self._long_of.keys():
+            symbols = (symbols - derived).union(*(self._long_of[symbol].free_symbols for symbol in derived))
+        return symbols
+
+    def _with_derived(self, at: dict[Any, int]) -> dict[Any, int]:
+        for symbol, expr in self._long_of.items():  # each is made of earlier ones
+            if expr.free_symbols <= at.keys():
+                at[symbol] = int(expr.xreplace(at))
+        return at
 
     def of_any_rank(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
         """Infer a result from runs at several ranks of the tensors of unknown rank.
@@ -95,32 +128,37 @@ class SizeProbe:
         except Exception:  # noqa: BLE001 - kernels raise anything; a call that fails at these sizes is no evidence
             return UNKNOWN
 
-    def _agreed(self, outcomes: list[Any], at: list[dict[Any, int]], doubtful: bool) -> Any:
+    def _agreed(self, outcomes: list[Any], at: list[dict[Any, int]], terms: list[Any], doubtful: bool) -> Any:
         first = outcomes[0]
         if isinstance(first, (list, tuple)):
             if len({len(outcome) for outcome in outcomes}) > 1:
                 return UNKNOWN
-            return [self._agreed(list(parts), at, doubtful) for parts in zip(*outcomes, strict=True)]
+            return [self._agreed(list(parts), at, terms, doubtful) for parts in zip(*outcomes, strict=True)]
         if not isinstance(first, AbstractTensor):
             return self._unbacked.any_number(kind_of(first))
         if len({(outcome.dtype, outcome.dim()) for outcome in outcomes}) > 1:
             return UNKNOWN
-        sizes = [
-            self._agreed_size(list(found), at, doubtful) for found in zip(*(outcome.shape for outcome in outcomes), strict=True)
-        ]
-        return self._unbacked.tensor(first.dtype, sizes)
+        found = zip(*(outcome.shape for outcome in outcomes), strict=True)
+        return self._unbacked.tensor(first.dtype, [self._agreed_size(list(sizes), at, terms, doubtful) for sizes in found])
 
-    def _agreed_size(self, found: list[Any], at: list[dict[Any, int]], doubtful: bool) -> Any:
+    def _agreed_size(self, found: list[Any], at: list[dict[Any, int]], terms: list[Any], doubtful: bool) -> Any:
         if any(isinstance(size, torch.SymInt) for size in found) or (doubtful and set(found) == {1}):
             return None
         if len(set(found)) == 1:
             return found[0]
-        same = (symbol for symbol in at[0] if [sizes[symbol] for sizes in at] == found)
-        symbol = next(same, None)
+        symbol = next((symbol for symbol in at[0] if [sizes[symbol] for sizes in at] == found), None)
         if symbol is None:
-            return None
+            return next((term for term in terms if [_at(term, sizes) for sizes in at] == found), None)
         hint = self._unbacked.env.backed_var_to_val.get(symbol)
         return self._unbacked.env.create_symintnode(symbol, hint=None if hint is None else int(hint))
+
+
+def _terms(fakes: Any) -> list[Any]:
+    """List the symbolic sizes and integers in fakes."""
+    if isinstance(fakes, (list, tuple)):
+        return [term for fake in fakes for term in _terms(fake)]
+    numbers = fakes.shape if isinstance(fakes, AbstractTensor) else [fakes]
+    return [number for number in numbers if isinstance(number, torch.SymInt)]
 
 
 def _same_at(result: Any, outcome: Any, at: dict[Any, int]) -> bool:
@@ -132,16 +170,16 @@ def _same_at(result: Any, outcome: Any, at: dict[Any, int]) -> bool:
     return result.dim() == outcome.dim() and all(_at(a, at) == b for a, b in pairs if not isinstance(b, torch.SymInt))
 
 
-def _distinct(loose: bool, primes: tuple[int, ...], index: int) -> int:
-    return primes[index % len(primes)]
+def _distinct(loose: bool, first: int, own: int) -> int:
+    return own
 
 
-def _tied(loose: bool, primes: tuple[int, ...], index: int) -> int:
-    return primes[0] if loose else primes[index % len(primes)]
+def _tied(loose: bool, first: int, own: int) -> int:
+    return first if loose else own
 
 
-def _ones(loose: bool, primes: tuple[int, ...], index: int) -> int:
-    return 1 if loose else primes[index % len(primes)]
+def _ones(loose: bool, first: int, own: int) -> int:
+    return 1 if loose else own
 
 
 def _name(symbol: Any) -> str:

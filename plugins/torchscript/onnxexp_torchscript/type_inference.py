@@ -76,7 +76,7 @@ class TypeInference:
         self._known: dict[Any, Any] = {}
         self._short_of: dict[sympy.Expr, Any] = {}
         self._long_of: dict[sympy.Symbol, sympy.Expr] = {}
-        self._probe = SizeProbe(self.call, self.unbacked)
+        self._probe = SizeProbe(self.call, self.unbacked, self._long_of)
 
     @functools.cached_property
     def mode(self) -> FakeTensorMode:

@@ -1,0 +1,103 @@
+"""Sizes inferred from runs at several sizes: right in any order of the sizes, at 1, and where a difference is 0."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .running import Program, programs
+
+BOTH = ("trace", "script")
+SHAPES = [(6, 3), (3, 6), (3, 3), (9, 2), (2, 2), (1, 1), (4, 1), (1, 4), (40, 7)]
+
+
+def rows_by_columns(x: Tensor) -> Tensor:
+    y = x[: x.size(1)]
+    return y + torch.ones(y.size(0), 1)
+
+
+def rows_by_one_column_less(x: Tensor) -> Tensor:
+    y = x[: x.size(1) - 1]
+    return y + torch.ones(y.size(0), 1)
+
+
+def last_rows_by_columns(x: Tensor) -> Tensor:
+    y = x[-x.size(1) :]
+    return y + torch.ones(y.size(0), 1)
+
+
+def triangle(x: Tensor) -> Tensor:
+    y = x.tril()[: x.size(1)]
+    return y + torch.ones(y.size(0), 1)
+
+
+def diagonal(x: Tensor) -> Tensor:
+    y = x.diag()
+    return y + torch.ones(y.shape[0])
+
+
+def rows_by_another(x: Tensor, y: Tensor) -> Tensor:
+    z = x[: y.size(0) + 1]
+    return z + torch.ones(z.size(0), 1)
+
+
+def rows_as_another(x: Tensor, y: Tensor) -> Tensor:
+    z = x[: y.size(0)]
+    return z + torch.ones(z.size(0), 1)
+
+
+def constant_by_another(x: Tensor, y: Tensor) -> Tensor:
+    z = x[: y.size(0) // 4]
+    return z + torch.ones(z.size(0), 1)
+
+
+def decoder_step(x: Tensor) -> Tensor:
+    b = functional.max_pool2d(functional.max_pool2d(x, 2), 2)
+    u = functional.interpolate(functional.max_pool2d(b, 2), scale_factor=2.0, mode="bilinear", align_corners=True)
+    return torch.cat([b, functional.pad(u, [0, b.size(3) - u.size(3), 0, b.size(2) - u.size(2)])], 1)
+
+
+def centred(x: Tensor) -> Tensor:
+    u = functional.interpolate(functional.avg_pool2d(x, 2), scale_factor=2.0)
+    rows, columns = x.size(2) - u.size(2), x.size(3) - u.size(3)
+    return x + functional.pad(u, [columns // 2, columns - columns // 2, rows // 2, rows - rows // 2])
+
+
+def matrices(*shapes: tuple[int, ...]) -> list[tuple[Tensor, ...]]:
+    return [(torch.arange(float(a * b)).reshape(a, b),) for a, b in shapes]
+
+
+def images(*shapes: tuple[int, int]) -> list[tuple[Tensor, ...]]:
+    return [(torch.arange(3.0 * a * b).reshape(1, 3, a, b) % 17,) for a, b in shapes]
+
+
+@programs(
+    *(
+        Program(fn, *matrices(first)[0], at=matrices(*SHAPES), dynamic=[{0, 1}], captures=BOTH, opsets=(11, 20))
+        for fn in [rows_by_columns, rows_by_one_column_less, last_rows_by_columns, triangle, diagonal]
+        for first in [(6, 3), (3, 6), (4, 4)]
+    ),
+    *(
+        Program(
+            fn, torch.randn(first, 3), torch.randn(other), dynamic=[{0}, {0}], captures=BOTH, opsets=(11, 20),
+            at=[(torch.randn(a, 3), torch.randn(b)) for a, b in [(6, 5), (5, 6), (1, 9), (9, 1), (5, 5), (1, 1), (2, 40), (40, 2)]],
+        )
+        for fn in [rows_by_another, rows_as_another, constant_by_another]
+        for first, other in [(6, 4), (4, 6)]
+    ),
+    Program(
+        rows_as_another, torch.randn(8, 3), torch.randn(4), dynamic=[None, {0}], captures=BOTH, opsets=(11, 20),
+        at=[(torch.randn(8, 3), torch.randn(size)) for size in (1, 7, 8, 9, 300)],
+    ),
+    *(
+        Program(fn, *images(first)[0], at=images(*at), dynamic=[{2, 3}], captures=BOTH, opsets=(11, 20))
+        for fn, first, at in [
+            (decoder_step, (36, 52), [(32, 32), (40, 64), (8, 9), (47, 33), (64, 96)]),
+            (decoder_step, (32, 64), [(36, 52), (44, 12), (8, 8), (47, 33)]),
+            (centred, (9, 13), [(2, 2), (3, 3), (8, 9), (9, 8), (47, 33)]),
+        ]
+    ),
+)  # fmt: skip
+def test_sizes_in_any_order(run) -> None:
+    run()
