@@ -101,3 +101,29 @@ def images(*shapes: tuple[int, int]) -> list[tuple[Tensor, ...]]:
 )  # fmt: skip
 def test_sizes_in_any_order(run) -> None:
     run()
+
+
+def shrunk(x: Tensor) -> Tensor:
+    return functional.interpolate(x, scale_factor=0.7, mode="area")
+
+
+def narrowed_at_the_end(x: Tensor) -> Tensor:
+    return shrunk(x).narrow(-1, -1, 1)
+
+
+def narrowed_from_the_end(x: Tensor) -> Tensor:
+    return shrunk(x).narrow(2, -2, 2) + shrunk(x).narrow(2, -2, 1) + shrunk(x).narrow(2, 0, 2)
+
+
+@programs(
+    *(
+        Program(
+            fn, torch.randn(1, 2, 10), at=[(torch.randn(1, 2, size),) for size in (3, 5, 20)] if dynamic else (),
+            dynamic=[dynamic], captures=BOTH, opsets=(11, 20),
+        )
+        for fn in [narrowed_at_the_end, narrowed_from_the_end]
+        for dynamic in [None, {2}]
+    ),
+)  # fmt: skip
+def test_narrow_of_an_unknown_size(run) -> None:
+    run()

@@ -167,6 +167,14 @@ def _slice(fakes: Sequence[Any]) -> list[Any] | None:
     return sizes if not start and (end is None or end > _LAST) and step == 1 else None
 
 
+def _narrow(fakes: Sequence[Any]) -> list[Any]:
+    """Infer ``narrow``: torch's kernel gives 0 for a negative start of an unknown size."""
+    x, dim, _, length = fakes
+    sizes = list(x.shape)
+    sizes[dim] = length
+    return sizes
+
+
 def _reshape(fakes: Sequence[Any]) -> list[Any] | None:
     sizes = list(fakes[1])
     open_ = [index for index, size in enumerate(sizes) if isinstance(size, int) and size == -1]
@@ -326,6 +334,8 @@ _SPECIAL: dict[str, Callable[[Sequence[Any]], list[Any] | None]] = {
     "aten::unsqueeze": _unsqueeze,
     "aten::select.int": _select,
     "aten::slice.Tensor": _slice,
+    "aten::narrow": _narrow,
+    "aten::narrow.Tensor": _narrow,
     "aten::reshape": _reshape,
     "aten::view": _reshape,
     "aten::expand": _expand,
