@@ -233,6 +233,20 @@ def mask_and_value(data: Tensor) -> Tensor:
     return out
 
 
+def squeezed_at_another_size(x: Tensor) -> Tensor:
+    y = x * 2
+    y.squeeze_(0).add_(1)
+    z = x.unsqueeze(0)
+    z.squeeze_(0)
+    return y + z
+
+
+def squeezed_where_it_can_be(x: Tensor) -> Tensor:
+    y = x.unsqueeze(-1) * 2
+    y.squeeze_(-1).squeeze_(1)
+    return y.unsqueeze_(0)
+
+
 class Counting(nn.Module):
     seen: Tensor
 
@@ -254,6 +268,11 @@ class Counting(nn.Module):
             copied_other_dtype, view_after_write, base_after_write, integers_in_place, relu_in_place, zeros_filled,
             transposed_in_place, squeezed_in_place, put_at, accumulated, added_at, filled_at, rows_of_unbind, parts_of_split,
         ]
+    ),
+    *(
+        Program(fn, CUBE, at=[(torch.cat([CUBE, CUBE], axis),)], dynamic=[{axis}], captures=BOTH, opsets=(11, 20))
+        for fn in [squeezed_at_another_size, squeezed_where_it_can_be]
+        for axis in (0, 1, 2)
     ),
     Program(scattered, X, captures=BOTH),
     *(

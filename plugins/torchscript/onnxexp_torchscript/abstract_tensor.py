@@ -55,10 +55,6 @@ class AbstractTensor:
             self._fake = torch.empty(self.shape, dtype=self.dtype)
         return self._fake
 
-    def copy(self) -> AbstractTensor:
-        """Copy without the fake tensor, for a kernel that changes it."""
-        return AbstractTensor(self.dtype, self.shape)
-
 
 def to_fake(arg: Any) -> Any:
     """Replace abstract tensors in an argument by fake tensors."""

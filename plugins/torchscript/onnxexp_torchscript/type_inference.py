@@ -24,11 +24,11 @@ from onnxexp.capture.shape_env_snapshot import restore, snapshot
 from onnxexp.capture.size_text import dim_text
 from onnxexp.capture.torch_export.stand_in_ops import composite_kernel
 from onnxexp.capture.torch_state import silence_torch_loggers
-from onnxexp.functionalize.mutation import facts
+from onnxexp.functionalize.mutation import facts, twin
 from onnxexp.functionalize.mutation import restrides as _restrides
 from onnxexp.neutral_graph import Dim, Type, Where
 from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp.torch_ops.schemas import cache_by_operator
+from onnxexp.torch_ops.schemas import cache_by_operator, overload
 from onnxexp_torchscript.abstract_tensor import (
     NUMBERS,
     UNKNOWN,
@@ -167,13 +167,24 @@ class TypeInference:
         fakes = self._fakes_of(args)
         if _has_unknown(fakes):
             return UNKNOWN
+        same_op = twin(name) if restrides(name) else None
+        if same_op is None:
+            return self._inferred(op, name, fakes, args, where, local)
+        functional = overload(same_op)  # on a symbolic shape, torch's squeeze_ of a size that is not 1 ends the process
+        assert functional is not None
+        result = self._inferred(functional, same_op, fakes, args, where, local)
+        self._made.setdefault(args[0], self._fakes[args[0]])
+        self._fakes[args[0]] = result
+        return result
+
+    def _inferred(
+        self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], where: Where, local: bool
+    ) -> Any:
         plain = self.unbacked.result(name, fakes, args)
         if plain is None:
             plain = infer_result(name, fakes)
         if plain is not None:
             return plain
-        if restrides(name):
-            return self._restrided(op, name, fakes, args)
         key = key_of(name, fakes)
         if key not in self._known:
             result = self.shortened(self._run(op, name, fakes, args, where, local))
@@ -224,13 +235,6 @@ class TypeInference:
             self._fixed += [(symbol, where) for symbol in fixed]
             return result
         return tried
-
-    def _restrided(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
-        """Run ``t_`` and the like on a copy of the tensor's fake."""
-        result = self.call(op, name, [fakes[0].copy(), *fakes[1:]], args)
-        self._made.setdefault(args[0], self._fakes[args[0]])
-        self._fakes[args[0]] = result
-        return result
 
     def call(self, op: torch._ops.OpOverload, name: str, abstracts: list[Any], args: Sequence[Any]) -> Any:
         """Run torch's kernel on fake tensors; the kernel's errors pass through."""
