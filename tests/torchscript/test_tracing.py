@@ -64,6 +64,24 @@ def test_numbers_as_inputs(number, other) -> None:
         torch.testing.assert_close(program(X, given), X * given + 1)
 
 
+def widened(x: Tensor, y: Tensor) -> Tensor:
+    return torch.cat([x.repeat(1, y.size(1)), y.repeat(1, x.size(1))], 1)
+
+
+@pytest.mark.parametrize("capture", ["trace", "script"])
+def test_sizes_that_differ_get_names_that_differ(capture: str) -> None:
+    """torch.onnx takes the names in `dynamic_axes` for labels."""
+    shapes = [((2, 4), (2, 3)), ((2, 5), (2, 5)), ((2, 1), (2, 3)), ((2, 3), (2, 1))]
+    with pytest.warns(UserWarning, match="sizes that differ in the example are called seq; one of them is seq_1 in the file"):
+        program = onnxexp.export(
+            widened, tuple(map(torch.ones, shapes[0])), capture=capture, dynamic_axes={"x": {1: "seq"}, "y": {1: "seq"}}
+        )
+    assert [str(value.shape[1]) for value in program.model.graph.inputs] == ["seq", "seq_1"]
+    for each in shapes:
+        x, y = map(torch.randn, each)
+        torch.testing.assert_close(program(x, y), widened(x, y))
+
+
 class Lists(nn.Module):
     def forward(self, x):
         one, *others = torch.broadcast_tensors(x, x[:1])

@@ -7,6 +7,7 @@ trace recorded.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_unbacked_symbols
 from torch.utils._sympy.numbers import int_oo
 
-from onnxexp import CaptureError, ScalarType, TensorType, Value
+from onnxexp import CaptureError, ScalarType, TensorType, Value, warn
 from onnxexp.capture.example_inputs import derivation
 from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.shape_env_snapshot import restore, snapshot
@@ -106,7 +107,7 @@ class TypeInference:
         value = Value(name, ScalarType(kind) if kind in (bool, int, float) else TensorType(None, None))
         if index in spec.scalars:
             symbol = self.unbacked.any_number(kind)
-            self.names.setdefault(symbol.node.expr, spec.scalars[index].name or name)
+            self.names.setdefault(symbol.node.expr, self._unused(spec.scalars[index].name or name))
             self._inputs[index, None] = symbol
             self.record(value, symbol)
         return value
@@ -130,8 +131,16 @@ class TypeInference:
             self.env.constrain_symbol_range(symbol, -int_oo, int_oo)
             self.env.var_to_sources[symbol] = [ConstantSource(f"__onnxexp_{symbol}")]
             self.texts[key] = self.env.create_symintnode(symbol, hint=size)
-            self.names[symbol] = name
+            self.names[symbol] = self._unused(name)
         return self.texts[key]
+
+    def _unused(self, name: str) -> str:
+        """Rename the second of two sizes that have one name and differ in the example."""
+        taken = set(self.names.values())
+        unused = next(each for each in itertools.chain([name], (f"{name}_{n}" for n in itertools.count(1))) if each not in taken)
+        if unused != name:
+            warn(f"two sizes that differ in the example are called {name}; one of them is {unused} in the file")
+        return unused
 
     # Recorded fakes
 
