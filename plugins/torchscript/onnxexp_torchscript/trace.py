@@ -24,6 +24,7 @@ from onnxexp_torchscript.call_repair import fit
 from onnxexp_torchscript.inplace_size_arithmetic import immutable_sizes
 from onnxexp_torchscript.rnn_cells import whole_cells
 from onnxexp_torchscript.scripted_in_trace import numbers_kept
+from onnxexp_torchscript.size_lists import size_lists
 from onnxexp_torchscript.source_locations import Places
 
 __all__ = ["Recording", "trace"]
@@ -118,7 +119,7 @@ def trace(parts: ModelTensors, args: Sequence[Any], kwargs: Mapping[str, Any], s
     try:
         with (
             warnings.catch_warnings(record=True) as caught,
-            replace_attributes((*_REPLACED, *whole_cells(), numbers_kept(functions))),
+            replace_attributes((*_REPLACED, *size_lists(), *whole_cells(), numbers_kept(functions))),
             immutable_sizes(),
         ):
             warnings.simplefilter("always")

@@ -1,0 +1,81 @@
+"""Sizes as windows, strides and shifts: one number in place of a list stays a size.
+
+For ``torch.roll(x, n // 4, 1)`` the tracer records the example's ``n // 4`` and does not warn; lists of sizes it records as they
+are, except those of a convolution.
+"""
+
+from __future__ import annotations
+
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.jit import TracerWarning
+from torch.nn import functional
+
+from onnxexp.torch_ops.schemas import schemas
+
+__all__ = ["size_lists"]
+
+_CONVOLUTIONS = tuple(f"{name}{rank}d" for name in ("conv", "conv_transpose") for rank in (1, 2, 3))
+_POOLS = tuple(
+    f"{name}{rank}d{suffix}"
+    for name in ("avg_pool", "max_pool", "adaptive_avg_pool", "adaptive_max_pool")
+    for rank in (1, 2, 3)
+    for suffix in ("", "_with_indices")
+)
+_OWNERS: tuple[Any, ...] = (torch, torch.Tensor, torch._C._nn, functional)
+_BUILTIN = (types.BuiltinFunctionType, types.MethodDescriptorType)
+_VF: Any = torch._VF  # type: ignore[attr-defined]  # torch's stubs leave it out
+_split = torch.Tensor.split
+
+
+def size_lists() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
+    """Yield replacements (owner, name, function) that pass a traced number as a list."""
+    yield torch.Tensor, "split", _split_by
+    for name in ("roll", *_POOLS, *_CONVOLUTIONS):
+        arguments = next((schema.arguments for schema in schemas(f"aten::{name}")), ())
+        counts = {key: arg.N for index, arg in enumerate(arguments) if arg.N for key in (index, arg.name)}
+        for owner in _OWNERS:
+            original = getattr(owner, name, None)  # Tensor inherits its methods
+            if isinstance(original, _BUILTIN):
+                yield owner, name, _warned(name, original, counts) if name in _CONVOLUTIONS else _of_lists(original, counts)
+
+
+def _of_lists(original: Callable[..., Any], counts: dict[Any, int]) -> Callable[..., Any]:
+    def call(*args: Any, **options: Any) -> Any:
+        if torch._C._is_tracing():
+            args = tuple(
+                [[arg] * counts[index] if index in counts and _is_number(arg) else arg for index, arg in enumerate(args)]
+            )
+            options |= {key: [arg] * counts[key] for key, arg in options.items() if key in counts and _is_number(arg)}
+        return original(*args, **options)
+
+    return call
+
+
+def _warned(name: str, original: Callable[..., Any], counts: dict[Any, int]) -> Callable[..., Any]:
+    def call(*args: Any, **options: Any) -> Any:
+        if torch._C._is_tracing():
+            given = (arg for key, arg in (*enumerate(args), *options.items()) if key in counts)
+            if any(_is_number(one) for arg in given for one in (arg if isinstance(arg, (list, tuple)) else [arg])):
+                warnings.warn(f"{name} takes a size as a constant number", TracerWarning, stacklevel=2)
+        return original(*args, **options)
+
+    return call
+
+
+def _listed(arg: Any, count: int | None) -> Any:
+    return [arg] * count if count is not None and _is_number(arg) else arg
+
+
+def _is_number(arg: Any) -> bool:
+    return isinstance(arg, torch.Tensor) and not arg.dim()
+
+
+def _split_by(self: torch.Tensor, split_size: Any, dim: int = 0) -> Any:
+    """Split by a traced number, which torch's method converts to an int."""
+    traced = _is_number(split_size) and torch._C._is_tracing()
+    return _VF.split(self, split_size, dim) if traced else _split(self, split_size, dim)
