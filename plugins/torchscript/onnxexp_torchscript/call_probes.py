@@ -5,6 +5,7 @@ Examples are ``x[:3]`` and broadcasting.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -33,7 +34,7 @@ _TRIALS: tuple[tuple[Callable[[int, int], int], Callable[[int], int]], ...] = (
 """The sizes that are tried, by a symbol's place among `count` symbols, and the numbers that are no sizes.
 
 The order of the sizes differs between trials, and some are equal or far apart: two terms that agree in all trials are equal.
-The first two leave room for windows and for slices.
+The first two leave room for windows and for slices, and grow with the example's sizes.
 """
 _RANKS, _SIZE = (1, 2, 3, 4, 5), 3
 """The ranks that are tried, and the size of every axis there."""
@@ -78,26 +79,29 @@ class SizeProbe:
 
     def _trials(self, fakes: list[Any], tied: Callable[[bool, int, int], int]) -> Iterator[dict[Any, int]]:
         """Yield the values of all symbols for each trial."""
-        sizes = sorted(self._free(symbols_of(fakes, tensors=True)), key=_name)
-        numbers = sorted(self._free(symbols_of(fakes)).difference(sizes), key=_name)
+        in_sizes, _ = self._origins(symbols_of(fakes, tensors=True))
+        symbols, derived = self._origins(symbols_of(fakes))
+        sizes, numbers = sorted(in_sizes, key=_name), sorted(symbols - in_sizes, key=_name)
+        long_of = {symbol: expr for symbol, expr in self._long_of.items() if symbol in derived}
         loose = {symbol for symbol in sizes if free_unbacked_symbols(symbol)}
-        for size, number in _TRIALS:
-            tries = [size(place, len(sizes)) for place in range(len(sizes))]
+        hints = self._unbacked.env.backed_var_to_val
+        wide = 1 + max((int(hints.get(symbol, 0)) for symbol in sizes), default=0) // 200
+        for row, (size, number) in enumerate(_TRIALS):
+            tries = [size(place, len(sizes)) * (wide if row < 2 else 1) for place in range(len(sizes))]
             at = {symbol: tied(symbol in loose, tries[0], value) for symbol, value in zip(sizes, tries, strict=True)}
             at |= {symbol: number(place) for place, symbol in enumerate(numbers)}
-            yield self._with_derived(at)
+            with contextlib.suppress(ArithmeticError, TypeError):  # a derived size may not exist there
+                for symbol, expr in long_of.items():  # each is made of earlier ones
+                    at[symbol] = int(expr.xreplace(at))
+                yield at
 
-    def _free(self, symbols: set[Any]) -> set[Any]:
-        """Replace symbols that stand for an expression by those of the expression."""
-        while derived := symbols & self._long_of.keys():
-            symbols = (symbols - derived).union(*(self._long_of[symbol].free_symbols for symbol in derived))
-        return symbols
-
-    def _with_derived(self, at: dict[Any, int]) -> dict[Any, int]:
-        for symbol, expr in self._long_of.items():  # each is made of earlier ones
-            if expr.free_symbols <= at.keys():
-                at[symbol] = int(expr.xreplace(at))
-        return at
+    def _origins(self, symbols: set[Any]) -> tuple[set[Any], set[Any]]:
+        """Split into symbols and those that stand for expressions of them."""
+        found, derived = set(symbols), set[Any]()
+        while more := (found - derived) & self._long_of.keys():
+            derived |= more
+            found = found.union(*(self._long_of[symbol].free_symbols for symbol in more))
+        return found - derived, derived
 
     def of_any_rank(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
         """Infer a result from runs at several ranks of the tensors of unknown rank.
@@ -191,7 +195,10 @@ def _at(fake: Any, at: dict[Any, int]) -> Any:
     if isinstance(fake, (list, tuple)):
         return [_at(element, at) for element in fake]
     if isinstance(fake, AbstractTensor):
-        return AbstractTensor(fake.dtype, [max(int(_at(size, at)), 0) for size in fake.shape])
+        sizes = [int(_at(size, at)) for size in fake.shape]
+        if min(sizes, default=0) < 0:
+            raise ValueError("no tensor has such a size")
+        return AbstractTensor(fake.dtype, sizes)
     if not isinstance(fake, NUMBERS):
         return fake
     value = fake.node.expr.xreplace(at)
