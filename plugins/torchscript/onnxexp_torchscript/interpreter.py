@@ -62,6 +62,7 @@ class Interpreter:
         sizes: The type inference.
         tables: The handlers of nodes and calls.
         traced: Whether the graph has recorded types.
+        node: The TorchScript node that is converted.
         changed: The attributes that the program sets.
         kept: Places where a size is fixed to the example's, as texts.
         unraised: Places where the program raises for some inputs, as texts: ONNX has no exceptions.
@@ -80,7 +81,7 @@ class Interpreter:
         self.kept: dict[str, None] = {}
         self.unraised: dict[str, None] = {}
         self._places = places
-        self._node: Any = None
+        self.node: Any = None
         self._names = UniqueNames()
         self._params: dict[Any, Value] = {}
         self._sizes_asked: dict[tuple[Value, int], Any] = {}
@@ -95,7 +96,7 @@ class Interpreter:
 
     def step(self, node: Any) -> None:
         """Convert one node and bind its outputs."""
-        outer, self._node = self._node, node
+        outer, self.node = self.node, node
         handler = self.tables.handlers.get(node.kind())
         try:
             results = handler(self, node) if handler is not None else [self._call(node)]
@@ -105,7 +106,7 @@ class Interpreter:
             what = f"TorchScript's {node.kind()} cannot be read: {type(error).__name__}: {error}"
             raise self.refuse(what, "write that part with operators on tensors") from error
         finally:
-            self._node = outer
+            self.node = outer
         if node.outputsSize() > 1 and len(results) == 1:
             results = results[0]
         for value, result in zip(node.outputs(), results, strict=False):
@@ -118,11 +119,11 @@ class Interpreter:
     @property
     def where(self) -> Where:
         """The place of the current node."""
-        return Where() if self._node is None else self._places.of(self._node)
+        return Where() if self.node is None else self._places.of(self.node)
 
     def at(self, node: Any) -> Interpreter:
         """Set the node that errors refer to."""
-        self._node = node
+        self.node = node
         return self
 
     def refuse(self, what: str, cure: str) -> CaptureError:
@@ -182,7 +183,7 @@ class Interpreter:
 
     def unpacks(self) -> bool:
         """Whether the current node's list is unpacked into a fixed number of pieces."""
-        uses = self._node.output().uses()
+        uses = self.node.output().uses()
         return bool(uses) and all(use.user.kind() == "prim::ListUnpack" for use in uses)
 
     def operators(self, name: str) -> Callable[..., Any]:

@@ -15,6 +15,7 @@ from onnxexp_torchscript.export_time_values import UNINITIALIZED, Items, Maybe
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.list_ops import OPERATORS
 from onnxexp_torchscript.python_numbers import Number
+from onnxexp_torchscript.squeeze_ops import squeezed
 
 __all__ = ["HANDLERS", "OF_TEXT", "PYTHON"]
 
@@ -337,6 +338,7 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "aten::__isnot__": _is_not,
     "aten::_unwrap_optional": _unwrap,
     "aten::select.int": _select,
+    **dict.fromkeys(("aten::squeeze", "aten::squeeze.dim", "aten::squeeze.dims"), squeezed),
     "aten::unbind": _unbind,
     "aten::split": _split,
     "aten::tensor_split.tensor_indices_or_sections": unknown_length_lists.split_at,

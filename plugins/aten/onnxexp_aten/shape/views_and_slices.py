@@ -85,11 +85,16 @@ def squeeze(op: Builder, self: Tensor) -> Tensor:
 
 @table("squeeze.dim", "squeeze.dims", "squeeze_copy.dim", "squeeze_copy.dims")
 def squeeze_dims(op: Builder, self: Tensor, dim: Any) -> Tensor:
-    """squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"""
+    """squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)
+
+    Axes that the result lacks are removed, also where their sizes are known only at run time.
+    """
     if self.rank == 0:
         return self
-    shape = self.shape or ()
+    shape, sizes = self.shape or (), sizes_of(op)
     axes = [axis_of(op, self, one) for one in (dim if isinstance(dim, list) else [dim])]
+    if sizes is not None and len(shape) - len(sizes) == len(axes):
+        return squeezed(op, self, axes)
     return squeezed(op, self, [axis for axis in axes if shape[axis] == 1])
 
 
