@@ -82,6 +82,24 @@ def test_sizes_that_differ_get_names_that_differ(capture: str) -> None:
         torch.testing.assert_close(program(x, y), widened(x, y))
 
 
+def shape_as_tensor(x: Tensor) -> Tensor:
+    return torch._shape_as_tensor(x) + 1
+
+
+def stacked_sizes(x: Tensor) -> Tensor:
+    return torch.stack([torch.as_tensor(x.size(0)), torch.as_tensor(x.size(1) * 2)])
+
+
+@pytest.mark.parametrize("model", [shape_as_tensor, stacked_sizes])
+@pytest.mark.parametrize("dynamic", [None, ({0: "rows"},), ({0: "rows", 1: "columns"},)])
+def test_sizes_as_tensors(model, dynamic) -> None:
+    program = exported(model, (X,), capture="trace", dynamic_shapes=dynamic)
+    shapes = [(2, 3), (5, 3), (1, 3), (1, 1), (4, 7)]
+    for shape in shapes[: 1 if dynamic is None else 3 if len(dynamic[0]) == 1 else 5]:
+        x = torch.randn(shape)
+        torch.testing.assert_close(program(x), model(x))
+
+
 class Lists(nn.Module):
     def forward(self, x):
         one, *others = torch.broadcast_tensors(x, x[:1])

@@ -292,20 +292,21 @@ class Interpreter:
         if call.pointwise and any(index in call.tensors and isinstance(arg, Value) for index, arg in enumerate(args)):
             return list(args)
         return [
-            python_numbers.as_tensor(self, arg) if isinstance(arg, Number) and index in call.tensors else arg
+            self._as_tensors(arg) if index in call.tensors or index in call.tensor_lists else arg
             for index, arg in enumerate(args)
         ]
+
+    def _as_tensors(self, arg: Any) -> Any:
+        if isinstance(arg, (list, tuple)) and not (isinstance(arg, Items) and arg.sequence is not None):
+            return [self._as_tensors(element) for element in arg]
+        return python_numbers.as_tensor(self, arg) if isinstance(arg, Number) else arg
 
     def neutral(self, arg: Any) -> Any:
         """Convert an argument to a neutral graph's: Python lists, unwrapped numbers."""
         if isinstance(arg, Items) and arg.sequence is not None:
             raise self.refuse("an operator takes a list of unknown length", "pass torch.stack or torch.cat of the list")
         if isinstance(arg, (list, tuple)):
-            tensors = any(isinstance(element, Value) and isinstance(element.type, TensorType) for element in arg)
-            return [
-                python_numbers.as_tensor(self, element) if tensors and isinstance(element, Number) else self.neutral(element)
-                for element in arg
-            ]
+            return [self.neutral(element) for element in arg]
         return python_numbers.unwrap(arg)
 
     def _is_dynamic(self, args: Sequence[Any]) -> bool:

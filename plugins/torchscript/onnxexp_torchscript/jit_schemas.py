@@ -26,7 +26,8 @@ class Call:
     Attributes:
         name: The full name, ``aten::add.Tensor``.
         op: torch's operator, None where only TorchScript has it (``aten::append.t``).
-        tensors: Indices of the arguments that are tensors (lists of them not counted).
+        tensors: Indices of the arguments that are tensors.
+        tensor_lists: Indices of the arguments that are lists of tensors.
         counted: The arguments that are codes of dtypes, layouts or memory formats: index and values by code.
         lists: Whether the operator returns a list of tensors.
         depends: Whether the size of the result depends on the contents of the arguments.
@@ -37,6 +38,7 @@ class Call:
     name: str
     op: torch._ops.OpOverload | None
     tensors: frozenset[int] = frozenset()
+    tensor_lists: frozenset[int] = frozenset()
     counted: tuple[tuple[int, tuple[Any, ...]], ...] = ()
     lists: bool = False
     depends: bool = False
@@ -61,6 +63,7 @@ def named(name: str) -> Call:
         name,
         found,
         tensors=frozenset(index for index, kind in enumerate(kinds) if kind == "Tensor"),
+        tensor_lists=frozenset(index for index, kind in enumerate(kinds) if kind.startswith("List[") and "Tensor" in kind),
         counted=coded_arguments(name),
         lists=any(str(result.type) == "List[Tensor]" for result in schema.returns),
         depends=data_dependent and name != "aten::where.self",

@@ -303,6 +303,10 @@ def _as_tensor(interpreter: Interpreter, data: Any, dtype: Any = None, device: A
     return _made_of(interpreter, data, dtype)
 
 
+def _shape_as_tensor(interpreter: Interpreter, tensor: Any) -> Any:
+    return _made_of(interpreter, _size(interpreter, tensor), torch.int64)
+
+
 def _ignored(interpreter: Interpreter, *args: Any) -> None:
     """Drop a node that has no effect in a graph."""
 
@@ -339,6 +343,7 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "aten::_unwrap_optional": _unwrap,
     "aten::select.int": _select,
     **dict.fromkeys(("aten::squeeze", "aten::squeeze.dim", "aten::squeeze.dims"), squeezed),
+    "aten::_shape_as_tensor": _shape_as_tensor,
     "aten::unbind": _unbind,
     "aten::split": _split,
     "aten::tensor_split.tensor_indices_or_sections": unknown_length_lists.split_at,
