@@ -18,7 +18,7 @@ __all__ = ["squeezed"]
 def squeezed(interpreter: Interpreter, tensor: Any, dims: Any = None) -> Any:
     """Squeeze as the example does, and record the place for a warning.
 
-    The exported model fails where the size of such an axis is not 1.
+    The exported model fails where the size of such an axis is not 1. Raises CaptureError where no trace decides.
     """
     fake = interpreter.sizes.of(tensor) if isinstance(tensor, Value) else None
     if not isinstance(fake, AbstractTensor) or not fake.dim():
@@ -41,6 +41,9 @@ def _gone(interpreter: Interpreter, fake: AbstractTensor, axes: list[int]) -> li
     free = [axis for axis, size in sizes.items() if isinstance(size, torch.SymInt) and free_unbacked_symbols(size)]
     gone = [axis for axis, size in sizes.items() if axis not in free and _hint(size) == 1]
     type_ = recorded(interpreter.node.output()) if interpreter.traced else None
+    if free and type_ is None:
+        what = "squeeze removes an axis only at size 1, and it is known only at run time whether an axis is 1 long here"
+        raise interpreter.refuse(what, "select element 0 of the axis, or keep it")
     missing = 0 if type_ is None or type_.sizes is None else fake.dim() - len(type_.sizes) - len(gone)
     return sorted([*gone, *free]) if free and missing == len(free) else gone
 
