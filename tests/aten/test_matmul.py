@@ -62,6 +62,8 @@ def test_powers(check):
     Case(torch.inner, r(2, 3, 3), r(4, 2, 3), name="inner_batches"),
     Case(torch.outer, r(3), r(4), dynamic={0: [0]}),
     Case(torch.kron, r(3, 2), r(2, 4)),
+    Case(torch.kron, r(3, 2), r(4), dynamic={0: [0, 1], 1: [0]}, name="kron_dynamic"),
+    Case(lambda x: torch.kron(x, x).flatten(0, 1).roll(1), r(3, 2), dynamic={0: [0, 1]}, opsets=(9, 20), name="kron_of_itself"),
     Case(torch.kron, r(2), r(2, 4), name="kron_ranks"),
     Case(lambda a, b: torch.tensordot(a, b, 1), r(3, 2), r(2, 4), emits={"MatMul"}, name="tensordot"),
     Case(lambda a, b: torch.tensordot(a, b, 2), r(3, 2, 5), r(2, 5, 4), name="tensordot_2"),

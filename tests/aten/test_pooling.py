@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import onnxexp
 from onnxexp.testing import Case, cases, check_case
 
 torch.manual_seed(0)
@@ -153,3 +154,26 @@ def unpool(dims: int) -> Callable[[torch.Tensor], torch.Tensor]:
 )
 def test_unpool(check):
     check()
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 4, 6), (1, 3, 5, 7), (3, 3, 1, 1)], ids=str)
+@pytest.mark.parametrize(
+    "pool",
+    [
+        lambda x: F.avg_pool2d(x, x.shape[2:]),
+        lambda x: F.avg_pool2d(x, (1, x.shape[3])),
+        lambda x: F.max_pool2d(x, (x.shape[2], 1), (x.shape[2], 1)),
+        lambda x: F.max_pool2d(x[0], x.shape[2:]),
+    ],
+)
+def test_a_window_of_a_whole_axis(pool, sizes):
+    dynamic = ({0: "batch", 2: "height", 3: "width"},)
+    program = onnxexp.export(pool, (torch.randn(2, 3, 4, 6),), capture="trace", dynamic_shapes=dynamic)
+    x = torch.randn(sizes)
+    torch.testing.assert_close(program(x), pool(x))
+
+
+def test_another_window_of_a_size_known_at_run_time():
+    model, dynamic = lambda x: F.avg_pool2d(x, (1, x.shape[3] // 2)), ({3: "width"},)
+    with pytest.raises(onnxexp.LoweringError, match=r"a window of width//2 on an axis of size width; cure: "):
+        onnxexp.export(model, (torch.randn(2, 3, 4, 6),), capture="trace", dynamic_shapes=dynamic)

@@ -16,6 +16,12 @@ def twice_seen(x: torch.Tensor) -> torch.Tensor:
     return x.view(x.shape[0], -1, 2, 2).reshape(x.shape[0], -1).unflatten(1, (-1, 4))
 
 
+def folded_heads(x: torch.Tensor) -> torch.Tensor:
+    """Scores of attention whose batch and heads are one axis."""
+    rows = x.reshape(x.shape[0] * 4, -1, 8)
+    return torch.bmm(rows, rows.transpose(-1, -2))
+
+
 @cases(
     Case(
         lambda x: x.view(x.shape[0], -1, 2, 2).transpose(1, 2),
@@ -35,6 +41,11 @@ def twice_seen(x: torch.Tensor) -> torch.Tensor:
     Case(twice_seen, X, dynamic={0: [0, 1]}, emits={"Identity"}),
     Case(lambda x: x.flatten(1), X, dynamic={0: [0]}, emits={"Reshape"}, name="flatten"),
     Case(lambda x: x.flatten(), X, dynamic={0: [0, 1]}, emits={"Reshape"}, name="flatten_all"),
+    Case(lambda x: x.flatten(0, 1), X, dynamic={0: [0, 1, 2]}, emits={"Shape", "Concat", "Reshape"}, name="flatten_two"),
+    Case(lambda x: x.flatten(1, 2), X[None], dynamic={0: [0, 1, 2, 3]}, opsets=(9, 20), name="flatten_two_of_four"),
+    Case(folded_heads, torch.randn(2, 4, 5, 8), dynamic={0: [0, 2]}, opsets=(9, 20)),
+    Case(lambda x: x.tensor_split((2,), 1)[0].roll(1), X[0], dynamic={0: [0, 1]}, opsets=(9, 20), name="the_smaller_size"),
+    Case(lambda x: x.new_ones(x.shape[0] ** 2, x.shape[1] ** 2).roll(1), X, dynamic={0: [0, 1]}, opsets=(9, 20), name="squares"),
     Case(lambda x: x.ravel(), X, dynamic={0: [0, 1]}, name="ravel"),
     Case(lambda x: x.unflatten(-1, (2, -1)), X, dynamic={0: [0]}, emits={"Reshape"}, name="unflatten"),
     Case(lambda x, y: x.reshape_as(y), X, torch.randn(3, 2, 4), name="reshape_as"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,11 +34,31 @@ def _value(op: GraphBuilder, inputs: Sequence[Tensor], node: ast.expr) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     found = _from_graph_input(op, inputs, ast.unparse(node))
-    if found is not None or not isinstance(node, ast.BinOp):
+    if found is not None:
         return found
-    left, right = _value(op, inputs, node.left), _value(op, inputs, node.right)
-    name = _OPERATORS.get(type(node.op))
-    return None if left is None or right is None or name is None else op.call("", name, op.constant(left), right)
+    if isinstance(node, ast.BinOp):
+        return _of_two(op, type(node.op), _value(op, inputs, node.left), _value(op, inputs, node.right))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("max", "min"):
+        return functools.reduce(functools.partial(_extreme, op, node.func.id), (_value(op, inputs, arg) for arg in node.args))
+    return None
+
+
+def _of_two(op: GraphBuilder, operator: type[ast.operator], left: Any, right: Any) -> Any:
+    if left is None or right is None:
+        return None
+    if operator is ast.Pow and isinstance(right, int) and right > 0:
+        return functools.reduce(lambda one, other: op.call("", "Mul", one, other), [left] * right)
+    name = _OPERATORS.get(operator)
+    return None if name is None else op.call("", name, op.constant(left), right)
+
+
+def _extreme(op: GraphBuilder, name: str, one: Any, other: Any) -> Any:
+    """The larger or smaller of two; ONNX's own Max and Min lack int64 before opset 12."""
+    if one is None or other is None:
+        return None
+    one, other = op.constant(one), op.constant(other)
+    pair = (one, other) if name == "min" else (other, one)
+    return op.call("", "Where", op.call("", "Less", one, other), *pair)
 
 
 def _from_graph_input(op: GraphBuilder, inputs: Sequence[Tensor], size: str) -> Tensor | None:

@@ -85,7 +85,7 @@ def _gaussian_nll_loss(
 
 
 _METHODS = {
-    **{name: functools.partial(_call_own, name) for name in ("cov", "corrcoef", "narrow", "tensor_split")},
+    **{name: functools.partial(_call_own, name) for name in ("cov", "corrcoef", "kron", "narrow", "tensor_split")},
     "hsplit": functools.partial(_split_at, 1, 1),
     "vsplit": functools.partial(_split_at, 0, 2),
     "dsplit": functools.partial(_split_at, 2, 3),

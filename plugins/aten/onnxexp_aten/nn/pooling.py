@@ -43,8 +43,10 @@ class Windows:
     ) -> Windows:
         """Windows from torch's arguments."""
         dims = len(kernel_size) if len(kernel_size) > 1 else spatial_dims(op)
-        kernel, begins, dilations = (expand_scalar(value, dims) for value in (kernel_size, padding, dilation))
-        strides = expand_scalar(stride, dims) if stride else kernel
+        kernel, begins, dilations = (
+            expand_scalar(op.static(value, "a window"), dims) for value in (kernel_size, padding, dilation)
+        )
+        strides = expand_scalar(op.static(stride, "the stride"), dims) if stride else kernel
         ends = begins
         if ceil_mode:
             rows = zip(axis_sizes(op, x, dims), kernel, strides, dilations, begins, strict=True)
@@ -85,6 +87,29 @@ def _end(size: int | str, reach: int, stride: int, begin: int) -> int:
     return max(steps * stride + reach - size - begin, 0)
 
 
+def whole_axes(op: Builder, x: Tensor, kernel_size: Any, padding: Any) -> list[int]:
+    """Axes whose window is the axis itself, of a size that is known at run time.
+
+    Raises LoweringError for another window of such a size.
+    """
+    dims = spatial_dims(op)
+    sizes, pads = axis_sizes(op, x, dims), expand_scalar(padding, dims)
+    axes: list[int] = []
+    for place, kernel in enumerate(expand_scalar(kernel_size, dims)):
+        if isinstance(kernel, Tensor) and not op.is_static(kernel):
+            if kernel.expr != sizes[place] or pads[place] != 0:
+                what = f"a window of {kernel.expr or 'a size known at run time'} on an axis of size {sizes[place]}"
+                raise op.error(f"{what}; cure: leave the axis static, or use adaptive pooling")
+            axes.append(rank_of(op, x) - dims + place)
+    return axes
+
+
+def _without(op: Builder, x: Tensor, axes: list[int], windows: Any, dims: int) -> list[int]:
+    """Windows along the other axes; 1 along these."""
+    lead = rank_of(op, x) - dims
+    return [1 if lead + place in axes else size for place, size in enumerate(expand_scalar(windows, dims))] if windows else []
+
+
 # Maximum
 
 
@@ -123,6 +148,11 @@ def _in_plane(op: Builder, places: Tensor, plane: int | Tensor) -> Tensor:
 def max_pool(op: Builder, self: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Tensor:
     """max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1,
     bool ceil_mode=False) -> Tensor"""
+    if axes := whole_axes(op, self, kernel_size, padding):
+        self = compute(op, "ReduceMax", self, axes=axes, keepdims=1)
+        if len(axes) == spatial_dims(op):
+            return self
+        kernel_size, stride = (_without(op, self, axes, each, spatial_dims(op)) for each in (kernel_size, stride))
     windows = Windows.of(op, self, kernel_size, stride, padding, ceil_mode, dilation)
     return batched(op, self, windows.dims, lambda x: largest(op, x, windows))
 
@@ -153,6 +183,13 @@ def avg_pool(
 ) -> Tensor:
     """avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False,
     bool count_include_pad=True, int? divisor_override=None) -> Tensor"""
+    if axes := whole_axes(op, self, kernel_size, padding):
+        if divisor_override or not self.dtype.is_floating_point:
+            raise op.error("a window of a size known at run time; cure: use sum() over the axis")
+        self = compute(op, "ReduceMean", self, axes=axes, keepdims=1)
+        if len(axes) == spatial_dims(op):
+            return self
+        kernel_size, stride = (_without(op, self, axes, each, spatial_dims(op)) for each in (kernel_size, stride))
     windows = Windows.of(op, self, kernel_size, stride, padding, ceil_mode)
 
     def averaged(x: Tensor) -> Tensor:

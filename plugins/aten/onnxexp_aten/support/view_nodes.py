@@ -76,7 +76,8 @@ def _target(shape: Sequence[Dim] | None, sizes: Sequence[Dim], given: Sequence[A
             target[axis] = 0
     missing = [axis for axis, size in enumerate(target) if isinstance(size, str)]
     if missing:
-        inferred = next((axis for axis in missing if given is not None and not isinstance(given[axis], Tensor)), missing[-1])
+        computed = [axis for axis in missing if sizes[axis] not in (shape or ())] if given is None else missing
+        inferred = next((axis for axis in computed if given is None or not isinstance(given[axis], Tensor)), missing[-1])
         missing.remove(inferred)
         target[inferred] = -1
     return target, missing
