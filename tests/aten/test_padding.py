@@ -31,6 +31,8 @@ def by(amounts: tuple[int, ...], mode: str = "constant", value: float | None = N
     Case(by((1, 2, 0, 3, 1, 0, 2, 2), value=float("-inf")), X[2], opsets=OPSETS),
     Case(by((-1, 2, 0, -3), value=2.0), X[2], dynamic={0: [0, 2, 3]}, opsets=OPSETS),
     Case(by((-1, -1)), X[2], opsets=OPSETS, emits={"Slice"}),
+    *(Case(by(amounts, "reflect"), torch.randn(2, 4, 2, 6)) for amounts in ((1, 0, -1, 1), (-2, 3, 1, -1))),
+    Case(by((-1, 2), "reflect"), torch.randn(4, 3), dynamic={0: [0, 1]}),
     Case(by((1, 1), value=-1.0), X[1][0], dynamic={0: [1]}, opsets=OPSETS),
     *(
         Case(by((1, 2, 3, 4), value=1), (X[2] * 3).to(dtype), opsets=OPSETS, name=str(dtype))

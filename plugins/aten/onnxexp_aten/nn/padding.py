@@ -31,6 +31,8 @@ def padded(op: Builder, x: Tensor, pad: Sequence[Any], mode: str = "constant", v
     rank = rank_of(op, x)
     if mode == "replicate" and any(isinstance(amount, int) and amount < 0 for amount in pad):
         return _nearest(op, x, _amounts(op, pad))
+    if mode == "reflect" and any(isinstance(amount, int) and amount < 0 for amount in pad):  # what is cropped is reflected too
+        return _cropped(op, padded(op, x, list(map(_not_negative, pad)), mode), _amounts(op, pad))[0]
     x, amounts = _cropped(op, x, _amounts(op, pad))
     if all(isinstance(amount, int) and amount == 0 for pair in amounts for amount in pair):
         return x
