@@ -33,6 +33,15 @@ def batch_mask(x: torch.Tensor) -> torch.Tensor:
         emits={"Gather", "Squeeze"},
         name="outer",
     ),
+    *(
+        Case(read, r(5, 3), dynamic={0: [0]}, opsets=(9, 11, 18, 20), name=name)
+        for name, read in {
+            "reversed_rows": lambda x: x[torch.arange(x.shape[0] - 1, -1, -1)],
+            "every_other_row": lambda x: x[torch.arange(x.shape[0] - 1, -1, -2, dtype=torch.int32)],
+            "rows_from_the_end": lambda x: x.index_select(0, torch.arange(-x.shape[0], 0)),
+            "last_rows": lambda x: x[torch.arange(x.shape[0] - 6, x.shape[0] - 3)],
+        }.items()
+    ),
     Case(batch_mask, r(5, 3) > 0, dynamic={0: [0, 1]}, emits={"Unsqueeze"}),
     Case(lambda x, i, j: x[i, j], r(5, 3, 2), T([[0, 2], [-1, 2]]), T([[0], [1]]), dynamic={0: [0], 1: [1]}, name="pairs"),
     Case(lambda x, i: x[:, i, i], r(2, 4, 4), T([0, 3]), dynamic={0: [0], 1: [0]}, name="pairs_behind"),

@@ -26,9 +26,25 @@ def arange_of(op: Builder, start: Any, end: Any, step: Any, dtype: torch.dtype) 
         return op.constant(torch.arange(start, end, step, dtype=dtype))
     if not has_operator(op, "Range"):
         return _counted(op, start, end, step, dtype)
+    counts_up = _at_least(op, start, 0) and _at_least(op, step, 1)
+    if not dtype.is_floating_point and not counts_up:
+        return op.cast(_from_zero(op, start, end, step, dtype if dtype == torch.int32 else torch.int64), dtype)
     compute = dtype if dtype in _RANGE_DTYPES else torch.float32 if dtype.is_floating_point else torch.int64
     bounds = [op.cast(bound, compute) for bound in (start, end, step)]
     return op.cast(op.Range(*bounds), dtype)
+
+
+def _at_least(op: Builder, number: Any, least: int) -> bool:
+    return op.is_static(number) and bool(op.static(number) >= least)
+
+
+def _from_zero(op: Builder, start: Any, end: Any, step: Any, dtype: torch.dtype) -> Tensor:
+    """Add the start to a range from zero.
+
+    ONNX Runtime turns a Gather at a Range into a Slice with its bounds, where -1 is the last element.
+    """
+    first, last, stride = (op.cast(bound, dtype) for bound in (start, end, step))
+    return op.Add(op.Range(op.constant(0, dtype), op.Sub(last, first), stride), first)
 
 
 def _counted(op: Builder, start: Any, end: Any, step: Any, dtype: torch.dtype) -> Tensor:
