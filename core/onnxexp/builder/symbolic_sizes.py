@@ -34,31 +34,22 @@ def _value(op: GraphBuilder, inputs: Sequence[Tensor], node: ast.expr) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     found = _from_graph_input(op, inputs, ast.unparse(node))
-    if found is not None:
+    if found is not None or not isinstance(node, (ast.BinOp, ast.Call)):
         return found
-    if isinstance(node, ast.BinOp):
-        return _of_two(op, type(node.op), _value(op, inputs, node.left), _value(op, inputs, node.right))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("max", "min"):
-        return functools.reduce(functools.partial(_extreme, op, node.func.id), (_value(op, inputs, arg) for arg in node.args))
-    return None
+    operands = node.args if isinstance(node, ast.Call) else [node.left, node.right]
+    values = [_value(op, inputs, operand) for operand in operands]
+    kind = ast.unparse(node.func) if isinstance(node, ast.Call) else type(node.op)
+    return None if None in values else functools.reduce(functools.partial(_combined, op, kind), values)
 
 
-def _of_two(op: GraphBuilder, operator: type[ast.operator], left: Any, right: Any) -> Any:
-    if left is None or right is None:
-        return None
-    if operator is ast.Pow and isinstance(right, int) and right > 0:
-        return functools.reduce(lambda one, other: op.call("", "Mul", one, other), [left] * right)
-    name = _OPERATORS.get(operator)
-    return None if name is None else op.call("", name, op.constant(left), right)
-
-
-def _extreme(op: GraphBuilder, name: str, one: Any, other: Any) -> Any:
-    """The larger or smaller of two; ONNX's own Max and Min lack int64 before opset 12."""
-    if one is None or other is None:
-        return None
-    one, other = op.constant(one), op.constant(other)
-    pair = (one, other) if name == "min" else (other, one)
-    return op.call("", "Where", op.call("", "Less", one, other), *pair)
+def _combined(op: GraphBuilder, kind: Any, one: Any, other: Any) -> Any:
+    first = op.constant(one)
+    if kind in ("max", "min"):  # ONNX's own take no int64 before opset 12
+        pair = (first, other) if kind == "min" else (other, first)
+        return op.call("", "Where", op.call("", "Less", first, other), *pair)
+    if kind is ast.Pow and isinstance(other, int) and other > 0:
+        return functools.reduce(lambda left, right: op.call("", "Mul", left, right), [first] * other)
+    return op.call("", _OPERATORS[kind], first, other) if kind in _OPERATORS else None
 
 
 def _from_graph_input(op: GraphBuilder, inputs: Sequence[Tensor], size: str) -> Tensor | None:

@@ -89,11 +89,6 @@ def _cov(self: torch.Tensor, *, correction: int = 1, fweights: Any = None, aweig
     return self.new_empty(() if one else (self.shape[0], self.shape[0]), dtype=dtype)
 
 
-def _kron(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    sizes = itertools.zip_longest(reversed(self.shape), reversed(other.shape), fillvalue=1)
-    return self.new_empty([one * two for one, two in sizes][::-1], dtype=torch.result_type(self, other))
-
-
 def _one_hot(self: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
     classes = torch.library.get_ctx().new_dynamic_size(min=1) if num_classes == -1 else num_classes
     return self.new_empty((*self.shape, classes), dtype=torch.int64)
@@ -174,7 +169,10 @@ _SHAPES: dict[str, Callable[..., Any]] = {
     "ctc_loss.Tensor": _ctc_loss,
     "dsplit.array": lambda self, indices: _tensor_split_indices(self, indices, 2),
     "hsplit.array": lambda self, indices: _tensor_split_indices(self, indices, min(1, self.dim() - 1)),
-    "kron": _kron,
+    "kron": lambda self, other: self.new_empty(
+        [one * two for one, two in itertools.zip_longest(self.shape[::-1], other.shape[::-1], fillvalue=1)][::-1],
+        dtype=torch.result_type(self, other),
+    ),
     "linalg_lstsq": lstsq,
     "narrow.Tensor": _narrow,
     "one_hot": _one_hot,
