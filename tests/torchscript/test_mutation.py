@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor, nn
+
+import onnxexp
 
 from .running import ALL, OPSETS, Program, programs
 
@@ -282,3 +285,24 @@ class Counting(nn.Module):
 )  # fmt: skip
 def test_writes(run) -> None:
     run()
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_writes_through_data(capture: str) -> None:
+    def model(x: Tensor) -> Tensor:
+        y = x * 1
+        y.data.mul_(2)
+        y[1:].data[0] = 5
+        return y + 1
+
+    torch.testing.assert_close(onnxexp.export(model, (X,), capture=capture)(MORE[:3]), model(MORE[:3]))
+
+
+def test_an_assignment_to_data_is_refused() -> None:
+    def model(x: Tensor) -> Tensor:
+        y = x * 1
+        y.data = x
+        return y
+
+    with pytest.raises(onnxexp.CaptureError, match=r"an assignment to \.data cannot be captured; cure: write with copy_"):
+        onnxexp.export(model, (X,))

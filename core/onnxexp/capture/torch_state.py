@@ -18,6 +18,7 @@ from torch.backends import mha
 from torch.export import _trace
 from torch.onnx._internal.exporter import _flags
 
+from onnxexp.errors import CaptureError
 from onnxexp.request.training_mode import TrainingMode
 
 __all__ = [
@@ -97,6 +98,16 @@ def unwind_functorch() -> Iterator[None]:
             functorch.pop_dynamic_layer_stack()
 
 
+def _set_data(self: torch.Tensor, value: torch.Tensor) -> None:
+    if is_exporting():
+        raise CaptureError("an assignment to .data cannot be captured; cure: write with copy_(), or use a new tensor")
+    _DATA.__set__(self, value)
+
+
+_DATA: Any = torch._C.TensorBase.data
+_TRACEABLE_DATA = property(lambda self: self.detach() if is_exporting() else _DATA.__get__(self), _set_data)
+
+
 @contextlib.contextmanager
 def torch_mode() -> Iterator[None]:
     """Put torch into the same state for every capture, for reproducible files.
@@ -104,7 +115,8 @@ def torch_mode() -> Iterator[None]:
     Gradients and inference mode are off. The fused kernels that torch.nn modules use without gradients are off too, since they
     would hide the modules' operators.
     """
-    state = [(mha, "_is_fastpath_enabled", False), (_flags, "_is_onnx_exporting", True)]
+    state: list[tuple[Any, str, Any]] = [(mha, "_is_fastpath_enabled", False), (_flags, "_is_onnx_exporting", True)]
+    state.append((torch.Tensor, "data", _TRACEABLE_DATA))
     with LOCK, torch.inference_mode(False), torch.no_grad(), replace_attributes(state):
         outer = _EXPORTING.set(True)
         try:
