@@ -10,7 +10,7 @@ from onnxexp.testing import Case, cases
 
 torch.manual_seed(0)
 
-X = torch.randn(3, 4)
+X, SQUARE = torch.randn(3, 4), torch.randn(4, 4)
 
 
 @cases(
@@ -54,6 +54,17 @@ def test_pixels(check):
     Case(torch.trace, torch.randint(0, 99, (2, 5), dtype=torch.uint8), name="trace_of_bytes"),
     Case(lambda x: torch.as_strided(x, (2, 3), (1, 2), 1), torch.randn(8), emits={"Gather"}, name="as_strided"),
     Case(lambda x: torch.as_strided(x, (2, 3), (1, 2), 1), torch.randn(8), dynamic={0: [0]}, name="as_strided_dynamic"),
+    Case(lambda x: x.t().as_strided((3,), (1,), 0), SQUARE, opsets=(9, 20), name="as_strided_transposed"),
+    Case(lambda x: x.t().as_strided((3,), (1,)), SQUARE, dynamic={0: [0]}, opsets=(9, 20), name="as_strided_transposed_dynamic"),
+    Case(lambda x: x[1:].as_strided((2,), (2,), 0), SQUARE, dynamic={0: [0]}, opsets=(9, 20), name="as_strided_rows"),
+    Case(lambda x: x[1:, 1:].as_strided((2,), (2,)), SQUARE, opsets=(9, 20), name="as_strided_inner"),
+    Case(
+        lambda x: x.chunk(2, -1)[0].as_strided((2,), (2,), 1), SQUARE, dynamic={0: [0]}, opsets=(10, 20), name="as_strided_chunk"
+    ),
+    Case(lambda x: x.t().contiguous().as_strided((2,), (1,)), SQUARE, dynamic={0: [0]}, opsets=(20,), name="as_strided_copied"),
+    Case(lambda x: x.t().reshape(-1).as_strided((2,), (1,), 1), SQUARE, opsets=(20,), name="as_strided_reshaped"),
+    Case(lambda x: torch.as_strided_copy(x[:, 2], (2,), (4,)), SQUARE, opsets=(20,), name="as_strided_copy_of_a_column"),
+    Case(lambda x: x.mm(x.t()).as_strided((2,), (3,), 1), SQUARE, dynamic={0: [0]}, opsets=(20,), name="as_strided_product"),
     Case(lambda x: torch.as_strided(x, (3, 4), (4, 1)), X, emits={"Identity"}, name="as_strided_same"),
     Case(lambda x: torch.as_strided(x, (2, 6), (6, 1)), X, name="as_strided_view"),
 )

@@ -183,6 +183,11 @@ def test_where_stays() -> None:
 REFUSED: dict[str, tuple[Fn, str]] = {
     "as_strided": (lambda x: ((z := x * 1).as_strided((2,), (1,)).add_(1), z), r"aten::add_.Tensor at File .*cure: clone\(\)"),
     "maybe a view": (lambda x: ((z := x.t() * 1).reshape(-1).add_(1), z), r"%mul is read after aten::add_.Tensor"),
+    "as_strided of any layout": (
+        lambda x: (x.t() * 1).as_strided((2,), (1,)),
+        r"the layout of .* aten::as_strided .* cure: call clone",
+    ),
+    "as_strided_scatter": (lambda x: torch.as_strided_scatter(x.t(), x[0], (4,), (1,)), r"the layout of .* cure: call clone"),
     "set_": (lambda x: (x * 1).set_(x), r"aten::set_.* writes to its arguments"),
     "unfold": (lambda x: ((z := x * 1).unfold(0, 2, 1).fill_(1), z), r"aten::unfold, which cannot be undone"),
 }

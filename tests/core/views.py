@@ -78,6 +78,17 @@ def ones_reshaped(x):
 
 
 @case()
+def strided_views(x):
+    z = x * 1
+    rows, columns = z[1:], z[:, 1:]
+    rows.add_(1)
+    one = rows.as_strided((2, 2), (1, 2), 1) + 0
+    columns.mul_(3)
+    two = columns.as_strided((2,), (2,)) + 0
+    return one, two, z.t().add_(1).as_strided((3,), (1,))
+
+
+@case()
 def to_itself(x):
     z = x * 1
     z.to(torch.float32)[0] = 1

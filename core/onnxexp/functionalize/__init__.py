@@ -12,9 +12,6 @@ Afterwards no node writes to its arguments, and every node reads the values that
 
 A tensor that may share memory with a written one (``reshape`` of a tensor that may not be contiguous, ``as_strided``, a
 result that is one of two tensors) is an error where it would make a difference.
-
-`mutation` reads the schemas, `aliasing` finds the values that may share memory, `memory` follows their contents, `views` and
-`write_back` handle the view operators, `rewrite` and `blocks` visit the nodes.
 """
 
 from __future__ import annotations
@@ -24,6 +21,7 @@ import dataclasses
 from onnxexp.functionalize.blocks import rewrite_blocks
 from onnxexp.functionalize.inplace_rewriter import Rewriter
 from onnxexp.functionalize.mutation import facts
+from onnxexp.functionalize.strided_views import rebase_strided_views
 from onnxexp.neutral_graph import Graph
 
 __all__ = ["Report", "functionalize"]
@@ -50,6 +48,7 @@ def functionalize(graph: Graph) -> Report:
     The new values have the types of the written tensors; the new nodes have the `where` of the writing node.
     Raises CaptureError, with the operator, its place and the cure, where the memory that is written cannot be followed.
     """
+    rebase_strided_views(graph)
     if not any(facts(node.op).written for node in graph.walk()):
         return Report()
     rewriter = Rewriter(graph, rewrite_blocks)

@@ -12,14 +12,14 @@ from onnxexp.neutral_graph import Graph, Node
 
 __all__ = ["Contiguity"]
 
-_ALWAYS = frozenset({"aten::contiguous", "aten::new_zeros", "aten::new_ones", "aten::new_full", "aten::new_empty"})
+_ALWAYS = frozenset(f"aten::{name}" for name in ("contiguous", "new_zeros", "new_ones", "new_full", "new_empty", "mm", "bmm"))
 _IF_INPUTS_ARE = frozenset(
     f"aten::{name}"
     for name in [
         *("clone", "zeros_like", "ones_like", "full_like", "empty_like", "_to_copy", "to", "lift_fresh_copy"),
         *("lift_fresh", "dropout", "alias", "detach", "view", "reshape", "flatten", "unflatten", "ravel", "view_as"),
         *("reshape_as", "squeeze", "unsqueeze", "cat", "stack", "index_select", "gather", "index_put", "masked_fill"),
-        *("where", "linear", "mm", "bmm", "addmm", "matmul", "embedding", "layer_norm", "softmax", "log_softmax"),
+        *("where", "linear", "addmm", "matmul", "embedding", "layer_norm", "softmax", "log_softmax", "conv1d", "conv2d"),
     ]
 )
 """Operators whose result is contiguous if all their inputs are."""
@@ -49,7 +49,8 @@ class Contiguity:
             return False
         if known.written:
             return self.values.issuperset(filter(is_tensor, (node.args[index] for index in known.written)))
-        if name in _ALWAYS:
+        contiguous = known.memory_format is not None and node.args[known.memory_format] in (torch.contiguous_format, 0)
+        if contiguous or name in _ALWAYS:
             return True
         inputs = [value for value in node.inputs() if is_tensor(value)]
         if not inputs:

@@ -1,0 +1,84 @@
+"""Let ``as_strided``, which counts in the memory behind its argument, read the tensor with that memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onnxexp.functionalize.contiguity import Contiguity
+from onnxexp.functionalize.emit import is_static
+from onnxexp.functionalize.mutation import facts, packet, results
+from onnxexp.functionalize.places import refuse
+from onnxexp.neutral_graph import Graph, Node, Value
+from onnxexp.torch_ops.schemas import overload
+
+__all__ = ["rebase_strided_views"]
+
+_STRIDED = frozenset({"aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatter"})
+_PARTS = frozenset(f"aten::{name}" for name in ("slice", "select", "narrow", "split", "split_with_sizes", "chunk", "unbind"))
+_SAME_START = frozenset(
+    f"aten::{name}" for name in ("alias", "detach", "view", "unsqueeze", "squeeze", "expand", "t", "transpose", "permute", "mT")
+)
+"""Operators that return views for all sizes, with the first element of their argument."""
+
+
+def rebase_strided_views(graph: Graph) -> None:
+    """Replace the argument of each ``as_strided`` by the tensor that it views.
+
+    Raises CaptureError where the layout of the memory is not certain.
+    """
+    nodes = list(graph.walk())
+    if not any(packet(node.op) in _STRIDED for node in nodes):
+        return
+    contiguity, made = Contiguity(graph), dict[Value, Node]()
+    contiguity.values -= {value for value, it in graph.params.items() if it.untyped_storage().nbytes() != it.nbytes}
+    for node in nodes:
+        if packet(node.op) in _STRIDED:
+            _rebase(node, made, contiguity.values)
+        made.update(dict.fromkeys(node.outputs, node))
+        contiguity.visit(node, facts(node.op))
+
+
+def _rebase(node: Node, made: dict[Value, Node], contiguous: set[Value]) -> None:
+    views, base, given = list[tuple[Node, Value]](), node.args[0], node.args[-1]
+    while (maker := made.get(base)) is not None:
+        known, written = facts(maker.op), dict(results(maker))[base]
+        source = written if written is not None else known.viewed
+        if source is None or not isinstance(maker.args[source], Value):
+            break
+        views[:0] = [(maker, base)] if written is None else []
+        base = maker.args[source]
+    base, start = _first_element(base, views, contiguous) if base in contiguous else (base, None)
+    other = packet(node.op) == "aten::as_strided_scatter" and base is not node.args[0]
+    if (
+        other
+        or start is None
+        or base not in contiguous
+        or base.type.dtype != node.args[0].type.dtype
+        or (start, given) == (-1, None)
+    ):
+        cure = "call clone(memory_format=torch.contiguous_format) on its argument, and count the strides in that"
+        refuse(f"the layout of the memory that {node.op} views is not certain", node.where, cure)
+    node.args[0], node.args[-1] = base, start if given is None else given
+
+
+def _first_element(base: Any, views: list[tuple[Node, Value]], contiguous: set[Value]) -> tuple[Any, int | None]:
+    """Return the tensor whose memory the last view has, and its first element there.
+
+    The element is -1 where it depends on sizes at run time, None where it is not certain which tensor that is.
+    """
+    if not is_static(base.type.sizes) or any(len(view.inputs()) > 1 for view, _ in views):
+        names = {packet(view.op) for view, _ in views}
+        return base, 0 if names <= _SAME_START else -1 if names <= _SAME_START | _PARTS else None
+    tensor: Any = torch.empty(base.type.sizes, dtype=base.type.dtype, device="meta")
+    for view, value in views:
+        operator: Any = overload(view.op)
+        pairs = zip(operator._schema.arguments, view.args, strict=True)
+        made = operator(**{argument.name: tensor if isinstance(arg, Value) else arg for argument, arg in pairs})
+        result = made if isinstance(made, torch.Tensor) else made[view.outputs.index(value)]
+        if result.untyped_storage()._cdata != tensor.untyped_storage()._cdata:
+            base = value
+            contiguous.update([value] if result.is_contiguous() else [])
+        tensor = result
+    return base, tensor.storage_offset()
