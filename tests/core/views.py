@@ -88,6 +88,21 @@ def strided_views(x):
     return one, two, z.t().add_(1).as_strided((3,), (1,))
 
 
+@case(torch.arange(27.0).reshape(3, 3, 3))
+def einsum_views(x):
+    y = x * 1
+    turned, same = torch.einsum("ijk->kij", y), torch.einsum("...", y)
+    plane, line = torch.einsum("i j i", y), torch.einsum("iii->i", y)
+    square, summed = torch.einsum("ji...->...ij", y[0]), torch.einsum("ijk->k", y)
+    y.add_(1)
+    plane.mul_(2)
+    line[1] = -5
+    square[0] += 3
+    product = torch.einsum("ijk,kl->il", y, y[0])
+    y.neg_()
+    return y, turned, same, plane, line, square, summed, product
+
+
 @case()
 def to_itself(x):
     z = x * 1

@@ -117,9 +117,11 @@ class Rewriter:
                 self.memory.link(self.ref(output), self.ref(value))
 
     def _view(self, node: Node, viewed: int) -> None:
-        source = node.args[viewed]
+        source, einsum = node.args[viewed], packet(node.op) == "aten::einsum"
+        if einsum and len(source) == 1:
+            (source,) = source
         if not isinstance(source, Value):
-            self._append(node, self.resolve, linked=True)
+            self._append(node, self.resolve, linked=not einsum)
             return
         ref = self.ref(source)
         args = [arg if index == viewed else self.sized(arg) for index, arg in enumerate(node.args)]

@@ -25,7 +25,7 @@ UNDECLARED = frozenset(
         *("_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "cartesian_prod"),
     ]
 )
-"""Composites that may return their first argument, without an annotation in their schemas."""
+"""Composites that may return their first tensor, without an annotation in their schemas."""
 SETTING = frozenset(f"aten::{name}" for name in ["zero_", "fill_", "_no_grad_zero_", "_no_grad_fill_"])
 """Operators that make a tensor one number everywhere."""
 
@@ -71,7 +71,7 @@ def facts(op: str) -> Facts:
     names = [argument.name for argument in arguments]
     written = tuple(index for index, argument in enumerate(arguments) if _is_written(argument, str(schema)))
     sets = {name: index for index in written for name in arguments[index].alias_info.before_set}
-    viewed = 0 if packet(op) in UNDECLARED else None
+    viewed = int(op == "aten::einsum") if packet(op) in UNDECLARED else None
     if not schema.is_mutable and any(result.alias_info and "Tensor" in str(result.type) for result in schema.returns):
         viewed = next((index for index, argument in enumerate(arguments) if argument.alias_info is not None), 0)
     return Facts(

@@ -226,6 +226,29 @@ def _dropout(call: ViewCall) -> Place:
     return Sharing.NEW if train is True else Sharing.UNKNOWN
 
 
+def _einsum(call: ViewCall) -> Place:
+    """Handle ``einsum`` of one tensor: diagonals and a permutation, unless it sums."""
+    left, arrow, right = call.args[0].replace(" ", "").partition("->")
+    if call.ref.type.sizes is None:
+        return Sharing.UNKNOWN
+    if not arrow:
+        right = "..." * ("..." in left) + "".join(sorted(letter for letter in set(left) - {"."} if left.count(letter) == 1))
+    hidden = "0123456789"[: len(call.ref.type.sizes) - len(left.replace("...", ""))]
+    left, right = left.replace("...", hidden), right.replace("...", hidden)
+    if set(left) != set(right):
+        return Sharing.NEW
+    ref, letters, sizes = call.ref, list(left), list(call.ref.type.sizes)
+    for letter in left:
+        if letters.count(letter) > 1:
+            one, other = [index for index, each in enumerate(letters) if each == letter][:2]
+            kept = [index for index in range(len(letters)) if index not in (one, other)] + [one]
+            letters, sizes = [letters[index] for index in kept], [sizes[index] for index in kept]
+            value = call.emit.value(ref.name, TensorType(ref.type.dtype, tuple(sizes)))
+            ref = call.memory.child(ref, View("aten::diagonal", (0, one, other)), value, call.node.where)
+    dims = tuple(letters.index(letter) for letter in right)
+    return call.memory.child(ref, View("aten::permute", (dims,)), call.node.outputs[0], call.node.where)
+
+
 def _view_dtype(call: ViewCall) -> Place:
     """Handle ``view`` with sizes, or with a dtype, which cannot be written back."""
     return _shape(call) if call.node.op == "aten::view" else _view(call)
@@ -258,6 +281,7 @@ _HANDLERS: dict[Callable[[ViewCall], Place | list[Place]], str] = {
     _squeeze: "squeeze",
     _conjugate: "conj _conj resolve_conj conj_physical",
     _real: "real",
+    _einsum: "einsum",
     _dropout: "dropout feature_dropout alpha_dropout feature_alpha_dropout",
 }
 _VIEWS = {f"aten::{name}": handler for handler, names in _HANDLERS.items() for name in names.split()}
