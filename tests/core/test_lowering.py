@@ -148,6 +148,33 @@ def test_another_dtype_than_torchs_is_an_error_where_it_happens() -> None:
     assert "called with (%args.0: float32[2, 3])" in message
 
 
+@pytest.mark.parametrize(
+    ("symbolic", "returned"),
+    [
+        (lambda op, self: op.ReduceSum(self), "[1, 1]"),
+        (lambda op, self: op.ReduceSum(self, keepdims=0), "[]"),
+        (lambda op, self: op.Transpose(self, perm=[1, 0]), "[3, 2]"),
+        (lambda op, self: op.constant(torch.ones(3)), "[3]"),
+    ],
+)
+def test_another_shape_than_torchs_is_an_error(symbolic: Any, returned: str) -> None:
+    message = failure(torch.relu, plugins=[mine(relu=symbolic)])
+    place = r"aten::relu: the symbolic <lambda> of the plugin 'inline aten 1' at \S+test_lowering.py:\d+"
+    told = f"returns {returned} where torch returns %relu: float32[2, 3]: another shape"
+    assert re.search(f"{place} {re.escape(told)}", message)
+
+
+def test_one_number_for_a_dynamic_size_is_another_shape() -> None:
+    dynamic = (({0: "rows", 1: "columns"},),)
+    message = failure(torch.relu, plugins=[mine(relu=lambda op, self: op.ReduceSum(self))], dynamic_shapes=dynamic)
+    assert "returns [1, 1] where torch returns %relu: float32[args.0_dim_0, args.0_dim_1]" in message
+
+
+def test_an_unused_output_may_have_any_shape() -> None:
+    symbolic = lambda op, self, *_: (op.ReduceMax(self, axes=[1], keepdims=0), op.constant(torch.empty(0, dtype=torch.int64)))  # noqa: E731
+    export(lambda x: torch.max(x, 1)[0], (X,), plugins=[mine(max=symbolic)])
+
+
 @pytest.mark.parametrize("result", [None, (), "text", ["a", "b"], torch.ones(2)])
 def test_what_is_no_result(result: Any) -> None:
     message = failure(torch.relu, plugins=[mine(relu=lambda op, self: result)])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any
 
 from onnxexp.functionalize.mutation import facts
 from onnxexp.neutral_graph import Dim, Node, ScalarType, TensorType, Type, Value, Where
 from onnxexp.torch_ops.schemas import bind
 
-__all__ = ["END", "Emitter", "is_static", "same_sizes"]
+__all__ = ["END", "Emitter", "differ", "is_static", "same_sizes"]
 
 END = 2**63 - 1
 """The end of a slice up to the end, for any size."""
@@ -81,3 +81,11 @@ def same_sizes(one: Iterable[Dim] | None, other: Iterable[Dim] | None) -> bool:
 
 def is_static(sizes: Sequence[Dim] | None) -> bool:
     return sizes is not None and all(isinstance(size, int) for size in sizes)
+
+
+def differ(one: Sequence[Dim] | None, other: Sequence[Dim] | None, symbols: Set[Dim] = frozenset()) -> bool:
+    """Whether two shapes are certainly different; `symbols` are no fixed numbers."""
+    if one is None or other is None or len(one) != len(other):
+        return one is not None and other is not None
+    pairs = zip(one, other, strict=True)
+    return any(isinstance(a, int) and a != b and (isinstance(b, int) or b in symbols) for a, b in pairs)

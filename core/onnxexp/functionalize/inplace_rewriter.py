@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from onnxexp.functionalize.aliasing import Aliases
-from onnxexp.functionalize.emit import Emitter, is_static
+from onnxexp.functionalize.emit import Emitter, differ, is_static
 from onnxexp.functionalize.memory import Memory
 from onnxexp.functionalize.mutation import SETTING, Facts, facts, is_out, is_tensor, packet, restrides, results, twin
 from onnxexp.functionalize.normalize_views import Sharing, ViewCall, places
 from onnxexp.functionalize.places import Ref, refuse
-from onnxexp.neutral_graph import Dim, Graph, Node, TensorType, Value, values_in
+from onnxexp.neutral_graph import Graph, Node, TensorType, Value, values_in
 from onnxexp.torch_ops.result_types import result_types
 from onnxexp.torch_ops.schemas import bind, overload
 
@@ -233,7 +233,7 @@ class Rewriter:
         """
         ref = self.ref(value)
         after = next((output.type for output, index in results(node) if index is not None), ref.type)
-        if not isinstance(after, TensorType) or not _differ(after.sizes, ref.type.sizes):
+        if not isinstance(after, TensorType) or not differ(after.sizes, ref.type.sizes):
             return ref
         if ref is not ref.root or self.depth:
             refuse(f"{node.op} resizes a tensor that is a view, or inside a branch or a loop", node.where, "drop out=")
@@ -253,11 +253,3 @@ def _result_dtype(op: str, args: Sequence[Any], default: torch.dtype | None) -> 
     samples = [Value("", ones[arg]) if is_tensor(arg) else arg for arg in args]
     found = result_types(overload(op), samples, lambda: "?")
     return found[0].dtype if found else default
-
-
-def _differ(one: Sequence[Dim] | None, other: Sequence[Dim] | None) -> bool:
-    """Whether two shapes are certainly different."""
-    if one is None or other is None:
-        return False
-    pairs = zip(one, other, strict=False)
-    return len(one) != len(other) or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs)

@@ -10,11 +10,12 @@ import torch
 from onnxexp.builder.builder import Builder, Declined, state_of
 from onnxexp.builder.tensor import Tensor
 from onnxexp.errors import LoweringError, OpsetError
+from onnxexp.functionalize.aliasing import values_used
 from onnxexp.lowering.keep_torch_ops import OperatorExportTypes, emit_torch_node
 from onnxexp.lowering.output_check import output_mismatch
 from onnxexp.lowering.problem_report import Problem, describe, no_plugins, unsupported
 from onnxexp.lowering.symbolic_resolver import Resolution, SymbolicResolver
-from onnxexp.neutral_graph import Graph, Node, TensorType, Value
+from onnxexp.neutral_graph import Dim, Graph, Node, TensorType, Value
 from onnxexp.plugins.loading import Plugins
 from onnxexp.torch_ops.schemas import called
 
@@ -57,6 +58,7 @@ class Lowering:
         self._export_type = export_type
         self._inside = 0
         self._env: dict[Value, Any] = {}
+        self._used, self._symbols = set[Value](), frozenset[Dim]()
 
     def bind(self, value: Value, to: Any) -> None:
         """Bind a captured value to a Tensor or a Python constant."""
@@ -81,6 +83,7 @@ class Lowering:
         try:
             if not self._resolver and graph.nodes and not self._export_type.keeps_all:
                 raise no_plugins(graph, self._off)
+            self._symbols = frozenset(size for tensor in self.builder.graph_inputs for size in tensor.known_shape or ())
             outputs = self.block(graph)
             if self.problems:
                 raise unsupported(self.problems, self._off)
@@ -91,6 +94,7 @@ class Lowering:
 
     def block(self, graph: Graph) -> list[Any]:
         """Lower a (nested) graph whose inputs are bound."""
+        self._used.update(values_used(graph))
         for value, tensor in graph.params.items():
             self.builder.params[value.name] = tensor
             self._env[value] = self.builder.wrap_constant(tensor, value.name)
@@ -243,7 +247,7 @@ class Lowering:
 
     def _check(self, node: Node, resolution: Resolution) -> None:
         for value, result in zip(node.outputs, resolution.results or (), strict=True):
-            mismatch = output_mismatch(value, result)
+            mismatch = output_mismatch(value, result, shapes=value in self._used, symbols=self._symbols)
             if mismatch:
                 raise LoweringError(f"{resolution.who} {mismatch}")
 
