@@ -38,7 +38,7 @@ def batch_mask(x: torch.Tensor) -> torch.Tensor:
         for name, read in {
             "reversed_rows": lambda x: x[torch.arange(x.shape[0] - 1, -1, -1)],
             "every_other_row": lambda x: x[torch.arange(x.shape[0] - 1, -1, -2, dtype=torch.int32)],
-            "rows_from_the_end": lambda x: x.index_select(0, torch.arange(-x.shape[0], 0)),
+            "rows_from_the_end": lambda x: x[torch.arange(-x.shape[0], 0)],
             "last_rows": lambda x: x[torch.arange(x.shape[0] - 6, x.shape[0] - 3)],
         }.items()
     ),

@@ -1,4 +1,4 @@
-"""Let ``as_strided``, which counts in the memory behind its argument, read the tensor with that memory."""
+"""Let ``as_strided`` read the tensor whose memory its argument views."""
 
 from __future__ import annotations
 
@@ -50,14 +50,9 @@ def _rebase(node: Node, made: dict[Value, Node], contiguous: set[Value]) -> None
         views[:0] = [(maker, base)] if written is None else []
         base = maker.args[source]
     base, start = _first_element(base, views, contiguous) if base in contiguous else (base, None)
-    other = packet(node.op) == "aten::as_strided_scatter" and base is not node.args[0]
-    if (
-        other
-        or start is None
-        or base not in contiguous
-        or base.type.dtype != node.args[0].type.dtype
-        or (start, given) == (-1, None)
-    ):
+    scatters_elsewhere = packet(node.op) == "aten::as_strided_scatter" and base is not node.args[0]
+    certain = base in contiguous and base.type.dtype == node.args[0].type.dtype and not scatters_elsewhere
+    if not certain or start is None or (start, given) == (-1, None):
         cure = "call clone(memory_format=torch.contiguous_format) on its argument, and count the strides in that"
         refuse(f"the layout of the memory that {node.op} views is not certain", node.where, cure)
     node.args[0], node.args[-1] = base, start if given is None else given
@@ -69,7 +64,12 @@ def _first_element(base: Any, views: list[tuple[Node, Value]], contiguous: set[V
     The element is -1 where it depends on sizes at run time, None where it is not certain which tensor that is.
     """
     if not is_static(base.type.sizes) or any(len(view.inputs()) > 1 for view, _ in views):
-        names = {packet(view.op) for view, _ in views}
+        names = set[str]()
+        for view, value in views:
+            if value in contiguous and names <= _SAME_START and packet(view.op) not in _PARTS:
+                base, names = value, set()  # a copy, or the same elements in the same order
+            else:
+                names.add(packet(view.op))
         return base, 0 if names <= _SAME_START else -1 if names <= _SAME_START | _PARTS else None
     tensor: Any = torch.empty(base.type.sizes, dtype=base.type.dtype, device="meta")
     for view, value in views:

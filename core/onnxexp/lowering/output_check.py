@@ -13,7 +13,7 @@ __all__ = ["output_mismatch"]
 
 
 def output_mismatch(value: Value, result: Any, *, shapes: bool = True, symbols: Set[Dim] = frozenset()) -> str:
-    """Describe a certain difference from the captured value, or ""; for `symbols`, see `differ`."""
+    """Describe a certain difference from the captured value, or ""; see `differ`."""
     if not isinstance(value.type, TensorType) or result is None:
         return ""
     sizes: Sequence[Dim] | None = ()
