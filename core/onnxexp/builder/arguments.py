@@ -29,8 +29,7 @@ def find(domain: str, name: str, opset: int) -> Operator:
 
     Raises LoweringError where it exists only at others, AttributeError where it does not exist.
     """
-    found = operator(domain, name, opset)
-    if found is not None:
+    if (found := operator(domain, name, opset)) is not None:
         return found
     if not history(domain, name):
         raise AttributeError(f"ONNX has no operator {name} in the domain {domain or 'ai.onnx'!r}")
@@ -60,8 +59,7 @@ def split_arguments(
     while inputs and inputs[-1] is None:
         inputs.pop()
     _fill_empty_inputs(spec, inputs)
-    missing = _missing(spec, inputs, attributes)
-    if missing:
+    if missing := _missing(spec, inputs, attributes):
         raise TypeError(f"{spec.name} at opset {opset} also needs {', '.join(missing)}; it takes {_signature(spec)}")
     return inputs, attributes
 
@@ -109,8 +107,7 @@ def _check_other_versions(spec: Operator, name: str, value: Any, opset: int) -> 
     if not knowing:
         raise TypeError(f"{spec.name} has no input or attribute {name}; it takes {_signature(spec)}")
     for version in knowing:
-        attribute = version.attribute(name)
-        if attribute is not None and attribute.is_default(value):
+        if (attribute := version.attribute(name)) is not None and attribute.is_default(value):
             return
     raise LoweringError(f"{spec.name} has no {name} at opset {opset}")
 

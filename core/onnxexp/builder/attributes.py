@@ -77,8 +77,7 @@ def encode(spec: Operator, given: dict[str, Any]) -> dict[str, ir.Attr]:
 
 
 def _convert(spec: Operator, attribute: Attribute, value: Any) -> Any:
-    encoder = _ENCODERS.get(attribute.type)
-    if encoder is None:
+    if (encoder := _ENCODERS.get(attribute.type)) is None:
         return value
     try:
         return encoder(value)

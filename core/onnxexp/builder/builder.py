@@ -177,8 +177,7 @@ class Builder:
         version = self.opset if domain == "" else self._state.import_domain(domain)
         call = op_call.resolve_call(domain, name, version, args, kwargs, outputs)
         inputs = operands.tensors(self, call.spec, call.inputs, call.dtypes)
-        results = self._folded(call, inputs)
-        if results is None:
+        if (results := self._folded(call, inputs)) is None:
             results = self._emit(call, inputs)
         return results[0] if outputs is None and len(results) == 1 else results
 
@@ -199,8 +198,7 @@ class Builder:
         if not self.fold or any(tensor is not None and tensor.const is None for tensor in inputs):
             return None
         known = [None if tensor is None else tensor.const for tensor in inputs]
-        folded = constant_folding.fold(call.spec, call.opset, known, call.attributes, call.results)
-        if folded is None:
+        if (folded := constant_folding.fold(call.spec, call.opset, known, call.attributes, call.results)) is None:
             return None
         name = next((tensor.name for tensor in inputs if tensor is not None), None)
         return tuple(self.wrap_constant(tensor, name) for tensor in folded)

@@ -117,8 +117,7 @@ class GraphState:
         key: Any = None,
     ) -> tuple[Tensor, ...]:
         """Append a node, or return an equal one's results; `key` None prevents sharing."""
-        shared = self.scope.seen.get(key)
-        if shared is not None:
+        if (shared := self.scope.seen.get(key)) is not None:
             return shared
         made_for = self.provenance
         base = f"{made_for.value_base}_{name}" if made_for.value_base else name
@@ -151,8 +150,7 @@ class GraphState:
         wrapped = TorchTensor(tensor)
         contents: Any = wrapped.tobytes() if tensor.nbytes <= _SMALL else _memory(tensor)
         key = (tensor.dtype, tuple(tensor.shape), contents)
-        value = self.initializers.get(key)
-        if value is None:
+        if (value := self.initializers.get(key)) is None:
             value = ir.Value(
                 name=self.names.unique(_ODD.sub("_", name) if name else "constant"),
                 shape=wrapped.shape,
@@ -194,8 +192,7 @@ class GraphState:
 
     def tensor_of(self, value: ir.Value) -> Tensor:
         """The tensor of an onnx-ir value of this model, an initializer's included."""
-        tensor = self.tensors.get(value)
-        if tensor is None:
+        if (tensor := self.tensors.get(value)) is None:
             contents = value.const_value
             assert isinstance(contents, TorchTensor), value
             tensor = self._make_tensor(value, contents.torch.dtype, tuple(contents.torch.shape), contents.torch, value.name)
@@ -203,8 +200,7 @@ class GraphState:
 
     def rename(self, tensor: Tensor, base: str) -> None:
         """Give a node's output the captured program's name."""
-        value = tensor.known_value
-        if value is not None and value.producer() is not None:
+        if (value := tensor.known_value) is not None and value.producer() is not None:
             value.name = self.names.unique(base)
 
 

@@ -27,8 +27,7 @@ def infer(state: GraphState, tensor: Tensor) -> None:
     while pending:  # no recursion: a chain of nodes may be longer than Python's stack
         node = pending[-1]
         producers = [_uninferred_producer(state, value) for value in node.inputs if value is not None]
-        before = [producer for producer in producers if producer is not None]
-        if before:
+        if before := [producer for producer in producers if producer is not None]:
             pending.extend(before)
             continue
         pending.pop()
@@ -39,8 +38,7 @@ def infer(state: GraphState, tensor: Tensor) -> None:
 
 def _uninferred_producer(state: GraphState, value: ir.Value) -> ir.Node | None:
     """The node to infer before `value`'s dtype and shape can be read, if any."""
-    tensor = state.tensors.get(value)
-    if tensor is None or (tensor.known_dtype is not None and tensor.known_shape is not None):
+    if (tensor := state.tensors.get(value)) is None or (tensor.known_dtype is not None and tensor.known_shape is not None):
         return None
     node = value.producer()
     return None if node is None or node in state.inferred else node
@@ -98,8 +96,7 @@ def _describe(
             data[name] = ir.serde.serialize_tensor(constant)
         types[name] = onnx.helper.make_tensor_type_proto(dtype, shape)
         return
-    tensor = state.tensors.get(value)
-    if tensor is not None and tensor.known_dtype is not None:
+    if (tensor := state.tensors.get(value)) is not None and tensor.known_dtype is not None:
         types[name] = onnx.helper.make_tensor_type_proto(int(to_onnx(tensor.known_dtype)), tensor.known_shape)
     elif value.type is not None:
         types[name] = ir.serde.serialize_type(value.type)

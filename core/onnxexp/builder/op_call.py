@@ -59,8 +59,7 @@ def resolve_call(
         return resolve_at(opset)
     except (LoweringError, TypeError) as error:
         others = [version for version in _known_versions(domain, name) if version != opset]
-        works = [version for version in others if _fits(resolve_at, version)]
-        if not works:
+        if not (works := [version for version in others if _fits(resolve_at, version)]):
             raise
         later = [version for version in works if version > opset]
         if domain:

@@ -119,8 +119,7 @@ def _split(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     if tensor.nbytes <= _PIECE or (tensor.is_contiguous() and tensor.device.type == "cpu"):
         yield tensor
         return
-    rows = _PIECE // tensor[:1].nbytes
-    if not rows:
+    if not (rows := _PIECE // tensor[:1].nbytes):
         for row in tensor:
             yield from _split(row)
         return

@@ -95,8 +95,7 @@ class Memory:
 
     def holds(self, ref: Ref, value: Value) -> bool:
         """Whether `value` is the current value of a place."""
-        pending = self.state.pending.get(ref.root)
-        if pending is not None:
+        if (pending := self.state.pending.get(ref.root)) is not None:
             return pending[0] is ref and pending[1] is value
         return self.state.values.get(ref) == (value, self.state.versions[ref.root])
 
@@ -109,8 +108,7 @@ class Memory:
         if root in state.spoiled:
             raise CaptureError(state.spoiled[root])
         self.used[root] = None
-        pending = state.pending.get(root)
-        if pending is not None and pending[0] is ref:
+        if (pending := state.pending.get(root)) is not None and pending[0] is ref:
             return pending[1]
         self._settle(root)
         known, version = state.values.get(ref), state.versions[root]

@@ -63,8 +63,7 @@ def packet(op: str) -> str:
 @cache_by_operator
 def facts(op: str) -> Facts:
     """Look up the facts about an operator by its full name."""
-    found = overload(op)
-    if found is None:
+    if (found := overload(op)) is None:
         return Facts(None)
     schema = found._schema
     arguments: Sequence[Any] = schema.arguments

@@ -73,8 +73,7 @@ class ViewCall:
 
 def places(call: ViewCall) -> list[Place]:
     """Find the place of each output of a call, or its relation to the argument."""
-    handler = _VIEWS.get(packet(call.node.op))
-    if handler is None:
+    if (handler := _VIEWS.get(packet(call.node.op))) is None:
         return [Sharing.UNKNOWN] * len(call.node.outputs)
     found = handler(call)
     return found if isinstance(found, list) else [found] * len(call.node.outputs)
@@ -171,8 +170,7 @@ def _transpose(call: ViewCall) -> Place:
 
 
 def _t(call: ViewCall) -> Place:
-    sizes = call.ref.type.sizes
-    if sizes is None:
+    if (sizes := call.ref.type.sizes) is None:
         return call.child("aten::t")
     return call.ref if len(sizes) < 2 else call.child("aten::transpose.int", 0, 1)
 
@@ -187,8 +185,7 @@ def _last_two(call: ViewCall) -> Place:
 
 def _permute(call: ViewCall) -> Place:
     dims = [call.dim(dim, len(call.args[1])) for dim in call.args[1]]
-    moved = sorted(dim for index, dim in enumerate(dims) if dim != index)
-    if not moved:
+    if not (moved := sorted(dim for index, dim in enumerate(dims) if dim != index)):
         return call.ref
     return call.child("aten::transpose.int", *moved) if len(moved) == 2 else call.child("aten::permute", dims)
 

@@ -105,8 +105,7 @@ class Lowering:
     def node(self, node: Node) -> None:
         """Lower one node and bind its outputs."""
         with self.builder.at(node):
-            results = self._results_or_problem(node)
-            if results is None:  # stand-ins, so that the rest is lowered too
+            if (results := self._results_or_problem(node)) is None:  # stand-ins, so that the rest is lowered too
                 results = [self._state.placeholder(output.name, output.type) for output in node.outputs]
             self._bind_outputs(node, results)
 
@@ -167,8 +166,7 @@ class Lowering:
             self._check(node, resolution)
             self._note(node, resolution.plugin)
             return resolution.results
-        graph = self._decompose(node)
-        if graph is not None:
+        if (graph := self._decompose(node)) is not None:
             before = len(self.problems)
             results = self._decomposed(node, graph, resolution.refusal)
             if len(self.problems) != before and self._export_type.keeps_unknown:
@@ -220,8 +218,7 @@ class Lowering:
         finally:
             self._inside -= 1
         inside = self.problems[before:]
-        failed = [problem for problem in inside if problem.error is not None]
-        if failed:
+        if failed := [problem for problem in inside if problem.error is not None]:
             self.problems[before:] = failed
         elif inside and isinstance(refusal, OpsetError):
             self.problems[before:] = [Problem(node, str(refusal), refusal.first_opset, opset=True)]
@@ -247,8 +244,7 @@ class Lowering:
 
     def _check(self, node: Node, resolution: Resolution) -> None:
         for value, result in zip(node.outputs, resolution.results or (), strict=True):
-            mismatch = output_mismatch(value, result, shapes=value in self._used, symbols=self._symbols)
-            if mismatch:
+            if mismatch := output_mismatch(value, result, shapes=value in self._used, symbols=self._symbols):
                 raise LoweringError(f"{resolution.who} {mismatch}")
 
     def _types(self, node: Node) -> list[str]:

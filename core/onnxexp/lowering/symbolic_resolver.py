@@ -65,8 +65,7 @@ class SymbolicResolver:
         candidates = self._dispatcher.candidates(node.op, self._builder.opset)
         args = self._builder.args if candidates else []
         for candidate in candidates:
-            reason = candidate.symbolic.refusal(args)
-            if reason:
+            if reason := candidate.symbolic.refusal(args):
                 refusal = Declined(f"{candidate}: {reason}")
                 continue
             function = candidate.symbolic.function
@@ -80,8 +79,7 @@ class SymbolicResolver:
 
     def _other_opset(self, node: Node) -> LoweringError | None:
         """Return the error for a node that a plugin lowers at another opset only."""
-        opsets = self._dispatcher.opsets(node.op)
-        if not opsets:
+        if not (opsets := self._dispatcher.opsets(node.op)):
             return None
         target = self._builder.opset
         first = next((opset for opset in opsets if opset > target), None)
