@@ -1,7 +1,9 @@
-"""Repair of traced calls that no TorchScript overload accepts.
+"""Repair of traced calls.
 
 torch's tracer ends with a pass that looks up the overload of every node. It fails on ``torch.full_like(x, True)``, since a bool
 is no number in TorchScript, and on ``torch.fill``, which it records as ``full_like`` without its options.
+
+An assignment ``x[i:] = v`` is recorded as ``copy_`` of `v` expanded to the sizes of the example.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import torch
 
 from onnxexp.torch_ops.schemas import schemas
 
-__all__ = ["fit"]
+__all__ = ["broadcast_writes", "fit"]
 
 _NONE = "(no schema)"
 
@@ -22,6 +24,43 @@ def fit(graph: Any) -> None:
     for node in _calls(graph):
         if node.schema() == _NONE:
             _fit(graph, node)
+
+
+def broadcast_writes(graph: Any) -> None:
+    """Let ``copy_`` broadcast, in place of an expansion to the sizes of the example."""
+    for node in _calls(graph):
+        if node.kind() == "aten::copy_":
+            _broadcast(graph, node)
+
+
+def _broadcast(graph: Any, node: Any) -> None:
+    written, source = list(node.inputs())[:2]
+    passed = []
+    while source.node().kind() == "aten::expand" or _strips_ones(source.node()):
+        passed.append(source.node())
+        source = next(source.node().inputs())
+    added = len(_sizes(source)) - len(_sizes(written)) if passed else 0
+    with graph.insert_point_guard(node):
+        for _ in range(added):
+            squeezed = graph.insertNode(graph.create("aten::squeeze", [source, graph.insertConstant(0)], 1)).output()
+            squeezed.setType(source.type().with_sizes(_sizes(source)[1:]))
+            source = squeezed
+    node.replaceInput(1, source)
+    for each in passed:
+        if not each.output().uses():
+            each.destroy()
+
+
+def _strips_ones(node: Any) -> bool:
+    """Whether a view only drops axes of size 1 in front."""
+    if node.kind() != "aten::view":
+        return False
+    before, after = _sizes(next(node.inputs())), _sizes(node.output())
+    return before[len(before) - len(after) :] == after and set(before[: len(before) - len(after)]) <= {1}
+
+
+def _sizes(value: Any) -> list[int]:
+    return value.type().sizes() or []
 
 
 def _calls(block: Any) -> list[Any]:

@@ -20,7 +20,7 @@ from onnxexp.capture.source_lines import code_line, guards_an_error, model_error
 from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.pytree_leaves import register_dataclasses
-from onnxexp_torchscript.call_repair import fit
+from onnxexp_torchscript.call_repair import broadcast_writes, fit
 from onnxexp_torchscript.inplace_size_arithmetic import immutable_sizes
 from onnxexp_torchscript.rnn_cells import whole_cells
 from onnxexp_torchscript.scripted_in_trace import numbers_kept
@@ -164,6 +164,7 @@ def _run(flat: _Flat, parts: ModelTensors) -> tuple[Any, Any]:
     finally:
         torch.jit._trace._trace_module_map = None
     torch._C._jit_pass_inline(graph)
+    broadcast_writes(graph)
     return graph, module
 
 

@@ -12,7 +12,7 @@ from onnxexp_aten.creation.filled_tensors import full_of, sizes_like
 from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.indexing.gather import clamped_indices, common_sizes, flat_places, flattened, indices_and_axes, stacked_indices
 from onnxexp_aten.indexing.scatter import can_reduce, reducing_dtype, scatter_elements, scatter_slices
-from onnxexp_aten.math.arithmetic import select
+from onnxexp_aten.math.arithmetic import extreme, select
 from onnxexp_aten.reduction.cumulative import running_sum
 from onnxexp_aten.shape.as_strided import strided_places
 from onnxexp_aten.shape.diagonals import diagonal_places
@@ -159,6 +159,29 @@ def _replaced(op: Builder, self: Tensor, src: Tensor, axis: int, start: Any, end
     return parts[0] if len(parts) == 1 else op.Concat(*parts, axis=axis)
 
 
+def _around(op: Builder, self: Tensor, src: Tensor, axis: int, start: Any, end: Any) -> tuple[Any, Any]:
+    """Bounds of the parts before and behind a slice that `src` replaces.
+
+    The part behind begins after `src`, not at `end`: an end of 0 may count from either side, and an end before the start
+    makes an empty slice.
+    """
+    whole_sides = isinstance(start, int) and isinstance(end, int) and start <= end and start * end > 0
+    if whole_sides or (isinstance(start, int) and start == 0) or (isinstance(end, int) and end >= END):
+        return start, end
+    first, length = _from_front(op, start, size_at(op, self, axis)), size_at(op, src, axis)
+    return first, first + length if isinstance(first, int) and isinstance(length, int) else op.Add(first, length)
+
+
+def _from_front(op: Builder, index: Any, size: int | Tensor) -> Any:
+    """Count an index from the front; one before the front is the front."""
+    if isinstance(index, int) and index >= 0:
+        return index
+    if isinstance(index, int) and isinstance(size, int):
+        return max(index + size, 0)
+    counted = extreme(op, "Max", op.Add(op.constant(size, torch.int64), index), op.constant(0, torch.int64))
+    return counted if isinstance(index, int) else op.Where(op.Less(index, 0), counted, index)
+
+
 @table("slice_scatter")
 def slice_scatter(op: Builder, self: Tensor, src: Tensor, dim: int, start: Any, end: Any, step: Any) -> Tensor:
     """slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"""
@@ -170,7 +193,7 @@ def slice_scatter(op: Builder, self: Tensor, src: Tensor, dim: int, start: Any, 
     if step == 1 and self.shape is not None and length == self.shape[axis]:
         return src
     if step == 1:
-        return _replaced(op, self, src, axis, start, end)
+        return _replaced(op, self, src, axis, *_around(op, self, src, axis, start, end))
     size = size_at(op, self, axis)
     if isinstance(size, int) and op.is_static([start, end]):
         places: Tensor = op.constant(torch.arange(size)[op.static(start) : op.static(end) : step])
@@ -186,9 +209,9 @@ def select_scatter(op: Builder, self: Tensor, src: Tensor, dim: int, index: Any)
     layer = unsqueezed(op, op.cast(src, self.dtype), [axis])
     size = size_at(op, self, axis)
     if isinstance(index, int):
-        start = index + size if index < 0 and isinstance(size, int) else index
+        start = _from_front(op, index, size) if isinstance(size, int) else index
         return _replaced(op, self, layer, axis, start, END if start == -1 else start + 1)
-    return _replaced(op, self, layer, axis, index, op.Add(index, 1))
+    return _replaced(op, self, layer, axis, *_around(op, self, layer, axis, index, None))
 
 
 @table("diagonal_scatter")

@@ -1,0 +1,131 @@
+"""Writes at indices and slices that are known at run time: from both ends, empty, past the ends."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+import onnxexp
+
+from .running import Program, programs
+
+
+def at(x: Tensor, i: Tensor, v: Tensor) -> Tensor:
+    x = x.clone()
+    x[i] = v
+    return x
+
+
+def at_column(x: Tensor, i: Tensor, v: Tensor) -> Tensor:
+    x = x.clone()
+    x[:, i] = v[0]
+    x[..., i] += v[1:2]
+    return x
+
+
+def added_at(x: Tensor, i: Tensor, v: Tensor) -> Tensor:
+    x = x.clone()
+    x[i] += v
+    return x
+
+
+def at_both(x: Tensor, i: Tensor, v: Tensor) -> Tensor:
+    x = x.clone()
+    x[i, 0] = v[0]
+    x[0, i] += v[1]
+    return x
+
+
+def of_more_axes(x: Tensor, i: Tensor, v: Tensor) -> Tensor:
+    x = x.clone()
+    x[i] = v.reshape(1, 1, 4)
+    return x
+
+
+def at_number(x: Tensor, i: Tensor, v: Tensor) -> Tensor:
+    x = x.clone()
+    x[int(i)] = v
+    return x
+
+
+def selected(x: Tensor, i: Tensor, v: Tensor) -> Tensor:
+    x = x.clone()
+    x.select(0, i).copy_(v)
+    x.select(1, i).mul_(2)
+    return x
+
+
+def one_row(x: Tensor, i: Tensor, v: Tensor) -> Tensor:
+    x = x.clone()
+    x[i : i + 1] = v
+    return x
+
+
+def between(x: Tensor, i: Tensor, v: Tensor) -> Tensor:
+    x = x.clone()
+    x[i - 1 : i + 3] = v
+    return x
+
+
+def to_the_end(x: Tensor, i: Tensor, v: Tensor) -> Tensor:
+    x = x.clone()
+    x[i:] = v
+    x[:, i:] = v[:1]
+    return x
+
+
+def from_the_front(x: Tensor, i: Tensor, v: Tensor) -> Tensor:
+    x = x.clone()
+    x[:i] = v
+    return x
+
+
+def from_row_three_to_the_last(x: Tensor, i: Tensor, v: Tensor) -> Tensor:
+    x = x.clone()
+    x[3:-1] = v
+    x[-4:2] += i
+    return x
+
+
+V = torch.arange(4.0)
+AT = [(torch.randn(rows, 4), torch.tensor(i), V) for rows, i in [(5, -1), (5, 0), (5, 3), (7, -4), (4, -1), (1, -1), (1, 0)]]
+
+
+def written(fn, *captures):
+    return Program(
+        fn, torch.randn(5, 4), torch.tensor(2), V, at=AT, dynamic=[{0}, None, None], captures=captures, opsets=(9, 11, 20)
+    )
+
+
+@programs(
+    *(written(fn, "trace") for fn in [at, added_at]),
+    *(written(fn, "export") for fn in [at_number]),
+    *(written(fn, "trace", "export") for fn in [one_row, between, from_the_front]),
+    *(written(fn, "trace") for fn in [of_more_axes, from_row_three_to_the_last]),
+)
+def test_rows(run):
+    run()
+
+
+CELLS = [(x, i, v) for x, i, v in AT if -len(x) <= int(i) < len(x)]
+
+
+@programs(
+    *(
+        Program(fn, torch.randn(5, 4), torch.tensor(2), V, at=CELLS, dynamic=[{0}, None, None], captures=captures, opsets=(9, 20))
+        for fn, captures in [
+            (at_column, ("trace",)),
+            (at_both, ("trace",)),
+            (selected, ("trace", "export")),
+            (to_the_end, ("trace", "export")),
+        ]
+    )
+)
+def test_rows_and_columns(run):
+    run()
+
+
+def test_a_number_of_a_trace_is_told():
+    with pytest.warns(UserWarning, match=r"Converting a tensor to a Python integer at .*x\[int\(i\)\] = v"):
+        onnxexp.export(at_number, (torch.randn(5, 4), torch.tensor(2), V), capture="trace")
