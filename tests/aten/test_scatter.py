@@ -84,6 +84,22 @@ def diagonal(x):
     Case(assign(where), r(5, 4) > 0, r(5) > 0, dynamic={0: [0], 1: [0]}, name="where_bool"),
     Case(assign(columns_where), r(3, 4), T([True, False, False, True]), dynamic={0: [0]}, emits={"Where"}, name="columns_where"),
     Case(assign(diagonal), r(3, 4), name="diagonal"),
+    Case(
+        lambda x: x.index_put((torch.tensor([0, 0, -1]),), torch.ones(1), accumulate=True),
+        r(5, 4),
+        dynamic={0: [1]},
+        opsets=(9, 11, 13, 14, 20),
+        name="accumulate_one_number",
+    ),
+    Case(
+        lambda x, i, v: x.index_put((i, i), v, accumulate=True),
+        r(4, 3, 2),
+        T([0, 0, -1]),
+        r(3, 2),
+        dynamic={0: [0, 2], 2: [1]},
+        opsets=(9, 13, 20),
+        name="accumulate_at_two_axes",
+    ),
     Case(lambda x, i, v: x.index_put((i,), v, accumulate=True), r(4, 3), T([0, 0]), r(2, 3), opsets=ADDING, name="accumulate"),
 )
 def test_assignment(check):

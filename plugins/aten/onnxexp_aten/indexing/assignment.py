@@ -108,9 +108,7 @@ def _put_flat(
     """
     rest = [axis for axis in range(rank_of(op, self)) if axis not in axes]
     places = flat_places(op, front, tensors)
-    updates = _values(op, self, values, places, axes, rest, rank_of(op, places))
-    kept = [size_at(op, self, axis) for axis in rest]
-    updates = op.Reshape(updates, vector(op, [-1, *kept]))
+    updates = flattened(op, _values(op, self, values, places, axes, rest, rank_of(op, places)), rank_of(op, places))
     flat = flattened(op, front, len(axes))
     if reduction == "none":
         wide = op.Expand(op.Reshape(places, [-1] + [1] * len(rest)), op.Shape(updates))

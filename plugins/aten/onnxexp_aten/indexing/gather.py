@@ -12,7 +12,8 @@ from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.math.arithmetic import clamp, select
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import has_operator
-from onnxexp_aten.support.tensor_sizes import size_at, vector
+from onnxexp_aten.support.size_arithmetic import product_of
+from onnxexp_aten.support.tensor_sizes import size_at, vector, with_shape
 from onnxexp_aten.support.view_nodes import expanded, permuted, squeezed, unsqueezed
 
 __all__ = [
@@ -288,7 +289,11 @@ def _pointwise(op: Builder, self: Tensor, tensors: list[Tensor], axes: list[int]
 
 def flattened(op: Builder, front: Tensor, count: int) -> Tensor:
     """Flatten the first `count` axes."""
-    return op.Reshape(front, vector(op, [-1, *(size_at(op, front, axis) for axis in range(count, rank_of(op, front)))]))
+    sizes = front.shape
+    if count == 1 or sizes is None:
+        return front
+    made = op.Reshape(front, vector(op, [-1, *(size_at(op, front, axis) for axis in range(count, len(sizes)))]))
+    return with_shape(made, [product_of(sizes[:count]) or op.fresh_dim(), *sizes[count:]])
 
 
 def flat_places(op: Builder, front: Tensor, tensors: Sequence[Tensor]) -> Tensor:

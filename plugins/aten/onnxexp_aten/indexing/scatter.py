@@ -107,7 +107,7 @@ def _like_index(op: Builder, source: Tensor, index: Tensor) -> Tensor:
 
 def _flat(op: Builder, *tensors: Tensor) -> list[Tensor]:
     """Convert 0-d tensors to 1-d tensors."""
-    return [tensor if tensor.rank else op.Reshape(tensor, [1]) for tensor in tensors]
+    return [tensor if tensor.rank != 0 else op.Reshape(tensor, [1]) for tensor in tensors]
 
 
 def _scatter(op: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor, reduction: str = "none") -> Tensor:
