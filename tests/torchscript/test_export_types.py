@@ -56,6 +56,30 @@ def test_what_nothing_lowers_is_an_aten_node(capture) -> None:
     assert node.outputs[0].dtype is not None and list(node.outputs[0].shape) == [2, 3]
 
 
+class Decomposable(nn.Module):
+    """Operators that torch decomposes into others, some of which FEW has."""
+
+    def forward(self, x):
+        return -nn.functional.elu(torch.triu(x).relu()).softmax(-1)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("kind", ["ONNX_FALLTHROUGH", "ONNX_ATEN_FALLBACK"])
+def test_what_nothing_lowers_stays_one_node_though_torch_decomposes_it(kind, capture) -> None:
+    program, found = graph_of(Decomposable(), capture=capture, operator_export_type=kind, plugins=[FEW, "torchscript"])
+    names = [node.attributes["operator"].as_string() if node.op_type == "ATen" else node.op_type for node in program.model.graph]
+    assert names == ["triu", "Relu", "elu", "softmax", "Neg"]
+    assert {domain for domain, _ in found} == {"", "aten" if kind == "ONNX_FALLTHROUGH" else "org.pytorch.aten"}
+
+
+@pytest.mark.parametrize("kind", ["ONNX", "ONNX_FALLTHROUGH", "ONNX_ATEN_FALLBACK"])
+def test_what_a_decomposition_lowers_completely_is_decomposed(kind) -> None:
+    few = onnxexp.SymbolicTable("aten")
+    few.direct({"mul": "Mul", "sigmoid": "Sigmoid"})
+    _, found = graph_of(nn.SiLU(), operator_export_type=kind, plugins=[few])
+    assert sorted(found) == [("", "Mul"), ("", "Sigmoid")]
+
+
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_all_operators_as_aten_nodes(capture) -> None:
     program, found = graph_of(Known(), capture=capture, operator_export_type="ONNX_ATEN")

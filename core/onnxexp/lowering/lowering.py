@@ -206,8 +206,9 @@ class Lowering:
             self.lowered.append((node, by))
 
     def _decomposed(self, node: Node, graph: Graph, refusal: LoweringError | None) -> list[Any]:
-        """Lower the decomposition of a node; problems in it become problems of the node."""
-        before = len(self.problems)
+        """Lower the decomposition of a node; its problems become the node's."""
+        before, export_type = len(self.problems), self._export_type
+        self._export_type = OperatorExportTypes.ONNX  # rather the node is kept than parts of it
         for value, arg in zip(graph.inputs, node.inputs(), strict=True):
             self._env[value] = self._env[arg]
         for inner in graph.walk():
@@ -216,7 +217,7 @@ class Lowering:
         try:
             results = self.block(graph)
         finally:
-            self._inside -= 1
+            self._inside, self._export_type = self._inside - 1, export_type
         inside = self.problems[before:]
         if failed := [problem for problem in inside if problem.error is not None]:
             self.problems[before:] = failed
