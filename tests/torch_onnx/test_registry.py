@@ -262,3 +262,41 @@ def test_several_threads() -> None:
         for thread in threads:
             thread.join()
     assert sorted(found) == [(opset, ["Relu"]) for opset in (9, 13, 17, 20)]
+
+
+@pytest.fixture
+def assigned(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Assign a function in a module of torch.onnx's symbolics, until the end of the test."""
+
+    def assign(module: str, name: str, function: Any) -> None:
+        monkeypatch.setitem(vars(getattr(onnx_exporter, module)), name, function)
+
+    return assign
+
+
+@pytest.mark.parametrize(("module", "opsets"), [("symbolic", (9, 20)), ("symbolic_opset9", (9, 20)), ("symbolic_opset13", (13,))])
+def test_a_function_assigned_in_a_module_is_registered_from_its_opset_on(module: str, opsets: Any, assigned: Any) -> None:
+    before = {opset: exported(opset) for opset in (9, 13, 20)}
+    assigned(module, "gelu", lambda g, x, approximate: g.op("Neg", x))
+    for opset in (9, 13, 20):
+        assert exported(opset) == (["Neg"] if opset >= opsets[0] else before[opset])
+    onnx_exporter.register_custom_op_symbolic("aten::gelu", lambda g, x, approximate: g.op("Abs", x), opsets[0])
+    assert exported(20) == ["Abs"]
+
+
+def test_an_assigned_function_may_call_what_it_replaces(assigned: Any) -> None:
+    gelu = onnx_exporter.symbolic_opset9.gelu
+    before = exported()
+    assigned("symbolic_opset9", "gelu", lambda g, x, approximate: g.op("Neg", gelu(g, x, approximate)))
+    assert exported() == [*before, "Neg"]
+
+
+def test_an_assigned_function_that_no_operator_has_is_a_warning(assigned: Any) -> None:
+    assigned("symbolic_opset9", "_a_helper", lambda g: None)
+    assigned("symbolic_opset9", "Table", dict)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        before = exported()
+    assigned("symbolic_opset9", "gelo", lambda g, x: x)
+    with pytest.warns(UserWarning, match=r"symbolic_opset9\.gelo was assigned, but torch has no operator aten::gelo"):
+        assert exported() == before

@@ -37,7 +37,7 @@ from onnxexp_torch_onnx.onnx_ops import plugin
 from onnxexp_torch_onnx.registry import register_custom_op_symbolic, registered, unregister_custom_op_symbolic
 from onnxexp_torch_onnx.scalar_type import JitScalarType
 from onnxexp_torch_onnx.settings import current
-from onnxexp_torch_onnx.symbolic_opsets import opset_modules
+from onnxexp_torch_onnx.symbolic_opsets import OPSET_MODULES
 
 __all__ = [
     "CheckerError",
@@ -79,11 +79,10 @@ __all__ = [
     "verification",
 ]
 
-_OPSET_MODULES = opset_modules(__name__)
-sys.modules.update({module.__name__: module for module in _OPSET_MODULES.values()})  # for `import ….symbolic_opset9`
+sys.modules.update({module.__name__: module for module in OPSET_MODULES.values()})  # for `import ….symbolic_opset9`
 
 
 def __getattr__(name: str) -> Any:  # type checkers do not see the modules of a loop
-    if name not in _OPSET_MODULES:
+    if name not in OPSET_MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _OPSET_MODULES[name]
+    return OPSET_MODULES[name]

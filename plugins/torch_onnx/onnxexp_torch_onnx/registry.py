@@ -19,6 +19,7 @@ from onnxexp.torch_ops.schemas import schemas
 from onnxexp.version import MAX_OPSET
 from onnxexp_torch_onnx.call_symbolic import call_symbolic, describe
 from onnxexp_torch_onnx.settings import current, settings
+from onnxexp_torch_onnx.symbolic_opsets import assigned_symbolics
 from onnxexp_torch_onnx.torch_onnx_state import from_torch
 
 __all__ = [
@@ -126,9 +127,14 @@ class RegisteredSymbolics:
 
 
 def registered(*, torch: bool = False) -> RegisteredSymbolics:
-    """The current registrations; `torch` adds those of torch.onnx itself."""
+    """The current registrations; `torch` adds those of torch.onnx itself.
+
+    A function that was assigned in ``symbolic_opset9`` counts as registered for the operator of its name from opset 9 on.
+    """
     entries = _REGISTRY.entries()
     own = {(name, opset) for name, _, opset in entries}
+    entries += [entry for entry in assigned_symbolics() if (entry[0], entry[2]) not in own]
+    own |= {(name, opset) for name, _, opset in entries}
     others = [(_full_name(name), function, opset) for name, function, opset in from_torch()] if torch else []
     entries += [entry for entry in others if (entry[0], entry[2]) not in own]
     table = SymbolicTable("aten", override=True)

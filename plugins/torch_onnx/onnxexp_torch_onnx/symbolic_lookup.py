@@ -1,6 +1,7 @@
 """torch.onnx's symbolics by name, looked up in the running export.
 
-They are the contents of ``symbolic_opset7`` … ``symbolic_opset20``.
+They are the contents of ``symbolic_opset7`` … ``symbolic_opset20``, beside the names of ``symbolic_helper``, which older
+editions have there too.
 """
 
 from __future__ import annotations
@@ -9,20 +10,24 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from onnxexp_torch_onnx import symbolic_helper
 from onnxexp_torch_onnx.context import GraphContext
 from onnxexp_torch_onnx.overload_matching import overloads
 from onnxexp_torch_onnx.symbolic_helper.opset9_names import REMOVED_SYMBOLICS
 from onnxexp_torch_onnx.torch_op import torch_op
 
-__all__ = ["symbolic"]
+__all__ = ["OPERATORS", "symbolic"]
 
-_RENAMED = {
+OPERATORS = {
     "__and_": "__and__",
     "__or_": "__or__",
     "__xor_": "__xor__",
     "__not_": "logical_not",
     "__lshift_": "__lshift__",
     "__rshift_": "__rshift__",
+}
+"""The operators of torch.onnx's functions that cannot have the operator's name."""
+_RENAMED = OPERATORS | {
     "_reshape_from_tensor": "reshape",
     "_div_rounding_mode": "div",
     "_floor_divide": "floor_divide",
@@ -35,7 +40,7 @@ _RENAMED = {
     "_logsumexp": "logsumexp",
     "_native_layer_norm": "native_layer_norm",
 }
-"""torch.onnx's functions whose names differ from the operators'."""
+"""torch.onnx's functions whose names differ from the operators', its helpers among them."""
 
 
 @functools.lru_cache(maxsize=None)
@@ -48,6 +53,8 @@ def symbolic(name: str) -> Callable[..., Any]:
         raise AttributeError(name)  # Python looks these up on modules
     if name in REMOVED_SYMBOLICS:
         return REMOVED_SYMBOLICS[name]
+    if name in symbolic_helper.__all__:
+        return getattr(symbolic_helper, name)  # type: ignore[no-any-return] # a name that the caller gives
     op = _RENAMED.get(name, name)
     if not overloads(f"aten::{op}"):
         raise AttributeError(f"torch has no operator aten::{op}")
