@@ -266,3 +266,46 @@ def test_look_ups_that_do_not_fit() -> None:
 def test_check_training_mode() -> None:
     with pytest.warns(UserWarning, match="dropout is in training mode, and the export is for inference"):
         symbolic_helper.check_training_mode(1, "dropout")
+
+
+class MinusNumber(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x - 2.5
+
+
+@pytest.mark.parametrize(
+    "read", [lambda b: b, symbolic_helper._scalar, lambda b: torch.tensor(symbolic_helper._scalar(b)).double()]
+)
+@pytest.mark.parametrize("with_g", [True, False], ids=["torch 1.0", "torch 1.13"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32])
+def test_if_scalar_type_as_with_both_signatures(read: Any, with_g: bool, dtype: torch.dtype) -> None:
+    def sub(g: Any, a: Any, b: Any, alpha: Any) -> Any:
+        a = g.op("Cast", a, to_i=JitScalarType.from_dtype(torch.promote_types(dtype, torch.float32)).onnx_type())
+        leading = (g,) if with_g else ()
+        return g.op("Sub", a, symbolic_helper._if_scalar_type_as(*leading, read(b), a))
+
+    onnx_exporter.register_custom_op_symbolic("aten::sub", sub, 9)
+    x = torch.arange(6, dtype=dtype).reshape(2, 3)
+    onnx_exporter.export(MinusNumber(), (x,), input_names=["x"], dynamic_axes={"x": [0]}).verify((x[:1],))
+
+
+def test_former_names_read_the_running_export() -> None:
+    seen = []
+
+    def relu(g: Any, x: Any) -> Any:
+        seen.append((symbolic_helper._export_onnx_opset_version, symbolic_helper._operator_export_type))
+        symbolic_helper._set_opset_version(13)
+        symbolic_helper._set_operator_export_type(onnx_exporter.OperatorExportTypes.ONNX)
+        return symbolic_helper._cast_func_template(1, g, g.op("Relu", x), False)
+
+    onnx_exporter.register_custom_op_symbolic("aten::relu", relu, 9)
+    onnx_exporter.export(torch.nn.ReLU(), X, opset_version=13)
+    assert seen == [(13, "ONNX")]
+    assert symbolic_helper._onnx_master_opset == 28 and {9, 10, 11} < set(symbolic_helper._onnx_stable_opsets)
+    assert symbolic_helper._sum([1, 2]) == 3
+    with pytest.raises(onnxexp.OptionError, match="pass opset_version=11 to export"):
+        symbolic_helper._set_opset_version(11)
+    with pytest.raises(onnxexp.OptionError, match="pass operator_export_type='ONNX_ATEN' to export"):
+        symbolic_helper._set_operator_export_type("ONNX_ATEN")
+    with pytest.raises(onnxexp.LoweringError, match="erf cannot be expressed at opset"):
+        symbolic_helper._black_list_in_opset("erf")()

@@ -193,10 +193,17 @@ def _scalar(x: Any) -> Any:
     return contents.item() if isinstance(contents, torch.Tensor) and contents.numel() == 1 else None
 
 
-def _if_scalar_type_as(self: Any, tensor: Any) -> Any:
-    """A constant tensor in the dtype of a value, if that is known."""
+def _if_scalar_type_as(self: Any, tensor: Any, *rest: Any) -> Any:
+    """A constant tensor or number in the dtype of a value, if that is known.
+
+    torch 1.0 to 1.12 pass `g` first.
+    """
+    if rest:
+        self, tensor = tensor, *rest
     dtype = tensor.type().dtype() if _is_value(tensor) and _is_tensor(tensor) else getattr(tensor, "dtype", None)
-    return self.to(dtype) if isinstance(self, torch.Tensor) and dtype is not None else self
+    if dtype is None or not isinstance(self, (torch.Tensor, bool, int, float)):
+        return self
+    return torch.as_tensor(self).to(dtype)
 
 
 def parse_args(*arg_descriptors: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

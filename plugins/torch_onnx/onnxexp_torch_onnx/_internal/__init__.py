@@ -1,0 +1,1 @@
+"""Modules of ``torch.onnx._internal`` that symbolics import."""
