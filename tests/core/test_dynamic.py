@@ -175,13 +175,18 @@ def test_swapped_input_names_are_meant_in_dynamic_axes() -> None:
     assert spec.shapes == {"a": None, "b": {0: ANY}}
 
 
+def test_numbers_in_dynamic_shapes_may_stand_beside_dynamic_axes() -> None:
+    spec = read_dynamic(lambda x, n: x, (X, 3), {}, dynamic_shapes={"n": ANY}, dynamic_axes={"x": {0: "rows"}})
+    assert spec.input_names == ["x", "n"] and list(spec.scalars) == [1] and spec.axes[0][0].name == "rows"
+
+
 # What is answered
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dynamic_shapes": {}, "dynamic_axes": {}}, "both given"),
+        ({"dynamic_shapes": {"x": {0: "b"}}, "dynamic_axes": {"x": [1]}}, "both describe axes: give one"),
         ({"dynamic_shapes": {"y": {0: "b"}}}, r"names 'y', which is no input of the model.*There are: x, past, past.0.key"),
         ({"dynamic_shapes": {"pasd": None}}, r"did you mean 'past'\?"),
         ({"dynamic_shapes": ({0: "b"},)}, "has 1 entries, but the model is called with 2 parameters: x, past"),

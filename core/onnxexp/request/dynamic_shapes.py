@@ -107,12 +107,12 @@ def read_dynamic(
     Raises OptionError, with the key, known names and the cure, for arguments that do not fit `forward`, unknown names, wrong
     nesting, axes out of range, sizes that contradict the example, both options at once, and `input_names` that do not fit.
     """
-    if dynamic_shapes is not None and dynamic_axes is not None:
-        raise OptionError("dynamic_shapes and dynamic_axes are both given. Both describe the same axes: give one.")
     bound = bind(forward, args, kwargs)
     reader = _Reader(forward, args, kwargs, bound)
     if dynamic_shapes is not None:
         reader.read_shapes(dynamic_shapes, input_names)
+    if dynamic_axes is not None and any(reader.axes):
+        raise OptionError("dynamic_shapes and dynamic_axes both describe axes: give one. Only numbers may be in the other.")
     if program is not None:
         reader.scalars |= dict.fromkeys(_dynamic_numbers(program), Axis(Dim.AUTO, None, False))
     names = reader.name_inputs(input_names)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import torch
-from torch.utils import _pytree as pytree
 
 import onnxexp
 from onnxexp import ONNXProgram, warn
@@ -20,6 +19,7 @@ from onnxexp_torch_onnx.enums import OperatorExportTypes
 from onnxexp_torch_onnx.errors import CheckerError
 from onnxexp_torch_onnx.export_state import training_mode
 from onnxexp_torch_onnx.module_functions import ModuleFunctions
+from onnxexp_torch_onnx.number_inputs import export_with_number_inputs, read_example
 from onnxexp_torch_onnx.onnxscript_symbolics import translations
 from onnxexp_torch_onnx.registry import registered
 from onnxexp_torch_onnx.settings import settings
@@ -63,6 +63,8 @@ def export(
 
     Args:
         training: A member of TrainingMode, or a bool; None is EVAL.
+        args, kwargs: As for `onnxexp.export`. An int or a float is an input of the graph, unless `dynamic_shapes` is given; a
+            number that the model fixes is a constant, with a warning.
         input_names: Names of the inputs, then of the parameters in the order of the model's state_dict.
         operator_export_type: A member of OperatorExportTypes; None is ONNX.
         keep_initializers_as_inputs: None is True only where operators may stay torch's.
@@ -84,34 +86,39 @@ def export(
         keep_initializers_as_inputs = kind is not OperatorExportTypes.ONNX and export_params
     symbols = registered(torch=torch_registrations)
     mode = training_mode(training)
-    count = sum(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves((args, kwargs)))
+    numbers = dynamic_shapes is None and not isinstance(model, torch.export.ExportedProgram)
+    example = read_example(model, args, kwargs, input_names or (), numbers=numbers)
     tables: list[Any] = [each for each in (symbols.symbolics, translations(custom_translation_table or {})) if len(each)]
     if export_modules_as_functions:
         tables.append(ModuleFunctions(model, export_modules_as_functions))
     inlining = autograd_inlining and (kind.keeps_all or not kind.keeps_unknown)
     changes = {"autograd_inlining": inlining, "python_ops": symbols.python_ops, "operator_export_type": kind.name}
     with settings(opset=opset_version or DEFAULT_OPSET, training=mode.name == "TRAINING", **changes):
-        program = onnxexp.export(
-            model,
-            args,
-            kwargs=kwargs,
-            input_names=list(input_names or ())[:count] or None,
-            output_names=output_names,
-            opset_version=opset_version,
-            dynamic_axes=dynamic_axes,
-            dynamic_shapes=dynamic_shapes,
-            capture=capture,
-            training=mode,
-            plugins=[*tables, *(plugins if plugins is not None else [...])],
-            custom_opsets=custom_opsets,
-            export_params=export_params,
-            do_constant_folding=do_constant_folding,
-            keep_initializers_as_inputs=keep_initializers_as_inputs,
-            operator_export_type=kind,
+        program = export_with_number_inputs(
+            example,
+            lambda numbers, names, capture: onnxexp.export(
+                model,
+                args,
+                kwargs=kwargs,
+                input_names=names,
+                output_names=output_names,
+                opset_version=opset_version,
+                dynamic_axes=dynamic_axes,
+                dynamic_shapes=numbers if dynamic_shapes is None else dynamic_shapes,
+                capture=capture,
+                training=mode,
+                plugins=[*tables, *(plugins if plugins is not None else [...])],
+                custom_opsets=custom_opsets,
+                export_params=export_params,
+                do_constant_folding=do_constant_folding,
+                keep_initializers_as_inputs=keep_initializers_as_inputs,
+                operator_export_type=kind,
+            ),
+            capture,
         )
     for stage, seconds in program.timings.items():
         _LOGGER.info("%s: %.3f s", stage, seconds)
-    _name_parameters(program, model, list(input_names or ())[count:])
+    _name_parameters(program, model, example.parameter_names)
     _finish(program, f, old, verbose, external_data)
     if verify:
         program.verify()

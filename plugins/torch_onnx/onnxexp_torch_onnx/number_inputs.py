@@ -1,0 +1,115 @@
+"""Python numbers among the arguments as inputs of the graph.
+
+torch.onnx has them as inputs since torch 1.9, because torch's tracer passes an int or a float as a tensor.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from onnxexp import CaptureError, LoweringError, ONNXProgram, warn
+from onnxexp.request.module_and_forward import as_module, forward_of
+from onnxexp.request.pytree_leaves import register_dataclasses
+
+__all__ = ["Example", "export_with_number_inputs", "read_example"]
+
+Export = Callable[..., ONNXProgram]
+"""An export of the example with these `dynamic_shapes`, `input_names` and this `capture`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """The leaves of an example call, by index, with the names that the user gives.
+
+    Attributes:
+        names: The given name of each input, by leaf; there may be fewer than inputs.
+        parameter_names: The names behind those of the inputs.
+        numbers: The leaves that are an int or a float.
+    """
+
+    model: Any
+    leaves: list[Any]
+    spec: pytree.TreeSpec
+    names: dict[int, str]
+    parameter_names: list[str]
+    numbers: list[int]
+
+    def input_names(self, numbers: Collection[int]) -> list[str] | None:
+        """The names of the tensors and of these numbers."""
+        return [name for leaf, name in self.names.items() if leaf in numbers or leaf not in self.numbers] or None
+
+    def dynamic_shapes(self, numbers: Collection[int]) -> dict[str, Any] | None:
+        """The `dynamic_shapes` that make these numbers inputs."""
+        if not numbers:
+            return None
+        marked = [torch.export.Dim.DYNAMIC if leaf in numbers else None for leaf in range(len(self.leaves))]
+        args, kwargs = pytree.tree_unflatten(marked, self.spec)
+        bound = inspect.signature(forward_of(as_module(self.model))).bind(*args, **kwargs)
+        shapes = dict(bound.arguments)
+        for name, parameter in bound.signature.parameters.items():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                shapes |= shapes.pop(name, {})
+        return shapes
+
+
+def read_example(model: Any, args: Any, kwargs: Mapping[str, Any] | None, names: Sequence[str], *, numbers: bool) -> Example:
+    """Read the arguments of `export`; without `numbers`, every number is a constant."""
+    positional = args if type(args) is tuple else (args,)
+    named = dict(kwargs or {})
+    if positional and type(positional[-1]) is dict:
+        positional, named = positional[:-1], {**positional[-1], **named}
+    register_dataclasses((positional, named))
+    leaves, spec = pytree.tree_flatten((positional, named))
+    found = [index for index, leaf in enumerate(leaves) if numbers and type(leaf) in (int, float)]
+    inputs = [index for index, leaf in enumerate(leaves) if index in found or isinstance(leaf, torch.Tensor)]
+    given = dict(zip(inputs, names, strict=False))
+    return Example(model, leaves, spec, given, list(names)[len(inputs) :], found)
+
+
+def export_with_number_inputs(example: Example, run: Export, capture: str) -> ONNXProgram:
+    """Export with each number as an input, but for those that the model fixes.
+
+    These are constants, with a warning. Raises what `run` raises without numbers.
+    """
+    if not example.numbers:
+        return run(None, example.input_names(()), capture)
+    first = "export" if capture == "auto" else capture
+    reasons: dict[int, str] = {}
+    program = _attempt(example, run, first, example.numbers, reasons)
+    if program is None and len(example.numbers) > 1:
+        reasons.clear()
+        kept = [number for number in example.numbers if _attempt(example, run, first, [number], reasons) is not None]
+        program = _attempt(example, run, first, kept, reasons) if kept else None
+    if program is None:
+        program = run(None, example.input_names(()), capture)
+    for number, reason in reasons.items():
+        warn(f"{_described(example, number)} is a constant of the file, not an input. {reason}")
+    return program
+
+
+def _attempt(example: Example, run: Export, capture: str, numbers: Sequence[int], reasons: dict[int, str]) -> ONNXProgram | None:
+    """Export with these numbers as inputs; None, with the reasons, if that fails."""
+    try:
+        program = run(example.dynamic_shapes(numbers), example.input_names(numbers), capture)
+    except (CaptureError, LoweringError) as error:
+        reasons |= dict.fromkeys(numbers, str(error))
+        return None
+    names = {slot.leaf: slot.name for slot in program.signature.inputs}
+    inputs = {value.name: value for value in program.model.graph.inputs}
+    unused = [each for each in numbers if not inputs[names[each]].uses() and not inputs[names[each]].is_graph_output()]
+    if not unused or capture != "trace":
+        return program
+    reasons |= dict.fromkeys(unused, "The traced graph does not use it: the model ignores it, or Python decides by it.")
+    rest = [number for number in numbers if number not in unused]
+    return run(example.dynamic_shapes(rest), example.input_names(rest), capture) if rest else None
+
+
+def _described(example: Example, number: int) -> str:
+    name = example.names.get(number)
+    return f"the number {example.leaves[number]!r}" + (f" ({name})" if name else " among the arguments")
