@@ -304,12 +304,62 @@ def test_modules_in_branches_and_loops_as_functions(opset: int) -> None:
 
 
 @pytest.mark.parametrize("opset", [9, 14])
-def test_the_graph_stays_flat_at_the_opset_asked(opset: int) -> None:
-    with pytest.warns(UserWarning, match=f"at opset {opset} the graph stays flat"):
-        program = onnx_exporter.export(
-            torch.jit.script(Controlled()), (X, torch.tensor(3)), opset_version=opset, export_modules_as_functions=True
-        )
-    assert not program.model.functions and program.model.opset_imports == {"": opset}
+def test_an_opset_without_functions_is_refused(opset: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(onnxexp.OptionError, match=f"functions from opset 15 on; the target is {opset}"):
+        onnx_exporter.export(MODEL, X, opset_version=opset, export_modules_as_functions=True)
+    monkeypatch.setenv("ONNXEXP_OPSET", str(opset))
+    with pytest.raises(onnxexp.OnnxExporterError, match=f"functions from opset 15 on; the target is {opset}"):
+        onnx_exporter.export(MODEL, X, export_modules_as_functions=True)
+
+
+class Parted(torch.nn.Module):
+    """Annotated variables, and constants in the forward that are none."""
+
+    scale: float
+    sizes: list[int]
+    name: str
+    flag: bool
+    absent: int
+    weight: torch.Tensor
+
+    def __init__(self, alpha: float, shift: float) -> None:
+        super().__init__()
+        self.alpha, self.shift = alpha, shift
+        self.scale, self.sizes, self.name, self.flag, self.weight = alpha, [1, 2], "n", True, torch.ones(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.leaky_relu(x, self.alpha) + self.shift
+
+
+class Outer(torch.nn.Module):
+    def __init__(self, alpha: float, shift: float) -> None:
+        super().__init__()
+        self.inner = Parted(alpha, shift)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) * 2
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("opset", [15, 20])
+def test_attributes_of_functions(opset: int, capture: str) -> None:
+    model = torch.nn.Sequential(Parted(0.1, 1.0), Parted(0.2, 1.0), Outer(0.3, 3.0), Outer(0.4, 4.0), torch.nn.Linear(4, 3))
+    asked: dict[str, Any] = {"opset_version": opset, "capture": capture, "input_names": ["x"], "dynamic_axes": {"x": [0]}}
+    program = onnx_exporter.export(model, X, export_modules_as_functions=True, **asked)
+    functions = {name: list(function.attributes) for (_, name, _), function in program.model.functions.items()}
+    annotated = ["flag", "name", "scale", "sizes"]
+    assert functions == {
+        "Parted": [*annotated, "inferred::value", "inferred::alpha"],
+        "Outer": ["inferred::scale", "inferred::value", "inferred::alpha"],
+        "Linear": ["in_features", "out_features"],
+    }
+    calls = {str(node.metadata_props["onnxexp.scope"]): node.attributes for node in program.model.graph}
+    assert [calls[scope]["inferred::alpha"].value for scope in ("0", "1", "2", "3")] == [0.1, 0.2, 0.3, 0.4]
+    assert calls["1"]["scale"].value == 0.2 and calls["1"]["flag"].value == 1 and list(calls["1"]["sizes"].value) == [1, 2]
+    assert (calls["4"]["in_features"].value, calls["4"]["out_features"].value) == (4, 3)
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    for rows in (3, 1, 7):
+        program.verify((torch.randn(rows, 4),))
 
 
 def test_every_module_as_a_function() -> None:
@@ -319,12 +369,6 @@ def test_every_module_as_a_function() -> None:
     assert {"Linear", "LayerNorm", "TransformerEncoderLayer", "MultiheadAttention"} <= names
     assert len(program.model.graph) == 1
     onnx.checker.check_model(program.model_proto, full_check=True)
-
-
-def test_modules_as_functions_at_an_opset_without_functions() -> None:
-    with pytest.warns(UserWarning, match="stays flat"):
-        program = onnx_exporter.export(MODEL, X, opset_version=14, export_modules_as_functions=True)
-    assert not program.model.functions and program.model.opset_imports[""] == 14
 
 
 def test_a_module_called_twice_and_one_that_is_interleaved() -> None:

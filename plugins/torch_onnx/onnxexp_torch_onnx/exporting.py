@@ -18,7 +18,7 @@ from onnxexp_torch_onnx import deprecated_arguments
 from onnxexp_torch_onnx.enums import OperatorExportTypes
 from onnxexp_torch_onnx.errors import CheckerError
 from onnxexp_torch_onnx.export_state import training_mode
-from onnxexp_torch_onnx.module_functions import ModuleFunctions
+from onnxexp_torch_onnx.module_functions import ModuleFunctions, check_opset
 from onnxexp_torch_onnx.number_inputs import export_with_number_inputs, read_example
 from onnxexp_torch_onnx.onnxscript_symbolics import translations
 from onnxexp_torch_onnx.registry import registered
@@ -68,7 +68,7 @@ def export(
         input_names: Names of the inputs, then of the parameters in the order of the model's state_dict.
         operator_export_type: A member of OperatorExportTypes; None is ONNX.
         keep_initializers_as_inputs: None is True only where operators may stay torch's.
-        export_modules_as_functions: True, or a set of classes: each such module becomes a model-local function.
+        export_modules_as_functions: True, or a set of classes: each such module becomes a model-local function, with attributes.
         autograd_inlining: False keeps a torch.autograd.Function without a symbolic as one node.
         custom_translation_table: onnxscript functions by torch operator, as in torch's newer exporter.
         plugins: As for `onnxexp.export`.
@@ -90,6 +90,7 @@ def export(
     example = read_example(model, args, kwargs, input_names or (), numbers=numbers)
     tables: list[Any] = [each for each in (symbols.symbolics, translations(custom_translation_table or {})) if len(each)]
     if export_modules_as_functions:
+        check_opset(opset_version or DEFAULT_OPSET)
         tables.append(ModuleFunctions(model, export_modules_as_functions))
     inlining = autograd_inlining and (kind.keeps_all or not kind.keeps_unknown)
     changes = {"autograd_inlining": inlining, "python_ops": symbols.python_ops, "operator_export_type": kind.name}

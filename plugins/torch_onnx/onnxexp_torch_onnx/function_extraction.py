@@ -1,6 +1,6 @@
 """Turn regions of a finished graph into model-local functions.
 
-Equal regions share one, with their weights as inputs.
+Equal regions share one, with their weights as inputs. Where only attributes differ, these are the function's attributes.
 """
 
 from __future__ import annotations
@@ -12,11 +12,16 @@ from typing import Any
 
 import onnx_ir as ir
 
+from onnxexp.request.unique_names import unused_name
+
 __all__ = ["FunctionExtractor"]
 
 _SMALL = 64
 """Elements up to which an integer or boolean initializer (axes, shapes, indices) becomes part of the function."""
 SCOPE = "onnxexp.scope"
+INFERRED = "inferred::"
+"""The prefix of a function's attributes that its nodes use."""
+_KINDS = ("INT", "FLOAT", "STRING", "INTS", "FLOATS", "STRINGS", "TENSOR")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +46,40 @@ class Region:
     before: ir.Node | None
 
 
+@dataclasses.dataclass(eq=False)
+class _Shared:
+    """A function with its calls, and the places where another region may differ.
+
+    Attributes:
+        places: The node and the attribute of each place.
+        values: The first region's attributes at these places.
+        names: The function's attribute for each place where regions differ, by the place's index.
+    """
+
+    function: ir.Function
+    places: list[tuple[ir.Node, str]]
+    values: list[ir.Attr]
+    names: dict[int, str] = dataclasses.field(default_factory=dict)
+    calls: list[ir.Node] = dataclasses.field(default_factory=list)
+
+    def attributes(self, values: Sequence[ir.Attr]) -> list[ir.Attr]:
+        """The inferred attributes of a call for a region with these values."""
+        for index, (first, value) in enumerate(zip(self.values, values, strict=True)):
+            if index not in self.names and _contents(first) != _contents(value):
+                self._infer(index, first)
+        return [ir.Attr(name, values[index].type, values[index].value) for index, name in self.names.items()]
+
+    def _infer(self, index: int, value: ir.Attr) -> None:
+        node, name = self.places[index]
+        base = f"{INFERRED}{name.removeprefix(INFERRED)}"
+        free = unused_name(base, self.function.attributes)
+        self.names[index] = free
+        self.function.attributes[free] = ir.Attr(free, ir.AttributeType.UNDEFINED, None)
+        node.attributes[name] = ir.RefAttr(name, free, value.type)
+        for call in self.calls:
+            call.attributes[free] = ir.Attr(free, value.type, value.value)
+
+
 class FunctionExtractor:
     """Turns regions of a model into functions.
 
@@ -49,12 +88,12 @@ class FunctionExtractor:
 
     def __init__(self, model: ir.Model) -> None:
         self._model = model
-        self._known: dict[Hashable, ir.Function] = {}
+        self._known: dict[Hashable, _Shared] = {}
         self._names: dict[tuple[str, str], int] = {}
         self._calls: dict[str, int] = {}
 
-    def extract(self, nodes: Sequence[ir.Node], domain: str, name: str, scope: str) -> bool:
-        """Replace these nodes of one graph by a call of a function.
+    def extract(self, nodes: Sequence[ir.Node], domain: str, name: str, scope: str, attributes: Sequence[ir.Attr] = ()) -> bool:
+        """Replace these nodes of one graph by a call of a function, with these attributes.
 
         False if they cannot be one call.
         """
@@ -64,21 +103,28 @@ class FunctionExtractor:
         if region is None:
             return False
         key = domain, name, _key(region)
-        function = self._known.get(key)
+        places = [(node, name) for node in region.nodes for name, attribute in node.attributes.items() if _may_differ(attribute)]
+        values = [_constant_value(value) for value in region.constants]
+        values += [node.attributes[name] for node, name in places]
+        shared = self._known.get(key)
         call_inputs, call_outputs = list(region.inputs), list(region.outputs)
         graph.remove(region.nodes)
         made = [ir.Value(name=value.name, type=value.type, shape=value.shape) for value in call_outputs]
         for old, new in zip(call_outputs, made, strict=True):
             self._replace(old, new, region, graph)
-        if function is None:
-            function = self._known[key] = self._function(region, domain, self._unused(domain, name))
+        if shared is None:
+            function = self._function(region, domain, self._unused(domain, name), attributes)
+            constants: list[tuple[ir.Node, str]] = [(node, "value") for node in list(function)[: len(region.constants)]]
+            shared = self._known[key] = _Shared(function, [*constants, *places], values)
         else:
             for node in _walk(region.nodes):  # these nodes are dropped and must not count as users
                 for index in range(len(node.inputs)):
                     node.replace_input_with(index, None)
         call = ir.Node(
-            domain, function.name, call_inputs, outputs=made, name=self._unique(f"{scope}/{name}"), metadata_props={SCOPE: scope}
-        )
+            domain, shared.function.name, call_inputs, [*attributes, *shared.attributes(values)], outputs=made,
+            name=self._unique(f"{scope}/{name}"), metadata_props={SCOPE: scope},
+        )  # fmt: skip
+        shared.calls.append(call)
         if region.before is None:
             graph.append(call)
         else:
@@ -106,15 +152,13 @@ class FunctionExtractor:
         self._names[domain, name] = count + 1
         return f"{name}_{count}" if count else name
 
-    def _function(self, region: Region, domain: str, name: str) -> ir.Function:
+    def _function(self, region: Region, domain: str, name: str, attributes: Sequence[ir.Attr]) -> ir.Function:
         """A function with the region's nodes, which were removed from their graph."""
         inner = [ir.Value(name=f"in_{number}") for number in range(len(region.inputs))]
-        constants = []
-        for number, constant in enumerate(region.constants):
-            assert constant.const_value is not None
-            contents = ir.tensor(constant.const_value.numpy(), name=f"constant_{number}")
-            attribute = ir.Attr("value", ir.AttributeType.TENSOR, contents)
-            constants.append(ir.Node("", "Constant", [], [attribute], outputs=[ir.Value(name=f"constant_{number}")]))
+        constants = [
+            ir.Node("", "Constant", [], [_constant_value(constant)], outputs=[ir.Value(name=f"constant_{number}")])
+            for number, constant in enumerate(region.constants)
+        ]
         made = dict(zip(region.constants, (node.outputs[0] for node in constants), strict=True))
         for node in _walk(region.nodes):
             for index, value in enumerate(node.inputs):
@@ -129,7 +173,8 @@ class FunctionExtractor:
                 output.shape = None  # the shape in one call; others may differ
             node.metadata_props.clear()
         graph = ir.Graph(inner, region.outputs, nodes=[*constants, *region.nodes], opset_imports=dict(self._model.opset_imports))
-        function = ir.Function(domain, name, graph=graph, attributes=[])
+        declared = [ir.Attr(each.name, ir.AttributeType.UNDEFINED, None) for each in attributes]
+        function = ir.Function(domain, name, graph=graph, attributes=declared)
         self._model.functions[function.identifier()] = function
         self._model.opset_imports.setdefault(domain, 1)
         return function
@@ -195,22 +240,45 @@ def _is_constant(value: ir.Value) -> bool:
     return tensor.size == 1 or (tensor.size <= _SMALL and not tensor.dtype.is_floating_point())
 
 
+def _constant_value(value: ir.Value) -> ir.Attr:
+    """A small initializer as the attribute of a Constant."""
+    assert value.const_value is not None
+    return ir.Attr("value", ir.AttributeType.TENSOR, ir.tensor(value.const_value.numpy()))
+
+
+def _may_differ(attribute: ir.Attr) -> bool:
+    """Whether regions that differ in this attribute share a function.
+
+    An attribute that is an element type decides on the types inside.
+    """
+    return not attribute.is_ref() and attribute.type.name in _KINDS and attribute.name not in ("to", "dtype", "output_dtype")
+
+
 def _key(region: Region) -> Hashable:
-    """A key that is equal for regions with equal nodes."""
+    """A key that is equal for regions with equal nodes.
+
+    Most attributes and the contents of constants may differ.
+    """
     numbers: dict[ir.Value, Any] = {}
     for value in region.constants:
-        tensor = value.const_value
-        numbers[value] = ("constant", tensor.dtype, tuple(tensor.shape.numpy()), tensor.tobytes())  # type: ignore[union-attr]
-    parts = _parts(region.nodes, numbers, region.slots)
+        assert value.const_value is not None
+        numbers[value] = ("constant", len(numbers), value.const_value.dtype, tuple(value.const_value.shape.numpy()))
+    parts = _parts(region.nodes, numbers, region.slots, exact=False)
     return tuple(parts), tuple(numbers[value] for value in region.outputs)
 
 
-def _parts(nodes: Sequence[ir.Node], numbers: dict[ir.Value, Any], slots: dict[tuple[ir.Node, int], int]) -> list[Hashable]:
+def _parts(
+    nodes: Sequence[ir.Node], numbers: dict[ir.Value, Any], slots: dict[tuple[ir.Node, int], int], *, exact: bool
+) -> list[Hashable]:
+    """The nodes as a key; `exact` with the values of their attributes."""
     parts: list[Hashable] = []
     for node in nodes:
         for output in node.outputs:
             numbers[output] = len(numbers)
-        attributes = tuple((name, _attribute(attribute, numbers, slots)) for name, attribute in sorted(node.attributes.items()))
+        attributes = tuple(
+            (name, attribute.type if not exact and _may_differ(attribute) else _attribute(attribute, numbers, slots))
+            for name, attribute in sorted(node.attributes.items())
+        )
         inputs = tuple(
             None if value is None else ("in", slots[node, index]) if (node, index) in slots else numbers[value]
             for index, value in enumerate(node.inputs)
@@ -220,11 +288,16 @@ def _parts(nodes: Sequence[ir.Node], numbers: dict[ir.Value, Any], slots: dict[t
 
 
 def _attribute(attribute: ir.Attr, numbers: dict[ir.Value, Any], slots: dict[tuple[ir.Node, int], int]) -> Hashable:
-    if attribute.type is ir.AttributeType.GRAPH:
-        graph = attribute.as_graph()
-        for value in (*graph.inputs, *graph.initializers.values()):
-            numbers[value] = len(numbers)
-        return tuple(_parts(list(graph), numbers, slots)), tuple(numbers[value] for value in graph.outputs)
+    if attribute.type is not ir.AttributeType.GRAPH:
+        return _contents(attribute)
+    graph = attribute.as_graph()
+    for value in (*graph.inputs, *graph.initializers.values()):
+        numbers[value] = len(numbers)
+    return tuple(_parts(list(graph), numbers, slots, exact=True)), tuple(numbers[value] for value in graph.outputs)
+
+
+def _contents(attribute: ir.Attr) -> Hashable:
+    """The value of an attribute that is no graph."""
     if attribute.type is ir.AttributeType.TENSOR:
         tensor = attribute.as_tensor()
         return tensor.dtype, tuple(tensor.shape.numpy()), tensor.tobytes()

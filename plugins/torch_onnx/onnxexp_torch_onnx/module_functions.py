@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection
@@ -13,7 +14,7 @@ import torch
 from onnxexp import OptionError, Options, hookimpl, warn
 from onnxexp_torch_onnx.function_extraction import SCOPE, FunctionExtractor
 
-__all__ = ["FIRST_OPSET", "ModuleFunctions"]
+__all__ = ["FIRST_OPSET", "ModuleFunctions", "check_opset"]
 
 FIRST_OPSET = 15
 """Model-local functions need ONNX IR 8, which came with opset 15."""
@@ -25,22 +26,21 @@ class ModuleFunctions:
     True selects every module.
 
     The function's name is the class's, its domain the class's Python module. Modules with equal nodes share a function; their
-    weights are its inputs. A module stays flat, with a warning, if other nodes between its own need it and are needed by it.
+    weights are its inputs. Its attributes are the module's annotated variables, and ``inferred::`` ones: attributes of nodes
+    inside in which the modules differ. A module stays flat, with a warning, if other nodes between its own need it and are
+    needed by it.
     """
 
     def __init__(self, model: Any, classes: bool | Collection[type[torch.nn.Module]]) -> None:
         self._modules = {
-            path: _named(module) for path, module in _submodules(model) if classes is True or _is_wanted(module, classes)
+            path: (*_named(module), _annotated(module))
+            for path, module in _submodules(model)
+            if classes is True or _is_wanted(module, classes)
         }
 
     @hookimpl(trylast=True)  # other passes look at nodes of the main graph only, and merge what would make equal modules differ
-    def post_pass(self, options: Options) -> Callable[[ir.Model], None] | None:
-        if options.opset < FIRST_OPSET:
-            warn(
-                f"export_modules_as_functions: ONNX has functions from opset {FIRST_OPSET} on; at opset {options.opset} the "
-                "graph stays flat"
-            )
-            return None
+    def post_pass(self, options: Options) -> Callable[[ir.Model], None]:
+        check_opset(options.opset)
 
         def modules_as_functions(model: ir.Model) -> None:
             extractor = FunctionExtractor(model)
@@ -50,14 +50,20 @@ class ModuleFunctions:
         return modules_as_functions
 
     def _make(self, extractor: FunctionExtractor, model: ir.Model, path: str) -> None:
-        domain, name = self._modules[path]
+        domain, name, attributes = self._modules[path]
         flat = []
         for graph in _graphs(model):
             nodes = [node for node in graph if _within(node.metadata_props.get(SCOPE, ""), path)]
-            if nodes and not extractor.extract(nodes, domain, name, path):
-                flat += [run for run in _runs(graph, nodes) if not extractor.extract(run, domain, name, path)]
+            if nodes and not extractor.extract(nodes, domain, name, path, attributes):
+                flat += [run for run in _runs(graph, nodes) if not extractor.extract(run, domain, name, path, attributes)]
         if flat:
             warn(f"export_modules_as_functions: {path} ({name}) stays flat: other nodes come between its own")
+
+
+def check_opset(opset: int) -> None:
+    """Raise OptionError for an opset without model-local functions."""
+    if opset < FIRST_OPSET:
+        raise OptionError(f"export_modules_as_functions: ONNX has functions from opset {FIRST_OPSET} on; the target is {opset}")
 
 
 def _submodules(model: Any) -> list[tuple[str, torch.nn.Module]]:
@@ -89,6 +95,27 @@ def _named(module: torch.nn.Module) -> tuple[str, str]:
 
 def _named_class(kind: type[torch.nn.Module]) -> tuple[str, str]:
     return kind.__module__, re.sub(r"\W", "_", kind.__qualname__)
+
+
+def _annotated(module: torch.nn.Module) -> list[ir.Attr]:
+    """The annotated variables of a module's class as attributes.
+
+    They are numbers, strings, and lists of those.
+    """
+    names = [name for kind in type(module).__mro__ if kind is not torch.nn.Module for name in inspect.get_annotations(kind)]
+    inherited = inspect.get_annotations(torch.nn.Module)
+    found = {name: getattr(module, name, None) for name in names if name not in inherited}  # some classes annotate only
+    return [made for name, value in sorted(found.items()) for made in _attribute(name, value)]
+
+
+def _attribute(name: str, value: Any) -> list[ir.Attr]:
+    elements = list(value) if isinstance(value, (list, tuple)) else [value]
+    for kinds, type_ in (((int,), "INT"), ((int, float), "FLOAT"), ((str,), "STRING")):
+        if elements and all(isinstance(each, kinds) for each in elements):
+            made = [kinds[-1](each) for each in elements]
+            single = not isinstance(value, (list, tuple))
+            return [ir.Attr(name, ir.AttributeType[type_ if single else f"{type_}S"], made[0] if single else made)]
+    return []
 
 
 def _graphs(model: ir.Model) -> list[ir.Graph]:
