@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 
 from onnxexp import TrainingMode, is_in_onnx_export
 from onnxexp.capture.torch_state import model_mode
 
-__all__ = ["disable_log", "enable_log", "is_in_onnx_export", "select_model_mode_for_export", "set_training", "training_mode"]
+__all__ = [
+    "disable_log",
+    "enable_log",
+    "is_in_onnx_export",
+    "logging_to_stdout",
+    "select_model_mode_for_export",
+    "set_training",
+    "training_mode",
+]
 
 _LOGGER = logging.getLogger("onnxexp")
 
@@ -46,11 +55,35 @@ def set_training(model: torch.nn.Module, mode: bool | None) -> Iterator[None]:
         yield
 
 
+class _ToStdout(logging.StreamHandler[TextIO]):
+    """Prints records, as torch.onnx's log does."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stdout)
+
+
 def enable_log() -> None:
-    """Turn on onnxexp's log."""
+    """Turn on onnxexp's log; without a handler of the user's it goes to stdout."""
     _LOGGER.setLevel(logging.INFO)
+    if not _LOGGER.hasHandlers():
+        _LOGGER.addHandler(_ToStdout())
 
 
 def disable_log() -> None:
     """Turn off onnxexp's log."""
     _LOGGER.setLevel(logging.CRITICAL + 1)
+    for handler in [each for each in _LOGGER.handlers if isinstance(each, _ToStdout)]:
+        _LOGGER.removeHandler(handler)
+
+
+@contextlib.contextmanager
+def logging_to_stdout() -> Iterator[None]:
+    """Turn on onnxexp's log until the end of the block."""
+    level, handlers = _LOGGER.level, list(_LOGGER.handlers)
+    enable_log()
+    try:
+        yield
+    finally:
+        _LOGGER.setLevel(level)
+        for handler in [each for each in _LOGGER.handlers if each not in handlers]:
+            _LOGGER.removeHandler(handler)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, BinaryIO
 
+import onnx_ir as ir
 import torch
 
 import onnxexp
@@ -17,7 +17,8 @@ from onnxexp.version import DEFAULT_OPSET
 from onnxexp_torch_onnx import deprecated_arguments
 from onnxexp_torch_onnx.enums import OperatorExportTypes
 from onnxexp_torch_onnx.errors import CheckerError
-from onnxexp_torch_onnx.export_state import training_mode
+from onnxexp_torch_onnx.export_state import logging_to_stdout, training_mode
+from onnxexp_torch_onnx.graph_text import PARAMETER, graph_text
 from onnxexp_torch_onnx.module_functions import ModuleFunctions, check_opset
 from onnxexp_torch_onnx.number_inputs import export_with_number_inputs, read_example
 from onnxexp_torch_onnx.onnxscript_symbolics import translations
@@ -117,35 +118,64 @@ def export(
             ),
             capture,
         )
-    for stage, seconds in program.timings.items():
-        _LOGGER.info("%s: %.3f s", stage, seconds)
-    _name_parameters(program, model, example.parameter_names)
-    _finish(program, f, old, verbose, external_data)
+    _finish(program, model, example.parameter_names, f, old, verbose, external_data)
     if verify:
         program.verify()
     return program
 
 
-def _name_parameters(program: ONNXProgram, model: Any, names: Sequence[str]) -> None:
-    """Rename the parameters, in the order of the state_dict."""
-    if not names or not isinstance(model, torch.nn.Module):
-        return
-    initializers = program.model.graph.initializers
-    inputs = {value.name: value for value in program.model.graph.inputs}
-    for old, name in zip(model.state_dict(), names, strict=False):
-        value = initializers.get(old) or inputs.get(old)
+def _parameters(program: ONNXProgram, model: Any) -> list[ir.Value | None]:
+    """The graph's value of each parameter, in the order of the state_dict.
+
+    Tied ones count once. None for a parameter that the graph does not have.
+    """
+    if not isinstance(model, torch.nn.Module):
+        return []
+    names: dict[int, list[str]] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        names.setdefault(id(tensor), []).append(name)
+    graph = program.model.graph
+    known = {str(value.name): value for value in graph.inputs} | dict(graph.initializers)
+    found = [next((known[name] for name in tied if name in known), None) for tied in names.values()]
+    for index, value in enumerate(found):
+        if value is not None:
+            value.meta[PARAMETER] = index
+    return found
+
+
+def _name_parameters(program: ONNXProgram, parameters: Sequence[ir.Value | None], names: Sequence[str]) -> None:
+    """Rename the parameters, in their order."""
+    for value, name in zip(parameters, names, strict=False):
         if value is None:
             continue
-        value.name = name
+        old, value.name = str(value.name), name
         if old in program.weights:
             program.weights[name] = program.weights.pop(old)
-    if len(names) > len(model.state_dict()):
-        warn(f"there are more input_names than inputs and parameters: {names[len(model.state_dict()) :]}")
+    if len(names) > len(parameters):
+        warn(f"there are more input_names than inputs and parameters: {names[len(parameters) :]}")
 
 
-def _finish(program: ONNXProgram, f: Any, old: Mapping[str, Any], verbose: bool | None, external: bool | None) -> None:
+def _finish(
+    program: ONNXProgram, model: Any, names: Sequence[str], f: Any, old: Mapping[str, Any], verbose: bool | None, external: Any
+) -> None:
+    """Name the parameters, honour older arguments, write, log and print."""
+    _name_parameters(program, _parameters(program, model), names)
+    _change(program, old, verbose)
+    if old.get("use_external_data_format") is not None and external is None:
+        external = bool(old["use_external_data_format"])
+    if f is not None:
+        program.save(f, external_data=external)
+    with logging_to_stdout() if verbose else contextlib.nullcontext():
+        for stage, seconds in program.timings.items():
+            _LOGGER.info("%s: %.3f s", stage, seconds)
+    if verbose:
+        print(graph_text(program.model, model))
+
+
+def _change(program: ONNXProgram, old: Mapping[str, Any], verbose: bool | None) -> None:
+    """Change the finished model as older arguments and `verbose` ask for it."""
     model = program.model
-    if old.get("strip_doc_string") is False:
+    if verbose or old.get("strip_doc_string") is False:
         for node in model.graph.all_nodes():
             node.doc_string = node.metadata_props.get("onnxexp.source")
     if old.get("_retain_param_name") is False:
@@ -161,12 +191,6 @@ def _finish(program: ONNXProgram, f: Any, old: Mapping[str, Any], verbose: bool 
             onnx.checker.check_model(program.model_proto, full_check=True)
         except onnx.checker.ValidationError as error:
             raise CheckerError(f"onnx's checker rejects the model: {error}") from error
-    if old.get("use_external_data_format") is not None and external is None:
-        external = bool(old["use_external_data_format"])
-    if f is not None:
-        program.save(f, external_data=external)
-    if verbose:
-        print(program)
 
 
 def export_to_pretty_string(
@@ -191,18 +215,18 @@ def export_to_pretty_string(
     """Export, and return the graph as text instead of a model.
 
     Takes the arguments of `export` and `google_printer`: True returns onnx's own text form. No file is written, so that
-    `export_type` (the former packing of files) and a file in the place of `export_params` (a former order) have no effect.
+    `export_type` (the former packing of files) and a file in the place of `export_params` (a former order) have no effect, and
+    neither has `verbose`, as nothing is printed.
     """
     if add_node_names is not None:
         options["add_node_names"] = add_node_names
-    with contextlib.redirect_stdout(io.StringIO()):
-        program = export(
-            model, args, None, export_params if isinstance(export_params, bool) else True, verbose, training, input_names,
-            output_names, operator_export_type, opset_version, do_constant_folding, dynamic_axes, keep_initializers_as_inputs,
-            custom_opsets, **options,
-        )  # fmt: skip
+    program = export(
+        model, args, None, export_params if isinstance(export_params, bool) else True, False, training, input_names,
+        output_names, operator_export_type, opset_version, do_constant_folding, dynamic_axes, keep_initializers_as_inputs,
+        custom_opsets, **options,
+    )  # fmt: skip
     if google_printer:
         import onnx
 
         return str(onnx.printer.to_text(program.model_proto))
-    return str(program)
+    return graph_text(program.model, model)
