@@ -187,6 +187,30 @@ def test_a_translation_table() -> None:
         onnx_exporter.export(Leaky(), X, custom_translation_table={3: leaky})
 
 
+@pytest.mark.parametrize("key", [torch.ops.aten.leaky_relu, torch.ops.aten.leaky_relu.default, "aten::leaky_relu"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_translation_table_beside_a_registration(key: Any, rows: int) -> None:
+    """The table of the call wins over what the process has registered."""
+    from onnxscript.onnx_opset import opset18 as op
+
+    domain = onnxscript.values.Opset("mine", 1)
+
+    @onnxscript.script(domain)
+    def leaky(X, slope: float = 0.25):
+        return op.LeakyRelu(X, alpha=slope)
+
+    model, x = torch.nn.Sequential(torch.nn.LeakyReLU(0.5), torch.nn.ReLU()), torch.randn(rows, 4)
+    onnx_exporter.register_custom_op_symbolic("aten::leaky_relu", lambda g, x, slope, *_: g.op("Neg", x), 9)
+    onnx_exporter.register_custom_op_symbolic("aten::relu", lambda g, x: g.op("Abs", x), 9)
+    program = onnx_exporter.export(model, x, opset_version=18, custom_translation_table={key: leaky})
+    assert operators(program) == ["mine::leaky", "::Abs"]
+    torch.testing.assert_close(program(x), torch.nn.functional.leaky_relu(x, 0.5).abs())
+    registry = onnx_exporter.OnnxRegistry()
+    registry.register_op(leaky, "aten", "leaky_relu")
+    exported = onnx_exporter.dynamo_export(model, x, export_options=onnx_exporter.ExportOptions(onnx_registry=registry))
+    assert operators(exported.program) == ["mine::leaky", "::Abs"]
+
+
 def test_logging(caplog: pytest.LogCaptureFixture) -> None:
     onnx_exporter.enable_log()
     onnx_exporter.export(MODEL, X)

@@ -22,7 +22,7 @@ from onnxexp import ONNXProgram, SymbolicTable
 from onnxexp.builder.torch_tensor_data import TorchTensor
 from onnxexp.plugins.symbolics_outside_exports import symbolics_for
 from onnxexp.version import DEFAULT_OPSET
-from onnxexp_torch_onnx.onnxscript_symbolics import translations
+from onnxexp_torch_onnx.onnxscript_symbolics import one_plugin, translations
 from onnxexp_torch_onnx.registry import registered
 
 __all__ = [
@@ -240,7 +240,7 @@ def dynamo_export(
     """
     options = export_options or ExportOptions()
     registry = options.onnx_registry
-    tables = [each for each in ([] if registry is None else [registry.table()]) + [registered().symbolics] if len(each)]
+    tables = one_plugin(*([] if registry is None else [registry.table()]), registered().symbolics)
     shapes: Any = None
     if options.dynamic_shapes:
         shapes = pytree.tree_map(

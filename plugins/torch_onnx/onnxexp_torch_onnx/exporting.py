@@ -21,7 +21,7 @@ from onnxexp_torch_onnx.export_state import logging_to_stdout, training_mode
 from onnxexp_torch_onnx.graph_text import PARAMETER, graph_text
 from onnxexp_torch_onnx.module_functions import ModuleFunctions, check_opset
 from onnxexp_torch_onnx.number_inputs import export_with_number_inputs, read_example
-from onnxexp_torch_onnx.onnxscript_symbolics import translations
+from onnxexp_torch_onnx.onnxscript_symbolics import one_plugin, translations
 from onnxexp_torch_onnx.registry import registered
 from onnxexp_torch_onnx.settings import settings
 
@@ -89,7 +89,7 @@ def export(
     mode = training_mode(training)
     numbers = dynamic_shapes is None and not isinstance(model, torch.export.ExportedProgram)
     example = read_example(model, args, kwargs, input_names or (), numbers=numbers)
-    tables: list[Any] = [each for each in (symbols.symbolics, translations(custom_translation_table or {})) if len(each)]
+    tables: list[Any] = one_plugin(translations(custom_translation_table or {}), symbols.symbolics)
     if export_modules_as_functions:
         check_opset(opset_version or DEFAULT_OPSET)
         tables.append(ModuleFunctions(model, export_modules_as_functions))
