@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acme_ops.operators import snake
+from acme_ops.operators import gated, snake
 from acme_ops.symbolics import plugin
 
-__all__ = ["plugin", "snake"]
+__all__ = ["gated", "plugin", "snake"]

@@ -14,3 +14,14 @@ def snake(x: torch.Tensor, alpha: float = 1.0) -> torch.Tensor:
 @snake.register_fake
 def _(x: torch.Tensor, alpha: float = 1.0) -> torch.Tensor:
     return torch.empty_like(x)
+
+
+@torch.library.custom_op("acme_ops::gated", mutates_args=())
+def gated(x: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
+    """x * gelu(gate), elementwise; both have the same shape."""
+    return x * torch.nn.functional.gelu(gate)
+
+
+@gated.register_fake
+def _(x: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from onnxexp import Builder, SymbolicTable, Tensor
 
-# override: where another pack lowers the same operator, this one is asked first.
-plugin = SymbolicTable("acme_ops", override=True)
+# The pack lowers its own operators only: installing it changes no other model.
+plugin = SymbolicTable("acme_ops")
 
 
 @plugin("snake")
@@ -15,7 +15,13 @@ def snake(op: Builder, x: Tensor, alpha: float) -> Tensor:
     return op.Add(x, op.Div(op.Mul(wave, wave), alpha))
 
 
-@plugin("aten::silu", since=24)
-def silu(op: Builder, self: Tensor) -> Tensor:
-    """silu(Tensor self) -> Tensor; one node from opset 24 on, before that the aten pack's two"""
-    return op.Swish(self)
+@plugin("gated")
+def gated(op: Builder, x: Tensor, gate: Tensor) -> Tensor:
+    """gated(Tensor x, Tensor gate) -> Tensor"""
+    return op.Mul(op.Mul(x, gate), op.Mul(op.Add(op.Erf(op.Mul(gate, 0.5**0.5)), 1.0), 0.5))
+
+
+@plugin("gated", since=20)
+def gated_since_20(op: Builder, x: Tensor, gate: Tensor) -> Tensor:
+    """gated(Tensor x, Tensor gate) -> Tensor; ONNX has Gelu from opset 20 on"""
+    return op.Mul(x, op.Gelu(gate))

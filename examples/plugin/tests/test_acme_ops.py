@@ -18,7 +18,13 @@ X = torch.linspace(-3, 3, 24).reshape(2, 3, 4)
         emits={"Mul": 2, "Sin": 1, "Div": 1, "Add": 1},
         name="alpha",
     ),
-    Case(torch.nn.SiLU(), X, opsets=(23, 24), emits={23: {"Sigmoid", "Mul"}, 24: {"Swish"}}),
+    Case(
+        acme_ops.gated,
+        X,
+        X.flip(0),
+        dynamic={0: [0, 1], 1: [0, 1]},
+        emits={9: {"Erf", "Mul", "Add"}, 20: {"Gelu", "Mul"}},
+    ),
 )
 def test_operators(check):
     check()
