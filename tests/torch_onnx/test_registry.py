@@ -187,6 +187,49 @@ def test_registrations_serve_onnxexp_export_on_request() -> None:
     assert [node.op_type for node in program.model.graph] == ["Relu"]
 
 
+LIBRARY = torch.library.Library("registry_tests", "FRAGMENT")
+LIBRARY.define("suppress(Tensor x, float limit) -> Tensor")
+LIBRARY.impl("suppress", lambda x, limit: x.clamp(max=limit), "CompositeExplicitAutograd")
+torch.library.register_fake("registry_tests::suppress", lambda x, limit: torch.empty_like(x), lib=LIBRARY)
+
+
+class Suppress(torch.nn.Module):
+    """An operator of a library that registers its symbolics with torch.onnx, as torchvision does."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.registry_tests.suppress(x, 0.5)
+
+
+def suppress(g: Any, x: Any, limit: Any) -> Any:
+    return g.op("Min", x, limit)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_error_names_a_registration_that_the_export_leaves_out(capture: str, rows: int) -> None:
+    asked: dict[str, Any] = {"args": (torch.randn(rows, 4),), "capture": capture}
+    with pytest.raises(onnxexp.UnsupportedOperators, match="no plugin lowers it and torch has no decomposition"):
+        onnxexp.export(Suppress(), **asked)
+    torch.onnx.register_custom_op_symbolic("registry_tests::suppress", suppress, 11)
+    try:
+        for exporter in (onnxexp.export, onnx_exporter.export):
+            with pytest.raises(onnxexp.UnsupportedOperators) as raised:
+                exporter(Suppress(), **asked)
+            assert "registered with torch.onnx, and this export does not use it; cure: " in str(raised.value)
+            assert "onnxexp_torch_onnx.export(..., torch_registrations=True)" in str(raised.value)
+            assert raised.value.counts == {"registry_tests::suppress": 1}
+        assert "torch_registrations=True" in onnxexp.check(Suppress(), **asked).message
+        onnx_exporter.export(Suppress(), **asked, torch_registrations=True).verify()
+        with pytest.raises(onnxexp.OpsetError, match=r"registry_tests::suppress from opset 11 on; the target is opset 10"):
+            onnx_exporter.export(Suppress(), **asked, torch_registrations=True, opset_version=10)
+    finally:
+        torch.onnx.unregister_custom_op_symbolic("registry_tests::suppress", 11)
+    onnx_exporter.register_custom_op_symbolic("registry_tests::suppress", suppress, 11)
+    with pytest.raises(onnxexp.UnsupportedOperators, match=r"registered with onnxexp_torch_onnx.*registered\(\), \.\.\.\]"):
+        onnxexp.export(Suppress(), **asked)
+    onnxexp.export(Suppress(), **asked, plugins=[onnx_exporter.registered(), ...]).verify()
+
+
 def test_what_was_registered_with_torch_onnx_itself() -> None:
     torch.onnx.register_custom_op_symbolic("aten::gelu", lambda g, x, approximate: g.op("Relu", x), 9)
     try:

@@ -58,6 +58,13 @@ def torchvision() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("torchvision")
+def test_the_error_names_torchvisions_registration() -> None:
+    boxes, scores = torch.tensor([[0, 0, 10, 10.0]]), torch.tensor([0.8])
+    with pytest.raises(onnxexp.UnsupportedOperators, match=r"torchvision::nms.*torch_registrations=True"):
+        export(lambda b, s: torch.ops.torchvision.nms(b, s, 0.5), boxes, scores, opset=20)
+
+
+@pytest.mark.usefixtures("torchvision")
 @pytest.mark.parametrize("opset", [11, 13, 16, 18, 20])
 def test_torchvision(opset: int) -> None:
     boxes = torch.tensor([[0, 0, 10, 10], [1, 1, 11, 11], [20, 20, 30, 30.0]])

@@ -13,7 +13,7 @@ from onnxexp.torch_ops.schemas import schemas
 
 __all__ = ["Problem", "describe", "no_plugins", "skeleton", "unsupported"]
 
-_PACKS = {"aten": "onnxexp-plugin-aten"}
+_PACKS = {"aten": "onnxexp-plugin-aten", "torchvision": "onnxexp-plugin-torch-onnx"}
 """This project's distributions, by the namespace of their torch operators."""
 _LINES = 3
 """Source lines shown per operator."""

@@ -7,7 +7,7 @@ The names that extensions of torch.onnx import are here: `export`, `register_cus
 `registered` (the registrations as a plugin for `onnxexp.export`), `call_symbolic` (for plugins that call such symbolics) and
 `FunctionExtractor` (regions of a finished model as functions).
 
-The entry point `plugin` lowers the operators of ``torch.onnx.ops``.
+The entry point `plugin` lowers the operators of ``torch.onnx.ops``, and points to registered symbolics that an export leaves out.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from onnxexp_torch_onnx.dynamo import (
     dynamo_export,
     enable_fake_mode,
 )
+from onnxexp_torch_onnx.entry_point import plugin
 from onnxexp_torch_onnx.enums import OperatorExportTypes, TensorProtoDataType
 from onnxexp_torch_onnx.errors import CheckerError, OnnxExporterError, SymbolicValueError, UnsupportedOperatorError
 from onnxexp_torch_onnx.export_state import disable_log, enable_log, is_in_onnx_export, select_model_mode_for_export, set_training
 from onnxexp_torch_onnx.exporting import export, export_to_pretty_string
 from onnxexp_torch_onnx.function_extraction import FunctionExtractor
-from onnxexp_torch_onnx.onnx_ops import plugin
 from onnxexp_torch_onnx.registry import register_custom_op_symbolic, registered, unregister_custom_op_symbolic
 from onnxexp_torch_onnx.scalar_type import JitScalarType
 from onnxexp_torch_onnx.settings import current

@@ -7,12 +7,12 @@ from typing import Any
 
 from onnxexp import Builder, SymbolicTable, Tensor
 
-__all__ = ["plugin"]
+__all__ = ["table"]
 
-plugin = SymbolicTable("onnx_symbolic")
+table = SymbolicTable("onnx_symbolic")
 
 
-@plugin("onnx::RotaryEmbedding", since=23)
+@table("onnx::RotaryEmbedding", since=23)
 def rotary_embedding(
     op: Builder, x: Tensor, cos: Tensor, sin: Tensor, position_ids: Any, interleaved: bool, num_heads: int, dim: int
 ) -> Any:
@@ -21,7 +21,7 @@ def rotary_embedding(
     return op.RotaryEmbedding(x, cos, sin, position_ids, interleaved=int(interleaved), **sizes)
 
 
-@plugin("onnx::Attention", since=23)
+@table("onnx::Attention", since=23)
 def attention(op: Builder, *args: Any) -> Any:
     """``torch.onnx.ops.attention`` as Attention, with its four outputs."""
     names = ("is_causal", "kv_num_heads", "q_num_heads", "qk_matmul_output_mode", "scale", "softcap", "softmax_precision")
@@ -31,7 +31,7 @@ def attention(op: Builder, *args: Any) -> Any:
     return op.Attention(*args[:6], outputs=4, **attributes | {"is_causal": int(attributes["is_causal"])})
 
 
-@plugin("_symbolic", "_symbolic_multi_out")
+@table("_symbolic", "_symbolic_multi_out")
 def symbolic(op: Builder, inputs: Sequence[Any], op_type: str, dtypes: Any, shape: Any, *rest: Any) -> Any:
     """``torch.onnx.ops.symbolic`` and ``symbolic_multi_out`` as the named operator."""
     *encoded, _metadata_keys, _metadata_values, domain, version = rest

@@ -27,6 +27,7 @@ __all__ = [
     "SymbolicRegistry",
     "as_symbolic",
     "clear",
+    "is_registered",
     "register_custom_op_symbolic",
     "registered",
     "unregister_custom_op_symbolic",
@@ -58,6 +59,11 @@ class SymbolicRegistry:
         """Remove all symbolics."""
         with self._lock:
             self._symbolics.clear()
+
+    def serves(self, operator: str, opset: int) -> bool:
+        """Whether a symbolic is registered for an operator and this target opset."""
+        with self._lock:
+            return any(name == operator and since <= opset for name, since in self._symbolics)
 
     def entries(self) -> list[tuple[str, Symbolic, int]]:
         """The symbolics as (operator, symbolic, first opset), in order of registration."""
@@ -92,6 +98,11 @@ def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> Non
     """Remove the symbolic of an operator from an opset on; warn if there is none."""
     if not _REGISTRY.remove(_full_name(symbolic_name), int(opset_version)):
         warn(f"no symbolic is registered for {symbolic_name} from opset {opset_version} on")
+
+
+def is_registered(operator: str, opset: int) -> bool:
+    """Whether `register_custom_op_symbolic` has a symbolic for an operator and this opset."""
+    return _REGISTRY.serves(operator, opset)
 
 
 def clear() -> None:

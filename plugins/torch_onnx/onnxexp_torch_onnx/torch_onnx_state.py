@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["from_torch", "torch_opset"]
+__all__ = ["from_torch", "is_registered_with_torch", "torch_opset"]
 
 _HOMES = ("torch.onnx._internal.torchscript_exporter", "torch.onnx._internal", "torch.onnx")
 """The packages of torch's TorchScript exporter, the newest first."""
@@ -57,3 +57,10 @@ def from_torch() -> list[tuple[str, Callable[..., Any], int]]:
         custom = group._functions._overrides
         found += [(name, function, opset) for opset, function in sorted(custom.items())]
     return found
+
+
+def is_registered_with_torch(operator: str, opset: int) -> bool:
+    """Whether torch.onnx.register_custom_op_symbolic has a symbolic for an operator and this opset."""
+    registration = _loaded("registration")
+    group = None if registration is None else registration.registry.get_function_group(operator)
+    return group is not None and any(since <= opset for since in group._functions._overrides)

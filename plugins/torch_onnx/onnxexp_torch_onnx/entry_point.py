@@ -1,0 +1,34 @@
+"""The plugin behind the entry point."""
+
+from __future__ import annotations
+
+import onnxexp
+from onnxexp_torch_onnx import onnx_ops
+from onnxexp_torch_onnx.registry import is_registered
+from onnxexp_torch_onnx.torch_onnx_state import is_registered_with_torch
+
+__all__ = ["TorchOnnx", "plugin"]
+
+_LEFT_OUT = "a symbolic for {} is registered with {}, and this export does not use it; cure: {}"
+
+
+class TorchOnnx:
+    """Lower ``torch.onnx.ops``, and point to registered symbolics that an export leaves out."""
+
+    symbolics = onnx_ops.table
+
+    @onnxexp.hookimpl
+    def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> None:
+        """Decline with the cure where a symbolic is registered.
+
+        The reason appears only if nothing lowers the node: an export that uses the registrations has them as a table.
+        """
+        name = node.op.partition(".")[0]
+        if is_registered(name, op.opset):
+            cure = "onnxexp_torch_onnx.export(...), or onnxexp.export(..., plugins=[onnxexp_torch_onnx.registered(), ...])"
+            op.decline(_LEFT_OUT.format(name, "onnxexp_torch_onnx", cure))
+        if is_registered_with_torch(name, op.opset):
+            op.decline(_LEFT_OUT.format(name, "torch.onnx", "onnxexp_torch_onnx.export(..., torch_registrations=True)"))
+
+
+plugin = TorchOnnx()
