@@ -23,7 +23,10 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["PROJECTS", "ROOT", "Environment", "Ran", "Wheelhouse", "build", "link_requirements", "name_of", "project"]
+__all__ = [
+    "PROJECTS", "ROOT", "Environment", "Ran", "Wheelhouse", "build", "copy_sources", "execute", "link_requirements", "name_of",
+    "project",
+]  # fmt: skip
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECTS = [ROOT, *sorted(file.parent for file in ROOT.glob("plugins/*/pyproject.toml")), ROOT / "examples" / "plugin"]
@@ -74,6 +77,12 @@ def execute(*command: str | Path, cwd: Path, status: int | None = 0, **variables
 
 def build(source: Path, work: Path, into: Path) -> None:
     """Build an sdist of a copy of the sources, then a wheel from that sdist."""
+    copy = copy_sources(source, work)
+    execute(sys.executable, "-m", "build", "--no-isolation", "--outdir", into, copy, cwd=work)
+
+
+def copy_sources(source: Path, work: Path) -> Path:
+    """Copy a project into a folder, as a clone has it; return the copy."""
     copy = work / name_of(source)
 
     def left_out(folder: str, names: list[str]) -> set[str]:
@@ -82,7 +91,7 @@ def build(source: Path, work: Path, into: Path) -> None:
         return hidden | environments | _LEFTOVERS(folder, names)
 
     shutil.copytree(source, copy, ignore=left_out, symlinks=True)
-    execute(sys.executable, "-m", "build", "--no-isolation", "--outdir", into, copy, cwd=work)
+    return copy
 
 
 def link_requirements(folder: Path) -> None:
