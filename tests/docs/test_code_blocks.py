@@ -29,6 +29,11 @@ def page_of(folder: Path, markdown: str) -> Path:
     [
         ("```python\n1 / 0\n```", "sample.md:2: the block raises ZeroDivisionError"),
         ("```python\nprint(1)\n```\n\n```text\n2\n```", "sample.md:2: the page shows\n2\n\nthe block prints\n1"),
+        (
+            "```python\n1 / 0\n```\n\n```text\nZeroDivisionError: by ten\n```",
+            "the block prints\nZeroDivisionError: division by zero",
+        ),
+        ("```python\n1\n```\n\n```text\nTypeError: ...\n```", "the page shows\nTypeError: ...\n\nthe block prints\n"),
         ("```python\nx = 1\n```\nIt prints:\n```\n1\n```", "the block prints"),
         ("```toml\nx = \n```", "sample.md:2: not TOML"),
         ("```console\n$ onnxexp no-such-command\n```", "is not a command"),
@@ -52,6 +57,7 @@ def test_what_is_right_passes(tmp_path: Path) -> None:
         '```python title="own_module.py"\nVALUE = 2\n```\n'
         "```python\nfrom own_module import VALUE\nprint(x + VALUE, object())\n```\n"
         "```text\n3 <object object at ...>\n```\n"
+        "```python\n1 / 0\n```\n```text\nZeroDivisionError: division by ...\n```\n"
         "1. ```toml\n   [tool.onnxexp]\n   opset = 18\n   ```\n"
         "```console\n$ pip install nothing\n$ ONNXEXP_OPSET=18 onnxexp plugins\n```\n"
     )

@@ -123,13 +123,13 @@ def guards_an_error(file: str, line: int) -> bool:
     return code.endswith(":") and next(filter(None, following), "").startswith("raise ")
 
 
-def model_error(error: Exception, when: str) -> CaptureError:
+def model_error(error: Exception, when: str, cure: str = "pass example inputs that it accepts") -> CaptureError:
     """Create the CaptureError for a model that raises `error` in eager mode."""
     line = innermost_user_line((frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(error.__traceback__))
     at, message = f"\n  at {line}" if line.file else "", str(error)
     if len(message) > 2 * _SHOWN:  # torch's tracer prints whole tensors in between
         message = f"{message[:_SHOWN]} ... {message[-_SHOWN:]}"
-    return CaptureError(f"{when}: {type(error).__name__}: {message}; cure: pass example inputs that it accepts{at}")
+    return CaptureError(f"{when}: {type(error).__name__}: {message}; cure: {cure}{at}")
 
 
 @functools.lru_cache(maxsize=4096)

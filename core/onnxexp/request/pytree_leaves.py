@@ -85,8 +85,8 @@ def bind(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
     signature = inspect.signature(forward)
     unknown = [name for name in kwargs if name not in signature.parameters]
     if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
-        near = nearest(unknown[0], list(signature.parameters))
-        raise OptionError(f"the model's forward has no parameter {unknown[0]!r}{near}; it takes {signature}")
+        what = f"{unknown[0]!r}{nearest(unknown[0], list(signature.parameters))}; it takes {signature}"
+        raise OptionError(f"the model's forward has no parameter {what}. For a dict that is an input, end args with {{}}")
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as error:

@@ -127,7 +127,7 @@ def trace(parts: ModelTensors, args: Sequence[Any], kwargs: Mapping[str, Any], s
     except CaptureError:
         raise
     except Exception as error:
-        raise model_error(error, "the model fails while it is traced") from error
+        raise model_error(error, "the model fails while it is traced", 'change that line, or use capture="export"') from error
     finally:
         recorded = _sorted_out(caught)
     return _recording(function, parts, graph, module, functions, _told(recorded))

@@ -1,0 +1,95 @@
+"""`docs/how-to/my-export-failed.md` has every message: each class, and each message without a cure of its own.
+
+`test_code_blocks.py` runs its programs and compares their messages.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from onnxexp import errors
+from tests.docs.blocks import blocks
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "how-to" / "my-export-failed.md"
+TEXT = " ".join(PAGE.read_text("utf-8").split())
+CLASSES = {*errors.__all__, "CaptureRefused", "CheckerError", "NoOverload", "SymbolicValueError"}
+RAISING = {"refuse", "_refuse", "error"}
+"""Functions that raise or make an error; a second argument is the cure."""
+_CURE = re.compile(
+    r"cure|give |choose|expected|write |there are|may be|pip install|leave|export again|keep |call |reinstall|must be|uninstall"
+    r"|lift|load the|skip_passes|op\.cast|end args|can express|it takes",
+    re.IGNORECASE,
+)
+
+
+class Message(NamedTuple):
+    """An error that the sources make, with its text between the values that it shows."""
+
+    place: str
+    text: str
+    pieces: list[str]
+
+
+def literal(node: ast.expr) -> list[str]:
+    if isinstance(node, ast.Constant):
+        return [node.value] if isinstance(node.value, str) else []
+    if isinstance(node, ast.JoinedStr):
+        return [value.value for value in node.values if isinstance(value, ast.Constant) and isinstance(value.value, str)]
+    return [*literal(node.left), *literal(node.right)] if isinstance(node, ast.BinOp) else []
+
+
+def messages(source: str, place: str) -> Iterator[Message]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and node.args:
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            pieces = literal(node.args[0])
+            with_cure = name in RAISING and len(node.args) > 1
+            if name in CLASSES | RAISING and pieces and not with_cure:
+                yield Message(f"{place}:{node.lineno}", " ... ".join(pieces), pieces)
+
+
+def missing(source: str, place: str, page: str) -> list[str]:
+    """The messages that have no cure and are not on the page."""
+    return [
+        f"{message.place}: {message.text}"
+        for message in messages(source, place)
+        if not _CURE.search(message.text) and " ".join(max(message.pieces, key=len).strip(" \n.,:;()").split()) not in page
+    ]
+
+
+def test_every_message_has_a_cure() -> None:
+    """A message without a cure of its own is on the page, in a program or in a table."""
+    files = [*ROOT.glob("core/onnxexp/**/*.py"), *ROOT.glob("plugins/*/onnxexp_*/**/*.py")]
+    assert len(files) > 200
+    assert [line for file in files for line in missing(file.read_text("utf-8"), str(file.relative_to(ROOT)), TEXT)] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("raise LoweringError(f'the colour {x} is unheard of')", ["x.py:1: the colour  ...  is unheard of"]),
+        ("raise LoweringError(f'the colour {x} is unheard of; cure: paint it')", []),
+        ("raise op.error('the colour' + ' is odd')", ["x.py:1: the colour ...  is odd"]),
+        ("raise OptionError('known words')", []),
+        ("refuse('the colour is odd', 'use another')", []),
+        ("raise ValueError('of somebody else')", []),
+    ],
+)
+def test_a_message_without_a_cure_is_found(source: str, found: list[str]) -> None:
+    assert missing(source, "x.py", "it says: known words") == found
+
+
+def test_every_class_has_a_program() -> None:
+    raised = {block.text.partition(":")[0] for block in blocks(PAGE.read_text("utf-8")) if block.language == "text"}
+    assert set(errors.__all__) <= raised
+
+
+def test_the_readme_leads_to_it() -> None:
+    assert "](docs/how-to/my-export-failed.md)" in (ROOT / "README.md").read_text("utf-8")
