@@ -11,14 +11,16 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from onnxexp.cli.common_arguments import UsageError, add_common
 from onnxexp.cli.text_or_json import Output, readable
 from onnxexp.errors import OnnxExporterError
+from onnxexp.suggest import nearest
 from onnxexp.version import __version__
 
 __all__ = ["main"]
@@ -37,7 +39,24 @@ _COMMANDS = {
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, self.format_usage())
+        raise UsageError(message + _suggestion(message, self), self.format_usage())
+
+
+def _suggestion(message: str, parser: argparse.ArgumentParser) -> str:
+    """The nearest known option or choice, as " (did you mean ...?)"."""
+    option = re.match(r"unrecognized arguments: (--[\w-]+)", message)
+    if option is not None:
+        return nearest(option[1], sorted(_options(parser)))
+    choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+    return "" if choice is None else nearest(choice[1], re.findall(r"[\w-]+", choice[2]))
+
+
+def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """The options of a parser and of its commands."""
+    for action in parser._actions:  # argparse lists them nowhere else
+        yield from action.option_strings
+        for command in action.choices.values() if isinstance(action.choices, dict) else ():
+            yield from _options(command)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -13,7 +13,7 @@ _LEFT_OUT = "a symbolic for {} is registered with {}, and this export does not u
 
 
 class TorchOnnx:
-    """Lower ``torch.onnx.ops``, and point to registered symbolics that an export leaves out."""
+    """Lower ``torch.onnx.ops``, and name registered symbolics that an export omits."""
 
     symbolics = onnx_ops.table
 

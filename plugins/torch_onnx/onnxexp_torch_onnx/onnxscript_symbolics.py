@@ -25,7 +25,7 @@ class OfTheCall:
 
 
 def one_plugin(*tables: SymbolicTable) -> list[Any]:
-    """The tables with symbolics as at most one plugin, the first table before the others."""
+    """The tables with symbolics as at most one plugin; the first table wins."""
     found = tuple(table for table in tables if len(table))
     return list(found) if len(found) < 2 else [OfTheCall(found)]
 

@@ -101,7 +101,7 @@ def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> Non
 
 
 def is_registered(operator: str, opset: int) -> bool:
-    """Whether `register_custom_op_symbolic` has a symbolic for an operator and this opset."""
+    """Whether a symbolic is registered here for an operator and this target opset."""
     return _REGISTRY.serves(operator, opset)
 
 

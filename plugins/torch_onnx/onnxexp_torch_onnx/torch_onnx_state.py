@@ -60,7 +60,7 @@ def from_torch() -> list[tuple[str, Callable[..., Any], int]]:
 
 
 def is_registered_with_torch(operator: str, opset: int) -> bool:
-    """Whether torch.onnx.register_custom_op_symbolic has a symbolic for an operator and this opset."""
+    """Whether torch.onnx has a registered symbolic for an operator and this opset."""
     registration = _loaded("registration")
     group = None if registration is None else registration.registry.get_function_group(operator)
     return group is not None and any(since <= opset for since in group._functions._overrides)
