@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.export import Dim
@@ -16,6 +17,7 @@ from torch.nn import functional
 
 import onnxexp
 from onnxexp.capture.torch_export.guard_warnings import record_guard_sources
+from onnxexp.errors import CaptureError
 
 X = torch.ones(8, 4)
 TABLE = torch.ones(1024, 4)
@@ -253,6 +255,59 @@ def test_what_holds_at_every_size_or_is_stated_is_not_told(model: Callable[..., 
 )
 def test_the_range_is_the_users(dim: Any, conditions: list[str]) -> None:
     assert told(more_than(5), shapes=({0: dim},)) == conditions
+
+
+def pooled(x: torch.Tensor) -> torch.Tensor:
+    return functional.avg_pool1d(x[None], x.shape[1] // 4)
+
+
+def fixed(model: Callable[..., Any], dim: Any, size: int, capture: str) -> str:
+    """The code of the line that the error names."""
+    with pytest.raises(CaptureError, match="fixes a number that depends on a dynamic size: .*leave the axis out") as caught:
+        onnxexp.export(model, (torch.randn(2, size),), capture=capture, dynamic_shapes=({0: "b", 1: dim},))
+    found = re.search(r' == [0-9.]+ \(File "([^"]*)", line \d+: (.*?)\)\.', str(caught.value))
+    assert found is not None and found[1] == __file__
+    return found[2]
+
+
+@pytest.mark.parametrize(
+    ("dim", "size", "capture"), [("n", 8, "auto"), (Dim.DYNAMIC, 40, "export"), (Dim.AUTO, 40, "export"), ("n", 4, "export")]
+)
+def test_a_fixed_number_is_an_error_for_each_request(dim: Any, size: int, capture: str) -> None:
+    assert fixed(pooled, dim, size, capture) == "return functional.avg_pool1d(x[None], x.shape[1] // 4)"
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda x: functional.max_pool1d(x[None], x.shape[1] // 4),
+        lambda x: functional.avg_pool2d(x[None, None], (1, x.shape[1] // 2)),
+        lambda x: functional.adaptive_avg_pool1d(x[None], x.shape[1] // 4),
+        lambda x: torch.histc(x, bins=x.shape[1] // 4, min=-3.0, max=3.0),
+        lambda x: x.quantile(1 / x.shape[1], 1),
+        lambda x: torch.diag_embed(x, x.shape[1] // 8),
+        lambda x: x * float(np.sin(x.shape[1] // 4)),
+        lambda x: torch.stack([x[:, step] for step in range(x.shape[1] // 4)]),
+    ],
+)
+def test_a_number_fixed_at_the_example_is_an_error(model: Callable[..., Any]) -> None:
+    assert fixed(model, "n", 40, "auto").startswith("lambda x: ")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda x: x[:, : int(x.shape[1] * 0.5)],
+        lambda x: torch.ones(int(x.shape[1] / 3)),
+        lambda x: functional.interpolate(x[None], size=int(x.shape[1] * 1.5)),
+        lambda x: functional.adaptive_avg_pool2d(x[None], (1, x.shape[1] // 2)),
+    ],
+)
+def test_a_number_that_strict_mode_keeps_is_no_error(model: Callable[..., Any]) -> None:
+    program = onnxexp.export(model, (torch.randn(2, 40),), capture="export", dynamic_shapes=({0: "b", 1: "n"},))
+    for shape in ((2, 40), (3, 44), (1, 13), (1, 4)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(program(x), model(x))
 
 
 def test_torch_is_as_it_was_after_a_capture() -> None:

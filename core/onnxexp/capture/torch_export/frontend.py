@@ -21,7 +21,7 @@ from onnxexp.capture.source_lines import model_error, record_user_lines
 from onnxexp.capture.torch_export.data_dependent_ops import keep_data_dependent_ops
 from onnxexp.capture.torch_export.decompose.node_decomposer import Decomposer
 from onnxexp.capture.torch_export.export_errors import explain
-from onnxexp.capture.torch_export.guard_warnings import record_guard_sources, warn_about_guards
+from onnxexp.capture.torch_export.guard_warnings import fixed_numbers, record_guard_sources, warn_about_guards
 from onnxexp.capture.torch_export.program_converter import mutated_names, resolve_vmap, to_graph
 from onnxexp.capture.torch_export.recurrent_layers import keep_composite_ops
 from onnxexp.capture.torch_export.symbol_names import check_dynamic, symbol_names
@@ -70,7 +70,7 @@ def from_exported(program: ExportedProgram, spec: DynamicSpec) -> CapturedProgra
     names = symbol_names(program, spec)
     fakes = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
     fake_mode = detect_fake_mode(fakes) or FakeTensorMode()
-    warn_about_guards(fake_mode.shape_env, program, spec, names)
+    warn_about_guards(program, spec)
     sizes: dict[str, Any] = {}
 
     def text(size: Any) -> Dim:
@@ -93,9 +93,10 @@ def export_program(
 
     Raises:
         CaptureRefused: Both attempts failed; the message has both reasons.
-        CaptureError: The model itself fails on the example inputs.
+        CaptureError: The model itself fails on the example inputs, or it fixes a number computed from a dynamic size.
     """
     failures: dict[str, list[str]] = {}
+    error_class: type[CaptureError] = CaptureRefused
     with (
         torch_mode(),
         model_mode(model.modules(), training),
@@ -106,14 +107,20 @@ def export_program(
         while attempts:
             strict = attempts[0]
             try:
-                return _export(model, example, example_kwargs, spec, strict)
+                program = _export(model, example, example_kwargs, spec, strict)
+                reason = fixed_numbers(program, spec)
+                if not reason:
+                    return program
+                error_class = CaptureError  # a trace fixes it as well
             except Exception as error:  # noqa: BLE001 - torch.export passes on any exception of the model
-                if strict or not _register_output_classes(model, example, example_kwargs, spec):
-                    failures.setdefault(explain(error, spec), []).append(f"torch.export (strict={attempts.pop(0)})")
+                if not strict and _register_output_classes(model, example, example_kwargs, spec):
+                    continue
+                reason = explain(error, spec)
+            failures.setdefault(reason, []).append(f"torch.export (strict={attempts.pop(0)})")
     reasons = [f"{' and '.join(strategies)}: {reason}" for reason, strategies in failures.items()]
     lines = "\n".join(f"  {line}".replace("\n", "\n    ") for line in reasons)
     # `from None`: the traceback through torch's tracer has no line of the user's code
-    raise CaptureRefused(f"the model could not be captured:\n{lines}") from None
+    raise error_class(f"the model could not be captured:\n{lines}") from None
 
 
 def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, strict: bool) -> ExportedProgram:

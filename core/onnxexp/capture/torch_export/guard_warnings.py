@@ -1,8 +1,10 @@
-"""Warn of guards under which the exported model is right.
+"""Warn of guards under which the exported model is right, and refuse those that fix a size.
 
 Where a model branches on a size, torch.export records one branch, and a guard in its ShapeEnv. `record_guard_sources` adds the
 user's line to each guard. A guard counts if it comes from the user's code, from torch.nn, or from an operator whose result
 depends on it (slice, split). Guards of other operators choose between equivalent computations, or repeat a check of eager.
+
+A conversion of a symbolic number to int or float is a guard as well: the program contains the example's number.
 """
 
 from __future__ import annotations
@@ -19,20 +21,20 @@ from typing import Any, TypeAlias
 
 import sympy  # type: ignore[import-untyped]
 import torch
-from torch._guards import ShapeGuard, SLoc
+from torch._guards import ShapeGuard, SLoc, detect_fake_mode
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, uninteresting_files
 
 from onnxexp.capture.size_text import condition_text
 from onnxexp.capture.source_lines import code_line, guards_an_error, is_torch_nn, is_user_code, user_line_above
-from onnxexp.capture.torch_export.symbol_names import input_sizes
+from onnxexp.capture.torch_export.symbol_names import input_sizes, symbol_names
 from onnxexp.capture.torch_state import is_exporting, replace_attributes
 from onnxexp.neutral_graph import Where
 from onnxexp.request.axis_spec import Axis
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.user_warnings import warn
 
-__all__ = ["record_guard_sources", "user_line_of_guard", "warn_about_guards"]
+__all__ = ["fixed_numbers", "record_guard_sources", "shape_env", "user_line_of_guard", "warn_about_guards"]
 
 _SLICE = "_compute_slice_index"
 _OPERATORS = {_SLICE, "split"}
@@ -43,6 +45,12 @@ _STEPS = (*range(32), 62, 98, 126, 254, 997, 4094, 100_000)
 """Offsets from the least size at which a condition is evaluated; one that holds at all of them counts as always true."""
 _LEAST, _LEAST_NUMBER = 2, -40
 """The least sample of a size and of a number. torch.export assumes no size of 0 or 1; an input number may be negative."""
+_CONVERSIONS = {"guard_int", "guard_float"}
+"""torch's functions that convert a symbolic number to its value in the example."""
+_FIXED_CURE = (
+    "The operator takes that number as a constant. Compute it without the size, replace the operator by one that takes a tensor, "
+    "or leave the axis out of dynamic_shapes / dynamic_axes."
+)
 _CURE = (
     "Other sizes take another branch or have other shapes, which torch.export did not record. Write that line for any size "
     "(torch.where, torch.cond), or limit the sizes in dynamic_shapes (Dim.DYNAMIC(min=..., max=...))."
@@ -55,6 +63,8 @@ class _GuardSource(traceback.FrameSummary):
     """The frame that evaluated a condition on sizes, and the user's line."""
 
     users: Where = Where()
+    converts: bool = False
+    """Whether the code converted a symbolic number to an int or a float."""
 
 
 @contextlib.contextmanager
@@ -72,12 +82,13 @@ def record_guard_sources() -> Iterator[None]:
 
 def _guard_source(frame: FrameType | None) -> _GuardSource | None:
     """Return the frame that torch would record, with the user's line."""
+    converts = False
     while frame is not None and frame.f_code.co_filename in uninteresting_files():
-        frame = frame.f_back
+        converts, frame = converts or frame.f_code.co_name in _CONVERSIONS, frame.f_back
     if frame is None:
         return None
     decision = _GuardSource(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, lookup_line=False)
-    decision.users = user_line_above(frame) if is_exporting() else Where()
+    decision.users, decision.converts = user_line_above(frame) if is_exporting() else Where(), converts
     return decision
 
 
@@ -87,41 +98,54 @@ def user_line_of_guard(guard: ShapeGuard) -> Where:
     return frame.users if isinstance(frame, _GuardSource) else Where()
 
 
-def warn_about_guards(env: ShapeEnv | None, program: ExportedProgram, spec: DynamicSpec, names: Mapping[sympy.Expr, str]) -> None:
+def warn_about_guards(program: ExportedProgram, spec: DynamicSpec) -> None:
     """Warn of the conditions under which the captured program is right.
 
     Only sizes that the user made dynamic by a name or Dim.DYNAMIC count: torch has proved a Dim over its whole range.
     """
-    if env is None or spec.shapes is None or not env.guards:
-        return
-    samples: dict[sympy.Symbol, list[sympy.Integer]] = {}
-    readable = dict(names)
-    for leaf, axis, size, request in input_sizes(program, spec):
-        # `_expr` is the axis' own symbol; `expr` is another axis' symbol if torch found the two equal
-        symbol = size.node._expr if isinstance(size, torch.SymInt) else None
-        if request is not None and request.required and symbol in env.backed_var_to_val:
-            samples[symbol] = _samples(request, _LEAST if axis is not None else _LEAST_NUMBER)
-            readable[symbol] = request.name or (leaf.name if axis is None else f"{leaf.name}_dim_{axis}")
-    first: dict[Any, sympy.Symbol] = {}
-    merged = {symbol: first.setdefault((readable[symbol], env.backed_var_to_val[symbol]), symbol) for symbol in samples}
-    found = [f"{condition_text(expr, readable)} ({line})" for expr, line in _conditions(env, samples, merged).items()]
+    found = _conditions(program, spec, converts=False)
     if found:
         warn(f"the exported model is right only where {'; '.join(found)}. {_CURE}")
 
 
-def _conditions(env: ShapeEnv, samples: _Samples, merged: Mapping[sympy.Symbol, sympy.Symbol]) -> dict[sympy.Expr, str]:
-    """Return the conditions that do not hold at all samples, with their lines.
+def fixed_numbers(program: ExportedProgram, spec: DynamicSpec) -> str:
+    """Return a message if a number computed from a dynamic size is a constant of the program; else ""."""
+    found = _conditions(program, spec, converts=True)
+    return f"the model fixes a number that depends on a dynamic size: {'; '.join(found)}. {_FIXED_CURE}" if found else ""
 
-    `merged` maps each symbol to the first one of the same name: the user has declared those equal.
+
+def _conditions(program: ExportedProgram, spec: DynamicSpec, converts: bool) -> list[str]:
+    """Return the texts of the conditions that do not hold at all samples, with their lines.
+
+    With `converts`, these are the conversions to int and float, of axes with Dim.AUTO as well; else all others.
     """
+    env = shape_env(program)
+    if env is None or spec.shapes is None or not env.guards:
+        return []
+    samples: dict[sympy.Symbol, list[sympy.Integer]] = {}
+    readable = symbol_names(program, spec)
+    for leaf, axis, size, request in input_sizes(program, spec):
+        # `_expr` is the axis' own symbol; `expr` is another axis' symbol if torch found the two equal
+        symbol = size.node._expr if isinstance(size, torch.SymInt) else None
+        if request is not None and (request.required or converts) and symbol in env.backed_var_to_val:
+            samples[symbol] = _samples(request, _LEAST if axis is not None else _LEAST_NUMBER)
+            readable[symbol] = request.name or (leaf.name if axis is None else f"{leaf.name}_dim_{axis}")
+    first: dict[Any, sympy.Symbol] = {}  # one name is one size: the user has declared those equal
+    merged = {symbol: first.setdefault((readable[symbol], env.backed_var_to_val[symbol]), symbol) for symbol in samples}
     found: dict[sympy.Expr, str] = {}
     for guard in env.guards:
         if not samples.keys().isdisjoint(guard.expr.free_symbols):
             expr = guard.expr.xreplace(merged)
-            line = _source_line(guard.sloc, expr) if expr not in found and _restricts_inputs(env, expr) else ""
+            line = _source_line(guard.sloc, expr, converts) if expr not in found and _restricts_inputs(env, expr) else ""
             if line and not _always_holds(env, expr, samples):
                 found[expr] = line
-    return found
+    return [f"{condition_text(expr, readable)} ({line})" for expr, line in found.items()]
+
+
+def shape_env(program: ExportedProgram) -> ShapeEnv | None:
+    """Return the ShapeEnv of a program's symbolic sizes; None without any."""
+    mode = detect_fake_mode([node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")])
+    return mode.shape_env if mode is not None else None
 
 
 def _restricts_inputs(env: ShapeEnv, expr: sympy.Expr) -> bool:
@@ -136,12 +160,14 @@ def _restricts_inputs(env: ShapeEnv, expr: sympy.Expr) -> bool:
     return not (fits and (expr.lhs - expr.rhs).xreplace(env.backed_var_to_val) == 0)
 
 
-def _source_line(sloc: SLoc, expr: sympy.Expr) -> str:
+def _source_line(sloc: SLoc, expr: sympy.Expr, converts: bool) -> str:
     """Return the line that evaluated the condition; "" if it does not count."""
     frame, related = sloc.framework_loc, len(expr.free_symbols) > 1
-    if not isinstance(frame, _GuardSource):
+    if not isinstance(frame, _GuardSource) or (frame.converts and frame.name not in _OPERATORS) != converts:
         return ""
     file, line = frame.filename, frame.lineno or 0
+    if converts:
+        return str(frame.users if frame.users.file else code_line(file, line))
     if file.startswith(_DYNAMO):
         counts, file, line = True, frame.users.file, frame.users.line
     elif is_user_code(file):
