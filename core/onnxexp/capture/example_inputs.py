@@ -25,7 +25,7 @@ from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.axis_spec import Axis
 from onnxexp.request.dynamic_shapes import DynamicSpec
 
-__all__ = ["adapted_inputs", "derivation", "enlarge", "describe_enlargement", "enlarge_leaves", "restore_dynamic_marks"]
+__all__ = ["adapted_inputs", "derivation", "enlarge", "describe_enlargement", "enlarge_leaves", "grow", "restore_dynamic_marks"]
 
 _NOTES = ("_dynamo_", "_has_dynamo", "_specialize_on")
 """Prefixes of the attributes that mark a tensor's dynamic axes for torch."""
@@ -101,7 +101,7 @@ def enlarge_leaves(flat: Sequence[Any], spec: DynamicSpec) -> list[Any]:
     new = []
     for tensor, sizes in zip(flat, _sizes(flat, spec), strict=True):
         for axis, size in sizes.items():
-            tensor = _resized(tensor, axis, size)
+            tensor = grow(tensor, axis, size)
         if isinstance(tensor, torch.Tensor) and id(tensor) in seen:
             tensor = tensor.detach().requires_grad_(tensor.requires_grad)
         seen.add(id(tensor))
@@ -204,7 +204,8 @@ def _least(function: Callable[[int], int], size: int) -> int:
     return -((function(0) - size) // (function(1) - function(0)))
 
 
-def _resized(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
+def grow(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
+    """Repeat a tensor along an axis up to a size, or fill an empty one with zeros."""
     with torch.no_grad():
         if tensor.shape[axis] == 0:
             result = tensor.new_zeros([*tensor.shape[:axis], size, *tensor.shape[axis + 1 :]])

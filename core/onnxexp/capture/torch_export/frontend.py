@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from onnxexp.capture.size_text import dim_text
 from onnxexp.capture.source_lines import model_error, record_user_lines
 from onnxexp.capture.torch_export.data_dependent_ops import keep_data_dependent_ops
 from onnxexp.capture.torch_export.decompose.node_decomposer import Decomposer
+from onnxexp.capture.torch_export.derived_sizes import holds_at_sizes_of, larger_sizes, with_sizes
 from onnxexp.capture.torch_export.export_errors import explain
 from onnxexp.capture.torch_export.guard_warnings import fixed_numbers, record_guard_sources, warn_about_guards
 from onnxexp.capture.torch_export.program_converter import mutated_names, resolve_vmap, to_graph
@@ -87,6 +89,24 @@ def from_exported(program: ExportedProgram, spec: DynamicSpec) -> CapturedProgra
 
 
 def export_program(
+    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode
+) -> ExportedProgram:
+    """Run torch.export on a model; if a derived size is 0 or 1, on a larger example.
+
+    Raises:
+        CaptureRefused, CaptureError: See `_export_example`.
+    """
+    program = _export_example(model, args, kwargs, spec, training)
+    sizes = larger_sizes(program, spec)
+    if sizes:
+        with contextlib.suppress(CaptureError):  # the model may refuse these sizes
+            again = _export_example(model, *with_sizes(args, kwargs, sizes), spec, training)
+            if holds_at_sizes_of(program, again, spec):
+                return again
+    return program
+
+
+def _export_example(
     model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode
 ) -> ExportedProgram:
     """Run torch.export on a model, non-strict, then strict.

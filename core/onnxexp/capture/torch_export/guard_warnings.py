@@ -1,4 +1,4 @@
-"""Warn of guards under which the exported model is right, and refuse those that fix a size.
+"""Find the guards under which the exported model is right.
 
 Where a model branches on a size, torch.export records one branch, and a guard in its ShapeEnv. `record_guard_sources` adds the
 user's line to each guard. A guard counts if it comes from the user's code, from torch.nn, or from an operator whose result
@@ -15,7 +15,7 @@ import math
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import FrameType
 from typing import Any, TypeAlias
 
@@ -23,10 +23,12 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch._guards import ShapeGuard, SLoc, detect_fake_mode
 from torch.export import Dim, ExportedProgram
+from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, uninteresting_files
+from torch.utils import _pytree as pytree
 
 from onnxexp.capture.size_text import condition_text
-from onnxexp.capture.source_lines import code_line, guards_an_error, is_torch_nn, is_user_code, user_line_above
+from onnxexp.capture.source_lines import code_line, guards_an_error, is_torch_nn, is_user_code, node_location, user_line_above
 from onnxexp.capture.torch_export.symbol_names import input_sizes, symbol_names
 from onnxexp.capture.torch_state import is_exporting, replace_attributes
 from onnxexp.neutral_graph import Where
@@ -34,7 +36,15 @@ from onnxexp.request.axis_spec import Axis
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.user_warnings import warn
 
-__all__ = ["fixed_numbers", "record_guard_sources", "shape_env", "user_line_of_guard", "warn_about_guards"]
+__all__ = [
+    "conditions",
+    "fixed_numbers",
+    "record_guard_sources",
+    "shape_env",
+    "unit_sizes",
+    "user_line_of_guard",
+    "warn_about_guards",
+]
 
 _SLICE = "_compute_slice_index"
 _OPERATORS = {_SLICE, "split"}
@@ -47,10 +57,7 @@ _LEAST, _LEAST_NUMBER = 2, -40
 """The least sample of a size and of a number. torch.export assumes no size of 0 or 1; an input number may be negative."""
 _CONVERSIONS = {"guard_int", "guard_float"}
 """torch's functions that convert a symbolic number to its value in the example."""
-_FIXED_CURE = (
-    "The operator takes that number as a constant. Compute it without the size, replace the operator by one that takes a tensor, "
-    "or leave the axis out of dynamic_shapes / dynamic_axes."
-)
+_FIXED_CURE = "Write that line with operators that take any size, or leave the axis out of dynamic_shapes / dynamic_axes."
 _CURE = (
     "Other sizes take another branch or have other shapes, which torch.export did not record. Write that line for any size "
     "(torch.where, torch.cond), or limit the sizes in dynamic_shapes (Dim.DYNAMIC(min=..., max=...))."
@@ -60,36 +67,60 @@ _Samples: TypeAlias = Mapping[sympy.Symbol, list[sympy.Integer]]
 
 
 class _GuardSource(traceback.FrameSummary):
-    """The frame that evaluated a condition on sizes, and the user's line."""
+    """The frame that evaluated a condition on sizes.
 
-    users: Where = Where()
-    converts: bool = False
-    """Whether the code converted a symbolic number to an int or a float."""
+    `users` is the user's line, `converts` whether the code converted a symbolic number to an int or a float, `known` whether the
+    condition follows from earlier guards.
+    """
+
+    users, converts, known = Where(), False, False
+
+    def is_users(self) -> bool:
+        """Whether the user's code evaluated the condition, or Dynamo for it."""
+        return is_user_code(self.filename) or self.filename.startswith(_DYNAMO)
 
 
 @contextlib.contextmanager
 def record_guard_sources() -> Iterator[None]:
-    """Make torch store a `_GuardSource` with each guard on a symbolic size."""
-    original = ShapeEnv._get_stack_summary
+    """Make torch store a `_GuardSource` with each guard on a symbolic size.
+
+    torch records no guard for a condition that follows from others. Those of the user's code are recorded as well: an operator
+    may have evaluated the same condition before, where it does not count.
+    """
+    original, evaluate = ShapeEnv._get_stack_summary, ShapeEnv.evaluate_sym_node
 
     def summary(env: ShapeEnv, is_debug: bool = False, framework_loc: str | None = None) -> tuple[SLoc, str]:
         found: Any = framework_loc or _guard_source(sys._getframe(1))  # a frame also fits, despite torch's annotation
         return original(env, is_debug, found)
 
-    with replace_attributes(((ShapeEnv, "_get_stack_summary", summary),)):
+    def evaluated(env: ShapeEnv, node: SymNode, *args: Any, **options: Any) -> Any:
+        count, value = len(env.guards), evaluate(env, node, *args, **options)
+        frame, _ = _deciding_frame(sys._getframe(1)) if len(env.guards) == count and node.is_bool() else (None, False)
+        if frame is not None and is_user_code(frame.f_code.co_filename) and _restricts_inputs(env, node.expr):
+            expr = node.expr if value else sympy.Not(node.expr)
+            env.guards.append(ShapeGuard(expr, SLoc(_guard_source(frame, known=True), None), False))
+        return value
+
+    with replace_attributes(((ShapeEnv, "_get_stack_summary", summary), (ShapeEnv, "evaluate_sym_node", evaluated))):
         yield
 
 
-def _guard_source(frame: FrameType | None) -> _GuardSource | None:
-    """Return the frame that torch would record, with the user's line."""
+def _deciding_frame(frame: FrameType | None) -> tuple[FrameType | None, bool]:
+    """Return the frame that torch would record; True if it converted a number."""
     converts = False
-    while frame is not None and frame.f_code.co_filename in uninteresting_files():
+    while frame is not None and (frame.f_code.co_filename == __file__ or frame.f_code.co_filename in uninteresting_files()):
         converts, frame = converts or frame.f_code.co_name in _CONVERSIONS, frame.f_back
+    return frame, converts
+
+
+def _guard_source(frame: FrameType | None, known: bool = False) -> _GuardSource | None:
+    """Return the frame that torch would record, with the user's line."""
+    frame, converts = _deciding_frame(frame)
     if frame is None:
         return None
-    decision = _GuardSource(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, lookup_line=False)
-    decision.users, decision.converts = user_line_above(frame) if is_exporting() else Where(), converts
-    return decision
+    source = _GuardSource(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, lookup_line=False)
+    source.users, source.converts, source.known = user_line_above(frame) if is_exporting() else Where(), converts, known
+    return source
 
 
 def user_line_of_guard(guard: ShapeGuard) -> Where:
@@ -103,49 +134,72 @@ def warn_about_guards(program: ExportedProgram, spec: DynamicSpec) -> None:
 
     Only sizes that the user made dynamic by a name or Dim.DYNAMIC count: torch has proved a Dim over its whole range.
     """
-    found = _conditions(program, spec, converts=False)
+    found = conditions(program, spec)
     if found:
-        warn(f"the exported model is right only where {'; '.join(found)}. {_CURE}")
+        warn(f"the exported model is right only where {'; '.join(found.values())}. {_CURE}")
 
 
 def fixed_numbers(program: ExportedProgram, spec: DynamicSpec) -> str:
-    """Return a message if a number computed from a dynamic size is a constant of the program; else ""."""
-    found = _conditions(program, spec, converts=True)
+    """Return a message on constant numbers that depend on dynamic sizes."""
+    found = conditions(program, spec, fixed=True, every=True).values()
     return f"the model fixes a number that depends on a dynamic size: {'; '.join(found)}. {_FIXED_CURE}" if found else ""
 
 
-def _conditions(program: ExportedProgram, spec: DynamicSpec, converts: bool) -> list[str]:
-    """Return the texts of the conditions that do not hold at all samples, with their lines.
+def conditions(program: ExportedProgram, spec: DynamicSpec, *, fixed: bool = False, every: bool = False) -> dict[sympy.Expr, str]:
+    """Return the conditions that do not hold at all samples, with their texts and lines.
 
-    With `converts`, these are the conversions to int and float, of axes with Dim.AUTO as well; else all others.
+    With `fixed`, these are the conversions to int and float and the axes that squeeze removes; else all others. With `every`,
+    axes of Dim.AUTO count, and conditions that follow from others: a size above 1 usually matters no more than an input's.
     """
     env = shape_env(program)
-    if env is None or spec.shapes is None or not env.guards:
-        return []
+    if spec.shapes is None:
+        return {}
     samples: dict[sympy.Symbol, list[sympy.Integer]] = {}
     readable = symbol_names(program, spec)
     for leaf, axis, size, request in input_sizes(program, spec):
         # `_expr` is the axis' own symbol; `expr` is another axis' symbol if torch found the two equal
         symbol = size.node._expr if isinstance(size, torch.SymInt) else None
-        if request is not None and (request.required or converts) and symbol in env.backed_var_to_val:
+        if request is not None and (request.required or every) and symbol in env.backed_var_to_val:
             samples[symbol] = _samples(request, _LEAST if axis is not None else _LEAST_NUMBER)
             readable[symbol] = request.name or (leaf.name if axis is None else f"{leaf.name}_dim_{axis}")
     first: dict[Any, sympy.Symbol] = {}  # one name is one size: the user has declared those equal
     merged = {symbol: first.setdefault((readable[symbol], env.backed_var_to_val[symbol]), symbol) for symbol in samples}
     found: dict[sympy.Expr, str] = {}
-    for guard in env.guards:
-        if not samples.keys().isdisjoint(guard.expr.free_symbols):
-            expr = guard.expr.xreplace(merged)
-            line = _source_line(guard.sloc, expr, converts) if expr not in found and _restricts_inputs(env, expr) else ""
-            if line and not _always_holds(env, expr, samples):
+    for guard, source in _decisions(env, program, fixed, every):
+        if not samples.keys().isdisjoint(guard.free_symbols):
+            expr = guard.xreplace(merged)
+            line = _source_line(env, source, expr, fixed) if expr not in found and _restricts_inputs(env, expr) else ""
+            if line and not _always_holds(env, expr, samples, found):
                 found[expr] = line
-    return [f"{condition_text(expr, readable)} ({line})" for expr, line in found.items()]
+    return {expr: f"{condition_text(expr, readable)} ({line})" for expr, line in found.items()}
 
 
-def shape_env(program: ExportedProgram) -> ShapeEnv | None:
-    """Return the ShapeEnv of a program's symbolic sizes; None without any."""
+def _decisions(
+    env: ShapeEnv, program: ExportedProgram, fixed: bool, every: bool
+) -> Iterator[tuple[sympy.Expr, _GuardSource | Where]]:
+    """Yield the conditions on sizes, also those of squeeze, with their sources."""
+    for guard in env.guards:
+        source = guard.sloc.framework_loc
+        if (
+            isinstance(source, _GuardSource)
+            and (source.converts and source.name not in _OPERATORS) == fixed
+            and (every or not source.known or _unit_size(env, guard.expr) is not None)
+        ):
+            yield guard.expr, source
+    for node in program.graph.nodes:
+        if str(node.target).startswith("aten.squeeze"):
+            shape = node.args[0].meta["val"].shape
+            for axis in pytree.tree_leaves(node.args[1]) if len(node.args) > 1 else range(len(shape)):
+                one = sympy.Eq(shape[axis].node.expr, 1) if isinstance(shape[axis], torch.SymInt) else sympy.false
+                removed = one.xreplace(env.backed_var_to_val) is sympy.true
+                if removed == fixed:
+                    yield one if removed else sympy.Not(one), node_location(node)
+
+
+def shape_env(program: ExportedProgram) -> ShapeEnv:
+    """Return the ShapeEnv of a program's symbolic sizes, else an empty one."""
     mode = detect_fake_mode([node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")])
-    return mode.shape_env if mode is not None else None
+    return mode.shape_env if mode is not None and mode.shape_env is not None else ShapeEnv()
 
 
 def _restricts_inputs(env: ShapeEnv, expr: sympy.Expr) -> bool:
@@ -160,14 +214,11 @@ def _restricts_inputs(env: ShapeEnv, expr: sympy.Expr) -> bool:
     return not (fits and (expr.lhs - expr.rhs).xreplace(env.backed_var_to_val) == 0)
 
 
-def _source_line(sloc: SLoc, expr: sympy.Expr, converts: bool) -> str:
+def _source_line(env: ShapeEnv, frame: _GuardSource | Where, expr: sympy.Expr, fixed: bool) -> str:
     """Return the line that evaluated the condition; "" if it does not count."""
-    frame, related = sloc.framework_loc, len(expr.free_symbols) > 1
-    if not isinstance(frame, _GuardSource) or (frame.converts and frame.name not in _OPERATORS) != converts:
-        return ""
-    file, line = frame.filename, frame.lineno or 0
-    if converts:
-        return str(frame.users if frame.users.file else code_line(file, line))
+    if isinstance(frame, Where):
+        return str(frame)
+    file, line, related = frame.filename, frame.lineno or 0, len(expr.free_symbols) > 1
     if file.startswith(_DYNAMO):
         counts, file, line = True, frame.users.file, frame.users.line
     elif is_user_code(file):
@@ -176,7 +227,8 @@ def _source_line(sloc: SLoc, expr: sympy.Expr, converts: bool) -> str:
         counts = not related  # on several axes, torch.nn checks only that they fit
     else:
         counts = frame.name in _OPERATORS and not (frame.name == _SLICE and _bounds_slice(expr))
-    if not counts or guards_an_error(file, line):  # eager raises for such sizes too
+        counts = counts or _unit_size(env, expr) is not None
+    if not fixed and (not counts or guards_an_error(file, line)):  # eager raises for such sizes too
         return ""
     return str(frame.users if frame.users.file else code_line(file, line))
 
@@ -191,13 +243,37 @@ def _bounds_slice(expr: sympy.Expr) -> bool:
     return isinstance(expr, (sympy.Le, sympy.Ge)) and (len(upper) > 1 or not _holds(expr, upper))
 
 
-def _always_holds(env: ShapeEnv, expr: sympy.Expr, samples: _Samples) -> bool:
-    """Whether a condition holds at all samples, changed together and one by one."""
+def unit_sizes(program: ExportedProgram) -> list[sympy.Expr]:
+    """Return the sizes that torch took for always 0 or 1, as in the example."""
+    env = shape_env(program)
+    sources = [(guard.sloc.framework_loc, guard.expr) for guard in env.guards]
+    chosen = [expr for at, expr in sources if isinstance(at, _GuardSource) and not at.is_users()]
+    return [size for expr in chosen if (size := _unit_size(env, expr)) is not None]
+
+
+def _unit_size(env: ShapeEnv, expr: sympy.Expr) -> sympy.Expr | None:
+    """Return the size that a condition takes for 0 or 1, if there is one."""
+    if isinstance(expr, (sympy.Eq, sympy.Le, sympy.Ge, sympy.Lt, sympy.Gt)):
+        for size, other in (expr.args, expr.args[::-1]):
+            two = {size: sympy.Integer(2)}
+            if other.is_Integer and size.xreplace(env.backed_var_to_val) in (0, 1) and expr.xreplace(two) is sympy.false:
+                return size
+    return None
+
+
+def _always_holds(env: ShapeEnv, expr: sympy.Expr, samples: _Samples, known: Iterable[sympy.Expr]) -> bool:
+    """Whether a condition follows from the `known` ones at all samples.
+
+    The sizes are changed together and one by one.
+    """
     example = {symbol: env.backed_var_to_val[symbol] for symbol in expr.free_symbols}
     sizes = {symbol: samples.get(symbol) or _samples(Axis(Dim.AUTO, None, False), _LEAST) for symbol in example}
     together = (dict(zip(sizes, point, strict=True)) for point in zip(*sizes.values(), strict=False))
     alone = ({**example, symbol: size} for symbol in sizes for size in sizes[symbol] if len(sizes) > 1)
-    return all(_holds(expr, point) for point in itertools.chain(together, alone))
+    points = itertools.chain(together, alone)
+    return all(
+        _holds(expr, point) or not all(_holds(other, {**env.backed_var_to_val, **point}) for other in known) for point in points
+    )
 
 
 def _samples(axis: Axis, least: int) -> list[sympy.Integer]:

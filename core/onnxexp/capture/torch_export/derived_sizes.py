@@ -1,0 +1,71 @@
+"""Choose a larger example where a derived size is 0 or 1.
+
+torch.export takes a size of 0 or 1 for always 0 or 1. The axes of the inputs are captured at 2 or more (see `example_inputs`). A
+size that is computed from them, such as an image's height after pooling, needs a larger input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import sympy  # type: ignore[import-untyped]
+import torch
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from onnxexp.capture.example_inputs import derivation, grow
+from onnxexp.capture.torch_export.guard_warnings import conditions, shape_env, unit_sizes
+from onnxexp.capture.torch_export.symbol_names import input_sizes
+from onnxexp.request.axis_spec import Axis
+from onnxexp.request.dynamic_shapes import DynamicSpec
+
+__all__ = ["holds_at_sizes_of", "larger_sizes", "with_sizes"]
+
+_Place: TypeAlias = tuple[int, int]  # the index of an input, and the axis
+
+
+def larger_sizes(program: ExportedProgram, spec: DynamicSpec) -> dict[_Place, int]:
+    """Return sizes of the inputs at which derived sizes are 2 or more.
+
+    Axes of one name and size grow together. The result is empty if no derived size is 0 or 1, or if no factor serves.
+    """
+    units, values, groups = unit_sizes(program), shape_env(program).backed_var_to_val, {}
+    for place, size, request in _symbolic_sizes(program, spec):
+        if request is not None and derivation(request.dim) is None:
+            groups[size.node._expr] = (request.name or place, values[size.node._expr])
+    used = {groups.get(symbol) for size in units for symbol in size.free_symbols}
+    scaled = {
+        factor: {symbol: value * (factor if groups.get(symbol, 0) in used else 1) for symbol, value in values.items()}
+        for factor in (2, 4, 8, 16, 32)
+    }
+    units = [size for size in units if _at_least_two(size, scaled[16]) and _at_least_two(size, scaled[32])]
+    sizes = next(sizes for sizes in scaled.values() if all(_at_least_two(size, sizes) for size in units))
+    return {place: int(size.node.expr.xreplace(sizes)) for place, size, _ in _symbolic_sizes(program, spec)} if units else {}
+
+
+def with_sizes(args: Any, kwargs: Any, sizes: Mapping[_Place, int]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the example with these sizes of its tensors."""
+    flat, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    for (index, axis), size in sizes.items():
+        flat[index] = grow(flat[index], axis, size)
+    return pytree.tree_unflatten(flat, structure)  # type: ignore[no-any-return]
+
+
+def holds_at_sizes_of(example: ExportedProgram, program: ExportedProgram, spec: DynamicSpec) -> bool:
+    """Whether a program is right at the sizes of another's example."""
+    values = shape_env(example).backed_var_to_val
+    sizes = {place: size.node.expr.xreplace(values) for place, size, _ in _symbolic_sizes(example, spec)}
+    at = {size.node._expr: sizes.get(place, size.node._expr) for place, size, _ in _symbolic_sizes(program, spec)}
+    return not any(expr.xreplace(at) is sympy.false for expr in conditions(program, spec, every=True))
+
+
+def _at_least_two(size: sympy.Expr, values: Mapping[sympy.Symbol, sympy.Integer]) -> bool:
+    return all(factor.xreplace(values) >= 2 for factor in sympy.Mul.make_args(size) if factor.free_symbols)
+
+
+def _symbolic_sizes(program: ExportedProgram, spec: DynamicSpec) -> Iterator[tuple[_Place, torch.SymInt, Axis | None]]:
+    indices = {leaf.path: index for index, leaf in enumerate(spec.leaves)}
+    for leaf, axis, size, request in input_sizes(program, spec):
+        if axis is not None and isinstance(size, torch.SymInt):
+            yield (indices[leaf.path], axis), size, request
