@@ -123,3 +123,24 @@ def test_what_the_size_1_decides_is_told(model: Callable[..., Any], length: int,
     assert f"right only where {condition} (File " in warned[0]
     x = torch.rand(1, 4, length)
     torch.testing.assert_close(program(x), model(x))
+
+
+def step(tokens: torch.Tensor, past: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """A decoder's step, as transformers pads its mask."""
+    missing = past.shape[1] + tokens.shape[1] - mask.shape[1]
+    mask = functional.pad(mask, (0, missing)) if missing > 0 else mask
+    return torch.cat([past, tokens], 1) * mask
+
+
+@pytest.mark.parametrize(("new", "past"), [(1, 0), (1, 1), (2, 0), (1, 3), (2, 3), (4, 5)])
+def test_an_axis_that_is_a_sum_grows_with_its_terms(new: int, past: int) -> None:
+    def inputs(batch: int, new: int, past: int) -> tuple[torch.Tensor, ...]:
+        return torch.rand(batch, new), torch.rand(batch, past), torch.rand(batch, past + new)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        axes = tuple({0: "batch", 1: name} for name in ("new", "past", "total"))
+        program = onnxexp.export(step, inputs(1, new, past), capture="export", dynamic_shapes=axes)
+    for sizes in ((1, new, past), (1, 1, 0), (2, 1, 1), (3, 1, 6), (2, 3, 4)):
+        args = inputs(*sizes)
+        torch.testing.assert_close(program(*args), step(*args))

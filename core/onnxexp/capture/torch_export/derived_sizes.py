@@ -1,7 +1,8 @@
-"""Choose a larger example where a derived size is 0 or 1.
+"""Choose a larger example for derived sizes of 0 and 1, and for sums of sizes.
 
 torch.export takes a size of 0 or 1 for always 0 or 1. The axes of the inputs are captured at 2 or more (see `example_inputs`). A
-size that is computed from them, such as an image's height after pooling, needs a larger input.
+size that is computed from them, such as an image's height after pooling, needs a larger input. An axis that is the sum of two
+others, such as a mask for past and new tokens, has to grow with them.
 """
 
 from __future__ import annotations
@@ -20,28 +21,48 @@ from onnxexp.capture.torch_export.symbol_names import input_sizes
 from onnxexp.request.axis_spec import Axis
 from onnxexp.request.dynamic_shapes import DynamicSpec
 
-__all__ = ["holds_at_sizes_of", "larger_sizes", "with_sizes"]
+__all__ = ["holds_at_example", "larger_sizes", "with_sizes"]
 
 _Place: TypeAlias = tuple[int, int]  # the index of an input, and the axis
 
 
 def larger_sizes(program: ExportedProgram, spec: DynamicSpec) -> dict[_Place, int]:
-    """Return sizes of the inputs at which derived sizes are 2 or more.
+    """Return sizes of the inputs for another capture; empty if none is needed.
 
-    Axes of one name and size grow together. The result is empty if no derived size is 0 or 1, or if no factor serves.
+    Derived sizes are 2 or more where a factor serves. Conditions on sums of sizes hold as at the user's sizes. Axes of one name
+    and size grow together.
     """
-    units, values, groups = unit_sizes(program), shape_env(program).backed_var_to_val, {}
-    for place, size, request in _symbolic_sizes(program, spec):
+    groups, places = {}, list(_symbolic_sizes(program, spec))
+    values = shape_env(program).backed_var_to_val
+    for place, size, request in places:
         if request is not None and derivation(request.dim) is None:
             groups[size.node._expr] = (request.name or place, values[size.node._expr])
+    sizes = {**values, **_scaled(unit_sizes(program), values, groups)}
+    own = _own_sizes(program, spec)
+    for expr in conditions(program, spec, every=True):
+        if expr.xreplace(own) is sympy.false and isinstance(expr, sympy.core.relational.Relational):
+            excess = (expr.lhs - expr.rhs).xreplace(sizes) - (expr.lhs - expr.rhs).xreplace(own)
+            terms = [
+                symbol
+                for symbol in sorted(expr.free_symbols, key=str)
+                if (expr.lhs - expr.rhs).coeff(symbol) * excess == -abs(excess)
+            ]
+            alike = groups.get(terms[0]) if terms else None
+            sizes.update({symbol: sizes[symbol] + abs(excess) for symbol, key in groups.items() if key == alike})
+    return {place: int(size.node.expr.xreplace(sizes)) for place, size, _ in places} if sizes != values else {}
+
+
+def _scaled(
+    units: list[sympy.Expr], values: Mapping[sympy.Symbol, sympy.Integer], groups: Mapping[sympy.Symbol, Any]
+) -> Mapping[sympy.Symbol, sympy.Integer]:
+    """Return multiples of the sizes, at which the derived ones are 2 or more."""
     used = {groups.get(symbol) for size in units for symbol in size.free_symbols}
     scaled = {
         factor: {symbol: value * (factor if groups.get(symbol, 0) in used else 1) for symbol, value in values.items()}
-        for factor in (2, 4, 8, 16, 32)
+        for factor in (1, 2, 4, 8, 16, 32)
     }
     units = [size for size in units if _at_least_two(size, scaled[16]) and _at_least_two(size, scaled[32])]
-    sizes = next(sizes for sizes in scaled.values() if all(_at_least_two(size, sizes) for size in units))
-    return {place: int(size.node.expr.xreplace(sizes)) for place, size, _ in _symbolic_sizes(program, spec)} if units else {}
+    return next(sizes for sizes in scaled.values() if all(_at_least_two(size, sizes) for size in units))
 
 
 def with_sizes(args: Any, kwargs: Any, sizes: Mapping[_Place, int]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -52,12 +73,15 @@ def with_sizes(args: Any, kwargs: Any, sizes: Mapping[_Place, int]) -> tuple[tup
     return pytree.tree_unflatten(flat, structure)  # type: ignore[no-any-return]
 
 
-def holds_at_sizes_of(example: ExportedProgram, program: ExportedProgram, spec: DynamicSpec) -> bool:
-    """Whether a program is right at the sizes of another's example."""
-    values = shape_env(example).backed_var_to_val
-    sizes = {place: size.node.expr.xreplace(values) for place, size, _ in _symbolic_sizes(example, spec)}
-    at = {size.node._expr: sizes.get(place, size.node._expr) for place, size, _ in _symbolic_sizes(program, spec)}
-    return not any(expr.xreplace(at) is sympy.false for expr in conditions(program, spec, every=True))
+def holds_at_example(program: ExportedProgram, spec: DynamicSpec) -> bool:
+    """Whether a program is right at the sizes of the user's example."""
+    own = _own_sizes(program, spec)
+    return not any(expr.xreplace(own) is sympy.false for expr in conditions(program, spec, every=True))
+
+
+def _own_sizes(program: ExportedProgram, spec: DynamicSpec) -> dict[sympy.Symbol, sympy.Integer]:
+    found = _symbolic_sizes(program, spec)
+    return {size.node._expr: sympy.Integer(spec.leaves[index].value.shape[axis]) for (index, axis), size, _ in found}
 
 
 def _at_least_two(size: sympy.Expr, values: Mapping[sympy.Symbol, sympy.Integer]) -> bool:

@@ -21,7 +21,7 @@ from onnxexp.capture.size_text import dim_text
 from onnxexp.capture.source_lines import model_error, record_user_lines
 from onnxexp.capture.torch_export.data_dependent_ops import keep_data_dependent_ops
 from onnxexp.capture.torch_export.decompose.node_decomposer import Decomposer
-from onnxexp.capture.torch_export.derived_sizes import holds_at_sizes_of, larger_sizes, with_sizes
+from onnxexp.capture.torch_export.derived_sizes import holds_at_example, larger_sizes, with_sizes
 from onnxexp.capture.torch_export.export_errors import explain
 from onnxexp.capture.torch_export.guard_warnings import fixed_numbers, record_guard_sources, warn_about_guards
 from onnxexp.capture.torch_export.program_converter import mutated_names, resolve_vmap, to_graph
@@ -91,7 +91,7 @@ def from_exported(program: ExportedProgram, spec: DynamicSpec) -> CapturedProgra
 def export_program(
     model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, training: TrainingMode
 ) -> ExportedProgram:
-    """Run torch.export on a model; if a derived size is 0 or 1, on a larger example.
+    """Run torch.export on a model, and on a larger example if `larger_sizes` has one.
 
     Raises:
         CaptureRefused, CaptureError: See `_export_example`.
@@ -101,7 +101,7 @@ def export_program(
     if sizes:
         with contextlib.suppress(CaptureError):  # the model may refuse these sizes
             again = _export_example(model, *with_sizes(args, kwargs, sizes), spec, training)
-            if holds_at_sizes_of(program, again, spec):
+            if holds_at_example(again, spec):
                 return again
     return program
 

@@ -146,7 +146,7 @@ def fixed_numbers(program: ExportedProgram, spec: DynamicSpec) -> str:
 
 
 def conditions(program: ExportedProgram, spec: DynamicSpec, *, fixed: bool = False, every: bool = False) -> dict[sympy.Expr, str]:
-    """Return the conditions that do not hold at all samples, with their texts and lines.
+    """Return the conditions that fail at a sample, with their texts and lines.
 
     With `fixed`, these are the conversions to int and float and the axes that squeeze removes; else all others. With `every`,
     axes of Dim.AUTO count, and conditions that follow from others: a size above 1 usually matters no more than an input's.
