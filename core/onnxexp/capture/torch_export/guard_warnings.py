@@ -227,7 +227,7 @@ def _source_line(env: ShapeEnv, frame: _GuardSource | Where, expr: sympy.Expr, f
         counts = not related  # on several axes, torch.nn checks only that they fit
     else:
         counts = frame.name in _OPERATORS and not (frame.name == _SLICE and _bounds_slice(expr))
-        counts = counts or _unit_size(env, expr) is not None
+        counts = counts or (isinstance(expr, sympy.Eq) and 1 in expr.args and _unit_size(env, expr) is not None)
     if not fixed and (not counts or guards_an_error(file, line)):  # eager raises for such sizes too
         return ""
     return str(frame.users if frame.users.file else code_line(file, line))
