@@ -182,6 +182,11 @@ def no_longer(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return x + 1 if x.shape[0] <= y.shape[0] else y
 
 
+def first_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    found = y[: x.shape[0]]
+    return found + torch.arange(found.shape[0])[:, None]
+
+
 @pytest.mark.parametrize(
     ("model", "size", "shapes", "conditions"),
     [
@@ -192,6 +197,10 @@ def no_longer(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         (no_longer, 9, ({0: "n"}, {0: "m"}), ["n <= m"]),
         (no_longer, 8, ({0: "n"}, {0: "m"}), []),  # made to fit, as a mask for the tokens
         (torch.add, 8, ({0: "n"}, {0: "m"}), []),
+        (first_of, 9, ({0: "n"}, {0: "m"}), ["n <= m"]),
+        (first_of, 6, ({0: "n"}, {0: "m"}), ["n > m"]),
+        (first_of, 8, ({0: "n"}, {0: "m"}), []),
+        (first_of, 9, ({0: "n"}, {0: 9}), []),  # a table
     ],
 )
 def test_two_axes(model: Callable[..., Any], size: int, shapes: Any, conditions: list[str]) -> None:

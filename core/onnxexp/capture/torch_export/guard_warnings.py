@@ -234,13 +234,13 @@ def _source_line(env: ShapeEnv, frame: _GuardSource | Where, expr: sympy.Expr, f
 
 
 def _bounds_slice(expr: sympy.Expr) -> bool:
-    """Whether a condition only states that a slice ends within the sliced axis.
+    """Whether a condition only states that a slice ends within a table.
 
-    The sliced tensor is usually a table or a mask, and eager fails beyond its end as well. A constant end (``x[:5]``) is
-    different: for a shorter axis, the result is smaller than the program records.
+    Eager fails beyond the end of a table (or mask) as well. A constant end (``x[:5]``) is different: for a shorter axis, the
+    result is smaller than the program records. So is an end within another axis that is longer in the example.
     """
     upper = dict.fromkeys(expr.free_symbols, sympy.Integer(_STEPS[-1]))
-    return isinstance(expr, (sympy.Le, sympy.Ge)) and (len(upper) > 1 or not _holds(expr, upper))
+    return isinstance(expr, (sympy.Le, sympy.Ge)) and len(upper) == 1 and not _holds(expr, upper)
 
 
 def unit_sizes(program: ExportedProgram) -> list[sympy.Expr]:
