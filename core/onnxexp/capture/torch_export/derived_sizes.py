@@ -8,7 +8,7 @@ others, such as a mask for past and new tokens, has to grow with them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 import torch
@@ -23,7 +23,7 @@ from onnxexp.request.dynamic_shapes import DynamicSpec
 
 __all__ = ["holds_at_example", "larger_sizes", "with_sizes"]
 
-_Place: TypeAlias = tuple[int, int]  # the index of an input, and the axis
+_Place = tuple[int, int]  # the index of an input, and the axis
 
 
 def larger_sizes(program: ExportedProgram, spec: DynamicSpec) -> dict[_Place, int]:
@@ -32,37 +32,29 @@ def larger_sizes(program: ExportedProgram, spec: DynamicSpec) -> dict[_Place, in
     Derived sizes are 2 or more where a factor serves. Conditions on sums of sizes hold as at the user's sizes. Axes of one name
     and size grow together.
     """
-    groups, places = {}, list(_symbolic_sizes(program, spec))
-    values = shape_env(program).backed_var_to_val
-    for place, size, request in places:
+    values, own, groups = shape_env(program).backed_var_to_val, _own_sizes(program, spec), {}
+    for place, size, request in _symbolic_sizes(program, spec):
         if request is not None and derivation(request.dim) is None:
             groups[size.node._expr] = (request.name or place, values[size.node._expr])
-    sizes = {**values, **_scaled(unit_sizes(program), values, groups)}
-    own = _own_sizes(program, spec)
+    sizes = dict(values)
+    for unit in unit_sizes(program):
+        used, grown = {groups.get(symbol) for symbol in unit.free_symbols}, sizes
+        for _ in range(4):
+            if not _at_least_two(unit, grown):
+                grown = {symbol: size * (2 if groups.get(symbol, 0) in used else 1) for symbol, size in grown.items()}
+        sizes = grown if _at_least_two(unit, grown) else sizes
     for expr in conditions(program, spec, every=True):
         if expr.xreplace(own) is sympy.false and isinstance(expr, sympy.core.relational.Relational):
-            excess = (expr.lhs - expr.rhs).xreplace(sizes) - (expr.lhs - expr.rhs).xreplace(own)
-            terms = [
-                symbol
-                for symbol in sorted(expr.free_symbols, key=str)
-                if (expr.lhs - expr.rhs).coeff(symbol) * excess == -abs(excess)
-            ]
+            difference = expr.lhs - expr.rhs
+            excess = difference.xreplace(sizes) - difference.xreplace(own)
+            terms = [symbol for symbol in sorted(expr.free_symbols, key=str) if difference.coeff(symbol) * excess == -abs(excess)]
             alike = groups.get(terms[0]) if terms else None
             sizes.update({symbol: sizes[symbol] + abs(excess) for symbol, key in groups.items() if key == alike})
-    return {place: int(size.node.expr.xreplace(sizes)) for place, size, _ in places} if sizes != values else {}
-
-
-def _scaled(
-    units: list[sympy.Expr], values: Mapping[sympy.Symbol, sympy.Integer], groups: Mapping[sympy.Symbol, Any]
-) -> Mapping[sympy.Symbol, sympy.Integer]:
-    """Return multiples of the sizes, at which the derived ones are 2 or more."""
-    used = {groups.get(symbol) for size in units for symbol in size.free_symbols}
-    scaled = {
-        factor: {symbol: value * (factor if groups.get(symbol, 0) in used else 1) for symbol, value in values.items()}
-        for factor in (1, 2, 4, 8, 16, 32)
-    }
-    units = [size for size in units if _at_least_two(size, scaled[16]) and _at_least_two(size, scaled[32])]
-    return next(sizes for sizes in scaled.values() if all(_at_least_two(size, sizes) for size in units))
+    return (
+        {place: int(size.node.expr.xreplace(sizes)) for place, size, _ in _symbolic_sizes(program, spec)}
+        if sizes != values
+        else {}
+    )
 
 
 def with_sizes(args: Any, kwargs: Any, sizes: Mapping[_Place, int]) -> tuple[tuple[Any, ...], dict[str, Any]]:
