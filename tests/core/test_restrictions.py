@@ -258,7 +258,7 @@ def test_what_holds_at_every_size_or_is_stated_is_not_told(model: Callable[..., 
         (Dim.DYNAMIC(min=6), []),
         (Dim("n", min=6), []),
         (Dim.DYNAMIC(max=40), ["x_dim_0 > 5"]),
-        (Dim.AUTO, []),
+        (Dim.AUTO, ["x_dim_0 > 5"]),
         (None, []),
     ],
 )

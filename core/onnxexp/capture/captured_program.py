@@ -6,7 +6,8 @@ A frontend builds a `Graph`, calls `make_functional` on it, and returns a `Captu
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from torch.utils import _pytree as pytree
 
@@ -28,6 +29,7 @@ class CapturedProgram:
             `onnxexp.capture.torch_export.decompose.node_decomposer.Decomposer` uses torch's own decompositions.
         in_spec, out_spec: torch's pytree specs of (args, kwargs) and of the model's result.
         constants: Branches and numbers that the example fixed, each with the user's source line.
+        restrictions: Conditions on sizes under which the program is right, each with a test of a call's leaves.
     """
 
     graph: Graph
@@ -35,6 +37,7 @@ class CapturedProgram:
     in_spec: pytree.TreeSpec
     out_spec: pytree.TreeSpec
     constants: Sequence[str] = ()
+    restrictions: Mapping[str, Callable[[Sequence[Any]], bool]] = dataclasses.field(default_factory=dict)
 
 
 def make_functional(graph: Graph, written_elsewhere: Sequence[str]) -> None:

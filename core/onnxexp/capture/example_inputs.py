@@ -11,7 +11,6 @@ Therefore dynamic axes are captured at size 2 or more.
 from __future__ import annotations
 
 import contextlib
-import copy
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,10 +24,7 @@ from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.axis_spec import Axis
 from onnxexp.request.dynamic_shapes import DynamicSpec
 
-__all__ = ["adapted_inputs", "derivation", "enlarge", "describe_enlargement", "enlarge_leaves", "grow", "restore_dynamic_marks"]
-
-_NOTES = ("_dynamo_", "_has_dynamo", "_specialize_on")
-"""Prefixes of the attributes that mark a tensor's dynamic axes for torch."""
+__all__ = ["adapted_inputs", "derivation", "enlarge", "describe_enlargement", "enlarge_leaves", "grow"]
 
 
 @contextlib.contextmanager
@@ -37,13 +33,14 @@ def adapted_inputs(
 ) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
     """Yield the inputs for torch.export, with an adapted `forward` meanwhile.
 
-    Axes are enlarged (see `enlarge`). A dynamic float or bool becomes a 0-d tensor, and `forward` receives its ``.item()``: torch
-    accepts dynamic numbers of type int only. The tensor is float64 if an input tensor is, else float32. Entries of ``**kwargs``
-    become named parameters, since torch cannot match dynamic shapes to ``**kwargs``. `forward` is replaced on the instance and
-    restored at the end; no other thread may use the model meanwhile.
+    Axes are enlarged (see `enlarge`). The tensors are new objects on the same memory: torch.export marks dynamic axes by
+    attributes. A dynamic float or bool becomes a 0-d tensor, and `forward` receives its ``.item()``: torch accepts dynamic
+    numbers of type int only. The tensor is float64 if an input tensor is, else float32. Entries of ``**kwargs`` become named
+    parameters, since torch cannot match dynamic shapes to ``**kwargs``. `forward` is replaced on the instance and restored at
+    the end; no other thread may use the model meanwhile.
     """
     items = [index for index in spec.scalars if type(spec.leaves[index].value) is not int]
-    args, kwargs = enlarge(args, kwargs, spec)
+    args, kwargs = pytree.tree_map_only(torch.Tensor, _alias, enlarge(args, kwargs, spec))
     if items:
         flat, structure = pytree.tree_flatten((args, kwargs))
         wide = any(isinstance(leaf, torch.Tensor) and leaf.dtype == torch.float64 for leaf in flat)
@@ -58,26 +55,6 @@ def adapted_inputs(
         return
     with replace_attributes([(model, "forward", _adapted(model.forward, _closed(signature, kwargs), items))]):
         yield tuple(args), dict(kwargs)
-
-
-@contextlib.contextmanager
-def restore_dynamic_marks(spec: DynamicSpec) -> Iterator[None]:
-    """Restore the marks of dynamic axes on the input tensors.
-
-    torch.export sets them as attributes of the tensors. After a failure they would affect the next export of the same tensors.
-    """
-    notes = [(leaf.value, _notes(leaf.value)) for leaf in spec.leaves if isinstance(leaf.value, torch.Tensor)]
-    try:
-        yield
-    finally:
-        for tensor, before in notes:
-            for name in _notes(tensor):
-                delattr(tensor, name)
-            vars(tensor).update(before)
-
-
-def _notes(tensor: torch.Tensor) -> dict[str, Any]:
-    return {name: copy.copy(value) for name, value in vars(tensor).items() if name.startswith(_NOTES)}
 
 
 def enlarge(args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -103,7 +80,7 @@ def enlarge_leaves(flat: Sequence[Any], spec: DynamicSpec) -> list[Any]:
         for axis, size in sizes.items():
             tensor = grow(tensor, axis, size)
         if isinstance(tensor, torch.Tensor) and id(tensor) in seen:
-            tensor = tensor.detach().requires_grad_(tensor.requires_grad)
+            tensor = _alias(tensor)
         seen.add(id(tensor))
         new.append(tensor)
     return new
@@ -212,6 +189,10 @@ def grow(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
         else:
             result = tensor.index_select(axis, torch.arange(size, device=tensor.device) % tensor.shape[axis])
     return result.requires_grad_(tensor.requires_grad)
+
+
+def _alias(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
 def _closed(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> inspect.Signature:

@@ -140,10 +140,11 @@ def replace_attributes(table: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
 
 
 def in_captures(original: Callable[..., Any], replacement: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `replacement`, called with `original` first, in captures only."""
+    """Return `replacement`, called with `original` first, in captures of torch.export."""
 
     @functools.wraps(original)
     def call(*args: Any, **options: Any) -> Any:
-        return replacement(original, *args, **options) if is_exporting() else original(*args, **options)
+        inside = torch.compiler.is_exporting() and is_exporting()
+        return replacement(original, *args, **options) if inside else original(*args, **options)
 
     return call

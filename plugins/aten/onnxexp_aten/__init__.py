@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import onnx_ir as ir
 
 import onnxexp
+from onnxexp_aten.capture.recurrent_layers import keep_composite_ops
 from onnxexp_aten.complex.complex_lowering import lower_complex
 from onnxexp_aten.passes.compose_views import ComposeViews
 from onnxexp_aten.passes.find_equal_bags import FindEqualBags
@@ -23,6 +25,11 @@ class Aten:
     """The plugin: torch's own operators, and complex numbers as pairs of real ones."""
 
     symbolics = aten
+
+    @onnxexp.hookimpl
+    def capture_context(self) -> AbstractContextManager[None]:
+        """Keep recurrent layers and packed sequences whole."""
+        return keep_composite_ops()
 
     @onnxexp.hookimpl
     def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:

@@ -8,10 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._guards import detect_fake_mode
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export import ExportedProgram
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from onnxexp.neutral_graph import Dim, ScalarType, TensorType, Type, Value
 
-__all__ = ["DROPPED", "SCALAR_OPS", "typed_value", "scalar_op", "type_of"]
+__all__ = ["DROPPED", "SCALAR_OPS", "fake_mode", "shape_env", "typed_value", "scalar_op", "type_of"]
 
 SCALAR_OPS: dict[Any, str] = {
     operator.add: "aten::add",
@@ -54,6 +58,16 @@ DROPPED = {
     "aten::sym_constrain_range_for_size",
 }
 """Assertion operators. They hold for the example, and ONNX has no counterpart."""
+
+
+def fake_mode(program: ExportedProgram) -> FakeTensorMode:
+    """Return the mode of a program's fake tensors, else a new one."""
+    return detect_fake_mode([node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]) or FakeTensorMode()
+
+
+def shape_env(program: ExportedProgram) -> ShapeEnv:
+    """Return the ShapeEnv of a program's symbolic sizes, else an empty one."""
+    return fake_mode(program).shape_env or ShapeEnv()
 
 
 def type_of(meta: Any, dim_text: Callable[[Any], Dim]) -> Type:

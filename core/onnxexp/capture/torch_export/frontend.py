@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._guards import detect_fake_mode
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from onnxexp.capture.captured_program import CapturedProgram, make_functional
-from onnxexp.capture.example_inputs import adapted_inputs, describe_enlargement, restore_dynamic_marks
+from onnxexp.capture.example_inputs import adapted_inputs, describe_enlargement
 from onnxexp.capture.model_tensors import restored_buffers
 from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.size_text import dim_text
@@ -23,9 +22,9 @@ from onnxexp.capture.torch_export.data_dependent_ops import keep_data_dependent_
 from onnxexp.capture.torch_export.decompose.node_decomposer import Decomposer
 from onnxexp.capture.torch_export.derived_sizes import holds_at_example, larger_sizes, with_sizes
 from onnxexp.capture.torch_export.export_errors import explain
-from onnxexp.capture.torch_export.guard_warnings import fixed_numbers, record_guard_sources, warn_about_guards
+from onnxexp.capture.torch_export.fake_values import fake_mode
+from onnxexp.capture.torch_export.guard_warnings import fixed_numbers, record_guard_sources, restrictions
 from onnxexp.capture.torch_export.program_converter import mutated_names, resolve_vmap, to_graph
-from onnxexp.capture.torch_export.recurrent_layers import keep_composite_ops
 from onnxexp.capture.torch_export.symbol_names import check_dynamic, symbol_names
 from onnxexp.capture.torch_state import model_mode, silence_torch_export, torch_mode, unwind_functorch
 from onnxexp.errors import CaptureError
@@ -70,9 +69,7 @@ def from_exported(program: ExportedProgram, spec: DynamicSpec) -> CapturedProgra
     program = resolve_vmap(program)
     check_dynamic(program, spec)
     names = symbol_names(program, spec)
-    fakes = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
-    fake_mode = detect_fake_mode(fakes) or FakeTensorMode()
-    warn_about_guards(program, spec)
+    allowed = restrictions(program, spec)
     sizes: dict[str, Any] = {}
 
     def text(size: Any) -> Dim:
@@ -83,9 +80,9 @@ def from_exported(program: ExportedProgram, spec: DynamicSpec) -> CapturedProgra
 
     graph = to_graph(program, text)
     make_functional(graph, mutated_names(program))
-    decomposer = Decomposer(lambda: fake_mode, sizes, text)
+    decomposer = Decomposer(functools.partial(fake_mode, program), sizes, text)
     assert program.call_spec.in_spec is not None and program.call_spec.out_spec is not None
-    return CapturedProgram(graph, decomposer, program.call_spec.in_spec, program.call_spec.out_spec)
+    return CapturedProgram(graph, decomposer, program.call_spec.in_spec, program.call_spec.out_spec, restrictions=allowed)
 
 
 def export_program(
@@ -120,7 +117,6 @@ def _export_example(
     with (
         torch_mode(),
         model_mode(model.modules(), training),
-        restore_dynamic_marks(spec),
         adapted_inputs(model, args, kwargs, spec) as (example, example_kwargs),
     ):
         attempts = [False, True]
@@ -147,7 +143,6 @@ def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, s
     with (
         unwind_functorch(),
         silence_torch_export(),
-        keep_composite_ops(),
         keep_data_dependent_ops(references=not strict),
         record_user_lines(),
         record_guard_sources(),

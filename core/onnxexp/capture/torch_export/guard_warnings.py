@@ -10,47 +10,43 @@ A conversion of a symbolic number to int or float is a guard as well: the progra
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
-import math
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, TypeAlias
 
+import numpy as np
 import sympy  # type: ignore[import-untyped]
 import torch
-from torch._guards import ShapeGuard, SLoc, detect_fake_mode
-from torch.export import Dim, ExportedProgram
+from torch._dynamo import guards
+from torch._guards import ShapeGuard, SLoc
+from torch.export import ExportedProgram
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, uninteresting_files
 from torch.utils import _pytree as pytree
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
 
 from onnxexp.capture.size_text import condition_text
 from onnxexp.capture.source_lines import code_line, guards_an_error, is_torch_nn, is_user_code, node_location, user_line_above
-from onnxexp.capture.torch_export.symbol_names import input_sizes, symbol_names
+from onnxexp.capture.torch_export.fake_values import shape_env
+from onnxexp.capture.torch_export.symbol_names import InputSize, input_symbols, symbol_names
 from onnxexp.capture.torch_state import is_exporting, replace_attributes
 from onnxexp.neutral_graph import Where
-from onnxexp.request.axis_spec import Axis
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.user_warnings import warn
 
-__all__ = [
-    "conditions",
-    "fixed_numbers",
-    "record_guard_sources",
-    "shape_env",
-    "unit_sizes",
-    "user_line_of_guard",
-    "warn_about_guards",
-]
+__all__ = ["conditions", "fixed_numbers", "record_guard_sources", "restrictions", "unit_sizes", "user_line_of_guard"]
 
 _SLICE = "_compute_slice_index"
 _OPERATORS = {_SLICE, "split"}
 """torch's functions with a guard that determines a result: the length of a slice, the number of parts of a split."""
 _DYNAMO = os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep
-"""The folder of Dynamo, which interprets the user's code in strict mode."""
+"""The folder of Dynamo, which interprets the user's code in strict mode. It also checks its own guards, in `guards`."""
 _STEPS = (*range(32), 62, 98, 126, 254, 997, 4094, 100_000)
 """Offsets from the least size at which a condition is evaluated; one that holds at all of them counts as always true."""
 _LEAST, _LEAST_NUMBER = 2, -40
@@ -63,21 +59,17 @@ _CURE = (
     "(torch.where, torch.cond), or limit the sizes in dynamic_shapes (Dim.DYNAMIC(min=..., max=...))."
 )
 
-_Samples: TypeAlias = Mapping[sympy.Symbol, list[sympy.Integer]]
+_Symbols: TypeAlias = Mapping[sympy.Symbol, InputSize]
 
 
 class _GuardSource(traceback.FrameSummary):
-    """The frame that evaluated a condition on sizes.
+    """The frame that evaluated a condition on sizes; in strict mode, the user's.
 
     `users` is the user's line, `converts` whether the code converted a symbolic number to an int or a float, `known` whether the
     condition follows from earlier guards.
     """
 
     users, converts, known = Where(), False, False
-
-    def is_users(self) -> bool:
-        """Whether the user's code evaluated the condition, or Dynamo for it."""
-        return is_user_code(self.filename) or self.filename.startswith(_DYNAMO)
 
 
 @contextlib.contextmanager
@@ -95,31 +87,30 @@ def record_guard_sources() -> Iterator[None]:
 
     def evaluated(env: ShapeEnv, node: SymNode, *args: Any, **options: Any) -> Any:
         count, value = len(env.guards), evaluate(env, node, *args, **options)
-        frame, _ = _deciding_frame(sys._getframe(1)) if len(env.guards) == count and node.is_bool() else (None, False)
-        if frame is not None and is_user_code(frame.f_code.co_filename) and _restricts_inputs(env, node.expr):
-            expr = node.expr if value else sympy.Not(node.expr)
-            env.guards.append(ShapeGuard(expr, SLoc(_guard_source(frame, known=True), None), False))
+        if len(env.guards) == count and node.is_bool() and _restricts_inputs(env, node.expr):
+            source = _guard_source(sys._getframe(1))
+            if source is not None and is_user_code(source.filename):
+                source.known = True
+                env.guards.append(ShapeGuard(node.expr if value else sympy.Not(node.expr), SLoc(source, None), False))
         return value
 
     with replace_attributes(((ShapeEnv, "_get_stack_summary", summary), (ShapeEnv, "evaluate_sym_node", evaluated))):
         yield
 
 
-def _deciding_frame(frame: FrameType | None) -> tuple[FrameType | None, bool]:
-    """Return the frame that torch would record; True if it converted a number."""
+def _guard_source(frame: FrameType | None) -> _GuardSource | None:
+    """Return the frame that torch would record, with the user's line."""
     converts = False
     while frame is not None and (frame.f_code.co_filename == __file__ or frame.f_code.co_filename in uninteresting_files()):
         converts, frame = converts or frame.f_code.co_name in _CONVERSIONS, frame.f_back
-    return frame, converts
-
-
-def _guard_source(frame: FrameType | None, known: bool = False) -> _GuardSource | None:
-    """Return the frame that torch would record, with the user's line."""
-    frame, converts = _deciding_frame(frame)
     if frame is None:
         return None
-    source = _GuardSource(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, lookup_line=False)
-    source.users, source.converts, source.known = user_line_above(frame) if is_exporting() else Where(), converts, known
+    users = user_line_above(frame) if is_exporting() else Where()
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    if file.startswith(_DYNAMO) and file != guards.__file__:
+        file, line = users.file, users.line
+    source = _GuardSource(file, line, frame.f_code.co_name, lookup_line=False)
+    source.users, source.converts = users, converts
     return source
 
 
@@ -129,62 +120,53 @@ def user_line_of_guard(guard: ShapeGuard) -> Where:
     return frame.users if isinstance(frame, _GuardSource) else Where()
 
 
-def warn_about_guards(program: ExportedProgram, spec: DynamicSpec) -> None:
-    """Warn of the conditions under which the captured program is right.
+def restrictions(program: ExportedProgram, spec: DynamicSpec) -> dict[str, Callable[[Sequence[Any]], bool]]:
+    """Return the conditions under which the program is right, as tests of leaves.
 
-    Only sizes that the user made dynamic by a name or Dim.DYNAMIC count: torch has proved a Dim over its whole range.
+    Warns of those that narrow the range that was asked for.
     """
-    found = conditions(program, spec)
+    symbols, names, found = input_symbols(program, spec), symbol_names(program, spec, each=True), conditions(program, spec)
     if found:
         warn(f"the exported model is right only where {'; '.join(found.values())}. {_CURE}")
+    allowed = (*_ranges(program, symbols), *found)
+    return {condition_text(expr, names): functools.partial(_allows, expr, symbols) for expr in allowed}
 
 
 def fixed_numbers(program: ExportedProgram, spec: DynamicSpec) -> str:
     """Return a message on constant numbers that depend on dynamic sizes."""
-    found = conditions(program, spec, fixed=True, every=True).values()
-    return f"the model fixes a number that depends on a dynamic size: {'; '.join(found)}. {_FIXED_CURE}" if found else ""
+    found = conditions(program, spec, fixed=True)
+    return f"the model fixes a number that depends on a dynamic size: {'; '.join(found.values())}. {_FIXED_CURE}" if found else ""
 
 
-def conditions(program: ExportedProgram, spec: DynamicSpec, *, fixed: bool = False, every: bool = False) -> dict[sympy.Expr, str]:
+def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False, known: bool = False) -> dict[sympy.Expr, str]:
     """Return the conditions that fail at a sample, with their texts and lines.
 
-    With `fixed`, these are the conversions to int and float and the axes that squeeze removes; else all others. With `every`,
-    axes of Dim.AUTO count, and conditions that follow from others: a size above 1 usually matters no more than an input's.
+    With `fixed`, these are the conversions to int and float and the axes that squeeze removes; else all others. Those that follow
+    from earlier guards count with `known` only: a size above 1 usually matters no more than an input's.
     """
-    env = shape_env(program)
-    if spec.shapes is None:
-        return {}
-    samples: dict[sympy.Symbol, list[sympy.Integer]] = {}
-    readable = symbol_names(program, spec)
-    for leaf, axis, size, request in input_sizes(program, spec):
-        # `_expr` is the axis' own symbol; `expr` is another axis' symbol if torch found the two equal
-        symbol = size.node._expr if isinstance(size, torch.SymInt) else None
-        if request is not None and (request.required or every) and symbol in env.backed_var_to_val:
-            samples[symbol] = _samples(request, _LEAST if axis is not None else _LEAST_NUMBER)
-            readable[symbol] = request.name or (leaf.name if axis is None else f"{leaf.name}_dim_{axis}")
+    env, symbols, names = shape_env(program), input_symbols(program, spec), symbol_names(program, spec, each=True)
+    samples = {symbol: _samples(size) for symbol, size in symbols.items()}
     first: dict[Any, sympy.Symbol] = {}  # one name is one size: the user has declared those equal
-    merged = {symbol: first.setdefault((readable[symbol], env.backed_var_to_val[symbol]), symbol) for symbol in samples}
+    merged = {symbol: first.setdefault((size.name, env.backed_var_to_val[symbol]), symbol) for symbol, size in symbols.items()}
     found: dict[sympy.Expr, str] = {}
-    for guard, source in _decisions(env, program, fixed, every):
+    for guard, source in _decisions(env, program, fixed, known):
         if not samples.keys().isdisjoint(guard.free_symbols):
             expr = guard.xreplace(merged)
             line = _source_line(env, source, expr, fixed) if expr not in found and _restricts_inputs(env, expr) else ""
             if line and not _always_holds(env, expr, samples, found):
                 found[expr] = line
-    return {expr: f"{condition_text(expr, readable)} ({line})" for expr, line in found.items()}
+    return {expr: f"{condition_text(expr, names)} ({line})" for expr, line in found.items()}
 
 
 def _decisions(
-    env: ShapeEnv, program: ExportedProgram, fixed: bool, every: bool
+    env: ShapeEnv, program: ExportedProgram, fixed: bool, known: bool
 ) -> Iterator[tuple[sympy.Expr, _GuardSource | Where]]:
     """Yield the conditions on sizes, also those of squeeze, with their sources."""
     for guard in env.guards:
-        source = guard.sloc.framework_loc
-        if (
-            isinstance(source, _GuardSource)
-            and (source.converts and source.name not in _OPERATORS) == fixed
-            and (every or not source.known or _unit_size(env, guard.expr) is not None)
-        ):
+        source: Any = guard.sloc.framework_loc
+        source = source if isinstance(source, _GuardSource) else _GuardSource(*source[:3]) if source else None
+        counts = source is not None and (known or not source.known or _unit_size(env, guard.expr) is not None)
+        if counts and (source.converts and source.name not in _OPERATORS) == fixed:
             yield guard.expr, source
     for node in program.graph.nodes:
         if str(node.target).startswith("aten.squeeze"):
@@ -196,10 +178,25 @@ def _decisions(
                     yield one if removed else sympy.Not(one), node_location(node)
 
 
-def shape_env(program: ExportedProgram) -> ShapeEnv:
-    """Return the ShapeEnv of a program's symbolic sizes, else an empty one."""
-    mode = detect_fake_mode([node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")])
-    return mode.shape_env if mode is not None and mode.shape_env is not None else ShapeEnv()
+def _ranges(program: ExportedProgram, symbols: _Symbols) -> Iterator[sympy.Expr]:
+    """Yield the limits of the user's ranges, or of a given program's."""
+    for symbol, size in symbols.items():
+        known = program.range_constraints.get(symbol, ValueRanges.unknown_int())
+        low, high = (known.lower, known.upper) if size.request is None else size.range
+        yield from (sympy.Ge(symbol, limit) for limit in [low] if limit > _LEAST)
+        yield from (sympy.Le(symbol, limit) for limit in [high] if limit < int_oo)
+
+
+def _allows(condition: sympy.Expr, symbols: _Symbols, leaves: Sequence[Any]) -> bool:
+    """Whether a condition holds for a call, as far as its arguments have the axes."""
+    used = [symbols[symbol] for symbol in condition.free_symbols & symbols.keys()]
+    shapes = [(size, np.shape(leaves[size.index])) for size in used]
+    sizes = {
+        size.symbol: leaves[size.index] if size.axis is None else shape[size.axis]
+        for size, shape in shapes
+        if len(shape) > (size.axis or -1)
+    }
+    return _holds(condition, {symbol: sympy.Integer(size) for symbol, size in sizes.items()})
 
 
 def _restricts_inputs(env: ShapeEnv, expr: sympy.Expr) -> bool:
@@ -218,13 +215,11 @@ def _source_line(env: ShapeEnv, frame: _GuardSource | Where, expr: sympy.Expr, f
     """Return the line that evaluated the condition; "" if it does not count."""
     if isinstance(frame, Where):
         return str(frame)
-    file, line, related = frame.filename, frame.lineno or 0, len(expr.free_symbols) > 1
-    if file.startswith(_DYNAMO):
-        counts, file, line = True, frame.users.file, frame.users.line
-    elif is_user_code(file):
+    file, line = frame.filename, frame.lineno or 0
+    if is_user_code(file):
         counts = True
     elif is_torch_nn(file):
-        counts = not related  # on several axes, torch.nn checks only that they fit
+        counts = len(expr.free_symbols) == 1  # on several axes, torch.nn checks only that they fit
     else:
         counts = frame.name in _OPERATORS and not (frame.name == _SLICE and _bounds_slice(expr))
         counts = counts or (isinstance(expr, sympy.Eq) and 1 in expr.args and _unit_size(env, expr) is not None)
@@ -247,7 +242,7 @@ def unit_sizes(program: ExportedProgram) -> list[sympy.Expr]:
     """Return the sizes that torch took for always 0 or 1, as in the example."""
     env = shape_env(program)
     sources = [(guard.sloc.framework_loc, guard.expr) for guard in env.guards]
-    chosen = [expr for at, expr in sources if isinstance(at, _GuardSource) and not at.is_users()]
+    chosen = [expr for at, expr in sources if isinstance(at, _GuardSource) and not is_user_code(at.filename)]
     return [size for expr in chosen if (size := _unit_size(env, expr)) is not None]
 
 
@@ -261,13 +256,15 @@ def _unit_size(env: ShapeEnv, expr: sympy.Expr) -> sympy.Expr | None:
     return None
 
 
-def _always_holds(env: ShapeEnv, expr: sympy.Expr, samples: _Samples, known: Iterable[sympy.Expr]) -> bool:
+def _always_holds(
+    env: ShapeEnv, expr: sympy.Expr, samples: Mapping[sympy.Symbol, list[sympy.Integer]], known: Iterable[sympy.Expr]
+) -> bool:
     """Whether a condition follows from the `known` ones at all samples.
 
     The sizes are changed together and one by one.
     """
     example = {symbol: env.backed_var_to_val[symbol] for symbol in expr.free_symbols}
-    sizes = {symbol: samples.get(symbol) or _samples(Axis(Dim.AUTO, None, False), _LEAST) for symbol in example}
+    sizes = {symbol: samples[symbol] for symbol in example if symbol in samples}
     together = (dict(zip(sizes, point, strict=True)) for point in zip(*sizes.values(), strict=False))
     alone = ({**example, symbol: size} for symbol in sizes for size in sizes[symbol] if len(sizes) > 1)
     points = itertools.chain(together, alone)
@@ -276,11 +273,12 @@ def _always_holds(env: ShapeEnv, expr: sympy.Expr, samples: _Samples, known: Ite
     )
 
 
-def _samples(axis: Axis, least: int) -> list[sympy.Integer]:
+def _samples(size: InputSize) -> list[sympy.Integer]:
     """Return the sample sizes of an axis within the user's range."""
-    low, high = max(int(axis.dim.min or least), least), axis.dim.max or math.inf
+    low, high = size.range
+    low = max(low, _LEAST if size.axis is not None else _LEAST_NUMBER)
     steps = [low + step for step in _STEPS if low + step <= high]
-    return [sympy.Integer(size) for size in (*steps, *([high] if isinstance(high, int) else ()))]
+    return [sympy.Integer(step) for step in (*steps, *([high] if high < int_oo else ()))]
 
 
 def _holds(expr: sympy.Expr, sizes: Mapping[sympy.Symbol, sympy.Integer]) -> bool:

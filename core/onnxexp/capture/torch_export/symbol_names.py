@@ -13,8 +13,9 @@ from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 import torch
-from torch.export import ExportedProgram
+from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind
+from torch.utils._sympy.numbers import int_oo
 
 from onnxexp.capture.example_inputs import derivation
 from onnxexp.errors import CaptureError
@@ -23,42 +24,41 @@ from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.pytree_leaves import Leaf
 from onnxexp.request.unique_names import unused_name
 
-__all__ = ["check_dynamic", "input_sizes", "size_label", "symbol_names"]
+__all__ = ["InputSize", "check_dynamic", "input_sizes", "input_symbols", "size_label", "symbol_names"]
 
 
-def symbol_names(program: ExportedProgram, spec: DynamicSpec) -> dict[sympy.Expr, str]:
+def symbol_names(program: ExportedProgram, spec: DynamicSpec, *, each: bool = False) -> dict[sympy.Expr, str]:
     """Return the name of each symbol and named composite size of the inputs.
 
     Two axes of the same name share it if their sizes in the example agree. If not, the second name gets a number: ONNX Runtime
     plans memory on the assumption that one name is one size.
 
-    The table belongs to one export: `dim_text` adds new symbols to it.
+    The table belongs to one export: `dim_text` adds new symbols to it. With `each`, sizes that torch found equal keep own names.
     """
     names: dict[sympy.Expr, str] = {}
-    found = [(leaf, axis, _expr(size), request) for leaf, axis, size, request in input_sizes(program, spec)]
+    found = list(input_sizes(program, spec))
     sizes: dict[str, int] = {}
-    for leaf, axis, expr, request in found:
-        if request is not None and request.name is not None:
-            size = leaf.value.shape[axis] if axis is not None else leaf.value
-            same = size in (0, 1) or sizes.setdefault(request.name, size) == size  # 0 and 1 are enlarged to the axis' group
-            _name_symbol(
-                names, expr, request if same else dataclasses.replace(request, name=unused_name(request.name, names.values()))
-            )
-    for leaf, axis, expr, _ in found:
-        if isinstance(expr, sympy.Symbol) and expr not in names:
-            names[expr] = unused_name(leaf.name if axis is None else f"{leaf.name}_dim_{axis}", names.values())
-    for _, _, expr, request in found:
-        name = request.name if request is not None and derivation(request.dim) is None else None
-        if name is not None and name not in names.values():
-            names.setdefault(expr, name)
-    return names
+    for size in found:
+        if size.request is not None and size.request.name is not None:
+            own = size.request.name
+            same = size.given in (0, 1) or sizes.setdefault(own, size.given) == size.given  # 0 and 1 are enlarged to the group's
+            _name_symbol(names, size, own if same else unused_name(own, names.values()))
+    for size in found:
+        if isinstance(size.expr, sympy.Symbol) and size.expr not in names:
+            names[size.expr] = unused_name(size.name, names.values())
+    for size in found:
+        name = size.request.name if size.request is not None and derivation(size.request.dim) is None else None
+        if name and name not in names.values():
+            names.setdefault(size.expr, name)
+    return names | {symbol: size.name for symbol, size in input_symbols(program, spec).items()} if each else names
 
 
 def check_dynamic(program: ExportedProgram, spec: DynamicSpec) -> None:
     """Raise CaptureError if a requested dynamic axis or number is constant."""
-    for leaf, axis, size, request in input_sizes(program, spec):
-        if request is not None and request.required and (expr := _expr(size)).is_number:
-            raise CaptureError(f"{size_label(leaf, axis, request)} was asked to be dynamic, but the model fixes it to {expr}.")
+    for size in input_sizes(program, spec):
+        if size.request is not None and size.request.required and size.expr.is_number:
+            label = size_label(size.leaf, size.axis, size.request)
+            raise CaptureError(f"{label} was asked to be dynamic, but the model fixes it to {size.expr}.")
 
 
 def size_label(leaf: Leaf, axis: int | None, request: Axis | None) -> str:
@@ -67,8 +67,50 @@ def size_label(leaf: Leaf, axis: int | None, request: Axis | None) -> str:
     return f"{f'axis {axis} of ' if axis is not None else ''}input {leaf.name}{name}"
 
 
-def input_sizes(program: ExportedProgram, spec: DynamicSpec) -> Iterator[tuple[Leaf, int | None, Any, Axis | None]]:
-    """Yield each input's leaf, axis (None for a number), size and request."""
+@dataclasses.dataclass(frozen=True)
+class InputSize:
+    """A size of an input tensor, or an input that is a number (then `axis` is None).
+
+    `index` is the leaf's; `captured` is torch's number, symbolic or constant; `request` is None in a given program.
+    """
+
+    leaf: Leaf
+    index: int
+    axis: int | None
+    captured: Any
+    request: Axis | None
+
+    @property
+    def given(self) -> Any:
+        """The size in the user's example."""
+        return self.leaf.value if self.axis is None else self.leaf.value.shape[self.axis]
+
+    @property
+    def expr(self) -> sympy.Expr:
+        """The size in the program."""
+        return self.captured.node.expr if isinstance(self.captured, torch.SymInt) else sympy.Integer(self.captured)
+
+    @property
+    def symbol(self) -> sympy.Symbol | None:
+        """The own symbol, which the program lacks if torch found two sizes equal."""
+        node = self.captured.node if isinstance(self.captured, torch.SymInt) else None
+        return node._expr if node is not None and node._expr in node.shape_env.backed_var_to_val else None
+
+    @property
+    def name(self) -> str:
+        """The user's name of the size, or one made of the input's."""
+        own = self.request.name if self.request is not None and "root" not in vars(self.request.dim) else None
+        return own or (self.leaf.name if self.axis is None else f"{self.leaf.name}_dim_{self.axis}")
+
+    @property
+    def range(self) -> tuple[Any, Any]:
+        """The least and the largest size that the user asked for."""
+        dim = self.request.dim if self.request is not None else Dim.AUTO
+        return -int_oo if dim.min is None else dim.min, int_oo if dim.max is None else dim.max
+
+
+def input_sizes(program: ExportedProgram, spec: DynamicSpec) -> Iterator[InputSize]:
+    """Yield the sizes of the inputs that are symbolic or were to be."""
     values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
     inputs = [s.arg.name for s in program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
     for index, (leaf, name) in enumerate(zip(spec.leaves, inputs, strict=True)):
@@ -77,22 +119,20 @@ def input_sizes(program: ExportedProgram, spec: DynamicSpec) -> Iterator[tuple[L
             for axis, size in enumerate(value.shape):
                 request = spec.axes[index].get(axis)
                 if request is not None or isinstance(size, torch.SymInt):
-                    yield leaf, axis, size, request
+                    yield InputSize(leaf, index, axis, size, request)
         elif index in spec.scalars and value is not None:
-            yield leaf, None, value, spec.scalars[index]
+            yield InputSize(leaf, index, None, value, spec.scalars[index])
 
 
-def _expr(size: Any) -> sympy.Expr:
-    return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
+def input_symbols(program: ExportedProgram, spec: DynamicSpec) -> dict[sympy.Symbol, InputSize]:
+    """Return the symbolic input sizes by their own symbols."""
+    return {size.symbol: size for size in input_sizes(program, spec) if size.symbol is not None}
 
 
-def _name_symbol(names: dict[sympy.Expr, str], expr: sympy.Expr, request: Axis) -> None:
-    derived = derivation(request.dim)
-    if derived is None:
-        if isinstance(expr, sympy.Symbol):
-            names.setdefault(expr, request.name or "")
-        return
-    root, function = derived
-    for symbol in expr.free_symbols:
-        if function(symbol) == expr if "root" in vars(request.dim) else symbol == expr:
+def _name_symbol(names: dict[sympy.Expr, str], size: InputSize, name: str) -> None:
+    """Name the symbol of a size, or the root of its derived Dim."""
+    dim = size.request.dim if size.request is not None else None
+    root, function = derivation(dim) or (name, int)
+    for symbol in size.expr.free_symbols:
+        if function(symbol) == size.expr if "root" in vars(dim) else symbol == size.expr:
             names.setdefault(symbol, root)

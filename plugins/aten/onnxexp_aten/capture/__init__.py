@@ -1,0 +1,1 @@
+"""Operators that captures of torch.export keep whole."""
