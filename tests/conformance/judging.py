@@ -19,7 +19,7 @@ from .exporters import DYNAMIC, classify, export
 from .samples import Sample
 from .sizes import misdeclared, other_sizes
 
-__all__ = ["FAILURES", "Judge", "Result"]
+__all__ = ["FAILURES", "Judge", "Result", "difference"]
 
 FAILURES = ("wrong", "invalid", "crash", "version", "unsupported", "opset", "capture")
 """The failing outcomes, worst first. The others are "pass", "random" (only shapes are compared), and "eager" (eager fails)."""
@@ -87,7 +87,7 @@ class Judge:
         self.random = sample.op in _UNINITIALIZED or any(self._differs(other) for other in others)
 
     def _differs(self, other: list[Any]) -> bool:
-        return len(other) != len(self.expected) or any(_difference(*pair) for pair in zip(self.expected, other, strict=True))
+        return len(other) != len(self.expected) or any(difference(*pair) for pair in zip(self.expected, other, strict=True))
 
     def _eager(self, seed: int, tensors: Sequence[torch.Tensor] | None = None) -> list[Any]:
         """Run the sample in eager.
@@ -140,7 +140,7 @@ class Judge:
         for number, (one, other) in enumerate(zip(expected, actual, strict=True)):
             if self.sample.op in _UP_TO_SIGN and isinstance(one, torch.Tensor):
                 one, other = one.abs(), other.abs()
-            problem = _difference(one, other, values=not self.random)
+            problem = difference(one, other, values=not self.random)
             if problem and not self._as_good(expected, number, other, tensors) and not self._precise(number, other, tensors):
                 return f"output {number}: {problem}"
         return ""
@@ -179,7 +179,7 @@ class Judge:
             exact = torch.as_tensor(self._eager(0, doubles)[number])
         except Exception:  # noqa: BLE001 - without float64, eager's float16 decides
             return False
-        return exact.dtype == torch.float64 and not _difference(exact.half(), half)
+        return exact.dtype == torch.float64 and not difference(exact.half(), half)
 
     def _as_good(self, expected: list[Any], number: int, places: torch.Tensor, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether other indices than eager's refer to the same values.
@@ -233,7 +233,7 @@ def _array(tensor: torch.Tensor, type_: str) -> Any:
     return real.resolve_neg().contiguous().numpy()
 
 
-def _difference(expected: Any, actual: Any, *, values: bool = True) -> str:
+def difference(expected: Any, actual: Any, *, values: bool = True) -> str:
     """Return the problem with one output, "" without one."""
     one, other = torch.as_tensor(expected).detach(), torch.as_tensor(actual).detach()
     if one.is_complex() and not other.is_complex():

@@ -1,0 +1,1 @@
+"""Export random programs that no one wrote, and compare the models with eager."""

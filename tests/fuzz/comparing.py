@@ -1,0 +1,79 @@
+"""Compare a model's results with eager's, and decide what rounding explains."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+
+import torch
+
+from tests.conformance.judging import difference
+
+from .running import eager
+
+__all__ = ["Problem", "compared", "is_rounding"]
+
+_STEP = {torch.float16: 1e-3, torch.float32: 1e-6, torch.float64: 1e-6}
+"""The relative changes of inputs that a computation should survive. Some kernels for float64 compute in float32."""
+
+Problem = tuple[str, str, int]
+"""The outcome, what differs, and the number of the output."""
+
+
+def compared(expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor]) -> Problem | None:
+    """Return the first problem; wrong shapes and dtypes come before wrong values."""
+    if len(expected) != len(actual):
+        return "wrong outputs", f"{len(expected)} outputs in eager, {len(actual)} in ONNX", 0
+    pairs = [*enumerate(zip(expected, actual, strict=True))]
+    for number, (one, other) in pairs:
+        if one.shape != other.shape:
+            return "wrong shape", f"shape {list(one.shape)} in eager, {list(other.shape)} in ONNX", number
+        if one.dtype != other.dtype:
+            return "wrong dtype", f"{one.dtype} in eager, {other.dtype} in ONNX", number
+    for number, (one, other) in pairs:
+        found = difference(one, other)
+        if found:
+            return "wrong value", f"{found} eager {_short(one)} ONNX {_short(other)}", number
+    return None
+
+
+def _short(x: torch.Tensor) -> str:
+    return " ".join(str(x.flatten()[:8].tolist()).split())
+
+
+def is_rounding(
+    make: Callable[[], torch.nn.Module],
+    tensors: Sequence[torch.Tensor],
+    expected: torch.Tensor,
+    actual: torch.Tensor,
+    number: int,
+) -> bool:
+    """Whether a wrong value is one that eager itself has in float64, or at inputs that differ in the last digits."""
+    exact = _results(lambda: make().double(), [x.double() if x.is_floating_point() else x for x in tensors], number)
+    if exact is not None and exact.shape == actual.shape and not difference(exact.to(actual.dtype), actual):
+        return True
+    reach = torch.zeros(expected.shape, dtype=torch.float64)
+    for seed in range(6):
+        other = _results(make, [_perturbed(x, seed) for x in tensors], number)
+        if other is None or other.shape != expected.shape:
+            return other is not None
+        reach = torch.maximum(reach, (other.double() - expected.double()).abs().nan_to_num(nan=torch.inf))
+    error = (actual.double() - expected.double()).abs().nan_to_num(nan=torch.inf)
+    scale = float(expected.double().abs().nan_to_num(posinf=0).max()) if expected.numel() else 0.0
+    floor = 1e-5 * max(1.0, scale) if expected.is_floating_point() else 0.0
+    return bool((error <= 20 * reach + floor).all())
+
+
+def _results(make: Callable[[], torch.nn.Module], tensors: Sequence[torch.Tensor], number: int) -> torch.Tensor | None:
+    try:
+        return eager(copy.deepcopy(make()), tensors)[number]
+    except Exception:  # noqa: BLE001 - a statement of another dtype, or a value on an edge
+        return None
+
+
+def _perturbed(x: torch.Tensor, seed: int) -> torch.Tensor:
+    step = _STEP.get(x.dtype)
+    if step is None:
+        return x.clone()
+    noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return (x.double() * (1 + step * noise)).to(x.dtype)

@@ -1,0 +1,212 @@
+"""Write random programs: statements whose variables have shapes and dtypes that eager computed."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import math
+import random
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from .elementwise import binary, chosen, converted, promoted_scalar, size_arithmetic, unary
+from .indexing import indexed, indexed_write
+from .networks import branch, layer, loop, mutated_buffer, resampled
+from .program import FRONTENDS, Input, Program, Statement, load
+from .reducing import created, joined, multiplied, rearranged, reduced
+from .scope import Scope, Unfit
+from .views import view, write, write_through
+
+__all__ = ["generate", "other_sizes"]
+
+_FAMILIES: Mapping[Callable[[Scope], str], int] = {
+    unary: 6, binary: 9, promoted_scalar: 5, converted: 4, size_arithmetic: 4, chosen: 2, view: 14, write: 6, write_through: 6,
+    indexed: 8, indexed_write: 8, reduced: 10, rearranged: 6, joined: 6, multiplied: 5, created: 5, resampled: 6, layer: 4,
+    mutated_buffer: 3, branch: 4, loop: 3,
+}  # fmt: skip
+"""The families of statements with their weights."""
+
+_OPSETS = (*range(9, 27), 13, 17, 18, 18, 20, 20, 20, 21)
+_LARGEST, _MOST_ELEMENTS = 1e4, 600
+_DTYPES = {
+    "normal": ("float32", "float32", "float32", "float64"),
+    "positive": ("float32",),
+    "integers": ("int64", "int32", "int64"),
+    "counts": ("int64", "uint8"),
+    "bools": ("bool",),
+    "indices": ("int64",),
+}
+_RARE_DTYPES = ("float16", "int8", "int16")
+
+
+def generate(seed: int, frontend: str | None = None, opset: int | None = None) -> Program:
+    """Return the program of a seed; `frontend` and `opset` replace the drawn ones."""
+    rng = random.Random(seed)
+    drawn, drawn_opset = rng.choices(FRONTENDS, (50, 35, 15))[0], rng.choice(_OPSETS)
+    writer = _Writer(rng, frontend or drawn, opset or drawn_opset, seed)
+    return writer.write(min(3 + int(rng.expovariate(1 / 6)), 25))
+
+
+class _Writer:
+    """Adds statements that eager runs, one after another."""
+
+    def __init__(self, rng: random.Random, frontend: str, opset: int, seed: int) -> None:
+        self.rng, self.scope = rng, Scope(rng, frontend)
+        self.program = Program(seed, tuple(_inputs(rng)), (), (), frontend=frontend, opset=opset)
+        torch.manual_seed(0)
+        self.module = nn.Module()
+        self.names: dict[str, Any] = {"self": self.module, "torch": torch, "F": F, "nn": nn, "math": math}
+        for given in self.program.inputs:
+            self.scope.values[given.name] = self.names[given.name] = given.tensor()
+        self.module.eval()
+
+    def write(self, count: int) -> Program:
+        families = random.Random(self.rng.random()).choices([*_FAMILIES], [*_FAMILIES.values()], k=20 * count)
+        for family in families:
+            if len(self.program.statements) == count:
+                break
+            with warnings.catch_warnings(), torch.no_grad():
+                warnings.simplefilter("ignore")
+                self._add(family)
+        outputs = self._outputs()
+        form = self.rng.choices(("tuple", "dict", "nested"), (85, 10, 5))[0]
+        self.program = dataclasses.replace(
+            self.program, outputs=outputs, form=form if self.program.frontend != "script" else "tuple"
+        )
+        return _with_axes(self.program, self.rng)
+
+    def _add(self, family: Callable[[Scope], str]) -> None:
+        """Add a statement, unless eager refuses it or its values are useless."""
+        self.scope.setup = []
+        try:
+            text = family(self.scope)
+            for line in self.scope.setup:
+                exec(line, self.names)
+            self.module.eval()
+            exec(text, self.names)
+        except Unfit:
+            return
+        except Exception:  # noqa: BLE001 - whatever eager refuses is no statement
+            self._recompute()
+            return
+        statement = Statement(text, tuple(self.scope.setup))
+        extended = dataclasses.replace(self.program, statements=(*self.program.statements, statement))
+        fine = all(_useful(value) for name, value in self._tensors(text)) and (
+            extended.frontend != "script" or _scripts(dataclasses.replace(extended, outputs=("x0",)))
+        )
+        if fine:
+            self.program = extended
+            self.scope.values.update(self._tensors(text))
+        else:
+            self._recompute()
+
+    def _tensors(self, text: str) -> Iterator[tuple[str, torch.Tensor]]:
+        """The variables that hold tensors, if a statement assigns them or existed before."""
+        assigned = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+        for name, value in self.names.items():
+            if isinstance(value, torch.Tensor) and (name in assigned or name in self.scope.values) and name != "part":
+                yield name, value
+
+    def _recompute(self) -> None:
+        """Run the program anew, since a refused statement may have written."""
+        torch.manual_seed(0)
+        self.module = nn.Module()
+        self.names = {"self": self.module, "torch": torch, "F": F, "nn": nn, "math": math}
+        self.names.update((given.name, given.tensor()) for given in self.program.inputs)
+        for line in dict.fromkeys(line for statement in self.program.statements for line in statement.setup):
+            exec(line, self.names)
+        self.module.eval()
+        for statement in self.program.statements:
+            exec(statement.text, self.names)
+        self.scope.values = {name: self.names[name] for name in self.scope.values}
+
+    def _outputs(self) -> tuple[str, ...]:
+        """The last variables, and some others; seldom a view, a size or the same again."""
+        rng, made = self.rng, [name for name in self.scope.values if not name.startswith("x")]
+        names = [*self.scope.values]
+        chosen_names = dict.fromkeys(made[-rng.randint(1, 2) :] + rng.sample(names, min(len(names), rng.randint(0, 2))))
+        outputs = [*chosen_names] or names[:1]
+        if rng.random() < 0.12:
+            outputs.append(rng.choice(outputs))
+        if rng.random() < 0.08 and self.scope.values[outputs[0]].dim():
+            outputs.append(f"{outputs[0]}[0:]")
+        if rng.random() < 0.05 and self.scope.values[outputs[0]].dim():
+            outputs.append(f"{outputs[0]}.shape[0]")
+        return tuple(outputs)
+
+
+def _inputs(rng: random.Random) -> Iterator[Input]:
+    sizes = [rng.choice((2, 3, 4, 5, 6, 3, 4)) for _ in range(3)] + [rng.choice((1, 2, 8))]
+    for number in range(rng.choice((1, 1, 2, 2, 3))):
+        kind = rng.choices([*_DTYPES], (10, 2, 4, 2, 2, 1))[0] if number else rng.choice(("normal", "normal", "integers"))
+        dtype = rng.choice(_RARE_DTYPES) if kind in ("normal", "integers") and rng.random() < 0.04 else rng.choice(_DTYPES[kind])
+        if kind == "normal" and dtype.startswith("int"):
+            dtype = "float16"
+        shape = tuple(rng.choice(sizes) for _ in range(rng.choices((0, 1, 2, 3, 4), (1, 3, 6, 5, 4))[0]))
+        yield Input(f"x{number}", shape or ((3,) if number == 0 else ()), dtype, kind, rng.randint(0, 999))
+
+
+def _useful(value: torch.Tensor) -> bool:
+    """Whether values are finite and small, so that rounding explains no difference."""
+    if value.layout != torch.strided or value.is_complex() or not 0 < value.numel() <= _MOST_ELEMENTS:
+        return value.layout == torch.strided and not value.is_complex() and value.numel() == 0
+    return bool(value.isfinite().all()) and float(value.abs().max() if value.dtype != torch.bool else 1) <= _LARGEST
+
+
+def _scripts(program: Program) -> bool:
+    try:
+        torch.jit.script(load(program)())
+    except Exception:  # noqa: BLE001 - torch's own frontend refuses the statement
+        return False
+    return True
+
+
+def _with_axes(program: Program, rng: random.Random) -> Program:
+    """Make random axes dynamic, nearly always such as eager accepts at other sizes."""
+    if rng.random() < 0.25:
+        return program
+    axes: dict[str, dict[int, str]] = {}
+    sizes: dict[int, str] = {}
+    unchecked, shared = rng.random() < 0.05, rng.random() < 0.4
+    module = load(program)
+    for given in program.inputs:
+        for axis, size in enumerate(given.shape):
+            if size < 2 or rng.random() < 0.4:
+                continue
+            name = sizes.setdefault(size, f"n{len(sizes)}") if shared else f"{given.name}_{axis}"
+            tried = {**axes, given.name: {**axes.get(given.name, {}), axis: name}}
+            candidate = dataclasses.replace(program, axes=tried)
+            if unchecked or all(_runs(module, candidate, {name: other}) for other in (size + 1, 2 * size)):
+                axes = tried
+    return dataclasses.replace(program, axes=axes)
+
+
+def _runs(module: type[nn.Module], program: Program, sizes: Mapping[str, int]) -> bool:
+    try:
+        with torch.no_grad():
+            module().eval()(*program.tensors(sizes))
+    except Exception:  # noqa: BLE001 - eager does not accept the sizes
+        return False
+    return True
+
+
+def other_sizes(program: Program) -> Iterator[dict[str, int]]:
+    """Yield sizes of the dynamic axes to compare at, with 1 and 0."""
+    example = program.sizes
+    if not example:
+        return
+    rng = random.Random(program.seed)
+    yield {name: size + 1 + number for number, (name, size) in enumerate(example.items())}
+    yield {name: 2 * size for name, size in example.items()}
+    yield {name: rng.randint(2, 9) for name in example}
+    for name in example if len(example) > 1 else ():
+        yield {**example, name: example[name] + rng.choice((1, 3))}
+    yield dict.fromkeys(example, 1)
+    yield {**example, rng.choice([*example]): 1}
+    yield {**example, rng.choice([*example]): 0}
+    yield dict.fromkeys(example, 0)

@@ -1,0 +1,262 @@
+"""Export one program, check the file, and compare it with eager at several sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx
+import torch
+
+from onnxexp.errors import LoweringError, OnnxExporterError, OpsetError
+
+from .comparing import Problem, compared, is_rounding
+from .exporters import Exported, exported
+from .generator import other_sizes
+from .program import Program, load
+from .running import eager, run_model, run_reference
+
+__all__ = ["FAILURES", "Result", "cause_of", "judge"]
+
+FAILURES = ("wrong value", "wrong shape", "wrong dtype", "wrong outputs", "invalid", "run", "crash", "hang", "state", "error")
+"""The failing outcomes. The others:
+
+"pass"; "refused", an error of onnxexp; "opset", one that names the opset as the reason; "fixed", a refused axis that eager itself
+accepts at the example's size only; "eager", a program that eager refuses; "rounding", a wrong value that is as good as eager's;
+"warned", wrong at sizes that the export has excluded; "runtime", right in the reference evaluator or without optimisations.
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """The outcome of a program."""
+
+    seed: int
+    exporter: str
+    frontend: str
+    opset: int
+    outcome: str
+    detail: str = ""
+    sizes: str = ""
+    """The sizes at which it fails; "" for the example's."""
+    statements: int = 0
+    seconds: float = 0.0
+    source: str = ""
+    """The program, for a failure; the smallest one with the same outcome once it is minimised."""
+    operators: str = ""
+    """The operators of the smallest program."""
+
+    @property
+    def cause(self) -> str:
+        """What groups results: the outcome with the operators, or with the message."""
+        return f"{self.outcome}: {self.operators or cause_of(self.detail)}"
+
+
+def cause_of(message: str) -> str:
+    """Return a message without the names, numbers and places that differ between programs."""
+    text = re.sub(r'\(?File "[^"]*", line \d+[^)]*\)?', "", message)
+    text = re.sub(r"cure:.*", "", text)
+    text = re.sub(r"\b(v|x|b|m|n|p)\d+(_\d+)?\b", "V", text)
+    text = re.sub(r"\[[\d, N.\-e]*\]", "[…]", text)
+    return " ".join(re.sub(r"-?\b\d+(\.\d+)?\b", "N", text).split())[:160]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Verdict:
+    outcome: str
+    detail: str = ""
+    sizes: str = ""
+
+
+def judge(program: Program, exporter: str = "onnxexp") -> Result:
+    """Return the outcome of a program with one of the exporters."""
+    start = time.perf_counter()
+    verdict = _Judge(program, exporter).verdict()
+    seconds = round(time.perf_counter() - start, 3)
+    source = program.reproduction if verdict.outcome != "pass" else ""
+    detail = " ".join(verdict.detail.split())[:900]
+    given = program.seed, exporter, program.frontend, program.opset
+    return Result(*given, verdict.outcome, detail, verdict.sizes, len(program.statements), seconds, source)
+
+
+class _Judge:
+    def __init__(self, program: Program, exporter: str) -> None:
+        self.program, self.exporter = program, exporter
+
+    def make(self) -> torch.nn.Module:
+        return self.type().eval()
+
+    def verdict(self) -> _Verdict:
+        try:
+            self.type = load(self.program)
+            expected = eager(self.make(), self.program.tensors())
+        except Exception as error:  # noqa: BLE001 - whatever eager refuses
+            return _Verdict("eager", f"{type(error).__name__}: {error}")
+        module, tensors = self.make(), self.program.tensors()
+        before = _state(module, tensors)
+        try:
+            found = exported(self.exporter, self.program, module, tensors)
+        except Exception as error:  # noqa: BLE001 - every error of an exporter is a result
+            return self._refusal(error)
+        changed = _changes(before, _state(module, tensors))
+        return self._verdict_of(found, expected, changed)
+
+    def _verdict_of(self, found: Exported, expected: list[torch.Tensor], changed: str) -> _Verdict:
+        try:
+            onnx.checker.check_model(found.model, full_check=True)
+        except Exception as error:  # noqa: BLE001 - onnx's errors have no common base
+            return _Verdict("invalid", f"{type(error).__name__}: {error}")
+        problem = self._at(found, {}, expected)
+        if problem is not None:
+            return problem
+        if changed:
+            return _Verdict("state", changed)
+        for sizes in other_sizes(self.program):
+            problem = self._at_sizes(found, sizes)
+            if problem is not None:
+                return problem
+        return _Verdict("pass")
+
+    def _refusal(self, error: Exception) -> _Verdict:
+        """Classify an error of an export."""
+        detail = f"{type(error).__name__}: {error}"
+        if self.exporter != "onnxexp":
+            return _Verdict("refused", detail)
+        unexpected = not isinstance(error, OnnxExporterError) or (
+            isinstance(error, LoweringError) and not isinstance(error.__cause__, LoweringError | None)
+        )
+        if isinstance(error, OpsetError):
+            return _Verdict("opset", detail)
+        if unexpected:
+            cause = f" caused by {type(error.__cause__).__name__}: {error.__cause__}" if error.__cause__ else ""
+            return _Verdict("error", detail + cause)
+        return _Verdict("fixed" if self.program.sizes and not self._accepts_others() else "refused", detail)
+
+    def _accepts_others(self) -> bool:
+        """Whether eager accepts each dynamic axis at another size."""
+        return all(
+            any(self._accepts({name: size + 1}, {name: 2 * size}) for _ in [0]) for name, size in self.program.sizes.items()
+        )
+
+    def _accepts(self, *choices: Mapping[str, int]) -> bool:
+        for sizes in choices:
+            try:
+                eager(self.make(), self.program.tensors(sizes))
+            except Exception:  # noqa: BLE001, S112 - eager refuses these sizes
+                continue
+            return True
+        return False
+
+    def _at_sizes(self, found: Exported, sizes: Mapping[str, int]) -> _Verdict | None:
+        """Compare at other sizes, if eager and the file's declared axes allow them."""
+        if not _declared(found.model, self._inputs(sizes)):
+            return None
+        try:
+            expected = eager(self.make(), self.program.tensors(sizes))
+        except Exception:  # noqa: BLE001 - eager refuses these sizes
+            return None
+        problem = self._at(found, sizes, expected)
+        if problem is None or problem.outcome in ("rounding", "runtime"):
+            return problem
+        if found.is_limited(sizes, self.program.tensors(sizes)):
+            return _Verdict("warned", problem.detail, str(dict(sizes)))
+        return problem
+
+    def _inputs(self, sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
+        return dict(zip((each.name for each in self.program.inputs), self.program.tensors(sizes), strict=True))
+
+    def _at(self, found: Exported, sizes: Mapping[str, int], expected: Sequence[torch.Tensor]) -> _Verdict | None:
+        """Compare at one set of sizes."""
+        where = str(dict(sizes)) if sizes else ""
+        try:
+            actual = run_model(found.model, self._inputs(sizes))
+        except Exception as error:  # noqa: BLE001 - ONNX Runtime's errors have no common base
+            problem: Problem | None = "run", f"{type(error).__name__}: {error}", 0
+        else:
+            problem = compared(expected, actual)
+            if problem is None:
+                return None
+            outcome, detail, number = problem
+            if outcome == "wrong value":
+                pair = expected[number], actual[number]
+                if is_rounding(self.make, self.program.tensors(sizes), *pair, number):
+                    return _Verdict("rounding", detail, where)
+        assert problem is not None
+        outcome = "runtime" if self._is_right_elsewhere(found.model, sizes, expected) else problem[0]
+        return _Verdict(outcome, f"{problem[0]}: {problem[1]}" if outcome == "runtime" else problem[1], where)
+
+    def _is_right_elsewhere(self, model: onnx.ModelProto, sizes: Mapping[str, int], expected: Sequence[torch.Tensor]) -> bool:
+        """Whether another evaluation of the same file agrees with eager."""
+        for run in (
+            lambda: run_model(model, self._inputs(sizes), optimised=False),
+            lambda: run_reference(model, self._inputs(sizes)),
+        ):
+            try:
+                if compared(expected, run()) is None:
+                    return True
+            except Exception:  # noqa: BLE001, S112 - this evaluation fails as well
+                continue
+        return False
+
+
+def _declared(model: onnx.ModelProto, inputs: Mapping[str, torch.Tensor]) -> bool:
+    """Whether inputs fit the declared axes: the same size under one name, and expressions of sizes."""
+    sizes: dict[str, int] = {}
+    pairs = [
+        (dim, size)
+        for slot in model.graph.input
+        for dim, size in zip(slot.type.tensor_type.shape.dim, inputs[slot.name].shape, strict=True)
+    ]
+    for dim, size in pairs:
+        if dim.dim_param.isidentifier() and sizes.setdefault(dim.dim_param, size) != size:
+            return False
+    for dim, size in pairs:
+        if dim.HasField("dim_value") and dim.dim_value != size:
+            return False
+        if dim.dim_param and not dim.dim_param.isidentifier() and _evaluated(dim.dim_param, sizes) not in (None, size):
+            return False
+    return True
+
+
+def _evaluated(text: str, sizes: Mapping[str, int]) -> int | None:
+    try:
+        return int(eval(text, {"__builtins__": {}, "max": max, "min": min}, dict(sizes)))
+    except (NameError, SyntaxError, ArithmeticError):
+        return None
+
+
+_OF_TORCH = ("_modules", "__overloads__")
+"""Attributes that are compared elsewhere, or that torch.jit.script adds to each module."""
+
+
+def _state(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> dict[str, Any]:
+    """Return copies of a module's tensors, attributes and modes, and of the arguments."""
+    found: dict[str, Any] = {f"argument {number}": tensor.clone() for number, tensor in enumerate(tensors)}
+    for prefix, each in module.named_modules():
+        found.update((f"{prefix}.{name}", _copy(value)) for name, value in vars(each).items() if name not in _OF_TORCH)
+    return found
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    return {key: _copy(each) for key, each in value.items()} if isinstance(value, dict) else repr(value)
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Return what differs between two states; "" if nothing does."""
+    changed = [
+        f"{name} is {'changed' if name in before else 'new'}" for name in after if not _same(before.get(name), after[name])
+    ]
+    return "; ".join([*changed, *(f"{name} is gone" for name in before if name not in after)])
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return one.dtype == other.dtype and one.shape == other.shape and torch.equal(one.nan_to_num(), other.nan_to_num())
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    return type(one) is type(other) and bool(one == other)
