@@ -22,9 +22,9 @@ from .report import read_results, text_of
 
 __all__ = ["Campaign", "warm"]
 
-_MINIMISED = 2
+_MINIMISED = 1
 """The number of programs of a refusal's cause that are minimised; failures are minimised always."""
-_MINIMISING = 150.0
+_MINIMISING = 120.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +100,9 @@ class Campaign:
         program = generate(task.seed, self._options.frontend, self._options.opset)
         if task.result is None:
             return judge(program, task.exporter)
-        return minimised(program, task.result, lambda each: outcome_in_child(each, task.exporter, self._options.limit / 2))
+        if task.result.outcome in ("crash", "hang"):
+            return minimised(program, task.result, lambda each: outcome_in_child(each, task.exporter, self._options.limit / 2))
+        return minimised(program, task.result, lambda each: judge(each, task.exporter))
 
     def _result(self, child: Child) -> Result:
         """Return a child's result; a failure is minimised next."""

@@ -135,7 +135,7 @@ class _Writer:
             outputs.append(rng.choice(outputs))
         if rng.random() < 0.08 and self.scope.values[outputs[0]].dim():
             outputs.append(f"{outputs[0]}[0:]")
-        if rng.random() < 0.05 and self.scope.values[outputs[0]].dim():
+        if rng.random() < 0.02 and self.scope.values[outputs[0]].dim():
             outputs.append(f"{outputs[0]}.shape[0]")
         return tuple(outputs)
 

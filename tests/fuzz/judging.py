@@ -51,17 +51,20 @@ class Result:
 
     @property
     def cause(self) -> str:
-        """What groups results: the outcome with the operators, or with the message."""
-        return f"{self.outcome}: {self.operators or cause_of(self.detail)}"
+        """What groups results: the outcome with the smallest program's operators; a refusal's message."""
+        by_operators = self.operators and self.outcome not in ("refused", "opset", "error")
+        return f"{self.outcome}: {self.operators if by_operators else cause_of(self.detail, self.source)}"
 
 
-def cause_of(message: str) -> str:
-    """Return a message without the names, numbers and places that differ between programs."""
-    text = re.sub(r'\(?File "[^"]*", line \d+[^)]*\)?', "", message)
-    text = re.sub(r"cure:.*", "", text)
-    text = re.sub(r"\b(v|x|b|m|n|p)\d+(_\d+)?\b", "V", text)
+def cause_of(message: str, source: str = "") -> str:
+    """Return a message without the code, names, numbers and places that differ between programs."""
+    for line in sorted(map(str.strip, source.splitlines()), key=len, reverse=True):
+        message = message.replace(f": {line}", "") if line else message
+    text = re.sub(r'File "[^"]*", line \d+|cure:.*|the model could not be captured: ', "", message)
+    text = re.sub(r"%\w+", "%", text)
+    text = re.sub(r"\b(v|x|b|m|n|p|u|s)\d+(_\d+)?\b", "V", text)
     text = re.sub(r"\[[\d, N.\-e]*\]", "[…]", text)
-    return " ".join(re.sub(r"-?\b\d+(\.\d+)?\b", "N", text).split())[:160]
+    return " ".join(re.sub(r"-?\b\d+(\.\d+)?\b", "N", text).split())[:200]
 
 
 @dataclasses.dataclass(frozen=True)

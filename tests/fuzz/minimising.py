@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import itertools
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from .judging import Result, cause_of, judge
 from .processes import Ended, in_child
@@ -14,7 +15,9 @@ from .program import Program, Statement
 
 __all__ = ["minimised", "operators_of", "outcome_in_child"]
 
-_SECONDS, _PATIENCE = 60.0, 90.0
+_PATIENCE = 25.0
+_VARIABLE = re.compile(r"\b[vx]\d+\b")
+_ASSIGNED = re.compile(r"^ *(v\d+) = ", re.MULTILINE)
 
 
 def outcome_in_child(program: Program, exporter: str, seconds: float) -> Result:
@@ -30,16 +33,28 @@ def outcome_in_child(program: Program, exporter: str, seconds: float) -> Result:
 def minimised(program: Program, result: Result, run: Callable[[Program], Result], patience: float = _PATIENCE) -> Result:
     """Remove parts of a program while its outcome remains; return the last failing result."""
     end = time.monotonic() + patience
-    smaller = True
-    while smaller and time.monotonic() < end:
-        smaller = False
-        for candidate in _candidates(program):
-            if time.monotonic() >= end:
-                break
-            found = run(candidate)
-            if _is_same(found, result):
-                program, result, smaller = candidate, found, True
-                break
+    before = None
+    while before != program and time.monotonic() < end:
+        before = program
+        for reductions in (
+            _fewer_outputs,
+            _slices,
+            _fewer_statements,
+            _fewer_inputs,
+            _simpler_statements,
+            _without_copies,
+            _fewer_axes,
+        ):
+            tried = 0
+            while time.monotonic() < end:
+                candidate = next(itertools.islice(reductions(program), tried, None), None)
+                if candidate is None:
+                    break
+                found = run(candidate) if _is_complete(candidate) else None
+                if found is not None and _is_same(found, result):
+                    program, result = candidate, found
+                else:
+                    tried += 1
     return dataclasses.replace(result, operators=operators_of(program))
 
 
@@ -50,56 +65,89 @@ def _is_same(found: Result, result: Result) -> bool:
 
 def _kind(result: Result) -> str:
     """The start of the message without what a smaller program changes."""
-    return cause_of(re.sub(r"\b(node|index)[^.:,]*", "", result.detail))[:60]
+    return cause_of(re.sub(r"\b(node|index)[^.:,]*", "", result.detail), result.source)[:80]
 
 
-def _candidates(program: Program) -> Iterator[Program]:
-    """Yield programs with less in them: the largest steps first."""
+def _fewer_outputs(program: Program) -> Iterator[Program]:
     if len(program.outputs) > 1 or program.form != "tuple":
         for name in program.outputs:
             yield dataclasses.replace(program, outputs=(name,), form="tuple")
         yield dataclasses.replace(program, form="tuple")
+
+
+def _slices(program: Program) -> Iterator[Program]:
+    """Yield the statements that assign what the outputs need, and those that mention it."""
+    for writes in (False, True):
+        needed, kept = set(_VARIABLE.findall(" ".join(program.outputs))), list[Statement]()
+        for statement in reversed(program.statements):
+            names = set(_VARIABLE.findall(statement.text))
+            if not needed.isdisjoint(names if writes else _ASSIGNED.findall(statement.text)):
+                needed |= names
+                kept.insert(0, statement)
+        if len(kept) < len(program.statements):
+            yield dataclasses.replace(program, statements=tuple(kept))
+
+
+def _fewer_statements(program: Program) -> Iterator[Program]:
+    """Yield programs without some of the statements: halves, quarters, single ones."""
     count = len(program.statements)
-    for size in (count // 2, count // 4, 1):
+    for size in dict.fromkeys((count // 2, count // 4, 1)):
         for end in range(count, 0, -size) if size else ():
-            kept = program.statements[: max(end - size, 0)] + program.statements[end:]
-            yield from _named(dataclasses.replace(program, statements=kept))
-    for given in program.inputs:
-        if len(program.inputs) > 1 and not re.search(rf"\b{given.name}\b", _text(program)):
-            yield _without_axes(program, given.name, inputs=tuple(each for each in program.inputs if each is not given))
+            kept = dataclasses.replace(program, statements=program.statements[: max(end - size, 0)] + program.statements[end:])
+            last = _ASSIGNED.findall(_text(kept))
+            yield kept
+            if last and kept.outputs != (last[-1],):
+                yield dataclasses.replace(kept, outputs=(last[-1],), form="tuple")
+
+
+def _fewer_inputs(program: Program) -> Iterator[Program]:
+    for given in program.inputs if len(program.inputs) > 1 else ():
+        axes = {name: each for name, each in program.axes.items() if name != given.name}
+        yield dataclasses.replace(program, inputs=tuple(each for each in program.inputs if each is not given), axes=axes)
+
+
+def _simpler_statements(program: Program) -> Iterator[Program]:
     for number, statement in enumerate(program.statements):
         for simpler in _simpler(statement):
             yield dataclasses.replace(
                 program, statements=(*program.statements[:number], simpler, *program.statements[number + 1 :])
             )
+
+
+def _without_copies(program: Program) -> Iterator[Program]:
+    """Yield programs without a statement such as ``v2 = v1``: the one name in place of the other."""
+    for number, statement in enumerate(program.statements):
+        found = re.fullmatch(r"(v\d+) = ([vx]\d+)", statement.text)
+        if found is not None:
+            left = program.statements[:number] + program.statements[number + 1 :]
+            old, new = rf"\b{found[1]}\b", found[2]
+            statements = tuple(dataclasses.replace(each, text=re.sub(old, new, each.text)) for each in left)
+            yield dataclasses.replace(
+                program, statements=statements, outputs=tuple(re.sub(old, new, each) for each in program.outputs)
+            )
+
+
+def _fewer_axes(program: Program) -> Iterator[Program]:
     for name, axes in program.axes.items():
         for axis in axes:
             left = {**program.axes, name: {each: text for each, text in axes.items() if each != axis}}
             yield dataclasses.replace(program, axes=left)
 
 
-def _named(program: Program) -> Iterator[Program]:
-    """Yield a program if its outputs exist, else with the variables that do."""
-    text = _text(dataclasses.replace(program, outputs=()))
-    if all(re.search(rf"\b{name}\b", text + " ".join(each.name for each in program.inputs)) for name in _variables(program)):
-        yield program
-        return
-    last = re.findall(r"^(v\d+) = ", text, re.MULTILINE)
-    if last:
-        yield dataclasses.replace(program, outputs=(last[-1],), form="tuple")
-
-
-def _variables(program: Program) -> list[str]:
-    return re.findall(r"\b[vx]\d+\b", " ".join(program.outputs))
+def _is_complete(program: Program) -> bool:
+    """Whether each variable is assigned before it is used."""
+    known = {given.name for given in program.inputs}
+    for text in [*(statement.text for statement in program.statements), " ".join(program.outputs)]:
+        for line in text.splitlines():
+            name, _, value = line.strip().partition(" = ") if _ASSIGNED.match(line.strip()) else ("", "", line)
+            if not known.issuperset(_VARIABLE.findall(value)):
+                return False
+            known.add(name)
+    return True
 
 
 def _text(program: Program) -> str:
     return "\n".join([*(statement.text for statement in program.statements), *program.outputs])
-
-
-def _without_axes(program: Program, name: str, **changes: object) -> Program:
-    axes: Mapping[str, Mapping[int, str]] = {given: each for given, each in program.axes.items() if given != name}
-    return dataclasses.replace(program, axes=axes, **changes)  # type: ignore[arg-type]
 
 
 def _simpler(statement: Statement) -> Iterator[Statement]:
@@ -109,12 +157,12 @@ def _simpler(statement: Statement) -> Iterator[Statement]:
         for number in range(len(lines)):
             yield dataclasses.replace(statement, text="\n".join(lines[:number] + lines[number + 1 :]))
     indented = [line.strip() for line in lines if line.startswith(" ")]
+    head = [each for each in lines if not each.startswith((" ", "if ", "for ", "else"))]
     for line in indented:
-        head = [each for each in lines if not each.startswith((" ", "if ", "for ", "else"))]
         yield dataclasses.replace(statement, text="\n".join([*head, line]))
     found = re.fullmatch(r"(v\d+) = (.+)", statement.text)
     if found is not None:
-        for name in dict.fromkeys(re.findall(r"\b[vx]\d+\b", found[2])):
+        for name in dict.fromkeys(_VARIABLE.findall(found[2])):
             if found[2] != name:
                 yield Statement(f"{found[1]} = {name}")
 

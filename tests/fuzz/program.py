@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import re
 import sys
 import tempfile
 import textwrap
@@ -75,6 +76,12 @@ class Statement:
     text: str
     setup: tuple[str, ...] = ()
 
+    @property
+    def needed(self) -> list[str]:
+        """The lines of the setup whose attributes the text mentions."""
+        names = [re.findall(r'^self\.register_buffer\("(\w+)|^self\.(\w+) =', line)[0] for line in self.setup]
+        return [line for line, found in zip(self.setup, names, strict=True) if re.search(rf"self\.{''.join(found)}\b", self.text)]
+
 
 @dataclasses.dataclass(frozen=True)
 class Program:
@@ -96,7 +103,7 @@ class Program:
     @cached_property
     def source(self) -> str:
         """The module's Python text."""
-        setup = dict.fromkeys(line for statement in self.statements for line in statement.setup)
+        setup = dict.fromkeys(line for statement in self.statements for line in statement.needed)
         parameters = "".join(f", {each.name}: Tensor" for each in self.inputs)
         body = [*(statement.text for statement in self.statements), f"return {self._result()}"]
         return "".join(
