@@ -60,6 +60,7 @@ def export(
     verify: bool = False,
     verbose: bool = False,
     debug: bool | None = None,
+    check_sizes: bool | None = None,
 ) -> ONNXProgram:
     """Export a PyTorch model to ONNX.
 
@@ -97,6 +98,7 @@ def export(
         verify: Compare the program with the model, in ONNX Runtime, on the example inputs.
         verbose: Print the finished graph.
         debug: Check the graph after every pass.
+        check_sizes: False skips the second trace, which shows what a trace fixes on a dynamic axis.
 
     Returns:
         The program: the model, with methods to save, run, verify and print it.
@@ -111,7 +113,7 @@ def export(
         VerificationError: `verify` found a difference.
     """
     config = configuration.load(plugins=plugins, disable=without, prefer=prefer, skip_passes=skip_passes, opset=opset_version,
-                                target=target, debug=debug)  # fmt: skip
+                                target=target, debug=debug, check_sizes=check_sizes)  # fmt: skip
     packs = plugin_loading.load(config)
     options = Options.read(config, claims=packs.dispatcher.operators, capture=capture, training=training,
                            custom_opsets=custom_opsets, export_params=export_params, do_constant_folding=do_constant_folding,

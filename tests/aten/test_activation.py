@@ -1,4 +1,4 @@
-"""nn/activation.py: every activation, opset and floating-point precision."""
+"""nn/activation.py: every activation at every opset, in single, double and half precision."""
 
 from __future__ import annotations
 

@@ -52,6 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="onnxruntime (avoid calls without a kernel in ONNX Runtime) or onnx (follow the specification)",
     )
     group.add_argument("--debug", action="store_true", default=None, help="check the graph after every pass")
+    group.add_argument(
+        "--no-check-sizes", dest="check_sizes", action="store_false", default=None,
+        help="do not trace a model with dynamic axes a second time, at other sizes",
+    )  # fmt: skip
 
 
 def prepare(options: argparse.Namespace, progress: Progress) -> Prepared:
@@ -82,6 +86,7 @@ def prepare(options: argparse.Namespace, progress: Progress) -> Prepared:
         "capture": options.capture,
         "operator_export_type": options.operator_export_type,
         "debug": options.debug,
+        "check_sizes": options.check_sizes,
     }
     arguments = {**target.options, **{name: value for name, value in overrides.items() if value not in (None, [])}}
     if shapes is not None:

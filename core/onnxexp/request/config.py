@@ -63,6 +63,7 @@ class Config:
         target: "onnxruntime" or "onnx", see `Options`.
         skip_passes: Passes that do not run, as ``name`` or ``plugin/name``.
         debug: Check the graph between passes.
+        check_sizes: Trace a model with dynamic axes twice.
         origins: Where each value came from, by its name here.
     """
 
@@ -74,6 +75,7 @@ class Config:
     target: str
     skip_passes: tuple[str, ...]
     debug: bool
+    check_sizes: bool
     origins: dict[str, str]
 
     @property
@@ -109,21 +111,13 @@ def load(
     opset: int | None = None,
     target: str | None = None,
     debug: bool | None = None,
+    check_sizes: bool | None = None,
 ) -> Config:
     """Return the configuration of a call with these arguments.
 
     Raises OptionError with the file or variable, the key and the cure.
     """
-    call = {
-        "plugins": plugins,
-        "disable": disable or None,
-        "prefer": dict(prefer) if prefer else None,
-        "allow": allow,
-        "skip_passes": skip_passes or None,
-        "opset": opset,
-        "target": target,
-        "debug": debug,
-    }
+    call = locals() | {"disable": disable or None, "skip_passes": skip_passes or None, "prefer": dict(prefer or {}) or None}
     given = {key: list(value) if isinstance(value, tuple) else value for key, value in call.items() if value is not None}
     return _merge([*_file(os.getcwd()), *_environment(os.environ), (CALL, given)])
 
@@ -287,6 +281,7 @@ def _union(earlier: tuple[Any, ...], later: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(dict.fromkeys((*earlier, *later)))
 
 
+_BOOL = _valid(lambda value: isinstance(value, bool))
 KEYS = (
     Key("plugins", 'a list of plugin names (and "..." for every other installed one)', None,
         "Exactly these plugins are on; unset, every installed one is.", _plugins, _split),
@@ -304,8 +299,8 @@ KEYS = (
         _valid(lambda value: isinstance(value, str) and value in TARGETS), str.strip),
     Key("skip_passes", 'a list of passes, each as "name" or "plugin/name"', (),
         "These passes do not run.", _names, _split, _union),
-    Key("debug", "true or false", False, "Check the graph after every pass.",
-        _valid(lambda value: isinstance(value, bool)), _truth),
+    Key("debug", "true or false", False, "Check the graph after every pass.", _BOOL, _truth),
+    Key("check_sizes", "true or false", True, "Trace a model with dynamic axes twice, at two sets of sizes.", _BOOL, _truth),
 )  # fmt: skip
 """Every setting, in the order in which it is shown."""
 _BY_NAME = {key.name: key for key in KEYS}

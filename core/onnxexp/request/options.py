@@ -31,6 +31,7 @@ class Options:
         target: "onnxruntime" avoids operators and dtypes for which ONNX Runtime has no kernel, or a wrong one. "onnx" follows
             the specification alone.
         capture: How the model is captured: "auto", "export", "trace" or "script".
+        check_sizes: Whether a model with dynamic axes is traced twice, at two sets of sizes.
         claims: The operators for which the tables of the selected plugins have symbolics, as they were registered.
     """
 
@@ -42,6 +43,7 @@ class Options:
     debug: bool = False
     target: str = TARGETS[0]
     capture: str = "auto"
+    check_sizes: bool = True
     claims: frozenset[str] = frozenset()
 
     @classmethod
@@ -82,5 +84,6 @@ class Options:
             debug=config.debug,
             target=config.target,
             capture=capture,
+            check_sizes=config.check_sizes,
             claims=claims,
         )

@@ -18,6 +18,7 @@ from onnxexp.request.module_and_forward import is_scripted
 from onnxexp_torchscript.jit_converter import convert
 from onnxexp_torchscript.script import script
 from onnxexp_torchscript.sequence_ops import lower_sequence
+from onnxexp_torchscript.size_check import check_sizes
 from onnxexp_torchscript.trace import trace
 
 __all__ = ["TorchScript"]
@@ -48,6 +49,8 @@ class TorchScript:
             else:
                 recording = trace(parts, args, kwargs, spec)
             graph, sizes, changed = convert(recording, spec)
+            if options.check_sizes:
+                check_sizes(recording, spec)
         make_functional(graph, changed)
         decomposer = Decomposer(lambda: sizes.mode, sizes.texts, sizes.text)
         return CapturedProgram(graph, decomposer, recording.in_spec, recording.out_spec, recording.warnings)

@@ -1,4 +1,4 @@
-"""Sizes as windows, strides and shifts: one number in place of a list stays a size.
+"""Sizes as windows, strides and shifts: a number in place of a list.
 
 For ``torch.roll(x, n // 4, 1)`` the tracer records the example's ``n // 4`` and does not warn; lists of sizes it records as they
 are, except those of a convolution.
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.jit import TracerWarning
 from torch.nn import functional
 
 from onnxexp.torch_ops.schemas import schemas
@@ -28,15 +27,15 @@ _POOLS = tuple(
 )
 _OWNERS: tuple[Any, ...] = (torch, torch.Tensor, torch._C._nn, functional)
 _BUILTIN = (types.BuiltinFunctionType, types.MethodDescriptorType)
-_VF: Any = torch._VF  # type: ignore[attr-defined]  # torch's stubs leave it out
-_split = torch.Tensor.split
+_VF: Any = torch._VF
+_split: Any = torch.Tensor.split
 
 
 def size_lists() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     """Yield replacements (owner, name, function) that pass a traced number as a list."""
     yield torch.Tensor, "split", _split_by
     for name in ("roll", *_POOLS, *_CONVOLUTIONS):
-        arguments = next((schema.arguments for schema in schemas(f"aten::{name}")), ())
+        arguments: Any = next((schema.arguments for schema in schemas(f"aten::{name}")), ())
         counts = {key: arg.N for index, arg in enumerate(arguments) if arg.N for key in (index, arg.name)}
         for owner in _OWNERS:
             original = getattr(owner, name, None)  # Tensor inherits its methods
@@ -61,7 +60,7 @@ def _warned(name: str, original: Callable[..., Any], counts: dict[Any, int]) -> 
         if torch._C._is_tracing():
             given = (arg for key, arg in (*enumerate(args), *options.items()) if key in counts)
             if any(_is_number(one) for arg in given for one in (arg if isinstance(arg, (list, tuple)) else [arg])):
-                warnings.warn(f"{name} takes a size as a constant number", TracerWarning, stacklevel=2)
+                warnings.warn(f"{name} takes a size as a constant number", torch.jit._trace.TracerWarning, stacklevel=2)
         return original(*args, **options)
 
     return call

@@ -22,12 +22,13 @@ from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.pytree_leaves import register_dataclasses
 from onnxexp_torchscript.call_repair import broadcast_writes, fit
 from onnxexp_torchscript.inplace_size_arithmetic import immutable_sizes
+from onnxexp_torchscript.module_state import RandomState, restored_attributes
 from onnxexp_torchscript.rnn_cells import whole_cells
 from onnxexp_torchscript.scripted_in_trace import numbers_kept
 from onnxexp_torchscript.size_lists import size_lists
 from onnxexp_torchscript.source_locations import Places
 
-__all__ = ["Recording", "trace"]
+__all__ = ["Recording", "Trace", "trace"]
 
 _ROOT = "model"
 
@@ -49,6 +50,7 @@ class Recording:
         traced: Whether the types in the graph are those of a run on the example.
         signature: The parameters of the program, where the inputs of the graph are those, not the leaves.
         functions: What must live as long as the graph that calls it.
+        again: Traces the model once more, with another example.
     """
 
     graph: Any
@@ -65,6 +67,16 @@ class Recording:
     traced: bool = True
     signature: inspect.Signature | None = None
     functions: list[Any] = dataclasses.field(default_factory=list)
+    again: Callable[..., Trace] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """One trace: the graph, its ScriptModule, and the flattened result."""
+
+    graph: Any
+    module: Any
+    returned: tuple[list[Any], pytree.TreeSpec]
 
 
 class _Flat:
@@ -113,40 +125,56 @@ def trace(parts: ModelTensors, args: Sequence[Any], kwargs: Mapping[str, Any], s
     flat, in_spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     flat = enlarge_leaves(flat, spec)
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
-    function = _Flat(parts.model, flat, leaves, in_spec)
-    caught: list[Any] = []
     functions: list[Any] = []
+    random = RandomState()
+
+    def traced(example: list[Any], caught: list[Any]) -> Trace:
+        return _traced(_Flat(parts.model, example, leaves, in_spec), parts, functions, caught)
+
+    def again(example: list[Any], *, same_random: bool) -> Trace:
+        with random.again() if same_random else RandomState().again():
+            return traced(example, [])
+
+    caught: list[Any] = []
+    try:
+        first = traced(flat, caught)
+    finally:
+        recorded = _sorted_out(caught)
+    found, out_spec = first.returned
+    returned = [isinstance(leaf, torch.Tensor) for leaf in found]
+    constants = [None if tensor else leaf for leaf, tensor in zip(found, returned, strict=True)]
+    places = Places(parts.modules, _ROOT if first.module is not None else "")
+    return Recording(
+        first.graph, leaves, flat, {} if first.module is not None else parts.state, first.module, constants, returned, in_spec,
+        out_spec, places, _told(recorded), functions=functions, again=again,
+    )  # fmt: skip
+
+
+def _traced(flat: _Flat, parts: ModelTensors, functions: list[Any], caught: list[Any]) -> Trace:
+    """Trace a model, without a trace in its state. Raises CaptureError where the model fails."""
     try:
         with (
-            warnings.catch_warnings(record=True) as caught,
+            warnings.catch_warnings(record=True) as recorded,
             replace_attributes((*_REPLACED, *size_lists(), *whole_cells(), numbers_kept(functions))),
             immutable_sizes(),
+            restored_buffers(flat.model),
+            restored_attributes(parts.modules.values()),
         ):
             warnings.simplefilter("always")
-            graph, module = _run(function, parts)
+            try:
+                graph, module = _run(flat, parts)
+            finally:
+                caught += recorded
     except CaptureError:
         raise
     except Exception as error:
         raise model_error(error, "the model fails while it is traced", 'change that line, or use capture="export"') from error
-    finally:
-        recorded = _sorted_out(caught)
-    return _recording(function, parts, graph, module, functions, _told(recorded))
-
-
-def _recording(flat: _Flat, parts: ModelTensors, graph: Any, module: Any, functions: list[Any], told: list[str]) -> Recording:
     assert flat.returned is not None
-    found, out_spec = flat.returned
-    returned = [isinstance(leaf, torch.Tensor) for leaf in found]
-    constants = [None if tensor else leaf for leaf, tensor in zip(found, returned, strict=True)]
-    places = Places(parts.modules, _ROOT if module is not None else "")
-    return Recording(
-        graph, flat.leaves, flat.example, {} if module is not None else parts.state, module, constants, returned, flat.in_spec,
-        out_spec, places, told, functions=functions,
-    )  # fmt: skip
+    return Trace(graph, module, flat.returned)
 
 
 def _run(flat: _Flat, parts: ModelTensors) -> tuple[Any, Any]:
-    """Trace the model and restore its buffers; return graph and ScriptModule.
+    """Trace the model; return graph and ScriptModule.
 
     Without scripted parts, parameters and buffers are inputs of the graph: so torch need not create a ScriptModule.
     """
@@ -154,13 +182,12 @@ def _run(flat: _Flat, parts: ModelTensors) -> tuple[Any, Any]:
     inputs = [leaf.clone() if isinstance(leaf, torch.Tensor) else torch.tensor(leaf) for leaf in leaves]
     module = None
     try:
-        with restored_buffers(flat.model):
-            if any(isinstance(part, torch.jit.ScriptModule) for part in parts.modules.values()):
-                graph, module = _by_module(flat, inputs)
-            else:
-                torch.jit._trace._trace_module_map = {part: path for path, part in parts.modules.items()}
-                given = [*inputs, *parts.state.values()]
-                graph, _ = torch._C._create_graph_by_tracing(flat, given, lambda _: "", False, False)
+        if any(isinstance(part, torch.jit.ScriptModule) for part in parts.modules.values()):
+            graph, module = _by_module(flat, inputs)
+        else:
+            torch.jit._trace._trace_module_map = {part: path for path, part in parts.modules.items()}
+            given = [*inputs, *parts.state.values()]
+            graph, _ = torch._C._create_graph_by_tracing(flat, given, lambda _: "", False, False)
     finally:
         torch.jit._trace._trace_module_map = None
     torch._C._jit_pass_inline(graph)

@@ -1,0 +1,128 @@
+"""Examples at other sizes than the user's, along the dynamic axes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from onnxexp.capture.example_inputs import derivation
+from onnxexp.request.dynamic_shapes import Axis, DynamicSpec
+
+__all__ = ["OtherSizes", "other_sizes"]
+
+_SMALL = 16
+"""Larger sizes shrink where that is possible, so that the second trace costs less than the first."""
+_SHIFT = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class OtherSizes:
+    """An example of the model's call at other sizes, and the sizes as text."""
+
+    example: list[Any]
+    text: str
+
+
+@dataclasses.dataclass
+class _Size:
+    """A dynamic size: its value in the example, its bounds, and the axes that follow from it."""
+
+    value: int
+    low: int
+    high: int | None
+    axes: list[tuple[int, int, Callable[[int], int]]]
+
+    def allows(self, value: int) -> bool:
+        return self.low <= value and (self.high is None or value <= self.high)
+
+
+def other_sizes(spec: DynamicSpec, example: Sequence[Any]) -> Iterator[OtherSizes]:
+    """Yield examples at other sizes, the most general first.
+
+    First every size is another one, then sizes keep their powers of two, their differences, their ratios. Nothing is yielded
+    where no axis is dynamic.
+    """
+    sizes = _sizes(spec, example)
+    seen = {tuple(size.value for size in sizes)}
+    for values in (_apart(sizes), *([change(size.value) for size in sizes] for change in _CHANGES)):
+        if tuple(values) not in seen and all(size.allows(value) for size, value in zip(sizes, values, strict=True)):
+            seen.add(tuple(values))
+            yield _example(spec, example, sizes, values)
+
+
+def _sizes(spec: DynamicSpec, example: Sequence[Any]) -> list[_Size]:
+    """Group the dynamic axes: by Dim, by name and size, or each alone."""
+    found: dict[Any, _Size] = {}
+    for index, axes in enumerate(spec.axes):
+        for axis, wanted in axes.items():
+            if wanted.required and example[index].shape[axis] > 0:
+                key, size = _size(index, axis, wanted, example[index].shape[axis])
+                found.setdefault(key, size).axes += size.axes
+    for size in found.values():
+        size.axes = list({axes[:2]: axes for axes in size.axes}.values())
+    return list(found.values())
+
+
+def _size(index: int, axis: int, wanted: Axis, length: int) -> tuple[Any, _Size]:
+    derived = derivation(wanted.dim)
+    if derived is None:
+        key = (wanted.name, length) if wanted.name else (index, axis)
+        bounds = vars(wanted.dim)  # Dim.DYNAMIC(min=..., max=...)
+        return key, _Size(length, max(2, bounds.get("min") or 2), bounds.get("max"), [(index, axis, int)])
+    name, function = derived
+    root = vars(wanted.dim).get("root", wanted.dim)
+    value = (length - function(0)) // (function(1) - function(0))
+    high = int(root.max) if isinstance(root.max, int) else None
+    return name, _Size(value, max(int(root.min), 1), high, [(index, axis, function)])
+
+
+def _apart(sizes: Sequence[_Size]) -> list[int]:
+    """Change every size, so that no two are equal."""
+    taken = {size.value for size in sizes}
+    values = []
+    for size in sizes:
+        target = size.value - size.value // 3 if size.value > _SMALL else size.value + size.value // 2 + 1
+        near = sorted(range(max(1, target - 64), target + 64), key=lambda value: (abs(value - target), -value))
+        value = next((value for value in near if value not in taken and size.allows(value)), size.value)
+        taken.add(value)
+        values.append(value)
+    return values
+
+
+def _by_power_of_two(value: int) -> int:
+    """Change a size by the largest power of two that divides it, or by its half."""
+    power = value & -value
+    if value <= _SMALL:
+        return value + power
+    return value - power if power < value else value // 2
+
+
+_CHANGES: tuple[Callable[[int], int], ...] = (
+    _by_power_of_two,
+    lambda value: value + _SHIFT,
+    lambda value: 2 * value,
+    lambda value: value // 2,
+)
+
+
+def _example(spec: DynamicSpec, example: Sequence[Any], sizes: Sequence[_Size], values: Sequence[int]) -> OtherSizes:
+    changed = list(example)
+    for size, value in zip(sizes, values, strict=True):
+        for index, axis, function in size.axes:
+            changed[index] = _resized(changed[index], axis, function(value))
+    texts = [
+        f"{leaf.name}: {' × '.join(map(str, new.shape))}"
+        for leaf, old, new in zip(spec.leaves, example, changed, strict=True)
+        if new is not old
+    ]
+    return OtherSizes(changed, ", ".join(texts))
+
+
+def _resized(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
+    """Repeat or cut a tensor along an axis."""
+    if tensor.shape[axis] == size:
+        return tensor
+    return tensor.index_select(axis, torch.arange(size, device=tensor.device) % tensor.shape[axis])

@@ -1,0 +1,88 @@
+"""The second trace: a model traced at other sizes, and held against the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from onnxexp import CaptureError, warn
+from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp_torchscript.other_sizes import other_sizes
+from onnxexp_torchscript.source_locations import Places
+from onnxexp_torchscript.trace import Recording, Trace
+from onnxexp_torchscript.trace_comparison import Difference, differences
+
+__all__ = ["check_sizes"]
+
+_SHOWN = 10
+"""How many differences one error lists."""
+_CURE = (
+    "cure: compute it from x.shape without int(), range() or a branch in Python, script that part with torch.jit.script, or "
+    "leave the axis static; check_sizes=False takes what the example's sizes give"
+)
+
+
+def check_sizes(recording: Recording, spec: DynamicSpec) -> None:
+    """Trace the model at other sizes. Raises CaptureError where the trace has fixed what depends on a size.
+
+    Warns where the model runs at none of the other sizes.
+    """
+    again = recording.again
+    if again is None or not any(axis.required for axes in spec.axes for axis in axes.values()):
+        return
+    failed = ""
+    for other in other_sizes(spec, recording.example):
+        try:
+            second = again(other.example, same_random=True)
+        except CaptureError as error:
+            failed = f"({other.text}) {error}"
+            continue
+        found = _found(recording, second)
+        if found:
+            found = _without_chance(found, recording, again)
+        if found:
+            raise CaptureError(_text(found, recording.places, other.text))
+        return
+    if failed:
+        warn(
+            "The trace could not be compared with one at other sizes, so it may be wrong there: the model fails at the sizes "
+            f"that were tried; the last were {failed.partition('; cure:')[0]}{_at(failed)}. check_sizes=False tries none."
+        )
+
+
+def _at(failed: str) -> str:
+    """Return the line of an error that has one."""
+    _, at, line = failed.partition("\n  at ")
+    return f", at {line}" if at else ""
+
+
+def _found(recording: Recording, second: Trace) -> list[Difference]:
+    leaves, out_spec = second.returned
+    if out_spec != recording.out_spec:
+        counts = recording.out_spec.num_leaves, out_spec.num_leaves
+        return [Difference(-1, None, f"the model returns {counts[0]} values, and {counts[1]} there")]
+    found = differences(recording.graph, second.graph)
+    for one, tensor, other in zip(recording.constants, recording.returned, leaves, strict=True):
+        if not tensor and isinstance(one, (bool, int, float, str)) and one != other:
+            found.append(Difference(-1, None, f"the model returns the constant {one!r}, which is {other!r} there"))
+    return found
+
+
+def _without_chance(found: list[Difference], recording: Recording, again: Callable[..., Trace]) -> list[Difference]:
+    """Drop the differences that a further trace at the example's own sizes has too, with other random numbers."""
+    by_chance = differences(recording.graph, again(recording.example, same_random=False).graph)
+    end = min((one.index for one in by_chance if one.structural), default=None)
+    places = {one.index for one in by_chance}
+    return [one for one in found if one.index not in places and (end is None or one.index < end)]
+
+
+def _text(found: list[Difference], places: Places, sizes: str) -> str:
+    lines = dict.fromkeys(_line(difference, places) for difference in found)
+    shown = list(lines)[:_SHOWN]
+    if len(lines) > _SHOWN:
+        shown.append(f"  and {len(lines) - _SHOWN} more places")
+    return "\n".join([f"the trace fixes what depends on a dynamic axis; a second trace, of {sizes}, differs; {_CURE}", *shown])
+
+
+def _line(difference: Difference, places: Places) -> str:
+    where = places.of(difference.node) if difference.node is not None else None
+    return f"  {difference.text}, at {where}" if where is not None and str(where) else f"  {difference.text}"

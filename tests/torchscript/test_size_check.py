@@ -1,0 +1,291 @@
+"""The second trace, which shows what a trace fixes on a dynamic axis."""
+
+from __future__ import annotations
+
+import functools
+import random
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+import onnxexp
+from onnxexp import CaptureError
+
+from .running import exported
+
+X = torch.randn(2, 5, 4)
+AXES = ({0: "batch", 1: "length"},)
+
+
+class Steps(nn.Module):
+    """A loop in Python over the steps of a sequence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        state = x.new_zeros(x.shape[0], 3)
+        states = []
+        for step in range(x.shape[1]):
+            state = self.cell(x[:, step], state)
+            states.append(state)
+        return torch.stack(states, 1)
+
+
+def padded(x: Tensor) -> Tensor:
+    missing = -int(x.shape[1]) % 8
+    return nn.functional.pad(x, (0, 0, 0, missing)).sum(1) + missing
+
+
+def half(x: Tensor) -> Tensor:
+    return x[:, : int(x.shape[1] * 0.5)]
+
+
+def scaled(x: Tensor) -> Tensor:
+    return x / float(x.shape[1]) ** 0.5
+
+
+def branch(x: Tensor) -> Tensor:
+    return x.exp() if int(x.shape[1]) < 6 else x.cos()
+
+
+def table(x: Tensor) -> Tensor:
+    return x.sum(1) + torch.tensor(list(range(int(x.shape[1])))).sum()
+
+
+def counted(x: Tensor) -> tuple[Tensor, int]:
+    return x + 1, int(x.shape[1])
+
+
+def listed(x: Tensor) -> list[Tensor]:
+    return list(x.split(3, 1))
+
+
+def pieces(x: Tensor) -> Tensor:
+    return torch.cat(x.split(3, 1)[::-1], 1)
+
+
+def value_and_loop(x: Tensor) -> Tensor:
+    total = x.abs() if x.sum() > 0 or x.sum() <= 0 else x
+    for step in range(x.shape[1]):
+        total = total + x[:, step : step + 1]
+    return total
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("model", "what", "code"),
+    [
+        (Steps(), "the model runs aten::", "state = self.cell(x[:, step], state)"),
+        (padded, "3 is 0 there, at File", "missing"),
+        (half, "2 is 4 there, at File", "x[:, : int(x.shape[1] * 0.5)]"),
+        (scaled, "2.23606", "float(x.shape[1]) ** 0.5"),
+        (branch, "the model runs aten::exp, and aten::cos there, at File", "if int(x.shape[1]) < 6"),
+        (table, "a tensor of shape (5,) is a tensor of shape (8,) there, at File", "torch.tensor(list(range("),
+        (counted, "the model returns the constant 5, which is 8 there", ""),
+        (listed, "the model returns 2 values, and 3 there", ""),
+        (pieces, "the model makes a list of 2 values, and of 3 there", "torch.cat(x.split(3, 1)[::-1]"),
+    ],
+)
+def test_what_a_trace_fixes_is_an_error(model: Callable[..., Any], what: str, code: str) -> None:
+    with pytest.raises(CaptureError) as raised:
+        onnxexp.export(model, (X,), capture="trace", dynamic_shapes=AXES)
+    text = str(raised.value)
+    assert what in text and code in text and "a second trace, of x: 4 × 8 × 4, differs; cure: compute it from x.shape" in text
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("model", [Steps(), value_and_loop])
+def test_what_torch_export_refuses_is_checked_too(model: Callable[..., Any]) -> None:
+    with pytest.raises(CaptureError, match="a second trace, of x: 4 × 8 × 4, differs"):
+        onnxexp.export(model, (X,), dynamic_shapes=AXES)
+
+
+@pytest.mark.parametrize("model", [Steps(), padded, half, scaled, branch, table])
+def test_the_check_can_be_switched_off(model: Callable[..., Any]) -> None:
+    program = exported(model, (X,), capture="trace", dynamic_shapes=AXES, check_sizes=False)
+    torch.testing.assert_close(program(X), model(X))
+
+
+class Attending(nn.Module):
+    """Sizes, a cache of its own, random numbers, a buffer: none is fixed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+        self.positions: Tensor | None = None
+        self.calls: list[int] = []
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.positions is None or self.positions.shape[0] < x.shape[1]:
+            self.positions = torch.arange(x.shape[1])
+        self.calls.append(1)
+        self.seen += 1
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        y = self.attention(x, x, x, attn_mask=mask)[0]
+        return nn.functional.dropout(y.reshape(x.shape[0], -1, 2, 2), 0.0) + self.positions[: x.shape[1], None, None]
+
+
+def sizes_in_numbers(x: Tensor) -> Tensor:
+    n = x.shape[1]
+    y = x.view(x.shape[0], n * 2, -1)[:, : n // 2 + 1]
+    return torch.cat([y, y.new_full((x.shape[0], n, 2), 2.0)], 1) / n
+
+
+def first_piece(x: Tensor) -> Tensor:
+    return x.split(3, 1)[0] + 1
+
+
+@pytest.mark.parametrize("make", [Attending, lambda: sizes_in_numbers, lambda: first_piece])
+def test_sizes_that_stay_sizes_are_no_difference(make: Callable[[], Callable[..., Any]]) -> None:
+    model = make()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", torch.jit.TracerWarning)
+        program = onnxexp.export(model, (X,), capture="trace", dynamic_shapes=AXES)
+    if isinstance(model, Attending):
+        assert model.positions is None and model.calls == [] and model.seen == 0
+    for batch, length in [(2, 5), (3, 7), (1, 9)]:
+        x = torch.randn(batch, length, 4)
+        torch.testing.assert_close(program(x), model(x))
+
+
+def by_chance(x: Tensor) -> Tensor:
+    x = x * random.random()
+    return x.exp() if random.random() > 2 else x + torch.from_numpy(torch.rand(4).numpy())
+
+
+def drawn_in_number(x: Tensor) -> Tensor:
+    return x + torch.rand(x.shape).max().item()
+
+
+@pytest.mark.parametrize("model", [by_chance, drawn_in_number])
+def test_random_constants_are_no_difference(model: Callable[[Tensor], Tensor]) -> None:
+    state = torch.get_rng_state(), random.getstate()
+    exported(model, (X,), capture="trace", dynamic_shapes=AXES)
+    torch.set_rng_state(state[0])
+    random.setstate(state[1])
+    exported(model, (X,), capture="trace", dynamic_shapes=AXES, check_sizes=False)
+
+
+@functools.lru_cache
+def cached(width: int) -> Tensor:
+    return torch.arange(width) * 2.0
+
+
+def test_a_cache_outside_of_the_model_is_no_difference() -> None:
+    cached.cache_clear()
+    model = lambda x: x + cached(4)  # noqa: E731
+    program = exported(model, (X,), capture="trace", dynamic_shapes=AXES)
+    cached.cache_clear()
+    torch.testing.assert_close(program(X), model(X))
+
+
+class Positions(nn.Module):
+    """A table that ends at the example's length."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(length, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.table(torch.arange(x.shape[1]))
+
+
+def only_even(x: Tensor) -> Tensor:
+    return x.view(x.shape[0], 2, x.shape[1] // 2, 4).sum(1)
+
+
+def equal(x: Tensor, y: Tensor) -> Tensor:
+    return x + y
+
+
+def past_and_mask(past: Tensor, mask: Tensor) -> Tensor:
+    return torch.cat([past, past[:, :1]], 1) * mask[:, :, None]
+
+
+@pytest.mark.parametrize(
+    ("model", "shapes", "dynamic"),
+    [
+        (Positions(20), [(2, 20, 4)], ({1: "length"},)),
+        (Positions(10), [(2, 10, 4)], ({1: "length"},)),
+        (only_even, [(2, 6, 4)], ({1: "length"},)),
+        (only_even, [(2, 30, 4)], ({1: "length"},)),
+        (equal, [(2, 5), (2, 5)], ({1: "a"}, {1: "b"})),
+        (past_and_mask, [(2, 5, 4), (2, 6)], ({1: "past"}, {1: "total"})),
+        (Steps, [(2, 6, 4)], ({1: 2 * Dim("half", min=2, max=5)},)),
+        (Steps, [(2, 6, 4)], ({1: Dim("n", min=6, max=7)},)),
+        (Steps, [(2, 6, 4)], ({1: Dim.DYNAMIC(min=4, max=6)},)),
+    ],
+)
+def test_sizes_at_which_a_model_runs_are_found(model: Any, shapes: Sequence[tuple[int, ...]], dynamic: Any) -> None:
+    inputs = tuple(torch.randn(shape) for shape in shapes)
+    if model is Steps:
+        with pytest.raises(CaptureError, match="the model runs aten::"):
+            exported(Steps(), inputs, capture="trace", dynamic_shapes=dynamic)
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        onnxexp.export(model, inputs, capture="trace", dynamic_shapes=dynamic)
+
+
+def only_five(x: Tensor) -> Tensor:
+    if x.shape[1] != 5:
+        raise ValueError("five, please")
+    return x + 1
+
+
+def test_a_model_that_runs_at_no_other_size_is_told() -> None:
+    with pytest.warns(UserWarning, match=r"could not be compared .* \(x: 2 × \d+ × 4\) .*ValueError: five, please, at File"):
+        program = onnxexp.export(only_five, (X,), capture="trace", dynamic_shapes=({1: "length"},))
+    torch.testing.assert_close(program(X), only_five(X))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        onnxexp.export(only_five, (X,), capture="trace", dynamic_shapes=({1: "length"},), check_sizes=False)
+
+
+runs: list[tuple[int, ...]] = []
+
+
+def noted(x: Tensor) -> Tensor:
+    runs.append(tuple(x.shape))
+    return x + 1
+
+
+def test_static_sizes_are_traced_once() -> None:
+    runs.clear()
+    exported(noted, (X,), capture="trace")
+    assert len(runs) == 1
+    exported(noted, (X,), capture="trace", dynamic_shapes=AXES)
+    assert len(runs) == 3
+    one, other = ([int(size) for size in shape] for shape in runs[1:])
+    assert one[0] != other[0] and one[1] != other[1] and other[0] != other[1] and one[2] == other[2]
+
+
+class Written(nn.Module):
+    """Writes into a tensor that is no buffer, and into its attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.ones(4)
+        self.names = ["one"]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.table.add_(1)
+        self.names.append("two")
+        self.last = x
+        return self.table + x
+
+
+@pytest.mark.parametrize("dynamic", [None, AXES])
+def test_a_trace_leaves_the_model_as_it_was(dynamic: Any) -> None:
+    model = Written()
+    program = exported(model, (X,), capture="trace", dynamic_shapes=dynamic)
+    assert model.names == ["one"] and not hasattr(model, "last") and torch.equal(model.table, torch.ones(4))
+    torch.testing.assert_close(program(X), Written()(X))
