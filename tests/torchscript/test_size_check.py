@@ -210,6 +210,20 @@ def past_and_mask(past: Tensor, mask: Tensor) -> Tensor:
     return torch.cat([past, past[:, :1]], 1) * mask[:, :, None]
 
 
+def padded_mask(past: Tensor, new: Tensor, mask: Tensor) -> Tensor:
+    keys = torch.cat([past, new], 1)
+    missing = keys.shape[1] - mask.shape[1]
+    return keys * (nn.functional.pad(mask, (0, missing)) if missing > 0 else mask)[:, :, None]
+
+
+@pytest.mark.filterwarnings("ignore:Tracing fixes")
+@pytest.mark.parametrize("new", [{1: "new"}, {}])
+def test_a_size_that_is_the_sum_of_others_stays_one(new: dict[int, str]) -> None:
+    length = 4 if new else 1
+    inputs = torch.randn(2, 6, 4), torch.randn(2, length, 4), torch.randn(2, 6 + length)
+    exported(padded_mask, inputs, capture="trace", dynamic_shapes=({1: "past"}, new, {1: "total"}))
+
+
 @pytest.mark.parametrize(
     ("model", "shapes", "dynamic"),
     [

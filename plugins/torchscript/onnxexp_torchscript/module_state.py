@@ -12,20 +12,16 @@ import torch
 
 __all__ = ["RandomState", "restored_attributes"]
 
-_KEPT = vars(torch.nn.Module()).keys() - {"_parameters", "_buffers", "_modules"}
-"""Attributes of every module that hold hooks and flags."""
-
 
 @contextlib.contextmanager
 def restored_attributes(modules: Iterable[torch.nn.Module]) -> Iterator[None]:
     """Undo what a run writes to the attributes of modules.
 
-    So are writes into lists, dicts and tensors that are attributes; `restored_buffers` undoes those into buffers.
+    Undo what it writes into lists, dicts (of hooks, too) and tensors that are attributes as well. Writes into buffers are for
+    `restored_buffers`.
     """
     before = [(vars(module), dict(vars(module))) for module in modules if not isinstance(module, torch.jit.ScriptModule)]
-    contents = [
-        (held, _copy(held)) for _, saved in before for name, held in saved.items() if name not in _KEPT and _is_written(held)
-    ]
+    contents = [(held, _copy(held)) for _, saved in before for held in saved.values() if _is_written(held)]
     try:
         yield
     finally:
@@ -42,7 +38,7 @@ def _is_written(held: Any) -> bool:
 
 
 def _copy(held: Any) -> Any:
-    return (held._version, held.detach().clone()) if isinstance(held, torch.Tensor) else held.copy()
+    return (held._version, held.detach().clone()) if isinstance(held, torch.Tensor) else held.copy() if held else ()
 
 
 def _write_back(held: Any, copy: Any) -> None:

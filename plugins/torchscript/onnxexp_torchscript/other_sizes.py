@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ class OtherSizes:
 
 @dataclasses.dataclass
 class _Size:
-    """A dynamic size: its value in the example, its bounds, and the axes that follow from it."""
+    """A dynamic size: its value in the example, its bounds, and its axes."""
 
     value: int
     low: int
@@ -47,7 +48,9 @@ def other_sizes(spec: DynamicSpec, example: Sequence[Any]) -> Iterator[OtherSize
     """
     sizes = _sizes(spec, example)
     seen = {tuple(size.value for size in sizes)}
-    for values in (_apart(sizes), *([change(size.value) for size in sizes] for change in _CHANGES)):
+    shapes = [(leaf.shape, axes) for leaf, axes in zip(example, spec.axes, strict=True) if isinstance(leaf, torch.Tensor)]
+    static = {length for shape, axes in shapes for axis, length in enumerate(shape) if axis not in axes}
+    for values in (_apart(sizes, static), *([change(size.value) for size in sizes] for change in _CHANGES)):
         if tuple(values) not in seen and all(size.allows(value) for size, value in zip(sizes, values, strict=True)):
             seen.add(tuple(values))
             yield _example(spec, example, sizes, values)
@@ -79,17 +82,25 @@ def _size(index: int, axis: int, wanted: Axis, length: int) -> tuple[Any, _Size]
     return name, _Size(value, max(int(root.min), 1), high, [(index, axis, function)])
 
 
-def _apart(sizes: Sequence[_Size]) -> list[int]:
-    """Change every size, so that no two are equal."""
+def _apart(sizes: Sequence[_Size], static: Set[int]) -> list[int]:
+    """Change every size, so that no two are equal and sums stay sums.
+
+    A mask of ``past + new`` positions stays one: a model that checks it takes another branch for any other.
+    """
     taken = {size.value for size in sizes}
-    values = []
-    for size in sizes:
+    values: dict[int, int] = {}
+    order = sorted(range(len(sizes)), key=lambda index: sizes[index].value)
+    for place, index in enumerate(order):
+        size = sizes[index]
+        smaller = [(sizes[one].value, values[one]) for one in order[:place]]
+        sums = [b + d for (a, b), (c, d) in itertools.combinations(smaller, 2) if a + c == size.value]
+        sums += [new + size.value - old for old, new in smaller if size.value - old in static]
         target = size.value - size.value // 3 if size.value > _SMALL else size.value + size.value // 2 + 1
         near = sorted(range(max(1, target - 64), target + 64), key=lambda value: (abs(value - target), -value))
-        value = next((value for value in near if value not in taken and size.allows(value)), size.value)
-        taken.add(value)
-        values.append(value)
-    return values
+        allowed = (value for value in (*sums, *near) if value not in taken and size.allows(value))
+        values[index] = next(allowed, size.value)
+        taken.add(values[index])
+    return [values[index] for index in range(len(sizes))]
 
 
 def _by_power_of_two(value: int) -> int:

@@ -168,7 +168,10 @@ def _slice(fakes: Sequence[Any]) -> list[Any] | None:
 
 
 def _narrow(fakes: Sequence[Any]) -> list[Any]:
-    """Infer ``narrow``: torch's kernel gives 0 for a negative start of an unknown size."""
+    """Infer ``narrow``.
+
+    torch's kernel returns size 0 for a negative start of an unknown size.
+    """
     x, dim, _, length = fakes
     sizes = list(x.shape)
     sizes[dim] = length

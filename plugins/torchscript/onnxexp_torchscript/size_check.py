@@ -22,9 +22,9 @@ _CURE = (
 
 
 def check_sizes(recording: Recording, spec: DynamicSpec) -> None:
-    """Trace the model at other sizes. Raises CaptureError where the trace has fixed what depends on a size.
+    """Compare a trace with one at other sizes.
 
-    Warns where the model runs at none of the other sizes.
+    Raises CaptureError where the trace has fixed what depends on a size. Warns where the model runs at none of the other sizes.
     """
     again = recording.again
     if again is None or not any(axis.required for axes in spec.axes for axis in axes.values()):
@@ -68,7 +68,10 @@ def _found(recording: Recording, second: Trace) -> list[Difference]:
 
 
 def _without_chance(found: list[Difference], recording: Recording, again: Callable[..., Trace]) -> list[Difference]:
-    """Drop the differences that a further trace at the example's own sizes has too, with other random numbers."""
+    """Drop the differences that do not come from the sizes.
+
+    A third trace at the example's own sizes, with other random numbers, has them too.
+    """
     by_chance = differences(recording.graph, again(recording.example, same_random=False).graph)
     end = min((one.index for one in by_chance if one.structural), default=None)
     places = {one.index for one in by_chance}

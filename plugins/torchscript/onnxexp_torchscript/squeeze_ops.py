@@ -1,4 +1,4 @@
-"""`squeeze` of a size that is known only at run time: the axes that the example loses."""
+"""`squeeze` of sizes that are known only at run time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def squeezed(interpreter: Interpreter, tensor: Any, dims: Any = None) -> Any:
 
 
 def _gone(interpreter: Interpreter, fake: AbstractTensor, axes: list[int]) -> list[int]:
-    """Find the axes of size 1 in the example; sizes that it does not fix by the rank that a trace recorded."""
+    """Find the axes of size 1 in the example.
+
+    For sizes that the example does not fix, the rank that a trace recorded decides.
+    """
     sizes = {axis: fake.shape[axis] for axis in axes}
     free = [axis for axis, size in sizes.items() if isinstance(size, torch.SymInt) and free_unbacked_symbols(size)]
     gone = [axis for axis, size in sizes.items() if axis not in free and _hint(size) == 1]
