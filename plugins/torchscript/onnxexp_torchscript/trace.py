@@ -22,6 +22,7 @@ from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.pytree_leaves import register_dataclasses
 from onnxexp_torchscript.call_repair import broadcast_writes, fit
 from onnxexp_torchscript.inplace_size_arithmetic import immutable_sizes
+from onnxexp_torchscript.made_constants import made_constants
 from onnxexp_torchscript.module_state import RandomState, restored_attributes
 from onnxexp_torchscript.rnn_cells import whole_cells
 from onnxexp_torchscript.scripted_in_trace import numbers_kept
@@ -151,11 +152,14 @@ def trace(parts: ModelTensors, args: Sequence[Any], kwargs: Mapping[str, Any], s
 
 
 def _traced(flat: _Flat, parts: ModelTensors, functions: list[Any], caught: list[Any]) -> Trace:
-    """Trace a model, without a trace in its state. Raises CaptureError where the model fails."""
+    """Trace a model and restore its state.
+
+    Raises CaptureError where the model fails.
+    """
     try:
         with (
             warnings.catch_warnings(record=True) as recorded,
-            replace_attributes((*_REPLACED, *size_lists(), *whole_cells(), numbers_kept(functions))),
+            replace_attributes((*_REPLACED, *made_constants(), *size_lists(), *whole_cells(), numbers_kept(functions))),
             immutable_sizes(),
             restored_buffers(flat.model),
             restored_attributes(parts.modules.values()),
