@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import re
+from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
@@ -173,7 +174,7 @@ def test_nested_inputs_and_outputs() -> None:
     model, arguments = Nested(), (Cache(X, Y), ((X,), {"k": Y}), X)
     program = valid(export(model, arguments, kwargs={"bias": Y}))
     assert names(program)[0] == ["cache.keys", "cache.values", "pairs.0.0", "pairs.1.k", "rest.0", "bias"]
-    assert names(program)[1] == ["total", "cache.keys_out", "cache.values", "pair.0"]
+    assert names(program)[1] == ["total", "cache.keys_out", "cache.values", "pair.0", "pair.2"]
     result, expected = program(*arguments, bias=Y), model(*arguments, bias=Y)
     same(result["total"], expected["total"])
     same(result["cache"].values, expected["cache"].values)
@@ -297,12 +298,23 @@ def test_constant_outputs() -> None:
     same(result[0], X + 1)
     assert result[1:6] == (3, 2.5, None, "text", True)
     same(result[6:], (table, torch.ones(2)))
+    written = {value.name: (value.type.dtype.name, list(value.shape)) for value in program.model.graph.outputs}
+    assert list(written) == [f"output_{index}" for index in (0, 1, 2, 5, 6, 7)], "None and texts stay out of the file"
+    assert [written[f"output_{index}"] for index in (1, 2, 5)] == [("INT64", []), ("FLOAT", []), ("BOOL", [])]
+    program.verify()
 
 
-def test_no_tensor_at_all() -> None:
-    program = export(lambda x: None, (X,))
-    assert program(X) is None
-    assert names(program) == (["x"], [])
+@pytest.mark.parametrize("returned", [3, {"count": 3, "scale": 2.5}, (None, 3, 3), [True]])
+def test_only_numbers(returned: Any) -> None:
+    program = valid(export(lambda x: returned, (X,)))
+    assert program(X) == returned and all(names(program))
+
+
+@pytest.mark.parametrize("returned", [None, "text", (), {"text": "a", "none": None}])
+def test_no_output_at_all(returned: Any, tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"the model returns .*, and an ONNX file needs an output; cure: return a tensor"):
+        export(lambda x: returned, (X,), tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
 
 
 def test_sizes_as_outputs() -> None:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from onnxexp.errors import CaptureError, OptionError
+from onnxexp.errors import OptionError
 from onnxexp.neutral_graph import TensorType, Value
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.suggest import nearest
+from onnxexp.user_warnings import warn
 
 __all__ = ["name_output_axes"]
 
 
-def name_output_axes(outputs: Mapping[str, Value], spec: DynamicSpec) -> None:
+def name_output_axes(outputs: Mapping[str, Any], spec: DynamicSpec) -> None:
     """Name the outputs' axes by `dynamic_axes`; others keep their expressions.
 
     Changes the types of `outputs`, the graph's outputs by their final names, in place.
 
-    Raises:
-        OptionError: There is no such name or axis.
-        CaptureError: The axis has one size for all inputs.
+    Warns of an axis that has one size for all inputs, which keeps its size. Raises OptionError for an unknown name or axis.
     """
     for key, axes in spec.outputs.items():
         where = f"dynamic_axes[{key!r}]"
@@ -30,16 +30,19 @@ def name_output_axes(outputs: Mapping[str, Value], spec: DynamicSpec) -> None:
                 f"Inputs: {', '.join(spec.input_names)}; outputs: {', '.join(outputs)}."
             )
         value = outputs[key]
-        if not isinstance(value.type, TensorType) or value.type.sizes is None:
+        type_ = value.type if isinstance(value, Value) else TensorType(None, ())
+        if not isinstance(type_, TensorType) or type_.sizes is None:
             continue
-        sizes = list(value.type.sizes)
+        sizes = list(type_.sizes)
         for axis, name in axes.items():
             if not -len(sizes) <= axis < len(sizes):
                 raise OptionError(f"{where}: there is no axis {axis}; the output's shape is ({', '.join(map(str, sizes))}).")
             if isinstance(sizes[axis], int):
-                raise CaptureError(
+                warn(
                     f"{where}: axis {axis} of output {key} was asked to be dynamic, but it is always {sizes[axis]}: no dynamic "
                     "axis of an input reaches it. Make the input's axis dynamic too, or leave this one out."
                 )
-            sizes[axis] = name or sizes[axis]
-        value.type = TensorType(value.type.dtype, tuple(sizes))
+            else:
+                sizes[axis] = name or sizes[axis]
+        if isinstance(value, Value):
+            value.type = TensorType(type_.dtype, tuple(sizes))

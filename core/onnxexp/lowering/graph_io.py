@@ -10,10 +10,12 @@ import torch
 
 from onnxexp.builder.builder import Builder, state_of
 from onnxexp.builder.tensor import ComplexTensor, Tensor, real_dtype
+from onnxexp.builder.torch_tensor_data import has_data
 from onnxexp.capture.captured_program import CapturedProgram
 from onnxexp.capture.output_axes import name_output_axes
+from onnxexp.errors import CaptureError
 from onnxexp.lowering.lowering import Lowering
-from onnxexp.neutral_graph import TensorType, Type, Value
+from onnxexp.neutral_graph import ScalarType, TensorType, Type, Value
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.example_call import ExampleCall
@@ -39,16 +41,21 @@ class GraphIO:
 def name_graph_io(captured: CapturedProgram, spec: DynamicSpec, output_names: Sequence[str] | None) -> GraphIO:
     """Name the graph's inputs, its outputs and the outputs' axes.
 
-    Tensors and dynamic numbers are inputs, unused ones too; everything else in the example is a constant. A returned tensor, or
-    a returned number that depends on the inputs, is an output; None, strings and fixed numbers are constants of the signature.
+    Tensors and dynamic numbers are inputs, unused ones too; everything else in the example is a constant. Returned tensors and
+    numbers are outputs; None and strings are constants of the signature.
 
-    Raises OptionError for output names that do not fit.
+    Raises OptionError for output names that do not fit, and CaptureError where the file would have no output.
     """
     graph = captured.graph
     inputs = {index: spec.leaves[index].name for index in spec.inputs}
     names = {graph.inputs[index]: name for index, name in inputs.items()}
     leaves = flatten_output_spec(captured.out_spec)
-    positions = [index for index, output in enumerate(graph.outputs) if isinstance(output, (Value, torch.Tensor))]
+    positions = [index for index, output in enumerate(graph.outputs) if isinstance(output, (Value, torch.Tensor, int, float))]
+    if not positions:
+        what = ", ".join(sorted({type(output).__name__ for output in graph.outputs})) or "nothing"
+        raise CaptureError(
+            f"the model returns {what}, and an ONNX file needs an output; cure: return a tensor or a number from its forward"
+        )
     returned = [graph.outputs[index] for index in positions]
     passed = {place: names[output] for place, output in enumerate(returned) if output in names}
     assigned = assign_output_names([leaves[index] for index in positions], output_names, names.values(), passed)
@@ -73,6 +80,9 @@ def bind_inputs(
     for index, value in enumerate(graph.inputs):
         if index not in io.inputs:
             lowering.bind(value, spec.leaves[index].value)
+    empty = next((value.name for value, tensor in graph.params.items() if export_params and not has_data(tensor)), None)
+    if empty is not None:
+        raise CaptureError(f"{empty} has no data, it is on the meta device; cure: load the weights, or set export_params=False")
     weights: dict[str, torch.Tensor] = {}
     if not export_params:
         for value, tensor in graph.params.items():
@@ -103,8 +113,9 @@ def call_signature(captured: CapturedProgram, io: GraphIO, call: ExampleCall) ->
 
 def _slot(captured: CapturedProgram, io: GraphIO, index: int, output: Any) -> OutputSlot:
     if index in io.outputs:
-        scalar = None if isinstance(output.type, TensorType) else output.type.kind
-        paired = isinstance(output.type, TensorType) and output.type.dtype is not None and output.type.dtype.is_complex
+        type_ = output.type if isinstance(output, Value) else None
+        scalar = type_.kind if isinstance(type_, ScalarType) else type(output) if isinstance(output, (int, float)) else None
+        paired = isinstance(type_, TensorType) and type_.dtype is not None and type_.dtype.is_complex
         return OutputSlot(output=list(io.outputs).index(index), scalar=scalar, paired=paired)
     if isinstance(output, Value):
         return OutputSlot(leaf=captured.graph.inputs.index(output))
