@@ -1,6 +1,6 @@
 """The exceptions of onnxexp.
 
-OnnxExporterError
+OnnxExporterError            also a RuntimeError
  ├─ OptionError               an argument of `export` that cannot be honoured (also a ValueError)
  ├─ CaptureError              no frontend could capture the model; the message lists each attempt
  ├─ LoweringError             an operator could not be expressed in ONNX
@@ -8,7 +8,7 @@ OnnxExporterError
  │   └─ OpsetError            the target opset cannot express a call; `first_opset` can
  ├─ PassError                 a pass failed
  ├─ SerializeError            the file could not be written; an existing file is unharmed
- ├─ VerificationError         the exported model disagrees with the original
+ ├─ VerificationError         the exported model disagrees with the original (also an AssertionError)
  └─ PluginError
      ├─ PluginLoadError       a selected plugin is missing or does not load
      └─ PluginConflict        two plugins claim one operator
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-class OnnxExporterError(Exception):
+class OnnxExporterError(RuntimeError):
     """Base class of all deliberate exceptions of onnxexp."""
 
 
@@ -92,7 +92,7 @@ class SerializeError(OnnxExporterError):
     """The model could not be written."""
 
 
-class VerificationError(OnnxExporterError):
+class VerificationError(OnnxExporterError, AssertionError):
     """The exported model and the original disagree."""
 
 

@@ -27,12 +27,13 @@ from onnxexp.program.program import ONNXProgram
 from onnxexp.request import config as configuration
 from onnxexp.request.example_call import read_call
 from onnxexp.request.export_context import ExportContext
-from onnxexp.request.options import Options
+from onnxexp.request.options import Options, refuse_unknown
 from onnxexp.request.training_mode import TrainingMode, enum_member
 
 __all__ = ["export"]
 
 
+@refuse_unknown
 def export(
     model: torch.nn.Module | torch.export.ExportedProgram | Callable[..., Any],
     args: Any = (),

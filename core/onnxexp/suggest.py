@@ -10,5 +10,7 @@ __all__ = ["nearest"]
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``" (did you mean 'x'?)"`` if a known name is close, else ``""``."""
-    close = difflib.get_close_matches(name, list(known), n=1)
+    names = list(known)
+    longer = [each for each in names if len(name) > 2 and each.startswith(name) and each != name]
+    close = difflib.get_close_matches(name, names, n=1) or longer
     return f" (did you mean {close[0]!r}?)" if close else ""

@@ -112,7 +112,19 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         add_common(command)
         if name == chosen:
             _module(name).arguments(command)
-    return parser.parse_args(words)
+    try:
+        return parser.parse_args(words)
+    except UsageError as error:
+        known = commands.choices[chosen].format_help() if chosen in commands.choices else parser.format_help()
+        raise UsageError(f"{error}{_meant(words, chosen, re.findall('--[a-z-]+', known))}", error.usage) from None
+
+
+def _meant(words: Sequence[str], chosen: str, known: Sequence[str]) -> str:
+    """Return the nearest command or option to a misspelt one, else ""."""
+    if chosen and chosen not in _COMMANDS:
+        return nearest(chosen, _COMMANDS)
+    given = [word.partition("=")[0] for word in words if word.startswith("--")]
+    return next((found for word in given if word not in known and (found := nearest(word, known))), "")
 
 
 def _module(command: str) -> Any:

@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
 
 from onnxexp.errors import OptionError
 from onnxexp.request.config import TARGETS, Config
 from onnxexp.request.training_mode import TrainingMode, enum_member
+from onnxexp.suggest import nearest
 
-__all__ = ["Options"]
+__all__ = ["Options", "refuse_unknown"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _CAPTURES = ("auto", "export", "trace", "script")
+
+
+def refuse_unknown(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a function raise OptionError for keywords that it does not have."""
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in kwargs.keys() - known.keys():
+            cure = nearest(name, known) or "; onnxexp_torch_onnx.export takes torch.onnx's former arguments"
+            raise OptionError(f"{function.__name__} has no argument {name!r}{cure}")
+        return function(*args, **kwargs)
+
+    return call
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,27 +68,23 @@ class Options:
 
     @classmethod
     def read(
-        cls,
-        config: Config,
-        *,
-        claims: frozenset[str],
-        capture: str,
-        training: Any,
-        custom_opsets: Mapping[str, int] | None,
-        export_params: bool,
-        keep_initializers_as_inputs: bool,
-        do_constant_folding: bool,
-    ) -> Options:
+        cls, config: Config, *, claims: frozenset[str], capture: str, training: Any, custom_opsets: Mapping[str, int] | None,
+        export_params: bool, keep_initializers_as_inputs: bool, do_constant_folding: bool,
+    ) -> Options:  # fmt: skip
         """Check the arguments of `export`.
 
         Raises OptionError for malformed or contradictory ones.
         """
         if capture not in _CAPTURES:
-            raise OptionError(f"capture is {capture!r}; it may be {' or '.join(map(repr, _CAPTURES))}")
+            raise OptionError(
+                f"capture is {capture!r}{nearest(str(capture), _CAPTURES)}; it may be {' or '.join(map(repr, _CAPTURES))}"
+            )
         if not export_params and keep_initializers_as_inputs:
             raise OptionError(
                 "export_params=False leaves no initializers that keep_initializers_as_inputs=True could list: give one of the two"
             )
+        if not isinstance(custom_opsets or {}, Mapping):
+            raise OptionError(f'custom_opsets is {custom_opsets!r}; it is a dict of versions, such as {{"my.domain": 1}}')
         domains = dict(custom_opsets or {})
         for domain, version in domains.items():
             if domain in ("", "ai.onnx"):
@@ -76,14 +92,8 @@ class Options:
             if type(version) is not int or version < 1:
                 raise OptionError(f"custom_opsets[{domain!r}] is {version!r}; a domain's version is a whole number from 1 on")
         return cls(
-            opset=config.opset,
-            training=enum_member(TrainingMode, training, "training"),
-            custom_opsets=domains,
-            fold=do_constant_folding,
-            skip_passes=config.skip_passes,
-            debug=config.debug,
-            target=config.target,
-            capture=capture,
+            opset=config.opset, training=enum_member(TrainingMode, training, "training"), custom_opsets=domains,
+            fold=do_constant_folding, skip_passes=config.skip_passes, debug=config.debug, target=config.target, capture=capture,
             check_sizes=config.check_sizes,
             claims=claims,
-        )
+        )  # fmt: skip

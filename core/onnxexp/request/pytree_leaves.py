@@ -20,15 +20,7 @@ from onnxexp.errors import OptionError
 from onnxexp.request.unique_names import unique_names
 from onnxexp.suggest import nearest
 
-__all__ = [
-    "Leaf",
-    "bind",
-    "children",
-    "flatten_inputs",
-    "flatten_output_spec",
-    "flatten_outputs",
-    "register_dataclasses",
-]
+__all__ = ["Leaf", "bind", "children", "flatten_inputs", "flatten_output_spec", "flatten_outputs", "register_dataclasses"]
 
 _registration = threading.Lock()
 
@@ -85,8 +77,9 @@ def bind(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
     signature = inspect.signature(forward)
     unknown = [name for name in kwargs if name not in signature.parameters]
     if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
-        what = f"{unknown[0]!r}{nearest(unknown[0], list(signature.parameters))}; it takes {signature}"
-        raise OptionError(f"the model's forward has no parameter {what}. For a dict that is an input, end args with {{}}")
+        near = nearest(str(unknown[0]), list(signature.parameters))
+        cure = "; to pass a dict as an argument, append an empty one: args=(..., {})" if len(unknown) == len(kwargs) else ""
+        raise OptionError(f"the model's forward has no parameter {unknown[0]!r}{near}; it takes {signature}{cure}")
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as error:

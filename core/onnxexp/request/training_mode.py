@@ -6,6 +6,7 @@ import enum
 from typing import Any, TypeVar
 
 from onnxexp.errors import OptionError
+from onnxexp.suggest import nearest
 
 __all__ = ["TrainingMode", "enum_member"]
 
@@ -29,5 +30,5 @@ def enum_member(kind: type[E], value: Any, option: str) -> E:
     name = value if isinstance(value, str) else str(getattr(value, "name", value))
     known = kind.__members__
     if name.upper() not in known:
-        raise OptionError(f"{option} is {value!r}; it may be {', '.join(known)}")
+        raise OptionError(f"{option} is {value!r}{nearest(name.upper(), known)}; it may be {', '.join(known)}")
     return known[name.upper()]

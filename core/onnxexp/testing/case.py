@@ -164,10 +164,10 @@ def check_case(case: Case, opset: int | None = None, *, dynamic: bool | None = N
         if dynamic in (None, is_dynamic):
             try:
                 program = _run(case, each, is_dynamic)
-            except AssertionError as error:
-                failures.append(str(error))
             except onnxexp.OnnxExporterError as error:
                 failures.append(f"{_title(case, each, is_dynamic)}: the export fails: {error}")
+            except AssertionError as error:
+                failures.append(str(error))
     if failures:
         raise AssertionError("\n".join(failures))
     if program is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onnxexp import OptionError, warn
+from onnxexp.request.training_mode import enum_member
 from onnxexp.suggest import nearest
 from onnxexp_torch_onnx.enums import OperatorExportTypes
 
@@ -52,7 +53,7 @@ def read(given: dict[str, Any]) -> dict[str, Any]:
 def export_type(asked: Any, aten: Any, raw: Any) -> OperatorExportTypes:
     """The export type from the new argument or the old ones.
 
-    Raises OptionError if they contradict each other.
+    Raises OptionError if they contradict each other, and for an unknown type.
     """
     if aten and raw:
         raise OptionError("aten and export_raw_ir contradict each other: give one of the two")
@@ -61,4 +62,7 @@ def export_type(asked: Any, aten: Any, raw: Any) -> OperatorExportTypes:
         raise OptionError("operator_export_type is given, and so is the argument that it replaced: give one of the two")
     if old is not None:
         return old
-    return OperatorExportTypes.ONNX if asked is None else OperatorExportTypes[asked if isinstance(asked, str) else asked.name]
+    if isinstance(asked, bool):
+        former = "give aten, export_raw_ir and what follows by keyword: the order of torch.onnx's arguments has changed"
+        raise OptionError(f"operator_export_type is {asked!r}; {former}")
+    return OperatorExportTypes.ONNX if asked is None else enum_member(OperatorExportTypes, asked, "operator_export_type")

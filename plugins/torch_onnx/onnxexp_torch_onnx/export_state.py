@@ -12,6 +12,7 @@ import torch
 
 from onnxexp import TrainingMode, is_in_onnx_export
 from onnxexp.capture.torch_state import model_mode
+from onnxexp.request.training_mode import enum_member
 
 __all__ = [
     "disable_log",
@@ -29,12 +30,11 @@ _LOGGER = logging.getLogger("onnxexp")
 def training_mode(mode: Any) -> TrainingMode:
     """The mode for torch.onnx's argument.
 
-    It is a member of either enumeration, its name, or a bool; None is EVAL.
+    It is a member of either enumeration, its name, or a bool; None is EVAL. Raises OptionError for anything else.
     """
     if mode is None or isinstance(mode, bool):
         return TrainingMode.TRAINING if mode else TrainingMode.EVAL
-    name = mode if isinstance(mode, str) else mode.name
-    return TrainingMode[name.upper()]
+    return enum_member(TrainingMode, mode, "training")
 
 
 @contextlib.contextmanager

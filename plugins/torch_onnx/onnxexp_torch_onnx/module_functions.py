@@ -32,6 +32,8 @@ class ModuleFunctions:
     """
 
     def __init__(self, model: Any, classes: bool | Collection[type[torch.nn.Module]]) -> None:
+        if classes is not True and not (isinstance(classes, Collection) and all(isinstance(each, type) for each in classes)):
+            raise OptionError(f"export_modules_as_functions is {classes!r}; it may be True, False or a set of module classes")
         self._modules = {
             path: (*_named(module), _annotated(module))
             for path, module in _submodules(model)

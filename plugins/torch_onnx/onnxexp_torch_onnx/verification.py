@@ -76,7 +76,7 @@ def verify(
     `use_external_data` and `fixed_batch_size` have no effect: no file is written, and a model without dynamic axes has a fixed
     batch size. `more` are arguments of `export`.
 
-    Raises VerificationError (an AssertionError in torch.onnx) if they differ, and what `export` raises.
+    Raises VerificationError, an AssertionError, if they differ, and what `export` raises.
     """
     options = options or VerificationOptions()
     program = export(
