@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+import onnxexp
 from onnxexp.testing import Case, cases
 
 torch.manual_seed(0)
@@ -70,3 +71,15 @@ def adaptive(*sizes: int) -> Case:
 )
 def test_gradients(check):
     check()
+
+
+def energy_gradient(x: torch.Tensor) -> torch.Tensor:
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad((x * x.sin()).sum(), x)[0]
+
+
+def test_gradients_that_a_forward_turns_on() -> None:
+    program = onnxexp.export(energy_gradient, (X,), dynamic_axes={"x": {0: "n"}})
+    for given in (X, X[:1], torch.randn(5, 4, 7, 6)):
+        torch.testing.assert_close(program(given), energy_gradient(given), rtol=1e-4, atol=1e-5)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pytest
 import torch
 
+import onnxexp
 from onnxexp.testing import Case, cases
 
 torch.manual_seed(0)
@@ -59,3 +61,12 @@ def kept_a_tensor(x: torch.Tensor) -> Any:
 @cases(Case(kept_a_tensor, X, rtol=2e-3, atol=2e-3))
 def test_the_tensor_stays_what_it_is(check):
     check()
+
+
+@pytest.mark.parametrize("sizes", [(2, 3), (1, 1), (4, 9)])
+def test_the_root_of_a_dynamic_size(sizes) -> None:
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        return x / math.sqrt(x.shape[1])
+
+    program = onnxexp.export(scaled, (torch.randn(2, 3),), dynamic_axes={"x": {0: "a", 1: "b"}}, capture="export")
+    torch.testing.assert_close(program(x := torch.randn(sizes)), scaled(x))

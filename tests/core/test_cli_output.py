@@ -80,7 +80,6 @@ def test_help(command: list[str], capsys: Capsys) -> None:
         (["export", "a:b"], "the following arguments are required: -o/--output"),
         (["export", "a:b", "-o", "c", "--external-data", "--one-file"], "not allowed with argument"),
         (["config", "--opset", "many"], "invalid int value: 'many'"),
-        (["exprot"], "(did you mean 'export'?)"),
         (["config", "--colour"], "unrecognized arguments: --colour"),
         (["export", "a:b", "-o", "c", "--dynamc", "x:0=n"], "--dynamc x:0=n (did you mean '--dynamic'?)"),
         (["plugins", "why", "aten::gelu", "--opsets", "9"], "--opsets 9 (did you mean '--opset'?)"),

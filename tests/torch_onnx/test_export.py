@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,28 @@ def test_a_file_object() -> None:
 def test_training_as_it_was_written_over_the_years(training: Any, dropped: bool) -> None:
     program = onnx_exporter.export(Model(), X, training=training)
     assert ("::Dropout" in operators(program)) is dropped
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"training": "nonsense"}, "training is 'nonsense'; it may be EVAL"),
+        ({"training": 3}, "training is 3; it may be"),
+        ({"operator_export_type": 3}, "operator_export_type is 3; it may be"),
+        ({"operator_export_type": False}, "give aten, export_raw_ir and what follows by keyword"),
+        ({"custom_opsets": [1]}, "custom_opsets is [1]; it is a dict"),
+        ({"input_names": "abc"}, "input_names must be a list of names, not 'abc'"),
+        ({"export_modules_as_functions": [3]}, "export_modules_as_functions is [3]; it may be True"),
+    ],
+)
+def test_arguments_of_the_wrong_kind(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(onnxexp.OptionError, match=re.escape(message)):
+        onnx_exporter.export(MODEL, X, **options)
+
+
+def test_names_of_the_parameters_of_a_wrapped_model() -> None:
+    program = onnx_exporter.export(torch.compile(MODEL), X, input_names=["in", "weights", "shift"])
+    assert {"weights", "shift"} <= set(program.model.graph.initializers)
 
 
 def test_parameters_among_the_inputs() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
-__all__ = ["ModelTensors", "call_unharmed", "restored_buffers"]
+__all__ = ["ModelTensors", "call_unharmed", "restored_state"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,22 +30,40 @@ class ModelTensors:
 
 
 @contextlib.contextmanager
-def restored_buffers(model: torch.nn.Module) -> Iterator[None]:
-    """Undo the writes of a run of the model into its buffers."""
-    before = {name: tensor.detach().clone() for name, tensor in model.named_buffers()}
+def restored_state(model: torch.nn.Module) -> Iterator[None]:
+    """Undo the changes that a run of the model makes to it.
+
+    Attributes get their values back, lists and dicts among them their elements, and tensors other than parameters their contents.
+    """
+    holders = [holder for module in model.modules() for holder in _holders(module)]
+    before = [(holder, copy.copy(holder)) for holder in holders]
+    elements = [*model.buffers(), *(each for _, old in before for each in (old.values() if isinstance(old, dict) else old))]
+    tensors = {id(each): each for each in elements if isinstance(each, torch.Tensor) and not isinstance(each, torch.nn.Parameter)}
+    contents = [(tensor, tensor.detach().clone()) for tensor in tensors.values()]
     try:
         yield
     finally:
-        with torch.no_grad():
-            for name, tensor in model.named_buffers():
-                if name in before and before[name].shape == tensor.shape:
-                    tensor.copy_(before[name])
+        for holder, old in before:
+            if isinstance(holder, list):
+                holder[:] = old
+                continue
+            for key in holder.keys() - old.keys():
+                del holder[key]
+            holder.update(old)
+        for tensor, old in contents:
+            with torch.inference_mode(tensor.is_inference()), torch.no_grad():
+                if tensor.shape == old.shape and torch._debug_has_internal_overlap(tensor) != 1:  # an expanded one is not written
+                    tensor.copy_(old)
+
+
+def _holders(module: torch.nn.Module) -> Iterator[Any]:
+    """Iterate over the containers of a module's attributes; scripted ones have none."""
+    if not isinstance(module, torch.jit.ScriptModule):
+        yield vars(module)
+        yield from (each for each in vars(module).values() if type(each) in (dict, list, OrderedDict))
 
 
 def call_unharmed(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call a module, then put back the buffers that its forward wrote to or replaced."""
-    if not isinstance(module, torch.jit.ScriptModule):
-        buffers = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
-        return torch.func.functional_call(module, buffers, tuple(args), dict(kwargs))
-    with restored_buffers(module):
-        return module(*args, **kwargs)
+    """Call a module, then undo the changes that its forward made to it."""
+    with restored_state(module):  # results may share memory with the state
+        return pytree.tree_map_only(torch.Tensor, torch.clone, module(*args, **kwargs))

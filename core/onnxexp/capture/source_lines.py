@@ -124,11 +124,13 @@ def guards_an_error(file: str, line: int) -> bool:
 
 
 def model_error(error: Exception, when: str, cure: str = "pass example inputs that it accepts") -> CaptureError:
-    """Create the CaptureError for a model that raises `error` in eager mode."""
+    """Create the CaptureError for a model that raises `error`."""
     line = innermost_user_line((frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(error.__traceback__))
     at, message = f"\n  at {line}" if line.file else "", str(error)
     if len(message) > 2 * _SHOWN:  # torch's tracer prints whole tensors in between
         message = f"{message[:_SHOWN]} ... {message[-_SHOWN:]}"
+    if "does not require grad" in message:
+        when, cure = "the model computes gradients, which are off in an export", "wrap that part in `with torch.enable_grad():`"
     return CaptureError(f"{when}: {type(error).__name__}: {message}; cure: {cure}{at}")
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
+from torch._guards import detect_fake_mode
 from torch.export import ExportedProgram
 from torch.nn.parameter import is_lazy
 
@@ -108,14 +110,31 @@ def _no_frontend(plugins: Plugins, options: Options, model: Any) -> str:
 
 def _check_tensors(parts: ModelTensors, spec: DynamicSpec) -> None:
     """Raise CaptureError for inputs or parameters that ONNX cannot represent."""
+    if detect_fake_mode() is not None:
+        raise CaptureError("the export runs inside FakeTensorMode, where tensors have no values; cure: leave that mode first")
     for leaf in spec.leaves:
         tensor = leaf.value
         if isinstance(tensor, torch.Tensor) and (tensor.is_nested or tensor.is_quantized or tensor.layout != torch.strided):
             kind = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else str(tensor.layout)
             raise CaptureError(f"an input is a {kind} tensor, which ONNX does not have; cure: give dense tensors")
+        if not isinstance(tensor, torch.Tensor) and _holds_tensors(tensor):
+            raise CaptureError(
+                f"the argument {leaf.name} is a {type(tensor).__name__}, whose tensors would become constants; cure: pass the "
+                "tensors themselves, or register the class with torch.utils._pytree.register_pytree_node"
+            )
     for name, stored in parts.state.items():
         if is_lazy(stored):
             raise CaptureError(f"{name} is not initialized yet; cure: run the model once before it is exported")
+
+
+def _holds_tensors(value: Any, depth: int = 4) -> bool:
+    """Whether an argument that pytree does not flatten has tensors inside."""
+    if isinstance(value, (torch.Tensor, torch.nn.Module, type, ModuleType, FunctionType)) or not depth:
+        return isinstance(value, torch.Tensor)
+    held = (
+        [*value.values()] if isinstance(value, Mapping) else [*value] if isinstance(value, (list, tuple, set, frozenset)) else []
+    )
+    return any(_holds_tensors(each, depth - 1) for each in [*held, *getattr(value, "__dict__", {}).values()])
 
 
 def _warn_of_constants(constants: Sequence[str], refused: CaptureError | None = None) -> None:

@@ -21,6 +21,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp.builder.dtypes import from_onnx, to_onnx
+from onnxexp.builder.torch_tensor_data import has_data
 from onnxexp.errors import OnnxExporterError
 from onnxexp.neutral_graph import TensorType
 from onnxexp.program.model_text import place_of, type_text
@@ -145,6 +146,8 @@ def _checked(slot: ir.Value, feed: Any) -> torch.Tensor:
     """Return the tensor to feed: contiguous, on the CPU, of the input's type."""
     wanted = from_onnx(slot.type.dtype) if isinstance(slot.type, ir.TensorType) else None
     tensor = _as_tensor(slot, feed, wanted)
+    if not has_data(tensor):
+        raise OnnxExporterError(f"the tensor given for {slot.name} has no data: it is a fake tensor or on the meta device")
     sizes = [size if isinstance(size, int) else None for size in slot.shape] if slot.shape is not None else list(tensor.shape)
     fits = len(sizes) == tensor.dim() and all(size in (None, given) for size, given in zip(sizes, tensor.shape, strict=True))
     if not fits or wanted not in (None, tensor.dtype):

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from onnxexp.errors import CaptureError
 
-__all__ = ["as_module", "forward_of", "is_scripted", "signature_of"]
+__all__ = ["as_module", "forward_of", "is_scripted", "signature_of", "unwrapped"]
 
 
 class _Function(torch.nn.Module):
@@ -21,11 +22,21 @@ class _Function(torch.nn.Module):
         vars(self)["forward"] = function
 
 
+def unwrapped(model: Any) -> Any:
+    """Return the model inside torch.compile, DataParallel or DistributedDataParallel."""
+    if isinstance(model, (DataParallel, DistributedDataParallel)):
+        return unwrapped(model.module)
+    held = getattr(model, "__dict__", {})  # an object with slots has none
+    inner = dict(held.get("_modules", {}).items()).get("_orig_mod") or held.get("_torchdynamo_orig_callable")
+    return model if inner is None else unwrapped(inner)
+
+
 def as_module(model: Any) -> torch.nn.Module:
-    """Return the model as a module.
+    """Return the model as a module, without torch's wrappers.
 
     Raises CaptureError for an object that is neither a module nor callable.
     """
+    model = unwrapped(model)
     if isinstance(model, torch.nn.Module):
         return model
     if isinstance(model, torch.jit.ScriptFunction):

@@ -12,7 +12,8 @@ import onnx_ir as ir
 import torch
 
 import onnxexp
-from onnxexp import ONNXProgram, warn
+from onnxexp import ONNXProgram, OptionError, warn
+from onnxexp.request.module_and_forward import unwrapped
 from onnxexp.version import DEFAULT_OPSET
 from onnxexp_torch_onnx import deprecated_arguments
 from onnxexp_torch_onnx.enums import OperatorExportTypes
@@ -81,12 +82,15 @@ def export(
 
     Raises what `onnxexp.export` raises, and CheckerError if `enable_onnx_checker` is set and the check fails.
     """
+    model = unwrapped(model)
     old = deprecated_arguments.read(older)
     kind = deprecated_arguments.export_type(operator_export_type, old.get("aten"), old.get("export_raw_ir"))
     if keep_initializers_as_inputs is None:
         keep_initializers_as_inputs = kind is not OperatorExportTypes.ONNX and export_params
     symbols = registered(torch=torch_registrations)
     mode = training_mode(training)
+    if isinstance(input_names, str):
+        raise OptionError(f"input_names must be a list of names, not {input_names!r}")
     numbers = dynamic_shapes is None and not isinstance(model, torch.export.ExportedProgram)
     example = read_example(model, args, kwargs, input_names or (), numbers=numbers)
     tables: list[Any] = one_plugin(translations(custom_translation_table or {}), symbols.symbolics)

@@ -12,13 +12,10 @@ from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
 from onnxexp.capture.example_inputs import enlarge
-from onnxexp.capture.model_tensors import restored_buffers
-from onnxexp.capture.source_lines import model_error
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.module_and_forward import signature_of
-from onnxexp.request.pytree_leaves import register_dataclasses
 from onnxexp_torchscript.source_locations import Places
-from onnxexp_torchscript.trace import Recording
+from onnxexp_torchscript.trace import Recording, run_example
 
 __all__ = ["script"]
 
@@ -34,7 +31,7 @@ def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     else:
         graph, schema, module = scripted.graph.copy(), scripted.schema, None
     torch._C._jit_pass_inline(graph)
-    found, out_spec = pytree.tree_flatten(_result(model, args, kwargs))
+    found, out_spec = pytree.tree_flatten(run_example(model, args, kwargs))
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
     returned = [isinstance(leaf, (torch.Tensor, bool, int, float)) for leaf in found]
     places = Places(dict(model.named_modules()), inlined=True)
@@ -67,15 +64,3 @@ def _scripted(model: torch.nn.Module) -> Any:
         except Exception as error:  # noqa: BLE001 - the compiler raises anything
             cure = 'write that part in the Python that torch.jit.script reads, or use capture="trace"'
             raise CaptureError(f"torch.jit.script: {type(error).__name__}: {str(error).strip()}\ncure: {cure}") from None
-
-
-def _result(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Run the model on a copy of the example."""
-    arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs)))
-    try:
-        with restored_buffers(model):
-            result = model(*arguments[0], **arguments[1])
-    except Exception as error:
-        raise model_error(error, "the model itself fails on the example inputs") from error
-    register_dataclasses(result)
-    return result

@@ -6,7 +6,7 @@ import builtins
 import dataclasses
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
 from onnxexp.capture.example_inputs import enlarge_leaves
-from onnxexp.capture.model_tensors import ModelTensors, restored_buffers
+from onnxexp.capture.model_tensors import ModelTensors, restored_state
 from onnxexp.capture.source_lines import code_line, guards_an_error, model_error
 from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.dynamic_shapes import DynamicSpec
@@ -23,15 +23,16 @@ from onnxexp.request.pytree_leaves import register_dataclasses
 from onnxexp_torchscript.call_repair import broadcast_writes, fit
 from onnxexp_torchscript.inplace_size_arithmetic import immutable_sizes
 from onnxexp_torchscript.made_constants import made_constants
-from onnxexp_torchscript.module_state import RandomState, restored_attributes
+from onnxexp_torchscript.random_state import RandomState
 from onnxexp_torchscript.rnn_cells import whole_cells
 from onnxexp_torchscript.scripted_in_trace import numbers_kept
 from onnxexp_torchscript.size_lists import size_lists
 from onnxexp_torchscript.source_locations import Places
 
-__all__ = ["Recording", "Trace", "trace"]
+__all__ = ["Recording", "Trace", "run_example", "trace"]
 
 _ROOT = "model"
+_CURE = 'write that line with operators that torch.jit.trace records, or use capture="script"'
 
 
 @dataclasses.dataclass
@@ -160,9 +161,9 @@ def _traced(flat: _Flat, parts: ModelTensors, functions: list[Any], caught: list
         with (
             warnings.catch_warnings(record=True) as recorded,
             replace_attributes((*_REPLACED, *made_constants(), *size_lists(), *whole_cells(), numbers_kept(functions))),
+            replace_attributes(_compiled(parts.modules.values())),
             immutable_sizes(),
-            restored_buffers(flat.model),
-            restored_attributes(parts.modules.values()),
+            restored_state(flat.model),
         ):
             warnings.simplefilter("always")
             try:
@@ -172,9 +173,25 @@ def _traced(flat: _Flat, parts: ModelTensors, functions: list[Any], caught: list
     except CaptureError:
         raise
     except Exception as error:
-        raise model_error(error, "the model fails while it is traced", 'change that line, or use capture="export"') from error
+        run_example(parts.model, *pytree.tree_unflatten(flat.example, flat.in_spec))  # it may fail without a trace, too
+        raise model_error(error, "the model fails while it is traced", _CURE) from error
     assert flat.returned is not None
     return Trace(graph, module, flat.returned)
+
+
+def run_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Run the model on a copy of the example.
+
+    Raises CaptureError where it fails.
+    """
+    arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs)))
+    try:
+        with restored_state(model):
+            result = model(*arguments[0], **arguments[1])
+    except Exception as error:
+        raise model_error(error, "the model itself fails on the example inputs") from error
+    register_dataclasses(result)
+    return result
 
 
 def _run(flat: _Flat, parts: ModelTensors) -> tuple[Any, Any]:
@@ -212,6 +229,13 @@ def _by_module(flat: _Flat, inputs: list[torch.Tensor]) -> tuple[Any, Any]:
 def _length(of: Any, /) -> Any:
     """Return ``len`` of a traced tensor as a traced number, ``x.size(0)``."""
     return of.size(0) if isinstance(of, torch.Tensor) and of.dim() and torch._C._is_tracing() else _len(of)
+
+
+def _compiled(modules: Iterable[torch.nn.Module]) -> Iterator[tuple[Any, str, Any]]:
+    """Iterate over replacements of compiled calls, which the tracer refuses."""
+    for module in modules:
+        if "_torchdynamo_orig_callable" in vars(vars(module).get("_compiled_call_impl") or object):
+            yield module, "_compiled_call_impl", None
 
 
 _len = builtins.len

@@ -38,6 +38,7 @@ SCALAR_OPS: dict[Any, str] = {
     math.ceil: "aten::ceil",
     math.floor: "aten::floor",
     math.trunc: "aten::Int",
+    torch._sym_sqrt: "aten::sqrt",  # type: ignore[attr-defined] # torch makes its sym functions at import
     torch.sym_max: "prim::max",
     torch.sym_min: "prim::min",
     torch.sym_not: "aten::__not__",

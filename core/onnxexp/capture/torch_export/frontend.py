@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp.capture.captured_program import CapturedProgram, make_functional
 from onnxexp.capture.example_inputs import adapted_inputs, describe_enlargement
-from onnxexp.capture.model_tensors import restored_buffers
+from onnxexp.capture.model_tensors import restored_state
 from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.size_text import dim_text
 from onnxexp.capture.source_lines import model_error, record_user_lines
@@ -141,6 +141,7 @@ def _export_example(
 
 def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, strict: bool) -> ExportedProgram:
     with (
+        restored_state(model),  # also before the program is read: constants share their memory with the model
         unwind_functorch(),
         silence_torch_export(),
         keep_data_dependent_ops(references=not strict),
@@ -163,7 +164,7 @@ def _register_output_classes(model: torch.nn.Module, args: Any, kwargs: Any, spe
     """
     arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
     try:
-        with restored_buffers(model):
+        with restored_state(model):
             result = model(*arguments[0], **arguments[1])
     except Exception as error:
         changed = describe_enlargement(spec)
