@@ -144,6 +144,8 @@ def export(
         passes.post(onnx_model)
         context.plugin_data.clear()  # it may hold Tensors, and these the builder and the weights
         onnx_model.metadata_props["onnxexp.plugins"] = "; ".join([pack.origin or pack.name for pack in packs.used_plugins()])
+        if captured.restrictions:
+            onnx_model.metadata_props["onnxexp.restrictions"] = "; ".join(captured.restrictions)
     program = ONNXProgram(
         onnx_model, signature=call_signature(captured, io, call), eager=eager_model(call, options.training), example=call.example,
         weights=weights, plugins_used=packs.used_plugins, write=functools.partial(write_program, packs, context),

@@ -108,6 +108,7 @@ def call_signature(captured: CapturedProgram, io: GraphIO, call: ExampleCall) ->
         out_spec=captured.out_spec,
         constants={index: leaf.value for index, leaf in enumerate(leaves) if index not in io.inputs},
         parameters=call.forward,
+        restrictions=captured.restrictions,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -52,6 +52,7 @@ class Signature:
         constants: The values of the leaves that the export fixed; every call must have the same.
         parameters: The signature of the original's forward (without self), where it has one. With it a call may pass
             by keyword what was positional in the example, and leave out arguments with defaults.
+        restrictions: The conditions under which the program is right, each with a test of a call's leaves.
     """
 
     inputs: Sequence[InputSlot]
@@ -60,12 +61,13 @@ class Signature:
     out_spec: pytree.TreeSpec
     constants: Mapping[int, Any] = dataclasses.field(default_factory=dict)
     parameters: inspect.Signature | None = None
+    restrictions: Mapping[str, Callable[[Sequence[Any]], bool]] = dataclasses.field(default_factory=dict)
 
     def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Flatten a call's arguments in the example's order.
 
         Raises OnnxExporterError where the call does not fit the original's parameters, is built differently than the
-        example, or has another value for a fixed leaf.
+        example, has another value for a fixed leaf, or sizes outside of the program's restrictions.
         """
         args, kwargs = self._like_example(tuple(args), dict(kwargs))
         try:
@@ -78,6 +80,10 @@ class Signature:
                     f"{self._path(index)} is fixed to {fixed!r} in this program, the call gives {_short(leaves[index])}; "
                     "export again with the other value"
                 )
+        broken = [text for text, allows in self.restrictions.items() if not allows(leaves)]
+        if broken:
+            cure = "export again with an example of these sizes, or mend the line that the export's warning names"
+            raise OnnxExporterError(f"this program is right only where {' and '.join(broken)}; the call has other sizes; {cure}")
         return leaves
 
     def unflatten(self, results: Sequence[Any], leaves: Sequence[Any]) -> Any:
