@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import onnx_ir as ir
 
 import onnxexp
+from onnxexp_aten.capture.computed_sizes import keep_computed_sizes
 from onnxexp_aten.capture.recurrent_layers import keep_composite_ops
 from onnxexp_aten.complex.complex_lowering import lower_complex
 from onnxexp_aten.passes.compose_views import ComposeViews
@@ -27,9 +29,11 @@ class Aten:
     symbolics = aten
 
     @onnxexp.hookimpl
-    def capture_context(self) -> AbstractContextManager[None]:
-        """Keep recurrent layers and packed sequences whole."""
-        return keep_composite_ops()
+    @contextlib.contextmanager
+    def capture_context(self) -> Iterator[None]:
+        """Keep recurrent layers and packed sequences whole, and computed sizes symbolic."""
+        with keep_composite_ops(), keep_computed_sizes():
+            yield
 
     @onnxexp.hookimpl
     def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:

@@ -43,7 +43,7 @@ def _is_static_split(
 
 _STATIC: dict[str, Callable[..., bool]] = {
     "narrow": lambda input, dim, start, length: not isinstance(start, torch.Tensor),
-    "one_hot": lambda input, num_classes=-1: bool(num_classes != -1),
+    "one_hot": lambda input, num_classes=-1: isinstance(num_classes, int) and num_classes != -1,
     "tensor_split": _is_static_split,
 }
 """Conditions under which torch.export derives the right output shapes, on the arguments of the Python function."""

@@ -47,7 +47,7 @@ def define_operators() -> Any:
     for name, shapes in _SHAPES.items():
         schema = str(_overload(torch.ops.aten, name)._schema).removeprefix("aten::")
         schema = schema.replace("(a)", "").replace("(a -> *)", "")  # a capture writes nothing through these views
-        schema = schema.replace("int[] indices", "SymInt[] indices")
+        schema = schema.replace("int[] indices", "SymInt[] indices").replace("int num_classes", "SymInt num_classes")
         library.define(schema.replace("int total_length)", "SymInt total_length, SymInt batch)"))
         torch.library.register_fake(f"onnxexp::{name}", shapes, lib=library)
     return library
@@ -89,8 +89,9 @@ def _cov(self: torch.Tensor, *, correction: int = 1, fweights: Any = None, aweig
     return self.new_empty(() if one else (self.shape[0], self.shape[0]), dtype=dtype)
 
 
-def _one_hot(self: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
-    classes = torch.library.get_ctx().new_dynamic_size(min=1) if num_classes == -1 else num_classes
+def _one_hot(self: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
+    unknown = isinstance(num_classes, int) and num_classes == -1
+    classes = torch.library.get_ctx().new_dynamic_size(min=1) if unknown else num_classes
     return self.new_empty((*self.shape, classes), dtype=torch.int64)
 
 

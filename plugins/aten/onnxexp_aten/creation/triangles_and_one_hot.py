@@ -72,17 +72,17 @@ def _masked_triangle(op: Builder, x: Tensor, diagonal: Any, *, upper: bool) -> T
 
 
 @table("one_hot")
-def one_hot(op: Builder, self: Tensor, num_classes: int) -> Tensor:
+def one_hot(op: Builder, self: Tensor, num_classes: Any) -> Tensor:
     """one_hot(Tensor self, int num_classes=-1) -> Tensor"""
     if self.rank == 0:
         return op.Reshape(_one_hot(op, op.Reshape(self, [1]), num_classes), [-1])
     return _one_hot(op, self, num_classes)
 
 
-def _one_hot(op: Builder, self: Tensor, num_classes: int) -> Tensor:
+def _one_hot(op: Builder, self: Tensor, num_classes: Any) -> Tensor:
     index = op.cast(self, torch.int64)
-    depth = op.constant([num_classes], torch.int64)
-    if num_classes == -1:
+    depth = op.Reshape(op.cast(num_classes, torch.int64), [1])
+    if not isinstance(num_classes, Tensor) and num_classes == -1:
         largest = op.ReduceMax(op.cast(op.Reshape(index, [-1]), torch.int32), axes=[0], keepdims=1)
         depth = op.Add(op.cast(largest, torch.int64), 1)
     return op.OneHot(index, depth, op.constant([0, 1], torch.int64), axis=rank_of(op, self))

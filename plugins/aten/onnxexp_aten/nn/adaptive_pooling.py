@@ -122,7 +122,8 @@ def _bounds(op: Builder, x: Tensor, axis: _Axis) -> tuple[Tensor, Tensor]:
     numbers = arange_of(op, 0, after, 1, torch.int64)
     products = op.Mul(numbers, before)
     reached = op.Add(products, op.Sub(op.Add(before, after), 1) if isinstance(before, Tensor) else op.Add(after, before - 1))
-    return op.Div(products, after), op.Div(reached, after)
+    divisor = op.Where(op.Equal(after, 0), 1, after) if isinstance(after, Tensor) else after  # no windows: nothing to divide
+    return op.Div(products, divisor), op.Div(reached, divisor)
 
 
 # Maximum

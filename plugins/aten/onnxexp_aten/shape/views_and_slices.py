@@ -206,9 +206,9 @@ def slice_(op: Builder, self: Tensor, dim: int, start: Any, end: Any, step: Any)
     """slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"""
     axis = axis_of(op, self, dim)
     start, end = 0 if start is None else start, END if end is None else end
-    sizes, step = sizes_of(op), op.static(step, "step")
+    sizes, step = sizes_of(op), op.static(step, "step") if op.is_static(step) else step
     same = sizes is not None and self.shape is not None and sizes[axis] == self.shape[axis]
-    if step == 1 and (same or _whole(start, end)):
+    if isinstance(step, int) and step == 1 and (same or _whole(start, end)):
         return self
     return sliced(op, self, axis, start, min(end, END) if isinstance(end, int) else end, step)
 

@@ -111,11 +111,12 @@ def expanded(
 # Slice
 
 
-def sliced(op: Builder, x: Tensor, axis: int, start: Any, end: Any, step: int = 1) -> Tensor:
+def sliced(op: Builder, x: Tensor, axis: int, start: Any, end: Any, step: Any = 1) -> Tensor:
     """Slice one axis."""
-    if op.opset < 10 and step == 1 and not op.is_static([start, end]):  # bounds are attributes of Slice before opset 10
+    unit = isinstance(step, int) and step == 1
+    if op.opset < 10 and unit and not op.is_static([start, end]):  # bounds are attributes of Slice before opset 10
         return _gathered(op, x, axis, start, end)
-    return op.Slice(x, vector(op, [start]), vector(op, [end]), axes=[axis], steps=None if step == 1 else [step])
+    return op.Slice(x, vector(op, [start]), vector(op, [end]), axes=[axis], steps=None if unit else vector(op, [step]))
 
 
 def _gathered(op: Builder, x: Tensor, axis: int, start: Any, end: Any) -> Tensor:

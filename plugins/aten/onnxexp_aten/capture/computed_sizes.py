@@ -1,0 +1,104 @@
+"""Capture operators whose size is computed from the inputs' sizes.
+
+torch.export converts such a size to the example's, because the operator's schema has an int. During a capture these calls are
+composed of operators with symbolic sizes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from onnxexp.capture.torch_state import in_captures, replace_attributes
+
+__all__ = ["keep_computed_sizes"]
+
+
+def _linspace(original: Callable[..., torch.Tensor], start: Any, end: Any, steps: Any, **options: Any) -> torch.Tensor:
+    """Compute linspace from the nearer end, as torch does."""
+    dtype = options.get("dtype") or torch.get_default_dtype()
+    if not _is_computed(steps, start, end, dtype):
+        return original(start, end, steps, **options)
+    start, end = (bound if dtype.is_floating_point else int(bound) for bound in (start, end))
+    places = torch.arange(steps, dtype=torch.float64, device=options.get("device"))
+    step = (end - start) / _at_least_one(steps - 1)
+    return torch.where(places < (steps + 1) // 2, start + step * places, end - step * (steps - 1 - places)).to(dtype)
+
+
+def _logspace(
+    original: Callable[..., torch.Tensor], start: Any, end: Any, steps: Any, base: float = 10.0, **options: Any
+) -> torch.Tensor:
+    dtype = options.get("dtype") or torch.get_default_dtype()
+    if not (_is_computed(steps, start, end, dtype) and dtype.is_floating_point):
+        return original(start, end, steps, base, **options)
+    exponents = _linspace(original, start, end, steps, **{**options, "dtype": torch.float64})
+    return torch.pow(base, exponents).to(dtype)
+
+
+def _is_computed(steps: Any, start: Any, end: Any, dtype: torch.dtype) -> bool:
+    """Whether the steps are symbolic, between real numbers."""
+    real = all(isinstance(bound, (int, float, torch.SymInt, torch.SymFloat)) for bound in (start, end))
+    return isinstance(steps, torch.SymInt) and real and not dtype.is_complex
+
+
+def _at_least_one(size: Any) -> Any:
+    return torch.sym_max(size, 1)  # type: ignore[no-untyped-call]
+
+
+def _window(
+    shape: Callable[..., torch.Tensor],
+    original: Callable[..., torch.Tensor],
+    window_length: Any,
+    periodic: bool = True,
+    *parameters: float,
+    **options: Any,
+) -> torch.Tensor:
+    """Compute a window; `shape` is its function of the place in the period, from 0 to 1."""
+    if not isinstance(window_length, torch.SymInt):
+        return original(window_length, periodic, *parameters, **options)
+    named = {name: options.pop(name) for name in ("alpha", "beta") if name in options}
+    length: Any = window_length
+    numbers = torch.arange(length, dtype=options.get("dtype") or torch.get_default_dtype(), device=options.get("device"))
+    places = numbers / (length if periodic else _at_least_one(length - 1))
+    alone = torch.full_like(numbers, length) == 1  # a window of length 1 is 1
+    return torch.where(alone, torch.ones_like(numbers), shape(places, *parameters, **named))
+
+
+def _hamming(places: torch.Tensor, alpha: float = 0.54, beta: float = 0.46) -> torch.Tensor:
+    return alpha - beta * torch.cos(2 * math.pi * places)
+
+
+def _adaptive_avg_pool1d(original: Callable[..., torch.Tensor], input: torch.Tensor, output_size: Any) -> torch.Tensor:
+    """Call adaptive_avg_pool2d, whose sizes may be symbolic."""
+    size: Any = output_size[0] if isinstance(output_size, (tuple, list)) else output_size
+    if isinstance(size, int):
+        return original(input, output_size)
+    return functional.adaptive_avg_pool2d(input.unsqueeze(-2), (1, size)).squeeze(-2)
+
+
+_WINDOWS: dict[str, Callable[..., torch.Tensor]] = {
+    "bartlett_window": lambda places: 1 - (2 * places - 1).abs(),
+    "blackman_window": lambda places: _hamming(places, 0.42, 0.5) + 0.08 * torch.cos(4 * math.pi * places),
+    "hamming_window": _hamming,
+    "hann_window": lambda places: _hamming(places, 0.5, 0.5),
+}
+_REPLACEMENTS: list[tuple[Any, str, Callable[..., Any]]] = [
+    (torch, "linspace", _linspace),
+    (torch, "logspace", _logspace),
+    *((torch, name, functools.partial(_window, shape)) for name, shape in _WINDOWS.items()),
+    (torch, "adaptive_avg_pool1d", _adaptive_avg_pool1d),
+    (functional, "adaptive_avg_pool1d", _adaptive_avg_pool1d),
+]
+"""The replacement of each function of torch, as (owner, attribute, replacement)."""
+
+
+def keep_computed_sizes() -> contextlib.AbstractContextManager[None]:
+    """Capture these operators with symbolic sizes; other calls are torch's own."""
+    table = [(owner, name, in_captures(getattr(owner, name), instead)) for owner, name, instead in _REPLACEMENTS]  # by its name
+    return replace_attributes(table)

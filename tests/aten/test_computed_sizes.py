@@ -1,0 +1,65 @@
+"""Operators whose size is computed from the inputs' sizes, at sizes that the export did not see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import onnxexp
+
+SIZES = (40, 44, 13, 8, 7, 4, 3, 2, 1)
+
+MODELS: dict[str, Callable[..., Any]] = {
+    "linspace": lambda x: torch.linspace(0, 1, x.shape[1] // 4) + x.sum() * 0,
+    "linspace of a dtype": lambda x: torch.linspace(-3.5, 20, steps=x.shape[1] // 2, dtype=torch.int64),
+    "linspace of float64": lambda x: torch.linspace(5.0, -2.0, x.shape[1], dtype=torch.float64),
+    "linspace to a size": lambda x: torch.linspace(0, x.shape[1], x.shape[1] // 2),
+    "logspace": lambda x: torch.logspace(-1, 2, x.shape[1] // 2),
+    "logspace of a base": lambda x: torch.logspace(0, 5, x.shape[1] // 2, 2.0, dtype=torch.float64),
+    "hann": lambda x: torch.hann_window(x.shape[1] // 2),
+    "hann, symmetric": lambda x: torch.hann_window(x.shape[1] // 2, periodic=False),
+    "hamming": lambda x: torch.hamming_window(x.shape[1] // 2, dtype=torch.float64),
+    "hamming of a shape": lambda x: torch.hamming_window(x.shape[1] // 2, False, 0.5, 0.4),
+    "hamming by name": lambda x: torch.hamming_window(x.shape[1] // 2, True, alpha=0.6, beta=0.3),
+    "blackman": lambda x: torch.blackman_window(x.shape[1] // 2),
+    "blackman, symmetric": lambda x: torch.blackman_window(x.shape[1] // 2, False),
+    "bartlett": lambda x: torch.bartlett_window(x.shape[1] // 2),
+    "bartlett, symmetric": lambda x: torch.bartlett_window(x.shape[1] // 2, periodic=False),
+    "one_hot": lambda x: F.one_hot(x.argmax(1), 2 * x.shape[1]),
+    "one_hot of the size": lambda x: F.one_hot(x.argmin(1), num_classes=x.shape[1]),
+    "roll": lambda x: torch.roll(x, x.shape[1] // 4, 1),
+    "roll of all": lambda x: x.roll(x.shape[1] // 4),
+    "chunk": lambda x: x.chunk(2, 1)[0],
+    "split": lambda x: x.split([x.shape[1] // 4, x.shape[1] - x.shape[1] // 4], 1)[1],
+    "slice by a step": lambda x: x[:, :: x.shape[1] // 4 + 1],
+    "slice by a tensor": lambda x: x[:, :: torch.tensor(2)],
+    "slice to a tensor": lambda x: x[:, : torch.tensor(x.shape[1] // 2)],
+    "expand_as": lambda x: x[:, :1].expand_as(x),
+    "repeat_interleave": lambda x: x.repeat_interleave(x.shape[1] // 4, 1),
+    "tile": lambda x: x.tile(1, x.shape[1] // 4),
+    "eye": lambda x: torch.eye(x.shape[1] // 4),
+    "topk": lambda x: x.topk(x.shape[1] // 4)[0],
+    "adaptive_avg_pool1d": lambda x: F.adaptive_avg_pool1d(x[None], x.shape[1] // 4),
+    "adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(x[None], (1, x.shape[1] // 4)),
+    "adaptive_avg_pool2d of 0": lambda x: F.adaptive_avg_pool2d(x[None], (x.shape[0] // 4, 1)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_computed_sizes(name: str) -> None:
+    model = MODELS[name]
+    program = onnxexp.export(model, (torch.rand(2, 40),), dynamic_shapes=({0: "b", 1: "n"},), capture="export")
+    for size in SIZES:
+        x = torch.rand(2, size)
+        torch.testing.assert_close(program(x), model(x), rtol=1e-5, atol=1e-6)
+
+
+def test_static_sizes_are_constants() -> None:
+    program = onnxexp.export(
+        lambda x: x * torch.hann_window(40) + torch.linspace(0, 1, 40), (torch.rand(2, 40),), capture="export"
+    )
+    assert [node.op_type for node in program.model.graph] == ["Mul", "Add"]
