@@ -25,7 +25,14 @@ def by(amounts: tuple[int, ...], mode: str = "constant", value: float | None = N
     return pad
 
 
+def cropped_around(x: torch.Tensor) -> torch.Tensor:
+    x = x + 0
+    x[0] = 0
+    return F.pad(x, (1, -1), mode="circular")
+
+
 @cases(
+    Case(cropped_around, torch.randn(3, 4), dynamic={0: [0, 1]}, opsets=(9, 10, 11, 20)),
     Case(by((1, 2)), X[2], dynamic={0: [0, 3]}, opsets=(*OPSETS, 26), emits={"Pad"}),
     Case(by((1, 2, 0, 3, 1, 0), value=1.5), X[2], dynamic={0: [0, 3]}, opsets=OPSETS, emits={"Pad"}),
     Case(by((1, 2, 0, 3, 1, 0, 2, 2), value=float("-inf")), X[2], opsets=OPSETS),

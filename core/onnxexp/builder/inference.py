@@ -72,7 +72,19 @@ def _infer_node(state: GraphState, node: ir.Node) -> None:
         tensor = state.tensors.get(output)
         found = inferred.get(f"o{index}")
         if tensor is not None and found is not None:
+            if node.op_type == "Slice" and state.opset_imports.get("") == 10 and "i3" in data:
+                _rename_cut_axes(state, found, data["i3"])
             _take(state, tensor, found)
+
+
+def _rename_cut_axes(state: GraphState, found: onnx.TypeProto, axes: onnx.TensorProto) -> None:
+    """Rename what Slice takes for the symbols of cut axes at opset 10.
+
+    ONNX Runtime infers the same wherever the file has no name, and reuses memory of the wrong size.
+    """
+    for dim in [found.tensor_type.shape.dim[axis] for axis in onnx.numpy_helper.to_array(axes)]:
+        if dim.dim_param:
+            dim.dim_param = state.names.unique("cut")
 
 
 def _through_functions(
