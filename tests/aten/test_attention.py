@@ -60,6 +60,10 @@ def half(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return attention(q.half(), k.half(), v.half(), MASK)
 
 
+def of_any_width(x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+    return attention(x, x, x, mask).logcumsumexp(-1)
+
+
 def self_attention(x: torch.Tensor) -> torch.Tensor:
     """Heads split off and joined again."""
     heads = (x.view(x.shape[0], -1, 4, 2).transpose(1, 2) for _ in range(3))
@@ -74,6 +78,9 @@ def repeated(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
 
 @cases(
     Case(half, Q, K, V, rtol=1e-2, atol=1e-2),
+    case(of_any_width, r(2, 3, 4), dynamic={0: [0, 2]}, opsets=(23,)),
+    case(of_any_width, r(2, 3, 4), r(3, 3), dynamic={0: [0, 2]}, opsets=(23,), name="of_any_width_masked"),
+    case(of_any_width, r(2, 3, 4), r(2, 3, 3), dynamic={0: [2]}, opsets=(18, 23, 24), name="of_any_width_mask_of_each"),
     case(self_attention, r(2, 3, 8), dynamic={0: [0, 1]}, emits={"Attention"}),
     case(repeated, Q, K[:, :2], V[:, :2], emits={"Attention"}),
     case(

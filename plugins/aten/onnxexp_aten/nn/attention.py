@@ -15,7 +15,7 @@ from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import has_operator, targets_plain_onnx
 from onnxexp_aten.support.tensor_sizes import size_at, vector, with_shape
-from onnxexp_aten.support.view_nodes import reshaped, swapped, unsqueezed
+from onnxexp_aten.support.view_nodes import reshaped, squeezed, swapped, unsqueezed
 
 __all__ = ["table"]
 
@@ -111,6 +111,9 @@ def _fused(
     if rank not in (3, 4) or dropout_p > 0 or isinstance(scale, Tensor) or not _kernel_takes(op, mask, query.dtype):
         return None
     mask = None if mask is None else _kernel_mask(op, mask, query, key)
+    if rank == 3 and not all(isinstance((tensor.shape or ("",))[-1], int) for tensor in (query, key, value)):
+        whole = [unsqueezed(op, tensor, [1]) for tensor in (query, key, value)]  # ONNX infers 0 for heads of unknown width
+        return squeezed(op, op.Attention(*whole, mask, is_causal=int(is_causal), scale=scale), [1])
     heads = {"q_num_heads": 1, "kv_num_heads": 1} if rank == 3 else {}
     made: Tensor = op.Attention(query, key, value, mask, is_causal=int(is_causal), scale=scale, **heads)
     return made
