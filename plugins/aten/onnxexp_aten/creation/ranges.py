@@ -9,7 +9,7 @@ import torch
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.filled_tensors import out_dtype
 from onnxexp_aten.support.constant_of_shape import filled
-from onnxexp_aten.support.kernel_dtypes import has_operator
+from onnxexp_aten.support.kernel_dtypes import compute, has_operator
 
 __all__ = ["arange_of", "table"]
 
@@ -24,13 +24,17 @@ def arange_of(op: Builder, start: Any, end: Any, step: Any, dtype: torch.dtype) 
     if op.is_static([start, end, step]):
         start, end, step = (op.static(bound) for bound in (start, end, step))
         return op.constant(torch.arange(start, end, step, dtype=dtype))
+    if not dtype.is_floating_point and not all(map(_integral, (start, end, step))):
+        if dtype != torch.int64:
+            return op.cast(_stepped(op, start, end, step), dtype)
+        start, end, step = (_truncated(op, bound) for bound in (start, end, step))
     if not has_operator(op, "Range"):
         return _counted(op, start, end, step, dtype)
     counts_up = _at_least(op, start, 0) and _at_least(op, step, 1)
     if not dtype.is_floating_point and not counts_up:
         return op.cast(_from_zero(op, start, end, step, dtype if dtype == torch.int32 else torch.int64), dtype)
-    compute = dtype if dtype in _RANGE_DTYPES else torch.float32 if dtype.is_floating_point else torch.int64
-    bounds = [op.cast(bound, compute) for bound in (start, end, step)]
+    inner = dtype if dtype in _RANGE_DTYPES else torch.float32 if dtype.is_floating_point else torch.int64
+    bounds = [op.cast(bound, inner) for bound in (start, end, step)]
     return op.cast(op.Range(*bounds), dtype)
 
 
@@ -45,6 +49,21 @@ def _from_zero(op: Builder, start: Any, end: Any, step: Any, dtype: torch.dtype)
     """
     first, last, stride = (op.cast(bound, dtype) for bound in (start, end, step))
     return op.Add(op.Range(op.constant(0, dtype), op.Sub(last, first), stride), first)
+
+
+def _stepped(op: Builder, start: Any, end: Any, step: Any) -> Tensor:
+    """Compute a range of integers between fractional bounds.
+
+    torch counts its numbers by the bounds as they are, except for int64, and then truncates the start and the step.
+    """
+    first, last, stride = (op.cast(bound, torch.float64) for bound in (start, end, step))
+    count = op.cast(compute(op, "Ceil", op.Div(op.Sub(last, first), stride)), torch.int64)
+    places = arange_of(op, 0, count, 1, torch.int64)
+    return op.Add(op.Mul(places, _truncated(op, step)), _truncated(op, start))
+
+
+def _truncated(op: Builder, number: Any) -> Any:
+    return op.cast(number, torch.int64) if isinstance(number, Tensor) else int(number)
 
 
 def _counted(op: Builder, start: Any, end: Any, step: Any, dtype: torch.dtype) -> Tensor:
