@@ -110,6 +110,12 @@ def there_and_back(x: torch.Tensor) -> Results:
     return fft.irfft(fft.rfft(x), n=x.shape[-1]), fft.ifftn(fft.fftn(x)).real
 
 
+def back_at_any_length(x: torch.Tensor) -> Results:
+    z = fft.rfft(x)
+    lengths = (fft.irfft(z, n=x.shape[-1]), fft.irfft(z), fft.irfft(z, n=7), fft.irfft(z, n=2 * x.shape[-1]), fft.hfft(z, n=5))
+    return (*lengths, fft.irfft2(z, s=(x.shape[0], 4)), fft.fft(x, n=9), fft.ifft(z, n=x.shape[-1] + 3))
+
+
 def spectrogram(x: torch.Tensor) -> torch.Tensor:
     return torch.stft(x, 64, hop_length=16, window=torch.hann_window(64), return_complex=True).abs()
 
@@ -133,6 +139,7 @@ def frames(x: torch.Tensor, window: torch.Tensor) -> Results:
     case(fft.ifft2, Z),
     case(there_and_back, X),
     case(there_and_back, LONG, name="long"),
+    case(back_at_any_length, torch.randn(3, 6), dynamic={0: [0, 1]}, opsets=OPSETS[1:]),
     case(spectrogram, LONG),
     case(spectrogram, LONG, dynamic={0: [0, 1]}, opsets=OPSETS[1:], name="as long as the run time says"),
     case(frames, torch.randn(2, 90), torch.rand(8)),

@@ -267,20 +267,21 @@ def _mode(norm: str | None, *, forward: bool) -> int:
     return 1 if norm == "ortho" else 2 if (norm == "forward") == forward else 0
 
 
-def _fitted(op: Builder, x: Tensor, axis: int, wanted: int | None) -> Tensor:
+def _fitted(op: Builder, x: Tensor, axis: int, wanted: Any) -> Tensor:
     """Crop an axis, or pad it with zeros, to this size."""
-    size = size_at(op, x, axis)
-    if wanted is None or size == wanted:
+    size, before = size_at(op, x, axis), [0, 0] * (rank_of(op, x) - 1 - axis)
+    if wanted is None or size is wanted or size == wanted:
         return x
-    if not isinstance(size, int) or not isinstance(wanted, int):
-        op.decline("the sizes must be known at export")
-    if wanted < size:
-        return _shortened(op, x, axis, wanted)
-    pads = [0, 0] * (rank_of(op, x) - 1 - axis) + [0, wanted - size]
+    if isinstance(size, int) and isinstance(wanted, int):
+        if wanted < size:
+            return _shortened(op, x, axis, wanted)
+        pads = [*before, 0, wanted - size]
+    else:
+        pads = [*before, 0, op.Sub(op.constant(wanted, torch.int64), size)]
     return op.torch_op("aten::constant_pad_nd", x, pads, 0.0)[0]
 
 
-def _fitted_parts(op: Builder, x: Tensor, axes: Sequence[int], sizes: Sequence[int | None]) -> Parts:
+def _fitted_parts(op: Builder, x: Tensor, axes: Sequence[int], sizes: Sequence[Any]) -> Parts:
     """Split a tensor into parts, cropped or padded to these sizes."""
     z = _parts(op, x)
     for axis, wanted in zip(axes, sizes, strict=True):
@@ -288,7 +289,7 @@ def _fitted_parts(op: Builder, x: Tensor, axes: Sequence[int], sizes: Sequence[i
     return z
 
 
-def _sized(op: Builder, x: Tensor, s: Any, dim: Any) -> tuple[list[int], list[int | None]]:
+def _sized(op: Builder, x: Tensor, s: Any, dim: Any) -> tuple[list[int], list[Any]]:
     """Axes and their new sizes (None: unchanged) from torch's arguments.
 
     The operators take one axis, several, or none.
@@ -296,7 +297,7 @@ def _sized(op: Builder, x: Tensor, s: Any, dim: Any) -> tuple[list[int], list[in
     s, dim = (value if value is None or isinstance(value, list) else [value] for value in (s, dim))
     rank = rank_of(op, x)
     axes = _axes(op, x, dim if dim is not None else range(rank - len(s), rank) if s is not None else range(rank))
-    return axes, [None] * len(axes) if s is None else [None if size == -1 else size for size in s]
+    return axes, [None] * len(axes) if s is None else [None if isinstance(size, int) and size == -1 else size for size in s]
 
 
 def _transform(op: Builder, self: Tensor, s: Any, dim: Any, norm: str | None, *, forward: bool, onesided: bool) -> ComplexTensor:
@@ -308,12 +309,10 @@ def _transform(op: Builder, self: Tensor, s: Any, dim: Any, norm: str | None, *,
 def _real(op: Builder, self: Tensor, s: Any, dim: Any, norm: str | None, *, forward: bool) -> Tensor:
     """Real signal from one half of its Hermitian spectrum."""
     axes, sizes = _sized(op, self, s, dim)
-    before = size_at(op, self, axes[-1])
-    if isinstance(before, Tensor):
-        op.decline("the sizes must be known at export")
-    length = 2 * (before - 1) if sizes[-1] is None else sizes[-1]
-    if not isinstance(length, int):
-        op.decline("the sizes must be known at export")
+    length = sizes[-1]
+    if length is None:
+        before = size_at(op, self, axes[-1])
+        length = 2 * (before - 1) if isinstance(before, int) else op.Mul(op.Sub(before, 1), 2)
     z = _fitted_parts(op, self, axes, [*sizes[:-1], _half(op, length)])
     return _to_real(op, z, axes, _mode(norm, forward=forward), length, forward=forward)
 

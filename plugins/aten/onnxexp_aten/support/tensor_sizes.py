@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onnxexp import Builder, Tensor, TensorType
+from onnxexp import Builder, ComplexTensor, Tensor, TensorType
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.producers import given_ints, made_by
 from onnxexp_aten.support.size_arithmetic import Dim
@@ -54,7 +54,7 @@ def size_at(op: Builder, x: Tensor, axis: int) -> int | Tensor:
         if tensor.known_shape is not None and size in tensor.known_shape:
             x, axis = tensor, tensor.known_shape.index(size)
             break
-    return op.Gather(op.Shape(x), axis, axis=0)
+    return op.Gather(op.Shape(x.real if isinstance(x, ComplexTensor) else x), axis, axis=0)
 
 
 def _inputs(op: Builder) -> list[Tensor]:
