@@ -79,6 +79,37 @@ def test_tolerances_of_find_mismatch() -> None:
     assert not info.has_mismatch() and info.upper_graph_info is None
 
 
+class TwoRelus(torch.nn.Module):
+    """torch's example: an operator that is wrong twice, with others after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(4, 5), torch.nn.ReLU(), torch.nn.Linear(5, 6), torch.nn.ReLU(), torch.nn.Linear(6, 2)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
+
+
+@pytest.mark.parametrize("form", ["module", "script", "trace"])
+def test_each_operator_at_fault_is_found(form: str) -> None:
+    model: Any = TwoRelus().eval()
+    if form == "script":
+        model = torch.jit.script(model)
+    elif form == "trace":
+        model = torch.jit.trace(model, X)
+    assert not find_mismatch(model, X, opset_version=15).has_mismatch()
+    onnx_exporter.register_custom_op_symbolic("aten::relu", lambda g, x: x, 9)
+    info = find_mismatch(model, X, opset_version=15)
+    leaves = info.all_mismatch_leaf_graph_info()
+    assert [step.kind for leaf in leaves for step in leaf.graph] == ["aten.relu.default"] * 2
+    assert info.export_options["opset_version"] == 15 and info.input_args[0] is X and len(info.params_dict) == 6
+    error, onnx_model, onnx_outs, pt_outs = leaves[0].verify_export(VerificationOptions())
+    assert "relu" in str(error) and onnx_model is info.model and pt_outs == leaves[0].pt_outs
+    assert onnx_outs[0].shape == pt_outs[0].shape == (3, 5)
+
+
 @pytest.mark.parametrize("backend", [OnnxBackend.ONNX_RUNTIME_CPU, OnnxBackend.REFERENCE])
 def test_verify(backend: OnnxBackend) -> None:
     options = VerificationOptions(backend=backend, rtol=1e-4, atol=1e-5)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
 import torch
+from torch._export.converter import TS2EPConverter
+from torch.utils import _pytree as pytree
 
 import onnxexp
 from onnxexp import CaptureError, TrainingMode
 from onnxexp.capture.torch_state import model_mode, torch_mode
-from onnxexp.program.comparison import VerificationReport, compare
+from onnxexp.program.comparison import compare
 from onnxexp.program.onnxruntime_session import Session
 from onnxexp_torch_onnx.export_state import training_mode
 from onnxexp_torch_onnx.registry import registered
@@ -33,6 +35,7 @@ class Step:
         inputs: The names of the steps that it reads from.
         expected, actual: The results of torch and of ONNX Runtime; `actual` is None if the ONNX graph has no value of this name
             (several operators became one).
+        recomputed: torch's result on ONNX Runtime's inputs of this operator; None if torch fails on them.
         where: The user's line.
     """
 
@@ -41,6 +44,7 @@ class Step:
     inputs: tuple[str, ...]
     expected: Any = dataclasses.field(repr=False)
     actual: Any = dataclasses.field(repr=False)
+    recomputed: Any = dataclasses.field(default=None, repr=False)
     where: str = ""
 
 
@@ -54,6 +58,9 @@ class GraphInfo:
         id: "" for the whole, then "0" for each upper and "1" for each lower half.
         upper_graph_info, lower_graph_info: The halves, if this range has a mismatch and more than one operator.
         model: The ONNX model of the whole.
+        input_args: The arguments of the whole.
+        params_dict: The parameters of the whole, by name.
+        export_options: The options of its export.
     """
 
     graph: list[Step]
@@ -62,6 +69,14 @@ class GraphInfo:
     upper_graph_info: GraphInfo | None = None
     lower_graph_info: GraphInfo | None = None
     model: ir.Model | None = dataclasses.field(default=None, repr=False)
+    input_args: tuple[Any, ...] = dataclasses.field(default=(), repr=False)
+    params_dict: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict, repr=False)
+    export_options: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+
+    @property
+    def pt_outs(self) -> list[Any]:
+        """torch's result of each operator."""
+        return [step.expected for step in self.graph]
 
     def has_mismatch(self) -> bool:
         """Whether a result differs."""
@@ -69,9 +84,15 @@ class GraphInfo:
 
     def find_mismatch(self, options: Any = None) -> None:
         """Compare again, with the tolerances of a `VerificationOptions`."""
-        found = _compared(self.graph, options, self.id, self.model)
-        self.mismatch_error = found.mismatch_error
-        self.upper_graph_info, self.lower_graph_info = found.upper_graph_info, found.lower_graph_info
+        _split(self, _faults(self.graph, options))
+
+    def verify_export(self, options: Any = None) -> tuple[AssertionError | None, ir.Model | None, list[Any], list[Any]]:
+        """Compare the operators of this range.
+
+        Returns the first operator's difference (None if there is none), the model, and the results of ONNX Runtime and of torch.
+        """
+        error = next(iter(_faults(self.graph, options).values()), None)
+        return error, self.model, [step.actual for step in self.graph], self.pt_outs
 
     def essential_node_count(self) -> int:
         """The number of operators."""
@@ -161,8 +182,9 @@ def find_mismatch(
 ) -> GraphInfo:
     """Find the operators whose results differ between torch and ONNX Runtime.
 
-    An operator is at fault if its result differs and its inputs do not. `options` is a `VerificationOptions`; only its
-    tolerances are used.
+    An operator is at fault if torch computes another result from ONNX Runtime's inputs of it, so that each wrong operator is
+    found, not the first alone. `options` is a `VerificationOptions`; only its tolerances are used. A ScriptModule is converted
+    by torch for torch.export.
 
     Raises what `onnxexp.export` raises.
     """
@@ -171,12 +193,15 @@ def find_mismatch(
     packs = [symbols.symbolics, *(plugins if plugins is not None else [...])]
     args, kwargs = _split_arguments(input_args)
     captured = model if isinstance(model, torch.export.ExportedProgram) else _capture(model, args, kwargs, mode)
+    asked = {"opset_version": opset_version, "do_constant_folding": do_constant_folding, "training": mode}
     with settings(python_ops=symbols.python_ops):
-        program = onnxexp.export(
-            captured, opset_version=opset_version, do_constant_folding=do_constant_folding, plugins=packs, training=mode
-        )
+        program = onnxexp.export(captured, plugins=packs, **asked)
     steps = _steps(captured, program, (*args, *kwargs.values()))
-    info = _compared(steps, options, "", program.model)
+    info = GraphInfo(
+        steps, model=program.model, input_args=(*args, *kwargs.values()), params_dict=dict(captured.state_dict),
+        export_options=asked,
+    )  # fmt: skip
+    info.find_mismatch(options)
     if verbose:
         info.pretty_print_tree(verbose)
         info.pretty_print_mismatch(verbose=verbose)
@@ -208,6 +233,8 @@ def _capture(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Tr
     module = model if isinstance(model, torch.nn.Module) else _Function(model)
     with torch_mode(), model_mode(module.modules(), mode):
         try:
+            if isinstance(model, torch.jit.ScriptModule):
+                return TS2EPConverter(model, args, kwargs).convert()
             return torch.export.export(module, args, kwargs, strict=False)
         except Exception as error:  # torch.export raises anything, the user's own exceptions too
             raise CaptureError(f"torch.export cannot capture the model: {error}") from error
@@ -229,23 +256,45 @@ class _ResultRecorder(torch.fx.Interpreter):
 def _steps(captured: torch.export.ExportedProgram, program: onnxexp.ONNXProgram, args: Sequence[Any]) -> list[Step]:
     module = captured.module(check_guards=False)
     recorder = _ResultRecorder(module)
-    leaves = torch.utils._pytree.tree_leaves(tuple(args))
+    leaves = pytree.tree_leaves(tuple(args))
     with torch.no_grad():
         recorder.run(*leaves, enable_io_processing=False)
     actual = _intermediate(program, args)
     fields = {field: value for node, value in recorder.results.items() if isinstance(value, (list, tuple))
               for field, value in ((f"{node}_{index}", each) for index, each in enumerate(value))}  # fmt: skip
     names = {node.name for node in module.graph.nodes}
+    seen = dict(recorder.results)  # ONNX Runtime's results, or torch's from those
     steps: list[Step] = []
     for node in module.graph.nodes:
-        if node.op != "call_function" or not isinstance(recorder.results.get(node.name), torch.Tensor):
+        if node.op != "call_function":
+            continue
+        recomputed = seen[node.name] = _recomputed(node, seen)
+        expected = recorder.results.get(node.name)
+        if not isinstance(expected, torch.Tensor):
             continue
         inputs = tuple(each.name for each in node.all_input_nodes if each.name in names)
         place = (node.meta.get("stack_trace") or "").strip().splitlines()
-        expected = recorder.results[node.name]
         name = node.name if node.name in actual else next((key for key, value in fields.items() if value is expected), node.name)
-        steps.append(Step(node.name, str(node.target), inputs, expected, actual.get(name), place[-1].strip() if place else ""))
+        found = actual.get(name)
+        seen[node.name] = recomputed if found is None else found
+        line = place[-1].strip() if place else ""
+        steps.append(Step(node.name, str(node.target), inputs, expected, found, recomputed, line))
     return steps
+
+
+def _recomputed(node: torch.fx.Node, seen: Mapping[str, Any]) -> Any:
+    """torch's result of a node from these results of others.
+
+    None if torch fails on them.
+    """
+    copied = {each: pytree.tree_map_only(torch.Tensor, torch.clone, seen[each.name]) for each in node.all_input_nodes}
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), copied.__getitem__)
+    assert callable(node.target)
+    try:
+        with torch.no_grad():
+            return node.target(*args, **kwargs)
+    except Exception:  # noqa: BLE001 - an operator before this one gave a result of another shape or dtype
+        return None
 
 
 def _intermediate(program: onnxexp.ONNXProgram, args: Sequence[Any]) -> dict[str, torch.Tensor]:
@@ -262,34 +311,28 @@ def _intermediate(program: onnxexp.ONNXProgram, args: Sequence[Any]) -> dict[str
     return {str(value.name): result for value, result in zip(model.graph.outputs, results, strict=True)}
 
 
-def _compared(steps: list[Step], options: Any, id: str, model: ir.Model | None) -> GraphInfo:
+def _faults(steps: Sequence[Step], options: Any) -> dict[str, AssertionError]:
+    """The errors of the steps at fault, by name."""
     rtol, atol = (None, None) if options is None else (options.rtol, options.atol)
-    reports = {step.name: compare(step.expected, step.actual, [step.name], rtol=rtol, atol=atol)
-               for step in steps if step.actual is not None}  # fmt: skip
-    return _halved(steps, _faults(steps, reports), id, model)
-
-
-def _faults(steps: Sequence[Step], reports: dict[str, VerificationReport]) -> dict[str, AssertionError]:
-    """The errors of the steps at fault: their result differs and their inputs do not."""
-    bad: set[str] = set()
-    faults: dict[str, AssertionError] = {}
+    faults = {}
     for step in steps:
-        inherited = any(name in bad for name in step.inputs)
-        report = reports.get(step.name)
-        if report is None:
-            bad |= {step.name} if inherited else set()
-        elif not report.ok:
-            bad.add(step.name)
-            if not inherited:
-                faults[step.name] = AssertionError(f"{step.name}: {report.outputs[0].problem}")
+        if step.actual is None or step.recomputed is None:
+            continue
+        report = compare(step.recomputed, step.actual, [step.name], rtol=rtol, atol=atol)
+        if not report.ok:
+            faults[step.name] = AssertionError(f"{step.name}: {report.outputs[0].problem}")
     return faults
 
 
-def _halved(steps: list[Step], faults: dict[str, AssertionError], id: str, model: ir.Model | None) -> GraphInfo:
-    error = next((faults[step.name] for step in steps if step.name in faults), None)
-    info = GraphInfo(steps, error, id, model=model)
-    if error is not None and len(steps) > 1:
-        middle = len(steps) // 2
-        info.upper_graph_info = _halved(steps[:middle], faults, f"{id}0", model)
-        info.lower_graph_info = _halved(steps[middle:], faults, f"{id}1", model)
-    return info
+def _split(info: GraphInfo, faults: Mapping[str, AssertionError]) -> None:
+    """Split a range in halves as long as it has one of these faults."""
+    steps = info.graph
+    info.mismatch_error = next((faults[step.name] for step in steps if step.name in faults), None)
+    info.upper_graph_info = info.lower_graph_info = None
+    if info.mismatch_error is None or len(steps) < 2:
+        return
+    middle = len(steps) // 2
+    info.upper_graph_info = dataclasses.replace(info, graph=steps[:middle], id=f"{info.id}0")
+    info.lower_graph_info = dataclasses.replace(info, graph=steps[middle:], id=f"{info.id}1")
+    for half in (info.upper_graph_info, info.lower_graph_info):
+        _split(half, faults)
