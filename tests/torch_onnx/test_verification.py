@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,61 @@ def test_diagnostics() -> None:
     with pytest.raises(onnxexp.OnnxExporterError, match="no operator Foo"):
         onnx_exporter.dynamo_export(MODEL, X, export_options=onnx_exporter.ExportOptions(diagnostic_options=strict))
     assert logging.getLogger("onnxexp").level == before
+
+
+def test_warnings_of_an_export_as_sarif(tmp_path: Path) -> None:
+    onnx_exporter.register_custom_op_symbolic("aten::gelu", lambda g, x, approximate: g.op("Foo", x), 9)
+    with pytest.warns(UserWarning, match="no operator Foo"):
+        output = onnx_exporter.dynamo_export(MODEL, X)
+    (diagnostic,) = output.diagnostic_context.diagnostics
+    assert (diagnostic.rule, diagnostic.level) == ("UserWarning", "warning") and "no operator Foo" in diagnostic.message
+    output.save_diagnostics(tmp_path / "report.sarif")
+    log = json.loads((tmp_path / "report.sarif").read_text("utf-8"))
+    (run,) = log["runs"]
+    assert log["version"] == "2.1.0" and run["tool"]["driver"]["name"] == "onnxexp"
+    assert run["tool"]["driver"]["rules"] == [{"id": "UserWarning"}] and run["invocations"] == [{"executionSuccessful": True}]
+    assert run["results"][0]["message"]["text"] == diagnostic.message
+    with pytest.raises(onnx_exporter.InvalidExportOptionsError, match=r"must end in \.sarif"):
+        output.save_diagnostics(tmp_path / "report.json")
+
+
+def test_errors_of_an_export_as_sarif(tmp_path: Path) -> None:
+    first, second = (
+        torch.library.custom_op(f"sarif::{name}", torch.clone, mutates_args=(), schema="(Tensor x) -> Tensor")
+        for name in ("first", "second")
+    )
+    for each in (first, second):
+        each.register_fake(torch.empty_like)
+
+    class Odd(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = first(x)
+            return second(y) + second(x)
+
+    with pytest.raises(onnx_exporter.OnnxExporterError) as caught:
+        onnx_exporter.dynamo_export(Odd(), X)
+    output = caught.value.export_output
+    output.save_diagnostics(tmp_path / "report.sarif")
+    (run,) = json.loads((tmp_path / "report.sarif").read_text("utf-8"))["runs"]
+    texts = {result["message"]["text"].partition(" ")[0]: result["locations"] for result in run["results"]}
+    assert set(texts) == {"sarif::first", "sarif::second"}
+    (place,) = texts["sarif::first"]
+    assert place["physicalLocation"]["artifactLocation"]["uri"] == Path(__file__).as_uri()
+    assert place["physicalLocation"]["region"]["startLine"] > 1 and run["invocations"] == [{"executionSuccessful": False}]
+    with pytest.raises(onnx_exporter.UnsupportedOperatorError):
+        output.model_proto
+    with pytest.raises(onnx_exporter.UnsupportedOperatorError):
+        output.save(tmp_path / "model.onnx")
+
+
+def test_names_of_other_editions() -> None:
+    assert onnx_exporter.ONNXProgramSerializer is onnx_exporter.ExportOutputSerializer
+    assert onnx_exporter.unconvertible_ops is onnx_exporter.utils.unconvertible_ops
+    assert onnx_exporter.is_onnxrt_backend_supported() == ("onnxrt" in torch._dynamo.list_backends())
+    model = onnx_exporter.export(MODEL, X).model
+    assert (model.producer_name, model.producer_version) == (onnx_exporter.producer_name, onnx_exporter.producer_version)
+    assert issubclass(onnx_exporter.OnnxExporterWarning, UserWarning)
+    assert onnx_exporter.ExportTypes.PROTOBUF_FILE == "Saved model as a protobuf file"
 
 
 def test_a_serializer_of_ones_own(tmp_path: Path) -> None:

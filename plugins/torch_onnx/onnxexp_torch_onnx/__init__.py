@@ -16,6 +16,7 @@ import sys
 from typing import Any
 
 from onnxexp import ONNXProgram, TrainingMode
+from onnxexp import __version__ as producer_version
 from onnxexp_torch_onnx import errors, operators, symbolic_helper, utils, verification
 from onnxexp_torch_onnx.call_symbolic import call_symbolic
 from onnxexp_torch_onnx.context import GraphContext, SymbolicContext
@@ -29,8 +30,15 @@ from onnxexp_torch_onnx.dynamo import (
     enable_fake_mode,
 )
 from onnxexp_torch_onnx.entry_point import plugin
-from onnxexp_torch_onnx.enums import OperatorExportTypes, TensorProtoDataType
-from onnxexp_torch_onnx.errors import CheckerError, OnnxExporterError, SymbolicValueError, UnsupportedOperatorError
+from onnxexp_torch_onnx.enums import ExportTypes, OperatorExportTypes, TensorProtoDataType
+from onnxexp_torch_onnx.errors import (
+    CheckerError,
+    InvalidExportOptionsError,
+    OnnxExporterError,
+    OnnxExporterWarning,
+    SymbolicValueError,
+    UnsupportedOperatorError,
+)
 from onnxexp_torch_onnx.export_state import disable_log, enable_log, is_in_onnx_export, select_model_mode_for_export, set_training
 from onnxexp_torch_onnx.exporting import export, export_to_pretty_string
 from onnxexp_torch_onnx.function_extraction import FunctionExtractor
@@ -38,6 +46,7 @@ from onnxexp_torch_onnx.registry import register_custom_op_symbolic, registered,
 from onnxexp_torch_onnx.scalar_type import JitScalarType
 from onnxexp_torch_onnx.settings import current
 from onnxexp_torch_onnx.symbolic_opsets import OPSET_MODULES
+from onnxexp_torch_onnx.utils import is_onnxrt_backend_supported, unconvertible_ops
 
 __all__ = [
     "CheckerError",
@@ -45,11 +54,15 @@ __all__ = [
     "ExportOptions",
     "ExportOutput",
     "ExportOutputSerializer",
+    "ExportTypes",
     "FunctionExtractor",
     "GraphContext",
+    "InvalidExportOptionsError",
     "JitScalarType",
     "ONNXProgram",
+    "ONNXProgramSerializer",
     "OnnxExporterError",
+    "OnnxExporterWarning",
     "OnnxRegistry",
     "OperatorExportTypes",
     "SymbolicContext",
@@ -67,18 +80,24 @@ __all__ = [
     "export",
     "export_to_pretty_string",
     "is_in_onnx_export",
+    "is_onnxrt_backend_supported",
     "operators",
     "plugin",
+    "producer_name",
+    "producer_version",
     "register_custom_op_symbolic",
     "registered",
     "select_model_mode_for_export",
     "set_training",
     "symbolic_helper",
+    "unconvertible_ops",
     "unregister_custom_op_symbolic",
     "utils",
     "verification",
 ]
 
+ONNXProgramSerializer = ExportOutputSerializer
+producer_name = "onnxexp"
 sys.modules.update({module.__name__: module for module in OPSET_MODULES.values()})  # for `import ….symbolic_opset9`
 
 

@@ -18,10 +18,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
 import onnxexp
-from onnxexp import ONNXProgram, SymbolicTable
+from onnxexp import OnnxExporterError, ONNXProgram, SymbolicTable
 from onnxexp.builder.torch_tensor_data import TorchTensor
 from onnxexp.plugins.symbolics_outside_exports import symbolics_for
 from onnxexp.version import DEFAULT_OPSET
+from onnxexp_torch_onnx.diagnostics import DiagnosticContext
 from onnxexp_torch_onnx.onnxscript_symbolics import one_plugin, translations
 from onnxexp_torch_onnx.registry import registered
 
@@ -160,11 +161,18 @@ class ExportOutput:
     Attributes:
         program: The program.
         fake_context: The fake context of the export.
+        diagnostic_context: The warnings of the export.
     """
 
-    def __init__(self, program: ONNXProgram, fake_context: ONNXFakeContext | None = None) -> None:
+    def __init__(
+        self,
+        program: ONNXProgram,
+        fake_context: ONNXFakeContext | None = None,
+        diagnostic_context: DiagnosticContext | None = None,
+    ) -> None:
         self.program = program
         self.fake_context = fake_context
+        self.diagnostic_context = diagnostic_context or DiagnosticContext()
 
     @property
     def model_proto(self) -> Any:
@@ -213,6 +221,13 @@ class ExportOutput:
         else:
             serializer.serialize(self, destination)
 
+    def save_diagnostics(self, destination: str | os.PathLike[str]) -> None:
+        """Write the warnings and errors of the export as a SARIF log.
+
+        Raises OptionError for a path that does not end in ``.sarif``.
+        """
+        self.diagnostic_context.dump(destination)
+
     def _fill(self, state: Mapping[str, torch.Tensor]) -> None:
         """Turn the parameters among the graph's inputs into initializers.
 
@@ -231,14 +246,39 @@ class ExportOutput:
         self.program.model = model
 
 
+class FailedExport(ExportOutput):
+    """The `export_output` of an error: the diagnostics of an export without a program."""
+
+    def __init__(self, error: OnnxExporterError, options: ExportOptions, diagnostics: DiagnosticContext) -> None:
+        self.error = error
+        self.fake_context = options.fake_context
+        self.diagnostic_context = diagnostics
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "program":
+            raise self.error
+        raise AttributeError(name)
+
+
 def dynamo_export(
     model: Any, /, *model_args: Any, export_options: ExportOptions | None = None, **model_kwargs: Any
 ) -> ExportOutput:
     """Export a model with these arguments as the example.
 
-    Raises what `onnxexp.export` raises.
+    Raises what `onnxexp.export` raises; the error's `export_output` has the diagnostics.
     """
     options = export_options or ExportOptions()
+    diagnostics = DiagnosticContext()
+    try:
+        with diagnostics.recording():
+            program = _exported(model, model_args, model_kwargs, options)
+    except OnnxExporterError as error:
+        vars(error)["export_output"] = FailedExport(error, options, diagnostics)
+        raise
+    return ExportOutput(program, options.fake_context, diagnostics)
+
+
+def _exported(model: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any], options: ExportOptions) -> ONNXProgram:
     registry = options.onnx_registry
     tables = one_plugin(*([] if registry is None else [registry.table()]), registered().symbolics)
     shapes: Any = None
@@ -256,7 +296,7 @@ def dynamo_export(
         )  # fmt: skip
     if options.op_level_debug:
         program.verify()
-    return ExportOutput(program, options.fake_context)
+    return program
 
 
 def _by_name(model: Any, shapes: Sequence[Any]) -> dict[str, Any]:

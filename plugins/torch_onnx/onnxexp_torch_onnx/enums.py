@@ -6,7 +6,7 @@ import enum
 
 from onnxexp import OperatorExportTypes
 
-__all__ = ["OperatorExportTypes", "TensorProtoDataType"]
+__all__ = ["ExportTypes", "OperatorExportTypes", "TensorProtoDataType"]
 
 
 class TensorProtoDataType(enum.IntEnum):
@@ -33,3 +33,12 @@ class TensorProtoDataType(enum.IntEnum):
     FLOAT8E4M3FNUZ = 18
     FLOAT8E5M2 = 19
     FLOAT8E5M2FNUZ = 20
+
+
+class ExportTypes(str, enum.Enum):
+    """The packings of a model's file in torch 1.x; onnxexp writes the first."""
+
+    PROTOBUF_FILE = "Saved model as a protobuf file"
+    ZIP_ARCHIVE = "Saved model as a zip archive"
+    COMPRESSED_ZIP_ARCHIVE = "Saved model as a compressed zip archive"
+    DIRECTORY = "Saved model as a directory"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxexp import OnnxExporterError, SerializeError, UnsupportedOperators
+from onnxexp import OnnxExporterError, OptionError, SerializeError, UnsupportedOperators
 
 __all__ = [
     "CheckerError",
+    "InvalidExportOptionsError",
     "OnnxExporterError",
     "OnnxExporterWarning",
     "SymbolicValueError",
@@ -15,6 +16,7 @@ __all__ = [
 ]
 
 UnsupportedOperatorError = UnsupportedOperators
+InvalidExportOptionsError = OptionError
 
 
 class OnnxExporterWarning(UserWarning):

@@ -193,7 +193,7 @@ def find_mismatch(
     packs = [symbols.symbolics, *(plugins if plugins is not None else [...])]
     args, kwargs = _split_arguments(input_args)
     captured = model if isinstance(model, torch.export.ExportedProgram) else _capture(model, args, kwargs, mode)
-    asked = {"opset_version": opset_version, "do_constant_folding": do_constant_folding, "training": mode}
+    asked: dict[str, Any] = {"opset_version": opset_version, "do_constant_folding": do_constant_folding, "training": mode}
     with settings(python_ops=symbols.python_ops):
         program = onnxexp.export(captured, plugins=packs, **asked)
     steps = _steps(captured, program, (*args, *kwargs.values()))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch._dynamo
 
 import onnxexp
 from onnxexp import Graph, LoweringError, UnsupportedOperators
@@ -29,6 +30,7 @@ __all__ = [
     "export",
     "export_to_pretty_string",
     "is_in_onnx_export",
+    "is_onnxrt_backend_supported",
     "register_custom_op_symbolic",
     "select_model_mode_for_export",
     "set_training",
@@ -92,6 +94,11 @@ def _newNode(g: GraphContext, opname: str, outputs: int, *args: Any, **kwargs: A
     """A node of a symbolic's graph."""
     made = g.op(opname, *args, outputs=outputs, **kwargs)
     return (made[0] if isinstance(made, tuple) else made).node()
+
+
+def is_onnxrt_backend_supported() -> bool:
+    """Whether this torch has the backend ``onnxrt`` for `torch.compile`."""
+    return "onnxrt" in torch._dynamo.list_backends()
 
 
 def model_signature(model: Any) -> Any:
