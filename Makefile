@@ -1,17 +1,20 @@
-# make demo | test-quick | test | test-full | third-parties | conformance | lint | docs | bench | setup | format | clean
+# make demo | test-quick | test | test-full | third-parties | conformance | fuzz | lint | docs | bench | setup | format | clean
 #
 #   PYTHON  the interpreter that makes the environment (3.10 or newer)
 #   VENV    where the environment is; it is made, and made again after a pyproject.toml changed, by whatever needs it
 #   TORCH   the torch to install first; it decides between a CPU and an accelerator build
 #   JOBS    test processes (each computes with one thread)
 #   EVERY   make conformance gives torch.onnx's exporters every so many'th operator (they are slow); EVERY=1 is all of them
-#   ARGS    more arguments for pytest, the demo, the benchmark or the conformance run: make test ARGS="tests/core -x"
+#   MINUTES, SEED  make fuzz runs random programs for this time, from this one on: make fuzz MINUTES=10 SEED=20000
+#   ARGS    more arguments for pytest, the demo, the benchmark, the conformance run or the fuzzer: make test ARGS="tests/core -x"
 
 PYTHON ?= python3
 VENV   ?= .venv
 TORCH  ?= torch==2.13.0
 JOBS   ?= 2
 EVERY  ?= 20
+MINUTES ?= 10
+SEED   ?= 0
 ARGS   ?=
 
 BIN     = $(VENV)/bin
@@ -22,7 +25,7 @@ PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 # test-quick leaves these out: they start processes, or call torch.export in every test.
 SLOW    = cli_[!p]* scaffold reentrancy autocast export export_* functionalize higher_order scan dynamic restrictions
 
-.PHONY: help setup demo test-quick test test-full third-parties conformance lint docs format bench clean
+.PHONY: help setup demo test-quick test test-full third-parties conformance fuzz lint docs format bench clean
 .DELETE_ON_ERROR:
 
 help:
@@ -55,6 +58,9 @@ conformance: setup
 	$(CONFORMANCE) --exporter dynamic trace-dynamic --opset 20 $(ARGS)
 	$(CONFORMANCE) --exporter dynamo script --opset 20 --every $(EVERY) $(ARGS)
 
+fuzz: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED) --jobs $(JOBS) $(ARGS)
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -72,7 +78,7 @@ bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis bench-results conformance.jsonl
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis bench-results conformance.jsonl fuzz.jsonl
 	find core plugins tests examples -name __pycache__ -o -name '*.egg-info' | xargs rm -rf
 
 $(VENV)/.torch-installed:

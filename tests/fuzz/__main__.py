@@ -11,8 +11,10 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
+from unittest import mock
 
 from .campaign import Campaign, warm
 from .generator import generate
@@ -43,6 +45,11 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     options = _arguments(argv)
+    with tempfile.TemporaryDirectory(prefix="fuzz_") as folder, mock.patch.object(tempfile, "tempdir", folder):
+        return _main(options)
+
+
+def _main(options: argparse.Namespace) -> int:
     if options.show:
         return _show(options)
     if not options.report:

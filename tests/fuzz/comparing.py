@@ -57,11 +57,17 @@ def is_rounding(
         other = _results(make, [_perturbed(x, seed) for x in tensors], number)
         if other is None or other.shape != expected.shape:
             return other is not None
-        reach = torch.maximum(reach, (other.double() - expected.double()).abs().nan_to_num(nan=torch.inf))
-    error = (actual.double() - expected.double()).abs().nan_to_num(nan=torch.inf)
+        reach = torch.maximum(reach, _distance(other, expected))
+    error = _distance(actual, expected)
     scale = float(expected.double().abs().nan_to_num(posinf=0).max()) if expected.numel() else 0.0
     floor = 1e-5 * max(1.0, scale) if expected.is_floating_point() else 0.0
     return bool((error <= 20 * reach + floor).all())
+
+
+def _distance(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Return the absolute differences: 0 between two NaNs, infinite between a NaN and a number."""
+    equal = (one == other) | (one.isnan() & other.isnan())
+    return (one.double() - other.double()).abs().nan_to_num(nan=torch.inf).masked_fill(equal, 0)
 
 
 def _results(make: Callable[[], torch.nn.Module], tensors: Sequence[torch.Tensor], number: int) -> torch.Tensor | None:

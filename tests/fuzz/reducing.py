@@ -34,7 +34,7 @@ _REARRANGED = (
     "torch.diag_embed({x})", "{x}.repeat(2, {ones})", "{x}.repeat({ones}, 2)", "F.pad({x}, (1, 0))",
     "F.pad({x}, (0, 1, 1, -1), value=2)", "F.pad({x}, (-1, 1))", "torch.block_diag({x}, {x})",
     "{x}.roll({x}.shape[{d}] // 2, {d})", "{x}.T.flip(0)", "torch.cartesian_prod({x}.flatten(), {x}.flatten())",
-    "torch.combinations({x}.flatten()[:3])", "{x}.diag()", "torch.broadcast_to({x}, (2, *{x}.shape))",
+    "{x}.diag()", "torch.broadcast_to({x}, (2, *{x}.shape))",
     "{x}.index_select({d}, torch.arange({x}.shape[{d}]))", "torch.searchsorted({x}.sort(-1)[0], {x})",
     "torch.bucketize({x}, torch.tensor([-1.0, 0.0, 1.0]))", "torch.vander({x}.flatten(), 3)", "{x}.rot90(2)",
 )  # fmt: skip

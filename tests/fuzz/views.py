@@ -82,7 +82,7 @@ def view(s: Scope) -> str:
             lambda: f"{x}.narrow({d}, {start}, {s.integer(1, size - start)})", lambda: f"{x}.movedim({d}, {e})",
             lambda: f"{x}.unsqueeze({d}).expand_as({x}.unsqueeze({d}))",
             lambda: f"{x}[None].expand(2, {', '.join(['-1'] * rank)})", lambda: f"{x}.diagonal({s.integer(-1, 1)}, {d}, {e})",
-            lambda: f"{x}.unbind({d})[{start}]", lambda: f"{x}.chunk({s.integer(1, 3)}, {d})[{s.choice([0, -1])}]",
+            lambda: f"{x}.unbind({d})[{s.choice([0, -1])}]", lambda: f"{x}.chunk({s.integer(1, 3)}, {d})[{s.choice([0, -1])}]",
             lambda: f"{x}.split({s.integer(1, 3)}, {d})[0]",
             lambda: f"{x}.unfold({d}, {s.integer(1, size)}, {s.integer(1, 2)})", lambda: f"{x}.detach()",
             lambda: f"{x}.contiguous()", lambda: f"{x}.mT", lambda: f"{x}.swapaxes({d}, {e})", lambda: f"torch.atleast_2d({x})",

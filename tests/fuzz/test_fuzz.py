@@ -1,0 +1,229 @@
+"""Test a fixed set of random programs, and the fuzzer itself."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from . import judging
+from .__main__ import main
+from .comparing import compared, is_rounding
+from .exporters import Exported
+from .generator import generate, other_sizes
+from .judging import FAILURES, Result, cause_of, judge
+from .minimising import minimised, operators_of, outcome_in_child
+from .processes import Ended, in_child
+from .program import Input, Program, Statement
+from .report import read_results, report, text_of
+
+SEEDS = range(60)
+KNOWN: dict[int, str] = {}
+"""The seeds of the fixed set that fail, with the reason."""
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_program(seed: int) -> None:
+    """Check that a program is right, or refused with an error of ours."""
+    program = generate(seed)
+    result = outcome_in_child(program, "onnxexp", 120)
+    if seed in KNOWN:
+        assert result.outcome in FAILURES, f"seed {seed} works now: remove it from the list"
+        return
+    if result.outcome in FAILURES:
+        smallest = minimised(program, result, lambda each: outcome_in_child(each, "onnxexp", 60))
+        again = f"python -m tests.fuzz --seed {seed} --show"
+        pytest.fail(f"{smallest.outcome} {smallest.sizes}: {smallest.detail}\n{smallest.source}\nTo reproduce: {again}")
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the files of the programs where pytest removes them."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+# Programs
+
+
+def program(*texts: str, outputs: tuple[str, ...] = ("v1",), **changes: object) -> Program:
+    """Return a program with one input of three by four."""
+    given = Input("x0", (3, 4), "float32", "normal", 1)
+    made = Program(0, (given,), tuple(Statement(text) for text in texts), outputs)
+    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+
+
+def test_programs_are_the_same_every_time() -> None:
+    assert [generate(seed) for seed in range(5)] == [generate(seed) for seed in range(5)]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", range(200, 230))
+def test_programs_run_in_eager(seed: int) -> None:
+    made = generate(seed)
+    ast.parse(made.reproduction)
+    assert len(made.statements) in range(1, 26)
+    assert made.opset in range(9, 27)
+    assert judging.load(made)().eval()(*made.tensors()) is not None
+
+
+def test_generated_axes_change() -> None:
+    made = next(each for each in map(generate, range(100)) if each.sizes)
+    grown = {name: size + 1 for name, size in made.sizes.items()}
+    assert [x.shape for x in made.tensors(grown)] != [x.shape for x in made.tensors()]
+    assert {min(sizes.values()) for sizes in other_sizes(made)} >= {0, 1}
+
+
+# Outcomes
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("frontend", ["export", "trace", "script"])
+def test_a_right_program_passes(frontend: str) -> None:
+    axes = {"x0": {0: "n", 1: "m"}}
+    assert judge(program("v1 = x0.relu() + x0.shape[0]", frontend=frontend, axes=axes)).outcome == "pass"
+
+
+BRANCH = "if x0.shape[0] > 2:\n    v1 = x0 + 1\nelse:\n    v1 = x0 - 1"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("text", "changes", "outcome"),
+    [
+        ("v1 = torch.linalg.eigvals(x0 @ x0.mT).abs()", {}, "refused"),
+        ("v1 = x0.median(0)[0]", {"opset": 9, "axes": {"x0": {0: "n"}}}, "opset"),
+        ("v1 = x0.no_such_method()", {}, "eager"),
+        ("v1 = x0 + torch.ones(3, 4)", {"axes": {"x0": {1: "n"}}}, "fixed"),
+        ("v1 = x0 + (1 if torch.compiler.is_exporting() else 0)", {}, "wrong value"),
+        ("v1 = x0[: 2 if torch.compiler.is_exporting() else 3]", {}, "wrong shape"),
+        ("v1 = x0.double() if torch.compiler.is_exporting() else x0", {}, "wrong dtype"),
+        (BRANCH, {"axes": {"x0": {0: "n"}}}, "warned"),
+        ("if torch.compiler.is_exporting():\n    self.new = 1\nv1 = x0 + 1", {}, "state"),
+    ],
+)
+def test_outcomes(text: str, changes: dict[str, object], outcome: str) -> None:
+    result = judge(program(text, **changes))
+    assert result.outcome == outcome, result.detail
+
+
+def test_stated_ranges() -> None:
+    places = 'n > 2 (File "a.py", line 3: if f(x) > 2:); m <= n (File "b.py", line 1: g())'
+    message = f"the exported model is right only where {places}. Other sizes take another branch"
+    exported = Exported(None, [message])  # type: ignore[arg-type]
+    assert [exported.is_limited({"n": n, "m": 3}, ()) for n in (2, 3, 4)] == [True, False, False]
+    assert exported.is_limited({"n": 4, "m": 5}, ())
+
+
+def test_comparison() -> None:
+    one = torch.tensor([1.0, float("nan")])
+    assert compared([one], [one.clone()]) is None
+    assert [compared([one], [other]) is not None for other in (one[:1], one.double(), one + 1)] == [True] * 3
+    assert (compared([one], []) or ("",))[0] == "wrong outputs"
+
+
+class Cancelling(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x + 1e7) - 1e7
+
+
+class Undefined(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x / 0 * 0
+
+
+def test_rounding_is_no_wrong_value() -> None:
+    x = torch.tensor([0.3])
+    expected = Cancelling()(x)
+    assert is_rounding(Cancelling, [x], expected, torch.tensor([0.3]), 0)
+    assert not is_rounding(torch.nn.ReLU, [x], x, torch.tensor([0.4]), 0)
+    assert not is_rounding(Undefined, [x], Undefined()(x), x, 0)
+
+
+# Processes
+
+
+def loop_forever() -> None:
+    while True:
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("function", "outcome"),
+    [(lambda: os.kill(os.getpid(), signal.SIGSEGV), "crash"), (loop_forever, "hang"), (lambda: 1 // 0, "error")],
+    ids=["crash", "hang", "error"],
+)
+def test_the_end_of_a_child_is_a_result(function: object, outcome: str) -> None:
+    with pytest.raises(Ended) as caught:
+        in_child(function, 2.0)  # type: ignore[arg-type]
+    assert caught.value.outcome == outcome
+
+
+def test_a_child_returns_its_result() -> None:
+    assert in_child(lambda: [1] * 100_000, 20.0) == [1] * 100_000
+
+
+# Minimising and reports
+
+
+def fails_with(operator: str, made: Program) -> Result:
+    outcome = "wrong value" if operator in made.source else "pass"
+    return Result(0, "onnxexp", "export", 20, outcome, source=made.reproduction, statements=len(made.statements))
+
+
+def test_minimised() -> None:
+    texts = ("v1 = x0 + 1", "v2 = v1.tanh()", "v3 = x0 * 2\nv3.add_(1)", "v4 = v2 + v3", "v5 = v4.sum()")
+    made = program(*texts, outputs=("v5", "v1"), form="dict", axes={"x0": {0: "n"}})
+    run = functools.partial(fails_with, "tanh")
+    smallest = minimised(made, run(made), run)
+    assert (smallest.statements, smallest.operators) == (1, "tanh")
+    assert "dynamic_shapes" not in smallest.source and "v2 = x0.tanh()" in smallest.source
+
+
+def test_operators() -> None:
+    assert operators_of(program("v1 = x0[1:].clone()\nv1[0] += 1", "v2 = v1 * v1.shape[0]")) == "Add= Mult [] []= clone"
+
+
+def test_causes() -> None:
+    messages = [f'LoweringError: %add_{n} has {n} axes at File "/a/{n}.py", line {n}: y{n} = f(x)\ncure: {n}' for n in (1, 2)]
+    assert len({cause_of(message, f"    y{n} = f(x)") for n, message in enumerate(messages, 1)}) == 1
+
+
+RESULTS = [
+    Result(0, "onnxexp", "export", 20, "pass"),
+    Result(1, "onnxexp", "trace", 20, "wrong value", "off", operators="sin", source="        v1 = x0.sin()"),
+    Result(2, "onnxexp", "trace", 9, "opset", "first in 17"),
+    Result(0, "dynamo", "export", 20, "refused"),
+]
+
+
+def test_report() -> None:
+    text = report(RESULTS)
+    assert "onnxexp: 3 programs, 1 pass (50.0 %), 0 refused (0.0 %), 1 wrong value, 1 opset" in text
+    assert "1x wrong value: sin (seed 1)" in text and "| v1 = x0.sin()" in text
+    assert "dynamo: 1 programs, 0 pass (0.0 %), 1 refused (100.0 %)" in text
+
+
+def test_results_of_a_run_that_was_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_text("".join(map(text_of, [*RESULTS, RESULTS[0]])) + text_of(RESULTS[0])[:20], "utf-8")
+    assert sorted(read_results(path), key=str) == sorted(RESULTS, key=str)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_is_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "results.jsonl"
+    for count in ("2", "4"):
+        in_child(lambda count=count: main(["--seed", "300", "--count", count, "--out", str(path)]), 120.0)
+    assert [result.seed for result in read_results(path)] == [300, 301, 302, 303]
+    assert main(["--out", str(path), "--report"]) in (0, 1)
+    assert "onnxexp: 4 programs" in capsys.readouterr().out
