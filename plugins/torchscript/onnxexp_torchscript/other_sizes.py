@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -49,8 +49,8 @@ def other_sizes(spec: DynamicSpec, example: Sequence[Any]) -> Iterator[OtherSize
     sizes = _sizes(spec, example)
     seen = {tuple(size.value for size in sizes)}
     shapes = [(leaf.shape, axes) for leaf, axes in zip(example, spec.axes, strict=True) if isinstance(leaf, torch.Tensor)]
-    static = {length for shape, axes in shapes for axis, length in enumerate(shape) if axis not in axes}
-    for values in (_apart(sizes, static), *([change(size.value) for size in sizes] for change in _CHANGES)):
+    one_new = any(length == 1 and axis not in axes for shape, axes in shapes for axis, length in enumerate(shape))
+    for values in (_apart(sizes, one_new), *([change(size.value) for size in sizes] for change in _CHANGES)):
         if tuple(values) not in seen and all(size.allows(value) for size, value in zip(sizes, values, strict=True)):
             seen.add(tuple(values))
             yield _example(spec, example, sizes, values)
@@ -82,10 +82,10 @@ def _size(index: int, axis: int, wanted: Axis, length: int) -> tuple[Any, _Size]
     return name, _Size(value, max(int(root.min), 1), high, [(index, axis, function)])
 
 
-def _apart(sizes: Sequence[_Size], static: Set[int]) -> list[int]:
+def _apart(sizes: Sequence[_Size], one_new: bool) -> list[int]:
     """Change every size, so that no two are equal and sums stay sums.
 
-    A mask of ``past + new`` positions stays one: a model that checks it takes another branch for any other.
+    A mask of ``past + new`` positions, or ``past + 1``, stays one: a model that checks it takes another branch for any other.
     """
     taken = {size.value for size in sizes}
     values: dict[int, int] = {}
@@ -94,7 +94,7 @@ def _apart(sizes: Sequence[_Size], static: Set[int]) -> list[int]:
         size = sizes[index]
         smaller = [(sizes[one].value, values[one]) for one in order[:place]]
         sums = [b + d for (a, b), (c, d) in itertools.combinations(smaller, 2) if a + c == size.value]
-        sums += [new + size.value - old for old, new in smaller if size.value - old in static]
+        sums += [new + 1 for old, new in smaller if one_new and size.value == old + 1]
         target = size.value - size.value // 3 if size.value > _SMALL else size.value + size.value // 2 + 1
         near = sorted(range(max(1, target - 64), target + 64), key=lambda value: (abs(value - target), -value))
         allowed = (value for value in (*sums, *near) if value not in taken and size.allows(value))
