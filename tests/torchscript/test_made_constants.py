@@ -1,4 +1,4 @@
-"""Tensors that a forward makes of Python's or NumPy's data, and then writes to."""
+"""Tensors that a forward makes of sizes, or of Python's or NumPy's data."""
 
 from __future__ import annotations
 
@@ -42,6 +42,24 @@ def test_a_constant_is_as_it_was_made(model: Callable[[Tensor], Tensor], dynamic
     program = exported(model, (X.clone(),), capture="trace", dynamic_shapes=dynamic if model is kept else None)
     for x in (X, X * 2):
         torch.testing.assert_close(program(x.clone()), model(x.clone()))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda x: torch.tensor([x.shape[0], 2]) + x.sum().long(),
+        lambda x: torch.tensor([[x.shape[0], x.shape[1]], [1, x.numel()]], dtype=torch.float32) / x.shape[0],
+        lambda x: torch.as_tensor((x.shape[1] / 2, 1.5)) * x.sum(),
+        lambda x: x.new_tensor(x.shape) + x.sum(),
+        lambda x: torch.tensor([x.shape[0] > 2, True]) & (x.sum() > 0),
+        lambda x: torch.tensor(x.shape[-2:]).tolist()[0] + x if x.dim() > 3 else torch.tensor([x.size(0) // 2] * 2),
+    ],
+)
+def test_sizes_in_a_list_stay_sizes(model: Callable[[Tensor], Tensor]) -> None:
+    program = exported(model, (torch.ones(3, 4),), capture="trace", dynamic_shapes=({0: "rows", 1: "columns"},))
+    for shape in [(3, 4), (2, 7), (1, 1), (5, 2)]:
+        x = torch.ones(shape)
+        torch.testing.assert_close(program(x), model(x))
 
 
 class OtherName(nn.Module):

@@ -1,7 +1,8 @@
-"""Tensors that a forward makes of Python's or NumPy's data, and then writes to."""
+"""Tensors that a forward makes of sizes, or of Python's or NumPy's data."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,6 +34,11 @@ def made_constants() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
 
 def _apart(original: Callable[..., Any], position: int) -> Callable[..., Any]:
     def make(*args: Any, **options: Any) -> Any:
+        data = next(iter(args[position:]), None)
+        if _tracer._is_tracing() and isinstance(data, (list, tuple)) and _has_tensors(data):
+            with _no_trace():
+                made = original(*args, **options)
+            return _stacked(data, made.dtype, made.device)
         made = original(*args, **options)
         if _tracer._is_tracing() and not any(isinstance(arg, torch.Tensor) for arg in (*args[position:], *options.values())):
             _separate(made)
@@ -47,9 +53,26 @@ def _separate(made: torch.Tensor) -> None:
     while node.kind() in _ALIASES:
         node = node.inputsAt(0).node()
     if node.kind() == "prim::Constant" and node.hasAttribute("value"):
-        state = _tracer._get_tracing_state()
-        _tracer._set_tracing_state(None)
-        try:
+        with _no_trace():
             node.t_("value", made.detach().clone())
-        finally:
-            _tracer._set_tracing_state(state)
+
+
+def _has_tensors(data: Any) -> bool:
+    return any(_has_tensors(part) if isinstance(part, (list, tuple)) else isinstance(part, torch.Tensor) for part in data)
+
+
+def _stacked(data: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Build ``torch.tensor([x.shape[0], 2])`` of operators, where the tracer records a constant."""
+    if isinstance(data, (list, tuple)):
+        return torch.stack([_stacked(part, dtype, device) for part in data])
+    return torch.as_tensor(data, dtype=dtype, device=device)
+
+
+@contextlib.contextmanager
+def _no_trace() -> Iterator[None]:
+    state = _tracer._get_tracing_state()
+    _tracer._set_tracing_state(None)
+    try:
+        yield
+    finally:
+        _tracer._set_tracing_state(state)
