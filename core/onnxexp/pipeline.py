@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Literal
 import torch
 
 from onnxexp.builder.builder import Builder
+from onnxexp.capture.captured_program import CapturedProgram
 from onnxexp.capture.eager_model import eager_model
 from onnxexp.capture.torch_state import LOCK
 from onnxexp.lowering.assemble import assemble
@@ -143,9 +144,7 @@ def export(
     with clock("post passes"):
         passes.post(onnx_model)
         context.plugin_data.clear()  # it may hold Tensors, and these the builder and the weights
-        onnx_model.metadata_props["onnxexp.plugins"] = "; ".join([pack.origin or pack.name for pack in packs.used_plugins()])
-        if captured.restrictions:
-            onnx_model.metadata_props["onnxexp.restrictions"] = "; ".join(captured.restrictions)
+        onnx_model.metadata_props.update(_metadata(packs, captured))
     program = ONNXProgram(
         onnx_model, signature=call_signature(captured, io, call), eager=eager_model(call, options.training), example=call.example,
         weights=weights, plugins_used=packs.used_plugins, write=functools.partial(write_program, packs, context),
@@ -160,6 +159,11 @@ def export(
     if verbose:
         print(program)
     return program
+
+
+def _metadata(packs: plugin_loading.Plugins, captured: CapturedProgram) -> dict[str, str]:
+    named = {"onnxexp.plugins": "; ".join(pack.origin or pack.name for pack in packs.used_plugins())}
+    return named | ({"onnxexp.restrictions": "; ".join(captured.restrictions)} if captured.restrictions else {})
 
 
 @contextlib.contextmanager

@@ -22,8 +22,6 @@ from onnxexp.request.dynamic_shapes import DynamicSpec
 
 __all__ = ["holds_at_example", "larger_sizes", "with_sizes"]
 
-_FACTORS = (1, 2, 4, 8, 16)
-
 
 def larger_sizes(program: ExportedProgram, spec: DynamicSpec) -> dict[tuple[int, int], int]:
     """Return sizes for another capture by leaf and axis; empty if none is needed.
@@ -31,15 +29,17 @@ def larger_sizes(program: ExportedProgram, spec: DynamicSpec) -> dict[tuple[int,
     Derived sizes are 2 or more where a factor serves. Conditions on sums of sizes hold as at the user's sizes. Axes of one name
     and size grow together.
     """
-    own, values, groups = _own_sizes(program, spec), shape_env(program).backed_var_to_val, {}
-    for symbol, size in input_symbols(program, spec).items():
+    symbols, values, groups = input_symbols(program, spec), shape_env(program).backed_var_to_val, {}
+    own = {symbol: sympy.Integer(size.given) for symbol, size in symbols.items()}
+    for symbol, size in symbols.items():
         if size.axis is not None and size.request is not None and derivation(size.request.dim) is None:
             groups[symbol] = (size.name, values[symbol])
     sizes = dict(values)
     for unit in unit_sizes(program):
         used = {groups[symbol] for symbol in unit.free_symbols & groups.keys()}
-        grown = [{s: size * (factor if groups.get(s) in used else 1) for s, size in sizes.items()} for factor in _FACTORS]
-        sizes = next((trial for trial in grown if _at_least_two(unit, trial)), sizes)
+        grown = [{s: size * (factor if groups.get(s) in used else 1) for s, size in sizes.items()} for factor in (1, 2, 4, 8, 16)]
+        factors = [factor for factor in sympy.Mul.make_args(unit) if factor.free_symbols]
+        sizes = next((trial for trial in grown if all(factor.xreplace(trial) >= 2 for factor in factors)), sizes)
     for expr in conditions(program, spec, known=True):
         if expr.xreplace(own) is sympy.false and isinstance(expr, sympy.core.relational.Relational):
             difference = expr.lhs - expr.rhs
@@ -63,13 +63,5 @@ def with_sizes(args: Any, kwargs: Any, sizes: Mapping[tuple[int, int], int]) -> 
 
 def holds_at_example(program: ExportedProgram, spec: DynamicSpec) -> bool:
     """Whether a program is right at the sizes of the user's example."""
-    own = _own_sizes(program, spec)
+    own = {symbol: sympy.Integer(size.given) for symbol, size in input_symbols(program, spec).items()}
     return not any(expr.xreplace(own) is sympy.false for expr in conditions(program, spec, known=True))
-
-
-def _own_sizes(program: ExportedProgram, spec: DynamicSpec) -> dict[sympy.Symbol, sympy.Integer]:
-    return {symbol: sympy.Integer(size.given) for symbol, size in input_symbols(program, spec).items()}
-
-
-def _at_least_two(size: sympy.Expr, values: Mapping[sympy.Symbol, sympy.Integer]) -> bool:
-    return all(factor.xreplace(values) >= 2 for factor in sympy.Mul.make_args(size) if factor.free_symbols)

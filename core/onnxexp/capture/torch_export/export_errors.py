@@ -135,14 +135,10 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _shape_env(chain: list[BaseException]) -> ShapeEnv | None:
-    for error in chain:
-        for frame, _ in traceback.walk_tb(error.__traceback__):
-            for value in list(frame.f_locals.values()):
-                if isinstance(value, ShapeEnv):
-                    return value
-                if isinstance(value, torch._subclasses.FakeTensorMode) and value.shape_env is not None:
-                    return value.shape_env
-    return None
+    frames = (frame for error in chain for frame, _ in traceback.walk_tb(error.__traceback__))
+    values = (value for frame in frames for value in list(frame.f_locals.values()))
+    envs = (value.shape_env if isinstance(value, torch._subclasses.FakeTensorMode) else value for value in values)
+    return next((env for env in envs if isinstance(env, ShapeEnv)), None)
 
 
 def _brief_message(error: BaseException, text: str) -> str:

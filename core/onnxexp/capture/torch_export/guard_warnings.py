@@ -248,11 +248,10 @@ def unit_sizes(program: ExportedProgram) -> list[sympy.Expr]:
 
 def _unit_size(env: ShapeEnv, expr: sympy.Expr) -> sympy.Expr | None:
     """Return the size that a condition takes for 0 or 1, if there is one."""
-    if isinstance(expr, (sympy.Eq, sympy.Le, sympy.Ge, sympy.Lt, sympy.Gt)):
-        for size, other in (expr.args, expr.args[::-1]):
-            two = {size: sympy.Integer(2)}
-            if other.is_Integer and size.xreplace(env.backed_var_to_val) in (0, 1) and expr.xreplace(two) is sympy.false:
-                return size
+    for size, other in (expr.args, expr.args[::-1]) if isinstance(expr, sympy.core.relational.Relational) else ():
+        fails_at_two = expr.xreplace({size: sympy.Integer(2)}) is sympy.false
+        if other.is_Integer and size.xreplace(env.backed_var_to_val) in (0, 1) and fails_at_two:
+            return size
     return None
 
 

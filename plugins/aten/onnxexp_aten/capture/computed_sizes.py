@@ -59,7 +59,7 @@ def _window(
     *parameters: float,
     **options: Any,
 ) -> torch.Tensor:
-    """Compute a window; `shape` is its function of the place in the period, from 0 to 1."""
+    """Compute a window; `shape` maps the place in the period, from 0 to 1."""
     if not isinstance(window_length, torch.SymInt):
         return original(window_length, periodic, *parameters, **options)
     named = {name: options.pop(name) for name in ("alpha", "beta") if name in options}
