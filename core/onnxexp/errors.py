@@ -19,19 +19,9 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
-    "CaptureError",
-    "LoweringError",
-    "OnnxExporterError",
-    "OpsetError",
-    "OptionError",
-    "PassError",
-    "PluginConflict",
-    "PluginError",
-    "PluginLoadError",
-    "SerializeError",
-    "UnsupportedOperators",
-    "VerificationError",
-]
+    "CaptureError", "LoweringError", "OnnxExporterError", "OpsetError", "OptionError", "PassError", "PluginConflict",
+    "PluginError", "PluginLoadError", "SerializeError", "UnsupportedOperators", "VerificationError",
+]  # fmt: skip
 
 
 class OnnxExporterError(RuntimeError):

@@ -97,7 +97,8 @@ def export(
         keep_initializers_as_inputs: True also lists the parameters among the graph's inputs, so that a caller can override them.
         do_constant_folding: False keeps computations on constants in the graph.
         external_data: True writes the weights into a file beside `f`, False writes one file; None splits only above 2 GB.
-        verify: Compare the program with the model, in ONNX Runtime, on the example inputs.
+        verify: Compare the program with the model, in ONNX Runtime, on the example and at other sizes of the dynamic axes,
+            before the file is written.
         verbose: Print the finished graph.
         debug: Check the graph after every pass.
         check_sizes: False skips the second trace, which shows what a trace fixes on a dynamic axis.
@@ -148,14 +149,14 @@ def export(
     program = ONNXProgram(
         onnx_model, signature=call_signature(captured, io, call), eager=eager_model(call, options.training), example=call.example,
         weights=weights, plugins_used=packs.used_plugins, write=functools.partial(write_program, packs, context),
-        timings=seconds, pass_timings=passes.seconds, lowered=lowering.lowered,
+        timings=seconds, pass_timings=passes.seconds, lowered=lowering.lowered, spec=call.spec,
     )  # fmt: skip
+    if verify:
+        with clock("verify"):
+            program.verify_sizes()
     if f is not None:
         with clock("write"):
             program.save(f, external_data=external_data)
-    if verify:
-        with clock("verify"):
-            program.verify()
     if verbose:
         print(program)
     return program

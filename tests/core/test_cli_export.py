@@ -245,7 +245,8 @@ def test_a_difference_is_a_no(project: str, capsys: Capsys, tmp_path: Path) -> N
         ran = run(capsys, "export", "negative.py:make", "-o", "model.onnx", "--verify", "--plugins", "tiny,wrong", *more)
         assert ran.status == 1, ran.err
         assert "disagrees with the original in 1 of 1 outputs" in ran.out
-    assert ran.document["verified"] is False
+    assert ran.document["verified"] is False and ran.document["paths"] == [] and not Path("model.onnx").exists()
+    assert "model.onnx stays as it was" in ran.document["difference"]
     ran = run(
         capsys, "export", "negative.py:make", "-o", "model.onnx", "--verify", "--plugins", "tiny,wrong", "--without", "wrong"
     )

@@ -286,6 +286,61 @@ def test_verify_compares() -> None:
         export(torch.sin, (X,), plugins=[wrong], verify=True)
 
 
+def _frozen_at(rows: int) -> onnxexp.SymbolicTable:
+    """A table whose `sin` is right for this number of rows only."""
+    table = onnxexp.SymbolicTable("aten", override=True)
+
+    @table("sin")
+    def sin(op: onnxexp.Builder, self: onnxexp.Tensor) -> onnxexp.Tensor:
+        """sin(Tensor self) -> Tensor"""
+        size = op.Gather(op.Shape(self), 0)
+        return op.Mul(op.Sin(self), op.Cast(op.Equal(size, rows), to=onnx.TensorProto.FLOAT))  # type: ignore[no-any-return]
+
+    return table
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dynamic_axes": {"x": {0: "batch"}}}, "where axis 0 of x is 1: the exported model disagrees"),
+        (
+            {"dynamic_shapes": {"x": {0: torch.export.Dim("batch", min=2)}}},
+            "where axis 0 of x is 3: the exported model disagrees",
+        ),
+        ({"dynamic_shapes": {"x": {0: 2 * torch.export.Dim("half", min=1)}}}, "where axis 0 of x is 6: the exported model disag"),
+    ],
+)
+def test_verify_tries_other_sizes_before_the_file_is_replaced(options: Any, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"earlier")
+    with pytest.raises(onnxexp.VerificationError, match=message):
+        export(lambda x: x.sin(), (X,), path, plugins=[_frozen_at(2)], verify=True, **options)
+    assert path.read_bytes() == b"earlier"
+    export(torch.sin, (X,), path, plugins=[_frozen_at(2)], verify=True)
+
+
+def test_verify_stays_within_the_ranges() -> None:
+    tried: list[int] = []
+
+    class Noting(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if isinstance(x.shape[0], int):
+                tried.append(x.shape[0])
+            return x.sin()
+
+    export(Noting(), (X,), dynamic_shapes={"x": {0: torch.export.Dim("batch", min=2, max=3)}}, verify=True)
+    assert set(tried) == {2, 3}
+
+
+def test_verify_leaves_out_sizes_that_the_model_refuses() -> None:
+    class Picky(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            torch._check(x.shape[0] % 2 == 0)
+            return x.sin()
+
+    export(Picky(), (X,), dynamic_axes={"x": {0: "batch"}}, verify=True)
+
+
 # Around the export
 
 
@@ -303,7 +358,7 @@ def test_both_torch_and_we_say_that_an_export_runs() -> None:
 
 def test_timings_by_stage() -> None:
     assert list(export(Affine(), (X,), io.BytesIO(), verify=True).timings) == [
-        "capture", "pre passes", "lower", "assemble", "post passes", "write", "verify",
+        "capture", "pre passes", "lower", "assemble", "post passes", "verify", "write",
     ]  # fmt: skip
 
 

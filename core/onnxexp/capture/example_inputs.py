@@ -24,7 +24,7 @@ from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.axis_spec import Axis
 from onnxexp.request.dynamic_shapes import DynamicSpec
 
-__all__ = ["adapted_inputs", "derivation", "enlarge", "describe_enlargement", "enlarge_leaves", "grow"]
+__all__ = ["adapted_inputs", "derivation", "enlarge", "describe_enlargement", "enlarge_leaves", "grow", "other_examples"]
 
 
 @contextlib.contextmanager
@@ -102,6 +102,32 @@ def derivation(dim: Any) -> tuple[str, Callable[[int], int]] | None:
         return None
     fields = vars(dim)  # torch has no public name for derived dims
     return (fields["root"].__name__, fields["fn"]) if "root" in fields else (dim.__name__, int)
+
+
+def other_examples(
+    args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec
+) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]:
+    """Yield the example at other sizes, with the sizes as text."""
+    flat, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    axes = [
+        (index, axis, request) for index, found in enumerate(spec.axes) for axis, request in found.items() if request.required
+    ]
+    keys = [(derivation(request.dim) or (request.name,))[0] or (index, axis) for index, axis, request in axes]
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    for rule in (lambda place, size: 1, lambda place, size: 2 * place + 3, lambda place, size: 2 * size):
+        changed, texts = list(flat), []
+        for key, (index, axis, request) in zip(keys, axes, strict=True):
+            tensor, (_, function) = changed[index], derivation(request.dim) or ("", int)
+            bounds = vars(vars(request.dim).get("root", request.dim))  # of a Dim, a derived Dim or Dim.DYNAMIC(min=..., max=...)
+            present = (tensor.shape[axis] - function(0)) // (function(1) - function(0))
+            high = bounds.get("max")
+            size = max(rule(places[key], present), bounds.get("min") or 1)
+            size = function(min(size, high) if isinstance(high, int) else size)
+            positions = torch.arange(size, device=tensor.device) % max(tensor.shape[axis], 1)
+            changed[index] = tensor.index_select(axis, positions) if tensor.shape[axis] else tensor
+            texts.append(f"axis {axis} of {spec.leaves[index].name} is {size}")
+        if any(one is not other for one, other in zip(flat, changed, strict=True)):
+            yield ", ".join(texts), *pytree.tree_unflatten(changed, structure)
 
 
 def _sizes(flat: Sequence[Any], spec: DynamicSpec) -> list[dict[int, int]]:

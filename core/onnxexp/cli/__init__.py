@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,6 @@ from typing import Any, NoReturn
 from onnxexp.cli.common_arguments import UsageError, add_common
 from onnxexp.cli.text_or_json import Output, readable
 from onnxexp.errors import OnnxExporterError
-from onnxexp.suggest import nearest
 from onnxexp.version import __version__
 
 __all__ = ["main"]
@@ -112,19 +110,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         add_common(command)
         if name == chosen:
             _module(name).arguments(command)
-    try:
-        return parser.parse_args(words)
-    except UsageError as error:
-        known = commands.choices[chosen].format_help() if chosen in commands.choices else parser.format_help()
-        raise UsageError(f"{error}{_meant(words, chosen, re.findall('--[a-z-]+', known))}", error.usage) from None
-
-
-def _meant(words: Sequence[str], chosen: str, known: Sequence[str]) -> str:
-    """Return the nearest command or option to a misspelt one, else ""."""
-    if chosen and chosen not in _COMMANDS:
-        return nearest(chosen, _COMMANDS)
-    given = [word.partition("=")[0] for word in words if word.startswith("--")]
-    return next((found for word in given if word not in known and (found := nearest(word, known))), "")
+    return parser.parse_args(words)
 
 
 def _module(command: str) -> Any:

@@ -29,7 +29,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     files = group.add_mutually_exclusive_group()
     files.add_argument("--external-data", action="store_true", help="put the weights into a second file beside FILE")
     files.add_argument("--one-file", action="store_true", help="never write a second file (default: only above 2 GB)")
-    group.add_argument("--verify", action="store_true", help="compare with the model on the example inputs, in ONNX Runtime")
+    group.add_argument(
+        "--verify",
+        action="store_true",
+        help="compare with the model in ONNX Runtime, on the example inputs "
+        "and at other sizes of the dynamic axes, before FILE is written",
+    )
     group.add_argument("--print", action="store_true", help="print the finished graph")
 
 
@@ -68,26 +73,26 @@ def _export(options: argparse.Namespace, progress: Progress) -> tuple[ONNXProgra
     """
     prepared = prepare(options, progress)
     from onnxexp.pipeline import export
+    from onnxexp.serialize import SavedFile
 
     external = prepared.options.pop("external_data", None)
     external = True if options.external_data else False if options.one_file else external
     verify = prepared.options.pop("verify", False) or options.verify
     program = export(prepared.model, prepared.args, **prepared.options)
+    if verify:
+        progress.stage("comparing with the model in ONNX Runtime")
+        begin = time.perf_counter()
+        try:
+            program.verify_sizes()
+        except VerificationError as error:
+            return program, SavedFile((), 0), f"{error}\nnothing is written: {options.output} stays as it was"
+        finally:
+            program.timings["verify"] = time.perf_counter() - begin
     progress.stage(f"writing {options.output}")
     begin = time.perf_counter()
     saved = program.save(options.output, external_data=external)
     program.timings["write"] = time.perf_counter() - begin
-    if not verify:
-        return program, saved, None
-    progress.stage("comparing with the model in ONNX Runtime")
-    begin = time.perf_counter()
-    try:
-        program.verify()
-        return program, saved, ""
-    except VerificationError as error:
-        return program, saved, str(error)
-    finally:
-        program.timings["verify"] = time.perf_counter() - begin
+    return program, saved, "" if verify else None
 
 
 def _summary(output: Output, program: ONNXProgram, saved: SavedFile, seconds: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO, TypeAlias
 
@@ -11,12 +12,14 @@ import onnx
 import onnx_ir as ir
 import torch
 
-from onnxexp.errors import OnnxExporterError
+from onnxexp.capture.example_inputs import other_examples
+from onnxexp.errors import OnnxExporterError, VerificationError
 from onnxexp.neutral_graph import Node
 from onnxexp.program.comparison import VerificationReport, compare, run_eager
 from onnxexp.program.model_text import ascii_text, render, type_text
 from onnxexp.program.onnxruntime_session import Session
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature
+from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.serialize import SavedFile, WriteOptions, save, to_proto
 
 __all__ = ["InputSlot", "ONNXProgram", "OutputSlot", "Signature", "Target", "Write"]
@@ -43,28 +46,23 @@ class ONNXProgram:
         weights: Parameters that are inputs of the graph (``export_params=False``), by input; calls feed them.
         timings: Seconds by stage of the export, in order.
         pass_timings: Seconds by pass, as ``plugin/pass``.
+        spec: The dynamic axes and numbers of the export; None where there are none.
         lowered: The nodes of the captured graph, each with its lowering: a plugin's name, "decomposed", or "core".
     """
 
     def __init__(
-        self,
-        model: ir.Model,
-        *,
-        signature: Signature,
-        eager: Callable[..., Any] | None,
-        example: tuple[Sequence[Any], Mapping[str, Any]],
-        weights: Mapping[str, torch.Tensor] | None = None,
-        plugins_used: Callable[[], Sequence[Any]] = tuple,
-        write: Write = _write_model,
-        timings: dict[str, float] | None = None,
-        pass_timings: dict[str, float] | None = None,
-        lowered: list[tuple[Node, str]] | None = None,
-    ) -> None:
+        self, model: ir.Model, *, signature: Signature, eager: Callable[..., Any] | None,
+        example: tuple[Sequence[Any], Mapping[str, Any]], weights: Mapping[str, torch.Tensor] | None = None,
+        plugins_used: Callable[[], Sequence[Any]] = tuple, write: Write = _write_model,
+        timings: dict[str, float] | None = None, pass_timings: dict[str, float] | None = None,
+        lowered: list[tuple[Node, str]] | None = None, spec: DynamicSpec | None = None,
+    ) -> None:  # fmt: skip
         self.signature = signature
         self.timings = timings or {}
         self.pass_timings = pass_timings or {}
         self.lowered = lowered or []
         self.eager = eager
+        self.spec = spec
         self.example = example
         self.weights = dict(weights or {})
         self._model = model
@@ -123,13 +121,9 @@ class ONNXProgram:
         return self.signature.unflatten(self._run(leaves), leaves)
 
     def verify(
-        self,
-        args: Sequence[Any] | torch.Tensor | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        *,
-        rtol: float | None = None,
-        atol: float | None = None,
-    ) -> VerificationReport:
+        self, args: Sequence[Any] | torch.Tensor | None = None, kwargs: Mapping[str, Any] | None = None,
+        *, rtol: float | None = None, atol: float | None = None,
+    ) -> VerificationReport:  # fmt: skip
         """Compare the dtype, shape and values of every output with the original's.
 
         Args:
@@ -155,9 +149,28 @@ class ONNXProgram:
         report.raise_for_difference()
         return report
 
+    def verify_sizes(self) -> None:
+        """Compare with the original on the example, and at other sizes of dynamic axes.
+
+        The sizes are 1, odd ones that differ from each other, and twice the example's, as far as the axes' ranges, the program's
+        restrictions and the original allow them. Raises VerificationError with the sizes.
+        """
+        self.verify()
+        for sizes, args, kwargs in other_examples(*self.example, self.spec) if self.spec is not None else ():
+            try:
+                self.signature.flatten(args, kwargs)
+            except OnnxExporterError:
+                continue
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    self.verify(args, kwargs)
+            except OnnxExporterError as error:
+                raise VerificationError(f"where {sizes}: {error}") from error
+            except Exception:  # noqa: BLE001, S112 - the original may refuse sizes by any exception
+                continue
+
     def _run(self, leaves: Sequence[Any]) -> list[Any]:
-        if not self._model.graph.outputs:
-            return []
         return self._loaded().run({**self.weights, **{slot.name: leaves[slot.leaf] for slot in self.signature.inputs}})
 
     def _loaded(self) -> Session:

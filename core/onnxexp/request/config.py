@@ -102,19 +102,32 @@ class Key:
 
 
 def load(
-    *, plugins: Sequence[Any] | None = None, disable: Sequence[str] = (), prefer: Mapping[str, str] | None = None,
-    allow: Sequence[str] | None = None, skip_passes: Sequence[str] = (), opset: int | None = None, target: str | None = None,
-    debug: bool | None = None, check_sizes: bool | None = None,
-) -> Config:  # fmt: skip
+    *,
+    plugins: Sequence[Any] | None = None,
+    disable: Sequence[str] = (),
+    prefer: Mapping[str, str] | None = None,
+    allow: Sequence[str] | None = None,
+    skip_passes: Sequence[str] = (),
+    opset: int | None = None,
+    target: str | None = None,
+    debug: bool | None = None,
+    check_sizes: bool | None = None,
+) -> Config:
     """Return the configuration of a call with these arguments.
 
     Raises OptionError with the file or variable, the key and the cure.
     """
     call = {
-        "plugins": plugins, "disable": disable or None, "prefer": dict(prefer) if prefer else None, "allow": allow,
-        "skip_passes": skip_passes or None, "opset": opset, "target": target, "debug": debug,
+        "plugins": plugins,
+        "disable": disable or None,
+        "prefer": dict(prefer) if prefer else None,
+        "allow": allow,
+        "skip_passes": skip_passes or None,
+        "opset": opset,
+        "target": target,
+        "debug": debug,
         "check_sizes": check_sizes,
-    }  # fmt: skip
+    }
     given = {key: list(value) if isinstance(value, tuple) else value for key, value in call.items() if value is not None}
     return _merge([*_file(os.getcwd()), *_environment(os.environ), (CALL, given)])
 

@@ -73,11 +73,7 @@ class SavedFile:
     bytes: int
 
 
-def save(
-    model: ir.Model,
-    target: str | os.PathLike[str] | BinaryIO,
-    options: WriteOptions = WriteOptions(),
-) -> SavedFile:
+def save(model: ir.Model, target: str | os.PathLike[str] | BinaryIO, options: WriteOptions = WriteOptions()) -> SavedFile:
     """Write a model to a path, or to a binary file object at its current position.
 
     An existing file keeps its permissions and is replaced when the new one is complete; on any error it stays as it is.

@@ -86,10 +86,7 @@ class Dispatcher:
         candidates = self.candidates(op, opset)
         claims = [
             Claim(
-                each.source.plugin,
-                each.symbolic,
-                not number,
-                _reason(each, candidates[0]) if number else self._merit(op, each),
+                each.source.plugin, each.symbolic, not number, _reason(each, candidates[0]) if number else self._merit(op, each)
             )
             for number, each in enumerate(candidates)
         ]

@@ -13,18 +13,7 @@ from onnxexp.errors import LoweringError
 from onnxexp.neutral_graph import Node, ScalarType, TensorType, Value
 from onnxexp.torch_ops.result_types import result_types
 
-__all__ = [
-    "NoOverload",
-    "bind",
-    "cache_by_operator",
-    "called",
-    "chosen",
-    "full_name",
-    "listed",
-    "overload",
-    "schemas",
-    "takes",
-]
+__all__ = ["NoOverload", "bind", "cache_by_operator", "called", "chosen", "full_name", "listed", "overload", "schemas", "takes"]
 
 T = TypeVar("T")
 _PERMANENT = frozenset(["aten", "onnxexp", "prim"])

@@ -119,12 +119,11 @@ def export(
                 do_constant_folding=do_constant_folding,
                 keep_initializers_as_inputs=keep_initializers_as_inputs,
                 operator_export_type=kind,
+                verify=verify,
             ),
             capture,
         )
     _finish(program, model, example.parameter_names, f, old, verbose, external_data)
-    if verify:
-        program.verify()
     return program
 
 
