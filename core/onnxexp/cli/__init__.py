@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from typing import Any, NoReturn
 from onnxexp.cli.common_arguments import UsageError, add_common
 from onnxexp.cli.text_or_json import Output, readable
 from onnxexp.errors import OnnxExporterError
+from onnxexp.suggest import nearest
 from onnxexp.version import __version__
 
 __all__ = ["main"]
