@@ -1,4 +1,4 @@
-"""capture/torch_export/data_dependent_ops.py: such operators are captured whole."""
+"""capture/data_dependent_ops.py of the plugin: such operators are captured whole."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from torch.nn import functional
 
 import onnxexp
-from onnxexp.capture.torch_export import data_dependent_ops
 from onnxexp.testing import Case, cases
+from onnxexp_aten.capture import data_dependent_ops
 
 torch.manual_seed(0)
 
@@ -70,3 +70,12 @@ def test_torch_is_as_it_was_after_a_capture():
         onnxexp.export(lambda x: functional.one_hot(x, "many"), (CLASSES,))
     assert names() == before
     assert "narrow" not in vars(torch.Tensor)
+
+
+def pooled(x: torch.Tensor) -> torch.Tensor:
+    return torch.max_pool1d(x, [2])
+
+
+def test_scripts_call_torchs_own_functions():
+    """torch.jit.script compiles no replacement, so only captures of torch.export replace functions."""
+    onnxexp.export(pooled, (torch.randn(2, 6),), opset_version=20, capture="script", verify=True)

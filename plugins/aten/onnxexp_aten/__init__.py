@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import onnx_ir as ir
 
 import onnxexp
-from onnxexp_aten.capture.computed_sizes import keep_computed_sizes
-from onnxexp_aten.capture.recurrent_layers import keep_composite_ops
+from onnxexp_aten.capture.export_patches import keep_operators_whole
 from onnxexp_aten.complex.complex_lowering import lower_complex
 from onnxexp_aten.passes.compose_views import ComposeViews
 from onnxexp_aten.passes.find_equal_bags import FindEqualBags
@@ -29,11 +27,9 @@ class Aten:
     symbolics = aten
 
     @onnxexp.hookimpl
-    @contextlib.contextmanager
-    def capture_context(self) -> Iterator[None]:
-        """Keep recurrent layers and packed sequences whole, and computed sizes symbolic."""
-        with keep_composite_ops(), keep_computed_sizes():
-            yield
+    def capture_context(self) -> AbstractContextManager[None]:
+        """Keep recurrent layers and data-dependent operators whole, sizes symbolic."""
+        return keep_operators_whole()
 
     @onnxexp.hookimpl
     def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:

@@ -18,7 +18,6 @@ from onnxexp.capture.model_tensors import restored_state
 from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.size_text import dim_text
 from onnxexp.capture.source_lines import model_error, record_user_lines
-from onnxexp.capture.torch_export.data_dependent_ops import keep_data_dependent_ops
 from onnxexp.capture.torch_export.decompose.node_decomposer import Decomposer
 from onnxexp.capture.torch_export.derived_sizes import holds_at_example, larger_sizes, with_sizes
 from onnxexp.capture.torch_export.export_errors import explain
@@ -144,7 +143,6 @@ def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, s
         restored_state(model),  # also before the program is read: constants share their memory with the model
         unwind_functorch(),
         silence_torch_export(),
-        keep_data_dependent_ops(references=not strict),
         record_user_lines(),
         record_guard_sources(),
         exact_reshape_sizes(),

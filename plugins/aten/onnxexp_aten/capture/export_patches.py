@@ -1,0 +1,37 @@
+"""Replace torch's functions during captures of torch.export only.
+
+torch.jit.script runs in the same hook, and compiles nothing but torch's own functions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from onnxexp.capture.torch_state import is_exporting, replace_attributes
+from onnxexp_aten.capture.computed_sizes import keep_computed_sizes
+from onnxexp_aten.capture.data_dependent_ops import keep_data_dependent_ops
+from onnxexp_aten.capture.recurrent_layers import keep_composite_ops
+
+__all__ = ["keep_operators_whole"]
+
+
+@contextlib.contextmanager
+def keep_operators_whole() -> Iterator[None]:
+    """Capture recurrent layers and data-dependent operators as one node each, computed sizes as symbolic numbers."""
+    original: Any = torch.export.export
+
+    @functools.wraps(original)
+    def export(*args: Any, **options: Any) -> Any:
+        if not is_exporting():  # another thread's own
+            return original(*args, **options)
+        whole = keep_data_dependent_ops(references=not options.get("strict", False))
+        with keep_composite_ops(), whole, keep_computed_sizes():
+            return original(*args, **options)
+
+    with replace_attributes([(torch.export, "export", export)]):
+        yield
