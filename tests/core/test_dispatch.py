@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from onnxexp import LoweringError, OpsetError, OptionError, PluginConflict, SymbolicTable
+from onnxexp.cli.dispatch_reasons import claims
 from onnxexp.symbolics.dispatch import Dispatcher, Source
 from tests.core.tiny import export
 
@@ -74,12 +75,12 @@ def test_several_tables_of_one_plugin_are_no_conflict() -> None:
 def test_why_tells_who_is_asked_and_who_is_not() -> None:
     new, old = table("gelu", since=20), table("gelu", until=12)
     made = dispatcher({"aten::gelu": "new"}, new=new, old=old)
-    told = [(claim.plugin, claim.chosen, claim.reason) for claim in made.why("aten::gelu", 20)]
+    told = [(claim.plugin, claim.chosen, claim.reason) for claim in claims(made, "aten::gelu", 20)]
     assert told == [("new", True, "preferred by the configuration"), ("old", False, "serves up to opset 12")]
-    assert [claim.reason for claim in made.why("aten::gelu", 9)][1] == "serves from opset 20 on"
-    assert made.why("aten::relu", 9) == []
-    assert dispatcher(a=table("relu")).why("aten::relu", 9)[0].reason == "the only plugin that claims it"
-    both = dispatcher(a=table("relu"), b=table("relu", override=True)).why("aten::relu", 9)
+    assert [claim.reason for claim in claims(made, "aten::gelu", 9)][1] == "serves from opset 20 on"
+    assert claims(made, "aten::relu", 9) == []
+    assert claims(dispatcher(a=table("relu")), "aten::relu", 9)[0].reason == "the only plugin that claims it"
+    both = claims(dispatcher(a=table("relu"), b=table("relu", override=True)), "aten::relu", 9)
     assert [claim.reason for claim in both] == ["its table overrides", "called where b declines"]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxexp.cli.common_arguments import add_common, add_selection
 from onnxexp.cli.config_command import load
+from onnxexp.cli.dispatch_reasons import Claim, claims
 from onnxexp.cli.text_or_json import Output, Progress
 from onnxexp.errors import OptionError
 from onnxexp.plugins.discovery import PluginStatus, record_hash, states
@@ -18,7 +19,6 @@ from onnxexp.suggest import nearest
 if TYPE_CHECKING:
     from onnxexp.errors import PluginError
     from onnxexp.plugins.loading import Plugin
-    from onnxexp.symbolics.dispatch import Claim
 
 __all__ = ["arguments", "run"]
 
@@ -125,14 +125,14 @@ def _why(options: argparse.Namespace, output: Output) -> int:
         plugins = load_plugins(config)
     if "::" not in options.op:
         raise OptionError(f"{options.op!r} has no namespace; write it as aten::{options.op}")
-    claims = plugins.dispatcher.why(options.op, config.opset)
+    found = claims(plugins.dispatcher, options.op, config.opset)
     hooks = [each.plugin.name for each in plugins.implementations("lower_node")]
-    chosen = any(claim.chosen for claim in claims)
-    if not claims:
+    chosen = any(claim.chosen for claim in found)
+    if not found:
         output.line(f"no plugin has a symbolic for {options.op}{nearest(options.op, sorted(plugins.dispatcher.operators))}")
     elif not chosen:
         output.line(f"no plugin lowers {options.op} at opset {config.opset}")
-    described = [_claim(claim) for claim in claims]
+    described = [_claim(claim) for claim in found]
     rows = [
         ["first choice" if each["chosen"] else "", each["plugin"], each["entry"], each["serves"], each["reason"], each["what"]]
         for each in described

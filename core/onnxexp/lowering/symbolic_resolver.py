@@ -79,17 +79,12 @@ class SymbolicResolver:
 
     def _other_opset(self, node: Node) -> LoweringError | None:
         """Return the error for a node that a plugin lowers at another opset only."""
-        if not (opsets := self._dispatcher.opsets(node.op)):
+        if not (registered := self._dispatcher.registered(node.op)):
             return None
-        target = self._builder.opset
-        first = next((opset for opset in opsets if opset > target), None)
-        claim = self._dispatcher.why(node.op, target)[0]
-        return OpsetError(
-            f"the plugin {claim.plugin!r} lowers {node.op} from opset {first} on; the target is opset {target}"
-            if first
-            else f"the plugin {claim.plugin!r} {claim.reason}; the target is opset {target}",
-            first,
-        )
+        target, known = self._builder.opset, registered[0]
+        first = min((each.symbolic.since for each in registered if each.symbolic.since > target), default=None)
+        limit = f"lowers {node.op} from opset {first} on" if first else f"serves up to opset {known.symbolic.until}"
+        return OpsetError(f"the plugin {known.source.plugin!r} {limit}; the target is opset {target}", first)
 
     def _call(self, who: Who, function: Callable[..., Any], bound: Callable[[], Any]) -> Any:
         try:

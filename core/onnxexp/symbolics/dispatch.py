@@ -10,7 +10,7 @@ from onnxexp.errors import OptionError, PluginConflict
 from onnxexp.suggest import nearest
 from onnxexp.symbolics.table import Symbolic, SymbolicTable
 
-__all__ = ["Candidate", "Claim", "Dispatcher", "Source"]
+__all__ = ["Candidate", "Dispatcher", "Source"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,16 +37,6 @@ class Candidate:
         name = self.symbolic.direct or self.symbolic.function.__name__
         place = f" at {self.symbolic.location}" if self.symbolic.location else ""
         return f"the symbolic {name} of {self.source}{place}"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Claim:
-    """One symbolic of an operator, and the reason why it comes first or not."""
-
-    plugin: str
-    symbolic: Symbolic
-    chosen: bool
-    reason: str
 
 
 class Dispatcher:
@@ -77,26 +67,9 @@ class Dispatcher:
             if entry.serves(opset)
         ]
 
-    def opsets(self, op: str) -> list[int]:
-        """The first opsets of all symbolics for an operator, in order."""
-        return sorted(entry.since for source in self._sources(op) for entry in source.table.versions(op))
-
-    def why(self, op: str, opset: int) -> list[Claim]:
-        """Every symbolic for an operator in calling order, those of other opsets last."""
-        candidates = self.candidates(op, opset)
-        claims = [
-            Claim(
-                each.source.plugin, each.symbolic, not number, _reason(each, candidates[0]) if number else self._merit(op, each)
-            )
-            for number, each in enumerate(candidates)
-        ]
-        serving = {id(each.symbolic) for each in candidates}
-        for source in self._sources(op):
-            for entry in source.table.versions(op):
-                if id(entry) not in serving:
-                    limit = f"from opset {entry.since} on" if entry.since > opset else f"up to opset {entry.until}"
-                    claims.append(Claim(source.plugin, entry, False, f"serves {limit}"))
-        return claims
+    def registered(self, op: str) -> list[Candidate]:
+        """The symbolics for an operator's overload at any opset, best table first."""
+        return [Candidate(source, entry) for source in self._sources(op) for entry in source.table.versions(op)]
 
     @functools.cached_property
     def operators(self) -> frozenset[str]:
@@ -110,7 +83,7 @@ class Dispatcher:
         """The tables that claim an operator's overload, best first."""
         claiming = [source for source in self._all if source.table.versions(op)]
         if len(claiming) > 1:
-            claiming.sort(key=lambda source: (self._rank(op, source), source.plugin, op not in source.table.operators()))
+            claiming.sort(key=lambda source: (self.rank(op, source), source.plugin, op not in source.table.operators()))
         return claiming
 
     @functools.cached_property
@@ -122,7 +95,8 @@ class Dispatcher:
                 claims.setdefault(op, []).append(source)
         return claims
 
-    def _rank(self, op: str, source: Source) -> tuple[bool, bool, bool]:
+    def rank(self, op: str, source: Source) -> tuple[bool, bool, bool]:
+        """A sort key: tables that the user passed, then preferred, then overriding ones."""
         preferred = self._prefer.get(op) or self._prefer.get(op.partition(".")[0])
         return not source.user, source.plugin != preferred, not source.table.override
 
@@ -142,7 +116,7 @@ class Dispatcher:
         for op in self._contested():
             first, *rest = self._sources(op)
             for other in rest:
-                if other.plugin != first.plugin and self._rank(op, other) == self._rank(op, first):
+                if other.plugin != first.plugin and self.rank(op, other) == self.rank(op, first):
                     conflicts.setdefault((str(first), str(other)), []).append(op)
         if conflicts:
             raise PluginConflict("\n".join(_conflict(pair, sorted(ops)) for pair, ops in sorted(conflicts.items())))
@@ -153,18 +127,6 @@ class Dispatcher:
         for op, sources in self._claims.items():
             whole.setdefault(op.partition(".")[0], set()).update(source.plugin for source in sources)
         return [op for op in self._claims if len(whole[op.partition(".")[0]]) > 1]
-
-    def _merit(self, op: str, candidate: Candidate) -> str:
-        user, preferred, override = (not each for each in self._rank(op, candidate.source))
-        if len(self._sources(op)) == 1:
-            return "the only plugin that claims it"
-        reasons = ((user, "given in the call"), (preferred, "preferred by the configuration"), (override, "its table overrides"))
-        return next((reason for holds, reason in reasons if holds), "the others do not serve this opset")
-
-
-def _reason(candidate: Candidate, first: Candidate) -> str:
-    declining = f"the entry of opset {first.symbolic.since}" if candidate.source is first.source else first.source.plugin
-    return f"called where {declining} declines"
 
 
 def _conflict(pair: tuple[str, str], ops: list[str]) -> str:

@@ -62,7 +62,7 @@ def _has_tensors(data: Any) -> bool:
 
 
 def _stacked(data: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Build ``torch.tensor([x.shape[0], 2])`` of operators, where the tracer records a constant."""
+    """Build ``torch.tensor([x.shape[0], 2])``, a constant in a trace, of operators."""
     if isinstance(data, (list, tuple)):
         return torch.stack([_stacked(part, dtype, device) for part in data])
     return torch.as_tensor(data, dtype=dtype, device=device)

@@ -22,7 +22,7 @@ __all__ = ["keep_operators_whole"]
 
 @contextlib.contextmanager
 def keep_operators_whole() -> Iterator[None]:
-    """Capture recurrent layers and data-dependent operators as one node each, computed sizes as symbolic numbers."""
+    """Capture such operators as one node each, computed sizes as symbols."""
     original: Any = torch.export.export
 
     @functools.wraps(original)
