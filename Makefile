@@ -85,10 +85,10 @@ $(VENV)/.torch-installed:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "onnxexp needs Python 3.10 or newer, $(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=...")'
 	@echo "Making the environment $(VENV): a few minutes, once."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet "$(TORCH)"
+	$(PIP) install "$(TORCH)"
 	@touch $@
 
 # One pip call for all: the core and its plugins need each other, and none of them comes from an index.
 $(VENV)/.onnxexp-installed: $(VENV)/.torch-installed pyproject.toml $(PLUGINS:%=%/pyproject.toml)
-	$(PIP) install --quiet --editable ".[all,dev]" $(PLUGINS:%=--editable %)
+	$(PIP) install --editable ".[all,dev]" $(PLUGINS:%=--editable %)
 	@touch $@

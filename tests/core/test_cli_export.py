@@ -153,6 +153,20 @@ def test_a_file_named_like_a_package_of_ours(project: str, capsys: Capsys) -> No
     assert hasattr(sys.modules["onnx_ir"], "Model")
 
 
+def test_a_file_that_is_no_torchscript(project: str, capsys: Capsys) -> None:
+    torch.save({"weight": torch.ones(2)}, "weights.pt")
+    Path("text.pt").write_text("text")
+    for name in ("weights.pt", "text.pt"):
+        ran = run(capsys, "export", name, "-o", "model.onnx", "--input", "float32[2]")
+        assert ran.status == 2 and f"{name} is no TorchScript file" in ran.err and "write a factory" in ran.err
+
+
+def test_a_torchscript_file_without_inputs(project: str, capsys: Capsys) -> None:
+    torch.jit.script(torch.nn.ReLU()).save("relu.pt")
+    ran = run(capsys, "export", "relu.pt", "-o", "model.onnx")
+    assert ran.status == 2 and "relu.pt has no example inputs; the model takes (input)" in ran.err
+
+
 def test_an_archive(project: str, capsys: Capsys) -> None:
     torch.export.save(torch.export.export(torch.nn.ReLU(), (torch.ones(2),)), "relu.pt2")
     ran = run(capsys, "export", "relu.pt2", "-o", "model.onnx", "--verify")
@@ -215,7 +229,9 @@ def test_the_document(project: str, capsys: Capsys) -> None:
     assert document["bytes"] == Path("model.onnx").stat().st_size
     assert document["inputs"] == {"x": "float32[2, 3]"} and document["outputs"] == {"output": "float32[2, 3]"}
     assert document["nodes"] == 2 and document["opset"] == 20 and document["verified"] is True
-    assert {"capture", "lower", "write", "verify"} <= set(document["stages"]) and document["seconds"] > 0
+    assert {"load torch and the model", "capture", "lower", "write", "verify"} <= set(document["stages"]) and document[
+        "seconds"
+    ] > 0
 
 
 def test_json_is_alone_on_standard_output(project: str, tmp_path: Path) -> None:
@@ -259,7 +275,8 @@ def test_a_difference_is_a_no(project: str, capsys: Capsys, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("target", "more", "message"),
     [
-        ("nowhere", [], "'nowhere' is neither MODULE:FACTORY nor FILE.py:FACTORY nor FILE.pt2"),
+        ("nowhere", [], "'nowhere' is neither MODULE:FACTORY nor FILE.py:FACTORY nor FILE.pt2 nor FILE.pt"),
+        ("nowhere.pt", [], "there is no file nowhere.pt"),
         ("nowhere:make", [], "there is no module 'nowhere': it is neither installed nor in the working directory"),
         ("nowhere.py:make", [], "there is no file nowhere.py"),
         ("nowhere.pt2", [], "there is no file nowhere.pt2"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -242,3 +243,4 @@ def test_progress_on_a_terminal(place: Path, colours: None) -> None:
     assert running.returncode == 0 and out.startswith("wrote ") and "\x1b" not in out
     for stage in (b"loading torch", b"loading slow.py:make", b"capturing the model", b"comparing with the model"):
         assert stage in told
+    assert re.search(rb"\d s  capturing the model", told)

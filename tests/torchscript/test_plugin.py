@@ -75,6 +75,17 @@ def test_the_command_line_traces(tmp_path: Path, capsys: pytest.CaptureFixture[s
     sys.modules.pop("branches", None)
 
 
+def test_the_command_line_takes_a_torchscript_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.jit.script(torch.nn.ReLU()).save("relu.pt")
+    given = ["--input", "float32[2,3]", "--dynamic", "input:0=n", "--verify"]
+    ran = run(capsys, "export", "relu.pt", "-o", "relu.onnx", *given)
+    assert ran.status == 0 and "inputs   input: float32[n, 3]" in ran.out, ran.err
+    assert run(capsys, "verify", "relu.onnx", "--against", "relu.pt", *given[:2], "--sizes", "n=5").status == 0
+
+
 def test_what_an_export_built_with_is_gone_when_it_is_done() -> None:
     built: list[weakref.ref[Builder]] = []
 

@@ -71,7 +71,9 @@ def _export(options: argparse.Namespace, progress: Progress) -> tuple[ONNXProgra
 
     The differences are None without a verification, "" if there are none.
     """
+    begin = time.perf_counter()
     prepared = prepare(options, progress)
+    loading = time.perf_counter() - begin
     from onnxexp.pipeline import export
     from onnxexp.serialize import SavedFile
 
@@ -79,6 +81,7 @@ def _export(options: argparse.Namespace, progress: Progress) -> tuple[ONNXProgra
     external = True if options.external_data else False if options.one_file else external
     verify = prepared.options.pop("verify", False) or options.verify
     program = export(prepared.model, prepared.args, **prepared.options)
+    program.timings = {"load torch and the model": loading, **program.timings}
     if verify:
         progress.stage("comparing with the model in ONNX Runtime")
         begin = time.perf_counter()

@@ -21,7 +21,7 @@ from onnxexp.errors import OptionError, VerificationError
 from onnxexp.program.comparison import VerificationReport, compare, run_eager
 from onnxexp.program.onnxruntime_session import Session
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature
-from onnxexp.request.module_and_forward import as_module
+from onnxexp.request.module_and_forward import as_module, forward_of
 from onnxexp.request.pytree_leaves import Leaf, bind, flatten_inputs, flatten_outputs
 
 __all__ = ["Comparer"]
@@ -61,7 +61,7 @@ class Comparer:
         if not program:
             self._eager.eval()
         self._args, self._kwargs = args, dict(kwargs)
-        leaves = flatten_inputs(bind(self._eager.forward, args, self._kwargs), args, self._kwargs)
+        leaves = flatten_inputs(bind(forward_of(self._eager), args, self._kwargs), args, self._kwargs)
         self._slots = self._match_inputs(leaves)
 
     def compare(self, sizes: Mapping[str, int], *, rtol: float | None, atol: float | None) -> VerificationReport:
@@ -86,7 +86,7 @@ class Comparer:
         leaves = flatten_outputs(expected)
         signature = Signature(
             self._slots, self._match_outputs(leaves), structure, pytree.tree_structure(expected),
-            parameters=inspect.signature(self._eager.forward),
+            parameters=inspect.signature(forward_of(self._eager)),
         )  # fmt: skip
         names = signature.output_names(self._outputs)
         return compare(expected, signature.unflatten(results, flat), names, rtol=rtol, atol=atol)

@@ -21,12 +21,15 @@ from torch.export import ExportedProgram
 
 from onnxexp.errors import OnnxExporterError, OptionError
 from onnxexp.pipeline import export
+from onnxexp.request.module_and_forward import forward_of
 from onnxexp.suggest import nearest
 
 __all__ = ["Target", "load", "read_input"]
 
 _SPEC = re.compile(r"(?:(?P<name>[^=\[\]]+)=)?(?P<dtype>\w+)\[(?P<sizes>[\d\s,]*)\]")
 _SEED = 0
+_SCRIPTED = (".pt", ".pth", ".ts")
+"""The usual suffixes of TorchScript files."""
 
 
 @dataclasses.dataclass
@@ -48,7 +51,7 @@ def load(text: str, inputs: Sequence[str] = (), *, trusted: bool = False) -> Tar
     Load the plugins first: a module in the working directory puts that folder on `sys.path`.
 
     Args:
-        text: ``package.module:name``, ``path/file.py:name`` or ``path/file.pt2``.
+        text: ``package.module:name``, ``path/file.py:name``, ``path/file.pt2``, or ``path/file.pt``, a TorchScript file.
         inputs: Specs of example inputs (see `read_input`); they replace those from the factory.
         trusted: Whether a .pt2 file may run code while it is loaded.
 
@@ -59,6 +62,8 @@ def load(text: str, inputs: Sequence[str] = (), *, trusted: bool = False) -> Tar
         from onnxexp.cli.pt2_archive import load_archive
 
         target = Target(load_archive(Path(text), trusted=trusted))
+    elif text.endswith(_SCRIPTED):
+        target = Target(_scripted(Path(text)))
     else:
         target = _resolve(*_locate(text), text)
     if inputs:
@@ -68,6 +73,21 @@ def load(text: str, inputs: Sequence[str] = (), *, trusted: bool = False) -> Tar
     elif not target.args and not target.kwargs and not isinstance(target.model, ExportedProgram):
         _check_needs_nothing(target.model, text)
     return target
+
+
+def _scripted(path: Path) -> torch.jit.ScriptModule:
+    """Load a TorchScript file onto the CPU."""
+    if not path.is_file():
+        raise OptionError(f"there is no file {path}")
+    try:
+        module: torch.jit.ScriptModule = torch.jit.load(path, map_location="cpu")  # type: ignore[no-untyped-call]
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise OptionError(
+            f"{path} is no TorchScript file ({reason}): torch.jit.save writes one. For weights or a pickled model, write a "
+            "factory that returns the model, and give MODULE:FACTORY"
+        ) from error
+    return module
 
 
 def read_input(spec: str) -> tuple[str, Any]:
@@ -108,7 +128,7 @@ def _locate(text: str) -> tuple[ModuleType, str]:
     """Import the target's module; return it with the name in it."""
     place, colon, name = text.rpartition(":")
     if not colon or not place or not name:
-        raise OptionError(f"{text!r} is neither MODULE:FACTORY nor FILE.py:FACTORY nor FILE.pt2")
+        raise OptionError(f"{text!r} is neither MODULE:FACTORY nor FILE.py:FACTORY nor FILE.pt2 nor FILE.pt")
     if place.endswith(".py") or os.sep in place:
         return _file(Path(place)), name
     try:
@@ -209,8 +229,7 @@ def _read(value: Any, text: str) -> Target:
 
 
 def _check_needs_nothing(model: Any, text: str) -> None:
-    forward = model.forward if isinstance(model, torch.nn.Module) else model
-    signature = inspect.signature(forward)
+    signature = inspect.signature(forward_of(model) if isinstance(model, torch.nn.Module) else model)
     try:
         signature.bind()
     except TypeError:

@@ -7,8 +7,12 @@ import io
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 __all__ = ["Output", "Progress", "readable", "styled"]
 
@@ -140,6 +144,8 @@ class Progress:
 
     def __init__(self) -> None:
         self._status: Any = None
+        self._started = time.perf_counter()
+        self._text = ""
 
     @property
     def shown(self) -> bool:
@@ -151,14 +157,19 @@ class Progress:
             from rich.console import Console
             from rich.status import Status
 
-            self._status = Status("", console=Console(file=sys.stderr), spinner="dots" if _utf(sys.stderr) else "line")
+            self._status = Status(self, console=Console(file=sys.stderr), spinner="dots" if _utf(sys.stderr) else "line")
             self._status.start()
         return self
 
     def stage(self, text: str) -> None:
         """Show the current stage."""
-        if self._status is not None:
-            self._status.update(readable(text, sys.stderr))
+        self._text = readable(text, sys.stderr)
+
+    def __rich__(self) -> Text:
+        """The line beside the spinner, made anew for each of its frames."""
+        from rich.text import Text
+
+        return Text(f"{time.perf_counter() - self._started:.0f} s  {self._text}")
 
     def __exit__(self, *exc: object) -> None:
         if self._status is not None:

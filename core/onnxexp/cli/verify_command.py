@@ -22,7 +22,7 @@ __all__ = ["arguments", "run"]
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("file", type=Path, metavar="FILE", help="the ONNX file")
-    parser.add_argument("--against", required=True, metavar="MODULE:FACTORY|FILE.pt2", help="the model, as for `onnxexp export`")
+    parser.add_argument("--against", required=True, metavar="MODULE:FACTORY|FILE", help="the model, as for `onnxexp export`")
     add_target(parser, dynamic=False)
     group = parser.add_argument_group("the comparison")
     group.add_argument(
