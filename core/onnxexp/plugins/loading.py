@@ -25,12 +25,13 @@ from onnxexp.plugins import hookspecs, isolated_import
 from onnxexp.plugins.discovery import InstalledPlugin, PluginStatus, missing, states
 from onnxexp.plugins.isolated_import import import_object
 from onnxexp.request.config import Config
+from onnxexp.request.config import load as load_config
 from onnxexp.request.export_context import ExportContext
 from onnxexp.suggest import nearest
 from onnxexp.symbolics.dispatch import Dispatcher, Source
 from onnxexp.symbolics.table import SymbolicTable
 
-__all__ = ["Implementation", "Plugin", "Plugins", "load", "load_all"]
+__all__ = ["Implementation", "Plugin", "Plugins", "load", "load_all", "symbolics_for"]
 
 _ROUTINES = (types.FunctionType, types.MethodType, staticmethod, classmethod)
 HOOKS = ("capture_context", "capture", "pre_pass", "lower_node", "post_pass", "serialize")
@@ -185,6 +186,17 @@ def load(config: Config) -> Plugins:
         if name not in known:
             raise missing(name, known, config.origins["prefer"])
     return Plugins(loaded, config.prefer, [state for state in all_states if state.state == "off"])
+
+
+def symbolics_for(operator: str, opset: int) -> list[Callable[..., Any]]:
+    """List an operator's symbolics (``aten::add.Tensor``) at an opset in call order.
+
+    For tools that read them outside an export. The configuration selects the plugins, as for an export without ``plugins=``.
+
+    Raises PluginLoadError and PluginConflict as `onnxexp.export` does.
+    """
+    candidates = load(load_config()).dispatcher.candidates(operator, opset)
+    return [candidate.symbolic.function for candidate in candidates]
 
 
 def load_all(config: Config) -> list[tuple[PluginStatus, Plugin | PluginError | None]]:

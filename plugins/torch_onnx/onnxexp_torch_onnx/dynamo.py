@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 import onnxexp
 from onnxexp import OnnxExporterError, ONNXProgram, SymbolicTable
 from onnxexp.builder.torch_tensor_data import TorchTensor
-from onnxexp.plugins.symbolics_outside_exports import symbolics_for
+from onnxexp.plugins.loading import symbolics_for
 from onnxexp.version import DEFAULT_OPSET
 from onnxexp_torch_onnx.diagnostics import DiagnosticContext
 from onnxexp_torch_onnx.onnxscript_symbolics import one_plugin, translations
