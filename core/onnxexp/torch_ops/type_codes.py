@@ -7,9 +7,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.torch_ops.schemas import cache_by_operator, overload
-
-__all__ = ["DTYPES", "MEMORY_FORMATS", "coded_arguments", "decode_arguments", "dtype_of_code", "type_code"]
+__all__ = ["DTYPES", "MEMORY_FORMATS", "VALUES", "decode_arguments", "dtype_of_code", "type_code"]
 
 DTYPES = (
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
@@ -20,29 +18,16 @@ DTYPES = (
 """c10::ScalarType, in order; None for the types that Python's torch does not have."""
 _LAYOUTS = (torch.strided, torch.sparse_coo)
 MEMORY_FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
-_TABLES: dict[str, tuple[Any, ...]] = {"ScalarType": DTYPES, "Layout": _LAYOUTS, "MemoryFormat": MEMORY_FORMATS}
-
-
-@cache_by_operator
-def coded_arguments(name: str) -> tuple[tuple[int, tuple[Any, ...]], ...]:
-    """List an operator's arguments that take type codes: index and values by code."""
-    op = overload(name)
-    if op is None:
-        return ()
-    schema: Any = op._schema
-    tables = [_table(argument) for argument in schema.arguments]
-    return tuple((index, table) for index, table in enumerate(tables) if table is not None)
+VALUES: dict[str, tuple[Any, ...]] = {"ScalarType": DTYPES, "Layout": _LAYOUTS, "MemoryFormat": MEMORY_FORMATS}
+"""The values by code, by the type of a schema's argument."""
 
 
 def decode_arguments(schema: torch.FunctionSchema, args: Sequence[Any]) -> list[Any]:
     """Decode the dtypes, layouts and memory formats of a call by its schema."""
-    tables = [_table(argument) for argument in schema.arguments]
+    arguments: Sequence[Any] = schema.arguments
+    kinds = (str(argument.real_type).removeprefix("Optional[").removesuffix("]") for argument in arguments)
+    tables = map(VALUES.get, kinds)
     return [table[arg] if table is not None and type(arg) is int else arg for table, arg in zip(tables, args, strict=False)]
-
-
-def _table(argument: Any) -> tuple[Any, ...] | None:
-    """The values by code of a schema's argument; None where it takes no code."""
-    return _TABLES.get(str(argument.real_type).removeprefix("Optional[").removesuffix("]"))
 
 
 def dtype_of_code(code: Any) -> torch.dtype | None:
@@ -54,4 +39,4 @@ def type_code(value: Any) -> Any:
     """Return the code of a dtype, a layout or a memory format; anything else as it is."""
     if not isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
         return value
-    return next((table.index(value) for table in _TABLES.values() if value in table), value)
+    return next((table.index(value) for table in VALUES.values() if value in table), value)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onnxexp.torch_ops.schemas import cache_by_operator, overload
-from onnxexp.torch_ops.type_codes import coded_arguments
+from onnxexp.torch_ops.type_codes import VALUES
 
 __all__ = ["Call", "named"]
 
@@ -64,7 +64,7 @@ def named(name: str) -> Call:
         found,
         tensors=frozenset(index for index, kind in enumerate(kinds) if kind == "Tensor"),
         tensor_lists=frozenset(index for index, kind in enumerate(kinds) if kind.startswith("List[") and "Tensor" in kind),
-        counted=coded_arguments(name),
+        counted=tuple((index, VALUES[kind]) for index, kind in enumerate(kinds) if kind in VALUES),
         lists=any(str(result.type) == "List[Tensor]" for result in schema.returns),
         depends=data_dependent and name != "aten::where.self",
         writes=bool(schema.is_mutable),
