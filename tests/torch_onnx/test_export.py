@@ -16,6 +16,7 @@ import onnxexp
 import onnxexp_torch_onnx as onnx_exporter
 from onnxexp_torch_onnx import OperatorExportTypes
 from onnxexp_torch_onnx.deprecated_arguments import CURES
+from onnxexp_torch_onnx.errors import OnnxExporterWarning
 
 
 class Model(torch.nn.Module):
@@ -90,6 +91,26 @@ def test_training_as_it_was_written_over_the_years(training: Any, dropped: bool)
 def test_arguments_of_the_wrong_kind(options: dict[str, Any], message: str) -> None:
     with pytest.raises(onnxexp.OptionError, match=re.escape(message)):
         onnx_exporter.export(MODEL, X, **options)
+
+
+@pytest.mark.parametrize("capture", ["auto", "export", "trace"])
+@pytest.mark.parametrize("axes", [{"x": {0: "n"}, "y": {0: "m"}}, {"x": [0], "y": [0]}, {"x": {0: "n", 1: "w"}, "y": [0]}])
+def test_an_axis_of_an_input_that_the_model_fixes_is_a_warning(capture: str, axes: Any) -> None:
+    class Wants(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.linear(x.transpose(0, 1), torch.ones(2, 3)).sum() + y
+
+    with pytest.warns(OnnxExporterWarning, match=r"the model fixes axis 0 of x, so the file has a static size there"):
+        program = onnx_exporter.export(Wants(), (torch.ones(3, 4), X), dynamic_axes=axes, capture=capture)
+    x, y = program.model.graph.inputs
+    assert x.shape[0] == 3 and not isinstance(y.shape[0], int)
+    given = torch.ones(3, 4), torch.randn(7, 4)
+    torch.testing.assert_close(program(*given), Wants()(*given))
+
+
+def test_dynamic_shapes_that_the_model_fixes_are_errors() -> None:
+    with pytest.raises(onnxexp.CaptureError, match="was asked to be dynamic"):
+        onnx_exporter.export(lambda x: x + torch.ones(3, 1), X, dynamic_shapes={"x": {0: "n"}})
 
 
 def test_names_of_the_parameters_of_a_wrapped_model() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, BinaryIO
 
@@ -12,12 +13,12 @@ import onnx_ir as ir
 import torch
 
 import onnxexp
-from onnxexp import ONNXProgram, OptionError, warn
+from onnxexp import CaptureError, ONNXProgram, OptionError, warn
 from onnxexp.request.module_and_forward import unwrapped
 from onnxexp.version import DEFAULT_OPSET
 from onnxexp_torch_onnx import deprecated_arguments
 from onnxexp_torch_onnx.enums import OperatorExportTypes
-from onnxexp_torch_onnx.errors import CheckerError
+from onnxexp_torch_onnx.errors import CheckerError, OnnxExporterWarning
 from onnxexp_torch_onnx.export_state import logging_to_stdout, training_mode
 from onnxexp_torch_onnx.graph_text import PARAMETER, graph_text
 from onnxexp_torch_onnx.module_functions import ModuleFunctions, check_opset
@@ -28,6 +29,8 @@ from onnxexp_torch_onnx.settings import settings
 
 __all__ = ["export", "export_to_pretty_string"]
 
+_FIXED = re.compile(r"axis (?P<axis>\d+) of input (?P<input>\S+)(?: \(.*?\))? was asked to be dynamic, but the model fixes it to")
+"""The error about an input's axis; every frontend writes it so."""
 _LOGGER = logging.getLogger("onnxexp")
 
 
@@ -102,7 +105,7 @@ def export(
     with settings(opset=opset_version or DEFAULT_OPSET, training=mode.name == "TRAINING", **changes):
         program = export_with_number_inputs(
             example,
-            lambda numbers, names, capture: onnxexp.export(
+            lambda numbers, names, capture: _exported(
                 model,
                 args,
                 kwargs=kwargs,
@@ -125,6 +128,29 @@ def export(
         )
     _finish(program, model, example.parameter_names, f, old, verbose, external_data)
     return program
+
+
+def _exported(model: Any, args: Any, *, dynamic_axes: Mapping[str, Any] | None, **options: Any) -> ONNXProgram:
+    """Export; an input's axis that the model fixes is static, with a warning."""
+    while True:
+        try:
+            return onnxexp.export(model, args, dynamic_axes=dynamic_axes, **options)
+        except CaptureError as error:
+            fixed = [(match["input"], int(match["axis"])) for match in _FIXED.finditer(str(error))]
+            left = {
+                key: _without(axes, {axis for name, axis in fixed if name == key}) for key, axes in (dynamic_axes or {}).items()
+            }
+            if left == (dynamic_axes or {}):
+                raise
+            static = ", ".join(f"axis {axis} of {name}" for name, axis in dict.fromkeys(fixed))
+            warn(f"dynamic_axes: the model fixes {static}, so the file has a static size there: {error}", OnnxExporterWarning)
+            dynamic_axes = left
+
+
+def _without(axes: Any, fixed: Collection[int]) -> Any:
+    if isinstance(axes, Mapping):
+        return {axis: name for axis, name in axes.items() if axis not in fixed}
+    return [axis for axis in axes if axis not in fixed] if isinstance(axes, (list, tuple)) and fixed else axes
 
 
 def _parameters(program: ONNXProgram, model: Any) -> list[ir.Value | None]:
