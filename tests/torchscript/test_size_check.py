@@ -55,6 +55,10 @@ def branch(x: Tensor) -> Tensor:
     return x.exp() if int(x.shape[1]) < 6 else x.cos()
 
 
+def as_large(x: Tensor) -> Tensor:
+    return x + 1 if x.shape[1] == 5 else x.flip(1)
+
+
 def table(x: Tensor) -> Tensor:
     return x.sum(1) + torch.tensor(list(range(int(x.shape[1])))).sum()
 
@@ -87,6 +91,7 @@ def value_and_loop(x: Tensor) -> Tensor:
         (half, "2 is 4 there, at File", "x[:, : int(x.shape[1] * 0.5)]"),
         (scaled, "2.23606", "float(x.shape[1]) ** 0.5"),
         (branch, "the model runs aten::exp, and aten::cos there, at File", "if int(x.shape[1]) < 6"),
+        (as_large, "the model runs aten::add, and aten::flip there, at File", "if x.shape[1] == 5"),
         (table, "a tensor of shape (5,) is a tensor of shape (8,) there, at File", "torch.tensor(list(range("),
         (counted, "the model returns the constant 5, which is 8 there", ""),
         (listed, "the model returns 2 values, and 3 there", ""),

@@ -62,7 +62,7 @@ def _has_tensors(data: Any) -> bool:
 
 
 def _stacked(data: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Build ``torch.tensor([x.shape[0], 2])``, a constant in a trace, of operators."""
+    """Stack the parts of a list, as ``torch.tensor([x.shape[0], 2])`` has them."""
     if isinstance(data, (list, tuple)):
         return torch.stack([_stacked(part, dtype, device) for part in data])
     return torch.as_tensor(data, dtype=dtype, device=device)

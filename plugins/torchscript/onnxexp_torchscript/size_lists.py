@@ -6,6 +6,7 @@ are, except those of a convolution.
 
 from __future__ import annotations
 
+import inspect
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -39,7 +40,7 @@ def size_lists() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         counts = {key: arg.N for index, arg in enumerate(arguments) if arg.N for key in (index, arg.name)}
         for owner in _OWNERS:
             original = getattr(owner, name, None)  # Tensor inherits its methods
-            if isinstance(original, _BUILTIN):
+            if isinstance(inspect.unwrap(original), _BUILTIN):  # of a plugin's replacement for torch.export, too
                 yield owner, name, _warned(name, original, counts) if name in _CONVOLUTIONS else _of_lists(original, counts)
 
 

@@ -72,7 +72,7 @@ class _Comparison:
         for place, (one, other) in enumerate(zip(own, others, strict=False)):
             self._index += 1
             if not self._alike(one, other):
-                if one.kind() != other.kind():
+                if one.kind() != other.kind() or one.kind() == _CONSTANT:
                     one, other = _call(own[place:]), _call(others[place:])
                 longer = other if len(others) > len(own) else one
                 yield Difference(self._index, longer, _other_operator(one, other), structural=True)
