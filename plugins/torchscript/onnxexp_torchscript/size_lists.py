@@ -39,7 +39,7 @@ def size_lists() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         arguments: Any = next((schema.arguments for schema in schemas(f"aten::{name}")), ())
         counts = {key: arg.N for index, arg in enumerate(arguments) if arg.N for key in (index, arg.name)}
         for owner in _OWNERS:
-            original = getattr(owner, name, None)  # Tensor inherits its methods
+            original: Any = getattr(owner, name, None)  # Tensor inherits its methods
             if isinstance(inspect.unwrap(original), _BUILTIN):  # of a plugin's replacement for torch.export, too
                 yield owner, name, _warned(name, original, counts) if name in _CONVOLUTIONS else _of_lists(original, counts)
 
