@@ -148,6 +148,21 @@ def segformer_config() -> Any:
     )  # fmt: skip
 
 
+def resnet_config() -> Any:
+    """A ResNet of four stages."""
+    return hf.ResNetConfig(embedding_size=8, hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1], layer_type="basic")
+
+
+def regnet_config() -> Any:
+    """A RegNet of four stages."""
+    return hf.RegNetConfig(embedding_size=8, hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 2, 1], groups_width=4)
+
+
+def poolformer_config() -> Any:
+    """A PoolFormer of four stages."""
+    return hf.PoolFormerConfig(hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1])
+
+
 def vision() -> list[ModelCase]:
     """Models of images, and of images and text."""
     vit = COMMON | {"image_size": 32, "patch_size": 8}
@@ -161,11 +176,20 @@ def vision() -> list[ModelCase]:
     other_clip_sizes = ({"batch": 4, "texts": 5, "sequence": 9}, {"batch": 1, "texts": 2, "sequence": 6})
     unseen = ({"batch": 3, "height": 96, "width": 64}, {"batch": 1, "height": 80, "width": 112})
     free = {"sizes": {"batch": 2, "height": 64, "width": 96}, "other_sizes": unseen}
+    larger = (
+        {"batch": 1, "height": 96, "width": 96},
+        {"batch": 3, "height": 33, "width": 200},
+        {"batch": 1, "height": 32, "width": 32},
+    )
+    small = {"sizes": {"batch": 2, "height": 32, "width": 64}, "other_sizes": larger}  # strides leave a height of 1
     return [
         hf_case("vit", hf.ViTForImageClassification, lambda: hf.ViTConfig(**vit), image(3, 32, 32), images, 20, **batch),
         hf_case("clip", hf.CLIPModel, clip_config, image_and_text, clip_shapes, 17, clip_sizes, other_clip_sizes),
         hf_case("detr", hf.DetrForObjectDetection, detr_config, any_image, any_size, 20, **free),
         hf_case("segformer", hf.SegformerForSemanticSegmentation, segformer_config, any_image, any_size, 13, **free),
+        hf_case("resnet-small-image", hf.ResNetModel, resnet_config, any_image, any_size, 17, **small),
+        hf_case("regnet-small-image", hf.RegNetModel, regnet_config, any_image, any_size, 20, **small),
+        hf_case("poolformer-small-image", hf.PoolFormerModel, poolformer_config, any_image, any_size, 23, **small),
     ]
 
 
