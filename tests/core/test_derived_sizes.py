@@ -144,3 +144,21 @@ def test_an_axis_that_is_a_sum_grows_with_its_terms(new: int, past: int) -> None
     for sizes in ((1, new, past), (1, 1, 0), (2, 1, 1), (3, 1, 6), (2, 3, 4)):
         args = inputs(*sizes)
         torch.testing.assert_close(program(*args), step(*args))
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "captures"),
+    [
+        (network(nn.Flatten()), (2, 3, 96, 64), 1),
+        (nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), (1, 7, 4), 1),
+        (network(nn.Flatten()), (2, 3, 32, 64), 2),
+    ],
+)
+def test_a_model_without_small_sizes_is_captured_once(
+    model: nn.Module, shape: tuple[int, ...], captures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, original = [], torch.export.export
+    monkeypatch.setattr(torch.export, "export", lambda *args, **options: (calls.append(1), original(*args, **options))[1])
+    program, warned = told(model.eval(), shape, {0: "batch", **({2: "height", 3: "width"} if len(shape) == 4 else {1: "time"})})
+    assert len(calls) == captures and not warned
+    assert program.model.graph.inputs
