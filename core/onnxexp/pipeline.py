@@ -138,10 +138,11 @@ def export(
     with clock("lower"):
         builder = Builder.for_export(context)
         lowering = Lowering(builder, packs, captured.decompose, export_type, LOWERINGS)
-        weights = bind_inputs(lowering, captured, io, call.spec, export_params=export_params)
+        weights = bind_inputs(lowering, captured, io, call.spec, export_params=export_params,
+                              as_inputs=keep_initializers_as_inputs)  # fmt: skip
         results = lowering.run(captured.graph)
     with clock("assemble"), contextlib.closing(builder):
-        onnx_model = assemble(builder, graph_outputs(io, results), keep_initializers_as_inputs=keep_initializers_as_inputs)
+        onnx_model = assemble(builder, graph_outputs(io, results))
     with clock("post passes"):
         passes.post(onnx_model)
         context.plugin_data.clear()  # it may hold Tensors, and these the builder and the weights

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+import onnxruntime
 import pytest
 import torch
 from torch import nn
@@ -161,6 +162,26 @@ def test_parameters_among_the_inputs() -> None:
     assert [value.name for value in program.model_proto.graph.input] == ["x", "weight", "shift"]
     assert len(program.model_proto.graph.initializer) == 2
     same(program(X), model(X))
+
+
+def test_each_parameter_is_an_input_of_its_own() -> None:
+    class Equal(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(3))
+            self.register_buffer("again", torch.ones(3))
+            self.weight = nn.Parameter(torch.eye(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x * self.scale * self.again * torch.tensor([1.0, 1.0, 1.0])) @ self.weight.t()
+
+    model, x = Equal(), torch.randn(2, 3)
+    program = valid(export(model, (x,), keep_initializers_as_inputs=True))
+    assert [value.name for value in program.model_proto.graph.input] == ["x", "scale", "weight", "again"]
+    given = {"x": x, "again": torch.tensor([1.0, 2.0, 3.0]), "weight": torch.randn(3, 3)}
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
+    (found,) = session.run(None, {name: tensor.numpy() for name, tensor in given.items()})
+    same(torch.from_numpy(found), x * given["again"] @ given["weight"].t())
 
 
 def test_folding_is_an_option() -> None:

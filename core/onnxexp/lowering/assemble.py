@@ -20,26 +20,24 @@ from onnxexp.version import __version__
 __all__ = ["assemble"]
 
 
-def assemble(builder: Builder, outputs: Sequence[tuple[str, Any]], *, keep_initializers_as_inputs: bool = False) -> ir.Model:
+def assemble(builder: Builder, outputs: Sequence[tuple[str, Any]]) -> ir.Model:
     """Make the model from the builder's inputs and nodes.
 
     Args:
         builder: The builder after the lowering.
         outputs: The graph's outputs in order, by names that are reserved in the builder. An output that is also an input keeps
             the input's value where the names agree. One that repeats another gets an Identity, since a value has one name only.
-        keep_initializers_as_inputs: List the initializers among the inputs too.
     """
     state = state_of(builder)
     finished: list[ir.Value] = []
     for output_name, output in outputs:
         finished.append(_output(state, output_name, operands.tensor(builder, output), finished))
     _untie(state)
-    initializers = list(state.initializers.values())
     graph = ir.Graph(
-        [*state.scope.inputs, *initializers] if keep_initializers_as_inputs else state.scope.inputs,
+        state.scope.inputs,
         finished,
         nodes=state.scope.nodes,
-        initializers=initializers,
+        initializers=[value for value in (*state.scope.inputs, *state.initializers.values()) if value.const_value is not None],
         opset_imports=state.opset_imports,
         name="main",
     )

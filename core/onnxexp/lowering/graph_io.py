@@ -10,7 +10,7 @@ import torch
 
 from onnxexp.builder.builder import Builder, state_of
 from onnxexp.builder.tensor import ComplexTensor, Tensor, real_dtype
-from onnxexp.builder.torch_tensor_data import has_data
+from onnxexp.builder.torch_tensor_data import TorchTensor, has_data
 from onnxexp.capture.captured_program import CapturedProgram
 from onnxexp.capture.output_axes import name_output_axes
 from onnxexp.errors import CaptureError
@@ -65,11 +65,11 @@ def name_graph_io(captured: CapturedProgram, spec: DynamicSpec, output_names: Se
 
 
 def bind_inputs(
-    lowering: Lowering, captured: CapturedProgram, io: GraphIO, spec: DynamicSpec, *, export_params: bool
+    lowering: Lowering, captured: CapturedProgram, io: GraphIO, spec: DynamicSpec, *, export_params: bool, as_inputs: bool
 ) -> dict[str, torch.Tensor]:
     """Make the graph's inputs and bind every captured input.
 
-    Returns the parameters that become inputs (``export_params=False``), by the name of the input.
+    Returns the parameters that only the caller has (``export_params=False``), by the name of the input.
     """
     graph, builder = captured.graph, lowering.builder
     taken = set(io.inputs.values())
@@ -84,12 +84,16 @@ def bind_inputs(
     if empty is not None:
         raise CaptureError(f"{empty} has no data, it is on the meta device; cure: load the weights, or set export_params=False")
     weights: dict[str, torch.Tensor] = {}
-    if not export_params:
-        for value, tensor in graph.params.items():
+    for value, tensor in list(graph.params.items()):
+        constant = value.name.startswith("lifted_tensor") or tensor.is_complex()  # written in the code, or not for ONNX
+        if not export_params or (as_inputs and not constant):
             parameter = builder.input(value.name, TensorType(tensor.dtype, tuple(tensor.shape)))
             lowering.bind(value, parameter)
-            weights[str(parameter.value.name)] = tensor
-        graph.params.clear()
+            del graph.params[value]
+            if export_params:
+                parameter.value.const_value = TorchTensor(tensor, parameter.value.name)
+            else:
+                weights[str(parameter.value.name)] = tensor
     return weights
 
 
