@@ -138,8 +138,7 @@ def export(
     with clock("lower"):
         builder = Builder.for_export(context)
         lowering = Lowering(builder, packs, captured.decompose, export_type, LOWERINGS)
-        weights = bind_inputs(lowering, captured, io, call.spec, export_params=export_params,
-                              as_inputs=keep_initializers_as_inputs)  # fmt: skip
+        weights = bind_inputs(lowering, captured, io, call.spec, export_params, keep_initializers_as_inputs)
         results = lowering.run(captured.graph)
     with clock("assemble"), contextlib.closing(builder):
         onnx_model = assemble(builder, graph_outputs(io, results))

@@ -65,7 +65,7 @@ def name_graph_io(captured: CapturedProgram, spec: DynamicSpec, output_names: Se
 
 
 def bind_inputs(
-    lowering: Lowering, captured: CapturedProgram, io: GraphIO, spec: DynamicSpec, *, export_params: bool, as_inputs: bool
+    lowering: Lowering, captured: CapturedProgram, io: GraphIO, spec: DynamicSpec, export_params: bool, as_inputs: bool
 ) -> dict[str, torch.Tensor]:
     """Make the graph's inputs and bind every captured input.
 
