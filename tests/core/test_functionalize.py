@@ -188,7 +188,11 @@ REFUSED: dict[str, tuple[Fn, str]] = {
         r"the layout of .* aten::as_strided .* cure: call clone",
     ),
     "as_strided_scatter": (lambda x: torch.as_strided_scatter(x.t(), x[0], (4,), (1,)), r"the layout of .* cure: call clone"),
-    "set_": (lambda x: (x * 1).set_(x), r"aten::set_.* writes to its arguments"),
+    "set_": (lambda x: (x * 1).set_(x), r"aten::set_.* writes to its arguments.*; cure: use the other tensor under its own name"),
+    "resize_": (
+        lambda x: (x * 1).resize_(2, 2),
+        r"aten::resize_ writes to its arguments.*; cure: take the elements with flatten",
+    ),
     "unfold": (lambda x: ((z := x * 1).unfold(0, 2, 1).fill_(1), z), r"aten::unfold, which cannot be undone"),
 }
 

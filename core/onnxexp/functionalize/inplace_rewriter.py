@@ -33,7 +33,14 @@ _ONLY_SIZES = frozenset(
 _WIDENING = {"aten::cumsum", "aten::cumprod"}
 """Operators that return int64 for all integers, but not in place."""
 _NOTHING = {"aten::requires_grad_", "aten::retain_grad", "aten::detach_"}
-_REFUSED = {"aten::set_", "aten::set_data", "aten::resize_", "aten::resize_as_", "aten::record_stream"}
+_INSTEAD = {
+    **dict.fromkeys(["aten::set_", "aten::set_data"], "use the other tensor under its own name, or copy_() it"),
+    **dict.fromkeys(
+        ["aten::resize_", "aten::resize_as_"], "take the elements with flatten()[:n].view(...), or pad() a new tensor"
+    ),
+    "aten::record_stream": "leave it out: a model has no streams",
+}
+"""Operators that change the memory of a tensor, with the cure."""
 
 
 class Rewriter:
@@ -144,7 +151,7 @@ class Rewriter:
         if name in _NOTHING:
             return
         functional = twin(node.op) or ""
-        if name in _REFUSED or not (functional or name in SETTING):
+        if name in _INSTEAD or not (functional or name in SETTING):
             self._refuse(node)
         elif name in SETTING:
             self._set(node)
@@ -160,7 +167,7 @@ class Rewriter:
         other = base[:-1] if base.endswith("_") else f"{base}_functional"
         cure = f"define an operator {namespace}::{other} of the same arguments that returns new tensors"
         if namespace == "aten":
-            cure = "write the result to a new tensor instead of in place"
+            cure = _INSTEAD.get(packet(node.op), "write the result to a new tensor instead of in place")
         refuse(f"{node.op} writes to its arguments, and no operator is known that computes the same without", node.where, cure)
 
     def _set(self, node: Node) -> None:
