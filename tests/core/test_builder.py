@@ -295,6 +295,16 @@ def test_functions_become_functions_of_the_model() -> None:
     same(run(op, [one, two, three], x=X), expected, -expected, torch.zeros(2, 3))
 
 
+@pytest.mark.parametrize(("written", "opset"), [(13, 20), (15, 24), (20, 15)])
+def test_functions_of_another_opset_with_the_same_operators(written: int, opset: int) -> None:
+    """LeakyRelu takes more types from opset 16 on, and has the same attribute."""
+    op = Builder(opset)
+    one, _ = op.function(Function(written), vector(op), 2.0, slope=0.5)
+    (function,) = state_of(op).functions.values()
+    assert function.opset_imports[""] == opset
+    same(run(op, [one], x=X), torch.nn.functional.leaky_relu(X, 0.5) * 2)
+
+
 @pytest.mark.parametrize("opset", [13, 20])
 def test_a_shape_is_inferred_through_an_operator_that_is_a_function(opset: int) -> None:
     """LessOrEqual has no inference of its own before opset 16, only a body."""

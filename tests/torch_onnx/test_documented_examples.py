@@ -309,3 +309,20 @@ def test_diagnostics_of_a_preview_export(tmp_path: Path) -> None:
     caught.value.export_output.save_diagnostics(tmp_path / "bad.sarif")
     (result,) = json.loads((tmp_path / "bad.sarif").read_text("utf-8"))["runs"][0]["results"]
     assert result["level"] == "error" and "ZeroDivisionError" in result["message"]["text"]
+
+
+@documents("2.2-85")
+@pytest.mark.parametrize("registry", [onnx_exporter.OnnxRegistry(), onnx_exporter.OnnxRegistry(18)], ids=["default", "18"])
+def test_an_onnxscript_function_in_a_registry(registry: onnx_exporter.OnnxRegistry) -> None:
+    from onnxscript.onnx_opset import opset18 as op
+
+    @onnxscript.script(onnxscript.values.Opset("test.customop", 1))
+    def my_gelu(X):
+        return op.Mul(op.Mul(X, 0.5), op.Add(op.Erf(op.Div(X, 1.4142135)), 1.0))
+
+    registry.register_op(function=my_gelu, namespace="aten", op_name="gelu", overload="default")
+    assert registry.is_registered_op("aten", "gelu", "default")
+    options = onnx_exporter.ExportOptions(onnx_registry=registry)
+    output = onnx_exporter.dynamo_export(torch.nn.GELU(), X, export_options=options)
+    assert operators(output.program) == ["my_gelu"]
+    output.program.verify()

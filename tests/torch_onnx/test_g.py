@@ -208,6 +208,29 @@ def test_onnxscript_function_with_attributes_and_another_inside() -> None:
     torch.testing.assert_close(program(X), X / 2)
 
 
+@pytest.mark.parametrize("opset", [15, 18, 20, 21, 23])
+def test_onnxscript_functions_with_numbers_at_other_opsets(opset: int) -> None:
+    """A number is a Constant, which takes more types at opsets 19 and 21."""
+    from onnxscript.onnx_opset import opset18 as op
+
+    @onnxscript.script(onnxscript.values.Opset("scripted", 1))
+    def Shifted(X):
+        return op.Sub(op.LeakyRelu(op.Mul(X, 2.0), alpha=1.0), 0.5)
+
+    program = export(lambda g, x: g.op("Div", g.op("Add", g.onnxscript_op(Shifted, x), 0.5), 2.0), opset)
+    torch.testing.assert_close(program(X), X)
+
+
+def test_an_onnxscript_function_whose_operator_changed_its_meaning() -> None:
+    from onnxscript.onnx_opset import opset11 as op
+
+    @onnxscript.script(onnxscript.values.Opset("scripted", 1))
+    def Soft(X):
+        return op.Softmax(X)
+
+    assert "Softmax is another operator at opset 20" in raised(lambda g, x: g.onnxscript_op(Soft, x), opset=20)
+
+
 def raised(symbolic: Callable[..., Any], **options: Any) -> str:
     with pytest.raises(onnxexp.LoweringError) as caught:
         export(symbolic, **options)

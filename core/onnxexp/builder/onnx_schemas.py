@@ -43,7 +43,7 @@ class Formal:
         return all(type_.startswith("seq(") for type_ in self.types)
 
 
-@dataclasses.dataclass(slots=True, eq=False)
+@dataclasses.dataclass(slots=True)
 class Attribute:
     """One attribute; `default` is None where there is none."""
 
