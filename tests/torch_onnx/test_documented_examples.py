@@ -326,3 +326,47 @@ def test_an_onnxscript_function_in_a_registry(registry: onnx_exporter.OnnxRegist
     output = onnx_exporter.dynamo_export(torch.nn.GELU(), X, export_options=options)
     assert operators(output.program) == ["my_gelu"]
     output.program.verify()
+
+
+class Detector(torch.nn.Module):
+    """Its Linear fixes axis 1 of the image; axes 2 and 3 are free."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pixels, self.other = torch.nn.Linear(3, 5), torch.nn.Linear(4, 5)
+
+    def forward(self, input_1: torch.Tensor, input_2: torch.Tensor) -> torch.Tensor:
+        return self.pixels(input_1.flatten(2).transpose(1, 2)) + self.other(input_2).unsqueeze(1)
+
+
+@documents("1.4-51")
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_a_name_for_an_axis_that_the_model_fixes(capture: str) -> None:
+    axes = {
+        "input_1": {0: "batch", 1: "width", 2: "height"},
+        "input_2": {0: "batch"},
+        "output": {0: "batch", 1: "detections"},
+    }
+    args = torch.randn(2, 3, 4, 5), torch.randn(2, 4)
+    with pytest.warns(UserWarning, match=r"the model fixes axis 1 of input_1, so the file has a static size there(.|\n)*the model fixes it to 3"):
+        program = onnx_exporter.export(
+            Detector(), args, input_names=["input_1", "input_2"], output_names=["output"], dynamic_axes=axes, capture=capture
+        )
+    assert [str(size) for size in program.model.graph.inputs[0].shape] == ["batch", "3", "height", "5"]
+    for batch, height in ((2, 4), (1, 1), (3, 7)):
+        program.verify((torch.randn(batch, 3, height, 5), torch.randn(batch, 4)))
+
+
+@pytest.mark.parametrize("axes", [{"x": [0, 1]}, {"x": {0: "rows", 1: "columns"}}])
+def test_several_fixed_axes(axes: Any) -> None:
+    class Fixed(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + torch.ones(2, 3)
+
+    with pytest.warns(UserWarning, match="the file has a static size there"):
+        program = onnx_exporter.export(Fixed(), X, input_names=["x"], dynamic_axes=axes)
+    assert list(program.model.graph.inputs[0].shape) == [2, 3]
+    with pytest.raises(onnxexp.CaptureError):
+        onnxexp.export(Fixed(), (X,), input_names=["x"], dynamic_axes=axes)
+    with pytest.raises(onnxexp.CaptureError):
+        onnx_exporter.export(Fixed(), X, dynamic_shapes={"x": {0: "rows"}})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, BinaryIO
 
@@ -13,13 +13,14 @@ import onnx_ir as ir
 import torch
 
 import onnxexp
-from onnxexp import CaptureError, ONNXProgram, OptionError, warn
+from onnxexp import ONNXProgram, OptionError, warn
 from onnxexp.request.module_and_forward import unwrapped
 from onnxexp.version import DEFAULT_OPSET
 from onnxexp_torch_onnx import deprecated_arguments
 from onnxexp_torch_onnx.enums import OperatorExportTypes
-from onnxexp_torch_onnx.errors import CheckerError, OnnxExporterWarning
+from onnxexp_torch_onnx.errors import CheckerError
 from onnxexp_torch_onnx.export_state import logging_to_stdout, training_mode
+from onnxexp_torch_onnx.fixed_axes import export_without_fixed_axes
 from onnxexp_torch_onnx.graph_text import PARAMETER, graph_text
 from onnxexp_torch_onnx.module_functions import ModuleFunctions, check_opset
 from onnxexp_torch_onnx.number_inputs import export_with_number_inputs, read_example
@@ -29,8 +30,6 @@ from onnxexp_torch_onnx.settings import settings
 
 __all__ = ["export", "export_to_pretty_string"]
 
-_FIXED = re.compile(r"axis (?P<axis>\d+) of input (?P<input>\S+)(?: \(.*?\))? was asked to be dynamic, but the model fixes it to")
-"""The error about an input's axis; every frontend writes it so."""
 _LOGGER = logging.getLogger("onnxexp")
 
 
@@ -70,6 +69,7 @@ def export(
         training: A member of TrainingMode, or a bool; None is EVAL.
         args, kwargs: As for `onnxexp.export`. An int or a float is an input of the graph, unless `dynamic_shapes` is given; a
             number that the model fixes is a constant, with a warning.
+        dynamic_axes: As for `onnxexp.export`; an input's axis that the model fixes is static, with a warning.
         input_names: Names of the inputs, then of the parameters in the order of the model's state_dict.
         operator_export_type: A member of OperatorExportTypes; None is ONNX.
         keep_initializers_as_inputs: None is True only where operators may stay torch's.
@@ -103,16 +103,16 @@ def export(
     inlining = autograd_inlining and (kind.keeps_all or not kind.keeps_unknown)
     changes = {"autograd_inlining": inlining, "python_ops": symbols.python_ops, "operator_export_type": kind.name}
     with settings(opset=opset_version or DEFAULT_OPSET, training=mode.name == "TRAINING", **changes):
-        program = export_with_number_inputs(
-            example,
-            lambda numbers, names, capture: _exported(
+
+        def run(numbers: Any, names: Any, capture: str, axes: Any) -> ONNXProgram:
+            return onnxexp.export(
                 model,
                 args,
                 kwargs=kwargs,
                 input_names=names,
                 output_names=output_names,
                 opset_version=opset_version,
-                dynamic_axes=dynamic_axes,
+                dynamic_axes=axes,
                 dynamic_shapes=numbers if dynamic_shapes is None else dynamic_shapes,
                 capture=capture,
                 training=mode,
@@ -123,34 +123,13 @@ def export(
                 keep_initializers_as_inputs=keep_initializers_as_inputs,
                 operator_export_type=kind,
                 verify=verify,
-            ),
-            capture,
+            )
+
+        program = export_without_fixed_axes(
+            lambda axes: export_with_number_inputs(example, functools.partial(run, axes=axes), capture), dynamic_axes
         )
     _finish(program, model, example.parameter_names, f, old, verbose, external_data)
     return program
-
-
-def _exported(model: Any, args: Any, *, dynamic_axes: Mapping[str, Any] | None, **options: Any) -> ONNXProgram:
-    """Export; an input's axis that the model fixes is static, with a warning."""
-    while True:
-        try:
-            return onnxexp.export(model, args, dynamic_axes=dynamic_axes, **options)
-        except CaptureError as error:
-            fixed = [(match["input"], int(match["axis"])) for match in _FIXED.finditer(str(error))]
-            left = {
-                key: _without(axes, {axis for name, axis in fixed if name == key}) for key, axes in (dynamic_axes or {}).items()
-            }
-            if left == (dynamic_axes or {}):
-                raise
-            static = ", ".join(f"axis {axis} of {name}" for name, axis in dict.fromkeys(fixed))
-            warn(f"dynamic_axes: the model fixes {static}, so the file has a static size there: {error}", OnnxExporterWarning)
-            dynamic_axes = left
-
-
-def _without(axes: Any, fixed: Collection[int]) -> Any:
-    if isinstance(axes, Mapping):
-        return {axis: name for axis, name in axes.items() if axis not in fixed}
-    return [axis for axis in axes if axis not in fixed] if isinstance(axes, (list, tuple)) and fixed else axes
 
 
 def _parameters(program: ONNXProgram, model: Any) -> list[ir.Value | None]:

@@ -1,0 +1,50 @@
+"""`dynamic_axes` for an axis that the model fixes: a warning, as in torch.onnx."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from onnxexp import CaptureError, ONNXProgram, warn
+from onnxexp_torch_onnx.errors import OnnxExporterWarning
+
+__all__ = ["export_without_fixed_axes"]
+
+_FIXED = re.compile(r"axis (\d+) of input (\S+)(?: \([^)]*\))? was asked to be dynamic, but the model fixes it to \d+")
+"""The reason in a CaptureError of the core or of the TorchScript frontend."""
+
+
+def export_without_fixed_axes(run: Callable[[Any], ONNXProgram], axes: Any) -> ONNXProgram:
+    """Export with these `dynamic_axes`, but for those of inputs that the model fixes.
+
+    Each of these is a warning with its reason. Raises what `run` raises for any other reason.
+    """
+    reasons: list[str] = []
+    while True:
+        try:
+            program = run(axes)
+            break
+        except CaptureError as error:
+            found = {(name, int(axis)) for axis, name in _FIXED.findall(str(error))}
+            remaining = _without(axes, found)
+            if remaining == axes:
+                raise
+            named = ", ".join(f"axis {axis} of {name}" for name, axis in sorted(found))
+            reasons.append(f"dynamic_axes: the model fixes {named}, so the file has a static size there: {error}")
+            axes = remaining
+    for reason in reasons:
+        warn(reason, OnnxExporterWarning)
+    return program
+
+
+def _without(axes: Any, found: set[tuple[str, int]]) -> Any:
+    """`dynamic_axes` without these; axes counted from the end are kept."""
+    if not isinstance(axes, Mapping):
+        return axes
+    return {
+        key: {axis: name for axis, name in given.items() if (key, axis) not in found}
+        if isinstance(given, Mapping)
+        else [axis for axis in given if (key, axis) not in found]
+        for key, given in axes.items()
+    }
