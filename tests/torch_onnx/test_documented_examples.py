@@ -370,3 +370,79 @@ def test_several_fixed_axes(axes: Any) -> None:
         onnxexp.export(Fixed(), (X,), input_names=["x"], dynamic_axes=axes)
     with pytest.raises(onnxexp.CaptureError):
         onnx_exporter.export(Fixed(), X, dynamic_shapes={"x": {0: "rows"}})
+
+
+def row_written(data: torch.Tensor, index: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    data = data.clone()
+    data[index] = new
+    return data
+
+
+def column_written(data: torch.Tensor, index: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    data = data.clone()
+    data[:, index] = new[:4]
+    return data
+
+
+def row_added_to(data: torch.Tensor, index: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    data = data.clone()
+    data[index] += new
+    return data
+
+
+@documents("1.4-15", "2.2-29", "2.2-30", "2.2-31", "X-07")
+@pytest.mark.parametrize("capture", ["auto", "trace"])
+@pytest.mark.parametrize("write", [row_written, column_written, row_added_to])
+def test_writes_at_an_index(write: Callable[..., torch.Tensor], capture: str) -> None:
+    data, new = torch.randn(4, 5), torch.randn(5)
+    program = onnx_exporter.export(write, (data, torch.tensor(1), new), capture=capture)
+    for index in (0, 1, 2, 3, -1, -4):
+        program.verify((data, torch.tensor(index), new))
+
+
+@documents("1.4-55")
+@pytest.mark.parametrize("capture", ["auto", "trace"])
+def test_a_shape_as_a_tensor(capture: str) -> None:
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        return x * onnx_exporter.operators.shape_as_tensor(x)[1]
+
+    program = onnx_exporter.export(scaled, X, dynamic_axes={"x": [0, 1]}, capture=capture)
+    for shape in ((2, 3), (1, 1), (4, 7)):
+        program.verify((torch.randn(shape),))
+
+
+@documents("X-06")
+@pytest.mark.parametrize("options", [{"training": "nonsense"}, {"operator_export_type": 3}, {"custom_opsets": [1]}])
+def test_arguments_of_the_wrong_kind(options: Any) -> None:
+    (name,) = options
+    with pytest.raises(onnxexp.OptionError, match=name):
+        onnx_exporter.export(torch.nn.ReLU(), X, **options)
+
+
+@documents("2.2-14")
+@pytest.mark.parametrize("capture", ["auto", "trace"])
+@pytest.mark.parametrize("read", [lambda x: x.data, lambda x: x.detach()])
+def test_data_and_detach(read: Callable[..., Any], capture: str) -> None:
+    program = onnx_exporter.export(lambda x: read(x + 1) * x, X, capture=capture)
+    program.verify((torch.randn(2, 3),))
+
+
+@documents("2.2-15", "2.2-16", "1.4-op120")
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_numbers_as_outputs(capture: str) -> None:
+    class Numbers(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            length = x.size(1)
+            length += 2
+            return length, x + 1, 3, 2.5
+
+    program = onnx_exporter.export(Numbers(), X, capture=capture)
+    assert len(program.model.graph.outputs) == 4
+    assert program(X)[0] == 5 and program(X)[2:] == (3, 2.5)
+
+
+@documents("2.2-78")
+def test_a_difference_is_an_assertion_error() -> None:
+    registered("aten::relu")(lambda g, x: g.op("Neg", x))
+    with pytest.raises(AssertionError, match="output 0"):
+        onnx_exporter.verification.verify(torch.nn.ReLU(), X)
