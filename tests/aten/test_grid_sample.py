@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import onnx
 import pytest
 import torch
 import torch.nn.functional as F
 
+import onnxexp
 from onnxexp.testing import Case, cases, check_case
 
 torch.manual_seed(0)
@@ -81,3 +83,29 @@ def affine(size: tuple[int, ...], aligned: bool) -> Callable[[torch.Tensor], tor
 )
 def test_affine_grid(check):
     check()
+
+
+class GridOfImage(torch.nn.Module):
+    def __init__(self, aligned: bool) -> None:
+        super().__init__()
+        self.aligned = aligned
+
+    def forward(self, theta: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return F.affine_grid(theta, list(x.shape), self.aligned)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize(("capture", "opset"), [("trace", 9), ("trace", 20), ("script", 13)])
+@pytest.mark.parametrize("extents", [(5, 6), (5, 6, 4)])
+def test_affine_grid_of_any_size(extents: tuple[int, ...], capture: str, opset: int, aligned: bool) -> None:
+    """An aligned axis of one element is at 0 in torch, at -1 in ONNX's AffineGrid."""
+    rank = len(extents)
+    theta, model = torch.randn(2, rank, rank + 1), GridOfImage(aligned)
+    shapes = {"theta": {}, "x": {axis + 2: f"n{axis}" for axis in range(rank)}}
+    options = {"capture": capture, "opset_version": opset, "dynamic_shapes": shapes}
+    program = onnxexp.export(model, (theta, torch.zeros(2, 3, *extents)), **options)
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    for other in (extents, (1, 7, 3)[:rank], (4, 1, 1)[:rank], (1, 1, 1)[:rank]):
+        x = torch.zeros(2, 3, *other)
+        torch.testing.assert_close(program(theta, x), model(theta, x))
