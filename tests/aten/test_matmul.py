@@ -42,6 +42,7 @@ def powers(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     Case(powers, torch.tensor([[0.0, -1.5, torch.inf, torch.nan], [3.0, -torch.inf, -0.0, 1.0]]), dynamic={0: [0]}),
     Case(powers, r(2, 3).double(), name="powers of doubles", opsets=(9, 20)),
     Case(powers, torch.tensor([[2, -3], [0, 12345678]]), name="powers of ints", opsets=(26,)),
+    Case(lambda x: torch.vander(x, 3), torch.tensor([True, False]), name="powers of bools", opsets=(9, 20)),
     Case(lambda x: torch.linalg.vander(x, N=4), r(3), emits={"Unsqueeze": 1, "Pow": 1}, name="vander"),
 )
 def test_powers(check):

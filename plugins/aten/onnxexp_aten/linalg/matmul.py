@@ -210,7 +210,7 @@ def kron(op: Builder, self: Tensor, other: Tensor) -> Tensor:
 def linalg_vander(op: Builder, x: Tensor, N: Any) -> Tensor:
     """linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor"""
     rows = x if x.rank else unsqueezed(op, x, [0])
-    return _powers(op, rows, arange_of(op, 0, size_at(op, rows, -1) if N is None else N, 1, x.dtype))
+    return _powers(op, rows, 0, size_at(op, rows, -1) if N is None else N, 1)
 
 
 @table("vander")
@@ -218,17 +218,17 @@ def vander(op: Builder, x: Tensor, N: int | None, increasing: bool) -> Tensor:
     """vander(Tensor x, int? N=None, bool increasing=False) -> Tensor"""
     count = size_at(op, x, 0) if N is None else N
     last = op.Sub(count, 1) if isinstance(count, Tensor) else count - 1
-    return _powers(op, x, arange_of(op, 0, count, 1, x.dtype) if increasing else arange_of(op, last, -1, -1, x.dtype))
+    return _powers(op, x, 0, count, 1) if increasing else _powers(op, x, last, -1, -1)
 
 
-def _powers(op: Builder, x: Tensor, exponents: Tensor) -> Tensor:
-    """Powers of a vector in columns.
+def _powers(op: Builder, x: Tensor, start: Any, end: Any, step: int) -> Tensor:
+    """Powers of a vector in columns, their exponents from `start` to `end`.
 
     Integers are declined: torch's decomposition multiplies them exactly.
     """
     if not x.dtype.is_floating_point:
         op.decline("only floats are supported")
-    return compute(op, "Pow", unsqueezed(op, x, [rank_of(op, x)]), exponents)
+    return compute(op, "Pow", unsqueezed(op, x, [rank_of(op, x)]), arange_of(op, start, end, step, x.dtype))
 
 
 @table("tensordot")
