@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 import torch
 
+import onnxexp
 from onnxexp.testing import Case, cases
 
 torch.manual_seed(0)
@@ -79,3 +81,18 @@ def test_ranges(check):
 )
 def test_patterns(check):
     check()
+
+
+class Corners(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        rows, columns = x.shape
+        return torch.triu_indices(rows, columns, 1), torch.tril_indices(rows, columns, dtype=torch.int32)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("opset", [9, 20])
+def test_triangle_indices_of_traced_sizes(opset: int) -> None:
+    options = {"capture": "trace", "opset_version": opset, "dynamic_shapes": {"x": {0: "n", 1: "m"}}}
+    program = onnxexp.export(Corners(), (torch.ones(3, 4),), **options)
+    for sizes in ((3, 4), (5, 2), (1, 1), (1, 6)):
+        torch.testing.assert_close(program(torch.ones(sizes)), Corners()(torch.ones(sizes)))

@@ -33,9 +33,12 @@ def eye(op: Builder, n: Any, *options: Any) -> Tensor:
 
 
 @table("tril_indices", "triu_indices")
-def triangle_indices(op: Builder, row: int, col: int, offset: int, *options: Any) -> Tensor:
-    """tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=4, ...) -> Tensor"""
-    make = torch.tril_indices if op.node.op == "aten::tril_indices" else torch.triu_indices
+def triangle_indices(op: Builder, row: Any, col: Any, offset: Any, *options: Any) -> Tensor:
+    """tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=4, ...) -> Tensor; a trace passes sizes as tensors"""
+    upper = op.node.op == "aten::triu_indices"
+    if any(isinstance(given, Tensor) for given in (row, col, offset)):
+        return op.cast(op.NonZero(_triangle(op, filled(op, [row, col], 1, torch.float32), offset, upper=upper)), out_dtype(op))
+    make = torch.triu_indices if upper else torch.tril_indices
     return op.constant(make(row, col, offset, dtype=out_dtype(op)))
 
 
