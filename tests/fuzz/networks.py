@@ -112,5 +112,13 @@ def loop(s: Scope) -> str:
     )
     rounds = s.choice(["2", "3", str(s.shape(x)[d]), "len([1, 2])"]) if s.chance(0.95) else f"{x}.shape[{d}]"
     text = f"{name} = {x} * 1\nfor i in range({rounds}):\n    {body.format(v=name, x=x)}"
-    parts = s.choice([f"{x}.chunk(2, {d})", f"torch.stack([{x}, {x}])", f"{x}[:2].unbind()", f"{x}[:3].split(2)"])
+    stacked = [f"torch.stack([{x}, {x} + 1])", f"torch.stack([{x}, {x} + 1]).unbind()", f"torch.stack([{x}] * 3).split(2)"]
+    parts = s.choice([f"{x}.chunk(2, {d})", *stacked])
+        [
+            f"{x}.chunk(2, {d})",
+            f"torch.stack([{x}, {x}])",
+            f"torch.stack([{x}, {x} + 1]).unbind()",
+            f"torch.stack([{x}] * 3).split(2)",
+        ]
+    )
     return text if s.chance(0.7) else f"{name} = {x}.sum()\nfor part in {parts}:\n    {name} = {name} + part.sum()"

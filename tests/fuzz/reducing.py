@@ -41,7 +41,7 @@ _REARRANGED = (
 _JOINED = (
     "torch.cat([{x}, {x}], {d})", "torch.cat([{x}, {y}], {d})", "torch.stack([{x}, {y}], {d})", "torch.stack([{x}, {x} + 1])",
     "torch.cat([{x}[:1], {y}, {x}[1:]])", "torch.hstack([{x}, {y}])", "torch.vstack([{x}, {y}])",
-    "torch.cat([{x}, {x}.sum({d}, keepdim=True)], {d})", "torch.stack({x}[:2].unbind(), -1)",
+    "torch.cat([{x}, {x}.sum({d}, keepdim=True)], {d})", "torch.stack(torch.stack([{x}, {x} + 1]).unbind(), -1)",
     "torch.cat({x}.chunk(2, {d})[::-1], {d})", "torch.dstack([{x}, {y}])", "torch.cat([{x}, torch.zeros_like({y})], {d})",
     "torch.stack(torch.meshgrid({x}.flatten(), {x}.flatten(), indexing='ij'))", "torch.broadcast_tensors({x}, {y})[0]",
     "torch.cat([{x}.flatten(), {y}.flatten()])",
