@@ -114,11 +114,4 @@ def loop(s: Scope) -> str:
     text = f"{name} = {x} * 1\nfor i in range({rounds}):\n    {body.format(v=name, x=x)}"
     stacked = [f"torch.stack([{x}, {x} + 1])", f"torch.stack([{x}, {x} + 1]).unbind()", f"torch.stack([{x}] * 3).split(2)"]
     parts = s.choice([f"{x}.chunk(2, {d})", *stacked])
-        [
-            f"{x}.chunk(2, {d})",
-            f"torch.stack([{x}, {x}])",
-            f"torch.stack([{x}, {x} + 1]).unbind()",
-            f"torch.stack([{x}] * 3).split(2)",
-        ]
-    )
     return text if s.chance(0.7) else f"{name} = {x}.sum()\nfor part in {parts}:\n    {name} = {name} + part.sum()"
