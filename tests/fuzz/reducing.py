@@ -16,7 +16,7 @@ _FLOAT = (
 )  # fmt: skip
 _ANY = (
     "{x}.sum()", "{x}.sum({d})", "{x}.sum({d}, keepdim=True)", "{x}.amax({d})", "{x}.amin({d}, keepdim=True)",
-    "{x}.max({d})[0]", "{x}.min({d}).values", "{x}.max()", "{x}.any({d})", "{x}.all()", "{x}.cumsum({d})",
+    "{x}.max({d})[0]", "{x}.min({d}).values", "{x}.max()", "({x} > 0.1).any({d})", "({x} > 0.1).all()", "{x}.cumsum({d})",
     "{x}.cumprod({d}).clamp(-99, 99)", "{x}.argmax({d})", "{x}.prod({d}).clamp(-99, 99)", "{x}.sum({d}, dtype=torch.float64)",
     "{x}.sort({d})[0]", "{x}.sort({d}, descending=True).values", "{x}.topk(1, {d})[0]", "torch.count_nonzero({x}, {d})",
     "{x}.cummax({d})[0]", "{x}.median({d})[0]", "{x}.float().mean({d})", "{x}.argmin()", "{x}.sum(({d}, {e}))",
