@@ -30,8 +30,8 @@ def origin(config: Config, name: str) -> str:
 def test_without_any_door_the_defaults_hold(folder: Path) -> None:
     config = load()
     assert config == Config(None, (), {}, (), 20, "onnxruntime", (), False, True, config.origins)
-    assert {setting.origin for setting in config.settings} == {"default"}
-    assert [setting.name for setting in config.settings] == [key.name for key in KEYS]
+    assert config.origins == {key.name: "default" for key in KEYS}
+    assert [*config.origins] == [key.name for key in KEYS]
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "onnxexp.toml"])

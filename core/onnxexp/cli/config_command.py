@@ -25,18 +25,10 @@ def load(options: argparse.Namespace) -> config.Config:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     """Print the settings."""
-    settings = load(options).settings
-    origins = [setting.origin.replace("call", "command line") for setting in settings]
-    output.table(
-        ["setting", "value", "from"],
-        [[setting.name, _text(setting.value), origin] for setting, origin in zip(settings, origins, strict=True)],
-    )
-    output.document(
-        [
-            {"name": setting.name, "value": _plain(setting.value), "origin": origin}
-            for setting, origin in zip(settings, origins, strict=True)
-        ]
-    )
+    loaded = load(options)
+    settings = [(name, vars(loaded)[name], origin.replace("call", "command line")) for name, origin in loaded.origins.items()]
+    output.table(["setting", "value", "from"], [[name, _text(value), origin] for name, value, origin in settings])
+    output.document([{"name": name, "value": _plain(value), "origin": origin} for name, value, origin in settings])
     return 0
 
 

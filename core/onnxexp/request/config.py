@@ -28,7 +28,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["KEYS", "TARGETS", "Config", "Key", "Setting", "load"]
+__all__ = ["KEYS", "TARGETS", "Config", "Key", "load"]
 
 TARGETS = ("onnxruntime", "onnx")
 """Operators for which ONNX Runtime has kernels, or all of ONNX's."""
@@ -37,15 +37,6 @@ _OWN = "onnxexp.toml"
 _PROJECT = "pyproject.toml"
 _ARGUMENTS = {"opset": "opset_version", "disable": "without"}
 """The names of keys among the arguments of `export`, where they differ."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """A value in force and its origin: a file, a variable, "call" or "default"."""
-
-    name: str
-    value: Any
-    origin: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +55,7 @@ class Config:
         skip_passes: Passes that do not run, as ``name`` or ``plugin/name``.
         debug: Check the graph between passes.
         check_sizes: Trace a model with dynamic axes twice.
-        origins: Where each value came from, by its name here.
+        origins: The origin of each value by its name: a file, a variable, "call" or "default".
     """
 
     plugins: tuple[Any, ...] | None
@@ -77,11 +68,6 @@ class Config:
     debug: bool
     check_sizes: bool
     origins: dict[str, str]
-
-    @property
-    def settings(self) -> tuple[Setting, ...]:
-        """Each value with its origin."""
-        return tuple(Setting(name, vars(self)[name], origin) for name, origin in self.origins.items())
 
 
 @dataclasses.dataclass(frozen=True)
