@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
 import pytest
 import torch
 
+import onnxexp
 from onnxexp import Builder, OpsetError, SymbolicTable, Tensor
 from onnxexp.testing import OPSETS, Case, cases, cases_of, check_case, check_table
 
@@ -114,12 +116,23 @@ def test_beyond_the_runtime_the_checker_alone_decides() -> None:
         check_case(case(thrice, opsets=(26, 27)))
 
 
-def test_the_checker_is_asked() -> None:
-    def invalid(op: Builder, x: Tensor) -> Tensor:
-        return op.Identity(op.Reshape(x, op.Identity(op.constant([5, 5]))))
+class _Renaming(ir.passes.InPlacePass):
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        for node in model.graph:
+            node.op_type = "NoSuchOperator"
+        return ir.passes.PassResult(model, True)
 
+
+class _Breaking:
+    @onnxexp.hookimpl
+    def post_pass(self) -> ir.passes.InPlacePass:
+        return _Renaming()
+
+
+def test_the_checker_is_asked() -> None:
+    broken = Case(call, X, plugins=[table(), _Breaking()], opsets=(18,))
     with pytest.raises(AssertionError, match="^call at opset 18, static: onnx's checker refuses"):
-        check_case(case(invalid, opsets=(18,)))
+        check_case(broken)
 
 
 def emitting(op: Builder, x: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from typing import Any
 __all__ = ["Child", "Ended", "finished", "in_child"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(eq=False)
 class Ended(Exception):
     """A child that ended without a result: "crash", "hang" or "error"."""
 

@@ -96,7 +96,7 @@ class DiagnosticContext:
         """
         path = Path(file_path)
         if path.suffix != ".sarif":
-            raise OptionError(f"a SARIF log cannot be written to {path}; pass a path that ends in .sarif")
+            raise OptionError(f"a SARIF log cannot be written to {path}; choose a name that ends in .sarif")
         path.write_text(json.dumps(self.sarif(), indent=2) + "\n", encoding="utf-8")
 
 

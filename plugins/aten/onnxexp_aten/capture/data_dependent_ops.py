@@ -76,7 +76,9 @@ def _gaussian_nll_loss(
     if not isinstance(var, torch.Tensor):
         return original(input, target, var, full, eps, reduction)
     var = (var.unsqueeze(-1) if var.dim() < input.dim() else var).clamp(min=eps)
-    loss: torch.Tensor = 0.5 * (var.log() + (input - target) ** 2 / var) + (0.5 * math.log(2 * math.pi) if full else 0)
+    loss: torch.Tensor = 0.5 * (var.log() + (input - target) ** 2 / var)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
     return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
 
 
