@@ -16,7 +16,8 @@ Stages = dict[str, float]
 Export = Callable[[nn.Module, Args, Sequence[Axes], str, int], Stages]
 """(model, args, dynamic axes by argument, path, opset) -> seconds by stage, empty if the tool does not report them."""
 
-CAPTURE, ONNXEXP, TRACE = "capture", "onnxexp", "trace"
+CAPTURE, ONNXEXP, TRACE, CHECKED = "capture", "onnxexp", "trace", "checked trace"
+"""A checked trace is taken a second time at other sizes; the peers trace once."""
 PEERS = {"dynamo": "torch.onnx dynamo=True", "script": "torch.onnx dynamo=False"}
 
 
@@ -30,11 +31,14 @@ def _capture(model: nn.Module, args: Args, axes: Sequence[Axes], path: str, opse
     return {}
 
 
-def _onnxexp(capture: str) -> Export:
+def _onnxexp(capture: str, *, check_sizes: bool = False) -> Export:
     def export(model: nn.Module, args: Args, axes: Sequence[Axes], path: str, opset: int) -> Stages:
         import onnxexp
 
-        return onnxexp.export(model, args, path, dynamic_shapes=tuple(axes), opset_version=opset, capture=capture).timings
+        program = onnxexp.export(
+            model, args, path, dynamic_shapes=tuple(axes), opset_version=opset, capture=capture, check_sizes=check_sizes
+        )
+        return program.timings
 
     return export
 
@@ -55,6 +59,7 @@ EXPORTS: dict[str, Export] = {
     CAPTURE: _capture,
     ONNXEXP: _onnxexp("export"),
     TRACE: _onnxexp("trace"),
+    CHECKED: _onnxexp("trace", check_sizes=True),
     "dynamo": _dynamo,
     "script": _script,
 }

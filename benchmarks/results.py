@@ -8,7 +8,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from .exporters import CAPTURE, ONNXEXP, PEERS, TRACE
+from .exporters import CAPTURE, CHECKED, ONNXEXP, PEERS, TRACE
 
 
 @dataclasses.dataclass
@@ -100,7 +100,15 @@ class ModelResult:
     @property
     def trace(self) -> ToolResult | None:
         """The result of onnxexp through torch.jit.trace; None if it is excluded."""
-        found = self.tools.get(TRACE)
+        return self._unless_excluded(TRACE)
+
+    @property
+    def checked_trace(self) -> ToolResult | None:
+        """The same, traced a second time at other sizes; None if it is excluded."""
+        return self._unless_excluded(CHECKED)
+
+    def _unless_excluded(self, tool: str) -> ToolResult | None:
+        found = self.tools.get(tool)
         return found if found is not None and found.reason is None else None
 
     @property

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .export_worker import Job as ExportJob
-from .exporters import CAPTURE, ONNXEXP, PEERS, TRACE
+from .exporters import CAPTURE, CHECKED, ONNXEXP, PEERS, TRACE
 from .latency_worker import Job as LatencyJob
 from .results import ModelResult, ToolResult
 
@@ -83,12 +83,12 @@ def measure(name: str, settings: Settings, folder: Path, report: Callable[[str],
     Write the files into the folder and call `report` with the progress.
     """
     tools: dict[str, ToolResult] = {}
-    for tool in (CAPTURE, ONNXEXP, TRACE, *PEERS):
+    for tool in (CAPTURE, ONNXEXP, TRACE, CHECKED, *PEERS):
         report(f"{name}: {tool}")
         captures = tool == ONNXEXP and tools[CAPTURE].reason is None
         tools[tool] = export(name, tool, settings, folder, captures)
     for number in range(1, settings.processes):
-        for tool in (ONNXEXP, TRACE, *PEERS):
+        for tool in (ONNXEXP, TRACE, CHECKED, *PEERS):
             if tools[tool].reason is None and tools[tool].seconds < _SHORT:
                 report(f"{name}: {tool}, process {number + 1} of {settings.processes}")
                 tools[tool].add(export(name, tool, settings, folder, captures=bool(tools[tool].captures)))

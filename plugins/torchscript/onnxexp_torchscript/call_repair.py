@@ -28,9 +28,8 @@ def fit(graph: Any) -> None:
 
 def broadcast_writes(graph: Any) -> None:
     """Let ``copy_`` broadcast, in place of an expansion to the sizes of the example."""
-    for node in _calls(graph):
-        if node.kind() == "aten::copy_":
-            _broadcast(graph, node)
+    for node in graph.findAllNodes("aten::copy_"):
+        _broadcast(graph, node)
 
 
 def _broadcast(graph: Any, node: Any) -> None:
