@@ -164,7 +164,7 @@ def test_warnings_of_an_export_as_sarif(tmp_path: Path) -> None:
     assert log["version"] == "2.1.0" and run["tool"]["driver"]["name"] == "onnxexp"
     assert run["tool"]["driver"]["rules"] == [{"id": "UserWarning"}] and run["invocations"] == [{"executionSuccessful": True}]
     assert run["results"][0]["message"]["text"] == diagnostic.message
-    with pytest.raises(onnx_exporter.InvalidExportOptionsError, match=r"must end in \.sarif"):
+    with pytest.raises(onnx_exporter.InvalidExportOptionsError, match=r"ends in \.sarif"):
         output.save_diagnostics(tmp_path / "report.json")
 
 
