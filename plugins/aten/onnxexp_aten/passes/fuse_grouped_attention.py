@@ -67,11 +67,13 @@ def _product(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
     key = None if swapped is None else _before_repeat(swapped.inputs[0])
     if scores is None or swapped is None or key is None or perm_of(swapped) != [0, 1, 3, 2] or key[1] != value[1]:
         return None
-    groups, (unsqueezed,) = key[1], key[0].outputs
+    groups, narrow = key[1], key[0].inputs[0]
     query = _split_query(rewriter, scores.inputs[0], groups)
     batch, own, each, length, width = known_dims(query)
-    _, _, _, count, _ = known_dims(unsqueezed)
-    turned = rewriter.one("Transpose", [unsqueezed], {"perm": [0, 1, 2, 4, 3]}, [batch, own, 1, width, count])
+    count = known_dims(narrow)[2]
+    # Unsqueezed after it: ONNX Runtime joins this Transpose with earlier ones, and is much slower where the result has five axes.
+    turned = rewriter.one("Transpose", [narrow], {"perm": [0, 1, 3, 2]}, [batch, own, width, count])
+    turned = rewriter.with_ints("Unsqueeze", turned, "axes", [2], 13, [batch, own, 1, width, count])
     sizes: list[Dim] = [batch, own, each, length]
     weights = rewriter.one("MatMul", [query, turned], sizes=[*sizes, count])
     if total is not None:
