@@ -20,6 +20,7 @@ Method:
       growth of a process that only calls torch.export.export.
     * Time over capture is onnxexp's median minus that of torch.export.export, called alternately in the same process.
     * Latency is processor time of one thread (wall time with more threads). All files of a model run in one process, in rounds
-      of changing order, in several such processes. The ratio is the median over the processes of the ratio of their medians.
+      of changing order, in several such processes, since the layout of a process's memory changes a latency by up to 3 %. The
+      ratio is the median over the processes of the ratio of their medians; the other processes decide which peer is the better.
     * A file counts only if ONNX Runtime agrees with eager PyTorch, at the example's sizes and at others.
 """

@@ -74,8 +74,12 @@ class ToolResult:
 
     def latency_ratio(self, peer: ToolResult) -> float:
         """Return the median ratio of this latency to the peer's, over the processes."""
+        return statistics.median(self.latency_ratios(peer))
+
+    def latency_ratios(self, peer: ToolResult) -> list[float]:
+        """Return the ratio of this latency to the peer's, by process."""
         pairs = zip(self.latencies, peer.latencies, strict=True)
-        return statistics.median(statistics.median(own) / statistics.median(other) for own, other in pairs)
+        return [statistics.median(own) / statistics.median(other) for own, other in pairs]
 
 
 @dataclasses.dataclass

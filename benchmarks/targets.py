@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 from collections.abc import Callable, Iterable
 
 from .results import ModelResult
@@ -108,9 +109,20 @@ def judged_growth(model: ModelResult) -> float | None:
 
 
 def best_latency_ratio(model: ModelResult) -> float | None:
-    """Return the latency divided by the better peer's."""
-    ratios = [ratio for peer in model.peers if (ratio := latency_ratio(peer)(model)) is not None]
-    return max(ratios, default=None)
+    """Return the latency divided by the better peer's: the median over the processes.
+
+    Which peer is the better one is decided by the other processes. If the same figures decided it, the noise of one of two equal
+    files would count against onnxexp.
+    """
+    if model.onnxexp.reason is not None or not model.peers:
+        return None
+    by_peer = [model.onnxexp.latency_ratios(peer) for peer in model.peers.values()]
+    passes = range(len(by_peer[0]))
+    if len(passes) == 1:
+        return max(ratios[0] for ratios in by_peer)
+    return statistics.median(
+        max(by_peer, key=lambda ratios: statistics.median(ratios[:one] + ratios[one + 1 :]))[one] for one in passes
+    )
 
 
 def nodes_over_best(model: ModelResult) -> float | None:
