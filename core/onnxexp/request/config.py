@@ -16,7 +16,7 @@ import dataclasses
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from onnxexp.errors import OptionError
@@ -37,6 +37,8 @@ _OWN = "onnxexp.toml"
 _PROJECT = "pyproject.toml"
 _ARGUMENTS = {"opset": "opset_version", "disable": "without"}
 """The names of keys among the arguments of `export`, where they differ."""
+_JOINED = ("disable", "prefer", "skip_passes")
+"""Keys to which a call can only add."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,34 +89,15 @@ class Key:
     merge: Callable[[Any, Any], Any] | None = None
 
 
-def load(
-    *,
-    plugins: Sequence[Any] | None = None,
-    disable: Sequence[str] = (),
-    prefer: Mapping[str, str] | None = None,
-    allow: Sequence[str] | None = None,
-    skip_passes: Sequence[str] = (),
-    opset: int | None = None,
-    target: str | None = None,
-    debug: bool | None = None,
-    check_sizes: bool | None = None,
-) -> Config:
-    """Return the configuration of a call with these arguments.
+def load(**call: Any) -> Config:
+    """Return the configuration of a call with these arguments, named as in `KEYS`.
+
+    None leaves a key to the file and the environment, as does an empty `disable`, `prefer` or `skip_passes`.
 
     Raises OptionError with the file or variable, the key and the cure.
     """
-    call = {
-        "plugins": plugins,
-        "disable": disable or None,
-        "prefer": dict(prefer) if prefer else None,
-        "allow": allow,
-        "skip_passes": skip_passes or None,
-        "opset": opset,
-        "target": target,
-        "debug": debug,
-        "check_sizes": check_sizes,
-    }
-    given = {key: list(value) if isinstance(value, tuple) else value for key, value in call.items() if value is not None}
+    set_ = {name: value for name, value in call.items() if value is not None and (value or name not in _JOINED)}
+    given = {name: list(value) if isinstance(value, tuple) else value for name, value in set_.items()}
     return _merge([*_file(os.getcwd()), *_environment(os.environ), (CALL, given)])
 
 
@@ -225,7 +208,7 @@ def _plugins(value: Any) -> tuple[Any, ...]:
 
 
 def _prefer(value: Any) -> dict[str, str]:
-    if not isinstance(value, dict):
+    if not isinstance(value, Mapping):
         raise ValueError
     for op, plugin in value.items():
         if not isinstance(op, str) or "::" not in op or not isinstance(plugin, str):
