@@ -14,8 +14,9 @@ import torch
 
 import onnxexp
 from onnxexp import PluginLoadError, SymbolicTable
+from onnxexp.cli.loaded_plugins import load_all
 from onnxexp.plugins.discovery import discover, record_hash, states
-from onnxexp.plugins.loading import load, load_all
+from onnxexp.plugins.loading import load
 from onnxexp.request.config import load as configured
 
 TABLE = "from onnxexp import SymbolicTable\ntable = SymbolicTable('mine')\ntable.direct({'relu': 'Relu'})\n"

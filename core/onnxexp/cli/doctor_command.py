@@ -131,10 +131,11 @@ def _imports() -> Iterator[Finding]:
 def _plugins() -> Iterator[Finding]:
     """Find refused, broken and conflicting plugins, and an unreadable configuration."""
     try:
-        from onnxexp.plugins import loading
+        from onnxexp.cli.loaded_plugins import load_all
+        from onnxexp.plugins.loading import load
 
         settings = config.load()
-        states = loading.load_all(settings)
+        states = load_all(settings)
     except (OnnxExporterError, ImportError) as error:
         yield Finding("problem", str(error))
         return
@@ -150,7 +151,7 @@ def _plugins() -> Iterator[Finding]:
             yield Finding("problem", f"the plugin {state.found.name!r} ({state.found.origin}) is refused: {state.reason}")
     if sound:
         try:
-            loading.load(settings)
+            load(settings)
         except OnnxExporterError as error:
             yield Finding("problem", str(error))
 

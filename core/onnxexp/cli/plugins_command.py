@@ -86,7 +86,7 @@ def _table(output: Output, columns: list[str], rows: list[list[str]]) -> None:
 def _loaded(options: argparse.Namespace, output: Output) -> int:
     with Progress() as progress:
         progress.stage("loading torch and the plugins")
-        from onnxexp.plugins.loading import load_all
+        from onnxexp.cli.loaded_plugins import load_all
 
         found = load_all(load(options))
     described = [{**_state(state), **_contents(plugin)} for state, plugin in found]

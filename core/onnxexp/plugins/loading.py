@@ -31,7 +31,7 @@ from onnxexp.suggest import nearest
 from onnxexp.symbolics.dispatch import Dispatcher, Source
 from onnxexp.symbolics.table import SymbolicTable
 
-__all__ = ["Implementation", "Plugin", "Plugins", "load", "load_all", "symbolics_for"]
+__all__ = ["Implementation", "Plugin", "Plugins", "load", "symbolics_for"]
 
 _ROUTINES = (types.FunctionType, types.MethodType, staticmethod, classmethod)
 HOOKS = ("capture_context", "capture", "pre_pass", "lower_node", "post_pass", "serialize")
@@ -197,18 +197,6 @@ def symbolics_for(operator: str, opset: int) -> list[Callable[..., Any]]:
     """
     candidates = load(load_config()).dispatcher.candidates(operator, opset)
     return [candidate.symbolic.function for candidate in candidates]
-
-
-def load_all(config: Config) -> list[tuple[PluginStatus, Plugin | PluginError | None]]:
-    """Load all installed plugins; the error where that fails, None if off or refused."""
-    return [(state, _loaded_or_error(state.found) if state.state == "on" else None) for state in states(config)]
-
-
-def _loaded_or_error(found: InstalledPlugin) -> Plugin | PluginError:
-    try:
-        return Plugins([_load(found)]).loaded[0]
-    except PluginError as error:
-        return error
 
 
 def _load(found: InstalledPlugin) -> Plugin:
