@@ -51,12 +51,20 @@ class ONNXProgram:
     """
 
     def __init__(
-        self, model: ir.Model, *, signature: Signature, eager: Callable[..., Any] | None,
-        example: tuple[Sequence[Any], Mapping[str, Any]], weights: Mapping[str, torch.Tensor] | None = None,
-        plugins_used: Callable[[], Sequence[Any]] = tuple, write: Write = _write_model,
-        timings: dict[str, float] | None = None, pass_timings: dict[str, float] | None = None,
-        lowered: list[tuple[Node, str]] | None = None, spec: DynamicSpec | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        model: ir.Model,
+        *,
+        signature: Signature,
+        eager: Callable[..., Any] | None,
+        example: tuple[Sequence[Any], Mapping[str, Any]],
+        weights: Mapping[str, torch.Tensor] | None = None,
+        plugins_used: Callable[[], Sequence[Any]] = tuple,
+        write: Write = _write_model,
+        timings: dict[str, float] | None = None,
+        pass_timings: dict[str, float] | None = None,
+        lowered: list[tuple[Node, str]] | None = None,
+        spec: DynamicSpec | None = None,
+    ) -> None:
         self.signature = signature
         self.timings = timings or {}
         self.pass_timings = pass_timings or {}
@@ -121,9 +129,13 @@ class ONNXProgram:
         return self.signature.unflatten(self._run(leaves), leaves)
 
     def verify(
-        self, args: Sequence[Any] | torch.Tensor | None = None, kwargs: Mapping[str, Any] | None = None,
-        *, rtol: float | None = None, atol: float | None = None,
-    ) -> VerificationReport:  # fmt: skip
+        self,
+        args: Sequence[Any] | torch.Tensor | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        rtol: float | None = None,
+        atol: float | None = None,
+    ) -> VerificationReport:
         """Compare the dtype, shape and values of every output with the original's.
 
         Args:
@@ -142,12 +154,7 @@ class ONNXProgram:
             args, kwargs = self.example
         args = (args,) if isinstance(args, torch.Tensor) else tuple(args or ())
         leaves = self.signature.flatten(args, kwargs or {})
-        expected = run_eager(self.eager, args, kwargs or {})
-        actual = self.signature.unflatten(self._run(leaves), leaves)
-        names = self.signature.output_names([value.name or "" for value in self._model.graph.outputs])
-        report = compare(expected, actual, names, rtol=rtol, atol=atol)
-        report.raise_for_difference()
-        return report
+        return self._compared(run_eager(self.eager, args, kwargs or {}), leaves, rtol, atol)
 
     def verify_sizes(self) -> None:
         """Compare with the original on the example, and at other sizes of dynamic axes.
@@ -156,19 +163,28 @@ class ONNXProgram:
         restrictions and the original allow them. Raises VerificationError with the sizes.
         """
         self.verify()
+        assert self.eager is not None
         for sizes, args, kwargs in other_examples(*self.example, self.spec) if self.spec is not None else ():
-            try:
-                self.signature.flatten(args, kwargs)
-            except OnnxExporterError:
-                continue
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    self.verify(args, kwargs)
+                    leaves, expected = self.signature.flatten(args, kwargs), run_eager(self.eager, args, kwargs)
+            except Exception:  # noqa: BLE001, S112 - outside the restrictions, or the user's model raises: no size to compare
+                continue
+            try:
+                self._compared(expected, leaves)
             except OnnxExporterError as error:
                 raise VerificationError(f"where {sizes}: {error}") from error
-            except Exception:  # noqa: BLE001, S112 - the original may refuse sizes by any exception
-                continue
+
+    def _compared(
+        self, expected: Any, leaves: Sequence[Any], rtol: float | None = None, atol: float | None = None
+    ) -> VerificationReport:
+        """Run the program on a call's leaves. Raises VerificationError for other results."""
+        actual = self.signature.unflatten(self._run(leaves), leaves)
+        names = self.signature.output_names([value.name or "" for value in self._model.graph.outputs])
+        report = compare(expected, actual, names, rtol=rtol, atol=atol)
+        report.raise_for_difference()
+        return report
 
     def _run(self, leaves: Sequence[Any]) -> list[Any]:
         return self._loaded().run({**self.weights, **{slot.name: leaves[slot.leaf] for slot in self.signature.inputs}})

@@ -163,5 +163,5 @@ def _rebuild(spec: pytree.TreeSpec, positions: Iterator[int]) -> Any:
     below = [_rebuild(child, positions) for child in spec.children()]
     try:
         return pytree.SUPPORTED_NODES[spec.type].unflatten_fn(below, spec.context)
-    except Exception:  # noqa: BLE001 - a user's constructor may raise anything; the indices still give the structure
+    except Exception:  # noqa: BLE001 - a user's constructor may raise anything when it gets numbers
         return below

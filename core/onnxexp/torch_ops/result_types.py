@@ -58,7 +58,7 @@ def result_types(op: torch._ops.OpOverload | None, args: Sequence[Any], fresh: C
     sizes = _Sizes()
     try:
         first, second = (_run(op, [_meta(arg, sizes, run) for arg in args]) for run in (0, 1))
-    except Exception:  # noqa: BLE001 - torch refuses the call, or needs contents; a custom operator's code may raise anything
+    except Exception:  # noqa: BLE001 - an operator's code may raise anything on meta tensors, a custom operator's too
         return None
     if len(first) != len(second) or any(one.dim() != two.dim() for one, two in zip(first, second, strict=True)):
         return None

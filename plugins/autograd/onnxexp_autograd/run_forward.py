@@ -150,7 +150,7 @@ def probe(function: Function, arguments: Arguments, varying: Sequence[Any]) -> t
     with disable_proxy_modes_tracing(), ignoring, _no_jit_tracing():
         try:
             return run(function, arguments, varying), None
-        except Exception:  # the user's forward may raise anything on fake tensors, and still run on real ones
+        except Exception:  # the user's forward may raise anything on fake tensors; it then runs on real ones
             if mode is None:
                 raise
             results: list[ForwardResult] = []

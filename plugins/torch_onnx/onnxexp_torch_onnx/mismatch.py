@@ -236,7 +236,7 @@ def _capture(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Tr
             if isinstance(model, torch.jit.ScriptModule):
                 return TS2EPConverter(model, args, kwargs).convert()
             return torch.export.export(module, args, kwargs, strict=False)
-        except Exception as error:  # torch.export raises anything, the user's own exceptions too
+        except Exception as error:  # torch.export may raise anything, the user's own exceptions too
             raise CaptureError(f"torch.export cannot capture the model: {error}") from error
 
 
@@ -293,7 +293,7 @@ def _recomputed(node: torch.fx.Node, seen: Mapping[str, Any]) -> Any:
     try:
         with torch.no_grad():
             return node.target(*args, **kwargs)
-    except Exception:  # noqa: BLE001 - an operator before this one gave a result of another shape or dtype
+    except Exception:  # noqa: BLE001 - an operator may raise anything on a result of another shape or dtype
         return None
 
 

@@ -129,7 +129,7 @@ class SizeProbe:
     def _tried(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any], at: dict[Any, int]) -> Any:
         try:
             return self._run(op, name, [_at(fake, at) for fake in fakes], args)
-        except Exception:  # noqa: BLE001 - kernels raise anything; a call that fails at these sizes is no evidence
+        except Exception:  # noqa: BLE001 - an operator may refuse these sizes by any exception
             return UNKNOWN
 
     def _agreed(self, outcomes: list[Any], at: list[dict[Any, int]], terms: list[Any], doubtful: bool) -> Any:

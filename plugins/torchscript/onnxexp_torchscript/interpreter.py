@@ -339,7 +339,7 @@ class Interpreter:
         fakes = [self.sizes.of(arg) if isinstance(arg, Value) else arg for arg in args]
         try:
             fake = function(*fakes)
-        except Exception:  # noqa: BLE001 - torch's symbolic numbers raise anything where they would have to be known
+        except Exception:  # noqa: BLE001 - torch has no common error for a symbolic number whose value would be needed
             fake = self.sizes.unbacked.any_number(python_numbers.kind_of_result(name, kinds))
         constant = python_numbers.known(fake)
         if constant is not None:

@@ -228,7 +228,7 @@ class TypeInference:
         before, guards = snapshot(self.env), len(self.env.guards)
         try:
             result = self.call(op, name, fakes, args)
-        except Exception:  # noqa: BLE001 - torch's fake kernels raise anything where a size is not known
+        except Exception:  # noqa: BLE001 - torch's kernels have no common error for a size that is not known
             result = UNKNOWN
         fixed = [symbol for symbol, to in self.env.replacements.items() if symbol not in before["replacements"] and to.is_number]
         doubtful = any(not harmless(guard.expr) for guard in self.env.guards[guards:])
