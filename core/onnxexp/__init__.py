@@ -11,6 +11,8 @@ import functools
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from onnxexp import errors
+from onnxexp.errors import *  # noqa: F403 - `__all__` has its names
 from onnxexp.version import __version__
 
 if TYPE_CHECKING:
@@ -19,20 +21,6 @@ if TYPE_CHECKING:
     from onnxexp.builder.tensor import ComplexTensor, Tensor
     from onnxexp.capture.torch_state import is_exporting as is_in_onnx_export
     from onnxexp.dry_run import CheckReport, check
-    from onnxexp.errors import (
-        CaptureError,
-        LoweringError,
-        OnnxExporterError,
-        OpsetError,
-        OptionError,
-        PassError,
-        PluginConflict,
-        PluginError,
-        PluginLoadError,
-        SerializeError,
-        UnsupportedOperators,
-        VerificationError,
-    )
     from onnxexp.lowering.keep_torch_ops import OperatorExportTypes
     from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Value
     from onnxexp.pipeline import export
@@ -45,12 +33,30 @@ if TYPE_CHECKING:
     from onnxexp.user_warnings import warn
 
 __all__ = [
-    "Builder", "CaptureError", "CheckReport", "ComplexTensor", "ExportContext", "Graph", "LoweringError", "Node", "ONNXProgram",
-    "OnnxExporterError", "OperatorExportTypes", "OpsetError", "OptionError", "Options", "PassError", "PluginConflict",
-    "PluginError", "PluginLoadError", "Producer", "ScalarType", "SerializeError", "SymbolicTable", "Tensor", "TensorType",
-    "TrainingMode", "UnsupportedOperators", "Value", "VerificationError", "__version__", "check", "export", "hookimpl",
-    "is_in_onnx_export", "warn",
-]  # fmt: skip
+    "Builder",
+    "CheckReport",
+    "ComplexTensor",
+    "ExportContext",
+    "Graph",
+    "Node",
+    "ONNXProgram",
+    "OperatorExportTypes",
+    "Options",
+    "Producer",
+    "ScalarType",
+    "SymbolicTable",
+    "Tensor",
+    "TensorType",
+    "TrainingMode",
+    "Value",
+    "__version__",
+    "check",
+    "export",
+    "hookimpl",
+    "is_in_onnx_export",
+    "warn",
+]
+__all__ += errors.__all__
 
 _HOMES = {
     "Builder": "builder.builder",
@@ -75,7 +81,7 @@ _HOMES = {
     "is_in_onnx_export": "capture.torch_state",
     "warn": "user_warnings",
 }
-"""The module of each name that needs torch or pluggy, imported at the first use of the name. The others are error classes."""
+"""The module of each name that needs torch or pluggy, imported at the first use of the name."""
 _TORCH_ONNX_MOVED = (
     "torch.onnx's names are in a plugin, imported as onnxexp_torch_onnx; install it with: pip install onnxexp-plugin-torch-onnx"
 )
@@ -85,14 +91,14 @@ _RENAMED = {"is_in_onnx_export": "is_exporting"}
 def __getattr__(name: str) -> Any:
     if name == "torch_onnx":
         raise AttributeError(_TORCH_ONNX_MOVED)
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return _public(name)
 
 
 @functools.cache
 def _public(name: str) -> Any:
-    module = importlib.import_module(f"{__name__}.{_HOMES.get(name, 'errors')}")
+    module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
     return vars(module)[_RENAMED.get(name, name)]
 
 

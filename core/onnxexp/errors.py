@@ -19,9 +19,19 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
-    "CaptureError", "LoweringError", "OnnxExporterError", "OpsetError", "OptionError", "PassError", "PluginConflict",
-    "PluginError", "PluginLoadError", "SerializeError", "UnsupportedOperators", "VerificationError",
-]  # fmt: skip
+    "CaptureError",
+    "LoweringError",
+    "OnnxExporterError",
+    "OpsetError",
+    "OptionError",
+    "PassError",
+    "PluginConflict",
+    "PluginError",
+    "PluginLoadError",
+    "SerializeError",
+    "UnsupportedOperators",
+    "VerificationError",
+]
 
 
 class OnnxExporterError(RuntimeError):

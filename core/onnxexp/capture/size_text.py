@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Mapping
 from typing import Any
@@ -68,14 +69,9 @@ class _Printer(StrPrinter):  # type: ignore[misc]
         )
         return f"{left}{sign}{right}"
 
-    def _print_FloorDiv(self, expr: sympy.Expr) -> str:
-        return self._infix(expr, "//")
-
-    def _print_Mod(self, expr: sympy.Expr) -> str:
-        return self._infix(expr, " % ")
-
-    def _print_IntTrueDiv(self, expr: sympy.Expr) -> str:
-        return self._infix(expr, "/")
+    _print_FloorDiv = _print_CleanDiv = functools.partialmethod(_infix, sign="//")
+    _print_Mod = _print_PythonMod = functools.partialmethod(_infix, sign=" % ")
+    _print_IntTrueDiv = functools.partialmethod(_infix, sign="/")
 
     def _print_ToFloat(self, expr: sympy.Expr) -> str:
         return str(self.doprint(expr.args[0]))
@@ -94,6 +90,4 @@ class _Printer(StrPrinter):  # type: ignore[misc]
     def _print_function(self, expr: sympy.Expr) -> str:
         return f"{type(expr).__name__.lower()}({', '.join(sorted(map(self.doprint, expr.args)))})"
 
-    _print_CleanDiv = _print_FloorDiv
-    _print_PythonMod = _print_Mod
     _print_Max = _print_Min = _print_function

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -53,7 +54,10 @@ def as_module(model: Any) -> torch.nn.Module:
         wrapped = _Function(model)
         wrapped.add_module("self", owner)
         return wrapped
-    return _Function(model if _has_signature(model) else lambda *args: model(*args))
+    with contextlib.suppress(ValueError):  # torch.relu and other functions in C have no signature
+        inspect.signature(model)
+        return _Function(model)
+    return _Function(lambda *args: model(*args))
 
 
 def forward_of(module: torch.nn.Module) -> Callable[..., Any]:
@@ -70,15 +74,6 @@ def forward_of(module: torch.nn.Module) -> Callable[..., Any]:
 
     vars(forward)["__signature__"] = signature_of(module._c._get_method("forward").schema, method=True)
     return forward
-
-
-def _has_signature(function: Callable[..., Any]) -> bool:
-    """Whether `inspect` finds a signature; torch.relu and others in C have none."""
-    try:
-        inspect.signature(function)
-    except ValueError:
-        return False
-    return True
 
 
 def is_scripted(model: torch.nn.Module) -> bool:

@@ -68,9 +68,17 @@ class Options:
 
     @classmethod
     def read(
-        cls, config: Config, *, claims: frozenset[str], capture: str, training: Any, custom_opsets: Mapping[str, int] | None,
-        export_params: bool, keep_initializers_as_inputs: bool, do_constant_folding: bool,
-    ) -> Options:  # fmt: skip
+        cls,
+        config: Config,
+        *,
+        claims: frozenset[str],
+        capture: str,
+        training: Any,
+        custom_opsets: Mapping[str, int] | None,
+        export_params: bool,
+        keep_initializers_as_inputs: bool,
+        do_constant_folding: bool,
+    ) -> Options:
         """Check the arguments of `export`.
 
         Raises OptionError for malformed or contradictory ones.
@@ -92,8 +100,14 @@ class Options:
             if type(version) is not int or version < 1:
                 raise OptionError(f"custom_opsets[{domain!r}] is {version!r}; a domain's version is a whole number from 1 on")
         return cls(
-            opset=config.opset, training=enum_member(TrainingMode, training, "training"), custom_opsets=domains,
-            fold=do_constant_folding, skip_passes=config.skip_passes, debug=config.debug, target=config.target, capture=capture,
+            opset=config.opset,
+            training=enum_member(TrainingMode, training, "training"),
+            custom_opsets=domains,
+            fold=do_constant_folding,
+            skip_passes=config.skip_passes,
+            debug=config.debug,
+            target=config.target,
+            capture=capture,
             check_sizes=config.check_sizes,
             claims=claims,
-        )  # fmt: skip
+        )
