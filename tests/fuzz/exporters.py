@@ -18,7 +18,7 @@ from onnxexp.errors import OnnxExporterError
 
 from .program import Program
 
-__all__ = ["EXPORTERS", "Exported", "exported"]
+__all__ = ["EXPORTERS", "Exported", "evaluated", "exported"]
 
 _RIGHT_ONLY = re.compile(r"right only where (.+?)\. Other sizes", re.DOTALL)
 _CONSTANTS = "Tracing fixes the branches that the example inputs took, and the Python numbers computed from them:"
@@ -46,7 +46,7 @@ class Exported:
                 self.call(*tensors)
         except OnnxExporterError as error:
             return not str(error).startswith("ONNX Runtime")
-        except Exception:  # noqa: BLE001 - no refusal of onnxexp
+        except Exception:  # noqa: BLE001 - any other exception is a failure of the run, not a refusal
             return False
         return False
 
@@ -57,11 +57,16 @@ def _conditions(text: str) -> list[str]:
 
 
 def _holds(condition: str, sizes: Mapping[str, int]) -> bool:
-    """Whether a condition holds; False where it is about numbers that nobody can look up."""
+    """Whether a condition holds; False where it depends on more than the sizes."""
+    return bool(evaluated(condition, sizes))
+
+
+def evaluated(text: str, sizes: Mapping[str, int]) -> Any:
+    """Return the value of an expression of sizes, or None: ``eq(u0, 1)`` has other names."""
     try:
-        return bool(eval(condition, {"__builtins__": {}, "max": max, "min": min}, dict(sizes)))
-    except Exception:  # noqa: BLE001 - a text such as "eq(u0, 1)"
-        return False
+        return eval(text, {"__builtins__": {}, "max": max, "min": min}, dict(sizes))
+    except (NameError, SyntaxError, ArithmeticError, TypeError):
+        return None
 
 
 def exported(exporter: str, program: Program, module: torch.nn.Module, tensors: tuple[torch.Tensor, ...]) -> Exported:

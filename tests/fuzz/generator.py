@@ -19,6 +19,7 @@ from .indexing import indexed, indexed_write
 from .networks import branch, layer, loop, mutated_buffer, resampled
 from .program import FRONTENDS, Input, Program, Statement, load
 from .reducing import created, joined, multiplied, rearranged, reduced
+from .running import accepts
 from .scope import Scope, Unfit
 from .views import view, write, write_through
 
@@ -58,12 +59,8 @@ class _Writer:
     def __init__(self, rng: random.Random, frontend: str, opset: int, seed: int) -> None:
         self.rng, self.scope = rng, Scope(rng, frontend)
         self.program = Program(seed, tuple(_inputs(rng)), (), (), frontend=frontend, opset=opset)
-        torch.manual_seed(0)
-        self.module = nn.Module()
-        self.names: dict[str, Any] = {"self": self.module, "torch": torch, "F": F, "nn": nn, "math": math}
-        for given in self.program.inputs:
-            self.scope.values[given.name] = self.names[given.name] = given.tensor()
-        self.module.eval()
+        self._begin()
+        self.scope.values = {given.name: self.names[given.name] for given in self.program.inputs}
 
     def write(self, count: int) -> Program:
         families = random.Random(self.rng.random()).choices([*_FAMILIES], [*_FAMILIES.values()], k=20 * count)
@@ -91,7 +88,7 @@ class _Writer:
             exec(text, self.names)
         except Unfit:
             return
-        except Exception:  # noqa: BLE001 - whatever eager refuses is no statement
+        except Exception:  # noqa: BLE001 - eager may refuse a random statement by any exception
             self._recompute()
             return
         statement = Statement(text, tuple(self.scope.setup))
@@ -112,12 +109,16 @@ class _Writer:
             if isinstance(value, torch.Tensor) and (name in assigned or name in self.scope.values) and name != "part":
                 yield name, value
 
-    def _recompute(self) -> None:
-        """Run the program anew, since a refused statement may have written."""
+    def _begin(self) -> None:
+        """Make an empty module, and the names that statements may use: its inputs and packages."""
         torch.manual_seed(0)
-        self.module = nn.Module()
-        self.names = {"self": self.module, "torch": torch, "F": F, "nn": nn, "math": math}
+        self.module = nn.Module().eval()
+        self.names: dict[str, Any] = {"self": self.module, "torch": torch, "F": F, "nn": nn, "math": math}
         self.names.update((given.name, given.tensor()) for given in self.program.inputs)
+
+    def _recompute(self) -> None:
+        """Run the program anew, since a refused statement may have changed a variable."""
+        self._begin()
         for line in dict.fromkeys(line for statement in self.program.statements for line in statement.setup):
             exec(line, self.names)
         self.module.eval()
@@ -163,13 +164,13 @@ def _useful(value: torch.Tensor) -> bool:
 def _scripts(program: Program) -> bool:
     try:
         torch.jit.script(load(program)())
-    except Exception:  # noqa: BLE001 - torch's own frontend refuses the statement
+    except Exception:  # noqa: BLE001 - the compiler's errors have no common base
         return False
     return True
 
 
 def _with_axes(program: Program, rng: random.Random) -> Program:
-    """Make random axes dynamic, nearly always such as eager accepts at other sizes."""
+    """Make random axes dynamic; nearly always, eager accepts other sizes of them."""
     if rng.random() < 0.25:
         return program
     axes: dict[str, dict[int, str]] = {}
@@ -183,18 +184,9 @@ def _with_axes(program: Program, rng: random.Random) -> Program:
             name = sizes.setdefault(size, f"n{len(sizes)}") if shared else f"{given.name}_{axis}"
             tried = {**axes, given.name: {**axes.get(given.name, {}), axis: name}}
             candidate = dataclasses.replace(program, axes=tried)
-            if unchecked or all(_runs(module, candidate, {name: other}) for other in (size + 1, 2 * size)):
+            if unchecked or all(accepts(module().eval(), candidate.tensors({name: other})) for other in (size + 1, 2 * size)):
                 axes = tried
     return dataclasses.replace(program, axes=axes)
-
-
-def _runs(module: type[nn.Module], program: Program, sizes: Mapping[str, int]) -> bool:
-    try:
-        with torch.no_grad():
-            module().eval()(*program.tensors(sizes))
-    except Exception:  # noqa: BLE001 - eager does not accept the sizes
-        return False
-    return True
 
 
 def other_sizes(program: Program) -> Iterator[dict[str, int]]:

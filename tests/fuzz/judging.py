@@ -14,10 +14,10 @@ import torch
 from onnxexp.errors import LoweringError, OnnxExporterError, OpsetError
 
 from .comparing import Problem, compared, is_rounding
-from .exporters import Exported, exported
+from .exporters import Exported, evaluated, exported
 from .generator import other_sizes
 from .program import Program, load
-from .running import eager, run_model, run_reference
+from .running import accepts, eager, run_model, run_reference
 
 __all__ = ["FAILURES", "Result", "cause_of", "judge"]
 
@@ -96,7 +96,7 @@ class _Judge:
         try:
             self.type = load(self.program)
             expected = eager(self.make(), self.program.tensors())
-        except Exception as error:  # noqa: BLE001 - whatever eager refuses
+        except Exception as error:  # noqa: BLE001 - eager may refuse a program by any exception
             return _Verdict("eager", f"{type(error).__name__}: {error}")
         module, tensors = self.make(), self.program.tensors()
         before = _state(module, tensors)
@@ -141,17 +141,9 @@ class _Judge:
     def _accepts_others(self) -> bool:
         """Whether eager accepts each dynamic axis at another size."""
         return all(
-            any(self._accepts({name: size + 1}, {name: 2 * size}) for _ in [0]) for name, size in self.program.sizes.items()
+            any(accepts(self.make(), self.program.tensors({name: other})) for other in (size + 1, 2 * size))
+            for name, size in self.program.sizes.items()
         )
-
-    def _accepts(self, *choices: Mapping[str, int]) -> bool:
-        for sizes in choices:
-            try:
-                eager(self.make(), self.program.tensors(sizes))
-            except Exception:  # noqa: BLE001, S112 - eager refuses these sizes
-                continue
-            return True
-        return False
 
     def _at_sizes(self, found: Exported, sizes: Mapping[str, int]) -> _Verdict | None:
         """Compare at other sizes, if eager and the file's declared axes allow them."""
@@ -159,7 +151,7 @@ class _Judge:
             return None
         try:
             expected = eager(self.make(), self.program.tensors(sizes))
-        except Exception:  # noqa: BLE001 - eager refuses these sizes
+        except Exception:  # noqa: BLE001 - a module may refuse sizes by any exception
             return None
         problem = self._at(found, sizes, expected)
         if problem is None or problem.outcome in ("rounding", "runtime"):
@@ -219,16 +211,9 @@ def _declared(model: onnx.ModelProto, inputs: Mapping[str, torch.Tensor]) -> boo
     for dim, size in pairs:
         if dim.HasField("dim_value") and dim.dim_value != size:
             return False
-        if dim.dim_param and not dim.dim_param.isidentifier() and _evaluated(dim.dim_param, sizes) not in (None, size):
+        if dim.dim_param and not dim.dim_param.isidentifier() and evaluated(dim.dim_param, sizes) not in (None, size):
             return False
     return True
-
-
-def _evaluated(text: str, sizes: Mapping[str, int]) -> int | None:
-    try:
-        return int(eval(text, {"__builtins__": {}, "max": max, "min": min}, dict(sizes)))
-    except (NameError, SyntaxError, ArithmeticError):
-        return None
 
 
 _OF_TORCH = ("_modules", "__overloads__")

@@ -11,13 +11,22 @@ import onnx.reference
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["eager", "leaves", "run_model", "run_reference"]
+__all__ = ["accepts", "eager", "leaves", "run_model", "run_reference"]
 
 
 def eager(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Return the results as tensors; a Python number becomes one as well."""
     with torch.no_grad():
         return leaves(module(*tensors))
+
+
+def accepts(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether eager runs the module on these inputs."""
+    try:
+        eager(module, tensors)
+    except Exception:  # noqa: BLE001 - a module may refuse inputs by any exception
+        return False
+    return True
 
 
 def leaves(results: Any) -> list[torch.Tensor]:
