@@ -22,8 +22,9 @@ from onnxexp import OnnxExporterError, ONNXProgram, SymbolicTable
 from onnxexp.builder.torch_tensor_data import TorchTensor
 from onnxexp.plugins.loading import symbolics_for
 from onnxexp.version import DEFAULT_OPSET
+from onnxexp_torch_onnx.combined_tables import combined
 from onnxexp_torch_onnx.diagnostics import DiagnosticContext
-from onnxexp_torch_onnx.onnxscript_symbolics import one_plugin, translations
+from onnxexp_torch_onnx.onnxscript_symbolics import translations
 from onnxexp_torch_onnx.registry import registered
 
 __all__ = [
@@ -280,7 +281,7 @@ def dynamo_export(
 
 def _exported(model: Any, model_args: tuple[Any, ...], model_kwargs: dict[str, Any], options: ExportOptions) -> ONNXProgram:
     registry = options.onnx_registry
-    tables = one_plugin(*([] if registry is None else [registry.table()]), registered().symbolics)
+    tables = combined(*([] if registry is None else [registry.table()]), registered().symbolics)
     shapes: Any = None
     if options.dynamic_shapes:
         shapes = pytree.tree_map(

@@ -17,6 +17,7 @@ from onnxexp import ONNXProgram, OptionError, warn
 from onnxexp.request.module_and_forward import unwrapped
 from onnxexp.version import DEFAULT_OPSET
 from onnxexp_torch_onnx import deprecated_arguments
+from onnxexp_torch_onnx.combined_tables import combined
 from onnxexp_torch_onnx.enums import OperatorExportTypes
 from onnxexp_torch_onnx.errors import CheckerError
 from onnxexp_torch_onnx.export_state import logging_to_stdout, training_mode
@@ -24,7 +25,7 @@ from onnxexp_torch_onnx.fixed_axes import export_without_fixed_axes
 from onnxexp_torch_onnx.graph_text import PARAMETER, graph_text
 from onnxexp_torch_onnx.module_functions import ModuleFunctions, check_opset
 from onnxexp_torch_onnx.number_inputs import export_with_number_inputs, read_example
-from onnxexp_torch_onnx.onnxscript_symbolics import one_plugin, translations
+from onnxexp_torch_onnx.onnxscript_symbolics import translations
 from onnxexp_torch_onnx.registry import registered
 from onnxexp_torch_onnx.settings import settings
 
@@ -96,7 +97,7 @@ def export(
         raise OptionError(f"input_names must be a list of names, not {input_names!r}")
     numbers = dynamic_shapes is None and not isinstance(model, torch.export.ExportedProgram)
     example = read_example(model, args, kwargs, input_names or (), numbers=numbers)
-    tables: list[Any] = one_plugin(translations(custom_translation_table or {}), symbols.symbolics)
+    tables: list[Any] = combined(translations(custom_translation_table or {}), symbols.symbolics)
     if export_modules_as_functions:
         check_opset(opset_version or DEFAULT_OPSET)
         tables.append(ModuleFunctions(model, export_modules_as_functions))
@@ -135,7 +136,7 @@ def export(
 def _parameters(program: ONNXProgram, model: Any) -> list[ir.Value | None]:
     """The graph's value of each parameter, in the order of the state_dict.
 
-    Tied ones count once. None for a parameter that the graph does not have.
+    Tied ones count once. None for a parameter that the graph does not have. The metadata of each value gets its position.
     """
     if not isinstance(model, torch.nn.Module):
         return []
@@ -168,7 +169,7 @@ def _finish(
 ) -> None:
     """Name the parameters, honour older arguments, write, log and print."""
     _name_parameters(program, _parameters(program, model), names)
-    _change(program, old, verbose)
+    _apply_older_arguments(program, old, verbose)
     if old.get("use_external_data_format") is not None and external is None:
         external = bool(old["use_external_data_format"])
     if f is not None:
@@ -180,7 +181,7 @@ def _finish(
         print(graph_text(program.model, model))
 
 
-def _change(program: ONNXProgram, old: Mapping[str, Any], verbose: bool | None) -> None:
+def _apply_older_arguments(program: ONNXProgram, old: Mapping[str, Any], verbose: bool | None) -> None:
     """Change the finished model as older arguments and `verbose` ask for it."""
     model = program.model
     if verbose or old.get("strip_doc_string") is False:

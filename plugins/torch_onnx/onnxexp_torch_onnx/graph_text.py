@@ -86,7 +86,8 @@ class _Writer:
         names = scope.split(".") if scope else []
         paths = [".".join(names[: count + 1]) for count in range(len(names))]
         parts = [f"{self._classes.get(path, 'Module')}[{name}]" for path, name in zip(paths, names, strict=True)]
-        return f", scope: {'/'.join([self._classes['']] * ('' in self._classes) + parts)}" if parts or "" in self._classes else ""
+        root = [self._classes[""]] if "" in self._classes else []
+        return f", scope: {'/'.join([*root, *parts])}" if root or parts else ""
 
 
 def _classes(original: Any) -> dict[str, str]:

@@ -84,7 +84,7 @@ class GraphInfo:
 
     def find_mismatch(self, options: Any = None) -> None:
         """Compare again, with the tolerances of a `VerificationOptions`."""
-        _split(self, _faults(self.graph, options))
+        _split_range(self, _faults(self.graph, options))
 
     def verify_export(self, options: Any = None) -> tuple[AssertionError | None, ir.Model | None, list[Any], list[Any]]:
         """Compare the operators of this range.
@@ -198,9 +198,12 @@ def find_mismatch(
         program = onnxexp.export(captured, plugins=packs, **asked)
     steps = _steps(captured, program, (*args, *kwargs.values()))
     info = GraphInfo(
-        steps, model=program.model, input_args=(*args, *kwargs.values()), params_dict=dict(captured.state_dict),
+        steps,
+        model=program.model,
+        input_args=(*args, *kwargs.values()),
+        params_dict=dict(captured.state_dict),
         export_options=asked,
-    )  # fmt: skip
+    )
     info.find_mismatch(options)
     if verbose:
         info.pretty_print_tree(verbose)
@@ -260,8 +263,8 @@ def _steps(captured: torch.export.ExportedProgram, program: onnxexp.ONNXProgram,
     with torch.no_grad():
         recorder.run(*leaves, enable_io_processing=False)
     actual = _intermediate(program, args)
-    fields = {field: value for node, value in recorder.results.items() if isinstance(value, (list, tuple))
-              for field, value in ((f"{node}_{index}", each) for index, each in enumerate(value))}  # fmt: skip
+    listed = {name: result for name, result in recorder.results.items() if isinstance(result, (list, tuple))}
+    fields = {f"{name}_{index}": each for name, result in listed.items() for index, each in enumerate(result)}
     names = {node.name for node in module.graph.nodes}
     seen = dict(recorder.results)  # ONNX Runtime's results, or torch's from those
     steps: list[Step] = []
@@ -274,7 +277,8 @@ def _steps(captured: torch.export.ExportedProgram, program: onnxexp.ONNXProgram,
             continue
         inputs = tuple(each.name for each in node.all_input_nodes if each.name in names)
         place = (node.meta.get("stack_trace") or "").strip().splitlines()
-        name = node.name if node.name in actual else next((key for key, value in fields.items() if value is expected), node.name)
+        field = next((key for key, value in fields.items() if value is expected), node.name)
+        name = node.name if node.name in actual else field
         found = actual.get(name)
         seen[node.name] = recomputed if found is None else found
         line = place[-1].strip() if place else ""
@@ -324,7 +328,7 @@ def _faults(steps: Sequence[Step], options: Any) -> dict[str, AssertionError]:
     return faults
 
 
-def _split(info: GraphInfo, faults: Mapping[str, AssertionError]) -> None:
+def _split_range(info: GraphInfo, faults: Mapping[str, AssertionError]) -> None:
     """Split a range in halves as long as it has one of these faults."""
     steps = info.graph
     info.mismatch_error = next((faults[step.name] for step in steps if step.name in faults), None)
@@ -335,4 +339,4 @@ def _split(info: GraphInfo, faults: Mapping[str, AssertionError]) -> None:
     info.upper_graph_info = dataclasses.replace(info, graph=steps[:middle], id=f"{info.id}0")
     info.lower_graph_info = dataclasses.replace(info, graph=steps[middle:], id=f"{info.id}1")
     for half in (info.upper_graph_info, info.lower_graph_info):
-        _split(half, faults)
+        _split_range(half, faults)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,23 +10,7 @@ import torch
 from onnxexp import Builder, OptionError, SymbolicTable
 from onnxexp.torch_ops.schemas import full_name
 
-__all__ = ["OfTheCall", "one_plugin", "translations"]
-
-
-@dataclasses.dataclass(frozen=True)
-class OfTheCall:
-    """Several tables as one plugin; the first that lowers an operator wins.
-
-    Two plugins of one call that lower the same operator would be a conflict.
-    """
-
-    symbolics: tuple[SymbolicTable, ...]
-
-
-def one_plugin(*tables: SymbolicTable) -> list[Any]:
-    """The tables with symbolics as at most one plugin; the first table wins."""
-    found = tuple(table for table in tables if len(table))
-    return list(found) if len(found) < 2 else [OfTheCall(found)]
+__all__ = ["translations"]
 
 
 def translations(table: Mapping[Any, Callable[..., Any]]) -> SymbolicTable:

@@ -51,7 +51,7 @@ def _set_opset_version(opset_version: int) -> None:
     Raises OptionError if not.
     """
     if opset_version != current().opset:
-        raise OptionError(f"an export's opset is its own; pass opset_version={opset_version} to export")
+        raise OptionError(f"the opset cannot be set during an export; pass opset_version={opset_version} to export")
 
 
 def _set_operator_export_type(operator_export_type: Any) -> None:
@@ -61,7 +61,7 @@ def _set_operator_export_type(operator_export_type: Any) -> None:
     """
     name = operator_export_type if isinstance(operator_export_type, str) else operator_export_type.name
     if name != current().operator_export_type:
-        raise OptionError(f"an export's operator_export_type is its own; pass operator_export_type={name!r} to export")
+        raise OptionError(f"operator_export_type cannot be set during an export; pass operator_export_type={name!r} to export")
 
 
 def _cast_func_template(to_i: int, g: Any, input: Any, non_blocking: Any = None) -> Any:

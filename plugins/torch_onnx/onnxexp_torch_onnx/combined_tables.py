@@ -1,0 +1,26 @@
+"""Several tables of symbolics as one plugin of a call."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from onnxexp import SymbolicTable
+
+__all__ = ["CombinedTables", "combined"]
+
+
+@dataclasses.dataclass(frozen=True)
+class CombinedTables:
+    """Several tables as one plugin; the first that lowers an operator wins.
+
+    Two plugins of one call that lower the same operator would be a conflict.
+    """
+
+    symbolics: tuple[SymbolicTable, ...]
+
+
+def combined(*tables: SymbolicTable) -> list[Any]:
+    """The tables with symbolics as at most one plugin; the first table wins."""
+    found = tuple(table for table in tables if len(table))
+    return list(found) if len(found) < 2 else [CombinedTables(found)]
