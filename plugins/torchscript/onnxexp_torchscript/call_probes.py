@@ -72,7 +72,7 @@ class SizeProbe:
                 if outcome is not UNKNOWN:
                     trials.append((at, outcome))
                 elif number == 1 and not trials:
-                    break
+                    break  # the first two trials leave the most room: a call that fails at both fails everywhere
             if len(trials) > 1:
                 return self._agreed([outcome for _, outcome in trials], [at for at, _ in trials], _terms(fakes), tied is _ones)
         return UNKNOWN
@@ -175,14 +175,17 @@ def _same_at(result: Any, outcome: Any, at: dict[Any, int]) -> bool:
 
 
 def _distinct(loose: bool, first: int, own: int) -> int:
+    """The value of a symbol in a trial: its own."""
     return own
 
 
 def _tied(loose: bool, first: int, own: int) -> int:
+    """The value of a symbol in a trial: the first symbol's for each unbacked one."""
     return first if loose else own
 
 
 def _ones(loose: bool, first: int, own: int) -> int:
+    """The value of a symbol in a trial: 1 for each unbacked one."""
     return 1 if loose else own
 
 

@@ -29,10 +29,12 @@ def made_constants() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     replacements give the graph a copy.
     """
     for owner, name in _MAKERS:
-        yield owner, name, _apart(getattr(owner, name), 1 if owner is torch.Tensor else 0)
+        yield owner, name, _with_copied_constant(getattr(owner, name), 1 if owner is torch.Tensor else 0)
 
 
-def _apart(original: Callable[..., Any], position: int) -> Callable[..., Any]:
+def _with_copied_constant(original: Callable[..., Any], position: int) -> Callable[..., Any]:
+    """Replace a function whose argument at `position` is the data."""
+
     def make(*args: Any, **options: Any) -> Any:
         data = next(iter(args[position:]), None)
         if _tracer._is_tracing() and isinstance(data, (list, tuple)) and _has_tensors(data):
@@ -41,13 +43,13 @@ def _apart(original: Callable[..., Any], position: int) -> Callable[..., Any]:
             return _stacked(data, made.dtype, made.device)
         made = original(*args, **options)
         if _tracer._is_tracing() and not any(isinstance(arg, torch.Tensor) for arg in (*args[position:], *options.values())):
-            _separate(made)
+            _copy_constant(made)
         return made
 
     return make
 
 
-def _separate(made: torch.Tensor) -> None:
+def _copy_constant(made: torch.Tensor) -> None:
     """Give the constant that stands for a tensor a copy of its contents."""
     node = _tracer._get_value_trace(made).node()
     while node.kind() in _ALIASES:

@@ -22,7 +22,7 @@ class RandomState:
         self._states = torch.get_rng_state(), random.getstate(), self._numpy.get_state() if self._numpy is not None else None
 
     def restore(self) -> None:
-        """Go back to the state."""
+        """Give the generators this state."""
         torch_state, python_state, numpy_state = self._states
         torch.set_rng_state(torch_state)
         random.setstate(python_state)
@@ -31,10 +31,10 @@ class RandomState:
 
     @contextlib.contextmanager
     def again(self) -> Iterator[None]:
-        """Run with this state, then go back to the state of now."""
-        now = RandomState()
+        """Run a block with this state, then restore the present one."""
+        present = RandomState()
         self.restore()
         try:
             yield
         finally:
-            now.restore()
+            present.restore()

@@ -41,22 +41,28 @@ def size_lists() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         for owner in _OWNERS:
             original: Any = getattr(owner, name, None)  # Tensor inherits its methods
             if isinstance(inspect.unwrap(original), _BUILTIN):  # of a plugin's replacement for torch.export, too
-                yield owner, name, _warned(name, original, counts) if name in _CONVOLUTIONS else _of_lists(original, counts)
+                yield (
+                    owner,
+                    name,
+                    _with_warning(name, original, counts) if name in _CONVOLUTIONS else _with_lists(original, counts),
+                )
 
 
-def _of_lists(original: Callable[..., Any], counts: dict[Any, int]) -> Callable[..., Any]:
+def _with_lists(original: Callable[..., Any], counts: dict[Any, int]) -> Callable[..., Any]:
+    """Make a traced number a list, where `counts` has the length for its argument."""
+
     def call(*args: Any, **options: Any) -> Any:
         if torch._C._is_tracing():
-            args = tuple(
-                [[arg] * counts[index] if index in counts and _is_number(arg) else arg for index, arg in enumerate(args)]
-            )
-            options |= {key: [arg] * counts[key] for key, arg in options.items() if key in counts and _is_number(arg)}
+            args = tuple([_listed(arg, counts.get(index)) for index, arg in enumerate(args)])
+            options = {key: _listed(arg, counts.get(key)) for key, arg in options.items()}
         return original(*args, **options)
 
     return call
 
 
-def _warned(name: str, original: Callable[..., Any], counts: dict[Any, int]) -> Callable[..., Any]:
+def _with_warning(name: str, original: Callable[..., Any], counts: dict[Any, int]) -> Callable[..., Any]:
+    """Warn of a traced number, alone or in a list: the trace has the example's."""
+
     def call(*args: Any, **options: Any) -> Any:
         if torch._C._is_tracing():
             given = (arg for key, arg in (*enumerate(args), *options.items()) if key in counts)
@@ -68,6 +74,7 @@ def _warned(name: str, original: Callable[..., Any], counts: dict[Any, int]) -> 
 
 
 def _listed(arg: Any, count: int | None) -> Any:
+    """A traced number as a list of this length; anything else as it is."""
     return [arg] * count if count is not None and _is_number(arg) else arg
 
 

@@ -234,7 +234,8 @@ def _length(of: Any, /) -> Any:
 def _compiled(modules: Iterable[torch.nn.Module]) -> Iterator[tuple[Any, str, Any]]:
     """Iterate over replacements of compiled calls, which the tracer refuses."""
     for module in modules:
-        if "_torchdynamo_orig_callable" in vars(vars(module).get("_compiled_call_impl") or object):
+        call = vars(module).get("_compiled_call_impl")
+        if call is not None and "_torchdynamo_orig_callable" in vars(call):
             yield module, "_compiled_call_impl", None
 
 

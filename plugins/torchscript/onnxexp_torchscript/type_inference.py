@@ -7,7 +7,6 @@ trace recorded.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +28,7 @@ from onnxexp.functionalize.mutation import facts, twin
 from onnxexp.functionalize.mutation import restrides as _restrides
 from onnxexp.neutral_graph import Dim, Type, Where
 from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp.request.unique_names import unused_name
 from onnxexp.torch_ops.schemas import cache_by_operator, overload
 from onnxexp_torchscript.abstract_tensor import (
     NUMBERS,
@@ -136,8 +136,7 @@ class TypeInference:
 
     def _unused(self, name: str) -> str:
         """Rename the second of two sizes that have one name and differ in the example."""
-        taken = set(self.names.values())
-        unused = next(each for each in itertools.chain([name], (f"{name}_{n}" for n in itertools.count(1))) if each not in taken)
+        unused = unused_name(name, set(self.names.values()))
         if unused != name:
             warn(f"two sizes that differ in the example are called {name}; one of them is {unused} in the file")
         return unused

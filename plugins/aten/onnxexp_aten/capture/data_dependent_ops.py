@@ -70,8 +70,13 @@ def _linear_cross_entropy(original: Callable[..., torch.Tensor], *args: Any, **o
 
 def _gaussian_nll_loss(
     original: Callable[..., torch.Tensor],
-    input: torch.Tensor, target: torch.Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean",
-) -> torch.Tensor:  # fmt: skip
+    input: torch.Tensor,
+    target: torch.Tensor,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> torch.Tensor:
     """Compute gaussian_nll_loss without its check for negative variances."""
     if not isinstance(var, torch.Tensor):
         return original(input, target, var, full, eps, reduction)
@@ -79,7 +84,9 @@ def _gaussian_nll_loss(
     loss: torch.Tensor = 0.5 * (var.log() + (input - target) ** 2 / var)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
-    return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
+    if reduction == "none":
+        return loss
+    return loss.mean() if reduction == "mean" else loss.sum()
 
 
 _METHODS = {
