@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["ModelTensors", "call_unharmed", "restored_state"]
+__all__ = ["ModelTensors", "call_unharmed", "restored_parameters", "restored_state"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ def restored_state(model: torch.nn.Module) -> Iterator[None]:
     """
     holders = [holder for module in model.modules() for holder in _holders(module)]
     before = [(holder, copy.copy(holder)) for holder in holders]
-    elements = [*model.buffers(), *(each for _, old in before for each in (old.values() if isinstance(old, dict) else old))]
+    scripted = [attribute for module in model.modules() for attribute in _scripted_attributes(module)]
+    elements = pytree.tree_leaves([list(model.buffers()), [old for _, old in before], [old for *_, old in scripted]])
     tensors = {id(each): each for each in elements if isinstance(each, torch.Tensor) and not isinstance(each, torch.nn.Parameter)}
     contents = [(tensor, tensor.detach().clone()) for tensor in tensors.values()]
     try:
@@ -50,10 +52,41 @@ def restored_state(model: torch.nn.Module) -> Iterator[None]:
             for key in holder.keys() - old.keys():
                 del holder[key]
             holder.update(old)
+        for owner, name, old in scripted:
+            owner.setattr(name, old)
         for tensor, old in contents:
             with torch.inference_mode(tensor.is_inference()), torch.no_grad():
                 if tensor.shape == old.shape and torch._debug_has_internal_overlap(tensor) != 1:  # an expanded one is not written
                     tensor.copy_(old)
+
+
+class _SavedParameters(TorchDispatchMode):
+    """Copy each parameter before the first in-place operator that takes it."""
+
+    def __init__(self, parameters: Iterator[torch.nn.Parameter]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's own
+        self.saved: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._others: dict[int, list[torch.Tensor]] = {}
+        for parameter in filter(torch._C._has_storage, parameters):
+            self._others.setdefault(parameter.untyped_storage()._cdata, []).append(parameter.detach())
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        for tensor in pytree.tree_leaves((args, kwargs)) if func._schema.is_mutable else ():
+            if isinstance(tensor, torch.Tensor) and torch._C._has_storage(tensor):
+                taken = self._others.pop(tensor.untyped_storage()._cdata, ())
+                self.saved += [(parameter, parameter.clone()) for parameter in taken]
+        return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def restored_parameters(model: torch.nn.Module) -> Iterator[None]:
+    """Undo the writes of a run into the model's parameters; the others are not copied."""
+    with _SavedParameters(model.parameters()) as mode:
+        try:
+            yield
+        finally:
+            for parameter, old in mode.saved:
+                parameter.copy_(old)
 
 
 def _holders(module: torch.nn.Module) -> Iterator[Any]:
@@ -63,7 +96,15 @@ def _holders(module: torch.nn.Module) -> Iterator[Any]:
         yield from (each for each in vars(module).values() if type(each) in (dict, list, OrderedDict))
 
 
+def _scripted_attributes(module: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Iterate over a scripted module's attributes: owner, name, value."""
+    concrete = vars(module).get("_concrete_type") if isinstance(module, torch.jit.ScriptModule) else None
+    for name in concrete.get_attributes() if concrete is not None else ():
+        if not isinstance(held := module._c.getattr(name), torch.ScriptObject):
+            yield module._c, name, held
+
+
 def call_unharmed(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Call a module, then undo the changes that its forward made to it."""
-    with restored_state(module):  # results may share memory with the state
+    with restored_state(module), restored_parameters(module):  # results may share memory with the state
         return pytree.tree_map_only(torch.Tensor, torch.clone, module(*args, **kwargs))

@@ -52,6 +52,7 @@ _PLUGINS = re.compile(r"[\\/]onnxexp_\w+[\\/]")
 """Our plugins call the user's code during a capture; their frames are never the user's."""
 _SHOWN = 300
 """The number of characters shown of each end of a long message."""
+_FAILS = "the model itself fails on the example inputs"
 _ROOT = re.compile(r"^(?:L\['self'\]\.?|L__self___?|_export_root\.?)")
 """torch's prefixes of a module path: ``L['self'].layer.0`` is ``layer.0``."""
 _PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
@@ -123,10 +124,15 @@ def guards_an_error(file: str, line: int) -> bool:
     return code.endswith(":") and next(filter(None, following), "").startswith("raise ")
 
 
-def model_error(error: Exception, when: str, cure: str = "pass example inputs that it accepts") -> CaptureError:
-    """Create the CaptureError for a model that raises `error`."""
+def model_error(error: Exception, when: str = _FAILS, cure: str = "pass example inputs that it accepts") -> CaptureError:
+    """Create the CaptureError for a model that raises `error`.
+
+    A CaptureError gets the user's line.
+    """
     line = innermost_user_line((frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(error.__traceback__))
     at, message = f"\n  at {line}" if line.file else "", str(error)
+    if isinstance(error, CaptureError):
+        return CaptureError(message if "\n  at " in message else f"{message}{at}")
     if len(message) > 2 * _SHOWN:  # torch's tracer prints whole tensors in between
         message = f"{message[:_SHOWN]} ... {message[-_SHOWN:]}"
     if "does not require grad" in message:

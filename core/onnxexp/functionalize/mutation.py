@@ -15,7 +15,7 @@ import torch
 from onnxexp.neutral_graph import Node, TensorType, Value
 from onnxexp.torch_ops.schemas import cache_by_operator, overload, schemas
 
-__all__ = ["SETTING", "Facts", "facts", "is_out", "is_tensor", "packet", "restrides", "results", "twin"]
+__all__ = ["SETTING", "UNDECLARED", "Facts", "facts", "is_out", "is_tensor", "packet", "restrides", "results", "twin"]
 
 UNDECLARED = frozenset(
     f"aten::{name}"

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
 from onnxexp.capture.example_inputs import enlarge_leaves
-from onnxexp.capture.model_tensors import ModelTensors, restored_state
+from onnxexp.capture.model_tensors import ModelTensors, restored_parameters, restored_state
 from onnxexp.capture.source_lines import code_line, guards_an_error, model_error
 from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.dynamic_shapes import DynamicSpec
@@ -28,6 +28,7 @@ from onnxexp_torchscript.rnn_cells import whole_cells
 from onnxexp_torchscript.scripted_in_trace import numbers_kept
 from onnxexp_torchscript.size_lists import size_lists
 from onnxexp_torchscript.source_locations import Places
+from onnxexp_torchscript.unrecorded_writes import drop_kept_writes, keep_writes, resizing_refused
 
 __all__ = ["Recording", "Trace", "run_example", "trace"]
 
@@ -87,6 +88,7 @@ class _Flat:
     Attributes:
         example, leaves, in_spec: The leaves of the example's call, the indices of those passed as tensors, the pytree spec.
         returned: The flattened result and its pytree spec; None before the run.
+        kept_writes: The number of outputs that `keep_writes` has added.
     """
 
     def __init__(self, model: torch.nn.Module, example: list[Any], leaves: list[int], in_spec: pytree.TreeSpec) -> None:
@@ -95,6 +97,7 @@ class _Flat:
         self.leaves = leaves
         self.in_spec = in_spec
         self.returned: tuple[list[Any], pytree.TreeSpec] | None = None
+        self.kept_writes = 0
 
     def __call__(self, *tensors: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
         flat = list(self.example)
@@ -102,7 +105,9 @@ class _Flat:
             flat[index] = tensor
         args, kwargs = pytree.tree_unflatten(flat, self.in_spec)
         result = self.model(*args, **kwargs)
-        fit(torch._C._get_tracing_state().graph())
+        graph = torch._C._get_tracing_state().graph()
+        fit(graph)
+        self.kept_writes = keep_writes(graph)
         register_dataclasses(result)
         self.returned = pytree.tree_flatten(result)
         returned = tuple(leaf for leaf in self.returned[0] if isinstance(leaf, torch.Tensor))
@@ -160,18 +165,19 @@ def _traced(flat: _Flat, parts: ModelTensors, functions: list[Any], caught: list
     try:
         with (
             warnings.catch_warnings(record=True) as recorded,
-            replace_attributes((*_REPLACED, *made_constants(), *size_lists(), *whole_cells(), numbers_kept(functions))),
+            replace_attributes(_replaced(functions)),
             replace_attributes(_compiled(parts.modules.values())),
             immutable_sizes(),
             restored_state(flat.model),
+            restored_parameters(flat.model),
         ):
             warnings.simplefilter("always")
             try:
                 graph, module = _run(flat, parts)
             finally:
                 caught += recorded
-    except CaptureError:
-        raise
+    except CaptureError as error:
+        raise model_error(error) from error
     except Exception as error:
         run_example(parts.model, *pytree.tree_unflatten(flat.example, flat.in_spec))  # it may fail without a trace, too
         raise model_error(error, "the model fails while it is traced", _CURE) from error
@@ -186,10 +192,10 @@ def run_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str
     """
     arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs)))
     try:
-        with restored_state(model):
+        with restored_state(model), restored_parameters(model):
             result = model(*arguments[0], **arguments[1])
     except Exception as error:
-        raise model_error(error, "the model itself fails on the example inputs") from error
+        raise model_error(error) from error
     register_dataclasses(result)
     return result
 
@@ -212,6 +218,7 @@ def _run(flat: _Flat, parts: ModelTensors) -> tuple[Any, Any]:
     finally:
         torch.jit._trace._trace_module_map = None
     torch._C._jit_pass_inline(graph)
+    drop_kept_writes(graph, flat.kept_writes)
     broadcast_writes(graph)
     return graph, module
 
@@ -229,6 +236,11 @@ def _by_module(flat: _Flat, inputs: list[torch.Tensor]) -> tuple[Any, Any]:
 def _length(of: Any, /) -> Any:
     """Return ``len`` of a traced tensor as a traced number, ``x.size(0)``."""
     return of.size(0) if isinstance(of, torch.Tensor) and of.dim() and torch._C._is_tracing() else _len(of)
+
+
+def _replaced(functions: list[Any]) -> Iterator[tuple[Any, str, Any]]:
+    """Iterate over the replacements of functions while a model is traced."""
+    yield from (*_REPLACED, *made_constants(), *size_lists(), *whole_cells(), *resizing_refused(), numbers_kept(functions))
 
 
 def _compiled(modules: Iterable[torch.nn.Module]) -> Iterator[tuple[Any, str, Any]]:

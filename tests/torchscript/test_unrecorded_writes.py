@@ -1,0 +1,80 @@
+"""Writes that torch's tracer drops: through operators that may return their argument, and `resize_`."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from onnxexp import CaptureError
+
+from .running import Program, exported, programs
+
+X, MORE = torch.arange(6.0).reshape(2, 3), torch.arange(15.0).reshape(5, 3)
+ROWS = [{0}]
+
+
+def atleast(x: Tensor) -> Tensor:
+    torch.atleast_3d(x).add_(1)
+    return x + 0
+
+
+def einsum(x: Tensor) -> Tensor:
+    y = x * 1
+    torch.einsum("ij->ji", y)[1].mul_(5)
+    return y
+
+
+def einsum_that_copies(x: Tensor) -> Tensor:
+    y = x * 1
+    torch.einsum("ij,ij->ij", y, y).mul_(5)
+    return y
+
+
+def features_dropped(x: Tensor) -> Tensor:
+    y = x * 1
+    F.dropout2d(y[None, None], 0.5, False).add_(1)
+    F.alpha_dropout(y, 0.5, False).mul_(3)
+    return y
+
+
+def of_the_same_type(x: Tensor) -> Tensor:
+    y = x * 1
+    y.unflatten(1, (-1, 1)).type_as(x).add_(1)
+    return y
+
+
+def of_another_type(x: Tensor) -> Tensor:
+    y = x * 1
+    y.type_as(torch.ones(1, dtype=torch.float64)).add_(1)
+    return y
+
+
+def piece(x: Tensor) -> Tensor:
+    y = x * 1
+    torch.broadcast_tensors(torch.atleast_2d(y), x)[0].select(1, 0).add_(1)
+    return y
+
+
+@programs(
+    *(
+        Program(fn, X, at=[(MORE,), (X[:1],)], dynamic=ROWS, captures=("trace", "export"))
+        for fn in (atleast, einsum, einsum_that_copies, features_dropped, of_the_same_type, of_another_type, piece)
+    )
+)
+def test_writes_through_undeclared_views(run) -> None:
+    run()
+
+
+@pytest.mark.parametrize("resize", [lambda x: x.resize_(3, 1), lambda x: x.resize_as_(torch.ones(2, 2))])
+def test_resizing_is_no_constant(resize) -> None:
+    with pytest.raises(CaptureError, match=r"does not record resize_.*; cure: take the elements with flatten.*\n  at .*lambda x"):
+        exported(lambda x: resize(x * 2) + 1, (X,), capture="trace")
+
+
+def test_what_is_resized_from_nothing() -> None:
+    def allocated(x: Tensor) -> Tensor:
+        return torch.empty(0).resize_(2, 3).copy_(x)
+
+    torch.testing.assert_close(exported(allocated, (X,), capture="trace")(X + 1), X + 1)

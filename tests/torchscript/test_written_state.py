@@ -1,0 +1,120 @@
+# ruff: noqa: UP006 - TorchScript reads this file, and not all of today's Python
+"""Modules that write their own attributes and parameters: the file has the state from before the export."""
+
+from __future__ import annotations
+
+import copy
+from typing import Dict, List  # noqa: UP035 - TorchScript reads these
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import onnxexp
+
+
+class OwnWeight(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.linear.weight = self.linear.weight * 2
+        return self.linear(x)
+
+
+class OwnWeightInABranch(OwnWeight):
+    def forward(self, x: Tensor) -> Tensor:
+        if bool(x.sum() > 0):
+            self.linear.weight = torch.ones(3, 3)
+        return self.linear(x)
+
+
+class OwnTensor(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = torch.zeros(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.held = self.held + x[0]
+        return self.held + x
+
+
+class OwnList(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: List[Tensor] = [torch.zeros(3)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.held.append(x[0])
+        self.held[0].add_(x[1])
+        return torch.stack(self.held)
+
+
+class OwnDict(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: Dict[str, Tensor] = {"a": torch.zeros(3)}
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.held["a"] = self.held["a"] + x[0]
+        return x + self.held["a"]
+
+
+class OwnNumbers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+        self.counts: List[int] = [1, 2]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count += 1
+        self.counts[0] = self.counts[0] + 1
+        return x * self.count + self.counts[0]
+
+
+@pytest.mark.filterwarnings("ignore:the forward writes into")
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("kind", [OwnWeight, OwnWeightInABranch, OwnTensor, OwnList, OwnDict, OwnNumbers])
+def test_a_scripted_module_that_writes_its_attributes(kind, dynamic) -> None:
+    model, x = torch.jit.script(kind()), torch.rand(2, 3)
+    expected = copy.deepcopy(model)(x)
+    program = onnxexp.export(model, (x,), dynamic_shapes=({0: "n"},) if dynamic else None)
+    torch.testing.assert_close(program(x), expected)
+    program.verify()
+    program.verify()
+    torch.testing.assert_close(copy.deepcopy(model)(x), expected)
+
+
+class Halved(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            self.linear.weight.mul_(0.5)
+            self.linear.bias[1:].zero_()
+        return self.linear(x)
+
+
+class HalvedByData(Halved):
+    def forward(self, x: Tensor) -> Tensor:
+        self.linear.weight.data.mul_(0.5)
+        self.linear.bias.detach()[1:].zero_()
+        return self.linear(x)
+
+
+@pytest.mark.filterwarnings("ignore:the forward writes into")
+@pytest.mark.parametrize("rows", [2, 1])
+@pytest.mark.parametrize("capture", ["export", "trace", "script"])
+@pytest.mark.parametrize("kind", [Halved, HalvedByData])
+def test_a_parameter_written_in_place(kind, capture, rows) -> None:
+    model, x = kind(), torch.randn(rows, 3)
+    before = copy.deepcopy(model.state_dict())
+    expected = copy.deepcopy(model)(x)
+    program = onnxexp.export(model, (x,), capture=capture, dynamic_shapes=({0: "n"},))
+    torch.testing.assert_close(program(x), expected)
+    program.verify()
+    program.verify()
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
