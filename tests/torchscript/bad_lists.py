@@ -1,9 +1,9 @@
-# ruff: noqa: UP006, UP035, UP045 - TorchScript reads this file, and not all of today's Python
+# ruff: noqa: UP006, UP035 - TorchScript reads this file, and not all of today's Python
 """Scripts that ONNX cannot say, most of them by what they do with lists."""
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional
+from typing import Dict, List
 
 import torch
 from torch import Tensor
@@ -57,16 +57,10 @@ def dtypes_of_branches(x: Tensor) -> Tensor:
     return y
 
 
-def none_or_tensor(x: Tensor) -> Optional[Tensor]:
-    if x.sum() > 0:
-        return x
-    return None
-
-
-def list_of_unknown_length(x: Tensor) -> list[Tensor]:
-    found: list[Tensor] = []
+def numbers_of_unknown_length(x: Tensor) -> list[int]:
+    found: list[int] = []
     for i in range(x.size(0)):
-        found.append(x[i])
+        found.append(i)
     return found
 
 

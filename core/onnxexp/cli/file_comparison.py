@@ -88,7 +88,7 @@ class Comparer:
             self._slots, self._match_outputs(leaves), structure, pytree.tree_structure(expected),
             parameters=inspect.signature(forward_of(self._eager)),
         )  # fmt: skip
-        names = signature.output_names(self._outputs)
+        names = signature.output_names(self._outputs, results)
         return compare(expected, signature.unflatten(results, flat), names, rtol=rtol, atol=atol)
 
     def differing_weights(self) -> list[str]:

@@ -180,9 +180,9 @@ class ONNXProgram:
         self, expected: Any, leaves: Sequence[Any], rtol: float | None = None, atol: float | None = None
     ) -> VerificationReport:
         """Run the program on a call's leaves. Raises VerificationError for other results."""
-        actual = self.signature.unflatten(self._run(leaves), leaves)
-        names = self.signature.output_names([value.name or "" for value in self._model.graph.outputs])
-        report = compare(expected, actual, names, rtol=rtol, atol=atol)
+        results = self._run(leaves)
+        names = self.signature.output_names([value.name or "" for value in self._model.graph.outputs], results)
+        report = compare(expected, self.signature.unflatten(results, leaves), names, rtol=rtol, atol=atol)
         report.raise_for_difference()
         return report
 

@@ -90,9 +90,13 @@ class Signature:
         """Build the original's result from the graph's outputs and the call's leaves."""
         return pytree.tree_unflatten([_pick(slot, results, leaves) for slot in self.outputs], self.out_spec)
 
-    def output_names(self, names: Sequence[str]) -> list[str]:
+    def output_names(self, names: Sequence[str], results: Sequence[Any]) -> list[str]:
         """Name each leaf of the result: by the graph's output, else by its index."""
-        return [names[slot.output] if slot.output is not None else f"result {index}" for index, slot in enumerate(self.outputs)]
+        found: list[str] = []
+        for index, slot in enumerate(self.outputs):
+            name, held = (names[slot.output], results[slot.output]) if slot.output is not None else (f"result {index}", None)
+            found += [f"{name}[{place}]" for place in range(len(held))] if isinstance(held, list) else [name]
+        return found
 
     def _like_example(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Rearrange a call: the example's positional arguments stay positional."""

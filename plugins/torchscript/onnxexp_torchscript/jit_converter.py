@@ -7,9 +7,10 @@ from typing import Any
 
 from torch.utils import _pytree as pytree
 
-from onnxexp import CaptureError, Graph, warn
+from onnxexp import CaptureError, Graph, TensorType, Value, warn
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp_torchscript import constants
+from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor
 from onnxexp_torchscript.canonical_calls import REWRITTEN
 from onnxexp_torchscript.export_time_values import Items, Maybe, Module
 from onnxexp_torchscript.interpreter import Interpreter, Tables
@@ -18,9 +19,12 @@ from onnxexp_torchscript.python_numbers import Number, as_tensor, is_number, unw
 from onnxexp_torchscript.split_ops import kept_pieces
 from onnxexp_torchscript.trace import Recording
 from onnxexp_torchscript.type_inference import TypeInference
+from onnxexp_torchscript.unknown_length_lists import as_sequence
 
 __all__ = ["TABLES", "convert"]
 
+_ONE_LEAF = object()
+"""Stands for a list of unknown length in the example's result."""
 
 TABLES = Tables(HANDLERS, PYTHON, OF_TEXT, REWRITTEN, kept_pieces, constants.thing)
 """The interpreter's handlers."""
@@ -91,10 +95,25 @@ def _outputs(interpreter: Interpreter, results: list[Any], recording: Recording)
             next(outputs) if returned else constant
             for returned, constant in zip(recording.returned, recording.constants, strict=True)
         ]
-    wanted = recording.constants
+    example = pytree.tree_unflatten(recording.constants, recording.out_spec)
+    (result,) = results
+    wanted, recording.out_spec = pytree.tree_flatten(_with_single_leaves(result, example))
     if len(found) != len(wanted):
         raise CaptureError(f"the program returns {len(wanted)} values for the example, and {len(found)} as it was read")
     return [_like(interpreter, leaf, example) for leaf, example in zip(found, wanted, strict=True)]
+
+
+def _with_single_leaves(result: Any, example: Any) -> Any:
+    """Replace each list that is one output of the graph by a leaf."""
+    if isinstance(result, Items) and result.sequence is not None:
+        return _ONE_LEAF
+    parts = list(result.values()) if isinstance(result, dict) else result
+    if not isinstance(parts, (list, tuple)):
+        return example
+    children, spec = pytree.tree_flatten(example, is_leaf=lambda each: each is not example)
+    if len(children) != len(parts):
+        return example
+    return pytree.tree_unflatten([_with_single_leaves(*pair) for pair in zip(parts, children, strict=True)], spec)
 
 
 def _like(interpreter: Interpreter, leaf: Any, example: Any) -> Any:
@@ -106,11 +125,24 @@ def _like(interpreter: Interpreter, leaf: Any, example: Any) -> Any:
 
 def _leaves(interpreter: Interpreter, result: Any) -> list[Any]:
     if isinstance(result, Items) and result.sequence is not None:
-        raise interpreter.refuse("the model returns a list of unknown length", "return torch.stack of it")
+        if result.element is not None and not isinstance(result.element, AbstractTensor) and result.element is not UNKNOWN:
+            raise interpreter.refuse("the model returns a list of numbers of unknown length", "return torch.tensor of it")
+        return [as_sequence(interpreter, result)]
     if isinstance(result, Maybe):
-        raise interpreter.refuse("the model returns None or a tensor, depending on its inputs", "return a tensor in both cases")
+        return [_optional(interpreter, result)]
     if isinstance(result, (list, tuple)):
         return [leaf for element in result for leaf in _leaves(interpreter, element)]
     if isinstance(result, dict):
         return [leaf for element in result.values() for leaf in _leaves(interpreter, element)]
     return [result]
+
+
+def _optional(interpreter: Interpreter, result: Maybe) -> Value:
+    """Emit an optional tensor."""
+    value = result.value
+    if not isinstance(value, Value) or not isinstance(value.type, TensorType) or value.type.dtype is None:
+        what = "None or something else than a tensor of known dtype"
+        raise interpreter.refuse(f"the model returns {what}, depending on its inputs", "return a tensor in both cases")
+    output = interpreter.value("prim::Optional", UNKNOWN)
+    interpreter.append("prim::Optional", [unwrap(result.absent), value, value.type.dtype], [output])
+    return output

@@ -1,4 +1,7 @@
-"""Lower lists of unknown length, ``prim::Sequence…`` nodes, to ONNX sequences."""
+"""Lower lists of unknown length to sequences, optional results to optionals.
+
+The nodes are ``prim::Sequence…``, ``prim::SplitToSequence`` and ``prim::Optional``.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+import onnx_ir as ir
 import torch
 
 from onnxexp import Builder, Node
@@ -14,12 +18,14 @@ __all__ = ["lower_sequence"]
 
 _FIRST_OPSET = 11
 """The first opset with sequences."""
+_FIRST_WITH_OPTIONALS = 16
+"""The first opset whose If may return an optional."""
 
 
 def lower_sequence(op: Builder, node: Node) -> Any:
-    """Lower a node on a sequence; return None for any other node.
+    """Lower a node on a sequence or an optional; return None for any other node.
 
-    Raises OpsetError before opset 11.
+    Raises OpsetError before opset 11, for an optional before opset 16.
     """
     emit = _OPERATORS.get(node.op)
     if emit is None:
@@ -46,6 +52,18 @@ def _split(op: Builder, tensor: Any, size: Any, axis: int, keepdims: bool) -> An
     return op.SplitToSequence(tensor, op.constant(size, torch.int64) if keepdims else None, axis=axis, keepdims=int(keepdims))
 
 
+def _optional(op: Builder, absent: Any, value: Any, dtype: torch.dtype) -> Any:
+    """Make an optional tensor that is empty where `absent` is true."""
+    if op.opset < _FIRST_WITH_OPTIONALS:
+        op.opset_error(
+            f"a result that is None or a tensor, depending on the inputs, needs ONNX's optionals, there from opset "
+            f"{_FIRST_WITH_OPTIONALS} on; the target is opset {op.opset}",
+            _FIRST_WITH_OPTIONALS,
+        )
+    type_ = ir.TypeAndShape(ir.TensorType(ir.tensor_adapters.from_torch_dtype(dtype)), None)
+    return op.if_(absent, lambda: [op.Optional(type=type_)], lambda: [op.Optional(op.constant(value))])[0]
+
+
 _OPERATORS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "prim::SequenceConstruct": _construct,
@@ -59,5 +77,6 @@ _OPERATORS: Mapping[str, Callable[..., Any]] = MappingProxyType(
             sequence, axis=dim, new_axis=int(new_axis)
         ),
         "prim::SplitToSequence": _split,
+        "prim::Optional": _optional,
     }
 )
