@@ -13,7 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["ModelTensors", "call_unharmed", "restored_parameters", "restored_state"]
+__all__ = ["ModelTensors", "RestoredParameters", "call_unharmed", "restored_state"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,33 +60,27 @@ def restored_state(model: torch.nn.Module) -> Iterator[None]:
                     tensor.copy_(old)
 
 
-class _SavedParameters(TorchDispatchMode):
-    """Copy each parameter before the first in-place operator that takes it."""
+class RestoredParameters(TorchDispatchMode):
+    """Undo the writes of a run into the model's parameters; the others are not copied."""
 
-    def __init__(self, parameters: Iterator[torch.nn.Parameter]) -> None:
+    def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch's own
-        self.saved: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._written: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._others: dict[int, list[torch.Tensor]] = {}
-        for parameter in filter(torch._C._has_storage, parameters):
+        for parameter in filter(torch._C._has_storage, model.parameters()):
             self._others.setdefault(parameter.untyped_storage()._cdata, []).append(parameter.detach())
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for tensor in pytree.tree_leaves((args, kwargs)) if func._schema.is_mutable else ():
             if isinstance(tensor, torch.Tensor) and torch._C._has_storage(tensor):
                 taken = self._others.pop(tensor.untyped_storage()._cdata, ())
-                self.saved += [(parameter, parameter.clone()) for parameter in taken]
+                self._written += [(parameter, parameter.clone()) for parameter in taken]
         return func(*args, **(kwargs or {}))
 
-
-@contextlib.contextmanager
-def restored_parameters(model: torch.nn.Module) -> Iterator[None]:
-    """Undo the writes of a run into the model's parameters; the others are not copied."""
-    with _SavedParameters(model.parameters()) as mode:
-        try:
-            yield
-        finally:
-            for parameter, old in mode.saved:
-                parameter.copy_(old)
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)  # type: ignore[no-untyped-call]  # torch's own
+        for parameter, old in self._written:
+            parameter.copy_(old)
 
 
 def _holders(module: torch.nn.Module) -> Iterator[Any]:
@@ -98,13 +92,12 @@ def _holders(module: torch.nn.Module) -> Iterator[Any]:
 
 def _scripted_attributes(module: Any) -> Iterator[tuple[Any, str, Any]]:
     """Iterate over a scripted module's attributes: owner, name, value."""
-    concrete = vars(module).get("_concrete_type") if isinstance(module, torch.jit.ScriptModule) else None
-    for name in concrete.get_attributes() if concrete is not None else ():
-        if not isinstance(held := module._c.getattr(name), torch.ScriptObject):
-            yield module._c, name, held
+    if isinstance(module, torch.jit.ScriptModule) and (concrete := vars(module).get("_concrete_type")) is not None:
+        held = ((name, module._c.getattr(name)) for name in concrete.get_attributes())
+        yield from ((module._c, name, value) for name, value in held if not isinstance(value, torch.ScriptObject))
 
 
 def call_unharmed(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Call a module, then undo the changes that its forward made to it."""
-    with restored_state(module), restored_parameters(module):  # results may share memory with the state
+    with restored_state(module), RestoredParameters(module):  # results may share memory with the state
         return pytree.tree_map_only(torch.Tensor, torch.clone, module(*args, **kwargs))

@@ -125,10 +125,7 @@ def guards_an_error(file: str, line: int) -> bool:
 
 
 def model_error(error: Exception, when: str = _FAILS, cure: str = "pass example inputs that it accepts") -> CaptureError:
-    """Create the CaptureError for a model that raises `error`.
-
-    A CaptureError gets the user's line.
-    """
+    """Create the CaptureError for a model that raises `error`, at the user's line."""
     line = innermost_user_line((frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(error.__traceback__))
     at, message = f"\n  at {line}" if line.file else "", str(error)
     if isinstance(error, CaptureError):

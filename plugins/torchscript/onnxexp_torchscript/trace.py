@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
 from onnxexp.capture.example_inputs import enlarge_leaves
-from onnxexp.capture.model_tensors import ModelTensors, restored_parameters, restored_state
+from onnxexp.capture.model_tensors import ModelTensors, RestoredParameters, restored_state
 from onnxexp.capture.source_lines import code_line, guards_an_error, model_error
 from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.dynamic_shapes import DynamicSpec
@@ -169,7 +169,7 @@ def _traced(flat: _Flat, parts: ModelTensors, functions: list[Any], caught: list
             replace_attributes(_compiled(parts.modules.values())),
             immutable_sizes(),
             restored_state(flat.model),
-            restored_parameters(flat.model),
+            RestoredParameters(flat.model),
         ):
             warnings.simplefilter("always")
             try:
@@ -192,7 +192,7 @@ def run_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str
     """
     arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs)))
     try:
-        with restored_state(model), restored_parameters(model):
+        with restored_state(model), RestoredParameters(model):
             result = model(*arguments[0], **arguments[1])
     except Exception as error:
         raise model_error(error) from error
