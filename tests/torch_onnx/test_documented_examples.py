@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import onnxruntime
 import onnxscript
 import pytest
 import torch
@@ -185,6 +186,38 @@ def test_names_of_tied_parameters(capture: str) -> None:
     wanted = [model.one.weight, model.one.bias, model.two.bias, model.last.weight, model.last.bias]
     assert set(weights) == set(names[1:])
     assert all(torch.equal(weights[name], tensor) for name, tensor in zip(names[1:], wanted, strict=True))
+
+
+class Unordered(torch.nn.Module):
+    """The forward uses the layers in another order than that of the state_dict; two weights are tied, two are equal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.norm = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3)
+        self.last = torch.nn.Linear(3, 3, bias=False)
+        self.last.weight = self.one.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.one(self.norm(self.two(x))))
+
+
+@documents("1.0-02", "1.1-02", "1.4-02", "1.4-38", "2.2-02", "2.2-65")
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("option", [{"keep_initializers_as_inputs": True}, {"export_params": False}])
+def test_parameters_as_inputs(option: Any, capture: str, tmp_path: Path) -> None:
+    model, path = Unordered(), str(tmp_path / "model.onnx")
+    wanted = "one.weight one.bias two.weight two.bias norm.weight norm.bias norm.running_mean norm.running_var".split()
+    program = onnx_exporter.export(model, X, path, input_names=["x", *wanted], capture=capture, **option)
+    assert [value.name for value in program.model.graph.inputs] == ["x", *wanted]
+    program.verify()
+    session = onnxruntime.InferenceSession(path)
+    state = {name: tensor.detach().numpy() for name, tensor in model.state_dict().items() if name in wanted}
+    for name in wanted:  # each is an input of its own, though norm.bias and norm.running_mean have the same contents
+        changed = state | {name: state[name] + 0.5}
+        (result,) = session.run(None, {"x": X.numpy(), **(changed if "export_params" in option else {name: changed[name]})})
+        tensors = {each: torch.from_numpy(value) for each, value in changed.items()}
+        expected = torch.func.functional_call(model.eval(), tensors, (X,))
+        torch.testing.assert_close(torch.from_numpy(result), expected.detach())
 
 
 @documents("2.2-38")
@@ -412,6 +445,17 @@ def test_a_shape_as_a_tensor(capture: str) -> None:
         program.verify((torch.randn(shape),))
 
 
+@pytest.mark.parametrize("capture", ["auto", "trace"])
+def test_a_reshape_by_a_tensor(capture: str) -> None:
+    def turned(x: torch.Tensor) -> torch.Tensor:
+        shape = onnx_exporter.operators.shape_as_tensor(x)
+        return onnx_exporter.operators.reshape_from_tensor_shape(x + 1, torch.cat([shape[1:], shape[:1]]))
+
+    program = onnx_exporter.export(turned, X, dynamic_axes={"x": [0, 1]}, capture=capture)
+    for shape in ((2, 3), (1, 1), (4, 7), (0, 3)):
+        program.verify((torch.randn(shape),))
+
+
 @documents("X-06")
 @pytest.mark.parametrize("options", [{"training": "nonsense"}, {"operator_export_type": 3}, {"custom_opsets": [1]}])
 def test_arguments_of_the_wrong_kind(options: Any) -> None:
@@ -426,6 +470,17 @@ def test_arguments_of_the_wrong_kind(options: Any) -> None:
 def test_data_and_detach(read: Callable[..., Any], capture: str) -> None:
     program = onnx_exporter.export(lambda x: read(x + 1) * x, X, capture=capture)
     program.verify((torch.randn(2, 3),))
+
+
+@pytest.mark.parametrize("capture", ["auto", "trace"])
+def test_an_assignment_to_data(capture: str) -> None:
+    def assigns(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        y.data = y * 3
+        return y * x
+
+    with pytest.raises(onnxexp.CaptureError, match=r"^an assignment to \.data cannot be captured; cure: write with copy_"):
+        onnx_exporter.export(assigns, X, capture=capture)
 
 
 @documents("2.2-15", "2.2-16", "1.4-op120")

@@ -112,6 +112,37 @@ def test_what_torch_export_refuses_is_checked_too(model: Callable[..., Any]) -> 
         onnxexp.export(model, (X,), dynamic_shapes=AXES)
 
 
+def repeated(x: Tensor, number: int) -> Tensor:
+    for _ in range(number):
+        x = x + 1
+    return x
+
+
+def looked_up(x: Tensor, number: float) -> Tensor:
+    return x * 2 if number > 0.6 else x
+
+
+def scaled_by(x: Tensor, number: float) -> Tensor:
+    return x.reshape(-1) * number
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("model", "number"), [(repeated, 3), (repeated, 0), (looked_up, 0.5), (looked_up, True)])
+@pytest.mark.parametrize("capture", ["auto", "trace"])
+def test_what_a_trace_fixes_of_a_number_is_an_error(model: Callable[..., Any], number: float, capture: str) -> None:
+    with pytest.raises(CaptureError, match="fixes what depends on a dynamic number; a second|input number .n. was asked to be dynamic"):
+        exported(model, (X, number), dynamic_shapes=(None, "n"), capture=capture)
+    exported(model, (X, number), dynamic_shapes=(None, "n"), capture="trace", check_sizes=False)
+    exported(model, (X, number), capture="trace")
+
+
+@pytest.mark.parametrize("shapes", [(None, "n"), (*AXES, "n")])
+@pytest.mark.parametrize("number", [3, 0.5, -2, 0.0])
+def test_a_number_that_stays_a_number_is_no_difference(shapes: Any, number: float) -> None:
+    program = exported(scaled_by, (X, number), dynamic_shapes=shapes, capture="trace")
+    program.verify((X, number * 3 + 1))
+
+
 @pytest.mark.parametrize("model", [Steps(), padded, half, scaled, branch, table])
 def test_the_check_can_be_switched_off(model: Callable[..., Any]) -> None:
     program = exported(model, (X,), capture="trace", dynamic_shapes=AXES, check_sizes=False)

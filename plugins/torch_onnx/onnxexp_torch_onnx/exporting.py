@@ -164,11 +164,22 @@ def _name_parameters(program: ONNXProgram, parameters: Sequence[ir.Value | None]
         warn(f"there are more input_names than inputs and parameters: {names[len(parameters) :]}")
 
 
+def _order_inputs(program: ONNXProgram, parameters: Sequence[ir.Value | None]) -> None:
+    """Put the parameters among the graph's inputs behind those of the call, in their order."""
+    inputs = program.model.graph.inputs
+    first = [value for value in inputs if PARAMETER not in value.meta]
+    behind = [value for value in parameters if value is not None and value.is_graph_input()]
+    inputs.clear()
+    inputs.extend([*first, *behind])
+
+
 def _finish(
     program: ONNXProgram, model: Any, names: Sequence[str], f: Any, old: Mapping[str, Any], verbose: bool | None, external: Any
 ) -> None:
-    """Name the parameters, honour older arguments, write, log and print."""
-    _name_parameters(program, _parameters(program, model), names)
+    """Name and order the parameters, honour older arguments, write, log and print."""
+    parameters = _parameters(program, model)
+    _name_parameters(program, parameters, names)
+    _order_inputs(program, parameters)
     _apply_older_arguments(program, old, verbose)
     if old.get("use_external_data_format") is not None and external is None:
         external = bool(old["use_external_data_format"])

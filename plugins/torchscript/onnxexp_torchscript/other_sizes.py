@@ -1,10 +1,10 @@
-"""Examples at other sizes than the user's, along the dynamic axes."""
+"""Examples at other sizes than the user's, along the dynamic axes, and with other dynamic numbers."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ _SHIFT = 3
 
 @dataclasses.dataclass(frozen=True)
 class OtherSizes:
-    """An example of the model's call at other sizes, and the sizes as text."""
+    """An example of the model's call at other sizes, and the sizes and numbers as text."""
 
     example: list[Any]
     text: str
@@ -43,17 +43,19 @@ class _Size:
 def other_sizes(spec: DynamicSpec, example: Sequence[Any]) -> Iterator[OtherSizes]:
     """Yield examples at other sizes, the most general first.
 
-    First every size is another one, then sizes keep their powers of two, their differences, their ratios. Nothing is yielded
-    where no axis is dynamic.
+    First every size is another one, then sizes keep their powers of two, their differences, their ratios. Every dynamic number
+    is another one, too. Nothing is yielded where no axis and no number is dynamic.
     """
     sizes = _sizes(spec, example)
-    seen = {tuple(size.value for size in sizes)}
+    given = {index: example[index] for index, wanted in spec.scalars.items() if wanted.required}
+    seen = [(tuple(size.value for size in sizes), given)]
     shapes = [(leaf.shape, axes) for leaf, axes in zip(example, spec.axes, strict=True) if isinstance(leaf, torch.Tensor)]
     one_new = any(length == 1 and axis not in axes for shape, axes in shapes for axis, length in enumerate(shape))
-    for values in (_apart(sizes, one_new), *([change(size.value) for size in sizes] for change in _CHANGES)):
-        if tuple(values) not in seen and all(size.allows(value) for size, value in zip(sizes, values, strict=True)):
-            seen.add(tuple(values))
-            yield _example(spec, example, sizes, values)
+    for attempt, values in enumerate((_apart(sizes, one_new), *([change(size.value) for size in sizes] for change in _CHANGES))):
+        numbers = {index: _NUMBER_CHANGES[attempt % 2](number) for index, number in given.items()}
+        if (tuple(values), numbers) not in seen and all(map(_Size.allows, sizes, values)):
+            seen.append((tuple(values), numbers))
+            yield _example(spec, example, sizes, values, numbers)
 
 
 def _sizes(spec: DynamicSpec, example: Sequence[Any]) -> list[_Size]:
@@ -119,13 +121,34 @@ _CHANGES: tuple[Callable[[int], int], ...] = (
 )
 
 
-def _example(spec: DynamicSpec, example: Sequence[Any], sizes: Sequence[_Size], values: Sequence[int]) -> OtherSizes:
+def _larger(number: float) -> float:
+    """Return a larger number of the same type; of a bool, the other one."""
+    if isinstance(number, bool):
+        return not number
+    return number + 1 if isinstance(number, int) else number + abs(number) / 2 or 0.5
+
+
+def _smaller(number: float) -> float:
+    """Return a smaller number of the same type; of a bool, the other one."""
+    if isinstance(number, bool):
+        return not number
+    return number - 1 if isinstance(number, int) else number - abs(number) / 2 or -0.5
+
+
+_NUMBER_CHANGES: tuple[Callable[[float], float], ...] = (_larger, _smaller)
+
+
+def _example(
+    spec: DynamicSpec, example: Sequence[Any], sizes: Sequence[_Size], values: Sequence[int], numbers: Mapping[int, float]
+) -> OtherSizes:
     changed = list(example)
+    for index, number in numbers.items():
+        changed[index] = number
     for size, value in zip(sizes, values, strict=True):
         for index, axis, function in size.axes:
             changed[index] = _resized(changed[index], axis, function(value))
     texts = [
-        f"{leaf.name}: {' × '.join(map(str, new.shape))}"
+        f"{leaf.name}: {' × '.join(map(str, new.shape)) if isinstance(new, torch.Tensor) else new}"
         for leaf, old, new in zip(spec.leaves, example, changed, strict=True)
         if new is not old
     ]

@@ -307,6 +307,11 @@ def _shape_as_tensor(interpreter: Interpreter, tensor: Any) -> Any:
     return _made_of(interpreter, _size(interpreter, tensor), torch.int64)
 
 
+def _reshape_from_tensor(interpreter: Interpreter, tensor: Any, shape: Any) -> Any:
+    """Convert ``torch.onnx.operators.reshape_from_tensor_shape``."""
+    return interpreter.emit("aten::reshape", [tensor, _numbers_of(interpreter, shape)])
+
+
 def _ignored(interpreter: Interpreter, *args: Any) -> None:
     """Drop a node that has no effect in a graph."""
 
@@ -344,6 +349,7 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "aten::select.int": _select,
     **dict.fromkeys(("aten::squeeze", "aten::squeeze.dim", "aten::squeeze.dims"), squeezed),
     "aten::_shape_as_tensor": _shape_as_tensor,
+    "aten::_reshape_from_tensor": _reshape_from_tensor,
     "aten::unbind": _unbind,
     "aten::split": _split,
     "aten::tensor_split.tensor_indices_or_sections": unknown_length_lists.split_at,

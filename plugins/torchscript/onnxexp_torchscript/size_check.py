@@ -17,17 +17,18 @@ _SHOWN = 10
 """How many differences one error lists."""
 _CURE = (
     "cure: compute it from x.shape without int(), range() or a branch in Python, script that part with torch.jit.script, or "
-    "leave the axis static; check_sizes=False takes what the example's sizes give"
+    "leave the axis or the number static; check_sizes=False takes what the example's sizes give"
 )
 
 
 def check_sizes(recording: Recording, spec: DynamicSpec) -> None:
-    """Compare a trace with one at other sizes.
+    """Compare a trace with one at other sizes and with other numbers.
 
-    Raises CaptureError where the trace has fixed what depends on a size. Warns where the model runs at none of the other sizes.
+    Raises CaptureError where the trace has fixed what depends on them. Warns where the model runs at none of the other sizes.
     """
     again = recording.again
-    if again is None or not any(axis.required for axes in spec.axes for axis in axes.values()):
+    dynamic = [*spec.scalars.values(), *(axis for axes in spec.axes for axis in axes.values())]
+    if again is None or not any(axis.required for axis in dynamic):
         return
     failed = ""
     for other in other_sizes(spec, recording.example):
@@ -40,7 +41,7 @@ def check_sizes(recording: Recording, spec: DynamicSpec) -> None:
         if found:
             found = _without_chance(found, recording, again)
         if found:
-            raise CaptureError(_text(found, recording.places, other.text))
+            raise CaptureError(_text(found, recording.places, other.text, _what(spec)))
         return
     if failed:
         warn(
@@ -78,12 +79,17 @@ def _without_chance(found: list[Difference], recording: Recording, again: Callab
     return [one for one in found if one.index not in places and (end is None or one.index < end)]
 
 
-def _text(found: list[Difference], places: Places, sizes: str) -> str:
+def _what(spec: DynamicSpec) -> str:
+    """Return what is dynamic: an axis, a number, or either."""
+    return " or ".join(["a dynamic axis"] * any(spec.axes) + ["a dynamic number"] * bool(spec.scalars))
+
+
+def _text(found: list[Difference], places: Places, sizes: str, what: str) -> str:
     lines = dict.fromkeys(_line(difference, places) for difference in found)
     shown = list(lines)[:_SHOWN]
     if len(lines) > _SHOWN:
         shown.append(f"  and {len(lines) - _SHOWN} more places")
-    return "\n".join([f"the trace fixes what depends on a dynamic axis; a second trace, of {sizes}, differs; {_CURE}", *shown])
+    return "\n".join([f"the trace fixes what depends on {what}; a second trace, of {sizes}, differs; {_CURE}", *shown])
 
 
 def _line(difference: Difference, places: Places) -> str:
