@@ -206,7 +206,16 @@ class Unordered(torch.nn.Module):
 @pytest.mark.parametrize("option", [{"keep_initializers_as_inputs": True}, {"export_params": False}])
 def test_parameters_as_inputs(option: Any, capture: str, tmp_path: Path) -> None:
     model, path = Unordered(), str(tmp_path / "model.onnx")
-    wanted = "one.weight one.bias two.weight two.bias norm.weight norm.bias norm.running_mean norm.running_var".split()
+    wanted = [
+        "one.weight",
+        "one.bias",
+        "two.weight",
+        "two.bias",
+        "norm.weight",
+        "norm.bias",
+        "norm.running_mean",
+        "norm.running_var",
+    ]
     program = onnx_exporter.export(model, X, path, input_names=["x", *wanted], capture=capture, **option)
     assert [value.name for value in program.model.graph.inputs] == ["x", *wanted]
     program.verify()
@@ -389,6 +398,20 @@ def test_a_name_for_an_axis_that_the_model_fixes(capture: str) -> None:
     assert [str(size) for size in program.model.graph.inputs[0].shape] == ["batch", "3", "height", "5"]
     for batch, height in ((2, 4), (1, 1), (3, 7)):
         program.verify((torch.randn(batch, 3, height, 5), torch.randn(batch, 4)))
+
+
+@documents("1.4-52")
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_names_for_some_axes_only(capture: str) -> None:
+    axes = {"input_1": [0, 2, 3], "input_2": {0: "batch"}, "output": [0, 1]}
+    args, names = (torch.randn(2, 3, 4, 5), torch.randn(2, 4)), ["input_1", "input_2"]
+    program = onnx_exporter.export(
+        Detector(), args, input_names=names, output_names=["output"], dynamic_axes=axes, capture=capture
+    )
+    graph = program.model.graph
+    sizes = [str(size) for value in (*graph.inputs, *graph.outputs) for size in value.shape]
+    assert sizes == ["batch", "3", "input_1_dim_2", "input_1_dim_3", "batch", "4", "batch", "input_1_dim_2*input_1_dim_3", "5"]
+    program.verify((torch.randn(3, 3, 1, 7), torch.randn(3, 4)))
 
 
 @pytest.mark.parametrize("axes", [{"x": [0, 1]}, {"x": {0: "rows", 1: "columns"}}])

@@ -130,7 +130,9 @@ def scaled_by(x: Tensor, number: float) -> Tensor:
 @pytest.mark.parametrize(("model", "number"), [(repeated, 3), (repeated, 0), (looked_up, 0.5), (looked_up, True)])
 @pytest.mark.parametrize("capture", ["auto", "trace"])
 def test_what_a_trace_fixes_of_a_number_is_an_error(model: Callable[..., Any], number: float, capture: str) -> None:
-    with pytest.raises(CaptureError, match="fixes what depends on a dynamic number; a second|input number .n. was asked to be dynamic"):
+    with pytest.raises(
+        CaptureError, match="fixes what depends on a dynamic number; a second|input number .n. was asked to be dynamic"
+    ):
         exported(model, (X, number), dynamic_shapes=(None, "n"), capture=capture)
     exported(model, (X, number), dynamic_shapes=(None, "n"), capture="trace", check_sizes=False)
     exported(model, (X, number), capture="trace")

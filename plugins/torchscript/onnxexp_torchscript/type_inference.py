@@ -342,11 +342,14 @@ class TypeInference:
         self._made.clear()
 
     def check(self, spec: DynamicSpec) -> None:
-        """Raise CaptureError for a dynamic axis that the model fixes to one size."""
+        """Give equal axes the name that the user gave to one. Raise CaptureError for a dynamic axis that is fixed to one size."""
+        automatic = {f"{spec.leaves[index].name}_dim_{axis}" for index, axis in self._inputs if axis is not None}
         for (index, axis), size in self._inputs.items():
             if axis is None:
                 continue
             expr = size.node.expr
+            if spec.axes[index][axis].name and self.names.get(expr) in automatic:
+                self.names[expr] = spec.axes[index][axis].name
             if expr.is_number:
                 leaf, wanted = spec.leaves[index], spec.axes[index][axis]
                 name = f" ({wanted.name})" if wanted.name else ""
