@@ -165,7 +165,7 @@ def _name_parameters(program: ONNXProgram, parameters: Sequence[ir.Value | None]
 
 
 def _order_inputs(program: ONNXProgram, parameters: Sequence[ir.Value | None]) -> None:
-    """Put the parameters among the graph's inputs behind those of the call, in their order."""
+    """Put the parameters behind the inputs of the call, in their order."""
     inputs = program.model.graph.inputs
     first = [value for value in inputs if PARAMETER not in value.meta]
     behind = [value for value in parameters if value is not None and value.is_graph_input()]

@@ -1,4 +1,4 @@
-"""Examples at other sizes than the user's, along the dynamic axes, and with other dynamic numbers."""
+"""Examples at other sizes than the user's, and with other dynamic numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHIFT = 3
 
 @dataclasses.dataclass(frozen=True)
 class OtherSizes:
-    """An example of the model's call at other sizes, and the sizes and numbers as text."""
+    """An example of the model's call at other sizes, and these sizes as text."""
 
     example: list[Any]
     text: str

@@ -342,21 +342,24 @@ class TypeInference:
         self._made.clear()
 
     def check(self, spec: DynamicSpec) -> None:
-        """Give equal axes the name that the user gave to one. Raise CaptureError for a dynamic axis that is fixed to one size."""
+        """Raise CaptureError for a dynamic axis that the model fixes to one size.
+
+        Of equal axes, a name that the user gave replaces an automatic one.
+        """
         automatic = {f"{spec.leaves[index].name}_dim_{axis}" for index, axis in self._inputs if axis is not None}
         for (index, axis), size in self._inputs.items():
             if axis is None:
                 continue
             expr = size.node.expr
-            if spec.axes[index][axis].name and self.names.get(expr) in automatic:
-                self.names[expr] = spec.axes[index][axis].name
+            name = spec.axes[index][axis].name
+            if name and self.names.get(expr) in automatic:
+                self.names[expr] = name
             if expr.is_number:
-                leaf, wanted = spec.leaves[index], spec.axes[index][axis]
-                name = f" ({wanted.name})" if wanted.name else ""
+                leaf, shown = spec.leaves[index], f" ({name})" if name else ""
                 where = next((where for symbol, where in self._fixed if symbol in size.node._expr.free_symbols), None)
                 at = f"\n  at {where}" if where is not None and str(where) else ""
                 raise CaptureError(
-                    f"axis {axis} of input {leaf.name}{name} was asked to be dynamic, but the model fixes it to {expr}; "
+                    f"axis {axis} of input {leaf.name}{shown} was asked to be dynamic, but the model fixes it to {expr}; "
                     f"cure: write that line for any size, or leave the axis static{at}"
                 )
 

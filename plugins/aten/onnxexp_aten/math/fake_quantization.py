@@ -34,7 +34,8 @@ def fake_quantize(op: Builder, self: Tensor, scale: Any, zero_point: Any, quant_
 def fake_quantize_per_channel(
     op: Builder, self: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> Tensor:
-    """fake_quantize_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max) -> Tensor"""
+    """fake_quantize_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max)
+    -> Tensor"""
     place = axis_of(op, self, axis)
     quantized = _QUANTIZED.get((quant_min, quant_max))
     if quantized is not None and op.opset >= _QUANTIZE_LINEAR_WITH_AXIS and _fits(self, zero_point, quant_min, quant_max):
@@ -51,7 +52,10 @@ def _scalar(op: Builder, number: Any, dtype: torch.dtype) -> Tensor:
 
 
 def _fits(x: Tensor, zero_point: Tensor, quant_min: int, quant_max: int) -> bool:
-    """Whether QuantizeLinear takes the tensor and every zero point: those are whole numbers in its range."""
+    """Whether QuantizeLinear takes the tensor and every zero point.
+
+    A zero point is a whole number in the range of the quantized type.
+    """
     zero = zero_point.const
     if x.dtype != torch.float32 or zero is None or zero.dtype.is_floating_point:
         return False
