@@ -1,4 +1,4 @@
-"""`docs/how-to/my-export-failed.md` has every message: each class, and each message without a cure of its own.
+"""`docs/how-to/my-export-failed.md` has every message: each class, and each message or warning without a cure of its own.
 
 `test_code_blocks.py` runs its programs and compares their messages.
 """
@@ -22,6 +22,7 @@ TEXT = " ".join(PAGE.read_text("utf-8").split())
 CLASSES = {*errors.__all__, "CaptureRefused", "CheckerError", "NoOverload", "SymbolicValueError"}
 RAISING = {"refuse", "_refuse", "error"}
 """Functions that raise or make an error; a second argument is the cure."""
+WARNING = {"warn"}
 _CURE = re.compile(
     r"cure|give |choose|expected|write |there are|may be|pip install|leave|export again|keep |call |reinstall|must be|uninstall"
     r"|lift|load the|skip_passes|op\.cast|end args|can express|it takes",
@@ -30,7 +31,7 @@ _CURE = re.compile(
 
 
 class Message(NamedTuple):
-    """An error that the sources make, with its text between the values that it shows."""
+    """An error or a warning that the sources make, with its text between the values that it shows."""
 
     place: str
     text: str
@@ -51,7 +52,7 @@ def messages(source: str, place: str) -> Iterator[Message]:
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             pieces = literal(node.args[0])
             with_cure = name in RAISING and len(node.args) > 1
-            if name in CLASSES | RAISING and pieces and not with_cure:
+            if name in CLASSES | RAISING | WARNING and pieces and not with_cure:
                 yield Message(f"{place}:{node.lineno}", " ... ".join(pieces), pieces)
 
 
@@ -83,6 +84,7 @@ def test_every_message_has_a_cure() -> None:
         ("raise LoweringError(f'the colour {x} is unheard of')", ["x.py:1: the colour  ...  is unheard of"]),
         ("raise LoweringError(f'the colour {x} is unheard of; cure: paint it')", []),
         ("raise op.error('the colour' + ' is odd')", ["x.py:1: the colour ...  is odd"]),
+        ("warn('the colour is odd')", ["x.py:1: the colour is odd"]),
         ("raise OptionError('known words')", []),
         ("raise OptionError(f'{x} is odd in {y}, and green')", []),
         ("refuse('the colour is odd', 'use another')", []),

@@ -1,4 +1,4 @@
-"""The README's and the tutorial's commands, code and settings, in the environment that the README makes."""
+"""The commands, code and settings of every README and of the tutorial, in the environment that the README makes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.docs.blocks import Block, blocks
 from tests.packaging.environments import ROOT, Environment, Wheelhouse, copy_sources, execute
 
 README, TUTORIAL = ROOT / "README.md", ROOT / "docs" / "tutorial" / "first-export.md"
+OTHER_READMES = [*sorted(ROOT.glob("plugins/*/README.md")), ROOT / "examples" / "plugin" / "README.md"]
 
 
 def of(page: Path, *languages: str) -> list[Block]:
@@ -43,7 +44,7 @@ def readme(house: Wheelhouse, tmp_path_factory: pytest.TempPathFactory) -> Envir
         word for part in shlex.split(command)[2:] for word in (map(str, sorted(clone.glob(part))) if "*" in part else [part])
     ]
     options = ("--disable-pip-version-check", "--no-input", "--python", environment.folder)
-    offline = ("--no-index", "--no-build-isolation")  # no wheelhouse: whatever is not in the command is missing
+    offline = ("--no-index", "--no-build-isolation")  # without a wheelhouse, so that pip finds the projects of the command only
     execute(sys.executable, "-m", "pip", *options, "install", *offline, *words, cwd=clone)
     return environment
 
@@ -84,6 +85,32 @@ def test_the_commands(readme: Environment) -> None:
     """
     assert readme.python(script).reported == [0] * len(commands)
     assert (readme.work / "mlp.onnx").exists()
+
+
+def test_no_block_is_left_out() -> None:
+    """Each block of the README is of a kind that a test here runs."""
+    for block in of(README, *(block.language for block in blocks(README.read_text("utf-8")))):
+        if block.language == "sh":
+            assert all(line.partition(" ")[0] in ("make", "pip", "onnxexp") for line in block.text.splitlines()), block
+        elif block.language == "toml":
+            assert "[tool.onnxexp]" in block.text or "entry-points" in block.text, block
+        else:
+            assert block.language in ("python", ""), block  # "": the diagram, and what the code before it prints
+
+
+@pytest.mark.parametrize("page", OTHER_READMES, ids=lambda page: page.parent.name)
+def test_the_code_of_the_other_readmes(readme: Environment, page: Path) -> None:
+    folder = readme.work / f"readme-{page.parent.name}"
+    folder.mkdir()
+    own = page.parent.parent.name == "examples"
+    if own:
+        copied = copy_sources(page.parent, folder)
+        readme.pip("install", "--no-index", "--no-build-isolation", "--no-deps", copied)
+    try:
+        readme.python("\n".join(block.text for block in of(page, "python")), cwd=folder)
+    finally:
+        if own:
+            readme.uninstall("acme-ops")
 
 
 def test_the_entry_point(readme: Environment) -> None:
