@@ -8,7 +8,7 @@ others, such as a mask for past and new tokens, has to grow with them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import sympy  # type: ignore[import-untyped]
 from torch.export import ExportedProgram
@@ -22,6 +22,10 @@ from onnxexp.request.dynamic_shapes import DynamicSpec
 
 __all__ = ["holds_at_example", "larger_sizes", "with_sizes"]
 
+_Sizes: TypeAlias = dict[sympy.Symbol, sympy.Integer]
+_Groups: TypeAlias = Mapping[sympy.Symbol, tuple[str, sympy.Integer]]
+"""The name and the size of each axis that may grow; those of one name and size grow together."""
+
 
 def larger_sizes(program: ExportedProgram, spec: DynamicSpec) -> dict[tuple[int, int], int]:
     """Return sizes for another capture by leaf and axis; empty if none is needed.
@@ -29,28 +33,50 @@ def larger_sizes(program: ExportedProgram, spec: DynamicSpec) -> dict[tuple[int,
     Derived sizes are 2 or more where a factor serves. Conditions on sums of sizes hold as at the user's sizes. Axes of one name
     and size grow together.
     """
-    symbols, values, groups = input_symbols(program, spec), shape_env(program).backed_var_to_val, {}
-    own = {symbol: sympy.Integer(size.given) for symbol, size in symbols.items()}
-    for symbol, size in symbols.items():
-        if size.axis is not None and size.request is not None and derivation(size.request.dim) is None:
-            groups[symbol] = (size.name, values[symbol])
+    values = shape_env(program).backed_var_to_val
+    groups = {
+        symbol: (size.name, values[symbol])
+        for symbol, size in input_symbols(program, spec).items()
+        if size.axis is not None and size.request is not None and derivation(size.request.dim) is None
+    }
     sizes = dict(values)
     for unit in unit_sizes(program):
-        used = {groups[symbol] for symbol in unit.free_symbols & groups.keys()}
-        grown = [{s: size * (factor if groups.get(s) in used else 1) for s, size in sizes.items()} for factor in (1, 2, 4, 8, 16)]
-        factors = [factor for factor in sympy.Mul.make_args(unit) if factor.free_symbols]
-        sizes = next((trial for trial in grown if all(factor.xreplace(trial) >= 2 for factor in factors)), sizes)
+        _enlarge(unit, sizes, groups)
+    own = _own_sizes(program, spec)
     for expr in conditions(program, spec, known=True):
         if expr.xreplace(own) is sympy.false and isinstance(expr, sympy.core.relational.Relational):
-            difference = expr.lhs - expr.rhs
-            excess = difference.xreplace(sizes) - difference.xreplace(own)
-            terms = [symbol for symbol in sorted(expr.free_symbols, key=str) if difference.coeff(symbol) * excess == -abs(excess)]
-            alike = groups.get(terms[0]) if terms else None
-            sizes.update({symbol: sizes[symbol] + abs(excess) for symbol, key in groups.items() if key == alike})
+            _restore_difference(expr.lhs - expr.rhs, own, sizes, groups)
     if sizes == values:
         return {}
     found = input_sizes(program, spec)
     return {(size.index, size.axis): int(size.expr.xreplace(sizes)) for size in found if size.axis is not None}
+
+
+def _enlarge(unit: sympy.Expr, sizes: _Sizes, groups: _Groups) -> None:
+    """Multiply the sizes in a derived size until each of its factors is 2 or more.
+
+    Nothing changes if 16 times the sizes are not enough.
+    """
+    used = {groups[symbol] for symbol in unit.free_symbols & groups.keys()}
+    parts = [part for part in sympy.Mul.make_args(unit) if part.free_symbols]
+    for factor in (1, 2, 4, 8, 16):
+        trial = {symbol: size * (factor if groups.get(symbol) in used else 1) for symbol, size in sizes.items()}
+        if all(part.xreplace(trial) >= 2 for part in parts):
+            sizes.update(trial)
+            return
+
+
+def _restore_difference(difference: sympy.Expr, own: _Sizes, sizes: _Sizes, groups: _Groups) -> None:
+    """Enlarge one term of a difference of sizes, so that it is what it was at the user's sizes."""
+    excess = difference.xreplace(sizes) - difference.xreplace(own)
+    terms = [term for term in sorted(difference.free_symbols, key=str) if difference.coeff(term) * excess == -abs(excess)]
+    group = groups.get(terms[0]) if terms else None
+    sizes.update({symbol: sizes[symbol] + abs(excess) for symbol, each in groups.items() if each == group})
+
+
+def _own_sizes(program: ExportedProgram, spec: DynamicSpec) -> _Sizes:
+    """Return the sizes of the user's example by symbol."""
+    return {symbol: sympy.Integer(size.given) for symbol, size in input_symbols(program, spec).items()}
 
 
 def with_sizes(args: Any, kwargs: Any, sizes: Mapping[tuple[int, int], int]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -63,5 +89,5 @@ def with_sizes(args: Any, kwargs: Any, sizes: Mapping[tuple[int, int], int]) -> 
 
 def holds_at_example(program: ExportedProgram, spec: DynamicSpec) -> bool:
     """Whether a program is right at the sizes of the user's example."""
-    own = {symbol: sympy.Integer(size.given) for symbol, size in input_symbols(program, spec).items()}
+    own = _own_sizes(program, spec)
     return not any(expr.xreplace(own) is sympy.false for expr in conditions(program, spec, known=True))

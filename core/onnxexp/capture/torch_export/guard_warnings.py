@@ -86,7 +86,8 @@ def record_guard_sources() -> Iterator[None]:
         return original(env, is_debug, found)
 
     def evaluated(env: ShapeEnv, node: SymNode, *args: Any, **options: Any) -> Any:
-        count, value = len(env.guards), evaluate(env, node, *args, **options)
+        count = len(env.guards)
+        value = evaluate(env, node, *args, **options)
         if len(env.guards) == count and node.is_bool() and _restricts_inputs(env, node.expr):
             source = _guard_source(sys._getframe(1))
             if source is not None and is_user_code(source.filename):
@@ -114,10 +115,16 @@ def _guard_source(frame: FrameType | None) -> _GuardSource | None:
     return source
 
 
+def _source_of(guard: ShapeGuard) -> _GuardSource | None:
+    """Return the frame that evaluated a guard; in a given program, torch's own record of it."""
+    frame: Any = guard.sloc.framework_loc
+    return frame if not frame or isinstance(frame, _GuardSource) else _GuardSource(*frame[:3])
+
+
 def user_line_of_guard(guard: ShapeGuard) -> Where:
     """Return the user's line that led to a guard; empty if it was not recorded."""
-    frame = guard.sloc.framework_loc
-    return frame.users if isinstance(frame, _GuardSource) else Where()
+    source = _source_of(guard)
+    return source.users if source is not None else Where()
 
 
 def restrictions(program: ExportedProgram, spec: DynamicSpec) -> dict[str, Callable[[Sequence[Any]], bool]]:
@@ -163,10 +170,10 @@ def _decisions(
 ) -> Iterator[tuple[sympy.Expr, _GuardSource | Where]]:
     """Yield the conditions on sizes, also those of squeeze, with their sources."""
     for guard in env.guards:
-        source: Any = guard.sloc.framework_loc
-        source = source if isinstance(source, _GuardSource) else _GuardSource(*source[:3]) if source else None
-        counts = source is not None and (known or not source.known or _unit_size(env, guard.expr) is not None)
-        if counts and (source.converts and source.name not in _OPERATORS) == fixed:
+        source = _source_of(guard)
+        if source is None or (source.known and not known and _unit_size(env, guard.expr) is None):
+            continue
+        if (source.converts and source.name not in _OPERATORS) == fixed:
             yield guard.expr, source
     for node in program.graph.nodes:
         if str(node.target).startswith("aten.squeeze"):
@@ -183,8 +190,10 @@ def _ranges(program: ExportedProgram, symbols: _Symbols) -> Iterator[sympy.Expr]
     for symbol, size in symbols.items():
         known = program.range_constraints.get(symbol, ValueRanges.unknown_int())
         low, high = (known.lower, known.upper) if size.request is None else size.range
-        yield from (sympy.Ge(symbol, limit) for limit in [low] if limit > _LEAST)
-        yield from (sympy.Le(symbol, limit) for limit in [high] if limit < int_oo)
+        if low > _LEAST:
+            yield sympy.Ge(symbol, low)
+        if high < int_oo:
+            yield sympy.Le(symbol, high)
 
 
 def _allows(condition: sympy.Expr, symbols: _Symbols, leaves: Sequence[Any]) -> bool:
@@ -248,7 +257,9 @@ def unit_sizes(program: ExportedProgram) -> list[sympy.Expr]:
 
 def _unit_size(env: ShapeEnv, expr: sympy.Expr) -> sympy.Expr | None:
     """Return the size that a condition takes for 0 or 1, if there is one."""
-    for size, other in (expr.args, expr.args[::-1]) if isinstance(expr, sympy.core.relational.Relational) else ():
+    if not isinstance(expr, sympy.core.relational.Relational):
+        return None
+    for size, other in (expr.args, expr.args[::-1]):
         fails_at_two = expr.xreplace({size: sympy.Integer(2)}) is sympy.false
         if other.is_Integer and size.xreplace(env.backed_var_to_val) in (0, 1) and fails_at_two:
             return size

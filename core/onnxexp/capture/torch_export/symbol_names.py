@@ -131,8 +131,9 @@ def input_symbols(program: ExportedProgram, spec: DynamicSpec) -> dict[sympy.Sym
 
 def _name_symbol(names: dict[sympy.Expr, str], size: InputSize, name: str) -> None:
     """Name the symbol of a size, or the root of its derived Dim."""
-    dim = size.request.dim if size.request is not None else None
-    root, function = derivation(dim) or (name, int)
+    assert size.request is not None
+    is_derived = "root" in vars(size.request.dim)
+    root, function = derivation(size.request.dim) or (name, int)
     for symbol in size.expr.free_symbols:
-        if function(symbol) == size.expr if "root" in vars(dim) else symbol == size.expr:
+        if (function(symbol) if is_derived else symbol) == size.expr:
             names.setdefault(symbol, root)
