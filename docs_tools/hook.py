@@ -241,9 +241,20 @@ def _direct(forms: Iterable[Any]) -> str:
 
 
 def _error_tree() -> str:
-    """Return the tree of exceptions from the docstring of errors.py."""
-    tree = inspect.getdoc(errors).partition("\n\n")[2]  # type: ignore[union-attr]
-    return f"```text\n{tree.strip()}\n```"
+    """Return the tree of exceptions, each with the first line of its docstring."""
+    lines = "\n".join(_error_branch(errors.OnnxExporterError, "", ""))
+    return f"```text\n{lines}\n```"
+
+
+def _error_branch(kind: type[Exception], head: str, indent: str) -> Iterator[str]:
+    """Yield the line of an exception, then those of its subclasses."""
+    summary = (inspect.getdoc(kind) or "").partition("\n")[0]
+    others = [f"also {base.__name__}" for base in kind.__bases__ if base.__module__ == "builtins"]
+    yield f"{head}{kind.__name__}".ljust(30) + " ".join([summary, *(f"({each})" for each in others)])
+    below = [each for each in kind.__subclasses__() if each.__module__ == errors.__name__]
+    for each in below:
+        sign, stem = (" └─ ", "    ") if each is below[-1] else (" ├─ ", " │  ")
+        yield from _error_branch(each, indent + sign, indent + stem)
 
 
 def _error_classes() -> str:

@@ -1,18 +1,4 @@
-"""The exceptions of onnxexp.
-
-OnnxExporterError            also a RuntimeError
- ├─ OptionError               an argument of `export` that cannot be honoured (also a ValueError)
- ├─ CaptureError              no frontend could capture the model; the message lists each attempt
- ├─ LoweringError             an operator could not be expressed in ONNX
- │   ├─ UnsupportedOperators  all operators that no plugin lowers, counted
- │   └─ OpsetError            the target opset cannot express a call; `first_opset` can
- ├─ PassError                 a pass failed
- ├─ SerializeError            the file could not be written; an existing file is unharmed
- ├─ VerificationError         the exported model disagrees with the original (also an AssertionError)
- └─ PluginError
-     ├─ PluginLoadError       a selected plugin is missing or does not load
-     └─ PluginConflict        two plugins claim one operator
-"""
+"""The exceptions of onnxexp; `OnnxExporterError` is the base of all."""
 
 from __future__ import annotations
 
@@ -89,7 +75,7 @@ class PassError(OnnxExporterError):
 
 
 class SerializeError(OnnxExporterError):
-    """The model could not be written."""
+    """The model could not be written; an existing file is unharmed."""
 
 
 class VerificationError(OnnxExporterError, AssertionError):

@@ -265,10 +265,11 @@ class Builder:
         There is no second copy of a weight until then. `compute` takes the contents of `sources` (torch tensors; once, for dtype
         and shape, on the meta device) and must depend on nothing else. The result has no known contents (`Tensor.const` is None).
         """
-        contents = [source.const for source in sources]
-        if any(tensor is None for tensor in contents):
+        contents = [source.const for source in sources if source.const is not None]
+        if len(contents) < len(sources):
             raise LoweringError("op.deferred takes constants only: a source depends on the model's inputs")
-        return self._state.deferred(functools.partial(compute, *contents), compute(*map(_meta, contents)), sources[0].name)
+        example = compute(*(tensor.detach().to("meta") for tensor in contents))
+        return self._state.deferred(functools.partial(compute, *contents), example, sources[0].name)
 
     def materialize(self, tensor: Tensor) -> ir.Value:
         """The initializer of a constant."""
@@ -389,7 +390,3 @@ class Builder:
 def state_of(builder: Builder) -> GraphState:
     """The model under construction, for the core; plugins use `Builder`'s methods."""
     return builder._state
-
-
-def _meta(tensor: torch.Tensor | None) -> torch.Tensor | None:
-    return None if tensor is None else tensor.detach().to("meta")

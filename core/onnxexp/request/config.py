@@ -43,20 +43,11 @@ _JOINED = ("disable", "prefer", "skip_passes")
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """The configuration of one export.
+    """The configuration of one export: a value for each of `KEYS`.
 
     Attributes:
-        plugins: Exactly these plugins (names; from a call also objects); ``...`` stands for every other installed one.
-            None: every installed one.
-        disable: Plugins that are off.
-        prefer: Which plugin lowers an operator that several claim, by operator.
-        allow: Sets of distributions, each of which a plugin's distribution must be in: ``name``, or ``name@sha256:...`` with the
-            hash of its files. Empty: no lock.
-        opset: The opset where a call names none, 9 to 28.
-        target: "onnxruntime" or "onnx", see `Options`.
-        skip_passes: Passes that do not run, as ``name`` or ``plugin/name``.
-        debug: Check the graph between passes.
-        check_sizes: Trace a model with dynamic axes twice.
+        plugins: Names; from a call also objects, and ``...`` for every other installed plugin. None: every installed one.
+        allow: Locks, one for each place that has one: a plugin's distribution must be in all of them.
         origins: The origin of each value by its name: a file, a variable, "call" or "default".
     """
 

@@ -23,14 +23,7 @@ __all__ = ["Conversion", "Converter"]
 Conversion: TypeAlias = "Callable[[Converter, torch.fx.Node], Any]"
 """A function that appends the nodes of a call of a higher-order operator, and returns its result."""
 
-_KEEPS_DTYPE = {
-    "aten::batch_norm",
-    "aten::group_norm",
-    "aten::instance_norm",
-    "aten::layer_norm",
-    "aten::rms_norm",
-    "aten::type_as",
-}
+_KEEPS_DTYPE = {f"aten::{name}" for name in ("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm", "type_as")}
 """Operators whose result has the dtype of their first argument."""
 
 _AUTOCAST = (torch._C.DispatchKey.AutocastCPU, torch._C.DispatchKey.AutocastCUDA)
