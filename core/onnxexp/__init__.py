@@ -78,14 +78,13 @@ _HOMES = {
     "check": "dry_run",
     "export": "pipeline",
     "hookimpl": "plugins.hookspecs",
-    "is_in_onnx_export": "capture.torch_state",
+    "is_in_onnx_export": "capture.torch_state:is_exporting",
     "warn": "user_warnings",
 }
-"""The module of each name that needs torch or pluggy, imported at the first use of the name."""
+"""The module of each name that needs torch or pluggy (and its name there), imported at the first use of the name."""
 _TORCH_ONNX_MOVED = (
     "torch.onnx's names are in a plugin, imported as onnxexp_torch_onnx; install it with: pip install onnxexp-plugin-torch-onnx"
 )
-_RENAMED = {"is_in_onnx_export": "is_exporting"}
 
 
 def __getattr__(name: str) -> Any:
@@ -98,8 +97,8 @@ def __getattr__(name: str) -> Any:
 
 @functools.cache
 def _public(name: str) -> Any:
-    module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
-    return vars(module)[_RENAMED.get(name, name)]
+    module, _, renamed = _HOMES[name].partition(":")
+    return vars(importlib.import_module(f"{__name__}.{module}"))[renamed or name]
 
 
 def __dir__() -> list[str]:

@@ -13,7 +13,7 @@ import torch
 
 from onnxexp.builder.builder import Builder
 from onnxexp.capture.captured_program import CapturedProgram
-from onnxexp.capture.eager_model import eager_model
+from onnxexp.capture.original_model import run_original
 from onnxexp.capture.torch_state import LOCK
 from onnxexp.lowering.assemble import assemble
 from onnxexp.lowering.control_flow import LOWERINGS
@@ -133,7 +133,7 @@ def export(
         io = name_graph_io(captured, call.spec, output_names)
     with clock("pre passes"):
         passes.pre(captured.graph)
-    if export_type.verbose:
+    if export_type is OperatorExportTypes.RAW:
         print(captured.graph)
     with clock("lower"):
         builder = Builder.for_export(context)
@@ -147,9 +147,10 @@ def export(
         context.plugin_data.clear()  # it may hold Tensors, and these the builder and the weights
         onnx_model.metadata_props.update(_metadata(packs, captured))
     program = ONNXProgram(
-        onnx_model, signature=call_signature(captured, io, call), eager=eager_model(call, options.training), example=call.example,
-        weights=weights, plugins_used=packs.used_plugins, write=functools.partial(write_program, packs, context),
-        timings=seconds, pass_timings=passes.seconds, lowered=lowering.lowered, spec=call.spec,
+        onnx_model, signature=call_signature(captured, io, call), eager=functools.partial(run_original, call, options.training),
+        example=(call.args, call.kwargs), weights=weights, plugins_used=packs.used_plugins, timings=seconds,
+        write=functools.partial(write_program, packs, context), pass_timings=passes.seconds, lowered=lowering.lowered,
+        spec=call.spec,
     )  # fmt: skip
     if verify:
         with clock("verify"):

@@ -37,11 +37,6 @@ class ExampleCall:
     spec: DynamicSpec
     forward: inspect.Signature
 
-    @property
-    def example(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The example's (args, kwargs)."""
-        return self.args, self.kwargs
-
 
 def read_call(
     model: Any,

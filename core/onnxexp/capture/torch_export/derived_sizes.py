@@ -67,7 +67,7 @@ def _enlarge(unit: sympy.Expr, sizes: _Sizes, groups: _Groups) -> None:
 
 
 def _restore_difference(difference: sympy.Expr, own: _Sizes, sizes: _Sizes, groups: _Groups) -> None:
-    """Enlarge one term of a difference of sizes, so that it is what it was at the user's sizes."""
+    """Enlarge one size, so that a difference is what it is at the user's sizes."""
     excess = difference.xreplace(sizes) - difference.xreplace(own)
     terms = [term for term in sorted(difference.free_symbols, key=str) if difference.coeff(term) * excess == -abs(excess)]
     group = groups.get(terms[0]) if terms else None

@@ -116,7 +116,7 @@ def _guard_source(frame: FrameType | None) -> _GuardSource | None:
 
 
 def _source_of(guard: ShapeGuard) -> _GuardSource | None:
-    """Return the frame that evaluated a guard; in a given program, torch's own record of it."""
+    """Return the frame that evaluated a guard, or torch's own record of it."""
     frame: Any = guard.sloc.framework_loc
     return frame if not frame or isinstance(frame, _GuardSource) else _GuardSource(*frame[:3])
 
