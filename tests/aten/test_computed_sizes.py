@@ -34,6 +34,12 @@ MODELS: dict[str, Callable[..., Any]] = {
     "roll": lambda x: torch.roll(x, x.shape[1] // 4, 1),
     "roll of all": lambda x: x.roll(x.shape[1] // 4),
     "chunk": lambda x: x.chunk(2, 1)[0],
+    "last chunk": lambda x: torch.chunk(x, 3, -1)[-1],
+    "both ends of chunks": lambda x: torch.cat([x.chunk(4, 1)[-1], x.chunk(4, 1)[0]], 1),
+    "first piece": lambda x: x.split(3, 1)[0],
+    "last piece": lambda x: torch.split(x, 3, dim=1)[-1],
+    "last piece of a computed size": lambda x: x.split(x.shape[1] // 3 + 1, 1)[-1],
+    "last row": lambda x: x.unbind(1)[-1] * torch.unbind(x, dim=1)[0],
     "split": lambda x: x.split([x.shape[1] // 4, x.shape[1] - x.shape[1] // 4], 1)[1],
     "slice by a step": lambda x: x[:, :: x.shape[1] // 4 + 1],
     "slice by a tensor": lambda x: x[:, :: torch.tensor(2)],
@@ -56,6 +62,16 @@ def test_computed_sizes(name: str) -> None:
     for size in SIZES:
         x = torch.rand(2, size)
         torch.testing.assert_close(program(x), model(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("whole", [lambda parts: torch.cat(parts), lambda parts: torch.cat([*parts, parts[0]]), list])
+def test_pieces_whose_length_is_read(whole: Callable[[Any], Any]) -> None:
+    program = onnxexp.export(
+        lambda x: whole(x.chunk(2, 1)), (torch.rand(2, 40),), dynamic_shapes=({1: "n"},), capture="export"
+    )
+    for size in (40, 44, 2):
+        x = torch.rand(2, size)
+        torch.testing.assert_close(program(x), whole(x.chunk(2, 1)))
 
 
 def test_static_sizes_are_constants() -> None:

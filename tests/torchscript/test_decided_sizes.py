@@ -60,7 +60,6 @@ def test_a_condition_is_decided_for_each_call(model: Model) -> None:
         (lambda x: torch.unsafe_split(x, 4), "unsafe_split.Tensor", 2, (5, 7, 8)),
         (lambda x: x.chunk(3), "chunk", 3, (3, 5, 7, 8, 20)),
         (lambda x: torch.stack([part.sum() for part in x.chunk(3)]), "chunk", 3, (5, 8, 13)),
-        (lambda x: x.split(20)[0], "split.Tensor", 1, (1, 8, 20)),
     ],
 )
 def test_pieces_are_as_many_as_in_the_example(model: Model, op: str, count: int, sizes: Sequence[int]) -> None:
@@ -68,6 +67,15 @@ def test_pieces_are_as_many_as_in_the_example(model: Model, op: str, count: int,
     assert len(warned) == 1
     assert warned[0].startswith(f'aten::{op} gives as many pieces as for the example, {count}, at File "{__file__}", line ')
     assert_right(program, model, sizes)
+
+
+def test_an_index_of_pieces_needs_no_length() -> None:
+    def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.split(20)[0], torch.split(x, 3)[0], x.split(1)[-1], x.unbind()[-1] + x.unbind()[0], x.chunk(3)[-1]
+
+    program, warned = traced(model)
+    assert warned == []
+    assert_right(program, model, (4, 8, 13, 33))
 
 
 @pytest.mark.parametrize("model", [lambda x: x.split(2, 1), lambda x: x.split([3, x.shape[0] - 3]), lambda x: x.chunk(2)])

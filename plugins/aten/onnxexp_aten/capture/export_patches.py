@@ -1,6 +1,7 @@
-"""Replace torch's functions during captures of torch.export only.
+"""Replace torch's functions during captures.
 
-torch.jit.script runs in the same hook, and compiles nothing but torch's own functions.
+torch.jit.script runs in the same hook, and compiles nothing but torch's own functions. So those are replaced during captures of
+torch.export only, and in traces methods of tensors.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from onnxexp.capture.torch_state import is_exporting, replace_attributes
 from onnxexp_aten.capture.computed_sizes import keep_computed_sizes
 from onnxexp_aten.capture.data_dependent_ops import keep_data_dependent_ops
+from onnxexp_aten.capture.indexed_pieces import export_with_pieces, trace_pieces
 from onnxexp_aten.capture.recurrent_layers import keep_composite_ops
 
 __all__ = ["keep_operators_whole"]
@@ -29,9 +31,10 @@ def keep_operators_whole() -> Iterator[None]:
     def export(*args: Any, **options: Any) -> Any:
         if not is_exporting():  # another thread's own
             return original(*args, **options)
-        whole = keep_data_dependent_ops(references=not options.get("strict", False))
-        with keep_composite_ops(), whole, keep_computed_sizes():
-            return original(*args, **options)
+        strict = options.get("strict", False)
+        with keep_composite_ops(), keep_data_dependent_ops(references=not strict), keep_computed_sizes():
+            run = functools.partial(original, *args, **options)
+            return run() if strict else export_with_pieces(run, args[0])  # strict mode knows a tensor's methods itself
 
-    with replace_attributes([(torch.export, "export", export)]):
+    with replace_attributes([(torch.export, "export", export)]), trace_pieces():
         yield

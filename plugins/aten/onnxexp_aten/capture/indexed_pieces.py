@@ -1,0 +1,157 @@
+"""Capture ``x.split(2)[-1]`` as a slice, at any size of the axis.
+
+A tuple has a fixed length, so that both tracers fix the size of the axis. An index alone does not need the length.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from onnxexp.capture.model_tensors import restored_state
+from onnxexp.capture.torch_state import in_captures, is_exporting, replace_attributes
+
+__all__ = ["export_with_pieces", "trace_pieces"]
+
+
+class _TracedPieces(tuple[torch.Tensor, ...]):
+    """The pieces of one call in a trace; an index makes a view of the whole tensor."""
+
+    _piece: Callable[[int], torch.Tensor]
+    _whole: Callable[[], Any]
+
+    def __new__(cls, piece: Callable[[int], torch.Tensor], whole: Callable[[], Any]) -> Any:
+        made = super().__new__(cls, whole())
+        made._piece, made._whole = functools.cache(piece), whole
+        return made
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._piece(index) if type(index) is int else super().__getitem__(index)
+
+
+class _ExportedPieces(_TracedPieces):
+    """The pieces of one call under torch.export; reading the length fixes the size.
+
+    Python code that reads more than an index gets torch's own tuple. Functions in C++ raise TypeError for the element None.
+    """
+
+    def __new__(cls, piece: Callable[[int], torch.Tensor], whole: Callable[[], Any]) -> Any:
+        made = super().__new__(cls, piece, lambda: (None,))
+        made._whole = functools.cache(whole)
+        return made
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._piece(index) if type(index) is int else self._whole()[index]
+
+    def __iter__(self) -> Any:
+        return iter(self._whole())
+
+    def __len__(self) -> int:
+        return len(self._whole())
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._whole()
+
+    def __add__(self, other: Any) -> Any:
+        return (*self._whole(), *other)
+
+    def __radd__(self, other: Any) -> Any:
+        return (*other, *self._whole())
+
+
+@functools.cache
+def _register_pieces() -> None:
+    """Let pytree flatten pieces that a model returns, once per process."""
+    for class_ in (_TracedPieces, _ExportedPieces):
+        pytree.register_pytree_node(class_, lambda pieces: (list(pieces), None), lambda leaves, _: tuple(leaves))
+
+
+def _split(make: Any, original: Callable[..., Any], self: torch.Tensor, split_size: Any, dim: int = 0) -> Any:
+    axis, size = _axis(self, dim)
+    if isinstance(size, int) or isinstance(split_size, (list, tuple)) or _is_zero(split_size):
+        return original(self, split_size, dim)
+    return make(lambda index: _part(self, axis, split_size, index), lambda: original(self, split_size, dim))
+
+
+def _chunk(make: Any, original: Callable[..., Any], input: torch.Tensor, chunks: Any, dim: int = 0) -> Any:
+    axis, size = _axis(input, dim)
+    if isinstance(size, int) or _is_zero(chunks):
+        return original(input, chunks, dim)
+    step = (size + chunks - 1) // chunks
+    return make(lambda index: _part(input, axis, step, index), lambda: original(input, chunks, dim))
+
+
+def _unbind(make: Any, original: Callable[..., Any], input: torch.Tensor, dim: int = 0) -> Any:
+    axis, size = _axis(input, dim)
+    if isinstance(size, int):
+        return original(input, dim)
+    return make(lambda index: input.select(axis, index), lambda: original(input, dim))
+
+
+def _axis(x: torch.Tensor, dim: int) -> tuple[int, Any]:
+    """Return an axis counted from the front, and its size; 0 if there is no such axis."""
+    return (dim % x.dim(), x.shape[dim]) if -x.dim() <= dim < x.dim() else (0, 0)
+
+
+def _is_zero(number: Any) -> bool:
+    return isinstance(number, int) and number < 1
+
+
+def _part(x: torch.Tensor, axis: int, step: Any, index: int) -> torch.Tensor:
+    """Return the piece at `index`, of pieces of `step` elements; the last one is shorter."""
+    size: Any = x.shape[axis]
+    count = size if isinstance(step, int) and step == 1 else (size + step - 1) // (step + 1 // (size + 1))  # without division by zero for size 0
+    start = (index if index >= 0 else count + index) * step
+    end = start + step
+    if not isinstance(size, torch.Tensor):
+        end = torch.sym_min(end, size)  # type: ignore[no-untyped-call]
+    return x[(*[slice(None)] * axis, slice(start, None if index == -1 else end))]
+
+
+_METHODS: dict[str, Callable[..., Any]] = {"split": _split, "chunk": _chunk, "unbind": _unbind}
+
+
+def trace_pieces() -> contextlib.AbstractContextManager[None]:
+    """Trace indices of pieces as slices, in calls of a tensor's methods.
+
+    torch's functions stay as they are, since TorchScript compiles no others.
+    """
+    _register_pieces()
+    return replace_attributes([(torch.Tensor, name, _in_traces(name, instead)) for name, instead in _METHODS.items()])
+
+
+def _in_traces(name: str, replacement: Callable[..., Any]) -> Callable[..., Any]:
+    original = getattr(torch.Tensor, name)  # by its name
+
+    @functools.wraps(original)
+    def call(*args: Any, **options: Any) -> Any:
+        inside = torch._C._is_tracing() and is_exporting()
+        return replacement(_TracedPieces, original, *args, **options) if inside else original(*args, **options)
+
+    return call
+
+
+def export_with_pieces(export: Callable[[], Any], model: torch.nn.Module) -> Any:
+    """Run an export with indices of pieces as slices; without them if it fails."""
+    _register_pieces()
+    made: list[Any] = []
+
+    def make(piece: Callable[[int], torch.Tensor], whole: Callable[[], Any]) -> Any:
+        made.append(_ExportedPieces(piece, whole))
+        return made[-1]
+
+    owners = {"split": [torch.Tensor], "chunk": [torch, torch.Tensor], "unbind": [torch, torch.Tensor]}  # torch.split calls the method
+    rows = [(owner, name, functools.partial(_METHODS[name], make)) for name in owners for owner in owners[name]]
+    table = [(owner, name, in_captures(getattr(owner, name), instead)) for owner, name, instead in rows]  # by its name
+    try:
+        with restored_state(model), replace_attributes(table):
+            return export()
+    except Exception:  # noqa: BLE001 - torch.export passes on any exception of the model
+        if not made:
+            raise
+    return export()
