@@ -170,6 +170,10 @@ def of_three(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> Results:
     return (*products, torch.lerp(a, b, 0.3), torch.lerp(a, b, c))
 
 
+def product_by_a_float(i: torch.Tensor, b: torch.Tensor) -> Results:
+    return torch.addcmul(i, i, i, value=1.7), torch.addcmul(i, b, i, value=-0.5)
+
+
 INFINITIES = torch.tensor([float("inf"), float("-inf"), float("-inf"), 1.0, float("nan")])
 
 
@@ -250,6 +254,7 @@ def of_two(a: torch.Tensor, b: torch.Tensor) -> Results:
 
 
 @cases(
+    case(product_by_a_float, I, I.to(torch.int32)),
     *(case(of_three, X.to(dtype), Z.to(dtype), POSITIVE.to(dtype)) for dtype in FLOATS),
     *(case(of_two, X.to(dtype), Y.to(dtype)) for dtype in (torch.float32, torch.float64)),
     case(torch.atan2, torch.tensor([0.0, 0.0, 1.0, -1.0, 0.0, 1.0]), torch.tensor([0.0, 1.0, 0.0, 0.0, -1.0, -1.0])),

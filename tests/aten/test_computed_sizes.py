@@ -49,6 +49,17 @@ MODELS: dict[str, Callable[..., Any]] = {
     "tile": lambda x: x.tile(1, x.shape[1] // 4),
     "eye": lambda x: torch.eye(x.shape[1] // 4),
     "topk": lambda x: x.topk(x.shape[1] // 4)[0],
+    "take_along_dim": lambda x: torch.take_along_dim(x, x.argsort(1), 1),
+    "take_along_dim of a column": lambda x: x.take_along_dim(x.argmax(1, keepdim=True), dim=-1),
+    "take_along_dim of a row": lambda x: torch.take_along_dim(x[:1], x.argsort(1), 1),
+    "take_along_dim of all": lambda x: torch.take_along_dim(x, x.argmax()),
+    "triu_indices": lambda x: torch.triu_indices(x.shape[1], x.shape[1])[0],
+    "tril_indices": lambda x: torch.tril_indices(x.shape[1], 5, x.shape[0] - 3, dtype=torch.int32),
+    "multi_dot": lambda x: torch.linalg.multi_dot([x, x.T, x]),
+    "vander": lambda x: torch.vander(x.flatten(), 3),
+    "vander, increasing": lambda x: torch.vander(x[0] / x.shape[1], increasing=True),
+    "max_pool1d of all": lambda x: F.max_pool1d(x, x.shape[1]),
+    "avg_pool2d of all": lambda x: F.avg_pool2d(x[None], x.shape),
     "adaptive_avg_pool1d": lambda x: F.adaptive_avg_pool1d(x[None], x.shape[1] // 4),
     "adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(x[None], (1, x.shape[1] // 4)),
     "adaptive_avg_pool2d of 0": lambda x: F.adaptive_avg_pool2d(x[None], (x.shape[0] // 4, 1)),
@@ -64,11 +75,42 @@ def test_computed_sizes(name: str) -> None:
         torch.testing.assert_close(program(x), model(x), rtol=1e-5, atol=1e-6)
 
 
+WRITES: dict[str, Callable[..., Any]] = {
+    "a row": lambda x: _with_item(x, x.argmax() % x.shape[0], 3),
+    "a column": lambda x: _with_item(x, (slice(None), x[0].argmax()), torch.ones(1, 1, 1)),
+    "a part of a row": lambda x: _with_item(x, (x[:, 0].argmin(), slice(1, None)), x[0, 1:] * 2),
+    "from the end": lambda x: _with_item(x, (..., -1 - x[0].argmin()), x[:, 0] * 2),
+}
+
+
+def _with_item(x: torch.Tensor, index: Any, value: Any) -> torch.Tensor:
+    result = x.clone()
+    result[index] = value
+    return result
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_writes_at_a_computed_index(name: str) -> None:
+    model = WRITES[name]
+    program = onnxexp.export(model, (torch.rand(5, 4),), dynamic_shapes=({0: "b", 1: "n"},), capture="export")
+    for sizes in ((5, 4), (2, 7), (1, 3), (6, 1)):
+        x = torch.randn(sizes)
+        torch.testing.assert_close(program(x), model(x))
+
+
+def test_a_derived_size_of_1_fixes_nothing() -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return x.unfold(1, 3, 1)
+
+    program = onnxexp.export(model, (torch.rand(2, 3),), dynamic_shapes=({1: "n"},), capture="export")
+    for size in (3, 4, 9):
+        x = torch.rand(2, size)
+        torch.testing.assert_close(program(x), model(x))
+
+
 @pytest.mark.parametrize("whole", [lambda parts: torch.cat(parts), lambda parts: torch.cat([*parts, parts[0]]), list])
 def test_pieces_whose_length_is_read(whole: Callable[[Any], Any]) -> None:
-    program = onnxexp.export(
-        lambda x: whole(x.chunk(2, 1)), (torch.rand(2, 40),), dynamic_shapes=({1: "n"},), capture="export"
-    )
+    program = onnxexp.export(lambda x: whole(x.chunk(2, 1)), (torch.rand(2, 40),), dynamic_shapes=({1: "n"},), capture="export")
     for size in (40, 44, 2):
         x = torch.rand(2, size)
         torch.testing.assert_close(program(x), whole(x.chunk(2, 1)))

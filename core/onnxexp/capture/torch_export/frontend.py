@@ -13,7 +13,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from onnxexp.capture.captured_program import CapturedProgram, make_functional
-from onnxexp.capture.example_inputs import adapted_inputs, describe_enlargement
+from onnxexp.capture.example_inputs import adapted_inputs, describe_enlargement, other_examples
 from onnxexp.capture.model_tensors import restored_state
 from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.size_text import dim_text
@@ -89,10 +89,20 @@ def export_program(
 ) -> ExportedProgram:
     """Run torch.export on a model, and on a larger example if `larger_sizes` has one.
 
+    A model that fixes a size may do so only where a derived size is 1: try twice the sizes then.
+
     Raises:
         CaptureRefused, CaptureError: See `_export_example`.
     """
-    program = _export_example(model, args, kwargs, spec, training)
+    try:
+        program = _export_example(model, args, kwargs, spec, training)
+    except CaptureRefused:
+        for _, larger_args, larger_kwargs in list(other_examples(args, kwargs, spec))[-1:]:
+            with contextlib.suppress(CaptureError):
+                program = _export_example(model, larger_args, larger_kwargs, spec, training)
+                if holds_at_example(program, spec):
+                    return program
+        raise
     sizes = larger_sizes(program, spec)
     if sizes:
         with contextlib.suppress(CaptureError):  # the model may refuse these sizes

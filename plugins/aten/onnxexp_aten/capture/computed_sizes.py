@@ -13,9 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn import functional
 
 from onnxexp.capture.torch_state import in_captures, replace_attributes
+from onnxexp_aten.capture.triangle_indices import triangle_indices
 
 __all__ = ["keep_computed_sizes"]
 
@@ -82,6 +84,59 @@ def _adaptive_avg_pool1d(original: Callable[..., torch.Tensor], input: torch.Ten
     return functional.adaptive_avg_pool2d(input.unsqueeze(-2), (1, size)).squeeze(-2)
 
 
+def _pool_whole(
+    reduce: Callable[..., torch.Tensor],
+    rank: int,
+    original: Callable[..., Any],
+    input: torch.Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    *rest: Any,
+    **options: Any,
+) -> Any:
+    """Reduce the axes that one window of symbolic sizes covers, as in ``max_pool1d(x, x.shape[-1])``."""
+    window = [*kernel_size] if isinstance(kernel_size, (tuple, list)) else [kernel_size] * rank
+    pairs = zip(window, input.shape[-rank:], strict=False)
+    symbolic = any(isinstance(size, torch.SymInt) for size in window)
+    if rest or options or not symbolic or not all(statically_known_true(size == whole) for size, whole in pairs):
+        return original(input, kernel_size, stride, *rest, **options)
+    return reduce(input, [*range(-rank, 0)], keepdim=True)
+
+
+def _take_along_dim(original: Callable[..., torch.Tensor], input: torch.Tensor, indices: torch.Tensor, dim: Any = None) -> Any:
+    """Gather, after both tensors have the same sizes on the other axes."""
+    if not any(isinstance(size, torch.SymInt) for size in (*input.shape, *indices.shape)):
+        return original(input, indices, dim)
+    if dim is None:
+        return input.flatten().gather(0, indices.flatten())
+    axis = dim % input.dim()
+    x_sizes, sizes = list[Any](input.shape), list[Any](indices.shape)
+    for each, (one, other) in enumerate(zip(x_sizes, sizes, strict=True)):
+        if each != axis:
+            x_sizes[each] = sizes[each] = other if isinstance(one, int) and one == 1 else one
+    return _expanded(input, x_sizes).gather(axis, _expanded(indices, sizes))
+
+
+def _expanded(x: torch.Tensor, sizes: list[Any]) -> torch.Tensor:
+    same = all(statically_known_true(one == other) for one, other in zip(x.shape, sizes, strict=True))
+    return x if same else x.expand(sizes)
+
+
+def _vander(original: Callable[..., torch.Tensor], x: torch.Tensor, N: Any = None, increasing: bool = False) -> torch.Tensor:
+    """Call linalg.vander, whose sizes may be symbolic."""
+    if x.dim() != 1 or isinstance(x.shape[0], int):
+        return original(x, N, increasing)
+    powers = torch.linalg.vander(x, N=x.shape[0] if N is None else N)
+    return powers if increasing else powers.flip(-1)
+
+
+def _multi_dot(original: Callable[..., torch.Tensor], tensors: Any, **options: Any) -> torch.Tensor:
+    """Multiply from left to right; torch chooses an order by the example's sizes."""
+    if options or all(isinstance(size, int) for tensor in tensors for size in tensor.shape):
+        return original(tensors, **options)
+    return functools.reduce(torch.matmul, tensors)
+
+
 _WINDOWS: dict[str, Callable[..., torch.Tensor]] = {
     "bartlett_window": lambda places: 1 - (2 * places - 1).abs(),
     "blackman_window": lambda places: _hamming(places, 0.42, 0.5) + 0.08 * torch.cos(4 * math.pi * places),
@@ -92,6 +147,15 @@ _REPLACEMENTS: list[tuple[Any, str, Callable[..., Any]]] = [
     (torch, "linspace", _linspace),
     (torch, "logspace", _logspace),
     *((torch, name, functools.partial(_window, shape)) for name, shape in _WINDOWS.items()),
+    (torch, "vander", _vander),
+    (torch.linalg, "multi_dot", _multi_dot),
+    *((owner, "take_along_dim", _take_along_dim) for owner in (torch, torch.Tensor)),
+    *((torch, name, functools.partial(triangle_indices, name)) for name in ("tril_indices", "triu_indices")),
+    *(
+        (functional, f"{name}_pool{rank}d", functools.partial(_pool_whole, reduce, rank))
+        for name, reduce in (("max", torch.amax), ("avg", torch.mean))
+        for rank in (1, 2, 3)
+    ),
     (torch, "adaptive_avg_pool1d", _adaptive_avg_pool1d),
     (functional, "adaptive_avg_pool1d", _adaptive_avg_pool1d),
 ]

@@ -89,6 +89,27 @@ def _gaussian_nll_loss(
     return loss.mean() if reduction == "mean" else loss.sum()
 
 
+def _set_item(original: Callable[..., None], self: torch.Tensor, index: Any, value: Any) -> None:
+    """Write at an integer that a tensor holds through the view of that element."""
+    items = index if isinstance(index, tuple) else (index,)
+    views = all(_is_integer(item) or item is None or item is ... or isinstance(item, slice) for item in items)
+    if not views or not any(isinstance(item, torch.Tensor) for item in items):
+        original(self, index, value)
+        return
+    place = self[index]
+    if isinstance(value, torch.Tensor):
+        place.copy_(value.reshape(value.shape[max(value.dim() - place.dim(), 0) :]))  # sizes of 1 in front may be too many
+    else:
+        place.fill_(value)
+
+
+def _is_integer(index: Any) -> bool:
+    """Whether an index selects one element: an int, or a tensor that is one."""
+    if isinstance(index, torch.Tensor):
+        return index.dim() == 0 and index.dtype not in (torch.bool, torch.uint8)
+    return isinstance(index, (int, torch.SymInt)) and not isinstance(index, bool)
+
+
 _METHODS = {
     **{name: functools.partial(_call_own, name) for name in ("cov", "corrcoef", "kron", "narrow", "tensor_split")},
     "hsplit": functools.partial(_split_at, 1, 1),
@@ -98,6 +119,7 @@ _METHODS = {
 """The replacements of functions that are also methods of a tensor."""
 _REPLACEMENTS: list[tuple[Any, str, Callable[..., Any]]] = [
     *((owner, name, instead) for owner in (torch, torch.Tensor) for name, instead in _METHODS.items()),
+    (torch.Tensor, "__setitem__", _set_item),
     (torch, "ctc_loss", functools.partial(_call_own, "ctc_loss")),
     (torch.linalg, "lstsq", functools.partial(_call_own, "linalg_lstsq")),
     (functional, "one_hot", functools.partial(_call_own, "one_hot")),

@@ -23,7 +23,7 @@ class _TracedPieces(tuple[torch.Tensor, ...]):
     """The pieces of one call in a trace; an index makes a view of the whole tensor."""
 
     _piece: Callable[[int], torch.Tensor]
-    _whole: Callable[[], Any]
+    _whole: Callable[[], tuple[torch.Tensor, ...]]
 
     def __new__(cls, piece: Callable[[int], torch.Tensor], whole: Callable[[], Any]) -> Any:
         made = super().__new__(cls, whole())
@@ -48,7 +48,7 @@ class _ExportedPieces(_TracedPieces):
     def __getitem__(self, index: Any) -> Any:
         return self._piece(index) if type(index) is int else self._whole()[index]
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[torch.Tensor]:
         return iter(self._whole())
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class _ExportedPieces(_TracedPieces):
 def _register_pieces() -> None:
     """Let pytree flatten pieces that a model returns, once per process."""
     for class_ in (_TracedPieces, _ExportedPieces):
-        pytree.register_pytree_node(class_, lambda pieces: (list(pieces), None), lambda leaves, _: tuple(leaves))
+        pytree.register_pytree_node(class_, lambda pieces: ([*pieces], None), lambda leaves, _: tuple(leaves))
 
 
 def _split(make: Any, original: Callable[..., Any], self: torch.Tensor, split_size: Any, dim: int = 0) -> Any:
@@ -105,12 +105,16 @@ def _is_zero(number: Any) -> bool:
 def _part(x: torch.Tensor, axis: int, step: Any, index: int) -> torch.Tensor:
     """Return the piece at `index`, of pieces of `step` elements; the last one is shorter."""
     size: Any = x.shape[axis]
-    count = size if isinstance(step, int) and step == 1 else (size + step - 1) // (step + 1 // (size + 1))  # without division by zero for size 0
+    if isinstance(step, int) and step == 1:
+        count = size
+    else:
+        count = (size + step - 1) // (step + 1 // (size + 1))  # a chunk of an empty axis has a step of 0
     start = (index if index >= 0 else count + index) * step
     end = start + step
     if not isinstance(size, torch.Tensor):
         end = torch.sym_min(end, size)  # type: ignore[no-untyped-call]
-    return x[(*[slice(None)] * axis, slice(start, None if index == -1 else end))]
+    parts = [slice(None)] * axis + [slice(start, None if index == -1 else end)]
+    return x[tuple(parts)]
 
 
 _METHODS: dict[str, Callable[..., Any]] = {"split": _split, "chunk": _chunk, "unbind": _unbind}
@@ -145,13 +149,13 @@ def export_with_pieces(export: Callable[[], Any], model: torch.nn.Module) -> Any
         made.append(_ExportedPieces(piece, whole))
         return made[-1]
 
-    owners = {"split": [torch.Tensor], "chunk": [torch, torch.Tensor], "unbind": [torch, torch.Tensor]}  # torch.split calls the method
+    owners: dict[str, list[Any]] = {"split": [torch.Tensor], "chunk": [torch, torch.Tensor], "unbind": [torch, torch.Tensor]}
     rows = [(owner, name, functools.partial(_METHODS[name], make)) for name in owners for owner in owners[name]]
     table = [(owner, name, in_captures(getattr(owner, name), instead)) for owner, name, instead in rows]  # by its name
     try:
         with restored_state(model), replace_attributes(table):
             return export()
-    except Exception:  # noqa: BLE001 - torch.export passes on any exception of the model
+    except Exception:  # torch.export passes on any exception of the model
         if not made:
             raise
     return export()

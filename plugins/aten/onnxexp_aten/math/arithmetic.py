@@ -130,6 +130,8 @@ def mul(op: Builder, self: Tensor, other: Any) -> Tensor:
 def addcmul(op: Builder, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any) -> Tensor:
     """addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
     base, one, two = promote(op, self, tensor1, tensor2)
+    if isinstance(value, float) and not (base.dtype.is_floating_point or base.dtype.is_complex):
+        value = int(value)  # as torch's kernel
     return compute(op, "Add", base, scaled(op, compute(op, "Mul", one, two), value))
 
 
