@@ -162,15 +162,73 @@ def test_spectra(check):
     check()
 
 
-@pytest.mark.parametrize(
-    ("function", "tensors"),
-    [
-        (lambda x: linalg.inv(x), [torch.eye(4)[None].repeat(2, 1, 1)]),
-        (lambda x: linalg.tensorinv(x, 2), [torch.randn(2, 3, 6)]),
-        (lambda a, b: linalg.tensorsolve(a, b), [torch.randn(2, 3, 6), torch.randn(2, 3)]),
-    ],
-)
-def test_dynamic_sizes_are_declined(function: Callable[..., Any], tensors: list[torch.Tensor]) -> None:
-    names = [dict(enumerate("abc"[: x.dim()])) for x in tensors]
-    with pytest.raises(onnxexp.UnsupportedOperators, match="sizes of matrices to factorize must be known at export"):
-        onnxexp.export(function, tuple(tensors), capture="export", dynamic_shapes=tuple(names))
+def regular(batch: int, n: int) -> torch.Tensor:
+    return torch.randn(batch, n, n) + 2 * n * torch.eye(n)
+
+
+def positive(batch: int, n: int) -> torch.Tensor:
+    x = regular(batch, n)
+    return x @ x.mT
+
+
+def by_equations(x: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return linalg.inv(x), linalg.solve(x, b), linalg.solve(x[0], b), linalg.det(x), *linalg.slogdet(x), *triangles(x, b)
+
+
+def by_factors(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    q, r = linalg.qr(x)
+    return *linalg.lu(x), *linalg.lu_factor(x), q, r, linalg.qr(x, mode="complete")[1], q.mT @ q
+
+
+def by_values(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    inverses = linalg.pinv(x), torch.pinverse(x, 1e-15)
+    return *rebuilt(x)[:2], *rebuilt(x)[-2:], *inverses, linalg.matrix_rank(x), linalg.svdvals(x), linalg.cond(x)
+
+
+def by_symmetry(x: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    factor = linalg.cholesky(x)
+    values, vectors = linalg.eigh(x)
+    rebuilt = vectors * values.unsqueeze(-2) @ vectors.mT
+    return (
+        factor,
+        torch.cholesky_solve(b, factor),
+        torch.cholesky_inverse(factor),
+        rebuilt,
+        values,
+        linalg.pinv(x, hermitian=True),
+    )
+
+
+SQUARE = [(2, 4), (1, 1), (3, 2), (2, 5), (1, 7)]
+RECTANGLES = [(2, 5, 3), (1, 3, 5), (2, 4, 4), (1, 1, 3), (3, 2, 1), (1, 1, 1), (2, 2, 6)]
+DYNAMIC = [
+    (by_equations, [(regular(*size), torch.randn(*size, 2)) for size in SQUARE]),
+    (by_lu, [(regular(*size), torch.randn(*size, 2)) for size in SQUARE]),
+    (by_symmetry, [(positive(*size), torch.randn(*size, 2)) for size in SQUARE]),
+    (linalg.matrix_exp, [(torch.randn(batch, n, n),) for batch, n in SQUARE]),
+    (by_factors, [(torch.randn(*size),) for size in RECTANGLES]),
+    (by_factors, [(torch.randn(*size[1:]),) for size in RECTANGLES]),
+    (by_values, [(torch.randn(*size),) for size in RECTANGLES]),
+    (lambda a, b: linalg.lstsq(a, b).solution, [(torch.randn(*size), torch.randn(*size[:2], 2)) for size in RECTANGLES]),
+    (lambda x: linalg.tensorinv(x, 2), [(regular(1, m * n).reshape(m, n, m * n),) for m, n in ((2, 3), (1, 2), (2, 2), (1, 1))]),
+    (linalg.tensorsolve, [(regular(1, m * n).reshape(m, n, m * n), torch.randn(m, n)) for m, n in ((2, 3), (1, 2), (1, 1))]),
+]
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("opset", [13, 20])
+@pytest.mark.parametrize(("function", "inputs"), DYNAMIC)
+def test_sizes_of_the_run(function: Callable[..., Any], inputs: Any, opset: int, capture: str) -> None:
+    shapes = tuple({axis: torch.export.Dim.DYNAMIC for axis in range(x.dim()) if x.shape[axis] > 1} for x in inputs[0])
+    program = onnxexp.export(function, inputs[0], capture=capture, opset_version=opset, dynamic_shapes=shapes)
+    for args in inputs:
+        expected = function(*(x.double() for x in args))
+        expected = expected if isinstance(expected, tuple) else (expected,)
+        found = program(*args)
+        for one, other in zip(expected, found if isinstance(found, tuple) else (found,), strict=True):
+            torch.testing.assert_close(other, one.to(other.dtype), rtol=1e-3, atol=1e-4)
+
+
+def test_sizes_that_depend_on_values_are_declined() -> None:
+    with pytest.raises(onnxexp.OnnxExporterError, match="depends on values, not on sizes; cure: a fixed size there"):
+        onnxexp.export(lambda x: linalg.qr(x[x[:, 0] > 0]), (torch.randn(6, 3),), capture="export")

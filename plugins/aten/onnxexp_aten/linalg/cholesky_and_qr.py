@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
@@ -13,11 +11,10 @@ from onnxexp_aten.linalg.factorization import (
     apply_q,
     cholesky,
     eager_if_empty,
-    eye,
     householder,
     reflectors,
-    triangle,
 )
+from onnxexp_aten.linalg.matrix_sizes import cut, diagonal_mask, difference, eye, product, shaped, smaller, triangle, zeros
 from onnxexp_aten.linalg.solve_and_lu import linalg_solve_triangular
 from onnxexp_aten.support.tensor_sizes import with_shape
 from onnxexp_aten.support.view_nodes import swapped
@@ -77,12 +74,11 @@ def linalg_qr(op: Builder, A: Tensor, mode: str) -> tuple[Tensor, Tensor]:
     """linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)"""
     matrices = Matrices(op, A)
     m, n = matrices.rows, matrices.columns
-    rows = m if mode == "complete" else min(m, n)
-    if not min(m, n):
-        unit = torch.eye(m, rows, dtype=A.dtype).expand(*matrices.batch, m, rows).contiguous()
-        return op.constant(unit), op.constant(torch.empty(*matrices.batch, rows, n, dtype=A.dtype))
+    rows = m if mode == "complete" else smaller(m, n)
+    if 0 in (m, n):
+        return matrices.unit(m, rows), matrices.unit(rows, n)
     found = householder(op, matrices.x)
-    top = with_shape(op.Slice(found.x, [0], [rows], [1]), [matrices.count, rows, n]) if rows < m else found.x
+    top = cut(op, found.x, 1, 0, rows)
     right = matrices.back(triangle(op, top, upper=True), rows, n)
     if mode == "r":
         return op.constant(torch.empty(0, dtype=A.dtype)), right
@@ -100,13 +96,13 @@ def geqrf(op: Builder, self: Tensor) -> tuple[Tensor, Tensor]:
     """geqrf(Tensor self) -> (Tensor a, Tensor tau)"""
     matrices = Matrices(op, self)
     m, n = matrices.rows, matrices.columns
-    count = min(m, n)
+    count = smaller(m, n)
     found = householder(op, matrices.x)
-    vectors = op.Reshape(op.Transpose(found.vectors, perm=[1, 2, 0, 3]), [matrices.count, m, count])
-    if count < n:
-        vectors = op.Concat(vectors, op.constant(torch.zeros(matrices.count, m, n - count, dtype=torch.float64)), axis=2)
+    vectors = shaped(op, op.Transpose(found.vectors, perm=[1, 2, 0, 3]), [matrices.count, m, count])
+    if count != n:
+        vectors = op.Concat(vectors, zeros(op, matrices.count, m, difference(n, count)), axis=2)
     packed = triangle(op, with_shape(vectors, [matrices.count, m, n]), upper=False, beside=1, other=found.x)
-    own = op.constant(torch.eye(count, m, dtype=torch.bool)[:, None, None])  # positions of the ones in the vectors
+    own = op.Unsqueeze(diagonal_mask(op, count, m), axes=[1, 2])  # positions of the ones in the vectors
     factors = op.ReduceSum(op.Where(own, found.rows, op.constant(0.0, torch.float64)), axes=[3], keepdims=1)
     taus = op.Transpose(op.Neg(factors), perm=[1, 0, 2, 3])
     return matrices.back(packed, m, n), matrices.back(taus, count)
@@ -114,8 +110,8 @@ def geqrf(op: Builder, self: Tensor) -> tuple[Tensor, Tensor]:
 
 def _reflectors(op: Builder, packed: Tensor, tau: Tensor) -> Reflected:
     assert tau.shape is not None
-    taus = [math.prod(int(size) for size in tau.shape[:-1]), int(tau.shape[-1])]
-    return reflectors(op, packed, with_shape(op.Reshape(op.cast(tau, torch.float64), taus), taus))
+    taus = [product(tau.shape[:-1]), tau.shape[-1]]
+    return reflectors(op, packed, shaped(op, op.cast(tau, torch.float64), taus))
 
 
 @table("linalg_householder_product")

@@ -9,35 +9,48 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from onnxexp import Builder, Tensor
-from onnxexp_aten.support.arguments import rank_of
-from onnxexp_aten.support.tensor_sizes import with_shape
+from onnxexp_aten.linalg.matrix_sizes import (
+    Dim,
+    broadcast,
+    cut,
+    diagonal_mask,
+    dims,
+    matrix_sizes,
+    numbers,
+    parts,
+    product,
+    shaped,
+    size,
+    smaller,
+    total,
+    triangle,
+    zeros,
+)
+from onnxexp_aten.support.constant_of_shape import filled
+from onnxexp_aten.support.tensor_sizes import vector, with_shape
 
 __all__ = [
     "Factors",
     "Matrices",
     "Reflected",
     "apply_q",
-    "broadcast_sizes",
     "cholesky",
-    "dims",
     "eager_if_empty",
     "exchange_rows",
-    "eye",
     "householder",
     "lu",
     "reflectors",
+    "row_numbers",
     "scan_numbers",
-    "sizes_known",
     "solve_by_elimination",
     "substitute",
-    "triangle",
+    "success",
 ]
 
 
@@ -48,37 +61,19 @@ def eager_if_empty(function: Callable[..., Any]) -> Callable[..., Any]:
     def symbolic(op: Builder, *args: Any) -> Any:
         if not any(isinstance(arg, Tensor) and arg.shape is not None and 0 in arg.shape for arg in args):
             return function(op, *args)
-        zeros = [
+        if any(isinstance(size, str) for arg in args if isinstance(arg, Tensor) for size in arg.shape or ()):
+            op.decline("the matrices are empty, and other sizes are dynamic; cure: no dynamic axis there")
+        empty = [
             torch.zeros([int(size) for size in arg.shape or ()], dtype=arg.dtype) if isinstance(arg, Tensor) else arg
             for arg in args
         ]
         name, _, variant = op.node.op.removeprefix("aten::").partition(".")
         overload = getattr(getattr(torch.ops.aten, name), variant or "default")  # the operator of the node
-        named = {given.name: arg for given, arg in zip(overload._schema.arguments, zeros, strict=True) if given.kwarg_only}
-        results = overload(*zeros[: len(zeros) - len(named)], **named)
+        named = {given.name: arg for given, arg in zip(overload._schema.arguments, empty, strict=True) if given.kwarg_only}
+        results = overload(*empty[: len(empty) - len(named)], **named)
         return op.constant(results) if isinstance(results, torch.Tensor) else tuple(map(op.constant, results))
 
     return symbolic
-
-
-def eye(op: Builder, batch: int, rows: int, columns: int) -> Tensor:
-    return op.constant(torch.eye(rows, columns, dtype=torch.float64).expand(batch, rows, columns).contiguous())
-
-
-def sizes_known(op: Builder, x: Tensor) -> list[int]:
-    """Sizes of matrices to factorize; declines the call where one is dynamic."""
-    rank_of(op, x)
-    sizes = [size for size in x.shape or () if isinstance(size, int)]
-    if x.shape is None or len(sizes) < len(x.shape):
-        op.decline(
-            f"the sizes of matrices to factorize must be known at export, but they are {x.shape}; cure: no dynamic axis there"
-        )
-    return sizes
-
-
-def broadcast_sizes(one: Sequence[int], other: Sequence[int]) -> list[int]:
-    """Sizes that two shapes broadcast to."""
-    return list(torch.broadcast_shapes(tuple(one), tuple(other)))  # type: ignore[no-untyped-call]  # torch's is not annotated
 
 
 class Matrices:
@@ -92,80 +87,74 @@ class Matrices:
     def __init__(self, op: Builder, x: Tensor) -> None:
         self._op = op
         self.dtype = x.dtype
-        *self.batch, self.rows, self.columns = sizes_known(op, x)
+        *self.batch, self.rows, self.columns = matrix_sizes(op, x)
         self.x = self.flat(x)
 
     @property
-    def count(self) -> int:
+    def count(self) -> Dim:
         """Number of matrices."""
-        return math.prod(self.batch)
+        return product(self.batch)
 
     def flat(self, x: Tensor) -> Tensor:
         """Flatten any ``[*batch, m, n]`` to ``float64[batch, m, n]``.
 
         Batch sizes that broadcast are expanded.
         """
-        op, shape = self._op, [int(size) for size in x.shape or ()]
-        batch = broadcast_sizes(self.batch, shape[:-2])
+        op, shape = self._op, matrix_sizes(self._op, x)
+        batch = broadcast(self.batch, shape[:-2])
         wide = op.cast(x, torch.float64)
         if batch != shape[:-2]:
-            wide = op.Expand(wide, [*batch, *shape[-2:]])
-        sizes = [math.prod(batch), *shape[-2:]]
-        return with_shape(wide if len(batch) == 1 else op.Reshape(wide, sizes), sizes)
+            wide = op.Expand(wide, vector(op, [size(op, dim) for dim in (*batch, *shape[-2:])]))
+        sizes = [product(batch), *shape[-2:]]
+        return with_shape(wide, sizes) if len(batch) == 1 else shaped(op, wide, sizes)
 
-    def back(self, x: Tensor, *sizes: int) -> Tensor:
+    def back(self, x: Tensor, *sizes: Dim) -> Tensor:
         """Restore the batch axes and the dtype of a result; integers stay.
 
         `sizes` are those of one matrix's result.
         """
         x = self._op.cast(x, self.dtype) if x.dtype == torch.float64 else x
-        sizes = (*self.batch, *sizes)
-        return x if x.known_shape == sizes else with_shape(self._op.Reshape(x, list(sizes)), sizes)
+        return shaped(self._op, x, (*self.batch, *sizes))
+
+    def unit(self, rows: Dim, columns: Dim) -> Tensor:
+        """Part of the identity matrix for each batch."""
+        sizes = [*self.batch, rows, columns]
+        one = self._op.cast(diagonal_mask(self._op, rows, columns), self.dtype)
+        return with_shape(self._op.Expand(one, vector(self._op, [size(self._op, dim) for dim in sizes])), sizes)
 
     def info(self) -> Tensor:
         """LAPACK's status code for success.
 
         A graph cannot raise; it returns NaN or infinity where a factorization fails.
         """
-        return self._op.constant(torch.zeros(self.batch, dtype=torch.int32))
+        return success(self._op, self.batch)
 
 
-def dims(x: Tensor) -> tuple[int, int, int]:
-    """Sizes of float64[batch, m, n]."""
-    assert x.shape is not None
-    batch, m, n = (int(size) for size in x.shape)
-    return batch, m, n
+def success(op: Builder, batch: Sequence[Dim]) -> Tensor:
+    """LAPACK's status code for success, int32[*batch]."""
+    return filled(op, [size(op, dim) for dim in batch], 0, torch.int32) if batch else op.constant(0, torch.int32)
 
 
-def _column(op: Builder, n: int) -> Tensor:
-    return op.constant(torch.arange(n)[None, :, None])
+def row_numbers(op: Builder, count: Dim) -> Tensor:
+    """Numbers of rows, int64[1, count, 1]."""
+    return op.Unsqueeze(numbers(op, count), axes=[0, 2])
 
 
 def scan_numbers(
-    op: Builder, count: int, body: Callable[[Tensor, Tensor], tuple[Tensor, list[Tensor]]], x: Tensor, *, reverse: bool = False
+    op: Builder, count: Dim, body: Callable[[Tensor, Tensor], tuple[Tensor, list[Tensor]]], x: Tensor, *, reverse: bool = False
 ) -> list[Tensor]:
     """Loop over the numbers below `count`.
 
     `body(k, x)` returns the next x and values to stack. Returns the last x, then the stacked values. The loop is a Scan: k is
     int64[1], as Gather takes it, there is no condition to compute, and the numbers can count down.
     """
-    numbers = op.constant(torch.arange(count)[:, None])
+    below = op.Unsqueeze(numbers(op, count), axes=[1])
 
     def step(x: Tensor, k: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         after, stacked = body(k, x)
         return [after], stacked
 
-    return op.scan(step, [x], [numbers], reverse=reverse)
-
-
-def triangle(op: Builder, x: Tensor, *, upper: bool, beside: int = 0, other: Any = 0.0) -> Tensor:
-    """Triangle of float64[batch, m, n], with `other` in the rest.
-
-    `beside` shifts the diagonal away from the triangle's corner.
-    """
-    ones = torch.ones(*dims(x)[1:], dtype=torch.bool)
-    mask = ones.triu(beside) if upper else ones.tril(-beside)
-    return op.Where(op.constant(mask), x, op.cast(other, torch.float64))
+    return op.scan(step, [x], [below], reverse=reverse)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,8 +174,10 @@ def lu(op: Builder, x: Tensor, beside: Tensor | None = None, *, pivot: bool = Tr
     `beside`, float64[batch, m, k], gets the same row exchanges.
     """
     batch, m, n = dims(x)
-    width = 0 if beside is None else dims(beside)[2]
-    rows, columns = _column(op, m), op.constant(torch.tensor([[[*range(n), *[-1] * width]]]))
+    rows, columns = row_numbers(op, m), numbers(op, n)
+    if beside is not None:
+        width = dims(beside)[2]
+        columns = op.Concat(columns, op.cast(zeros(op, width, value=-1.0), torch.int64), axis=0)
     zero, one = op.constant(0.0, torch.float64), op.constant(1.0, torch.float64)
 
     def body(k: Tensor, a: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -202,13 +193,19 @@ def lu(op: Builder, x: Tensor, beside: Tensor | None = None, *, pivot: bool = Tr
         reduced = op.Sub(a, op.Mul(factor, op.Where(op.Greater(columns, k), line, zero)))
         return op.Where(op.And(below, op.Equal(columns, k)), factor, reduced), chosen
 
-    count = min(m, n)
+    count = smaller(m, n)
     found, *pivots = scan_numbers(op, count, body, x if beside is None else op.Concat(x, beside, axis=2))
-    order = pivots[0] if pivots else op.constant(torch.arange(count)[:, None, None, None].expand(count, batch, 1, 1).contiguous())
+    order = pivots[0] if pivots else _in_order(op, count, batch)
     if beside is None:
-        return Factors(found, order), None
-    factors, moved = op.Split(found, [n, width], axis=2, outputs=2)
-    return Factors(factors, order), moved
+        return Factors(with_shape(found, [batch, m, n]), order), None
+    factors, moved = parts(op, found, 2, n, width)
+    return Factors(with_shape(factors, [batch, m, n]), order), with_shape(moved, dims(beside))
+
+
+def _in_order(op: Builder, count: Dim, batch: Dim) -> Tensor:
+    """Pivots without exchanges, int64[count, batch, 1, 1]."""
+    column = op.Unsqueeze(numbers(op, count), axes=[1, 2, 3])
+    return op.Expand(column, vector(op, [1, size(op, batch), 1, 1]))
 
 
 def _pivoted(op: Builder, a: Tensor, rows: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -237,7 +234,7 @@ def solve_by_elimination(op: Builder, a: Tensor, b: Tensor) -> Tensor:
     A is float64[batch, n, n], B float64[batch, n, k].
     """
     batch, n, width = dims(b)
-    rows = _column(op, n)
+    rows = row_numbers(op, n)
 
     def body(k: Tensor, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         x, line, _ = _pivoted(op, x, rows, k)
@@ -246,7 +243,7 @@ def solve_by_elimination(op: Builder, a: Tensor, b: Tensor) -> Tensor:
         return op.Where(op.Equal(rows, k), line, reduced), []
 
     both = scan_numbers(op, n, body, op.Concat(a, b, axis=2))[0]
-    return with_shape(op.Slice(both, [n], [n + width], [2]), [batch, n, width])
+    return cut(op, with_shape(both, [batch, n, total(n, width)]), 2, n, total(n, width))
 
 
 def substitute(op: Builder, a: Tensor, b: Tensor, *, upper: bool, unit: bool = False) -> Tensor:
@@ -255,7 +252,7 @@ def substitute(op: Builder, a: Tensor, b: Tensor, *, upper: bool, unit: bool = F
     A is float64[batch, n, n]; its other triangle is not read.
     """
     n = dims(a)[1]
-    rows, a = _column(op, n), triangle(op, a, upper=upper)
+    rows, a = row_numbers(op, n), triangle(op, a, upper=upper)
 
     def body(k: Tensor, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         line = op.Gather(a, k, axis=1)
@@ -263,7 +260,7 @@ def substitute(op: Builder, a: Tensor, b: Tensor, *, upper: bool, unit: bool = F
         found = rest if unit else op.Div(rest, op.Gather(line, k, axis=2))
         return op.Where(op.Equal(rows, k), found, x), []
 
-    return scan_numbers(op, n, body, op.constant(torch.zeros(dims(b), dtype=torch.float64)), reverse=upper)[0]
+    return scan_numbers(op, n, body, zeros(op, *dims(b)), reverse=upper)[0]
 
 
 def cholesky(op: Builder, a: Tensor) -> Tensor:
@@ -272,7 +269,7 @@ def cholesky(op: Builder, a: Tensor) -> Tensor:
     The upper triangle is not read. L is NaN where A is not positive definite.
     """
     n = dims(a)[1]
-    rows, columns = _column(op, n), op.constant(torch.arange(n))
+    rows, columns = row_numbers(op, n), numbers(op, n)
 
     def body(k: Tensor, done: Tensor) -> tuple[Tensor, list[Tensor]]:
         line = op.Gather(done, k, axis=1)
@@ -281,7 +278,7 @@ def cholesky(op: Builder, a: Tensor) -> Tensor:
         column = op.Where(op.Less(rows, k), op.constant(0.0, torch.float64), op.Div(rest, root))
         return op.Where(op.Equal(columns, k), column, done), []
 
-    return scan_numbers(op, n, body, op.constant(torch.zeros(dims(a), dtype=torch.float64)))[0]
+    return scan_numbers(op, n, body, zeros(op, *dims(a)))[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -300,7 +297,7 @@ class Reflected:
 def householder(op: Builder, x: Tensor) -> Reflected:
     """Factorize float64[batch, m, n] by Householder reflections; m, n > 0."""
     batch, m, n = dims(x)
-    rows = _column(op, m)
+    rows = row_numbers(op, m)
     zero, one = op.constant(0.0, torch.float64), op.constant(1.0, torch.float64)
 
     def body(k: Tensor, a: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -316,7 +313,7 @@ def householder(op: Builder, x: Tensor) -> Reflected:
         row = op.Mul(factor, op.Transpose(vector, perm=[0, 2, 1]))
         return _reflected(op, a, vector, row), [with_shape(vector, [batch, m, 1]), with_shape(row, [batch, 1, m])]
 
-    return Reflected(*scan_numbers(op, min(m, n), body, x))
+    return Reflected(*scan_numbers(op, smaller(m, n), body, x))
 
 
 def _reflected(op: Builder, x: Tensor, vector: Tensor, row: Tensor) -> Tensor:
@@ -330,9 +327,8 @@ def reflectors(op: Builder, packed: Tensor, taus: Tensor) -> Reflected:
     """
     assert taus.shape is not None
     _, m, n = dims(packed)
-    count = int(taus.shape[1])
-    below = triangle(op, packed, upper=False, beside=1, other=op.constant(torch.eye(m, n, dtype=torch.float64)))
-    kept = below if count == n else op.Slice(below, [0], [count], [2])
+    below = triangle(op, packed, upper=False, beside=1, other=diagonal_mask(op, m, n))
+    kept = cut(op, below, 2, 0, taus.shape[1])
     vectors = op.Transpose(kept, perm=[2, 0, 1])
     rows = op.Mul(vectors, op.Unsqueeze(op.Transpose(op.Neg(taus), perm=[1, 0]), axes=[2]))
     return Reflected(packed, op.Unsqueeze(vectors, axes=[3]), op.Unsqueeze(rows, axes=[2]))

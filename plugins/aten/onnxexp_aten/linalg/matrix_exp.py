@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.linalg.factorization import Matrices, eye
+from onnxexp_aten.linalg.factorization import Matrices
+from onnxexp_aten.linalg.matrix_sizes import dims, eye, product, shaped
 from onnxexp_aten.support.tensor_sizes import with_shape
 
 __all__ = ["table"]
@@ -32,7 +33,7 @@ def matrix_exp(op: Builder, self: Tensor) -> Tensor:
     halvings = op.Ceil(op.Div(op.Log(op.Max(norm, 0.5)), op.constant(torch.log(torch.tensor(2.0, dtype=torch.float64)))))
     halvings = op.Add(halvings, 1.0)
     x = op.Div(matrices.x, op.Pow(op.constant(2.0, torch.float64), halvings))
-    result = _taylor(op, x, matrices.count, n)
+    result = _taylor(op, with_shape(x, dims(matrices.x)))
 
     def body(number: Tensor, power: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
         return None, [op.MatMul(power, power)], []
@@ -41,17 +42,19 @@ def matrix_exp(op: Builder, self: Tensor) -> Tensor:
     return matrices.back(squared, n, n)
 
 
-def _taylor(op: Builder, x: Tensor, batch: int, n: int) -> Tensor:
+def _taylor(op: Builder, x: Tensor) -> Tensor:
     """Taylor series by the Paterson-Stockmeyer rule.
 
     It is a polynomial in the fourth power with cubic coefficients.
     """
+    batch, n, _ = dims(x)
     square = op.MatMul(x, x)
     powers = op.Concat(eye(op, batch, n, n), x, square, op.MatMul(square, x), axis=1)
     inverses = [1 / math.factorial(k) for k in range(_TERMS)]
     factors = op.constant(torch.tensor(inverses, dtype=torch.float64).reshape(-1, 4))
-    cubic = op.Reshape(op.MatMul(factors, op.Reshape(powers, [batch, 4, n * n])), [batch, _TERMS // 4 * n, n])
-    *others, result = op.Split(cubic, [n] * (_TERMS // 4), axis=1, outputs=_TERMS // 4)
+    cubic = op.MatMul(factors, shaped(op, powers, [batch, 4, product([n, n])]))
+    others = [shaped(op, each, [batch, n, n]) for each in op.Split(cubic, [1] * (_TERMS // 4), axis=1, outputs=_TERMS // 4)]
+    result = others.pop()
     fourth = op.MatMul(square, square)
     for other in reversed(others):
         result = op.Add(op.MatMul(fourth, result), other)

@@ -8,7 +8,8 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.linalg.factorization import Matrices, eager_if_empty
-from onnxexp_aten.linalg.svd_and_eigh import rotated_with_turns, shifted_positive, singular_values, symmetric_eigen
+from onnxexp_aten.linalg.matrix_sizes import dims, larger, parts, size, smaller
+from onnxexp_aten.linalg.svd_and_eigh import is_wide, rotated_with_turns, shifted_positive, singular_values, symmetric_eigen
 from onnxexp_aten.math.arithmetic import extreme
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.view_nodes import swapped, unsqueezed
@@ -49,16 +50,24 @@ def _pseudo_inverse(
         values, vectors = symmetric_eigen(op, matrices, upper=False)
         left, right, divisor, sizes = vectors, vectors, values, op.Abs(values)
     else:
-        tall = matrices.rows >= matrices.columns
-        both = rotated_with_turns(op, matrices.x if tall else swapped(op, matrices.x, 1, 2))
-        heights = sorted((matrices.rows, matrices.columns), reverse=True)
-        columns, turned = op.Split(both, heights, axis=1, outputs=2)
-        left, right = (turned, columns) if tall else (columns, turned)
+        wide = is_wide(matrices.rows, matrices.columns)
+        x = swapped(op, matrices.x, 1, 2) if wide else matrices.x
+        columns, turned = parts(op, rotated_with_turns(op, x), 1, *dims(x)[1:])
+        left, right = (columns, turned) if wide else (turned, columns)
         divisor = op.ReduceSumSquare(columns, axes=[1], keepdims=1)
-        sizes = op.Sqrt(divisor)
+        sizes = _largest(op, op.Sqrt(divisor), matrices)
     kept = op.Greater(sizes, _tolerance(op, matrices, sizes, atol, rtol))
     inverses = op.Where(kept, op.Div(1.0, divisor), op.constant(0.0, torch.float64))
     return op.MatMul(op.Mul(left, inverses), swapped(op, right, 1, 2)), kept, sizes
+
+
+def _largest(op: Builder, sizes: Tensor, matrices: Matrices) -> Tensor:
+    """Set to zero the sizes beyond the possible rank, where a matrix of unknown sizes may be wide."""
+    count = smaller(matrices.rows, matrices.columns)
+    if count == matrices.columns or isinstance(count, int):
+        return sizes
+    least = op.ReduceMin(op.TopK(sizes, [size(op, count)], axis=2, outputs=2)[0], axes=[2], keepdims=1)
+    return op.Where(op.Less(sizes, least), op.constant(0.0, torch.float64), sizes)
 
 
 @table("linalg_matrix_rank.atol_rtol_tensor")
@@ -94,18 +103,19 @@ def linalg_lstsq(op: Builder, self: Tensor, b: Tensor, rcond: float | None, driv
     m, n = matrices.rows, matrices.columns
     right = unsqueezed(op, b, [rank_of(op, b)]) if rank_of(op, b) < rank_of(op, self) else b
     assert right.shape is not None
-    width = int(right.shape[-1])
+    width = right.shape[-1]
     relative = None if rcond is None or rcond < 0 else rcond
     inverse, kept, sizes = _pseudo_inverse(op, matrices, None, _number(op, relative))
     wanted = matrices.flat(right)
     solution = op.MatMul(inverse, wanted)
     nothing, driver = op.constant(torch.empty(0, dtype=self.dtype)), driver or "gelsy"
     residuals, singular = nothing, nothing
-    if m > n and driver != "gelsy":
+    if driver != "gelsy" and _has_residuals(op, matrices):
         missed = op.Sub(op.MatMul(matrices.x, solution), wanted)
         residuals = matrices.back(op.ReduceSumSquare(missed, axes=[1], keepdims=0), width)
     if driver in ("gelsd", "gelss"):
-        singular = matrices.back(op.TopK(sizes, [min(m, n)], axis=2, outputs=2)[0], min(m, n))
+        count = smaller(m, n)
+        singular = matrices.back(op.TopK(sizes, [size(op, count)], axis=2, outputs=2)[0], count)
     vector = right is not b
     return (
         matrices.back(solution, *([n] if vector else [n, width])),
@@ -113,6 +123,12 @@ def linalg_lstsq(op: Builder, self: Tensor, b: Tensor, rcond: float | None, driv
         op.constant(torch.empty(0, dtype=torch.int64)) if driver == "gels" else _rank(op, matrices, kept),
         singular,
     )
+
+
+def _has_residuals(op: Builder, matrices: Matrices) -> bool:
+    if not (isinstance(matrices.rows, int) and isinstance(matrices.columns, int)):
+        op.decline("the matrices' sizes decide whether there are residuals; cure: no dynamic axis there, or driver='gelsy'")
+    return matrices.rows > matrices.columns
 
 
 def _tolerance(op: Builder, matrices: Matrices, sizes: Tensor, atol: Tensor | None, rtol: Tensor | None) -> Tensor:
@@ -126,11 +142,12 @@ def _tolerance(op: Builder, matrices: Matrices, sizes: Tensor, atol: Tensor | No
         wide = op.cast(tolerance, torch.float64)
         return op.Reshape(wide, [-1, 1, 1]) if wide.rank else wide
 
-    default = torch.finfo(matrices.dtype).eps * max(matrices.rows, matrices.columns)
+    side = op.cast(size(op, larger(matrices.rows, matrices.columns)), torch.float64)
+    default = op.Mul(side, torch.finfo(matrices.dtype).eps)
     relative: Any = each(rtol) if rtol is not None else default
     if atol is None:
         return op.Mul(largest, relative)
     absolute = each(atol)
     if rtol is None:  # torch's default applies only without an absolute tolerance
-        relative = op.Where(op.Greater(absolute, 0.0), op.constant(0.0, torch.float64), op.constant(default, torch.float64))
+        relative = op.Where(op.Greater(absolute, 0.0), op.constant(0.0, torch.float64), default)
     return extreme(op, "Max", absolute, op.Mul(largest, relative))

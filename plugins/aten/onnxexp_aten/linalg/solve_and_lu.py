@@ -10,21 +10,33 @@ from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.linalg.factorization import (
     Factors,
     Matrices,
-    broadcast_sizes,
-    dims,
     eager_if_empty,
     exchange_rows,
-    eye,
     lu,
+    row_numbers,
     scan_numbers,
-    sizes_known,
     solve_by_elimination,
     substitute,
+    success,
+)
+from onnxexp_aten.linalg.matmul import product as matrix_product
+from onnxexp_aten.linalg.matrix_sizes import (
+    Dim,
+    broadcast,
+    cut,
+    diagonal_mask,
+    dims,
+    eye,
+    matrix_sizes,
+    numbers,
+    product,
+    shaped,
+    size,
+    smaller,
     triangle,
 )
-from onnxexp_aten.linalg.matmul import product
-from onnxexp_aten.support.tensor_sizes import with_shape
-from onnxexp_aten.support.view_nodes import permuted, reshaped, squeezed, swapped, unsqueezed
+from onnxexp_aten.support.tensor_sizes import vector, with_shape
+from onnxexp_aten.support.view_nodes import permuted, squeezed, swapped, unsqueezed
 
 __all__ = ["linalg_inv", "linalg_solve_triangular", "table"]
 
@@ -34,7 +46,7 @@ table = SymbolicTable("aten")
 def _lapack_pivots(op: Builder, matrices: Matrices, found: Factors) -> Tensor:
     counted = op.cast(op.Add(found.pivots, 1), torch.int32)
     together = counted if matrices.count == 1 else op.Transpose(counted, perm=[1, 0, 2, 3])
-    return matrices.back(together, min(matrices.rows, matrices.columns))
+    return matrices.back(together, smaller(matrices.rows, matrices.columns))
 
 
 # Determinants
@@ -46,8 +58,8 @@ def _determinant(op: Builder, found: Factors) -> tuple[Tensor, Tensor]:
     Returns float64[batch, n, n] and float64[batch].
     """
     n = dims(found.factors)[1]
-    diagonal = op.Where(op.constant(torch.eye(n, dtype=torch.bool)), found.factors, op.constant(1.0, torch.float64))
-    stayed = op.Equal(found.pivots, op.constant(torch.arange(n)[:, None, None, None]))
+    diagonal = op.Where(diagonal_mask(op, n, n), found.factors, op.constant(1.0, torch.float64))
+    stayed = op.Equal(found.pivots, op.Unsqueeze(numbers(op, n), axes=[1, 2, 3]))
     signs = op.Where(stayed, op.constant(1.0, torch.float64), op.constant(-1.0, torch.float64))
     return diagonal, op.ReduceProd(signs, axes=[0, 2, 3], keepdims=0)
 
@@ -135,13 +147,13 @@ def linalg_matrix_power(op: Builder, self: Tensor, n: int) -> Tensor:
     if self.dtype.is_complex or (n == 0 and self.rank != 2):
         op.decline("complex numbers and the power 0 of a batch are not supported")
     if n == 0:
-        return op.constant(torch.eye(sizes_known(op, self)[0], dtype=self.dtype))
+        return op.cast(diagonal_mask(op, *matrix_sizes(op, self)), self.dtype)
     power, rest = linalg_inv(op, self) if n < 0 else self, abs(n)
     result = power if rest % 2 else None
     while rest := rest // 2:
-        power = product(op, power, power)
+        power = matrix_product(op, power, power)
         if rest % 2:
-            result = power if result is None else product(op, result, power)
+            result = power if result is None else matrix_product(op, result, power)
     assert result is not None
     return result
 
@@ -150,9 +162,9 @@ def linalg_matrix_power(op: Builder, self: Tensor, n: int) -> Tensor:
 @eager_if_empty
 def linalg_tensorinv(op: Builder, self: Tensor, ind: int) -> Tensor:
     """linalg_tensorinv(Tensor self, int ind=2) -> Tensor"""
-    sizes = sizes_known(op, self)
-    n = math.prod(sizes[ind:])
-    return reshaped(op, linalg_inv(op, reshaped(op, self, [n, n])), [*sizes[ind:], *sizes[:ind]])
+    sizes = matrix_sizes(op, self)
+    n = product(sizes[ind:])
+    return shaped(op, linalg_inv(op, shaped(op, self, [n, n])), [*sizes[ind:], *sizes[:ind]])
 
 
 def _is_vector(A: Tensor, B: Tensor) -> bool:
@@ -176,8 +188,7 @@ def linalg_solve_and_factors(
 def linalg_solve_ex(op: Builder, A: Tensor, B: Tensor, left: bool, check_errors: bool) -> tuple[Tensor, Tensor]:
     """linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)"""
     assert A.shape is not None
-    info = op.constant(torch.zeros([int(size) for size in A.shape[:-2]], dtype=torch.int32))
-    return linalg_solve(op, A, B, left), info
+    return linalg_solve(op, A, B, left), success(op, A.shape[:-2])
 
 
 @table("linalg_solve")
@@ -200,13 +211,15 @@ def _solution(op: Builder, A: Tensor, B: Tensor, *, left: bool) -> Tensor:
 
 def _spread(op: Builder, A: Tensor, B: Tensor) -> Tensor:
     """Expand A to the common batch sizes of A and B."""
-    own, others = sizes_known(op, A), sizes_known(op, B)
-    batch = broadcast_sizes(own[:-2], others[:-2])
-    return A if batch == own[:-2] else with_shape(op.Expand(A, [*batch, 1, 1]), [*batch, *own[-2:]])
+    own, others = matrix_sizes(op, A), matrix_sizes(op, B)
+    batch = broadcast(own[:-2], others[:-2])
+    if batch == own[:-2]:
+        return A
+    return with_shape(op.Expand(A, vector(op, [*(size(op, dim) for dim in batch), 1, 1])), [*batch, *own[-2:]])
 
 
-def _last_sizes(x: Tensor) -> tuple[int, int]:
-    rows, columns = (int(size) for size in (x.shape or ())[-2:])
+def _last_sizes(x: Tensor) -> tuple[Dim, Dim]:
+    rows, columns = (x.shape or ())[-2:]
     return rows, columns
 
 
@@ -218,9 +231,9 @@ def linalg_tensorsolve(op: Builder, self: Tensor, other: Tensor, dims: list[int]
     rank = len(self.shape)
     behind = [dim % rank for dim in dims or ()]
     turned = permuted(op, self, [*(axis for axis in range(rank) if axis not in behind), *behind])
-    sizes = sizes_known(op, turned)[len(other.shape) :]
-    n = math.prod(sizes)
-    return reshaped(op, linalg_solve(op, reshaped(op, turned, [n, n]), reshaped(op, other, [n]), True), sizes)
+    sizes = matrix_sizes(op, turned)[len(other.shape) :]
+    n = product(sizes)
+    return shaped(op, linalg_solve(op, shaped(op, turned, [n, n]), shaped(op, other, [n]), True), sizes)
 
 
 @table("linalg_solve_triangular")
@@ -278,10 +291,9 @@ def linalg_lu(op: Builder, A: Tensor, pivot: bool) -> tuple[Tensor, Tensor, Tens
 
 def _lower_and_upper(op: Builder, matrices: Matrices, factors: Tensor) -> tuple[Tensor, Tensor]:
     m, n = matrices.rows, matrices.columns
-    k = min(m, n)
-    left = with_shape(op.Slice(factors, [0], [k], [2]), [matrices.count, m, k]) if k < n else factors
-    right = with_shape(op.Slice(factors, [0], [k], [1]), [matrices.count, k, n]) if k < m else factors
-    unit = op.constant(torch.eye(m, k, dtype=torch.float64))
+    k = smaller(m, n)
+    left, right = cut(op, factors, 2, 0, k), cut(op, factors, 1, 0, k)
+    unit = diagonal_mask(op, m, k)
     lower, upper = triangle(op, left, upper=False, beside=1, other=unit), triangle(op, right, upper=True)
     return matrices.back(lower, m, k), matrices.back(upper, k, n)
 
@@ -291,9 +303,9 @@ def _exchanged(op: Builder, pivots: Tensor, matrices: Matrices, x: Tensor, *, ba
 
     The pivots are int32[*batch, k].
     """
-    count = min(matrices.rows, matrices.columns)
-    others = op.Sub(op.cast(op.Reshape(pivots, [matrices.count, count, 1]), torch.int64), 1)
-    rows = op.constant(torch.arange(matrices.rows)[None, :, None])
+    count = smaller(matrices.rows, matrices.columns)
+    others = op.Sub(op.cast(shaped(op, pivots, [matrices.count, count, 1]), torch.int64), 1)
+    rows = row_numbers(op, matrices.rows)
 
     def body(k: Tensor, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         return exchange_rows(op, x, rows, k, op.Gather(others, k, axis=1))[0], []

@@ -12,7 +12,22 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.linalg.factorization import Matrices, apply_q, dims, eye, householder
+from onnxexp_aten.linalg.factorization import Matrices, apply_q, householder, row_numbers
+from onnxexp_aten.linalg.matrix_sizes import (
+    Dim,
+    cut,
+    diagonal_mask,
+    difference,
+    dims,
+    eye,
+    numbers,
+    parts,
+    size,
+    smaller,
+    total,
+    triangle_mask,
+    zeros,
+)
 from onnxexp_aten.support.tensor_sizes import with_shape
 from onnxexp_aten.support.view_nodes import swapped
 
@@ -24,16 +39,25 @@ _SWEEPS = 12
 """Sweeps over all pairs of columns; convergence is quadratic."""
 
 
-def _next(count: int) -> torch.Tensor:
+def _next(op: Builder, count: Dim) -> Tensor:
     """Next order of the columns, int64[count].
 
     The n-th columns of both halves form a pair. As in a round-robin tournament, the first column stays and the others move
-    one place around a ring. After count - 1 rounds every pair has met.
+    one place around a ring: to the right in the first half, to the left in the second. After count - 1 rounds every pair has
+    met.
     """
-    half = count // 2
-    ring = [*range(1, half), *range(count - 1, half - 1, -1)]
-    moved = dict(zip(ring, ring[-1:] + ring[:-1], strict=True))
-    return torch.tensor([moved.get(place, 0) for place in range(count)], dtype=torch.int64)
+    place, half, last = numbers(op, count), size(op, _half(count)), size(op, difference(count, 1))
+    inner = op.Where(op.Less(place, half), op.Sub(place, 1), op.Add(place, 1))
+    ends = op.Where(op.Equal(place, last), op.Sub(half, 1), inner)
+    return op.Where(op.Equal(place, 1), half, op.Where(op.Equal(place, 0), 0, ends))
+
+
+def _half(count: Dim) -> Dim:
+    return count // 2 if isinstance(count, int) else f"({count}) // 2"
+
+
+def _even_size(count: Dim) -> Dim:
+    return count + count % 2 if isinstance(count, int) else f"2*(({count} + 1) // 2)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,55 +78,69 @@ def rotated_with_turns(op: Builder, a: Tensor) -> Tensor:
     An odd n gets one more column, of zeros.
     """
     batch, m, n = dims(a)
-    return _turned(op, op.Concat(_even(op, a), eye(op, batch, n, n + n % 2), axis=1), m)
+    both = op.Concat(_even(op, a), eye(op, batch, n, _even_size(n)), axis=1)
+    return _turned(op, with_shape(both, [batch, total(m, n), _even_size(n)]), m)
 
 
 def _rotated(op: Builder, a: Tensor) -> _Rotated:
     """One-sided Jacobi of float64[batch, m, n], sorted by size."""
     batch, m, n = dims(a)
     both = rotated_with_turns(op, a)
-    sizes, order = op.TopK(_lengths(op, op.Slice(both, [0], [m], [1])), [n], axis=2, outputs=2)
-    chosen = op.cast(op.Equal(op.constant(torch.arange(n + n % 2)[None, :, None]), order), torch.float64)
-    columns, turned = op.Split(op.MatMul(both, chosen), [m, n], axis=1, outputs=2)
-    return _Rotated(with_shape(columns, [batch, m, n]), with_shape(sizes, [batch, 1, n]), with_shape(turned, [batch, n, n]))
+    sizes, order = op.TopK(_lengths(op, cut(op, both, 1, 0, m)), [size(op, n)], axis=2, outputs=2)
+    chosen = op.cast(op.Equal(row_numbers(op, _even_size(n)), order), torch.float64)
+    columns, turned = parts(op, with_shape(op.MatMul(both, chosen), [batch, total(m, n), n]), 1, m, n)
+    return _Rotated(columns, with_shape(sizes, [batch, 1, n]), turned)
 
 
 def singular_values(op: Builder, a: Tensor) -> Tensor:
     """Singular values of float64[batch, m, n], float64[batch, 1, min(m, n)]."""
     batch, m, n = dims(a)
-    if m < n:
+    if is_wide(m, n):
         return singular_values(op, swapped(op, a, 1, 2))
     lengths = _lengths(op, _turned(op, _even(op, a), m))
-    return with_shape(op.TopK(lengths, [n], axis=2, outputs=2)[0], [batch, 1, n])
+    count = smaller(m, n)
+    return with_shape(op.TopK(lengths, [size(op, count)], axis=2, outputs=2)[0], [batch, 1, count])
+
+
+def is_wide(rows: Dim, columns: Dim) -> bool:
+    """Whether a matrix is known to have more columns than rows; then its transpose has fewer columns to rotate."""
+    return isinstance(rows, int) and isinstance(columns, int) and rows < columns
 
 
 def _even(op: Builder, a: Tensor) -> Tensor:
     """Pad to an even number of columns; rotations leave a zero column alone."""
     batch, m, n = dims(a)
-    return op.Concat(a, op.constant(torch.zeros(batch, m, 1, dtype=torch.float64)), axis=2) if n % 2 else a
+    if _even_size(n) == n:
+        return a
+    padded = op.Concat(a, zeros(op, batch, m, difference(_even_size(n), n)), axis=2)
+    return with_shape(padded, [batch, m, _even_size(n)])
 
 
 def _lengths(op: Builder, columns: Tensor) -> Tensor:
     return op.ReduceL2(columns, axes=[1], keepdims=1)
 
 
-def _turned(op: Builder, x: Tensor, m: int) -> Tensor:
+def _turned(op: Builder, x: Tensor, m: Dim) -> Tensor:
     """Rotate pairs of columns until their first m rows are orthogonal.
 
     The number of columns is even.
     """
-    _, rows, count = dims(x)
-    order = op.constant(_next(count))
-    halves = [count // 2, count // 2]
+    batch, rows, count = dims(x)
+    order, half = _next(op, count), _half(count)
 
     def body(number: Tensor, x: Tensor) -> tuple[Any, list[Tensor], list[Tensor]]:
-        one, other = op.Split(x, halves, axis=2, outputs=2)
-        left, right = (one, other) if m == rows else (op.Slice(half, [0], [m], [1]) for half in (one, other))
+        one, other = parts(op, with_shape(x, [batch, rows, count]), 2, half, half)
+        left, right = (cut(op, with_shape(each, [batch, rows, half]), 1, 0, m) for each in (one, other))
         tangent, cosine = _angle(op, left, right)
         turned = (op.Sub(one, op.Mul(other, tangent)), op.Add(op.Mul(one, tangent), other))
-        return None, [op.Gather(op.Concat(*(op.Mul(half, cosine) for half in turned), axis=2), order, axis=2)], []
+        return None, [op.Gather(op.Concat(*(op.Mul(each, cosine) for each in turned), axis=2), order, axis=2)], []
 
-    return op.loop(_SWEEPS * (count - 1), None, body, [x])[0]
+    return with_shape(op.loop(_rounds(op, count), None, body, [x])[0], [batch, rows, count])
+
+
+def _rounds(op: Builder, count: Dim) -> int | Tensor:
+    between = size(op, difference(count, 1))
+    return _SWEEPS * between if isinstance(between, int) else op.Mul(between, _SWEEPS)
 
 
 def _angle(op: Builder, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
@@ -124,26 +162,27 @@ def _singular(op: Builder, matrices: Matrices) -> tuple[Tensor, Tensor, Tensor]:
 
     One of U and V is square and orthogonal. The other may have columns of zeros.
     """
-    tall = matrices.rows >= matrices.columns
-    found = _rotated(op, matrices.x if tall else swapped(op, matrices.x, 1, 2))
-    divisor = op.Where(op.cast(found.sizes, torch.bool), found.sizes, op.constant(1.0, torch.float64))
-    other = with_shape(op.Div(found.columns, divisor), dims(found.columns))
-    return (other, found.sizes, found.turned) if tall else (found.turned, found.sizes, other)
+    wide = is_wide(matrices.rows, matrices.columns)
+    found = _rotated(op, swapped(op, matrices.x, 1, 2) if wide else matrices.x)
+    count = smaller(matrices.rows, matrices.columns)
+    columns, sizes = cut(op, found.columns, 2, 0, count), cut(op, found.sizes, 2, 0, count)
+    divisor = op.Where(op.cast(sizes, torch.bool), sizes, op.constant(1.0, torch.float64))
+    other = with_shape(op.Div(columns, divisor), dims(columns))
+    return (found.turned, sizes, other) if wide else (other, sizes, found.turned)
 
 
-def _orthonormal(op: Builder, x: Tensor, columns: int) -> Tensor:
+def _orthonormal(op: Builder, x: Tensor, columns: Dim) -> Tensor:
     """Complete the columns of float64[batch, m, n] to an orthonormal set.
 
     Columns of zeros are replaced.
     """
     batch, m, n = dims(x)
     found = householder(op, x)
-    mask = op.constant(torch.eye(m, n, dtype=torch.bool))
-    diagonal = op.ReduceSum(op.Where(mask, found.x, op.constant(0.0, torch.float64)), axes=[1], keepdims=1)
+    diagonal = op.ReduceSum(op.Where(diagonal_mask(op, m, n), found.x, op.constant(0.0, torch.float64)), axes=[1], keepdims=1)
     signs = op.Where(op.Less(diagonal, 0.0), op.constant(-1.0, torch.float64), op.constant(1.0, torch.float64))
-    if columns > n:
-        signs = op.Concat(signs, op.constant(torch.ones(batch, 1, columns - n, dtype=torch.float64)), axis=2)
-    return op.Mul(apply_q(op, found, eye(op, batch, m, columns)), signs)
+    if columns != n:
+        signs = op.Concat(signs, zeros(op, batch, 1, difference(columns, n), value=1.0), axis=2)
+    return with_shape(op.Mul(apply_q(op, found, eye(op, batch, m, columns)), signs), [batch, m, columns])
 
 
 @table("_linalg_svd")
@@ -154,15 +193,16 @@ def linalg_svd(
     -> (Tensor U, Tensor S, Tensor Vh)"""
     matrices = Matrices(op, A)
     m, n = matrices.rows, matrices.columns
-    k = min(m, n)
+    k = smaller(m, n)
     width, height = (m, n) if full_matrices else (k, k)
-    if k == 0:
-        return _unit(op, matrices, m, width), _unit(op, matrices, 0), _unit(op, matrices, height, n)
+    if 0 in (m, n):
+        nothing = op.Squeeze(matrices.unit(1, 0), axes=[len(matrices.batch)])
+        return matrices.unit(m, m if full_matrices else 0), nothing, matrices.unit(n if full_matrices else 0, n)
     if not compute_uv:
         nothing = op.constant(torch.empty(0, dtype=A.dtype))
         return nothing, matrices.back(singular_values(op, matrices.x), k), nothing
     u, sizes, v = _singular(op, matrices)
-    u, v = (u, _orthonormal(op, v, height)) if m < n else (_orthonormal(op, u, width), v)
+    u, v = (u, _orthonormal(op, v, height)) if is_wide(m, n) else (_orthonormal(op, u, width), cut(op, v, 2, 0, height))
     return matrices.back(u, m, width), matrices.back(sizes, k), matrices.back(swapped(op, v, 1, 2), height, n)
 
 
@@ -176,15 +216,6 @@ def thin_or_full_svd(op: Builder, A: Tensor, full_matrices: bool, driver: str | 
 def linalg_svdvals(op: Builder, A: Tensor, driver: str | None) -> Tensor:
     """linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor"""
     return linalg_svd(op, A, False, False, driver)[1]
-
-
-def _unit(op: Builder, matrices: Matrices, *sizes: int) -> Tensor:
-    """Constant part of an empty matrix's decomposition, for each batch.
-
-    Two sizes give a part of the identity matrix, one size an empty vector.
-    """
-    part = torch.eye(*sizes, dtype=matrices.dtype) if len(sizes) == 2 else torch.empty(sizes, dtype=matrices.dtype)
-    return op.constant(part.expand(*matrices.batch, *sizes).contiguous())
 
 
 @table("svd")
@@ -236,8 +267,7 @@ def shifted_positive(op: Builder, matrices: Matrices, *, upper: bool) -> tuple[T
     The difference is positive semidefinite. Returns it and the multiple.
     """
     x, (batch, n, _) = matrices.x, dims(matrices.x)
-    ones = torch.ones(n, n, dtype=torch.bool)
-    symmetric = op.Where(op.constant(ones.triu() if upper else ones.tril()), x, swapped(op, x, 1, 2))
+    symmetric = op.Where(triangle_mask(op, n, n, upper=upper), x, swapped(op, x, 1, 2))
     shift = op.ReduceL2(symmetric, axes=[1, 2], keepdims=1)
-    unit = op.Mul(shift, op.constant(torch.eye(n, dtype=torch.float64)))
+    unit = op.Mul(shift, op.cast(diagonal_mask(op, n, n), torch.float64))
     return with_shape(op.Sub(unit, symmetric), [batch, n, n]), shift
