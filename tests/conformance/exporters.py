@@ -3,64 +3,90 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import io
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import onnx
 import torch
 
 import onnxexp
-from onnxexp.errors import CaptureError, LoweringError, OpsetError, UnsupportedOperators
+from onnxexp.errors import CaptureError, LoweringError, OnnxExporterError, OpsetError, UnsupportedOperators
 
-__all__ = ["DYNAMIC", "EXPORTERS", "Tensors", "classify", "export", "warm"]
+__all__ = ["DYNAMIC", "EXPORTERS", "Exported", "Request", "Tensors", "classify", "export", "warm"]
 
 Tensors = tuple[torch.Tensor, ...]
-Export = Callable[[torch.nn.Module, Tensors, list[str], int], onnx.ModelProto]
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What an exporter is asked for: the axes of each input are to be dynamic."""
+
+    model: torch.nn.Module
+    tensors: Tensors
+    names: list[str]
+    opset: int
+    axes: Mapping[str, Sequence[int]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Exported:
+    """A model, and whether the program object takes inputs of other sizes: an export may have stated the range of its axes."""
+
+    model: onnx.ModelProto
+    takes: Callable[[Sequence[torch.Tensor]], bool] = lambda tensors: True
+
+
+Export = Callable[[Request], Exported]
 
 
 def _onnxexp(capture: str) -> Export:
-    def run(model: torch.nn.Module, tensors: Tensors, names: list[str], opset: int) -> onnx.ModelProto:
-        return onnxexp.export(model, tensors, opset_version=opset, input_names=names, capture=capture).model_proto
-
-    return run
+    return lambda request: _program(request, capture=capture)
 
 
-def _axes(tensors: Tensors, names: list[str]) -> dict[str, list[int]]:
-    """Return the axes that may be dynamic: those longer than 1.
+def _program(request: Request, **options: Any) -> Exported:
+    program = onnxexp.export(request.model, request.tensors, opset_version=request.opset, input_names=request.names, **options)
 
-    Size 1 means broadcasting, size 0 an empty tensor.
-    """
-    every = {name: [axis for axis, size in enumerate(x.shape) if size > 1] for name, x in zip(names, tensors, strict=True)}
-    return {name: axes for name, axes in every.items() if axes}
+    def takes(tensors: Sequence[torch.Tensor]) -> bool:
+        try:
+            program.signature.flatten(tensors, {})
+        except OnnxExporterError:
+            return False
+        return True
+
+    return Exported(program.model_proto, takes)
 
 
-def _dynamic(model: torch.nn.Module, tensors: Tensors, names: list[str], opset: int) -> onnx.ModelProto:
-    """Export with every axis dynamic if torch.export can make it so.
+def _dynamic(request: Request) -> Exported:
+    """Export with the axes dynamic if torch.export can make them so.
 
     It also finds equal axes.
     """
-    shapes = {name: dict.fromkeys(axes, torch.export.Dim.AUTO) for name, axes in _axes(tensors, names).items()}
-    return onnxexp.export(model, tensors, opset_version=opset, input_names=names, dynamic_shapes=shapes).model_proto
+    return _program(
+        request, dynamic_shapes={name: dict.fromkeys(axes, torch.export.Dim.AUTO) for name, axes in request.axes.items()}
+    )
 
 
-def _trace_dynamic(model: torch.nn.Module, tensors: Tensors, names: list[str], opset: int) -> onnx.ModelProto:
-    """Trace with every axis requested to be dynamic."""
-    options = {"opset_version": opset, "input_names": names, "capture": "trace"}
-    return onnxexp.export(model, tensors, dynamic_axes=_axes(tensors, names), **options).model_proto
+def _trace_dynamic(request: Request) -> Exported:
+    return _program(request, dynamic_axes=request.axes, capture="trace")
 
 
-def _dynamo(model: torch.nn.Module, tensors: Tensors, names: list[str], opset: int) -> onnx.ModelProto:
-    program = torch.onnx.export(model, tensors, dynamo=True, opset_version=opset, input_names=names, verbose=False)
+def _dynamo(request: Request) -> Exported:
+    program = torch.onnx.export(
+        request.model, request.tensors, dynamo=True, opset_version=request.opset, input_names=request.names, verbose=False
+    )
     assert program is not None
-    return program.model_proto
+    return Exported(program.model_proto)
 
 
-def _script(model: torch.nn.Module, tensors: Tensors, names: list[str], opset: int) -> onnx.ModelProto:
+def _script(request: Request) -> Exported:
     buffer = io.BytesIO()
-    torch.onnx.export(model, tensors, buffer, dynamo=False, opset_version=opset, input_names=names)
-    return onnx.load_from_string(buffer.getvalue())
+    names = request.names
+    torch.onnx.export(request.model, request.tensors, buffer, dynamo=False, opset_version=request.opset, input_names=names)
+    return Exported(onnx.load_from_string(buffer.getvalue()))
 
 
 EXPORTERS: dict[str, Export] = {
@@ -74,16 +100,20 @@ EXPORTERS: dict[str, Export] = {
 """onnxexp through torch.export and through tracing, also with dynamic shapes; torch.onnx with dynamo=True and dynamo=False."""
 
 DYNAMIC = ("dynamic", "trace-dynamic")
-"""The exporters whose models are checked at a second shape."""
+"""The exporters whose models are checked at other sizes."""
 
 
-def export(exporter: str, model: torch.nn.Module, tensors: Tensors, opset: int) -> onnx.ModelProto:
-    """Export a model; the tools' own output is hidden."""
+def export(exporter: str, model: torch.nn.Module, tensors: Tensors, opset: int, axes: Sequence[Sequence[int]] = ()) -> Exported:
+    """Export a model; the tools' own output is hidden.
+
+    `axes` are the axes of each tensor that are to be dynamic. The inputs are named input_0, input_1, ...
+    """
     names = [f"input_{index}" for index in range(len(tensors))]
     inputs = tuple(tensor.clone() for tensor in tensors)
+    dynamic = {name: list(given) for name, given in zip(names, axes, strict=False) if given}
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
-        return EXPORTERS[exporter](model, inputs, names, opset)
+        return EXPORTERS[exporter](Request(model, inputs, names, opset, dynamic))
 
 
 @functools.cache

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from unittest import mock
 
@@ -14,10 +15,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp.program.onnxruntime_session import Session
+from onnxexp.testing.other_sizes import Sizes, inputs_at, larger_sizes, sizes_of_one, symbol_values
 
-from .exporters import DYNAMIC, classify, export
+from .exporters import DYNAMIC, Exported, classify, export
 from .samples import Sample
-from .sizes import misdeclared, other_sizes
+from .sizes import free_axes, misdeclared, resize_for
 
 __all__ = ["FAILURES", "Judge", "Result", "difference"]
 
@@ -55,16 +57,17 @@ class Result:
     detail: str = ""
     seconds: float = 0.0
     """Processor time of the export alone."""
-    second: str = ""
-    """For a dynamic export that is right at the sample's sizes: "checked" at other sizes too; "refused": eager accepts no other
-    sizes with equal axes of equal names; "static": no axis came out dynamic; "single": no axis is longer than 1."""
+    others: str = ""
+    """For a dynamic export that is right at the sample's sizes, the sets of sizes that it was checked at besides: "larger and 1",
+    "larger", "1"; else "refused": eager or the range that the export stated accepts no other sizes; "static": no axis came
+    out dynamic; "fixed": eager accepts no axis at another size; "single": no axis is longer than 1."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Verdict:
     outcome: str
     detail: str = ""
-    second: str = ""
+    others: str = ""
 
 
 class Judge:
@@ -75,6 +78,7 @@ class Judge:
 
     def __init__(self, sample: Sample) -> None:
         self.sample = sample
+        self._resize = resize_for(sample.op)
         self.trouble = ""
         try:
             self.expected = self._eager(0)
@@ -108,16 +112,32 @@ class Judge:
             verdict = _Verdict("eager", self.trouble)
         else:
             try:
-                model = export(exporter, sample.module, sample.tensors, opset)
+                axes = self.axes if exporter in DYNAMIC else ()
+                start = time.process_time()
+                found = export(exporter, sample.module, sample.tensors, opset, axes)
                 seconds = time.process_time() - start
-                verdict = self._verdict(model, opset, dynamic=exporter in DYNAMIC)
+                verdict = self._verdict(found, opset, dynamic=exporter in DYNAMIC)
             except Exception as error:  # noqa: BLE001 - every error of an exporter is a result
                 seconds = time.process_time() - start
                 verdict = _Verdict(classify(error), _short(error))
         key = sample.op, sample.dtype, sample.index, opset, exporter
-        return Result(*key, verdict.outcome, verdict.detail, round(seconds, 4), verdict.second)
+        return Result(*key, verdict.outcome, verdict.detail, round(seconds, 4), verdict.others)
 
-    def _verdict(self, model: onnx.ModelProto, opset: int, *, dynamic: bool) -> _Verdict:
+    @functools.cached_property
+    def axes(self) -> list[list[int]]:
+        """The axes of each tensor that eager accepts at another size."""
+        return free_axes(self.sample.tensors, lambda tensors: self._expected(tensors) is not None, self._resize)
+
+    def _expected(self, tensors: Sequence[torch.Tensor]) -> list[Any] | None:
+        """Return eager's results at other sizes; None where it refuses them, or has another number of results."""
+        try:
+            expected = self._eager(0, tensors)
+        except Exception:  # noqa: BLE001 - the operator does not accept these sizes
+            return None
+        return expected if len(expected) == len(self.expected) else None
+
+    def _verdict(self, found: Exported, opset: int, *, dynamic: bool) -> _Verdict:
+        model = found.model
         declared = next(entry.version for entry in model.opset_import if entry.domain == "")
         if declared != opset:
             return _Verdict("version", f"the target is opset {opset}, the model has {declared}")
@@ -127,11 +147,11 @@ class Judge:
         except Exception as error:  # noqa: BLE001 - onnx's and ONNX Runtime's errors have no common base
             return _Verdict("invalid", _short(error))
         problem = self._problem(self.expected, actual, self.sample.tensors)
-        second = ""
+        others = ""
         if dynamic and not problem:
-            second, problem = self._at_other_sizes(model)
+            others, problem = self._at_other_sizes(found)
         outcome = "wrong" if problem else "random" if self.random else "pass"
-        return _Verdict(outcome, problem, second)
+        return _Verdict(outcome, problem, others)
 
     def _problem(self, expected: list[Any], actual: list[Any], tensors: Sequence[torch.Tensor]) -> str:
         """Return the problem with the outputs, "" without one."""
@@ -145,26 +165,36 @@ class Judge:
                 return f"output {number}: {problem}"
         return ""
 
-    def _at_other_sizes(self, model: onnx.ModelProto) -> tuple[str, str]:
-        """Return `Result.second`, and the problem at the first other valid sizes."""
-        second = "static" if any(size > 1 for tensor in self.sample.tensors for size in tensor.shape) else "single"
-        for grown, sizes in other_sizes(model, self.sample.tensors):
-            second = "refused"
-            try:
-                expected = self._eager(0, grown)
-            except Exception:  # noqa: BLE001, S112 - the operator does not accept these sizes
-                continue
-            if len(expected) == len(self.expected):  # else the number of outputs depends on the sizes
-                return "checked", self._at(model, grown, sizes, expected)
-        return second, ""
+    def _at_other_sizes(self, found: Exported) -> tuple[str, str]:
+        """Return `Result.others`, and the first problem at larger sizes and at sizes 1."""
+        tensors = {f"input_{index}": tensor for index, tensor in enumerate(self.sample.tensors)}
+        symbols = symbol_values(found.model, tensors)
+        if not symbols:
+            long = any(size > 1 for tensor in self.sample.tensors for size in tensor.shape)
+            return "static" if any(self.axes) else "fixed" if long else "single", ""
+        accepts = functools.partial(self._accepts, found, tensors)
+        sets = {"larger": next(filter(accepts, larger_sizes(symbols)), None), "1": sizes_of_one(symbols, accepts)}
+        accepted = {name: sizes for name, sizes in sets.items() if sizes is not None}
+        problems = (self._at(found.model, tensors, sizes) for sizes in accepted.values())
+        return " and ".join(accepted) or "refused", next(filter(None, problems), "")
 
-    def _at(self, model: onnx.ModelProto, tensors: list[torch.Tensor], sizes: dict[str, int], expected: list[Any]) -> str:
+    def _resized(self, model: onnx.ModelProto, tensors: Mapping[str, torch.Tensor], sizes: Sizes) -> list[torch.Tensor]:
+        return list({**tensors, **inputs_at(model, tensors, sizes, self._resize)}.values())
+
+    def _accepts(self, found: Exported, tensors: Mapping[str, torch.Tensor], sizes: Sizes) -> bool:
+        """Whether eager and the exported program take these sizes."""
+        changed = self._resized(found.model, tensors, sizes)
+        return found.takes(changed) and self._expected(changed) is not None
+
+    def _at(self, model: onnx.ModelProto, tensors: Mapping[str, torch.Tensor], sizes: Sizes) -> str:
+        """Return the problem at other sizes, "" without one."""
+        changed = self._resized(model, tensors, sizes)
         try:
-            actual = _run(model, tensors)
-            problem = self._problem(expected, actual, tensors) or misdeclared(model, sizes, actual)
+            actual = _run(model, changed)
+            problem = self._problem(self._eager(0, changed), actual, changed) or misdeclared(model, sizes, actual)
         except Exception as error:  # noqa: BLE001 - ONNX Runtime's errors have no common base
             problem = _short(error)
-        shapes = ", ".join(str(list(tensor.shape)) for tensor in tensors)
+        shapes = ", ".join(str(list(tensor.shape)) for tensor in changed)
         return f"at sizes {shapes}: {problem}" if problem else ""
 
     def _precise(self, number: int, half: torch.Tensor, tensors: Sequence[torch.Tensor]) -> bool:
@@ -209,7 +239,7 @@ def _leaves(outputs: Any) -> list[Any]:
     return [leaf for leaf in pytree.tree_leaves(outputs) if leaf is not None]
 
 
-def _run(model: onnx.ModelProto, tensors: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+def _run(model: onnx.ModelProto, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -1,38 +1,65 @@
-"""Resize the inputs of a model with dynamic axes.
-
-Axes of one name keep equal sizes, static axes stay.
-"""
+"""Other sizes of a sample's tensors: the axes that eager accepts at several sizes, and the declared sizes of the outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import onnx
 import torch
 
-__all__ = ["misdeclared", "other_sizes"]
+from onnxexp.testing.other_sizes import Sizes, declared_shape, larger_sizes, resized
 
-Sizes = dict[str, int]
+__all__ = ["Resize", "bordered", "free_axes", "misdeclared", "resize_for"]
+
+Resize = Callable[[torch.Tensor, Sequence[int]], torch.Tensor]
+
+_OF_MATRICES = (
+    *("linalg.", "cholesky", "det", "geqrf", "inverse", "logdet", "lu", "matrix_exp", "ormqr", "pca_lowrank", "pinverse", "qr"),
+    *("slogdet", "svd", "triangular_solve"),
+)
 
 
-def other_sizes(model: onnx.ModelProto, tensors: Sequence[torch.Tensor]) -> Iterator[tuple[list[torch.Tensor], Sizes]]:
-    """Yield the tensors at other sizes, with the value of each symbol.
+def resize_for(op: str) -> Resize:
+    """Return how an operator's tensors are resized."""
+    return bordered if op.startswith(_OF_MATRICES) else resized
 
-    Nothing if no axis is dynamic.
 
-    First all symbols grow by one, then all double, which keeps divisibility, then each grows alone. The caller takes the first
-    sizes that the model accepts.
+def bordered(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """Resize matrices with the border of an identity matrix, since repeated rows would make them singular.
+
+    Symmetric, positive definite, triangular and orthogonal matrices stay so. Pivots stay within the matrix.
     """
-    inputs = [tensors[int(slot.name.removeprefix("input_"))] for slot in model.graph.input]
-    symbols = _symbol_values(model.graph.input, [tensor.shape for tensor in inputs])
-    every: list[Callable[[int], int]] = [lambda size: size + 1, lambda size: 2 * size]
-    attempts = [{name: grow(size) for name, size in symbols.items()} for grow in every] if symbols else []
-    alone = [{**symbols, name: grow(symbols[name])} for name in symbols for grow in every] if len(symbols) > 1 else []
-    for sizes in (*attempts, *alone):
-        grown = list(tensors)
-        for slot, tensor in zip(model.graph.input, inputs, strict=True):
-            grown[int(slot.name.removeprefix("input_"))] = _resized(tensor, _shape(slot, tensor.shape, sizes))
-        yield grown, sizes
+    if tensor.dim() < 2 or not (tensor.is_floating_point() or tensor.is_complex()):
+        found = resized(tensor, shape)
+        return found.clamp(max=max(1, shape[-1])) if tensor.dtype == torch.int32 and tensor.dim() else found
+    corner = tensor[..., : shape[-2], : shape[-1]]
+    found = torch.eye(*shape[-2:], dtype=tensor.dtype).expand(*tensor.shape[:-2], -1, -1).clone()
+    found[..., : corner.shape[-2], : corner.shape[-1]] = corner
+    return resized(found, shape)
+
+
+def free_axes(
+    tensors: Sequence[torch.Tensor], accepts: Callable[[list[torch.Tensor]], bool], resize: Resize = resized
+) -> list[list[int]]:
+    """Return the axes of each tensor that eager accepts at another size.
+
+    Axes of size 1 are left out, since 1 means broadcasting, and empty ones. Other axes may have to change too.
+    """
+    places = {
+        f"{index} {axis}": (index, axis) for index, x in enumerate(tensors) for axis, size in enumerate(x.shape) if size > 1
+    }
+    example = {name: tensors[index].shape[axis] for name, (index, axis) in places.items()}
+    free: set[str] = set()
+
+    def works(sizes: Sizes) -> bool:
+        shapes = [[sizes.get(f"{index} {axis}", size) for axis, size in enumerate(x.shape)] for index, x in enumerate(tensors)]
+        return accepts([resize(x, shape) for x, shape in zip(tensors, shapes, strict=True)])
+
+    for sizes in larger_sizes(example):
+        changed = {name for name, size in sizes.items() if size != example[name]}
+        if not changed <= free and works(sizes):
+            free |= changed
+    return [[axis for axis in range(x.dim()) if f"{index} {axis}" in free] for index, x in enumerate(tensors)]
 
 
 def misdeclared(model: onnx.ModelProto, sizes: Mapping[str, int], results: Sequence[torch.Tensor]) -> str:
@@ -42,50 +69,7 @@ def misdeclared(model: onnx.ModelProto, sizes: Mapping[str, int], results: Seque
     for slot, result in zip(model.graph.output, results, strict=True):
         if not slot.type.tensor_type.HasField("shape"):
             continue
-        declared = _shape(slot, result.shape, sizes)
+        declared = declared_shape(slot, result.shape, sizes)
         if len(slot.type.tensor_type.shape.dim) != result.dim() or declared != list(result.shape):
             return f"{slot.name} is declared {declared} and has {list(result.shape)}"
     return ""
-
-
-def _symbol_values(slots: Sequence[onnx.ValueInfoProto], shapes: Sequence[Sequence[int]]) -> Sizes:
-    """Return the value of each symbol that is by itself the size of an axis."""
-    found: Sizes = {}
-    for slot, shape in zip(slots, shapes, strict=True):
-        for dim, size in zip(slot.type.tensor_type.shape.dim, shape, strict=False):
-            if dim.dim_param.isidentifier():
-                found.setdefault(dim.dim_param, size)
-    return found
-
-
-def _shape(slot: onnx.ValueInfoProto, shape: Sequence[int], sizes: Mapping[str, int]) -> list[int]:
-    """Return a declared shape for these values of the symbols.
-
-    `shape` fills in unknown sizes.
-    """
-    dims = list(slot.type.tensor_type.shape.dim)[: len(shape)]  # without the extra axis of complex values
-    return [_value(dim, sizes, size) for dim, size in zip(dims, shape, strict=True)]
-
-
-def _value(dim: onnx.TensorShapeProto.Dimension, sizes: Mapping[str, int], otherwise: int) -> int:
-    """Return a dimension's number or the value of its expression (``2*batch + 1``).
-
-    `otherwise` if a symbol is unknown.
-    """
-    if not dim.dim_param:
-        return int(dim.dim_value) if dim.HasField("dim_value") else otherwise
-    try:
-        return int(eval(dim.dim_param, {"__builtins__": {}, "max": max, "min": min}, dict(sizes)))
-    except NameError:
-        return otherwise
-
-
-def _resized(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """Resize a tensor by repeating elements in order.
-
-    Sorted data stays sorted, and indices stay valid.
-    """
-    for axis, size in enumerate(shape):
-        if size != tensor.shape[axis]:
-            tensor = tensor.index_select(axis, torch.arange(size) * tensor.shape[axis] // size)
-    return tensor

@@ -24,13 +24,13 @@ def rates(results: Sequence[Result]) -> str:
     of the exports, without the first export of each process (see `worker`).
     """
     groups: dict[tuple[str, int, str], Counter[str]] = defaultdict(Counter)
-    second: dict[tuple[str, int, str], Counter[str]] = defaultdict(Counter)
+    others: dict[tuple[str, int, str], Counter[str]] = defaultdict(Counter)
     seconds: Counter[tuple[str, int, str]] = Counter()
     for result in results:
         for dtype in (result.dtype, "all"):
             group = result.exporter, result.opset, dtype
             groups[group][result.outcome] += 1
-            second[group][result.second] += 1
+            others[group][result.others] += 1
             seconds[group] += result.seconds
     head = f"{'exporter':13}{'opset':>6} {'dtype':9}{'samples':>8}{'passed':>8}" + "".join(f"{name:>12}" for name in FAILURES)
     lines = [f"{head}{'random':>8}{'seconds':>9}{'ms each':>9}"]
@@ -42,7 +42,7 @@ def rates(results: Sequence[Result]) -> str:
         cells = "".join(f"{outcomes[name]:>12}" for name in FAILURES)
         cost = f"{seconds[group]:>9.1f}{each:>9.0f}"
         counts = f"{counted:>8}{share:>8}{cells}{outcomes['random']:>8}"
-        lines.append(f"{exporter:13}{opset:>6} {dtype:9}{counts}{cost}{_at_two(second[group])}")
+        lines.append(f"{exporter:13}{opset:>6} {dtype:9}{counts}{cost}{_at_others(others[group])}")
     return "\n".join([*lines, *ratios(results)])
 
 
@@ -78,11 +78,14 @@ def _sample(result: Result) -> tuple[str, str, int, int]:
     return result.op, result.dtype, result.sample, result.opset
 
 
-def _at_two(second: Counter[str]) -> str:
-    """Return the share of correct samples that were compared at two shapes."""
-    able = sum(second[name] for name in ("checked", "refused", "static"))
-    left = ", ".join(f"{second[name]} {name}" for name in ("refused", "static") if second[name])
-    return f"  at 2 shapes: {second['checked']}/{able}{f' ({left})' if left else ''}" if able else ""
+OTHERS = ("larger and 1", "larger", "1", "refused", "static", "fixed", "single")
+"""The values of `Result.others`, in the order of the report."""
+
+
+def _at_others(others: Counter[str]) -> str:
+    """Return the numbers of correct samples by the sets of sizes that they were compared at besides the example's."""
+    listed = ", ".join(f"{others[name]} {name}" for name in OTHERS if others[name])
+    return f"  other sizes: {listed}" if listed else ""
 
 
 def failures(results: Iterable[Result], outcomes: Sequence[str] = FAILURES) -> str:

@@ -20,6 +20,8 @@ import torch
 
 pytest.importorskip("expecttest", reason="PyTorch's operator database needs it")
 
+from onnxexp.testing.other_sizes import inputs_at, larger_sizes, sizes_of_one, symbol_values
+
 from . import running
 from .exporters import DYNAMIC
 from .judging import Judge, Result
@@ -27,7 +29,7 @@ from .known import KNOWN, known
 from .page import operator_page, operator_table
 from .running import Runner, read_results, tasks_of
 from .samples import DTYPES, Sample, dtypes_of, operators, samples
-from .sizes import misdeclared, other_sizes
+from .sizes import bordered, free_axes, misdeclared
 from .tables import failures, rates
 from .worker import in_turn
 
@@ -107,7 +109,7 @@ def test_other_opsets(op: str, exporter: str) -> None:
 @pytest.mark.parametrize("exporter", DYNAMIC)
 @pytest.mark.parametrize("op", [pytest.param(op, marks=() if op in QUICK_DYNAMIC else pytest.mark.full) for op in operators()])
 def test_every_axis_dynamic(op: str, exporter: str) -> None:
-    """Check that a model is right at two sizes, or refused with an error of ours."""
+    """Check that a model is right at three sets of sizes, or refused with an error of ours."""
     results = [Judge(each).judge(exporter, OPSET) for dtype in quick_dtypes(op) for each in samples(op, dtype, 1)]
     bad = [f"{result.dtype}: {result.outcome}: {result.detail}" for result in results if result.outcome in BAD]
     assert not bad, "\n".join(bad)
@@ -180,21 +182,37 @@ class Halves(torch.nn.Module):
         return x.reshape(2, x.shape[0] // 2)
 
 
+class OneIsAnother(torch.nn.Module):
+    """A model that is something else at size 1, unless it is exported."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return -x if not (torch.compiler.is_exporting() or torch.jit.is_tracing()) and x.shape[0] == 1 else x + 0
+
+
+class Fixed(torch.nn.Module):
+    """A model that accepts one size."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(2, 3)
+
+
 @pytest.mark.parametrize("exporter", DYNAMIC)
 @pytest.mark.parametrize(
     ("module", "shape", "expected"),
     [
-        (torch.nn.ReLU(), (3, 4), ("pass", "checked")),
+        (torch.nn.ReLU(), (3, 4), ("pass", "larger and 1")),
         (torch.nn.ReLU(), (), ("pass", "single")),
-        (Noise(), (3, 4), ("random", "checked")),
-        (FixedAtExport(), (3, 4), ("wrong", "checked")),
-        (Halves(), (6,), ("pass", "checked")),
+        (Noise(), (3, 4), ("random", "larger and 1")),
+        (FixedAtExport(), (3, 4), ("wrong", "larger and 1")),
+        (Halves(), (6,), ("pass", "larger")),
+        (OneIsAnother(), (6,), ("wrong", "larger and 1")),
+        (Fixed(), (6,), ("pass", "fixed")),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, torch.nn.Module) else None,
 )
-def test_a_second_shape(module: torch.nn.Module, shape: tuple[int, ...], expected: tuple[str, str], exporter: str) -> None:
+def test_other_sizes(module: torch.nn.Module, shape: tuple[int, ...], expected: tuple[str, str], exporter: str) -> None:
     result = Judge(sample(module, torch.randn(shape))).judge(exporter, OPSET)
-    assert (result.outcome, result.second) == expected
+    assert (result.outcome, result.others) == expected
 
 
 def declared(sizes: list[int | str]) -> onnx.ModelProto:
@@ -203,10 +221,49 @@ def declared(sizes: list[int | str]) -> onnx.ModelProto:
     return onnx.helper.make_model(onnx.helper.make_graph([], "g", [x], [y]))
 
 
-def test_what_is_named_alike_grows_alike() -> None:
+def test_what_is_named_alike_has_one_size() -> None:
     x = torch.arange(18.0).reshape(3, 6)
-    shapes = [tuple(grown[0].shape) for grown, _ in other_sizes(declared([1]), [x])]
-    assert shapes == [(4, 8), (6, 12)]
+    model = declared([1])
+    assert symbol_values(model, {"input_0": x}) == {"n": 3}
+    assert inputs_at(model, {"input_0": x}, {"n": 4})["input_0"].shape == (4, 8)
+
+
+def test_larger_sizes() -> None:
+    found = list(larger_sizes({"a": 3, "b": 3, "c": 2}))
+    assert found[0] == {"a": 4, "b": 5, "c": 3}
+    assert found[1:3] == [{"a": 4, "b": 4, "c": 3}, {"a": 6, "b": 6, "c": 4}]
+    assert {"a": 4, "b": 4, "c": 2} in found and {"a": 3, "b": 3, "c": 4} in found and {"a": 4, "b": 3, "c": 2} in found
+    assert list(larger_sizes({})) == []
+
+
+@pytest.mark.parametrize(
+    ("accepts", "expected"),
+    [
+        (lambda sizes: True, {"a": 1, "b": 1, "c": 1}),
+        (lambda sizes: sizes["a"] == sizes["b"] and sizes["c"] == 2, {"a": 1, "b": 1, "c": 2}),
+        (lambda sizes: sizes["a"] == 3, {"a": 3, "b": 1, "c": 1}),
+        (lambda sizes: False, None),
+    ],
+)
+def test_sizes_of_one(accepts: Any, expected: Any) -> None:
+    assert sizes_of_one({"a": 3, "b": 3, "c": 2}, accepts) == expected
+
+
+def test_bordered() -> None:
+    x = torch.tensor([[2.0, 1.0], [1.0, 3.0]])
+    assert bordered(x, [3, 3]).tolist() == [[2, 1, 0], [1, 3, 0], [0, 0, 1]]
+    assert bordered(x, [1, 3]).tolist() == [[2, 1, 0]]
+    assert bordered(x.expand(2, 2, 2), [3, 1, 1]).tolist() == [[[2.0]]] * 3
+    assert bordered(torch.tensor([2, 2], dtype=torch.int32), [1]).tolist() == [1]
+
+
+def test_free_axes() -> None:
+    """Equal axes change together; sizes in a constant shape stay."""
+
+    def accepts(tensors: list[torch.Tensor]) -> bool:
+        return tensors[0].shape[1] == tensors[1].shape[0] and tensors[1].shape[1] == 3
+
+    assert free_axes([torch.ones(2, 3), torch.ones(3, 3)], accepts) == [[0, 1], [0]]
 
 
 @pytest.mark.parametrize(

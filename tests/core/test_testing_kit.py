@@ -182,6 +182,15 @@ def test_grown() -> None:
     assert grown.shape == (4, 5) and torch.equal(grown[:3, :4], X)
 
 
+def wrong_at_one(op: Builder, x: Tensor) -> Tensor:
+    return op.Mul(x, op.Min(op.cast(op.Gather(op.Shape(x), 0, axis=0), torch.float32), 2.0))
+
+
+def test_a_dynamic_case_is_checked_at_size_1() -> None:
+    with pytest.raises(AssertionError, match=r"for inputs \[1, 4\]"):
+        check_case(case(wrong_at_one, dynamic={0: [0]}, opsets=(20,)))
+
+
 # The decorator
 
 LISTED = (case(opsets=(13, 20), dynamic={0: [1]}), case(opsets=(18,)), case(opsets=(9,), xfail="not yet", name="later"))

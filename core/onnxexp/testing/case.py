@@ -11,8 +11,10 @@ from typing import Any, TypeAlias
 import onnx
 import torch
 from torch._library.custom_ops import CustomOpDef
+from torch.utils import _pytree as pytree
 
 import onnxexp
+from onnxexp.testing.other_sizes import Sizes, inputs_at, sizes_of_one, symbol_values
 
 __all__ = ["OPSETS", "Case", "cases", "cases_of", "check_case"]
 
@@ -33,7 +35,8 @@ class Case:
         fn: A function or an `nn.Module`.
         inputs: Its arguments: tensors (graph inputs) and constants.
         dynamic: The dynamic axes by the position of the input, ``{0: [0, 2]}``. The case is then also exported with these axes
-            dynamic, and checked at sizes other than the example's. None checks the static export only.
+            dynamic, and checked at sizes other than the example's: each axis one longer, and each of size 1 that `fn` accepts
+            there and the export has not excluded by a warning. None checks the static export only.
         opsets: The target opsets, 9 to 28. Above 26, the last opset of ONNX Runtime, only onnx's checker validates the result.
         emits: The exact ONNX operators of the graph: a set, or a dict with counts (``{"Gemm": 2, "Relu": 1}``), at the highest
             of the opsets; or a dict by opset, each entry valid from its opset on (``{9: {"Erf", "Mul"}, 20: {"Gelu"}}``). An
@@ -183,10 +186,36 @@ def _run(case: Case, opset: int, dynamic: bool) -> onnxexp.ONNXProgram:
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise AssertionError(f"{title}: onnx's checker refuses the model: {error}") from error
     if opset <= RUNNABLE:
-        for inputs in [case.inputs, case.grown()] if dynamic else [case.inputs]:
+        for inputs in [case.inputs, case.grown(), *_with_ones(case, program, model)] if dynamic else [case.inputs]:
             _compare(case, title, program, model, inputs)
     _check_emitted(case, title, program, opset)
     return program
+
+
+def _with_ones(case: Case, program: onnxexp.ONNXProgram, model: torch.nn.Module) -> Iterator[tuple[Any, ...]]:
+    """Yield the inputs with each dynamic axis of size 1 that the model and the program accept there."""
+    leaves, structure = pytree.tree_flatten(case.inputs)
+    example = {slot.name: leaves[slot.leaf] for slot in program.signature.inputs}
+    places = {slot.name: slot.leaf for slot in program.signature.inputs}
+    proto = program.model_proto
+
+    def inputs(sizes: Sizes) -> tuple[Any, ...]:
+        changed = {places[name]: tensor for name, tensor in inputs_at(proto, example, sizes).items()}
+        found: tuple[Any, ...] = pytree.tree_unflatten([changed.get(*each) for each in enumerate(leaves)], structure)
+        return found
+
+    def accepts(sizes: Sizes) -> bool:
+        try:
+            program.signature.flatten(inputs(sizes), {})
+            with torch.no_grad():
+                results = model(*_copy(inputs(sizes)))
+        except Exception:  # noqa: BLE001 - the model may refuse sizes by any exception
+            return False
+        return len(pytree.tree_leaves(results)) == len(program.signature.outputs)
+
+    sizes = sizes_of_one(symbol_values(proto, example), accepts)
+    if sizes is not None:
+        yield inputs(sizes)
 
 
 def _title(case: Case, opset: int, dynamic: bool) -> str:
