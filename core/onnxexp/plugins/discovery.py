@@ -142,16 +142,14 @@ def record_hash(plugin: InstalledPlugin) -> str:
     if not any(file.endswith(".dist-info/RECORD") for file in files):
         return ""
     kept = sorted(file for file, listed in files.items() if listed is not None and not _of_the_installer(file))
-    rows = [f"{file},{hashlib.sha256(_contents(Path(plugin.location, file))).hexdigest()}\n" for file in kept]
+    paths = {file: Path(plugin.location, file) for file in kept}
+    contents = ((file, path.read_bytes() if path.is_file() else b"") for file, path in paths.items())
+    rows = [f"{file},{hashlib.sha256(content).hexdigest()}\n" for file, content in contents]
     return f"sha256:{hashlib.sha256(''.join(rows).encode()).hexdigest()}"
 
 
 def _of_the_installer(file: str) -> bool:
     return file.startswith("..") or file.endswith((".dist-info/INSTALLER", ".dist-info/REQUESTED", ".dist-info/direct_url.json"))
-
-
-def _contents(file: Path) -> bytes:
-    return file.read_bytes() if file.is_file() else b""
 
 
 def _search_path() -> tuple[tuple[str, int], ...]:

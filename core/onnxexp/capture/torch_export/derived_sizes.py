@@ -22,19 +22,16 @@ from onnxexp.request.dynamic_shapes import DynamicSpec
 
 __all__ = ["holds_at_example", "larger_sizes", "with_sizes"]
 
-_Sizes: TypeAlias = dict[sympy.Symbol, sympy.Integer]
-_Groups: TypeAlias = Mapping[sympy.Symbol, tuple[str, sympy.Integer]]
-"""The name and the size of each axis that may grow; those of one name and size grow together."""
+_Sizes: TypeAlias = dict[sympy.Symbol, Any]
 
 
 def larger_sizes(program: ExportedProgram, spec: DynamicSpec) -> dict[tuple[int, int], int]:
     """Return sizes for another capture by leaf and axis; empty if none is needed.
 
-    Derived sizes are 2 or more where a factor serves. Conditions on sums of sizes hold as at the user's sizes. Axes of one name
-    and size grow together.
+    Derived sizes are 2 or more where a factor serves. Conditions on sums of sizes hold as at the user's sizes.
     """
     values = shape_env(program).backed_var_to_val
-    groups = {
+    groups = {  # axes of one name and size grow together
         symbol: (size.name, values[symbol])
         for symbol, size in input_symbols(program, spec).items()
         if size.axis is not None and size.request is not None and derivation(size.request.dim) is None
@@ -52,7 +49,7 @@ def larger_sizes(program: ExportedProgram, spec: DynamicSpec) -> dict[tuple[int,
     return {(size.index, size.axis): int(size.expr.xreplace(sizes)) for size in found if size.axis is not None}
 
 
-def _enlarge(unit: sympy.Expr, sizes: _Sizes, groups: _Groups) -> None:
+def _enlarge(unit: sympy.Expr, sizes: _Sizes, groups: _Sizes) -> None:
     """Multiply the sizes in a derived size until each of its factors is 2 or more.
 
     Nothing changes if 16 times the sizes are not enough.
@@ -66,7 +63,7 @@ def _enlarge(unit: sympy.Expr, sizes: _Sizes, groups: _Groups) -> None:
             return
 
 
-def _restore_difference(difference: sympy.Expr, own: _Sizes, sizes: _Sizes, groups: _Groups) -> None:
+def _restore_difference(difference: sympy.Expr, own: _Sizes, sizes: _Sizes, groups: _Sizes) -> None:
     """Enlarge one size, so that a difference is what it is at the user's sizes."""
     excess = difference.xreplace(sizes) - difference.xreplace(own)
     terms = [term for term in sorted(difference.free_symbols, key=str) if difference.coeff(term) * excess == -abs(excess)]
