@@ -148,9 +148,8 @@ def export(
         onnx_model.metadata_props.update(_metadata(packs, captured))
     program = ONNXProgram(
         onnx_model, signature=call_signature(captured, io, call), eager=functools.partial(run_original, call, options.training),
-        example=(call.args, call.kwargs), weights=weights, plugins_used=packs.used_plugins, timings=seconds,
+        example=(call.args, call.kwargs), weights=weights, plugins_used=packs.used_plugins, timings=seconds, spec=call.spec,
         write=functools.partial(write_program, packs, context), pass_timings=passes.seconds, lowered=lowering.lowered,
-        spec=call.spec,
     )  # fmt: skip
     if verify:
         with clock("verify"):
