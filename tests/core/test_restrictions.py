@@ -90,6 +90,10 @@ class Doubling(torch.nn.Module):
         (lambda x: x[:512], ["n < 512"]),
         (lambda x: x[-512:], ["n < 512"]),
         (of_each, ["(n + 3)//4 == 2"]),
+        (lambda x: x.chunk(2), ["n != 1"]),
+        (lambda x: x.squeeze(), ["n != 1"]),
+        (lambda x: x[2:].squeeze(0), ["n - 2 != 1"]),
+        (lambda x: x[x > 0].squeeze(), ["dim_0 != 1"]),
         (lambda x: torch.cat(x.chunk(3)[::-1]), ["(n + ((n + 2)//3) - 1)//((n + 2)//3) == 3"]),
     ],
 )
@@ -235,7 +239,6 @@ def refusing(x: torch.Tensor) -> torch.Tensor:
         asserted,
         refusing,
         lambda x: x.reshape(2, -1),
-        lambda x: x.chunk(2),
         lambda x: x.tensor_split(3),
         lambda x: x.tensor_split((2, 5)),
         lambda x: x[1:] - x[:-1],

@@ -1,4 +1,4 @@
-"""`squeeze` of sizes that are 1 in the example."""
+"""`squeeze` and `chunk` of sizes that are 1, in the example or at run time."""
 
 from __future__ import annotations
 
@@ -104,3 +104,71 @@ def test_a_size_that_depends_on_data_in_a_script() -> None:
     with pytest.raises(onnxexp.CaptureError, match="whether an axis is 1 long here; cure: select element 0") as raised:
         exported(selected, torch.arange(24.0).reshape(2, 4, 3), "script")
     assert "x[0, 0] > 1].squeeze(-1)" in str(raised.value)
+
+
+def squeezed(x: Tensor) -> Tensor:
+    return x.squeeze() + 1
+
+
+def squeezed_axis(x: Tensor) -> Tensor:
+    return (x * 2).squeeze(0)
+
+
+def squeezed_in_place(x: Tensor) -> Tensor:
+    y = x + 1
+    return y.squeeze_(0)
+
+
+def squeezed_part(x: Tensor) -> Tensor:
+    return x[1:].squeeze(0)
+
+
+def last_half(x: Tensor) -> Tensor:
+    return x.chunk(2)[-1]
+
+
+@pytest.mark.parametrize("capture", ["export", "trace", "script"])
+@pytest.mark.parametrize(
+    ("model", "wrong"),
+    [
+        (squeezed, "n != 1"),
+        (squeezed_axis, "n != 1"),
+        (squeezed_in_place, "n != 1"),
+        (squeezed_part, "n - 1 != 1"),
+        (last_half, "n != 1"),
+    ],
+)
+def test_a_size_that_becomes_1(capture: str, model: Model, wrong: str) -> None:
+    """The result has another shape there, so the program refuses such a call, and the export warns."""
+    with pytest.warns(UserWarning, match=f"right only where {wrong} ") as caught:
+        program = onnxexp.export(model, (torch.randn(4, 3),), capture=capture, dynamic_shapes=({0: "n"},), opset_version=13)
+    line = next(line for line in str(caught[0].message).splitlines() if "right only" in line)
+    assert f'"{__file__}", line {model.__code__.co_firstlineno + 1 + (model is squeezed_in_place)}: ' in line  # type: ignore[attr-defined]
+    assert program.model.metadata_props["onnxexp.restrictions"] == wrong
+    size = 2 if model is squeezed_part else 1
+    for other in (3, 7):
+        x = torch.randn(other, 3)
+        torch.testing.assert_close(program(x), model(x))
+    with pytest.raises(onnxexp.OnnxExporterError, match=f"right only where {wrong}; the call has other sizes"):
+        program(torch.randn(size, 3))
+
+
+@pytest.mark.parametrize("capture", ["export", "trace", "script"])
+def test_a_size_that_the_user_excludes(capture: str) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "the exported model is right only where")
+        sizes = ({0: torch.export.Dim.DYNAMIC(min=3)},)
+        program = onnxexp.export(squeezed, (torch.randn(4, 3),), capture=capture, dynamic_shapes=sizes)
+    with pytest.raises(onnxexp.OnnxExporterError, match="right only where"):
+        program(torch.randn(1, 3))
+
+
+def filtered(x: Tensor) -> Tensor:
+    return x[x > 0].squeeze()
+
+
+def test_an_axis_of_unknown_size_that_the_trace_keeps() -> None:
+    with pytest.warns(UserWarning, match="squeeze keeps axis 0, as for the example, at File"):
+        program = onnxexp.export(filtered, (torch.tensor([1.0, 2, -1]),), capture="trace", dynamic_shapes=({0: "n"},))
+    x = torch.tensor([1.0, -1, 2, 3])
+    torch.testing.assert_close(program(x), filtered(x))

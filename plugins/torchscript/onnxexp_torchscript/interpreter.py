@@ -65,6 +65,7 @@ class Interpreter:
         node: The TorchScript node that is converted.
         changed: The attributes that the program sets.
         kept: Places where a size is fixed to the example's, as texts.
+        not_one: Sizes that are not 1 in the example, as the graph requires, each with its first place.
         unraised: Places where the program raises for some inputs, as texts: ONNX has no exceptions.
     """
 
@@ -79,6 +80,7 @@ class Interpreter:
         self.modules: dict[str, Module] = {}
         self.changed: dict[str, None] = {}
         self.kept: dict[str, None] = {}
+        self.not_one: dict[Any, Where] = {}
         self.unraised: dict[str, None] = {}
         self._places = places
         self.node: Any = None
@@ -128,8 +130,7 @@ class Interpreter:
 
     def refuse(self, what: str, cure: str) -> CaptureError:
         """Create the error for an unsupported construct."""
-        where = self.where
-        return CaptureError(f"{what}; cure: {cure}" + (f"\n  at {where}" if str(where) else ""))
+        return CaptureError(f"{what}; cure: {cure}" + (f"\n  at {self.where}" if str(self.where) else ""))
 
     def name(self, op: str) -> str:
         """Make a unique name from an operator's: ``add``, ``add_1``, …"""

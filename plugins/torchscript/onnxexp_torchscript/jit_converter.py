@@ -16,6 +16,7 @@ from onnxexp_torchscript.export_time_values import Items, Maybe, Module
 from onnxexp_torchscript.interpreter import Interpreter, Tables
 from onnxexp_torchscript.prim_ops import HANDLERS, OF_TEXT, PYTHON
 from onnxexp_torchscript.python_numbers import Number, as_tensor, is_number, unwrap, wrap
+from onnxexp_torchscript.restrictions import Restrictions, restrictions
 from onnxexp_torchscript.split_ops import kept_pieces
 from onnxexp_torchscript.trace import Recording
 from onnxexp_torchscript.type_inference import TypeInference
@@ -30,11 +31,11 @@ TABLES = Tables(HANDLERS, PYTHON, OF_TEXT, REWRITTEN, kept_pieces, constants.thi
 """The interpreter's handlers."""
 
 
-def convert(recording: Recording, spec: DynamicSpec) -> tuple[Graph, TypeInference, list[str]]:
+def convert(recording: Recording, spec: DynamicSpec) -> tuple[Graph, TypeInference, list[str], Restrictions]:
     """Convert a recording to a neutral graph.
 
     The graph's inputs are the leaves of the example, its outputs the leaves of the result. Returns the graph, the types of its
-    values, and the attributes that the program sets.
+    values, the attributes that the program sets, and the conditions under which the graph is right.
 
     Raises CaptureError for unsupported constructs, and if a requested dynamic axis came out static.
     """
@@ -54,8 +55,9 @@ def convert(recording: Recording, spec: DynamicSpec) -> tuple[Graph, TypeInferen
     recording.warnings += interpreter.kept
     graph.outputs = _outputs(interpreter, results, recording)
     sizes.check(spec)
+    allowed = restrictions(sizes, interpreter.not_one, spec)
     sizes.finish()
-    return graph, sizes, list(interpreter.changed)
+    return graph, sizes, list(interpreter.changed), allowed
 
 
 def _arguments(interpreter: Interpreter, recording: Recording, spec: DynamicSpec) -> list[Any]:

@@ -48,12 +48,12 @@ class TorchScript:
                 recording = script(model, args, kwargs, spec)
             else:
                 recording = trace(parts, args, kwargs, spec)
-            graph, sizes, changed = convert(recording, spec)
+            graph, sizes, changed, allowed = convert(recording, spec)
             if options.check_sizes:
                 check_sizes(recording, spec)
         make_functional(graph, changed)
         decomposer = Decomposer(lambda: sizes.mode, sizes.texts, sizes.text)
-        return CapturedProgram(graph, decomposer, recording.in_spec, recording.out_spec, recording.warnings)
+        return CapturedProgram(graph, decomposer, recording.in_spec, recording.out_spec, recording.warnings, allowed)
 
     @hookimpl
     def lower_node(self, op: Builder, node: Node) -> Any:

@@ -1,38 +1,68 @@
-"""`squeeze` of sizes that are known only at run time."""
+"""`squeeze` and `chunk` of sizes that are known only at run time."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from onnxexp import Value
-from onnxexp_torchscript.abstract_tensor import AbstractTensor
+from onnxexp_torchscript.abstract_tensor import AbstractTensor, expr_of
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.traced_types import recorded
 
-__all__ = ["squeezed"]
+__all__ = ["halved", "squeezed", "squeezed_in_place"]
 
 
 def squeezed(interpreter: Interpreter, tensor: Any, dims: Any = None) -> Any:
-    """Squeeze as the example does, and record the place for a warning.
+    """Squeeze as the example does.
 
-    The exported model fails where the size of such an axis is not 1. Raises CaptureError where no trace decides.
+    Where the example's size is 1, record the place for a warning: the exported model fails at any other size. Where it is not 1,
+    record that the model is wrong at 1. Raises CaptureError where no trace decides.
     """
-    fake = interpreter.sizes.of(tensor) if isinstance(tensor, Value) else None
-    if not isinstance(fake, AbstractTensor) or not fake.dim():
+    fake = _fake(interpreter, tensor)
+    if fake is None:
         return NotImplemented
-    listed = range(fake.dim()) if dims is None else dims if isinstance(dims, list) else [dims]
-    axes = sorted({dim % fake.dim() for dim in listed})
+    axes = _axes(fake, dims)
     gone = _gone(interpreter, fake, axes)
+    _record_kept(interpreter, fake, [axis for axis in axes if axis not in gone])
     if all(isinstance(fake.shape[axis], int) for axis in gone):
         return NotImplemented
-    interpreter.kept[f"squeeze removes axis {', '.join(map(str, gone))}, as for the example, at {interpreter.where}"] = None
+    interpreter.kept[f"squeeze removes axis {_listed(gone)}, as for the example, at {interpreter.where}"] = None
     sizes = [size for axis, size in enumerate(fake.shape) if axis not in gone]
     made = interpreter.value("aten::squeeze.dims", AbstractTensor(fake.dtype, sizes))
     interpreter.append("aten::squeeze.dims", [tensor, gone], [made])
     return made
+
+
+def squeezed_in_place(interpreter: Interpreter, tensor: Any, dims: Any = None) -> Any:
+    """Record the axes that squeeze_ keeps; torch's operator computes the result."""
+    fake = _fake(interpreter, tensor)
+    if fake is not None:
+        _record_kept(interpreter, fake, [axis for axis in _axes(fake, dims) if _hint(fake.shape[axis]) not in (None, 1)])
+    return NotImplemented
+
+
+def halved(interpreter: Interpreter, tensor: Any, chunks: Any, dim: Any = 0) -> Any:
+    """Record that a tensor of size 1 has a single chunk; torch's operator computes the result.
+
+    torch compares the size with all other numbers of chunks.
+    """
+    fake = _fake(interpreter, tensor)
+    if fake is not None and chunks == 2 and _hint(fake.shape[dim]) not in (None, 1):
+        _record_kept(interpreter, fake, [dim % fake.dim()])
+    return NotImplemented
+
+
+def _fake(interpreter: Interpreter, tensor: Any) -> AbstractTensor | None:
+    fake = interpreter.sizes.of(tensor) if isinstance(tensor, Value) else None
+    return fake if isinstance(fake, AbstractTensor) and fake.dim() else None
+
+
+def _axes(fake: AbstractTensor, dims: Any) -> list[int]:
+    listed = range(fake.dim()) if dims is None else dims if isinstance(dims, list) else [dims]
+    return sorted({dim % fake.dim() for dim in listed})
 
 
 def _gone(interpreter: Interpreter, fake: AbstractTensor, axes: list[int]) -> list[int]:
@@ -41,7 +71,7 @@ def _gone(interpreter: Interpreter, fake: AbstractTensor, axes: list[int]) -> li
     For sizes that the example does not fix, the rank that a trace recorded decides.
     """
     sizes = {axis: fake.shape[axis] for axis in axes}
-    free = [axis for axis, size in sizes.items() if isinstance(size, torch.SymInt) and free_unbacked_symbols(size)]
+    free = [axis for axis, size in sizes.items() if _hint(size) is None]
     gone = [axis for axis, size in sizes.items() if axis not in free and _hint(size) == 1]
     type_ = recorded(interpreter.node.output()) if interpreter.traced else None
     if free and type_ is None:
@@ -51,5 +81,22 @@ def _gone(interpreter: Interpreter, fake: AbstractTensor, axes: list[int]) -> li
     return sorted([*gone, *free]) if free and missing == len(free) else gone
 
 
-def _hint(size: Any) -> int:
-    return size if isinstance(size, int) else int(size.node.hint)
+def _record_kept(interpreter: Interpreter, fake: AbstractTensor, axes: Iterable[int]) -> None:
+    """Record the sizes that are not 1 in the example, and may be 1 at run time."""
+    for axis in axes:
+        size = fake.shape[axis]
+        if _hint(size) is None:
+            interpreter.kept[f"squeeze keeps axis {axis}, as for the example, at {interpreter.where}"] = None
+        elif not isinstance(size, int):
+            interpreter.not_one.setdefault(expr_of(size), interpreter.where)
+
+
+def _listed(axes: Iterable[int]) -> str:
+    return ", ".join(map(str, axes))
+
+
+def _hint(size: Any) -> int | None:
+    """Return the example's size; None where it depends on data."""
+    if isinstance(size, int):
+        return size
+    return None if free_unbacked_symbols(size) else int(size.node.hint)

@@ -61,6 +61,7 @@ class TypeInference:
         mode: The fake mode, created when the first kernel runs.
         names: The readable name of each symbol.
         unbacked: The symbols for sizes that depend on data.
+        inputs: The symbolic sizes by leaf and axis, and the symbolic numbers.
     """
 
     def __init__(self) -> None:
@@ -72,7 +73,7 @@ class TypeInference:
         self._made: dict[Value, Any] = {}
         self._dynamic: set[Value] = set()
         self._fixed: list[tuple[sympy.Symbol, Where]] = []
-        self._inputs: dict[tuple[int, int | None], Any] = {}
+        self.inputs: dict[tuple[int, int | None], Any] = {}
         self._batches: dict[Value, Any] = {}
         self._known: dict[Any, Any] = {}
         self._short_of: dict[sympy.Expr, Any] = {}
@@ -96,7 +97,7 @@ class TypeInference:
         sizes: list[Any] = list(leaf.shape)
         for axis, wanted in spec.axes[index].items():
             if wanted.required and sizes[axis] > 0:
-                sizes[axis] = self._inputs[index, axis] = self._symbol(wanted, sizes[axis], f"{name}_dim_{axis}")
+                sizes[axis] = self.inputs[index, axis] = self._symbol(wanted, sizes[axis], f"{name}_dim_{axis}")
         value = Value(name, self._provisional(leaf.dtype, sizes))
         if any(isinstance(size, torch.SymInt) for size in sizes):
             self.record(value, AbstractTensor(leaf.dtype, sizes))
@@ -108,7 +109,7 @@ class TypeInference:
         if index in spec.scalars:
             symbol = self.unbacked.any_number(kind)
             self.names.setdefault(symbol.node.expr, self._unused(spec.scalars[index].name or name))
-            self._inputs[index, None] = symbol
+            self.inputs[index, None] = symbol
             self.record(value, symbol)
         return value
 
@@ -317,14 +318,18 @@ class TypeInference:
     def _provisional(self, dtype: torch.dtype, sizes: Sequence[Any]) -> TensorType:
         return TensorType(dtype, tuple([size if isinstance(size, int) else str(size.node.expr) for size in sizes]))
 
+    def expanded(self, expr: sympy.Expr) -> sympy.Expr:
+        """Replace the symbols of long size expressions."""
+        while self._long_of and not self._long_of.keys().isdisjoint(expr.free_symbols):
+            expr = expr.xreplace(self._long_of)
+        return expr
+
     def text(self, size: Any) -> Dim:
         """Return a size, or its readable text."""
         if isinstance(size, int):
             return size
         expr = size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size)
-        while self._long_of and not self._long_of.keys().isdisjoint(expr.free_symbols):
-            expr = expr.xreplace(self._long_of)
-        readable = dim_text(expr, self.names)
+        readable = dim_text(self.expanded(expr), self.names)
         if isinstance(readable, str):
             self.texts.setdefault(readable, size)
         return readable
@@ -346,8 +351,8 @@ class TypeInference:
 
         Of equal axes, a name that the user gave replaces an automatic one.
         """
-        automatic = {f"{spec.leaves[index].name}_dim_{axis}" for index, axis in self._inputs if axis is not None}
-        for (index, axis), size in self._inputs.items():
+        automatic = {f"{spec.leaves[index].name}_dim_{axis}" for index, axis in self.inputs if axis is not None}
+        for (index, axis), size in self.inputs.items():
             if axis is None:
                 continue
             expr = size.node.expr

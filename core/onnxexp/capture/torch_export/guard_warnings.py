@@ -26,7 +26,7 @@ from torch._dynamo import guards
 from torch._guards import ShapeGuard, SLoc
 from torch.export import ExportedProgram
 from torch.fx.experimental.sym_node import SymNode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv, uninteresting_files
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols, uninteresting_files
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
@@ -50,7 +50,8 @@ _DYNAMO = os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep
 _STEPS = (*range(32), 62, 98, 126, 254, 997, 4094, 100_000)
 """Offsets from the least size at which a condition is evaluated; one that holds at all of them counts as always true."""
 _LEAST, _LEAST_NUMBER = 2, -40
-"""The least sample of a size and of a number. torch.export assumes no size of 0 or 1; an input number may be negative."""
+"""The least sample of a size and of a number. torch.export assumes no size of 0 or 1; an input number may be negative.
+Where squeeze and chunk compare a size with 1, the samples include 1."""
 _CONVERSIONS = {"guard_int", "guard_float"}
 """torch's functions that convert a symbolic number to its value in the example."""
 _FIXED_CURE = "Write that line with operators that take any size, or leave the axis out of dynamic_shapes / dynamic_axes."
@@ -152,7 +153,7 @@ def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False,
     from earlier guards count with `known` only: a size above 1 usually matters no more than an input's.
     """
     env, symbols, names = shape_env(program), input_symbols(program, spec), symbol_names(program, spec, each=True)
-    samples = {symbol: _samples(size) for symbol, size in symbols.items()}
+    samples, small = ({symbol: _samples(size, least) for symbol, size in symbols.items()} for least in (_LEAST, 1))
     first: dict[Any, sympy.Symbol] = {}  # one name is one size: the user has declared those equal
     merged = {symbol: first.setdefault((size.name, env.backed_var_to_val[symbol]), symbol) for symbol, size in symbols.items()}
     found: dict[sympy.Expr, str] = {}
@@ -160,8 +161,11 @@ def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False,
         if not samples.keys().isdisjoint(guard.free_symbols):
             expr = guard.xreplace(merged)
             line = _source_line(env, source, expr, fixed) if expr not in found and _restricts_inputs(env, expr) else ""
-            if line and not _always_holds(env, expr, samples, found):
+            sizes = small if isinstance(source, Where) else samples
+            if line and not _always_holds(env, expr, sizes, found):
                 found[expr] = line
+        elif isinstance(source, Where) and free_unbacked_symbols(guard):
+            found[guard] = str(source)
     return {expr: f"{condition_text(expr, names)} ({line})" for expr, line in found.items()}
 
 
@@ -176,13 +180,25 @@ def _decisions(
         if (source.converts and source.name not in _OPERATORS) == fixed:
             yield guard.expr, source
     for node in program.graph.nodes:
-        if str(node.target).startswith("aten.squeeze"):
-            shape = node.args[0].meta["val"].shape
-            for axis in pytree.tree_leaves(node.args[1]) if len(node.args) > 1 else range(len(shape)):
-                one = sympy.Eq(shape[axis].node.expr, 1) if isinstance(shape[axis], torch.SymInt) else sympy.false
-                removed = one.xreplace(env.backed_var_to_val) is sympy.true
-                if removed == fixed:
-                    yield one if removed else sympy.Not(one), node_location(node)
+        for size in _compared_with_one(node):
+            one = sympy.Eq(size.node.expr, 1)
+            removed = one.xreplace(env.backed_var_to_val) is sympy.true
+            if removed == fixed:
+                yield one if removed else sympy.Not(one), node_location(node)
+
+
+def _compared_with_one(node: torch.fx.Node) -> list[torch.SymInt]:
+    """Return the sizes that squeeze removes at 1, and those that chunk splits: a single part at 1."""
+    name, args = str(node.target), node.args[1:]
+    if name.startswith("aten.squeeze"):
+        axes: Any = args[0] if args else slice(None)
+    elif name.startswith("aten.chunk") and len(node.meta["val"]) > 1:
+        axes = args[1] if len(args) > 1 else 0
+    else:
+        return []
+    shape = node.all_input_nodes[0].meta["val"].shape
+    chosen = shape[axes] if isinstance(axes, slice) else [shape[axis] for axis in pytree.tree_leaves(axes) if shape]
+    return [size for size in chosen if isinstance(size, torch.SymInt)]
 
 
 def _ranges(program: ExportedProgram, symbols: _Symbols) -> Iterator[sympy.Expr]:
@@ -283,10 +299,10 @@ def _always_holds(
     )
 
 
-def _samples(size: InputSize) -> list[sympy.Integer]:
+def _samples(size: InputSize, least: int) -> list[sympy.Integer]:
     """Return the sample sizes of an axis within the user's range."""
     low, high = size.range
-    low = max(low, _LEAST if size.axis is not None else _LEAST_NUMBER)
+    low = max(low, least if size.axis is not None else _LEAST_NUMBER)
     steps = [low + step for step in _STEPS if low + step <= high]
     return [sympy.Integer(step) for step in (*steps, *([high] if high < int_oo else ()))]
 

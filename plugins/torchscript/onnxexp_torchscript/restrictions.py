@@ -1,0 +1,83 @@
+"""Conditions on sizes under which a program without torch.export's guards is right."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import sympy  # type: ignore[import-untyped]
+
+from onnxexp import warn
+from onnxexp.capture.size_text import condition_text
+from onnxexp.neutral_graph import Where
+from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp_torchscript.abstract_tensor import expr_of
+from onnxexp_torchscript.type_inference import TypeInference
+
+__all__ = ["Restrictions", "restrictions"]
+
+Restrictions: TypeAlias = Mapping[str, Callable[[Sequence[Any]], bool]]
+"""Each condition as a text, with a test of a call's leaves."""
+
+_LARGEST = 64
+"""The largest size of an axis that is tried to find out whether a computed size can be 1."""
+_CURE = (
+    "Other sizes have other shapes, which the captured graph lacks: squeeze removes an axis of size 1, and chunk does not split "
+    "it. Name the axes that squeeze removes (x.squeeze(-1)), or limit the sizes in dynamic_shapes (Dim.DYNAMIC(min=2))."
+)
+
+
+def restrictions(sizes: TypeInference, not_one: Mapping[sympy.Expr, Where], spec: DynamicSpec) -> Restrictions:
+    """Return the conditions that sizes are not 1, as tests of leaves.
+
+    Warns of those that narrow the ranges that the user asked for.
+    """
+    found: dict[str, Callable[[Sequence[Any]], bool]] = {}
+    lines: list[str] = []
+    for size, where in not_one.items():
+        expr = sizes.expanded(size)
+        if _may_be_one(expr, 0):
+            text = condition_text(sympy.Ne(expr, 1), sizes.names)
+            found[text] = functools.partial(_allows, expr, dict(sizes.inputs))
+            if _may_be_one(expr, _least(expr, sizes, spec)):
+                lines.append(f"{text} ({where})")
+    if lines:
+        warn(f"the exported model is right only where {'; '.join(lines)}. {_CURE}")
+    return found
+
+
+def _least(expr: sympy.Expr, sizes: TypeInference, spec: DynamicSpec) -> int:
+    """Return the least size that the user asked for, of the axes that a size depends on."""
+    axes = [
+        spec.axes[index][axis]
+        for (index, axis), size in sizes.inputs.items()
+        if axis is not None and expr_of(size) in expr.free_symbols
+    ]
+    return max((axis.dim.min or 0 for axis in axes), default=0)
+
+
+def _may_be_one(expr: sympy.Expr, least: int) -> bool:
+    """Whether a size can be 1 when the axes that it depends on have one size, `least` or more."""
+    return any(_value(expr, dict.fromkeys(expr.free_symbols, size)) == 1 for size in range(least, max(least, _LARGEST)))
+
+
+def _allows(expr: sympy.Expr, inputs: Mapping[tuple[int, int | None], Any], leaves: Sequence[Any]) -> bool:
+    """Whether a computed size is not 1 for a call's leaves."""
+    known: dict[sympy.Symbol, int] = {}
+    for (index, axis), captured in inputs.items():
+        given = leaves[index] if axis is None else np.shape(leaves[index])[axis]
+        size = expr_of(captured)
+        for symbol in size.free_symbols:  # one symbol: a size, or a multiple of one and a number
+            start = size.xreplace({symbol: sympy.Integer(0)})
+            known.setdefault(symbol, (given - start) // size.coeff(symbol))
+    return bool(_value(expr, known) != 1)
+
+
+def _value(expr: sympy.Expr, known: Mapping[sympy.Symbol, int]) -> Any:
+    """Evaluate a size; None where it has no value (a division by 0)."""
+    try:
+        return expr.xreplace({symbol: sympy.Integer(size) for symbol, size in known.items()})
+    except (ArithmeticError, AssertionError, TypeError, ValueError):
+        return None
