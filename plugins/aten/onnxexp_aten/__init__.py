@@ -10,6 +10,7 @@ import onnx_ir as ir
 import onnxexp
 from onnxexp_aten.capture.export_patches import keep_operators_whole
 from onnxexp_aten.complex.complex_lowering import lower_complex
+from onnxexp_aten.passes.allow_zero_sizes import AllowZeroSizes
 from onnxexp_aten.passes.compose_views import ComposeViews
 from onnxexp_aten.passes.find_equal_bags import FindEqualBags
 from onnxexp_aten.passes.flatten_concat import FlattenConcat
@@ -43,8 +44,9 @@ class Aten:
 
     @onnxexp.hookimpl
     def post_pass(self, options: onnxexp.Options) -> list[ir.passes.InPlacePass]:
-        """Fuse attention, views and products; flatten Concat, fold BatchNormalization."""
-        return [FuseGroupedAttention(), ComposeViews(), FuseMulChains(options), FlattenConcat(), FoldBatchNorm(options)]
+        """Fuse attention, views and products; flatten Concat, fold BatchNormalization; Reshape to sizes of 0."""
+        fusions = [FuseGroupedAttention(), ComposeViews(), FuseMulChains(options), FlattenConcat(), FoldBatchNorm(options)]
+        return [*fusions, AllowZeroSizes()]
 
 
 plugin = Aten()

@@ -202,7 +202,7 @@ def kron(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     right = unsqueezed(op, right, range(rank - rank_of(op, right)))
     spread = compute(op, "Mul", unsqueezed(op, left, range(1, 2 * rank, 2)), unsqueezed(op, right, range(0, 2 * rank, 2)))
     pairs = [(size_at(op, left, axis), size_at(op, right, axis)) for axis in range(rank)]
-    given = [-1, *(one * two if isinstance(one, int) and isinstance(two, int) else op.Mul(two, one) for one, two in pairs[1:])]
+    given = [one * two if isinstance(one, int) and isinstance(two, int) else op.Mul(two, one) for one, two in pairs]
     return reshaped(op, spread, sizes_of(op) or (), given)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -252,13 +253,12 @@ def group_norm(
 ) -> Tensor:
     """group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05,
     bool cudnn_enabled=True) -> Tensor"""
-    shape = input.shape
-    assert shape is not None
+    shape = input.shape or ()
     if shape[1] == num_groups and len(shape) > 2:
         return _by_instance(op, input, weight, bias, eps)
-    grouped = op.Reshape(input, [0, num_groups, -1])
-    alone = _by_instance(op, grouped, None, None, eps)
     dynamic = sum(isinstance(size, str) for size in shape[1:])
+    grouped = op.Reshape(input, [0, num_groups, -1 if dynamic else math.prod(map(int, shape[1:])) // num_groups])
+    alone = _by_instance(op, grouped, None, None, eps)
     whole = reshaped(op, alone, shape) if dynamic <= 1 else op.Reshape(alone, op.Shape(input))
     scale, shift = (None if values is None else op.cast(values, input.dtype) for values in (weight, bias))
     return _by_channel(op, whole, scale, shift, len(shape))

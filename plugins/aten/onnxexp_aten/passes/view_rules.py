@@ -139,9 +139,11 @@ def reshaped_by(rewriter: Rewriter, node: ir.Node) -> ir.Value:
 def reshaped(rewriter: Rewriter, x: ir.Value, sizes: Sequence[Dim], given: ir.Value | None = None) -> ir.Value:
     """Reshape `x`, merged with reshapes before it; `given` is a target that fits `x`.
 
-    The target is a constant wherever 0 (copy) and one -1 suffice.
+    The target is a constant wherever 0 (copy) and one -1 suffice. A computed target gives way only to one that is right where a
+    size is 0.
     """
     sizes = tuple(sizes)
+    computed = given is not None and given.const_value is None
     chain = list(_reshape_chain(x))
     for source in reversed(chain):
         if dims(source) == sizes:
@@ -152,7 +154,7 @@ def reshaped(rewriter: Rewriter, x: ir.Value, sizes: Sequence[Dim], given: ir.Va
             return moved
     for source in reversed(chain):
         target = _target(known_dims(source), sizes)
-        if target is not None and (given is None or source is not x):
+        if target is not None and (given is None or source is not x) and not (computed and -1 in target and 0 in target):
             return rewriter.one("Reshape", [source, rewriter.constant(target)], sizes=sizes)
     if given is None:
         raise Unfit

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
@@ -18,7 +17,8 @@ from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.constant_of_shape import filled
 from onnxexp_aten.support.kernel_dtypes import compare, compute, running_dtype
 from onnxexp_aten.support.lower_by_table import lower_by
-from onnxexp_aten.support.view_nodes import swapped
+from onnxexp_aten.support.tensor_sizes import size_at
+from onnxexp_aten.support.view_nodes import END, sliced, swapped
 
 __all__ = ["running_sum", "table"]
 
@@ -89,9 +89,9 @@ def _running(op: Builder, x: Tensor, dim: int, start: float, step: Callable[[Ten
     if x.rank == 0:
         return x
     axis = axis_of(op, x, dim)
-    xs = swapped(op, x, axis, 0)
-    result = op.scan(body, [_full_slice(op, xs, start, x.dtype)], [xs])[1]
-    return _back(op, result, rank_of(op, x), axis)
+    padded, xs, first = _scanned(op, x, axis, start)
+    result = op.scan(body, [first], [xs])[1]
+    return _back(op, result, rank_of(op, x), axis, padded)
 
 
 def _extremes(op: Builder, worse: str, x: Tensor, dim: int, start: float) -> tuple[Tensor, Tensor]:
@@ -106,27 +106,36 @@ def _extremes(op: Builder, worse: str, x: Tensor, dim: int, start: float) -> tup
         limits = torch.iinfo(torch.uint8 if x.dtype == torch.bool else x.dtype)
         start = limits.min if start < 0 else limits.max
     axis = axis_of(op, x, dim)
-    xs = swapped(op, x, axis, 0)
-    zeros = _full_slice(op, xs, 0, torch.int64)
-    results = op.scan(body, [_full_slice(op, xs, start, x.dtype), zeros, op.constant(0)], [xs])
-    values, places = (_back(op, result, rank_of(op, x), axis) for result in results[3:])
+    padded, xs, first = _scanned(op, x, axis, start)
+    zeros = _zeros_like(op, first)
+    results = op.scan(body, [first, zeros, op.constant(-1 if padded else 0)], [xs])
+    values, places = (_back(op, result, rank_of(op, x), axis, padded) for result in results[3:])
     return values, places
 
 
-def _full_slice(op: Builder, xs: Tensor, value: Any, dtype: torch.dtype) -> Tensor:
-    """Full tensor in the shape of a slice along axis 0.
+def _scanned(op: Builder, x: Tensor, axis: int, start: float) -> tuple[bool, Tensor, Tensor]:
+    """Prepare a Scan along an axis: whether a slice of `start` precedes the slices, the slices, and the first state.
 
-    ONNX Runtime can infer its rank, which a Scan requires.
+    ONNX Runtime's Scan fails without a slice, so one is added where the axis may be empty. It requires a state of known rank.
     """
-    sizes = xs.shape[1:] if xs.shape is not None else ()
-    if all(isinstance(size, int) for size in sizes):
-        return filled(op, list(sizes), value, dtype)
-    first = op.Gather(xs, 0, axis=0)
-    zeros = op.cast(op.Xor(first, first) if first.dtype == torch.bool else compare(op, "Less", first, first), dtype)
-    return compute(op, "Add", zeros, value) if value else zeros
+    xs = swapped(op, x, axis, 0)
+    sizes = xs.shape if xs.shape is not None else ("", "")
+    if not isinstance(sizes[0], int):
+        row = filled(op, [1, *(size_at(op, xs, other) for other in range(1, rank_of(op, x)))], start, x.dtype)
+        xs = op.Concat(row, xs, axis=0)
+        return True, xs, op.Gather(xs, 0, axis=0)
+    if all(isinstance(size, int) for size in sizes[1:]):
+        return False, xs, filled(op, list(sizes[1:]), start, x.dtype)
+    zeros = op.cast(_zeros_like(op, op.Gather(xs, 0, axis=0)), x.dtype)
+    return False, xs, compute(op, "Add", zeros, start) if start else zeros
 
 
-def _back(op: Builder, stacked: Tensor, rank: int, axis: int) -> Tensor:
-    order = list(range(rank))
-    order[0], order[axis] = axis, 0
-    return stacked if axis == 0 else op.Transpose(stacked, perm=order)
+def _zeros_like(op: Builder, x: Tensor) -> Tensor:
+    """Zeros of int64 in the shape of `x`."""
+    return op.cast(op.Xor(x, x) if x.dtype == torch.bool else compare(op, "Less", x, x), torch.int64)
+
+
+def _back(op: Builder, stacked: Tensor, rank: int, axis: int, padded: bool) -> Tensor:
+    """Move the scanned axis back, without the slice that was added."""
+    result = sliced(op, stacked, 0, 1, END) if padded else stacked
+    return swapped(op, result, 0, axis)

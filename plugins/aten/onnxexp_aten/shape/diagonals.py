@@ -11,7 +11,7 @@ from onnxexp_aten.creation.ranges import arange_of
 from onnxexp_aten.math.arithmetic import select
 from onnxexp_aten.reduction.reductions import sum_
 from onnxexp_aten.support.arguments import axis_of, rank_of
-from onnxexp_aten.support.tensor_sizes import size_at
+from onnxexp_aten.support.tensor_sizes import size_at, vector
 from onnxexp_aten.support.view_nodes import permuted, unsqueezed
 
 __all__ = ["diagonal", "diagonal_places", "table"]
@@ -38,8 +38,18 @@ def diagonal(op: Builder, self: Tensor, offset: int, dim1: int, dim2: int) -> Te
     one, other, rank = axis_of(op, self, dim1), axis_of(op, self, dim2), rank_of(op, self)
     rows, columns = size_at(op, self, one), size_at(op, self, other)
     matrices = permuted(op, self, [*(axis for axis in range(rank) if axis not in (one, other)), one, other])
-    flat = op.Reshape(matrices, [0] * (rank - 2) + [-1])
+    flat = op.Reshape(matrices, vector(op, _flattened(op, matrices, rows, columns)))
     return op.Gather(flat, diagonal_places(op, rows, columns, offset), axis=rank - 2)
+
+
+def _flattened(op: Builder, matrices: Tensor, rows: int | Tensor, columns: int | Tensor) -> list[Any]:
+    """Target of a Reshape that joins the last two axes."""
+    lead = rank_of(op, matrices) - 2
+    sizes = [size_at(op, matrices, axis) for axis in range(lead)]
+    if all(isinstance(size, int) and size for size in sizes) or op.opset < 14:  # a -1 has a value; without allowzero, 0 is a copy
+        return [0] * lead + [-1]
+    both = rows * columns if isinstance(rows, int) and isinstance(columns, int) else op.Mul(rows, columns)
+    return [*sizes, both]
 
 
 @table("trace")
@@ -53,16 +63,24 @@ def diag_embed(op: Builder, self: Tensor, offset: int, dim1: int, dim2: int) -> 
     """diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor"""
     rank = rank_of(op, self)
     size = size_at(op, self, rank - 1)
-    if isinstance(size, Tensor) or self.dtype.is_complex:
-        op.decline("the size must be known at export and the dtype real")
+    if self.dtype.is_complex:
+        op.decline("the dtype must be real")
     pads = [0, offset] if offset > 0 else [-offset, 0]
     rows = op.torch_op("aten::constant_pad_nd", self, pads, 0)[0] if offset else self
-    mask = torch.ones(size + abs(offset), size + abs(offset), dtype=torch.bool)
-    kept = op.constant(mask.triu(offset).tril(offset))
+    kept = _on_diagonal(op, size, offset)
     made = select(op, kept, unsqueezed(op, rows, [rank]), op.constant(0, self.dtype))
     one, other = dim1 % (rank + 1), dim2 % (rank + 1)
     places = dict(zip([axis for axis in range(rank + 1) if axis not in (one, other)], range(rank - 1), strict=True))
     return permuted(op, made, [{**places, one: rank - 1, other: rank}[axis] for axis in range(rank + 1)])
+
+
+def _on_diagonal(op: Builder, size: int | Tensor, offset: int) -> Tensor:
+    """Mask of a diagonal with `size` elements in a square matrix."""
+    if isinstance(size, int):
+        mask = torch.ones(size + abs(offset), size + abs(offset), dtype=torch.bool)
+        return op.constant(mask.triu(offset).tril(offset))
+    columns = arange_of(op, 0, op.Add(size, abs(offset)), 1, torch.int64)
+    return op.Equal(op.Add(unsqueezed(op, columns, [1]), offset), columns)
 
 
 @table("diag")

@@ -72,7 +72,7 @@ def _rolled(op: Builder, x: Tensor, axis: int, shift: Any) -> Tensor:
         return x if shift == 0 else op.Concat(sliced(op, x, axis, -shift, END), sliced(op, x, axis, 0, -shift), axis=axis)
     if isinstance(shift, int) and abs(shift) == 1:
         return op.Concat(sliced(op, x, axis, -shift, END), sliced(op, x, axis, 0, -shift), axis=axis)
-    start = op.Sub(size, op.Mod(shift, size))
+    start = op.Sub(size, op.Mod(shift, op.Where(op.Equal(size, 0), 1, size)))  # no element of an empty axis moves
     return op.Concat(sliced(op, x, axis, start, END), sliced(op, x, axis, 0, start), axis=axis)
 
 

@@ -22,7 +22,7 @@ def pixel_shuffle(op: Builder, self: Tensor, upscale_factor: int) -> Tensor:
     """pixel_shuffle(Tensor self, int upscale_factor) -> Tensor"""
     channels, height, width = _pixels(op, self)
     fewer = _over(op, channels, upscale_factor**2)
-    flat = op.Reshape(self, vector(op, [-1, fewer, upscale_factor, upscale_factor, height, width]))
+    flat = op.Reshape(self, vector(op, [_batch(op, self), fewer, upscale_factor, upscale_factor, height, width]))
     spread = op.Transpose(flat, perm=[0, 1, 4, 2, 5, 3])
     taller, wider = (_times(op, size, upscale_factor) for size in (height, width))
     return op.Reshape(spread, vector(op, [*_lead(op, self), fewer, taller, wider]))
@@ -45,13 +45,19 @@ def pixel_unshuffle(op: Builder, self: Tensor, downscale_factor: int) -> Tensor:
     if self.rank == 4 and channels == 1 and self.dtype.is_floating_point:
         return op.SpaceToDepth(self, blocksize=downscale_factor)
     height, width = (_over(op, size, downscale_factor) for size in (height, width))
-    flat = op.Reshape(self, vector(op, [-1, channels, height, downscale_factor, width, downscale_factor]))
+    flat = op.Reshape(self, vector(op, [_batch(op, self), channels, height, downscale_factor, width, downscale_factor]))
     spread = op.Transpose(flat, perm=[0, 1, 3, 5, 2, 4])
     return op.Reshape(spread, vector(op, [*_lead(op, self), _times(op, channels, downscale_factor**2), height, width]))
 
 
 def _lead(op: Builder, x: Tensor) -> list[Any]:
     return [size_at(op, x, axis) for axis in range(rank_of(op, x) - 3)]
+
+
+def _batch(op: Builder, x: Tensor) -> Any:
+    """The number of images."""
+    lead = _lead(op, x)
+    return (lead or [1])[0] if len(lead) < 2 else -1
 
 
 def _times(op: Builder, size: Any, factor: int) -> Any:

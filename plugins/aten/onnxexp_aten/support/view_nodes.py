@@ -54,7 +54,8 @@ def squeezed(op: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
 def reshaped(op: Builder, x: Tensor, sizes: Sequence[Dim], given: Sequence[Any] | None = None) -> Tensor:
     """Reshape `x`; `given` are the ints and tensors in the call.
 
-    The target is a constant wherever 0 (copy) and one -1 suffice.
+    The target is a constant wherever 0 (copy) and one -1 suffice. Else all its sizes are computed where possible: a -1 beside a
+    size that is 0 at run time has no value.
     """
     sizes = tuple(sizes)
     if x.shape == sizes:
@@ -65,7 +66,18 @@ def reshaped(op: Builder, x: Tensor, sizes: Sequence[Dim], given: Sequence[Any] 
     target, missing = _target(x.shape, sizes, given)
     for axis in missing:
         target[axis] = run_time_size(op, sizes[axis], [x], given[axis] if given else None)
+    if missing and op.opset >= 14:  # where Reshape has allowzero, see `AllowZeroSizes`; a helper of many symbolics
+        target = [_computed(op, x, sizes, given, axis, size) for axis, size in enumerate(target)]
     return with_shape(op.Reshape(x, vector(op, target)), sizes)
+
+
+def _computed(op: Builder, x: Tensor, sizes: Sequence[Dim], given: Sequence[Any] | None, axis: int, planned: Any) -> Any:
+    """Return a size of a Reshape as a number; `planned` (0 or -1) where it cannot be computed."""
+    size = sizes[axis]
+    if isinstance(planned, Tensor) or isinstance(size, int):
+        return planned
+    known = (given is not None and isinstance(given[axis], Tensor)) or size in (x.shape or ()) or op.size_of(size) is not None
+    return run_time_size(op, size, [x], given[axis] if given else None) if known else planned
 
 
 def _target(shape: Sequence[Dim] | None, sizes: Sequence[Dim], given: Sequence[Any] | None) -> tuple[list[Any], list[int]]:
