@@ -75,6 +75,13 @@ def flat_tail(x):
 
 
 @case()
+def flat_tail_after_a_constant(x):
+    y = x * torch.tensor([1.0, 2.0, 3.0, 4.0])
+    y.flatten()[1:].mul_(2)
+    return y
+
+
+@case()
 def copy_into(x):
     z = torch.zeros(3, 4)
     z.copy_(x)

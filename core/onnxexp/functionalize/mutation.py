@@ -137,9 +137,9 @@ def twin(op: str) -> str | None:
 
 
 def restrides(op: str) -> bool:
-    """Whether an in-place operator changes the view, not the memory: ``t_``."""
+    """Whether an in-place operator changes the view, not the memory: ``t_``, but not ``detach_``."""
     same = twin(op)
-    return same is not None and packet(same) not in UNDECLARED and facts(same).viewed is not None
+    return same is not None and packet(same) not in {"aten::detach", *UNDECLARED} and facts(same).viewed is not None
 
 
 def is_out(known: Facts, index: int) -> bool:
