@@ -154,7 +154,7 @@ class ONNXProgram:
             args, kwargs = self.example
         args = (args,) if isinstance(args, torch.Tensor) else tuple(args or ())
         leaves = self.signature.flatten(args, kwargs or {})
-        return self._compared(run_eager(self.eager, args, kwargs or {}), leaves, rtol, atol)
+        return self._compared(run_eager(self.eager, args, kwargs or {}), leaves, rtol=rtol, atol=atol)
 
     def verify_sizes(self) -> None:
         """Compare with the original on the example, and at other sizes of dynamic axes.
@@ -176,13 +176,11 @@ class ONNXProgram:
             except OnnxExporterError as error:
                 raise VerificationError(f"where {sizes}: {error}") from error
 
-    def _compared(
-        self, expected: Any, leaves: Sequence[Any], rtol: float | None = None, atol: float | None = None
-    ) -> VerificationReport:
+    def _compared(self, expected: Any, leaves: Sequence[Any], **tolerances: float | None) -> VerificationReport:
         """Run the program on a call's leaves. Raises VerificationError for other results."""
         results = self._run(leaves)
         names = self.signature.output_names([value.name or "" for value in self._model.graph.outputs], results)
-        report = compare(expected, self.signature.unflatten(results, leaves), names, rtol=rtol, atol=atol)
+        report = compare(expected, self.signature.unflatten(results, leaves), names, **tolerances)
         report.raise_for_difference()
         return report
 

@@ -93,7 +93,6 @@ def read_dynamic(
     forward: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    *,
     dynamic_shapes: Any = None,
     dynamic_axes: Mapping[str, Any] | None = None,
     input_names: Sequence[str] | None = None,
