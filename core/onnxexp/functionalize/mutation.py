@@ -137,7 +137,7 @@ def twin(op: str) -> str | None:
 
 
 def restrides(op: str) -> bool:
-    """Whether an in-place operator changes the view, not the memory: ``t_``, but not ``detach_``."""
+    """Whether an in-place operator changes the view, not the memory (``t_``)."""
     same = twin(op)
     return same is not None and packet(same) not in {"aten::detach", *UNDECLARED} and facts(same).viewed is not None
 

@@ -193,7 +193,7 @@ def _run(case: Case, opset: int, dynamic: bool) -> onnxexp.ONNXProgram:
 
 
 def _with_ones(case: Case, program: onnxexp.ONNXProgram, model: torch.nn.Module) -> Iterator[tuple[Any, ...]]:
-    """Yield the inputs with each dynamic axis of size 1 that the model and the program accept there."""
+    """Yield the inputs with as many dynamic axes of size 1 as are accepted."""
     leaves, structure = pytree.tree_flatten(case.inputs)
     example = {slot.name: leaves[slot.leaf] for slot in program.signature.inputs}
     places = {slot.name: slot.leaf for slot in program.signature.inputs}

@@ -38,7 +38,7 @@ def larger_sizes(example: Mapping[str, int]) -> Iterator[Sizes]:
 
 
 def sizes_of_one(example: Mapping[str, int], accepts: Callable[[Sizes], bool]) -> Sizes | None:
-    """Return the sizes with as many ones as `accepts` allows; None where it allows none."""
+    """Return the sizes with as many ones as `accepts` allows; None if it allows none."""
     if not example or accepts(dict.fromkeys(example, 1)):
         return dict.fromkeys(example, 1) or None
     chosen = dict(example)
@@ -50,7 +50,7 @@ def sizes_of_one(example: Mapping[str, int], accepts: Callable[[Sizes], bool]) -
 
 
 def _together(example: Mapping[str, int]) -> list[tuple[str, ...]]:
-    """Return the symbols of each value, then the pairs of equal ones, then each symbol."""
+    """Return the symbols of each value, then pairs of equal ones, then each symbol."""
     equal = [tuple(name for name in example if example[name] == size) for size in dict.fromkeys(example.values())]
     pairs = itertools.chain.from_iterable(itertools.combinations(names, 2) for names in equal)
     return [*equal, *pairs, *((name,) for name in example)]
@@ -62,7 +62,7 @@ def inputs_at(
     sizes: Mapping[str, int],
     resize: Callable[[torch.Tensor, Sequence[int]], torch.Tensor] | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Return the example's inputs, by their names in the model, at these values of the symbols.
+    """Return the example's inputs by name, at these values of the symbols.
 
     `resize` makes a tensor of another shape; None repeats its elements (see `resized`).
     """
@@ -71,7 +71,7 @@ def inputs_at(
 
 
 def symbol_values(model: onnx.ModelProto, example: Mapping[str, torch.Tensor]) -> Sizes:
-    """Return the value of each symbol that is by itself the size of an axis of an input."""
+    """Return the value of each symbol that is the size of an axis of an input."""
     found: Sizes = {}
     for slot in model.graph.input:
         for dim, size in zip(slot.type.tensor_type.shape.dim, example[slot.name].shape, strict=False):
@@ -81,13 +81,13 @@ def symbol_values(model: onnx.ModelProto, example: Mapping[str, torch.Tensor]) -
 
 
 def declared_shape(slot: onnx.ValueInfoProto, shape: Sequence[int], sizes: Mapping[str, int]) -> list[int]:
-    """Return a declared shape at these values of the symbols; `shape` fills in unknown sizes."""
+    """Return a declared shape at these values; `shape` fills in unknown sizes."""
     dims = list(slot.type.tensor_type.shape.dim)[: len(shape)]  # without the extra axis of complex values
     return [_value(dim, sizes, size) for dim, size in zip(dims, shape, strict=True)]
 
 
 def _value(dim: onnx.TensorShapeProto.Dimension, sizes: Mapping[str, int], otherwise: int) -> int:
-    """Return a dimension's number or the value of its expression; `otherwise` if a symbol is unknown."""
+    """Return a dimension's value; `otherwise` if a symbol is unknown."""
     if not dim.dim_param:
         return int(dim.dim_value) if dim.HasField("dim_value") else otherwise
     numbers = _NAME.sub(lambda found: str(sizes.get(found[0], found[0])), dim.dim_param)

@@ -44,7 +44,7 @@ class Aten:
 
     @onnxexp.hookimpl
     def post_pass(self, options: onnxexp.Options) -> list[ir.passes.InPlacePass]:
-        """Fuse attention, views and products; flatten Concat, fold BatchNormalization; Reshape to sizes of 0."""
+        """Fuse, flatten and fold nodes; allow sizes of 0 in Reshape."""
         fusions = [FuseGroupedAttention(), ComposeViews(), FuseMulChains(options), FlattenConcat(), FoldBatchNorm(options)]
         return [*fusions, AllowZeroSizes()]
 

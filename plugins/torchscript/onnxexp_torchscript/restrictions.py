@@ -1,4 +1,4 @@
-"""Conditions on sizes under which a program without torch.export's guards is right."""
+"""Conditions on sizes under which a traced or scripted program is right."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def restrictions(sizes: TypeInference, not_one: Mapping[sympy.Expr, Where], spec
 
 
 def _least(expr: sympy.Expr, sizes: TypeInference, spec: DynamicSpec) -> int:
-    """Return the least size that the user asked for, of the axes that a size depends on."""
+    """Return the least size asked for of the axes that a size depends on."""
     axes = [
         spec.axes[index][axis]
         for (index, axis), size in sizes.inputs.items()
@@ -59,7 +59,7 @@ def _least(expr: sympy.Expr, sizes: TypeInference, spec: DynamicSpec) -> int:
 
 
 def _may_be_one(expr: sympy.Expr, least: int) -> bool:
-    """Whether a size can be 1 when the axes that it depends on have one size, `least` or more."""
+    """Whether a size can be 1 where its axes have one size, `least` or more."""
     return any(_value(expr, dict.fromkeys(expr.free_symbols, size)) == 1 for size in range(least, max(least, _LARGEST)))
 
 

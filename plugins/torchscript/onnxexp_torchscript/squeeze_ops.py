@@ -45,7 +45,7 @@ def squeezed_in_place(interpreter: Interpreter, tensor: Any, dims: Any = None) -
 
 
 def halved(interpreter: Interpreter, tensor: Any, chunks: Any, dim: Any = 0) -> Any:
-    """Record that a tensor of size 1 has a single chunk; torch's operator computes the result.
+    """Record that a tensor of size 1 has a single chunk.
 
     torch compares the size with all other numbers of chunks.
     """

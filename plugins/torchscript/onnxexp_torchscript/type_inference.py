@@ -338,9 +338,7 @@ class TypeInference:
         """Write the readable types of all values, and drop the fakes."""
         for value, fake in {**self._fakes, **self._made}.items():
             if isinstance(fake, AbstractTensor) and value in self._dynamic:  # others have the type that was recorded
-                value.type = TensorType(
-                    fake.dtype, tuple([size if isinstance(size, int) else self.text(size) for size in fake.shape])
-                )
+                value.type = TensorType(fake.dtype, tuple(map(self.text, fake.shape)))
             elif isinstance(fake, torch.SymInt):
                 value.type = ScalarType(int, str(self.text(fake)))
         self._fakes.clear()

@@ -188,7 +188,7 @@ def _decisions(
 
 
 def _compared_with_one(node: torch.fx.Node) -> list[torch.SymInt]:
-    """Return the sizes that squeeze removes at 1, and those that chunk splits: a single part at 1."""
+    """Return the sizes that squeeze or chunk compares with 1."""
     name, args = str(node.target), node.args[1:]
     if name.startswith("aten.squeeze"):
         axes: Any = args[0] if args else slice(None)

@@ -94,7 +94,7 @@ def _pool_whole(
     *rest: Any,
     **options: Any,
 ) -> Any:
-    """Reduce the axes that one window of symbolic sizes covers, as in ``max_pool1d(x, x.shape[-1])``."""
+    """Reduce the axes that one window covers: ``max_pool1d(x, x.shape[-1])``."""
     window = [*kernel_size] if isinstance(kernel_size, (tuple, list)) else [kernel_size] * rank
     pairs = zip(window, input.shape[-rank:], strict=False)
     symbolic = any(isinstance(size, torch.SymInt) for size in window)

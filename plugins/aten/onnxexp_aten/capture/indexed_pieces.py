@@ -103,7 +103,7 @@ def _is_zero(number: Any) -> bool:
 
 
 def _part(x: torch.Tensor, axis: int, step: Any, index: int) -> torch.Tensor:
-    """Return the piece at `index`, of pieces of `step` elements; the last one is shorter."""
+    """Return the piece at `index`, of pieces of `step` elements, the last shorter."""
     size: Any = x.shape[axis]
     if isinstance(step, int) and step == 1:
         count = size

@@ -14,7 +14,7 @@ __all__ = ["triangle_indices"]
 def triangle_indices(
     name: str, original: Callable[..., torch.Tensor], row: Any, col: Any, offset: Any = 0, **options: Any
 ) -> torch.Tensor:
-    """Call our operator `name` for symbolic sizes, else torch's, whose schema has ints."""
+    """Call our operator `name` for symbolic sizes, else torch's, which takes ints."""
     if all(isinstance(number, int) for number in (row, col, offset)):
         return original(row, col, offset, **options)
     _define_operators()
@@ -26,7 +26,7 @@ def triangle_indices(
 
 @functools.cache
 def _define_operators() -> Any:
-    """Define ``onnxexp::tril_indices`` and ``onnxexp::triu_indices``, once per process."""
+    """Define ``onnxexp::tril_indices`` and ``triu_indices``, once per process."""
     library: Any = torch.library.Library("onnxexp", "FRAGMENT")  # type: ignore[no-untyped-call]
     for name, count in (("tril_indices", _elements_below), ("triu_indices", _elements_above)):
         schema = str(getattr(torch.ops.aten, name).default._schema).removeprefix("aten::")  # by its name
@@ -45,7 +45,7 @@ def _elements_above(row: Any, col: Any, offset: Any) -> Any:
 
 
 def _elements_below(row: Any, col: Any, offset: Any) -> Any:
-    """Count the elements on and below a diagonal; row i has i + offset + 1, from 0 to `col`."""
+    """Count the elements on and below a diagonal."""
     return _sum_of_lengths(row + offset, col) - _sum_of_lengths(offset, col)
 
 

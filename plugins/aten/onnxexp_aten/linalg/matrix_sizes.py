@@ -42,7 +42,7 @@ __all__ = [
 
 
 def matrix_sizes(op: Builder, x: Tensor) -> list[Dim]:
-    """Sizes of matrices; declines the call where the inputs' sizes do not determine them."""
+    """Sizes of matrices. Declines the call where the inputs do not determine them."""
     rank_of(op, x)
     sizes = list(x.shape or ())
     for dim in sizes:
@@ -98,7 +98,7 @@ def product(sizes: Sequence[Dim]) -> Dim:
 
 
 def broadcast(one: Sequence[Dim], other: Sequence[Dim]) -> list[Dim]:
-    """Sizes that two shapes broadcast to; two symbols that differ are taken to be equal or 1."""
+    """Broadcast two shapes; symbols that differ are taken to be equal or 1."""
     rank = max(len(one), len(other))
     pairs = zip([*[1] * (rank - len(one)), *one], [*[1] * (rank - len(other)), *other], strict=True)
     return [second if first == 1 else first if second in (1, first) else larger(first, second) for first, second in pairs]

@@ -62,7 +62,7 @@ def _pseudo_inverse(
 
 
 def _largest(op: Builder, sizes: Tensor, matrices: Matrices) -> Tensor:
-    """Set to zero the sizes beyond the possible rank, where a matrix of unknown sizes may be wide."""
+    """Set what lies beyond the possible rank to zero, for matrices that may be wide."""
     count = smaller(matrices.rows, matrices.columns)
     if count == matrices.columns or isinstance(count, int):
         return sizes

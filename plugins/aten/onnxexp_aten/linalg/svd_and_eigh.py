@@ -103,7 +103,7 @@ def singular_values(op: Builder, a: Tensor) -> Tensor:
 
 
 def is_wide(rows: Dim, columns: Dim) -> bool:
-    """Whether a matrix is known to have more columns than rows; then its transpose has fewer columns to rotate."""
+    """Whether a matrix is known to have more columns than rows."""
     return isinstance(rows, int) and isinstance(columns, int) and rows < columns
 
 

@@ -8,7 +8,7 @@ __all__ = ["AllowZeroSizes"]
 
 
 class AllowZeroSizes(ir.passes.InPlacePass):
-    """Set ``allowzero`` of each Reshape to sizes that are computed at run time, as a pass.
+    """Set ``allowzero`` of each Reshape to sizes computed at run time.
 
     Without it a size that happens to be 0 means a copy of the argument's size. Opset 14 is the first with this attribute.
     """

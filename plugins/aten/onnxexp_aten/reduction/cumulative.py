@@ -114,7 +114,7 @@ def _extremes(op: Builder, worse: str, x: Tensor, dim: int, start: float) -> tup
 
 
 def _scanned(op: Builder, x: Tensor, axis: int, start: float) -> tuple[bool, Tensor, Tensor]:
-    """Prepare a Scan along an axis: whether a slice of `start` precedes the slices, the slices, and the first state.
+    """Return whether a slice of `start` comes first, the slices, and the first state.
 
     ONNX Runtime's Scan fails without a slice, so one is added where the axis may be empty. It requires a state of known rank.
     """

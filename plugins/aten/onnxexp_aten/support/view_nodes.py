@@ -72,7 +72,7 @@ def reshaped(op: Builder, x: Tensor, sizes: Sequence[Dim], given: Sequence[Any] 
 
 
 def _computed(op: Builder, x: Tensor, sizes: Sequence[Dim], given: Sequence[Any] | None, axis: int, planned: Any) -> Any:
-    """Return a size of a Reshape as a number; `planned` (0 or -1) where it cannot be computed."""
+    """Return a size of a Reshape; `planned` (0 or -1) where it cannot be computed."""
     size = sizes[axis]
     if isinstance(planned, Tensor) or isinstance(size, int):
         return planned
