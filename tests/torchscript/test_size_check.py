@@ -302,6 +302,87 @@ def test_a_model_that_runs_at_no_other_size_is_told() -> None:
         onnxexp.export(only_five, (X,), capture="trace", dynamic_shapes=({1: "length"},), check_sizes=False)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("shape", [(2, 16), (2, 128), (8,), (6,), (5, 9), (2, 3, 224, 224), (2, 8, 24, 32)])
+def test_a_second_trace_has_no_more_elements(shape: tuple[int, ...]) -> None:
+    seen: list[list[int]] = []
+
+    def model(x: Tensor) -> Tensor:
+        seen.append([int(size) for size in x.shape])
+        return x + 1
+
+    axes = {axis: f"axis{axis}" for axis in range(len(shape))}
+    onnxexp.export(model, (torch.randn(shape),), capture="trace", dynamic_shapes=(axes,))
+    one, other = seen
+    assert torch.Size(other).numel() <= torch.Size(one).numel() and len({*one, *other}) == len({*one}) + len(other)
+    for before, after in zip(one, other, strict=True):
+        assert after > 1 and before // 2 != after // 2 and -before // 2 != -after // 2
+
+
+class Layers(nn.Module):
+    """Layers and attention, and what `rest` makes of their result."""
+
+    def __init__(self, rest: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.linear, self.conv, self.rest = nn.Linear(4, 6), nn.Conv1d(3, 5, 2, padding=1), rest
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.conv(self.linear(x))[:, None]
+        return self.rest(nn.functional.scaled_dot_product_attention(y, y, y))
+
+
+zeros: list[bool] = []
+
+
+def noted_values(y: Tensor) -> Tensor:
+    state = torch._C._get_tracing_state()
+    torch._C._set_tracing_state(None)
+    zeros.append(not y.any())
+    torch._C._set_tracing_state(state)
+    return y + 1 if y.shape[0] > 1 else y
+
+
+def test_layers_are_not_computed_at_more_elements() -> None:
+    zeros.clear()
+    model, x = Layers(noted_values), torch.randn(2, 3, 4)
+    exported(model, (x,), capture="trace", dynamic_shapes=({0: "batch"},))
+    assert zeros == [False, True]
+    zeros.clear()
+    exported(model, (torch.randn(8, 3, 4),), capture="trace", dynamic_shapes=({0: "batch"},))
+    assert zeros == [False, False]
+
+
+def read_in_python(y: Tensor) -> Tensor:
+    return y.exp() if y.flatten().tolist() and y.abs().sum() > y.shape[0] * 1e-9 else y.cos()
+
+
+def shape_of_values(y: Tensor) -> Tensor:
+    return y.flatten()[(y != 0).flatten()]
+
+
+def half_of_batch(y: Tensor) -> Tensor:
+    return y[: int(y.shape[0] * 0.5)]
+
+
+def no_division(y: Tensor) -> Tensor:
+    return y * (1 / float(y.abs().max()) + y.shape[0] * 0)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("rest", "found"),
+    [(read_in_python, ""), (shape_of_values, ""), (half_of_batch, "1 is 2 there"), (torch.relu_, ""), (no_division, "")],
+)
+def test_what_was_not_computed_decides_nothing(rest: Callable[[Tensor], Tensor], found: str) -> None:
+    model, x = Layers(rest), torch.cat([torch.ones(1, 3, 4), torch.zeros(1, 3, 4)])
+    options: Any = {"capture": "trace", "dynamic_shapes": ({0: "batch"},)}
+    if found:
+        with pytest.raises(CaptureError, match=found):
+            onnxexp.export(model, (x,), **options)
+    else:
+        onnxexp.export(model, (x,), **options)
+
+
 runs: list[tuple[int, ...]] = []
 
 

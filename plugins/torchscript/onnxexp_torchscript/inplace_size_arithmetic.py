@@ -14,7 +14,7 @@ import torch
 
 from onnxexp.capture.torch_state import replace_attributes
 
-__all__ = ["immutable_sizes"]
+__all__ = ["immutable_sizes", "is_size"]
 
 _tracer: Any = torch._C
 _METHODS: dict[str, Callable[[Any, Any], Any]] = {
@@ -39,15 +39,17 @@ def immutable_sizes() -> AbstractContextManager[None]:
 
 def _unless_number(original: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: torch.Tensor, other: Any) -> Any:
-        number = _tracer._is_tracing() and not self.dim() and _is_number(_tracer._get_value_trace(self))
-        return function(self, other) if number else original(self, other)
+        return function(self, other) if _tracer._is_tracing() and is_size(self) else original(self, other)
 
     return call
 
 
-def _is_number(value: Any) -> bool:
-    """Whether a traced 0-d tensor is a size, or computed from sizes alone."""
-    if value.type().dim() or value.type().dtype() not in (torch.int64, torch.float32):
+def is_size(tensor: torch.Tensor) -> bool:
+    """Whether a traced tensor is a size, or computed from sizes alone."""
+    if tensor.dim():
+        return False
+    value = _tracer._get_value_trace(tensor)
+    if value.type().dim() or value.type().dtype() not in (torch.int64, torch.float32, torch.bool):
         return False
     todo, found = [value.node()], False
     for _ in range(64):

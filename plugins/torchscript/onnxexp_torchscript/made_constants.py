@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["made_constants"]
+__all__ = ["made_constants", "no_trace"]
 
 _MAKERS: tuple[tuple[Any, str], ...] = (
     (torch, "tensor"),
@@ -38,7 +38,7 @@ def _with_copied_constant(original: Callable[..., Any], position: int) -> Callab
     def make(*args: Any, **options: Any) -> Any:
         data = next(iter(args[position:]), None)
         if _tracer._is_tracing() and isinstance(data, (list, tuple)) and _has_tensors(data):
-            with _no_trace():
+            with no_trace():
                 made = original(*args, **options)
             return _stacked(data, made.dtype, made.device)
         made = original(*args, **options)
@@ -55,7 +55,7 @@ def _copy_constant(made: torch.Tensor) -> None:
     while node.kind() in _ALIASES:
         node = node.inputsAt(0).node()
     if node.kind() == "prim::Constant" and node.hasAttribute("value"):
-        with _no_trace():
+        with no_trace():
             node.t_("value", made.detach().clone())
 
 
@@ -71,7 +71,8 @@ def _stacked(data: Any, dtype: torch.dtype, device: torch.device) -> torch.Tenso
 
 
 @contextlib.contextmanager
-def _no_trace() -> Iterator[None]:
+def no_trace() -> Iterator[None]:
+    """Leave the trace of this thread for a while."""
     state = _tracer._get_tracing_state()
     _tracer._set_tracing_state(None)
     try:

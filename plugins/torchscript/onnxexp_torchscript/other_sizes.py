@@ -14,17 +14,26 @@ from onnxexp.request.dynamic_shapes import Axis, DynamicSpec
 
 __all__ = ["OtherSizes", "other_sizes"]
 
-_SMALL = 16
+_SMALL = 4
 """Larger sizes shrink where that is possible, so that the second trace costs less than the first."""
 _SHIFT = 3
+_ATTEMPTS = 4
+"""How many choices of sizes are tried until sums stay sums."""
 
 
 @dataclasses.dataclass(frozen=True)
 class OtherSizes:
-    """An example of the model's call at other sizes, and these sizes as text."""
+    """An example of the model's call at other sizes.
+
+    Attributes:
+        example: The leaves of the call.
+        text: These sizes as text.
+        larger: Whether it has more elements than the user's example.
+    """
 
     example: list[Any]
     text: str
+    larger: bool
 
 
 @dataclasses.dataclass
@@ -88,21 +97,42 @@ def _apart(sizes: Sequence[_Size], one_new: bool) -> list[int]:
     """Change every size, so that no two are equal and sums stay sums.
 
     A mask of ``past + new`` positions, or ``past + 1``, stays one: a model that checks it takes another branch for any other.
+    Large sizes make up for the growth of small ones: 2 x 16 becomes 4 x 7, with no more elements.
     """
+    attempts = [_changed(sizes, one_new, skipped) for skipped in range(_ATTEMPTS)]
+    return next((values for values, sums_kept in attempts if sums_kept), attempts[0][0])
+
+
+def _changed(sizes: Sequence[_Size], one_new: bool, skipped: int) -> tuple[list[int], bool]:
+    """Change every size but for the first `skipped` choices; also return whether sums stay sums."""
     taken = {size.value for size in sizes}
     values: dict[int, int] = {}
     order = sorted(range(len(sizes)), key=lambda index: sizes[index].value)
+    growth, sums_kept = 1.0, True
     for place, index in enumerate(order):
         size = sizes[index]
         smaller = [(sizes[one].value, values[one]) for one in order[:place]]
         sums = [b + d for (a, b), (c, d) in itertools.combinations(smaller, 2) if a + c == size.value]
         sums += [new + 1 for old, new in smaller if one_new and size.value == old + 1]
-        target = size.value - size.value // 3 if size.value > _SMALL else size.value + size.value // 2 + 1
-        near = sorted(range(max(1, target - 64), target + 64), key=lambda value: (abs(value - target), -value))
-        allowed = (value for value in (*sums, *near) if value not in taken and size.allows(value))
-        values[index] = next(allowed, size.value)
+        near = _near(size.value, growth)[skipped:]
+        values[index] = next((value for value in (*sums, *near) if value not in taken and size.allows(value)), size.value)
+        sums_kept = sums_kept and (not sums or values[index] in sums)
         taken.add(values[index])
-    return [values[index] for index in range(len(sizes))]
+        growth *= max(1.0, values[index] / size.value)
+    return [values[index] for index in range(len(sizes))], sums_kept
+
+
+def _near(value: int, growth: float) -> list[int]:
+    """List other values for a size, the best first.
+
+    A smaller one differs by an odd number of at least 3: then the halves, rounded up or down, and the remainders by 2 differ too.
+    """
+    if value <= _SMALL:
+        target = value + value // 2 + 1
+        return sorted(range(2, target + 64), key=lambda other: (abs(other - target), -other))
+    target = int(value / max(2.0, growth))
+    others = range(max(2, target - 64), max(value, target) + 64)
+    return sorted(others, key=lambda other: (abs(other - value) < 3 or (other - value) % 2 == 0, abs(other - target), other))
 
 
 def _by_power_of_two(value: int) -> int:
@@ -152,7 +182,11 @@ def _example(
         for leaf, old, new in zip(spec.leaves, example, changed, strict=True)
         if new is not old
     ]
-    return OtherSizes(changed, ", ".join(texts))
+    return OtherSizes(changed, ", ".join(texts), _elements(changed) > _elements(example))
+
+
+def _elements(leaves: Sequence[Any]) -> int:
+    return sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
 
 
 def _resized(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:

@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.nn.modules import transformer
@@ -36,6 +36,10 @@ _ROOT = "model"
 _CURE = 'write that line with operators that torch.jit.trace records, or use capture="script"'
 
 
+Replacements: TypeAlias = Iterable[tuple[Any, str, Any]]
+"""Attributes to replace: (owner, name, replacement)."""
+
+
 @dataclasses.dataclass
 class Recording:
     """A recorded TorchScript graph, with its inputs and outputs.
@@ -53,7 +57,7 @@ class Recording:
         traced: Whether the types in the graph are those of a run on the example.
         signature: The parameters of the program, where the inputs of the graph are those, not the leaves.
         functions: What must live as long as the graph that calls it.
-        again: Traces the model once more, with another example.
+        again: Traces the model once more, with another example and attributes replaced.
     """
 
     graph: Any
@@ -135,12 +139,12 @@ def trace(parts: ModelTensors, args: Sequence[Any], kwargs: Mapping[str, Any], s
     functions: list[Any] = []
     random = RandomState()
 
-    def traced(example: list[Any], caught: list[Any]) -> Trace:
-        return _traced(_Flat(parts.model, example, leaves, in_spec), parts, functions, caught)
+    def traced(example: list[Any], caught: list[Any], replaced: Replacements = ()) -> Trace:
+        return _traced(_Flat(parts.model, example, leaves, in_spec), parts, functions, caught, replaced)
 
-    def again(example: list[Any], *, same_random: bool) -> Trace:
+    def again(example: list[Any], *, same_random: bool, replaced: Replacements = ()) -> Trace:
         with random.again() if same_random else RandomState().again():
-            return traced(example, [])
+            return traced(example, [], replaced)
 
     caught: list[Any] = []
     try:
@@ -157,7 +161,7 @@ def trace(parts: ModelTensors, args: Sequence[Any], kwargs: Mapping[str, Any], s
     )  # fmt: skip
 
 
-def _traced(flat: _Flat, parts: ModelTensors, functions: list[Any], caught: list[Any]) -> Trace:
+def _traced(flat: _Flat, parts: ModelTensors, functions: list[Any], caught: list[Any], replaced: Replacements) -> Trace:
     """Trace a model and restore its state.
 
     Raises CaptureError where the model fails.
@@ -167,6 +171,7 @@ def _traced(flat: _Flat, parts: ModelTensors, functions: list[Any], caught: list
             warnings.catch_warnings(record=True) as recorded,
             replace_attributes(_replaced(functions)),
             replace_attributes(_compiled(parts.modules.values())),
+            replace_attributes(replaced),
             immutable_sizes(),
             restored_state(flat.model),
             RestoredParameters(flat.model),
