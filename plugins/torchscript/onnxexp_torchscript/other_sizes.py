@@ -16,6 +16,8 @@ __all__ = ["OtherSizes", "other_sizes"]
 
 _SMALL = 4
 """Larger sizes shrink where that is possible, so that the second trace costs less than the first."""
+_WINDOW = 8
+"""A window that models have, with larger ones: sizes up to it grow, so that a number of windows differs."""
 _SHIFT = 3
 _ATTEMPTS = 4
 """How many choices of sizes are tried until sums stay sums."""
@@ -123,16 +125,18 @@ def _changed(sizes: Sequence[_Size], one_new: bool, skipped: int) -> tuple[list[
 
 
 def _near(value: int, growth: float) -> list[int]:
-    """List other values for a size, the best first.
-
-    A smaller one differs by an odd number of at least 3: then the halves, rounded up or down, and the remainders by 2 differ too.
-    """
+    """List other values for a size, the best first."""
     if value <= _SMALL:
         target = value + value // 2 + 1
         return sorted(range(2, target + 64), key=lambda other: (abs(other - target), -other))
-    target = int(value / max(2.0, growth))
-    others = range(max(2, target - 64), max(value, target) + 64)
-    return sorted(others, key=lambda other: (abs(other - value) < 3 or (other - value) % 2 == 0, abs(other - target), other))
+    target = value if value <= _WINDOW else int(value / max(2.0, growth))
+    others = (other for other in range(max(2, target - 64), max(value, target) + 64) if other != value)
+    return sorted(others, key=lambda other: (_hides(value, other), abs(other - target), other))
+
+
+def _hides(one: int, other: int) -> bool:
+    """Whether two sizes have equal halves, rounded up or down, or remainders by 2, or are as many windows of 8."""
+    return abs(one - other) < 3 or (one - other) % 2 == 0 or -one // _WINDOW == -other // _WINDOW
 
 
 def _by_power_of_two(value: int) -> int:

@@ -27,6 +27,7 @@ from onnxexp_torchscript.random_state import RandomState
 from onnxexp_torchscript.rnn_cells import whole_cells
 from onnxexp_torchscript.scripted_in_trace import numbers_kept
 from onnxexp_torchscript.size_lists import size_lists
+from onnxexp_torchscript.size_rounding import size_rounding
 from onnxexp_torchscript.source_locations import Places
 from onnxexp_torchscript.unrecorded_writes import drop_kept_writes, keep_writes, resizing_refused
 
@@ -245,7 +246,15 @@ def _length(of: Any, /) -> Any:
 
 def _replaced(functions: list[Any]) -> Iterator[tuple[Any, str, Any]]:
     """Iterate over the replacements of functions while a model is traced."""
-    yield from (*_REPLACED, *made_constants(), *size_lists(), *whole_cells(), *resizing_refused(), numbers_kept(functions))
+    yield from (
+        *_REPLACED,
+        *made_constants(),
+        *size_lists(),
+        *size_rounding(),
+        *whole_cells(),
+        *resizing_refused(),
+        numbers_kept(functions),
+    )
 
 
 def _compiled(modules: Iterable[torch.nn.Module]) -> Iterator[tuple[Any, str, Any]]:
