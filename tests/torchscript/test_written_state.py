@@ -118,3 +118,33 @@ def test_a_parameter_written_in_place(kind, capture, rows) -> None:
     program.verify()
     program.verify()
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+
+
+class Renormed(nn.Module):
+    """A convolution whose weight the forward writes into."""
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(3, 5, 2)
+        self.conv.weight = nn.Parameter(weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.conv.weight.mul_(0.5)
+        return torch.relu(self.conv(x))[:, None] + 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_traced_convolution_with_a_written_weight() -> None:
+    model = Renormed(torch.randn(5, 3, 2))
+    before = model.conv.weight.detach().clone()
+    program = onnxexp.export(model, (torch.randn(2, 3, 4),), capture="trace", dynamic_shapes=({0: "batch", 2: "length"},))
+    assert torch.equal(model.conv.weight, before)
+    x = torch.randn(3, 3, 6)
+    with torch.no_grad():
+        torch.testing.assert_close(program(x), model(x))
+
+
+def test_a_written_parameter_of_other_memory_is_an_error() -> None:
+    model = Renormed(torch.from_numpy(torch.randn(5, 3, 2).numpy()))
+    with pytest.raises(onnxexp.CaptureError, match="writes into conv.weight while it is traced"):
+        onnxexp.export(model, (torch.randn(2, 3, 4),), capture="trace")

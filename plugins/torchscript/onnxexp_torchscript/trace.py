@@ -30,6 +30,7 @@ from onnxexp_torchscript.size_lists import size_lists
 from onnxexp_torchscript.size_rounding import size_rounding
 from onnxexp_torchscript.source_locations import Places
 from onnxexp_torchscript.unrecorded_writes import drop_kept_writes, keep_writes, resizing_refused
+from onnxexp_torchscript.written_parameters import restored_parameters
 
 __all__ = ["Recording", "Trace", "run_example", "trace"]
 
@@ -175,7 +176,7 @@ def _traced(flat: _Flat, parts: ModelTensors, functions: list[Any], caught: list
             replace_attributes(replaced),
             immutable_sizes(),
             restored_state(flat.model),
-            RestoredParameters(flat.model),
+            restored_parameters(flat.model),
         ):
             warnings.simplefilter("always")
             try:
