@@ -1,7 +1,7 @@
 # make demo | test-quick | test | test-full | third-parties | conformance | fuzz | lint | docs | bench | setup | format | clean
 #
 #   PYTHON  the interpreter that makes the environment (3.10 or newer)
-#   VENV    where the environment is; it is made, and made again after a pyproject.toml changed, by whatever needs it
+#   VENV    where the environment is; each target that needs it makes it, and makes it again after a pyproject.toml changed
 #   TORCH   the torch to install first; it decides between a CPU and an accelerator build
 #   JOBS    test processes (each computes with one thread)
 #   EVERY   make conformance gives torch.onnx's exporters every so many'th operator (they are slow); EVERY=1 is all of them

@@ -37,7 +37,7 @@ def case(fn, x: torch.Tensor, **options: object) -> Case:
     case(lambda x: torch.normal(1.0, x.abs() * 0), X, name="normal_spread"),
     case(lambda x: torch.normal(0.0, 1.0, (2, 3)).isnan(), X, name="normal_sized"),
 )
-def test_whatever_is_drawn(check):
+def test_draws(check):
     check()
 
 

@@ -64,7 +64,7 @@ MODELS = """
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What models.py defines, in a working directory with model.onnx of its `right`."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)  # whatever the command adds to the path is taken off at the end
+    monkeypatch.syspath_prepend(tmp_path)  # restores sys.path, to which the command adds a folder
     Path("models.py").write_text(textwrap.dedent(MODELS))
     defined: dict[str, Any] = {"__name__": "models"}
     exec(textwrap.dedent(MODELS), defined)

@@ -189,7 +189,7 @@ def test_too_few_results() -> None:
 @pytest.mark.parametrize(
     "error", [TypeError, KeyError, ZeroDivisionError, NotImplementedError, RuntimeError, AssertionError, OSError]
 )
-def test_whatever_a_symbolic_raises_is_told_with_the_operator_and_the_line(error: type[Exception]) -> None:
+def test_an_exception_of_a_symbolic_becomes_an_error_with_operator_and_line(error: type[Exception]) -> None:
     def relu(op: Builder, self: Tensor) -> Any:
         raise error("broken")
 

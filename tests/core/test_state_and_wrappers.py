@@ -18,7 +18,7 @@ from tests.core.tiny import export
 
 
 class Forgetful(nn.Module):
-    """A forward that writes whatever it finds."""
+    """A module whose forward writes to its attributes, its containers and its buffer."""
 
     def __init__(self) -> None:
         super().__init__()

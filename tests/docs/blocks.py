@@ -136,7 +136,7 @@ class Page:
         with contextlib.redirect_stdout(io.StringIO()) as out:
             try:
                 exec(compile(tree, str(self.script), "exec"), self.names)
-            except Exception as error:  # whatever the page's code raises is the page's failure, told with its line
+            except Exception as error:  # the page's code may raise any exception; the failure names its line
                 if shown is not None and _RAISED.match(shown):
                     return self._compare(block, shown, f"{type(error).__name__}: {error}")
                 raise AssertionError(f"{self._at(block)}: the block raises {type(error).__name__}: {error}") from error

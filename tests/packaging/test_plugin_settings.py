@@ -139,7 +139,7 @@ OVERRIDES = """
 
 @pytest.mark.full
 @pytest.mark.parametrize("order", [1, -1], ids=["in order", "in reverse order"])
-def test_an_override_wins_in_whatever_order_packs_are_installed(make: Make, tmp_path: Path, order: int) -> None:
+def test_an_override_wins_in_any_order_of_installation(make: Make, tmp_path: Path, order: int) -> None:
     wheels = [relu_pack("one-pack", 1).wheel(tmp_path), relu_pack("three-pack", 3, override=True).wheel(tmp_path),
               relu_pack("four-pack", 4, override=True).wheel(tmp_path)]  # fmt: skip
     environment = make("onnxexp")

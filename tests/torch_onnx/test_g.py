@@ -20,7 +20,7 @@ X = torch.randn(3, 4)
 
 
 class Identity(torch.autograd.Function):
-    """Stands for whatever the symbolic under test says."""
+    """A Function that the symbolic under test replaces."""
 
     @staticmethod
     def forward(ctx, x):

@@ -15,7 +15,7 @@ CAPTURES = ("export", "trace")
 
 FEW = onnxexp.SymbolicTable("aten")
 FEW.direct({"relu": "Relu", "neg": "Neg"})
-"""All that is lowered here, so that the rest is unknown whatever the aten plugin learns."""
+"""The only symbolics of these tests: no other operator is known, even when the aten plugin has new ones."""
 
 
 class Unknown(nn.Module):
@@ -57,7 +57,7 @@ def test_what_nothing_lowers_is_an_aten_node(capture) -> None:
 
 
 class Decomposable(nn.Module):
-    """Operators that torch decomposes into others, some of which FEW has."""
+    """Operators that torch decomposes. `FEW` lowers some of the results."""
 
     def forward(self, x):
         return -nn.functional.elu(torch.triu(x).relu()).softmax(-1)

@@ -391,7 +391,7 @@ def test_a_warning_names_the_call_that_the_user_wrote() -> None:
 
 
 def test_a_packs_warning_names_the_users_line_too() -> None:
-    """A pack's own frames are passed over, whatever the package is called."""
+    """A pack's own frames are skipped, under any name of its package."""
     scope = {"__name__": "acme_ops.symbolics", "warn": onnxexp.warn}
     exec("def lowered():\n    inner()\ndef inner():\n    warn('from the pack')", scope)
     line = inspect.currentframe().f_lineno + 2
