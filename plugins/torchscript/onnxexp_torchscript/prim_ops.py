@@ -312,6 +312,10 @@ def _reshape_from_tensor(interpreter: Interpreter, tensor: Any, shape: Any) -> A
     return interpreter.emit("aten::reshape", [tensor, _numbers_of(interpreter, shape)])
 
 
+def _dim_arange(interpreter: Interpreter, like: Any, dim: Any) -> Any:
+    return interpreter.emit("aten::arange", [interpreter.size(like, dim), torch.int64])
+
+
 def _ignored(interpreter: Interpreter, *args: Any) -> None:
     """Drop a node that has no effect in a graph."""
 
@@ -352,6 +356,7 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "aten::chunk": halved,
     "aten::_shape_as_tensor": _shape_as_tensor,
     "aten::_reshape_from_tensor": _reshape_from_tensor,
+    "aten::_dim_arange": _dim_arange,
     "aten::unbind": _unbind,
     "aten::split": _split,
     "aten::tensor_split.tensor_indices_or_sections": unknown_length_lists.split_at,

@@ -26,6 +26,7 @@ from onnxexp_torchscript.made_constants import made_constants
 from onnxexp_torchscript.random_state import RandomState
 from onnxexp_torchscript.rnn_cells import whole_cells
 from onnxexp_torchscript.scripted_in_trace import numbers_kept
+from onnxexp_torchscript.size_functions import size_functions
 from onnxexp_torchscript.size_lists import size_lists
 from onnxexp_torchscript.size_rounding import size_rounding
 from onnxexp_torchscript.source_locations import Places
@@ -252,6 +253,7 @@ def _replaced(functions: list[Any]) -> Iterator[tuple[Any, str, Any]]:
         *made_constants(),
         *size_lists(),
         *size_rounding(),
+        *size_functions(),
         *whole_cells(),
         *resizing_refused(),
         numbers_kept(functions),
@@ -290,6 +292,8 @@ def _told(recorded: Sequence[Any]) -> list[str]:
     told: dict[str, None] = {}
     for warning in recorded:
         text = str(warning.message).partition(". ")[0].partition(" might cause")[0]
+        if text.endswith("registered as constants in the trace"):
+            continue  # of numbers; those that were read from a tensor have a warning where that is
         if not guards_an_error(warning.filename, warning.lineno):  # a check, which the example has passed
             told[f"{text} at {code_line(warning.filename, warning.lineno)}"] = None
     return list(told)

@@ -110,6 +110,21 @@ def _is_integer(index: Any) -> bool:
     return isinstance(index, (int, torch.SymInt)) and not isinstance(index, bool)
 
 
+def _shape_as_tensor(original: Callable[..., Any], input: torch.Tensor) -> torch.Tensor:
+    """Return the shape as a tensor; under torch.export torch returns a tuple."""
+    return torch.stack([torch.scalar_tensor(size, dtype=torch.int64) for size in input.shape])
+
+
+def _dim_arange(original: Callable[..., Any], like: torch.Tensor, dim: int) -> torch.Tensor:
+    """Count along a dimension, whose size torch's own kernel fixes."""
+    return torch.arange(like.shape[dim], device=like.device)
+
+
+def _reshape_from_tensor(original: Callable[..., Any], input: torch.Tensor, shape: torch.Tensor) -> torch.Tensor:
+    """Reshape to sizes that a tensor contains."""
+    return input.reshape([int(size) for size in shape.tolist()])
+
+
 _METHODS = {
     **{name: functools.partial(_call_own, name) for name in ("cov", "corrcoef", "kron", "narrow", "tensor_split")},
     "hsplit": functools.partial(_split_at, 1, 1),
@@ -120,6 +135,9 @@ _METHODS = {
 _REPLACEMENTS: list[tuple[Any, str, Callable[..., Any]]] = [
     *((owner, name, instead) for owner in (torch, torch.Tensor) for name, instead in _METHODS.items()),
     (torch.Tensor, "__setitem__", _set_item),
+    (torch, "_shape_as_tensor", _shape_as_tensor),
+    (torch, "_dim_arange", _dim_arange),
+    (torch, "_reshape_from_tensor", _reshape_from_tensor),
     (torch, "ctc_loss", functools.partial(_call_own, "ctc_loss")),
     (torch.linalg, "lstsq", functools.partial(_call_own, "linalg_lstsq")),
     (functional, "one_hot", functools.partial(_call_own, "one_hot")),

@@ -1,0 +1,95 @@
+"""Functions of Python's `math` on the sizes of a traced model, and operators that take shapes as tensors."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.onnx.operators import reshape_from_tensor_shape, shape_as_tensor
+
+import onnxexp
+from onnxexp import CaptureError
+
+from .running import Program, exported, programs
+
+X, MORE, ONE = torch.arange(20.0).reshape(4, 5), torch.arange(48.0).reshape(6, 8), torch.ones(2, 1)
+BOTH_AXES = [{0, 1}]
+
+
+def scaled(x: Tensor) -> Tensor:
+    return x @ x.t() / math.sqrt(x.size(-1)) + math.exp(-x.size(0))
+
+
+def levels(x: Tensor) -> Tensor:
+    return x * math.log2(x.size(1)) + math.ceil(x.size(0) / 2)
+
+
+def half(x: Tensor) -> Tensor:
+    return x[:, : math.ceil(x.size(1) / 2)]
+
+
+def padded(x: Tensor) -> Tensor:
+    return F.pad(x, (0, math.ceil(x.size(1) / 4) * 4 - x.size(1)))
+
+
+def repeated(x: Tensor) -> Tensor:
+    return x.view(math.floor(x.size(0) / 2), 2, -1).repeat(math.ceil(x.size(0) / 3), 1, 1)
+
+
+@programs(
+    *(
+        Program(fn, X, at=[(MORE,), (ONE,)], dynamic=BOTH_AXES, captures=("trace",), opsets=(11 if fn is padded else 9, 13, 20))
+        for fn in (scaled, levels, half, padded, repeated)
+    ),
+    Program(scaled, X.double(), at=[(MORE.double(),)], dynamic=BOTH_AXES, captures=("trace",), opsets=(13, 20), name="scaled64"),
+)
+def test_functions_of_sizes_are_recorded(run) -> None:
+    run()
+
+
+def test_functions_of_values_are_not() -> None:
+    with pytest.raises(CaptureError, match="the trace fixes what depends on a dynamic axis"):
+        exported(lambda x: x + math.sqrt(x.sum()), (X,), capture="trace", dynamic_shapes=({0: "n"},))
+    assert math.sqrt(4) == 2 and math.ceil(2.5) == 3
+
+
+def shapes(x: Tensor) -> tuple[Tensor, Tensor]:
+    return torch._shape_as_tensor(x), shape_as_tensor(x) + 1
+
+
+def counted(x: Tensor) -> tuple[Tensor, Tensor]:
+    return torch._dim_arange(x, 1), x + torch._dim_arange(x, -1)
+
+
+def turned(x: Tensor) -> Tensor:
+    return reshape_from_tensor_shape(x, shape_as_tensor(x).flip(0))
+
+
+def joined(x: Tensor) -> Tensor:
+    return reshape_from_tensor_shape(x, torch.cat([shape_as_tensor(x)[1:], torch.tensor([-1])]))
+
+
+@programs(
+    *(
+        Program(fn, X, at=[(MORE,), (ONE,)], dynamic=BOTH_AXES, captures=captures, opsets=(9, 13, 20))
+        for fn, captures in (
+            (shapes, ("trace", "export")),
+            (counted, ("trace", "export")),
+            (turned, ("trace", "auto")),
+            (joined, ("trace", "auto")),
+        )
+    )
+)
+def test_shapes_as_tensors(run) -> None:
+    run()
+
+
+def test_constants_of_numbers_are_no_alarm() -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        onnxexp.export(lambda x: x + torch.tensor([1.0]), (X,), capture="trace")
+    assert not [each for each in told if "constants" in str(each.message)]
