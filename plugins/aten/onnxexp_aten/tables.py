@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnxexp import SymbolicTable
-from onnxexp_aten.complex import complex_numbers, fft_shift, fourier
+from onnxexp_aten.complex import complex_numbers, fft_shift, fourier, inverse_stft
 from onnxexp_aten.creation import conversion, filled_tensors, ranges, triangles_and_one_hot
 from onnxexp_aten.indexing import assignment, gather, scatter
 from onnxexp_aten.linalg import (
@@ -171,4 +171,4 @@ aten.include(
 complex_aten = SymbolicTable("aten")
 """The symbolics of operators with complex arguments or results."""
 
-complex_aten.include(complex_numbers.complex_table, fourier.complex_table)
+complex_aten.include(complex_numbers.complex_table, fourier.complex_table, inverse_stft.complex_table)

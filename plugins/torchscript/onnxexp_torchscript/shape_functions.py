@@ -59,7 +59,7 @@ def infer_result(name: str, fakes: Sequence[Any]) -> Any:
         return _SEVERAL[name](fakes) if all(map(_is_static, fakes)) else None
     special = _SPECIAL.get(name)
     sizes = special(fakes) if special is not None else None
-    return None if sizes is None else AbstractTensor(first.dtype, sizes)
+    return None if sizes is None else AbstractTensor(first.dtype.to_real() if name == "aten::istft" else first.dtype, sizes)
 
 
 def _elementwise(name: str, fakes: Sequence[Any]) -> AbstractTensor | None:
@@ -176,6 +176,16 @@ def _narrow(fakes: Sequence[Any]) -> list[Any]:
     sizes = list(x.shape)
     sizes[dim] = length
     return sizes
+
+
+def _inverse_stft(fakes: Sequence[Any]) -> list[Any] | None:
+    """Infer ``istft``; torch's kernel takes the length as an int."""
+    x, n_fft, hop, _, _, center, _, onesided, length, return_complex = fakes
+    if return_complex or onesided is False:
+        return None
+    frames = (hop or n_fft // 4) * (x.shape[-1] - 1)
+    whole = frames + n_fft - (2 * (n_fft // 2) if center else 0)
+    return [*x.shape[:-2], whole if length is None else length]
 
 
 def _reshape(fakes: Sequence[Any]) -> list[Any] | None:
@@ -337,6 +347,7 @@ _SPECIAL: dict[str, Callable[[Sequence[Any]], list[Any] | None]] = {
     "aten::unsqueeze": _unsqueeze,
     "aten::select.int": _select,
     "aten::slice.Tensor": _slice,
+    "aten::istft": _inverse_stft,
     "aten::narrow": _narrow,
     "aten::narrow.Tensor": _narrow,
     "aten::reshape": _reshape,

@@ -27,7 +27,7 @@ from onnxexp_aten.support.kernel_dtypes import compute, targets_plain_onnx
 from onnxexp_aten.support.tensor_sizes import size_at, with_shape
 from onnxexp_aten.support.view_nodes import reshaped, sliced, swapped
 
-__all__ = ["complex_table", "table"]
+__all__ = ["complex_table", "fitted", "frame_window", "table"]
 
 table = SymbolicTable("aten")
 complex_table = SymbolicTable("aten")
@@ -267,7 +267,7 @@ def _mode(norm: str | None, *, forward: bool) -> int:
     return 1 if norm == "ortho" else 2 if (norm == "forward") == forward else 0
 
 
-def _fitted(op: Builder, x: Tensor, axis: int, wanted: Any) -> Tensor:
+def fitted(op: Builder, x: Tensor, axis: int, wanted: Any) -> Tensor:
     """Crop an axis, or pad it with zeros, to this size."""
     size, before = size_at(op, x, axis), [0, 0] * (rank_of(op, x) - 1 - axis)
     if wanted is None or size is wanted or size == wanted:
@@ -285,7 +285,7 @@ def _fitted_parts(op: Builder, x: Tensor, axes: Sequence[int], sizes: Sequence[A
     """Split a tensor into parts, cropped or padded to these sizes."""
     z = _parts(op, x)
     for axis, wanted in zip(axes, sizes, strict=True):
-        z = [_fitted(op, part, axis, wanted) for part in z]
+        z = [fitted(op, part, axis, wanted) for part in z]
     return z
 
 
@@ -365,7 +365,7 @@ def stft(op: Builder, self: Tensor, n_fft: int, hop_length: Any, win_length: Any
     starts = op.Unsqueeze(window_starts(op, x[0], axis, n_fft, hop_length or n_fft // 4), axes=[int(rows)])
     frame = torch.arange(n_fft) if rows else torch.arange(n_fft)[:, None]
     z = [op.Gather(part, op.Add(starts, op.constant(frame)), axis=axis) for part in x]
-    shape = _window(op, window, n_fft, win_length or n_fft, x[0].dtype)
+    shape = frame_window(op, window, n_fft, win_length or n_fft, x[0].dtype)
     if shape is not None:
         z = [op.Mul(part, shape if rows else op.Unsqueeze(shape, axes=[1])) for part in z]
     transform = _onesided if (len(x) == 1 if onesided is None else onesided) else _each
@@ -374,7 +374,7 @@ def stft(op: Builder, self: Tensor, n_fft: int, hop_length: Any, win_length: Any
     return whole if return_complex else whole.view_as_real()
 
 
-def _window(op: Builder, window: Tensor | None, size: int, length: int, dtype: torch.dtype) -> Tensor | None:
+def frame_window(op: Builder, window: Tensor | None, size: int, length: int, dtype: torch.dtype) -> Tensor | None:
     """Center the window among zeros; None for a window of ones."""
     if window is None and length == size:
         return None
