@@ -306,3 +306,51 @@ def test_an_assignment_to_data_is_refused() -> None:
 
     with pytest.raises(onnxexp.CaptureError, match=r"an assignment to \.data cannot be captured; cure: write with copy_"):
         onnxexp.export(model, (X,))
+
+
+# The tracer and torch.jit.script take a write through an alias that no schema declares for dead
+
+
+class ByDropout(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.cat([x, x], 1)
+        flat = torch.ravel(y)
+        kept = nn.functional.dropout(y, 0.5, False)
+        flat.add_(1)
+        return kept
+
+
+class ByFeatureDropout(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * 2
+        nn.functional.dropout1d(y, 0.5, False).add_(1)
+        return y
+
+
+class ByEinsum(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * 2
+        torch.einsum("ij->ji", y).add_(1)
+        return y
+
+
+class ByTypeAs(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * 2
+        y.type_as(x).add_(1)
+        return y
+
+
+class ByNothing(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * 2
+        torch.atleast_1d(y).mul_(3)
+        return nn.functional.dropout(torch.conj_physical(y), 0.5, False)
+
+
+@pytest.mark.parametrize("opset", [13, 20])
+@pytest.mark.parametrize("model", [ByDropout, ByFeatureDropout, ByEinsum, ByTypeAs, ByNothing])
+def test_a_write_through_an_undeclared_alias_stays_in_a_trace(model: type[nn.Module], opset: int) -> None:
+    program = onnxexp.export(model().eval(), (X,), capture="trace", opset_version=opset, dynamic_shapes={"x": {0: "n"}})
+    for x in (X, MORE, MORE[:1]):
+        torch.testing.assert_close(program(x), model()(x))

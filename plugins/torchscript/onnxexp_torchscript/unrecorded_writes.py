@@ -1,7 +1,7 @@
 """Writes that torch's tracer drops.
 
-torch's alias analysis takes the result of ``torch.atleast_3d(x)`` for a new tensor, so that torch removes a write into it from
-the trace as dead code. ``resize_`` is not recorded at all: its result is a constant.
+torch's alias analysis takes the result of ``torch.atleast_3d(x)`` for a new tensor. If the model writes to one of the two and
+returns the other, torch removes the write from the trace as dead code. ``resize_`` is not recorded at all: its result is a constant.
 """
 
 from __future__ import annotations
@@ -20,18 +20,14 @@ _CURE = "take the elements with flatten()[:n].view(...), or pad() a new tensor"
 
 
 def keep_writes(graph: Any) -> int:
-    """Make each write that torch would remove an output of the graph.
+    """Make each write that torch may remove an output of the graph.
 
-    Returns their number.
+    Returns their number. Where torch knows all aliases, it removes dead writes only.
     """
-    views: set[int] = set()
-    written = []
-    for node in graph.nodes():
-        if node.kind() not in UNDECLARED and not (node.inputsSize() and node.inputsAt(0).unique() in views):
-            continue
-        views.update(output.unique() for output in node.outputs())
-        if node.kind().endswith("_") and node.outputsSize() == 1:
-            written.append(node.output())
+    nodes = list(graph.nodes())
+    if not any(node.kind() in UNDECLARED for node in nodes):
+        return 0
+    written = [output for node in nodes if "!" in node.schema() for output in node.outputs()]
     for value in written:
         graph.registerOutput(value)
     return len(written)
