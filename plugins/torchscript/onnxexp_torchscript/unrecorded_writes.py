@@ -1,7 +1,8 @@
 """Writes that torch's tracer drops.
 
 torch's alias analysis takes the result of ``torch.atleast_3d(x)`` for a new tensor. If the model writes to one of the two and
-returns the other, torch removes the write from the trace as dead code. ``resize_`` is not recorded at all: its result is a constant.
+returns the other, torch removes the write from the trace as dead code. ``resize_`` is not recorded at all: its result is a
+constant.
 """
 
 from __future__ import annotations
