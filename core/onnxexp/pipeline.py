@@ -133,7 +133,7 @@ def export(
         io = name_graph_io(captured, call.spec, output_names)
     with clock("pre passes"):
         passes.pre(captured.graph)
-    if export_type is OperatorExportTypes.RAW:
+    if export_type.verbose:
         print(captured.graph)
     with clock("lower"):
         builder = Builder.for_export(context)

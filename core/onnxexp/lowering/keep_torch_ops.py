@@ -46,6 +46,11 @@ class OperatorExportTypes(enum.Enum):
         return self in (OperatorExportTypes.ONNX_ATEN, OperatorExportTypes.RAW)
 
     @property
+    def verbose(self) -> bool:
+        """Whether the captured graph is printed."""
+        return self is OperatorExportTypes.RAW
+
+    @property
     def keeps_unknown(self) -> bool:
         """Whether operators that no plugin lowers are kept."""
         return self is not OperatorExportTypes.ONNX

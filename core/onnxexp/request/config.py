@@ -37,8 +37,7 @@ _OWN = "onnxexp.toml"
 _PROJECT = "pyproject.toml"
 _ARGUMENTS = {"opset": "opset_version", "disable": "without"}
 """The names of keys among the arguments of `export`, where they differ."""
-_JOINED = ("disable", "prefer", "skip_passes")
-"""Keys to which a call can only add."""
+_JOINED = ("disable", "prefer", "skip_passes")  # a call can only add to these
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +83,6 @@ def load(**call: Any) -> Config:
     """Return the configuration of a call with these arguments, named as in `KEYS`.
 
     None leaves a key to the file and the environment, as does an empty `disable`, `prefer` or `skip_passes`.
-
     Raises OptionError with the file or variable, the key and the cure.
     """
     set_ = {name: value for name, value in call.items() if value is not None and (value or name not in _JOINED)}

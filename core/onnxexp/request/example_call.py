@@ -71,8 +71,7 @@ def read_call(
     module = program.module(check_guards=False) if program is not None else as_module(model)
     forward = forward_of(module)
     spec = read_dynamic(forward, positional, named, dynamic_shapes, dynamic_axes, input_names, output_names, program)
-    taken = module if program is None else program
-    return ExampleCall(taken, module, tuple(given[0]), dict(given[1]), spec, inspect.signature(forward))
+    return ExampleCall(program or module, module, tuple(given[0]), dict(given[1]), spec, inspect.signature(forward))
 
 
 def _arguments(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:

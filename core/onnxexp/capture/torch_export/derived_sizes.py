@@ -50,10 +50,7 @@ def larger_sizes(program: ExportedProgram, spec: DynamicSpec) -> dict[tuple[int,
 
 
 def _enlarge(unit: sympy.Expr, sizes: _Sizes, groups: _Sizes) -> None:
-    """Multiply the sizes in a derived size until each of its factors is 2 or more.
-
-    Nothing changes if 16 times the sizes are not enough.
-    """
+    """Multiply the sizes in a derived size until its factors are 2 or more."""
     used = {groups[symbol] for symbol in unit.free_symbols & groups.keys()}
     parts = [part for part in sympy.Mul.make_args(unit) if part.free_symbols]
     for factor in (1, 2, 4, 8, 16):
