@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.onnx.operators import reshape_from_tensor_shape, shape_as_tensor
 
 import onnxexp
-from onnxexp import CaptureError
+from onnxexp import CaptureError, LoweringError
 
 from .running import Program, exported, programs
 
@@ -93,3 +93,26 @@ def test_constants_of_numbers_are_no_alarm() -> None:
         warnings.simplefilter("always")
         onnxexp.export(lambda x: x + torch.tensor([1.0]), (X,), capture="trace")
     assert not [each for each in told if "constants" in str(each.message)]
+
+
+def spaced(x: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.linspace(0, 1, x.size(1) // 2), torch.linspace(-2, x.size(0), x.size(1), dtype=torch.float64)
+
+
+@programs(
+    Program(spaced, X, at=[(MORE,), (ONE,), (X[:, :3],)], dynamic=BOTH_AXES, captures=("trace", "export"), opsets=(9, 13, 20))
+)
+def test_linspace_with_steps_of_the_run_time(run) -> None:
+    run()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: torch.histc(x, bins=x.size(1), min=-3.0, max=3.0), "the number of bins must be known at export"),
+        (lambda x: torch.diag_embed(x, x.size(1) // 2), "the offset must be known at export"),
+    ],
+)
+def test_numbers_that_must_be_known(call, message) -> None:
+    with pytest.raises(LoweringError, match=message):
+        exported(call, (X,), capture="trace", dynamic_shapes=({1: "n"},))

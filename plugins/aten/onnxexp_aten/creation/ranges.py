@@ -119,6 +119,8 @@ def range_(op: Builder, start: Any, end: Any, *options: Any) -> Tensor:
 @table("linspace")
 def linspace(op: Builder, start: Any, end: Any, steps: Any, *options: Any) -> Tensor:
     """linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, ...) -> Tensor"""
+    if not op.is_static([start, end, steps]):
+        return linspace_between(op, start, end, steps, *options)
     start, end, steps = (op.static(bound, "a bound") for bound in (start, end, steps))
     return op.constant(torch.linspace(start, end, steps, dtype=out_dtype(op)))
 
@@ -144,6 +146,8 @@ def _between(op: Builder, start: Any, end: Any, steps: Any, dtype: torch.dtype) 
     """
     ends = (op.cast(bound, bound.dtype if isinstance(bound, Tensor) else torch.float64) for bound in (start, end))
     low, high = (op.cast(bound if dtype.is_floating_point else op.cast(bound, dtype), torch.float64) for bound in ends)
+    if not op.is_static(steps):
+        return _between_of(op, low, high, op.constant(steps, torch.int64))
     steps = int(op.static(steps, "the number of steps"))
     if steps == 1:
         return op.Reshape(low, [1])
@@ -152,6 +156,16 @@ def _between(op: Builder, start: Any, end: Any, steps: Any, dtype: torch.dtype) 
     rising = op.Add(op.Mul(step, op.constant(numbers)), low)
     falling = op.Sub(high, op.Mul(step, op.constant(numbers.flip(0))))
     return op.Where(op.constant(torch.arange(steps) < steps // 2), rising, falling)
+
+
+def _between_of(op: Builder, low: Tensor, high: Tensor, steps: Tensor) -> Tensor:
+    """Evenly spaced float64 numbers, as many as the run time says."""
+    places, last = arange_of(op, 0, steps, 1, torch.int64), op.Sub(steps, 1)
+    gaps = op.cast(op.Where(op.Less(last, 1), op.constant(1), last), torch.float64)
+    step = op.Div(op.Sub(high, low), gaps)
+    rising = op.Add(op.Mul(step, op.cast(places, torch.float64)), low)
+    falling = op.Sub(high, op.Mul(step, op.cast(op.Sub(last, places), torch.float64)))
+    return op.Where(op.Less(op.Mul(places, 2), steps), rising, falling)
 
 
 @table("logspace")

@@ -65,6 +65,7 @@ def diag_embed(op: Builder, self: Tensor, offset: int, dim1: int, dim2: int) -> 
     size = size_at(op, self, rank - 1)
     if self.dtype.is_complex:
         op.decline("the dtype must be real")
+    offset = int(op.static(offset, "the offset"))
     pads = [0, offset] if offset > 0 else [-offset, 0]
     rows = op.torch_op("aten::constant_pad_nd", self, pads, 0)[0] if offset else self
     kept = _on_diagonal(op, size, offset)

@@ -62,6 +62,7 @@ def histc(op: Builder, self: Tensor, bins: int, min: Any, max: Any) -> Tensor:
     """histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor"""
     if not self.dtype.is_floating_point:
         return op.cast(histc(op, op.cast(self, torch.float64), bins, min, max), self.dtype)
+    bins = int(op.static(bins, "the number of bins"))
     x = op.Reshape(self, [-1])
     least, most = _bounds(op, x, *((None, None) if min == max == 0 else (min, max)))
     share = op.Div(op.Mul(op.Sub(x, least), float(bins)), op.Sub(most, least))
