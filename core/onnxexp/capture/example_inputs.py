@@ -109,22 +109,17 @@ def other_examples(
 ) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]:
     """Yield the example at other sizes, with the sizes as text."""
     flat, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
-    axes = [
-        (index, axis, request) for index, found in enumerate(spec.axes) for axis, request in found.items() if request.required
-    ]
-    keys = [(derivation(request.dim) or (request.name,))[0] or (index, axis) for index, axis, request in axes]
-    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    axes = [(place, *member) for place, members in enumerate(_groups(spec).values()) for member in members]
     for rule in (lambda place, size: 1, lambda place, size: 2 * place + 3, lambda place, size: 2 * size):
         changed, texts = list(flat), []
-        for key, (index, axis, request) in zip(keys, axes, strict=True):
+        for place, index, axis, request in axes:
             tensor, (_, function) = changed[index], derivation(request.dim) or ("", int)
             bounds = vars(vars(request.dim).get("root", request.dim))  # of a Dim, a derived Dim or Dim.DYNAMIC(min=..., max=...)
             present = (tensor.shape[axis] - function(0)) // (function(1) - function(0))
             high = bounds.get("max")
-            size = max(rule(places[key], present), bounds.get("min") or 1)
+            size = max(rule(place, present), bounds.get("min") or 1)
             size = function(min(size, high) if isinstance(high, int) else size)
-            positions = torch.arange(size, device=tensor.device) % max(tensor.shape[axis], 1)
-            changed[index] = tensor.index_select(axis, positions) if tensor.shape[axis] else tensor
+            changed[index] = grow(tensor, axis, size) if tensor.shape[axis] else tensor
             texts.append(f"axis {axis} of {spec.leaves[index].name} is {size}")
         if any(one is not other for one, other in zip(flat, changed, strict=True)):
             yield ", ".join(texts), *pytree.tree_unflatten(changed, structure)
@@ -208,7 +203,7 @@ def _least(function: Callable[[int], int], size: int) -> int:
 
 
 def grow(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
-    """Repeat a tensor along an axis up to a size, or fill an empty one with zeros."""
+    """Repeat or cut a tensor along an axis to a size, or fill an empty one with zeros."""
     with torch.no_grad():
         if tensor.shape[axis] == 0:
             result = tensor.new_zeros([*tensor.shape[:axis], size, *tensor.shape[axis + 1 :]])

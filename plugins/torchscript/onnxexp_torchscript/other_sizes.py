@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from onnxexp.capture.example_inputs import derivation
+from onnxexp.capture.example_inputs import derivation, grow
 from onnxexp.request.dynamic_shapes import Axis, DynamicSpec
 
 __all__ = ["OtherSizes", "other_sizes"]
@@ -18,6 +18,8 @@ _SMALL = 4
 """Larger sizes shrink where that is possible, so that the second trace costs less than the first."""
 _WINDOW = 8
 """A window that models have, with larger ones: sizes up to it grow, so that a number of windows differs."""
+_MORE = 1.25
+"""A second trace with at most this ratio of elements costs no more than the first and its conversion."""
 _SHIFT = 3
 _ATTEMPTS = 4
 """How many choices of sizes are tried until sums stay sums."""
@@ -30,7 +32,7 @@ class OtherSizes:
     Attributes:
         example: The leaves of the call.
         text: These sizes as text.
-        larger: Whether it has more elements than the user's example.
+        larger: Whether it has clearly more elements than the user's example.
     """
 
     example: list[Any]
@@ -180,21 +182,15 @@ def _example(
         changed[index] = number
     for size, value in zip(sizes, values, strict=True):
         for index, axis, function in size.axes:
-            changed[index] = _resized(changed[index], axis, function(value))
+            if changed[index].shape[axis] != function(value):
+                changed[index] = grow(changed[index], axis, function(value))
     texts = [
         f"{leaf.name}: {' × '.join(map(str, new.shape)) if isinstance(new, torch.Tensor) else new}"
         for leaf, old, new in zip(spec.leaves, example, changed, strict=True)
         if new is not old
     ]
-    return OtherSizes(changed, ", ".join(texts), _elements(changed) > _elements(example))
+    return OtherSizes(changed, ", ".join(texts), _elements(changed) > _MORE * _elements(example))
 
 
 def _elements(leaves: Sequence[Any]) -> int:
     return sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
-
-
-def _resized(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
-    """Repeat or cut a tensor along an axis."""
-    if tensor.shape[axis] == size:
-        return tensor
-    return tensor.index_select(axis, torch.arange(size, device=tensor.device) % tensor.shape[axis])
