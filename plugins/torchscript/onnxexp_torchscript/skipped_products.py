@@ -21,6 +21,7 @@ _PRODUCTS = (_ATTENTION, "linear", *(f"{name}{rank}d" for name in ("conv", "conv
 _OWNERS: tuple[Any, ...] = (torch, torch._C._nn, functional)
 _READS = ("item", "tolist", "numpy", "__array__", "__bool__", "__int__", "__float__", "__complex__", "__index__")
 _COMPARISONS = ("equal", "allclose", "is_nonzero")
+_INDEX = "aten::index"
 _OPEN = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
 _tracer: Any = torch._C  # has more than torch's stubs
 
@@ -47,7 +48,8 @@ class SkippedProducts:
         """Whether no decision in Python and no shape can depend on a skipped product."""
         if not self.count:
             return True
-        return not self._read and not any(map(_has_open_shape, {node.kind() for node in graph.nodes()}))
+        kinds = {node.kind() for node in graph.nodes() if node.kind() != _INDEX or _has_mask(node)}
+        return not self._read and not any(map(_has_open_shape, kinds))
 
     def _skipping(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:
         """Record a product by a call with an empty batch."""
@@ -93,6 +95,13 @@ def _standing_for(traced: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Let the trace take another tensor for a traced one; return it."""
     _tracer._set_value_trace(other, _tracer._get_value_trace(traced))
     return other
+
+
+def _has_mask(node: Any) -> bool:
+    """Whether an index may be a mask; whole numbers as indices leave the shape to sizes."""
+    indices = list(list(node.inputs())[1].node().inputs())
+    tensors = [index.type() for index in indices if index.type().kind() == "TensorType"]
+    return any(kind.dtype() not in (torch.int64, torch.int32) for kind in tensors)
 
 
 def _has_open_shape(kind: str) -> bool:
