@@ -108,7 +108,10 @@ def _apart(sizes: Sequence[_Size], one_new: bool) -> list[int]:
 
 
 def _changed(sizes: Sequence[_Size], one_new: bool, skipped: int) -> tuple[list[int], bool]:
-    """Change every size but for the first `skipped` choices; also return whether sums stay sums."""
+    """Change every size but for the first `skipped` choices.
+
+    Also return whether sums stay sums.
+    """
     taken = {size.value for size in sizes}
     values: dict[int, int] = {}
     order = sorted(range(len(sizes)), key=lambda index: sizes[index].value)

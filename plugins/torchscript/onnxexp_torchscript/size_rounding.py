@@ -21,9 +21,10 @@ _item = torch.Tensor.item
 
 
 def size_rounding() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
-    """Yield replacements (owner, name, function): methods that Python's math module calls, and ``item``.
+    """Yield replacements (owner, name, function).
 
-    Other conversions, such as ``int(n / 8)``, must return a Python number.
+    The replaced methods are ``item`` and those that Python's math module calls. Other conversions, such as ``int(n / 8)``, must
+    return a Python number.
     """
     for name, function in _ROUNDING.items():
         yield torch.Tensor, f"__{name}__", _rounded(getattr(torch, name), function)
