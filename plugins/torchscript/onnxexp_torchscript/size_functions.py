@@ -1,4 +1,4 @@
-"""``math.sqrt(n)`` of a size: the trace records torch's function in place of the example's number."""
+"""Record ``math.sqrt(n)`` of a size, in place of the example's number."""
 
 from __future__ import annotations
 
