@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -49,7 +50,8 @@ def is_rounding(
     number: int,
 ) -> bool:
     """Whether a wrong value is one that eager itself has in float64, or at inputs that differ in the last digits."""
-    exact = _results(lambda: make().double(), [x.double() if x.is_floating_point() else x for x in tensors], number)
+    with _default_dtype(torch.float64):  # integers times a Python float
+        exact = _results(lambda: make().double(), [x.double() if x.is_floating_point() else x for x in tensors], number)
     if exact is not None and exact.shape == actual.shape and not difference(exact.to(actual.dtype), actual):
         return True
     reach = torch.zeros(expected.shape, dtype=torch.float64)
@@ -62,6 +64,16 @@ def is_rounding(
     scale = float(expected.double().abs().nan_to_num(posinf=0).max()) if expected.numel() else 0.0
     floor = 1e-5 * max(1.0, scale) if expected.is_floating_point() else 0.0
     return bool((error <= 20 * reach + floor).all())
+
+
+@contextlib.contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def _distance(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:

@@ -35,10 +35,13 @@ class Exported:
 
     def is_limited(self, sizes: Mapping[str, int], tensors: Sequence[torch.Tensor]) -> bool:
         """Whether the export has stated that the model is not right at these sizes."""
-        if any(_CONSTANTS in message for message in self.messages):
-            return True
         conditions = [part for message in self.messages for found in _RIGHT_ONLY.findall(message) for part in _conditions(found)]
         return any(not _holds(condition, sizes) for condition in conditions) or self._refuses(tensors)
+
+    @property
+    def fixes_numbers(self) -> bool:
+        """Whether the export has stated that it fixes branches and Python numbers."""
+        return any(_CONSTANTS in message for message in self.messages)
 
     def _refuses(self, tensors: Sequence[torch.Tensor]) -> bool:
         try:

@@ -136,6 +136,16 @@ def test_stated_ranges() -> None:
     assert exported.is_limited({"n": 4, "m": 5}, ())
 
 
+def test_integers_times_a_float_are_exact_in_float64() -> None:
+    class Scaled(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x * 0.1 + 1e7) - 1e7
+
+    x = torch.tensor([3])
+    assert is_rounding(Scaled, [x], Scaled()(x), torch.tensor([0.3]), 0)
+    assert torch.get_default_dtype() == torch.float32
+
+
 def test_comparison() -> None:
     one = torch.tensor([1.0, float("nan")])
     assert compared([one], [one.clone()]) is None

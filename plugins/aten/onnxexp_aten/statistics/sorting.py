@@ -94,7 +94,13 @@ def median_dim(op: Builder, self: Tensor, dim: int, keepdim: bool) -> tuple[Tens
 def median(op: Builder, self: Tensor) -> Tensor:
     """median(Tensor self) -> Tensor; the lower of two middle elements"""
     flat = op.Reshape(self, [-1])
-    return kthvalue(op, flat, _middle(op, size_at(op, flat, 0)), 0, False)[0]
+    size = size_at(op, flat, 0)
+    if not isinstance(size, Tensor):
+        return kthvalue(op, flat, _middle(op, size), 0, False)[0]
+    middle = _middle(op, size)
+    lower = top(op, flat, middle, 0, largest=False)[0]
+    of_none = op.constant(torch.empty(0, dtype=flat.dtype).median().reshape(1))
+    return op.Gather(op.Concat(lower, of_none, axis=0), op.Sub(middle, 1), axis=0)  # index -1 where there is no element
 
 
 def _middle(op: Builder, size: Any) -> Any:
