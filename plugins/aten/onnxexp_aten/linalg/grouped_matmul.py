@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp_aten.math.arithmetic import extreme
 from onnxexp_aten.support.arguments import rank_of
 from onnxexp_aten.support.tensor_sizes import size_at, vector
 from onnxexp_aten.support.type_promotion import dtype_of
@@ -50,7 +51,7 @@ def _by_rows(op: Builder, rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor
     products = [
         op.MatMul(sliced(op, rows, 0, bounds[group], bounds[group + 1]), _matrix(op, weights, group)) for group in range(groups)
     ]
-    rest = op.Sub(size_at(op, rows, 0), bounds[-1])
+    rest = extreme(op, "Max", op.Sub(size_at(op, rows, 0), bounds[-1]), op.constant(0))
     zeros = op.ConstantOfShape(vector(op, [rest, size_at(op, weights, 2)]), value=torch.zeros(1, dtype=rows.dtype))
     return op.Concat(*products, zeros, axis=0)
 

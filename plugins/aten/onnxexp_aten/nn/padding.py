@@ -102,7 +102,7 @@ def _around(op: Builder, x: Tensor, amounts: list[tuple[Any, Any]]) -> Tensor:
         axis = rank_of(op, x) - 1 - place
         pieces = [x]
         if not (isinstance(begin, int) and begin == 0):
-            start = -begin if isinstance(begin, int) else op.Neg(begin)
+            start = -begin if isinstance(begin, int) else op.Sub(size_at(op, x, axis), begin)  # -0 would be the front
             pieces.insert(0, op.Slice(x, [start], [END], axes=[axis]))
         if not (isinstance(end, int) and end == 0):
             pieces.append(op.Slice(x, [0], [end], axes=[axis]))

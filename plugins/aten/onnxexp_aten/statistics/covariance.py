@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxexp import Builder, SymbolicTable, Tensor
+from onnxexp import Builder, SymbolicTable, Tensor, warn
 from onnxexp_aten.math.arithmetic import extreme
 from onnxexp_aten.reduction.reductions import reduced, var
 from onnxexp_aten.shape.diagonals import diagonal
@@ -23,6 +23,8 @@ table = SymbolicTable("aten")
 def cov(op: Builder, self: Tensor, correction: int, fweights: Tensor | None, aweights: Tensor | None) -> Tensor:
     """cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor"""
     rank = rank_of(op, self)
+    if rank == 2 and isinstance(size_at(op, self, 0), Tensor):
+        warn("the exported covariances are right only where there are several variables; for one, eager's result has no axes")
     dtype = promoted_dtype(self, *(w for w in (aweights,) if w is not None), floating=True)
     if fweights is None and aweights is None and (rank < 2 or size_at(op, self, 0) == 1):
         return var(op, op.cast(self, dtype), None, correction, False)
