@@ -210,6 +210,10 @@ DYNAMIC = [
     (by_factors, [(torch.randn(*size[1:]),) for size in RECTANGLES]),
     (by_values, [(torch.randn(*size),) for size in RECTANGLES]),
     (lambda a, b: linalg.lstsq(a, b).solution, [(torch.randn(*size), torch.randn(*size[:2], 2)) for size in RECTANGLES]),
+    (
+        lambda a, b: (*linalg.lstsq(a, b, driver="gels"), *linalg.lstsq(a, b, driver="gelsd")),
+        [(torch.randn(m, n), torch.randn(m, 2)) for m, n in ((4, 3), (5, 2), (6, 4))],
+    ),
     (lambda x: linalg.tensorinv(x, 2), [(regular(1, m * n).reshape(m, n, m * n),) for m, n in ((2, 3), (1, 2), (2, 2), (1, 1))]),
     (linalg.tensorsolve, [(regular(1, m * n).reshape(m, n, m * n), torch.randn(m, n)) for m, n in ((2, 3), (1, 2), (1, 1))]),
 ]

@@ -79,6 +79,13 @@ def test_masks(check):
     Case(lambda x, i: x.take(i), r(2, 4), T([[0, -3], [1, 7]]), dynamic={0: [0], 1: [0]}, name="take"),
     Case(lambda x, i: torch.take_along_dim(x, i, 1), r(2, 4), T([[0, 3]]), name="take_along_dim"),
     Case(lambda x, i: torch.take_along_dim(x, i), r(2, 4), T([0, 3]), name="take_along_dim_flat"),
+    Case(
+        lambda x, i: torch.take_along_dim(x, i, 1),
+        r(3, 4),
+        T([[0, 3]]),
+        dynamic={0: [0, 1], 1: [1]},
+        name="take_along_dim_of_any",
+    ),
     Case(torch.nn.Embedding(5, 4, padding_idx=0), T([[0, 3]]), dynamic={0: [0, 1]}, emits={"Gather"}),
 )
 def test_gather(check):

@@ -125,11 +125,25 @@ def _reshape_from_tensor(original: Callable[..., Any], input: torch.Tensor, shap
     return input.reshape([int(size) for size in shape.tolist()])
 
 
+def _take_along_dim(
+    original: Callable[..., torch.Tensor], input: torch.Tensor, indices: torch.Tensor, dim: int | None = None
+) -> torch.Tensor:
+    """Compute take_along_dim by gather; torch reads the sizes that it broadcasts as ints."""
+    static = all(isinstance(size, int) for size in (*input.shape, *indices.shape))
+    if static or dim is None or input.dim() != indices.dim() or not input.dim():
+        return original(input, indices, dim)
+    axis = dim % input.dim()
+    common = torch.broadcast_shapes(*((*x.shape[:axis], 1, *x.shape[axis + 1 :]) for x in (input, indices)))
+    x, places = (x.expand(*common[:axis], x.shape[axis], *common[axis + 1 :]) for x in (input, indices))
+    return x.gather(axis, places)
+
+
 _METHODS = {
     **{name: functools.partial(_call_own, name) for name in ("cov", "corrcoef", "kron", "narrow", "tensor_split")},
     "hsplit": functools.partial(_split_at, 1, 1),
     "vsplit": functools.partial(_split_at, 0, 2),
     "dsplit": functools.partial(_split_at, 2, 3),
+    "take_along_dim": _take_along_dim,
 }
 """The replacements of functions that are also methods of a tensor."""
 _REPLACEMENTS: list[tuple[Any, str, Callable[..., Any]]] = [

@@ -110,9 +110,9 @@ def linalg_lstsq(op: Builder, self: Tensor, b: Tensor, rcond: float | None, driv
     solution = op.MatMul(inverse, wanted)
     nothing, driver = op.constant(torch.empty(0, dtype=self.dtype)), driver or "gelsy"
     residuals, singular = nothing, nothing
-    if driver != "gelsy" and _has_residuals(op, matrices):
+    if driver != "gelsy" and not is_wide(m, n) and m != n:
         missed = op.Sub(op.MatMul(matrices.x, solution), wanted)
-        residuals = matrices.back(op.ReduceSumSquare(missed, axes=[1], keepdims=0), width)
+        residuals = _if_tall(op, matrices, matrices.back(op.ReduceSumSquare(missed, axes=[1], keepdims=0), width))
     if driver in ("gelsd", "gelss"):
         count = smaller(m, n)
         singular = matrices.back(op.TopK(sizes, [size(op, count)], axis=2, outputs=2)[0], count)
@@ -125,10 +125,14 @@ def linalg_lstsq(op: Builder, self: Tensor, b: Tensor, rcond: float | None, driv
     )
 
 
-def _has_residuals(op: Builder, matrices: Matrices) -> bool:
-    if not (isinstance(matrices.rows, int) and isinstance(matrices.columns, int)):
-        op.decline("the matrices' sizes decide whether there are residuals; cure: no dynamic axis there, or driver='gelsy'")
-    return matrices.rows > matrices.columns
+def _if_tall(op: Builder, matrices: Matrices, residuals: Tensor) -> Tensor:
+    """Residuals of tall matrices; others have none, float[0]."""
+    if isinstance(matrices.rows, int) and isinstance(matrices.columns, int):
+        return residuals
+    if matrices.batch:
+        op.decline("the sizes of the matrices decide whether there are residuals; cure: no dynamic axis there, or driver='gelsy'")
+    tall = op.Less(op.constant(size(op, matrices.columns)), op.constant(size(op, matrices.rows)))
+    return op.Slice(residuals, [0], op.Mul(op.Shape(residuals), op.cast(tall, torch.int64)), [0])
 
 
 def _tolerance(op: Builder, matrices: Matrices, sizes: Tensor, atol: Tensor | None, rtol: Tensor | None) -> Tensor:
