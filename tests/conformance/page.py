@@ -11,7 +11,7 @@ from typing import TypeVar
 from .judging import FAILURES, Result
 from .known import known
 from .samples import DTYPES, family_of
-from .tables import COUNTED, ratios
+from .tables import COUNTED, OTHERS, ratios
 
 __all__ = ["operator_page", "operator_table"]
 
@@ -29,7 +29,8 @@ _HEAD = """# Operators
 
 PyTorch's own test database (OpInfo) has samples for each operator. Each sample is exported, checked by onnx's full checker,
 run in ONNX Runtime, and compared with eager: values, dtypes and shapes. `export` captures with torch.export, `trace` with
-TorchScript. `dynamic` and `trace-dynamic` do the same with every axis dynamic, and also run the model at a second size.
+TorchScript. `dynamic` and `trace-dynamic` do the same with every axis dynamic that eager accepts at another size, and also run
+the model at two other sets of sizes.
 
 `make conformance` measures all of this. `python -m tests.conformance --out conformance.jsonl --report table` then prints this
 page.
@@ -38,6 +39,12 @@ page.
 _RATIOS = """Processor time of the exports alone, ours divided by torch.onnx's, over the samples that both exporters ran, and
 over those that both pass. Each exporter makes one tiny export in the process before; the benchmarks measure the first export.
 torch loads an operator's code when an exporter first meets the operator, so the exporters take turns in going first."""
+
+_OTHER = """A model with dynamic axes also runs at larger sizes, which differ from each other where eager accepts that, and at
+sizes of 1, as many as eager accepts. A difference from eager there counts as `wrong` above. What eager refuses, or what the
+export has excluded by a warning (`x.squeeze()` where the axis is 1 long), cannot be compared. The columns count the samples that
+are right by the sets that they were compared at. `refused`: neither set; `static`: the capture fixed all axes, which `Dim.AUTO`
+allows; `fixed`: eager itself accepts one size only, such as a matrix for `view(2, 3)`; `single`: no axis is longer than 1."""
 
 _READING = """In a cell, `yes` means that every sample of every dtype passes at every measured opset. Otherwise each range of
 opsets has its own word: `no`, or the share that passes, with the kind of the worst failure. The kinds are `opset` (a later
@@ -51,6 +58,8 @@ def operator_page(results: Sequence[Result]) -> str:
     if lines := ratios(results):
         parts += [f"\n{_RATIOS}\n"]
         parts += [f"- {line}" for line in lines]
+    if any(result.others for result in results):
+        parts += ["\n## At other sizes\n", _OTHER, "", _other_sizes(results)]
     parts += ["\n## By family\n", "The share of passing samples, lowest to highest over the opsets.\n", _families(results)]
     parts += ["\n## By operator\n", _READING, "", operator_table(results)]
     return "\n".join(parts)
@@ -69,6 +78,18 @@ def _totals(results: Sequence[Result]) -> str:
         seconds = sum(result.seconds for result in group)
         cells = (str(outcomes[name] or "") for name in names)
         lines.append(_row(exporter, str(opset), str(counted), _share(outcomes), *cells, f"{seconds:.0f}"))
+    return "\n".join(lines)
+
+
+def _other_sizes(results: Sequence[Result]) -> str:
+    """Return the table of right samples by the sizes that they were compared at besides the example's."""
+    lines = [_row("exporter", "opset", *OTHERS), _rule(len(OTHERS) + 2)]
+    right = (result for result in results if result.others and result.outcome in ("pass", "random"))
+    for (exporter, opset), group in sorted(
+        _grouped(right, lambda result: (result.exporter, result.opset)).items(), key=_ours_first
+    ):
+        counts = Counter(result.others for result in group)
+        lines.append(_row(exporter, str(opset), *(str(counts[name] or "") for name in OTHERS)))
     return "\n".join(lines)
 
 

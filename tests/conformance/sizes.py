@@ -69,7 +69,7 @@ def misdeclared(model: onnx.ModelProto, sizes: Mapping[str, int], results: Seque
     for slot, result in zip(model.graph.output, results, strict=True):
         if not slot.type.tensor_type.HasField("shape"):
             continue
-        declared = declared_shape(slot, result.shape, sizes)
+        declared = [max(0, size) for size in declared_shape(slot, result.shape, sizes)]  # n - 3 means that nothing is left
         if len(slot.type.tensor_type.shape.dim) != result.dim() or declared != list(result.shape):
             return f"{slot.name} is declared {declared} and has {list(result.shape)}"
     return ""

@@ -30,7 +30,7 @@ from .page import operator_page, operator_table
 from .running import Runner, read_results, tasks_of
 from .samples import DTYPES, Sample, dtypes_of, operators, samples
 from .sizes import bordered, free_axes, misdeclared
-from .tables import failures, rates
+from .tables import OTHERS, failures, rates
 from .worker import in_turn
 
 QUICK = ("float32", "int64", "bool")
@@ -332,6 +332,15 @@ def test_operator_page() -> None:
     assert "| export | 20 | 4 | 75.0 % | 1 |" in page
     assert "| dynamo | 20 | 1 | 0.0 % |" in page
     assert "| elementwise, one input | 2 | 50.0–100.0 % | 0.0 % |" in page
+
+
+def test_other_sizes_on_the_page() -> None:
+    results = [
+        dataclasses.replace(RESULTS[0], sample=index, exporter="dynamic", others=found) for index, found in enumerate(OTHERS)
+    ]
+    page = operator_page([*RESULTS, *results, dataclasses.replace(results[0], sample=9)])
+    assert "| dynamic | 20 | 2 | 1 | 1 | 1 | 1 | 1 | 1 |" in page
+    assert "At other sizes" not in operator_page(RESULTS)
 
 
 def test_results_of_a_run_that_was_cut_off(tmp_path: Path) -> None:
