@@ -119,6 +119,10 @@ def squeezed_in_place(x: Tensor) -> Tensor:
     return y.squeeze_(0)
 
 
+def squeezed_copy(x: Tensor) -> Tensor:
+    return torch.squeeze_copy(x, 0)
+
+
 def squeezed_part(x: Tensor) -> Tensor:
     return x[1:].squeeze(0)
 
@@ -134,6 +138,7 @@ def last_half(x: Tensor) -> Tensor:
         (squeezed, "n != 1"),
         (squeezed_axis, "n != 1"),
         (squeezed_in_place, "n != 1"),
+        (squeezed_copy, "n != 1"),
         (squeezed_part, "n - 1 != 1"),
         (last_half, "n != 1"),
     ],

@@ -12,7 +12,7 @@ from onnxexp_torchscript.abstract_tensor import AbstractTensor, expr_of
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.traced_types import recorded
 
-__all__ = ["halved", "squeezed", "squeezed_in_place"]
+__all__ = ["halved", "kept_axes", "squeezed"]
 
 
 def squeezed(interpreter: Interpreter, tensor: Any, dims: Any = None) -> Any:
@@ -36,8 +36,8 @@ def squeezed(interpreter: Interpreter, tensor: Any, dims: Any = None) -> Any:
     return made
 
 
-def squeezed_in_place(interpreter: Interpreter, tensor: Any, dims: Any = None) -> Any:
-    """Record the axes that squeeze_ keeps; torch's operator computes the result."""
+def kept_axes(interpreter: Interpreter, tensor: Any, dims: Any = None) -> Any:
+    """Record the axes that squeeze_ or squeeze_copy keeps; torch's operator computes the result."""
     fake = _fake(interpreter, tensor)
     if fake is not None:
         _record_kept(interpreter, fake, [axis for axis in _axes(fake, dims) if _hint(fake.shape[axis]) not in (None, 1)])
