@@ -34,7 +34,10 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """A model, and whether the program object takes inputs of other sizes: an export may have stated the range of its axes."""
+    """A model, and whether the program object takes inputs of other sizes.
+
+    An export may have stated the range of its axes.
+    """
 
     model: onnx.ModelProto
     takes: Callable[[Sequence[torch.Tensor]], bool] = lambda tensors: True

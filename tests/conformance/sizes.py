@@ -1,4 +1,4 @@
-"""Other sizes of a sample's tensors: the axes that eager accepts at several sizes, and the declared sizes of the outputs."""
+"""Other sizes of a sample's tensors, and the declared sizes of outputs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ def resize_for(op: str) -> Resize:
 
 
 def bordered(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """Resize matrices with the border of an identity matrix, since repeated rows would make them singular.
+    """Resize matrices with the border of an identity matrix.
 
-    Symmetric, positive definite, triangular and orthogonal matrices stay so. Pivots stay within the matrix.
+    Repeated rows would make them singular. Symmetric, positive definite, triangular and orthogonal matrices stay so, and pivots
+    stay within the matrix.
     """
     if tensor.dim() < 2 or not (tensor.is_floating_point() or tensor.is_complex()):
         found = resized(tensor, shape)

@@ -83,7 +83,7 @@ OTHERS = ("larger and 1", "larger", "1", "refused", "static", "fixed", "single")
 
 
 def _at_others(others: Counter[str]) -> str:
-    """Return the numbers of correct samples by the sets of sizes that they were compared at besides the example's."""
+    """Return the numbers of correct samples by the other sizes of the check."""
     listed = ", ".join(f"{others[name]} {name}" for name in OTHERS if others[name])
     return f"  other sizes: {listed}" if listed else ""
 

@@ -37,7 +37,10 @@ def squeezed(interpreter: Interpreter, tensor: Any, dims: Any = None) -> Any:
 
 
 def kept_axes(interpreter: Interpreter, tensor: Any, dims: Any = None) -> Any:
-    """Record the axes that squeeze_ or squeeze_copy keeps; torch's operator computes the result."""
+    """Record the axes that squeeze_ or squeeze_copy keeps.
+
+    torch's operator computes the result.
+    """
     fake = _fake(interpreter, tensor)
     if fake is not None:
         _record_kept(interpreter, fake, [axis for axis in _axes(fake, dims) if _hint(fake.shape[axis]) not in (None, 1)])

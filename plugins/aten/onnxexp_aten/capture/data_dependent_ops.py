@@ -128,7 +128,10 @@ def _reshape_from_tensor(original: Callable[..., Any], input: torch.Tensor, shap
 def _take_along_dim(
     original: Callable[..., torch.Tensor], input: torch.Tensor, indices: torch.Tensor, dim: int | None = None
 ) -> torch.Tensor:
-    """Compute take_along_dim by gather; torch reads the sizes that it broadcasts as ints."""
+    """Compute take_along_dim by gather.
+
+    torch reads the sizes that it broadcasts as ints, which would fix them.
+    """
     static = all(isinstance(size, int) for size in (*input.shape, *indices.shape))
     if static or dim is None or input.dim() != indices.dim() or not input.dim():
         return original(input, indices, dim)
