@@ -140,7 +140,10 @@ def _near(value: int, growth: float) -> list[int]:
 
 
 def _hides(one: int, other: int) -> bool:
-    """Whether two sizes have equal halves, rounded up or down, or remainders by 2, or are as many windows of 8."""
+    """Whether a model may compute the same from two sizes.
+
+    They have equal halves, rounded up or down, or equal remainders by 2, or are as many windows of 8.
+    """
     return abs(one - other) < 3 or (one - other) % 2 == 0 or -one // _WINDOW == -other // _WINDOW
 
 

@@ -38,7 +38,10 @@ class SkippedProducts:
         self._read = False
 
     def replacements(self) -> Iterator[tuple[Any, str, Callable[..., Any]]]:
-        """Yield replacements (owner, name, function) of products, and of methods that return a tensor's values."""
+        """Yield replacements (owner, name, function).
+
+        They replace products, and methods that return a tensor's values.
+        """
         for owner in _OWNERS:
             yield from ((owner, name, self._skipping(getattr(owner, name), name)) for name in _PRODUCTS if name in vars(owner))
         for owner, names in ((torch.Tensor, (*_READS, *_COMPARISONS)), (torch, _COMPARISONS)):
