@@ -136,12 +136,13 @@ def _take_along_dim(
     if static or dim is None or input.dim() != indices.dim() or not input.dim():
         return original(input, indices, dim)
     axis = dim % input.dim()
-    common = torch.broadcast_shapes(*((*x.shape[:axis], 1, *x.shape[axis + 1 :]) for x in (input, indices)))
+    others = ((*x.shape[:axis], 1, *x.shape[axis + 1 :]) for x in (input, indices))
+    common = torch.broadcast_shapes(*others)  # type: ignore[no-untyped-call]  # torch's is not annotated
     x, places = (x.expand(*common[:axis], x.shape[axis], *common[axis + 1 :]) for x in (input, indices))
     return x.gather(axis, places)
 
 
-_METHODS = {
+_METHODS: dict[str, Callable[..., Any]] = {
     **{name: functools.partial(_call_own, name) for name in ("cov", "corrcoef", "kron", "narrow", "tensor_split")},
     "hsplit": functools.partial(_split_at, 1, 1),
     "vsplit": functools.partial(_split_at, 0, 2),
