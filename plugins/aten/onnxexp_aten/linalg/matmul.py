@@ -233,7 +233,14 @@ def _powers(op: Builder, x: Tensor, start: Any, end: Any, step: int) -> Tensor:
 
 @table("tensordot")
 def tensordot(op: Builder, self: Tensor, other: Tensor, dims_self: list[int], dims_other: list[int]) -> Tensor:
-    """tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor"""
+    """tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor
+
+    A contracted axis of size 1 broadcasts: the other operand is summed over its axis.
+    """
+    if self.shape is not None and other.shape is not None:
+        pairs = [(self.shape[one], other.shape[two]) for one, two in zip(dims_self, dims_other, strict=True)]
+        if any((one == 1) != (two == 1) for one, two in pairs):
+            op.decline("a contracted axis of size 1 broadcasts")
     left, right = rank_of(op, self), rank_of(op, other)
     over_left, over_right = [dim % left for dim in dims_self], [dim % right for dim in dims_other]
     free_left = [axis for axis in range(left) if axis not in over_left]
