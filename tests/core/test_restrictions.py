@@ -75,6 +75,12 @@ class Doubling(torch.nn.Module):
     ("model", "conditions"),
     [
         (more_than(5), ["n > 5"]),
+        (more_than(1), ["n > 1"]),
+        (lambda x: x * 2 if x.shape[0] == x[:, :1].shape[1] else x, ["n != 1"]),
+        (lambda x: x * 2 if x.shape[0] != 1 else x, ["n != 1"]),
+        (lambda x: x * 2 if max(x.shape[0], 1) == 1 else x, ["n != 1"]),
+        (lambda x: x * 2 if min(x.shape[0], 2) == 2 else x, ["min(2, n) == 2"]),
+        (lambda x: x * 2 if 1 < x.shape[0] != 1 else x, ["n > 1"]),
         (lambda x: x * 2 if x.numel() > 20 else x, ["4*n > 20"]),
         (even, ["n % 2 == 0"]),
         (both, ["n > 5", "n % 2 == 0"]),
@@ -211,6 +217,13 @@ def test_two_axes(model: Callable[..., Any], size: int, shapes: Any, conditions:
     assert told(model, X, torch.ones(size, 4), shapes=shapes) == conditions
 
 
+def test_a_branch_at_size_1_is_refused_there() -> None:
+    with pytest.warns(UserWarning, match="right only where n != 1 "):
+        program = onnxexp.export(same_size, (torch.ones(1, 4), X), capture="export", dynamic_shapes=({}, {0: "n"}))
+    with pytest.raises(onnxexp.OnnxExporterError, match="right only where n != 1"):
+        program(torch.ones(1, 4), torch.ones(1, 4))
+
+
 def checked(x: torch.Tensor) -> torch.Tensor:
     torch._check(x.shape[0] > 5)  # type: ignore[no-untyped-call]
     return x * 2
@@ -234,7 +247,6 @@ def refusing(x: torch.Tensor) -> torch.Tensor:
         torch.nn.Sequential(torch.nn.Unflatten(1, (1, 2, 2)), torch.nn.Conv2d(1, 3, 2), torch.nn.BatchNorm2d(3)),
         torch.nn.LSTM(4, 3),
         torch.nn.TransformerEncoderLayer(4, 2, 8),
-        more_than(1),
         checked,
         asserted,
         refusing,

@@ -67,10 +67,10 @@ class _GuardSource(traceback.FrameSummary):
     """The frame that evaluated a condition on sizes; in strict mode, the user's.
 
     `users` is the user's line, `converts` whether the code converted a symbolic number to an int or a float, `known` whether the
-    condition follows from earlier guards.
+    condition follows from earlier guards, `interpreted` whether Dynamo evaluated it.
     """
 
-    users, converts, known = Where(), False, False
+    users, converts, known, interpreted = Where(), False, False, False
 
 
 @contextlib.contextmanager
@@ -109,10 +109,11 @@ def _guard_source(frame: FrameType | None) -> _GuardSource | None:
         return None
     users = user_line_above(frame) if is_exporting() else Where()
     file, line = frame.f_code.co_filename, frame.f_lineno
-    if file.startswith(_DYNAMO) and file != guards.__file__:
+    interpreted = file.startswith(_DYNAMO) and file != guards.__file__
+    if interpreted:
         file, line = users.file, users.line
     source = _GuardSource(file, line, frame.f_code.co_name, lookup_line=False)
-    source.users, source.converts = users, converts
+    source.users, source.converts, source.interpreted = users, converts, interpreted
     return source
 
 
@@ -149,8 +150,8 @@ def fixed_numbers(program: ExportedProgram, spec: DynamicSpec) -> str:
 def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False, known: bool = False) -> dict[sympy.Expr, str]:
     """Return the conditions that fail at a sample, with their texts and lines.
 
-    With `fixed`, these are the conversions to int and float and the axes that squeeze removes; else all others. Those that follow
-    from earlier guards count with `known` only: a size above 1 usually matters no more than an input's.
+    With `fixed`, these are the conversions to int and float and the axes that squeeze removes; else all others. Those that Dynamo
+    evaluated and that follow from earlier guards count with `known` only: they may be checks of torch.nn.
     """
     env, symbols, names = shape_env(program), input_symbols(program, spec), symbol_names(program, spec, each=True)
     samples, small = ({symbol: _samples(size, least) for symbol, size in symbols.items()} for least in (_LEAST, 1))
@@ -161,8 +162,8 @@ def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False,
         if not samples.keys().isdisjoint(guard.free_symbols):
             expr = guard.xreplace(merged)
             line = _source_line(env, source, expr, fixed) if expr not in found and _restricts_inputs(env, expr) else ""
-            sizes = small if isinstance(source, Where) else samples
-            if line and not _always_holds(env, expr, sizes, found):
+            branch = isinstance(source, Where) or (is_user_code(source.filename) and not source.interpreted)
+            if line and not _always_holds(env, expr, small if branch else samples, found):
                 found[expr] = line
         elif isinstance(source, Where) and free_unbacked_symbols(guard):
             found[guard] = str(source)
@@ -175,7 +176,7 @@ def _decisions(
     """Yield the conditions on sizes, also those of squeeze, with their sources."""
     for guard in env.guards:
         source = _source_of(guard)
-        if source is None or (source.known and not known and _unit_size(env, guard.expr) is None):
+        if source is None or (source.known and source.interpreted and not known and _unit_size(env, guard.expr) is None):
             continue
         if (source.converts and source.name not in _OPERATORS) == fixed:
             yield guard.expr, source
