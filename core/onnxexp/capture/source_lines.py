@@ -128,12 +128,10 @@ def model_error(error: Exception, when: str = _FAILS, cure: str = "pass example 
     """Create the CaptureError for a model that raises `error`, at the user's line."""
     line = innermost_user_line((frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(error.__traceback__))
     at, message = f"\n  at {line}" if line.file else "", str(error)
-    if isinstance(error, CaptureError):
+    if isinstance(error, CaptureError):  # one of ours, with its own cure
         return CaptureError(message if "\n  at " in message else f"{message}{at}")
     if len(message) > 2 * _SHOWN:  # torch's tracer prints whole tensors in between
         message = f"{message[:_SHOWN]} ... {message[-_SHOWN:]}"
-    if isinstance(error, CaptureError):  # one of ours, with its own cure
-        return CaptureError(f"{error}{at}")
     if "does not require grad" in message:
         when, cure = "the model computes gradients, which are off in an export", "wrap that part in `with torch.enable_grad():`"
     return CaptureError(f"{when}: {type(error).__name__}: {message}; cure: {cure}{at}")

@@ -12,7 +12,6 @@ from typing import Any
 import sympy  # type: ignore[import-untyped]
 import torch
 
-from onnxexp.capture.torch_export.stand_in_ops import lstsq
 from onnxexp_torchscript.abstract_tensor import AbstractTensor, expr_of, same
 
 __all__ = ["broadcast", "goes_into", "infer_result"]
@@ -333,7 +332,6 @@ def _histogram(fakes: Sequence[Any]) -> list[Any] | None:
 
 _SEVERAL: dict[str, Callable[[Sequence[Any]], Any]] = {
     **{f"aten::histogramdd{overload}": _histogram for overload in ("", ".int_bins", ".TensorList_bins")},
-    "aten::linalg_lstsq": lambda fakes: lstsq(*fakes[:3], driver=fakes[3]),
 }
 """The results, nested as the operator gives them, of tensors whose sizes are known."""
 

@@ -22,7 +22,6 @@ from onnxexp.capture.example_inputs import derivation
 from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.shape_env_snapshot import restore, snapshot
 from onnxexp.capture.size_text import dim_text
-from onnxexp.capture.torch_export.stand_in_ops import composite_kernel
 from onnxexp.capture.torch_state import silence_torch_loggers
 from onnxexp.functionalize.mutation import facts, twin
 from onnxexp.functionalize.mutation import restrides as _restrides
@@ -251,9 +250,9 @@ class TypeInference:
             return from_fake(self._called(op, name, to_fake(abstracts), args))
 
     def _called(self, op: torch._ops.OpOverload, name: str, fakes: list[Any], args: Sequence[Any]) -> Any:
-        if name == "aten::_pad_packed_sequence":
+        kernel = overload(name.replace("aten::", "onnxexp_shapes::")) or op  # an operator that computes shapes only
+        if name == "aten::_pad_packed_sequence" and kernel is not op:
             fakes = [*fakes, self._batches.get(args[1]) or self.unbacked.any_size()]
-        kernel = composite_kernel(name) or op
         if name in ("aten::view", "aten::_unsafe_view"):
             kernel = torch.ops.aten.reshape.default  # a fake may have other strides than the tensor that it stands for
         keywords = {a.name: fake for a, fake in zip(kernel._schema.arguments, fakes, strict=False) if a.kwarg_only}

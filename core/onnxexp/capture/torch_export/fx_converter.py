@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -13,10 +14,9 @@ from torch.utils import _pytree as pytree
 
 from onnxexp.capture.source_lines import node_location
 from onnxexp.capture.torch_export.fake_values import DROPPED, SCALAR_OPS, scalar_op, type_of, typed_value
-from onnxexp.capture.torch_export.stand_in_ops import torch_call
 from onnxexp.errors import CaptureError
 from onnxexp.neutral_graph import Dim, Graph, Node, TensorType, Value, values_in
-from onnxexp.torch_ops.schemas import bind, full_name
+from onnxexp.torch_ops.schemas import bind, full_name, overload
 
 __all__ = ["Conversion", "Converter"]
 
@@ -25,6 +25,9 @@ Conversion: TypeAlias = "Callable[[Converter, torch.fx.Node], Any]"
 
 _KEEPS_DTYPE = {f"aten::{name}" for name in ("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm", "type_as")}
 """Operators whose result has the dtype of their first argument."""
+
+_STAND_IN = re.compile("^onnxexp(_shapes)?::")
+"""The namespaces of plugins' operators that stand for torch's of the same name; they may take more arguments at the end."""
 
 _AUTOCAST = (torch._C.DispatchKey.AutocastCPU, torch._C.DispatchKey.AutocastCUDA)
 
@@ -100,7 +103,9 @@ class Converter:
             if name in DROPPED:
                 return None
             args = bind(target._schema, self.look_up(node.args), {key: self.look_up(arg) for key, arg in node.kwargs.items()})
-            return self.append(*torch_call(name, self._cast(args, node) if self.autocast else args), node)
+            args = self._cast(args, node) if self.autocast else args
+            meant = overload(_STAND_IN.sub("aten::", name)) or target
+            return self.append(full_name(meant), args[: len(meant._schema.arguments)], node)
         if target is operator.getitem:
             source, index = node.args
             return self.look_up(source)[index]

@@ -17,8 +17,8 @@ from torch._subclasses import fake_impls
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from onnxexp.capture.torch_export.stand_in_ops import define_operators
 from onnxexp.capture.torch_state import in_captures, replace_attributes
+from onnxexp_aten.capture.stand_in_ops import define_operators
 
 __all__ = ["keep_data_dependent_ops"]
 
@@ -28,7 +28,7 @@ def _call_own(name: str, original: Callable[..., Any], *args: Any, **options: An
     if name in _STATIC and _STATIC[name](*args, **options):
         return original(*args, **options)
     options = {"self" if key == "input" else key: value for key, value in options.items()}
-    result = getattr(torch.ops.onnxexp, name)(*args, **options)  # by the operator's name
+    result = getattr(torch.ops.onnxexp_shapes, name)(*args, **options)  # by the operator's name
     if name == "linalg_lstsq":
         return torch.return_types.linalg_lstsq(result)  # type: ignore[attr-defined] # defined in C++
     return tuple(result) if isinstance(result, list) else result

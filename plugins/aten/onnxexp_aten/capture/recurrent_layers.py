@@ -19,8 +19,8 @@ from torch.nn.modules import transformer
 from torch.nn.modules.rnn import RNNBase
 from torch.utils import _pytree as pytree
 
-from onnxexp.capture.torch_export.stand_in_ops import LAYERS, define_operators
 from onnxexp.capture.torch_state import in_captures, replace_attributes
+from onnxexp_aten.capture.stand_in_ops import LAYERS, define_operators
 
 __all__ = ["keep_composite_ops"]
 
@@ -28,7 +28,7 @@ __all__ = ["keep_composite_ops"]
 def _autocast(name: str, args: tuple[Any, ...]) -> Any:
     """Call a layer's operator; under autocast, with the dtypes of torch's kernels."""
     packed = not isinstance(args[3], bool)
-    packet = getattr(torch.ops.onnxexp, name)  # by the layer's name
+    packet = getattr(torch.ops.onnxexp_shapes, name)  # by the layer's name
     op, params = (packet.data, args[3]) if packed else (packet.input, args[2])
     device = args[0].device.type
     if not torch.is_autocast_enabled(device):
@@ -61,12 +61,12 @@ class _PackedSequences:
         return _autocast(name, args)
 
     def pack(self, original: Callable[..., Any], input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> Any:
-        data, batch_sizes = torch.ops.onnxexp._pack_padded_sequence(input, lengths, batch_first)
+        data, batch_sizes = torch.ops.onnxexp_shapes._pack_padded_sequence(input, lengths, batch_first)
         self._batches.append((batch_sizes, input.shape[0 if batch_first else 1]))
         return data, batch_sizes
 
     def pad(self, original: Callable[..., Any], data: torch.Tensor, batch_sizes: torch.Tensor, *rest: Any) -> Any:
-        return torch.ops.onnxexp._pad_packed_sequence(data, batch_sizes, *rest, self.batch(batch_sizes))
+        return torch.ops.onnxexp_shapes._pad_packed_sequence(data, batch_sizes, *rest, self.batch(batch_sizes))
 
 
 def _check_forward_args(original: Callable[..., None], self: RNNBase, input: Any, hidden: Any, batch_sizes: Any) -> None:

@@ -1,7 +1,8 @@
 """Operators that stand for torch's composites in a capture.
 
 They compute output shapes only. torch would split these composites, read values that fake tensors lack, or derive shapes for the
-example's sizes only. ``onnxexp::name`` stands for ``aten::name`` and has its schema.
+example's sizes only. ``onnxexp_shapes::name`` stands for ``aten::name`` and has its schema, but for ``_pad_packed_sequence``: the
+number of sequences comes last. A trace takes its shapes from them, too.
 """
 
 from __future__ import annotations
@@ -14,48 +15,28 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-__all__ = ["LAYERS", "composite_kernel", "define_operators", "lstsq", "torch_call"]
+__all__ = ["LAYERS", "define_operators"]
 
 LAYERS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 """The recurrent layers."""
 
 
-def composite_kernel(name: str) -> torch._ops.OpOverload | None:
-    """Return the operator for a composite's output shapes; None: torch's own.
-
-    `name` is the full name of torch's operator. The operator returned takes the same arguments, but for
-    ``_pad_packed_sequence``: the number of sequences comes last.
-    """
-    own = name.removeprefix("aten::")
-    if own not in _SHAPES:
-        return None
-    define_operators()
-    return _overload(torch.ops.onnxexp, own)
-
-
-def torch_call(name: str, args: list[Any]) -> tuple[str, list[Any]]:
-    """Return the name and arguments of torch's call that a call stands for."""
-    if name == "onnxexp::_pad_packed_sequence":
-        args = args[:-1]
-    return name.replace("onnxexp::", "aten::"), args
-
-
 @functools.cache
 def define_operators() -> Any:
     """Define the operators, once per process."""
-    library: Any = torch.library.Library("onnxexp", "FRAGMENT")  # type: ignore[no-untyped-call]
+    library: Any = torch.library.Library("onnxexp_shapes", "FRAGMENT")  # type: ignore[no-untyped-call]
     for name, shapes in _SHAPES.items():
-        schema = str(_overload(torch.ops.aten, name)._schema).removeprefix("aten::")
+        schema = str(_overload(name)._schema).removeprefix("aten::")
         schema = schema.replace("(a)", "").replace("(a -> *)", "")  # a capture writes nothing through these views
         schema = schema.replace("int[] indices", "SymInt[] indices").replace("int num_classes", "SymInt num_classes")
         library.define(schema.replace("int total_length)", "SymInt total_length, SymInt batch)"))
-        torch.library.register_fake(f"onnxexp::{name}", shapes, lib=library)
+        torch.library.register_fake(f"onnxexp_shapes::{name}", shapes, lib=library)
     return library
 
 
-def _overload(namespace: Any, name: str) -> torch._ops.OpOverload:
+def _overload(name: str) -> torch._ops.OpOverload:
     packet, _, overload = name.partition(".")
-    found: torch._ops.OpOverload = getattr(getattr(namespace, packet), overload or "default")  # by the operator's name
+    found: torch._ops.OpOverload = getattr(getattr(torch.ops.aten, packet), overload or "default")  # by the operator's name
     return found
 
 
@@ -108,7 +89,7 @@ def _ctc_loss(
     return log_probs.new_empty(log_probs.shape[1:2] if log_probs.dim() == 3 and reduction == 0 else ())
 
 
-def lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> tuple[Any, ...]:
+def _lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> tuple[Any, ...]:
     """Output shapes of linalg.lstsq, with residuals for matrices of full rank.
 
     Without full rank torch returns no residuals; the rank depends on values.
@@ -174,7 +155,7 @@ _SHAPES: dict[str, Callable[..., Any]] = {
         [one * two for one, two in itertools.zip_longest(self.shape[::-1], other.shape[::-1], fillvalue=1)][::-1],
         dtype=torch.result_type(self, other),
     ),
-    "linalg_lstsq": lstsq,
+    "linalg_lstsq": _lstsq,
     "narrow.Tensor": _narrow,
     "one_hot": _one_hot,
     "tensor_split.indices": _tensor_split_indices,
