@@ -35,6 +35,7 @@ MODELS: dict[str, Model] = {
     "diag_embed above": lambda x: torch.diag_embed(x, 2, 0, 1),
     "diag_embed below": lambda x: torch.diag_embed(x, -1),
     "group_norm": lambda x: torch.nn.functional.group_norm(x.float().sum(1)[:, None, None].expand(-1, 4, 3), 2),
+    "flatten": lambda x: (x[:, :, None] * x[:, None]).flatten(1),
 }
 RESHAPES: dict[str, Model] = {
     "diagonal": lambda x: x[None].expand(3, -1, -1).diagonal(1, 0, 2),
@@ -47,6 +48,10 @@ RESHAPES: dict[str, Model] = {
     "kron": lambda x: torch.kron(x, x),
     "repeat_interleave": lambda x: x.repeat_interleave(2, 0),
     "pixel_shuffle": lambda x: torch.nn.functional.pixel_shuffle(x[None, None].expand(1, 4, -1, -1), 2),
+    "flatten(2)": lambda x: (x[:, None, :, None] * x[:, None, None]).flatten(2),
+    "unflatten": lambda x: x.repeat(1, 6).unflatten(1, (3, -1)),
+    "unflatten in four": lambda x: x.repeat(1, 6)[None].expand(2, -1, -1).unflatten(2, (3, -1, 2)),
+    "unfold": lambda x: torch.nn.functional.unfold(x.float().sum(1)[:, None, None, None].expand(-1, 2, 3, 4), 2, padding=1),
     "put": lambda x: x.put(torch.zeros(0, dtype=torch.long), x.new_zeros(0)),
 }
 """Before opset 14 a 0 in the target of Reshape means a copy."""

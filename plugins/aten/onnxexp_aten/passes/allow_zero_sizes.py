@@ -2,26 +2,81 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
 import onnx_ir as ir
+
+from onnxexp_aten.passes.rewriter import RewritePass, Rewriter, Rule, constant_ints, dims, source_of
+from onnxexp_aten.support.size_arithmetic import Dim
 
 __all__ = ["AllowZeroSizes"]
 
+_INT64 = ir.TensorType(ir.DataType.INT64)
 
-class AllowZeroSizes(ir.passes.InPlacePass):
-    """Set ``allowzero`` of each Reshape to sizes computed at run time.
 
-    Without it a size that happens to be 0 means a copy of the argument's size. Opset 14 is the first with this attribute.
+def _without_inference(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
+    """Replace a Reshape that infers a size beside one that it copies and that may be 0."""
+    target, before, sizes = constant_ints(node, 1, "shape"), dims(node.inputs[0]), dims(node.outputs[0])
+    if target is None or before is None or -1 not in target or "allowzero" in node.attributes:
+        return None
+    copied = [axis for axis, size in enumerate(target) if size == 0]
+    if not any(isinstance(before[axis], str) for axis in copied):
+        return None
+    rest = [axis for axis in range(len(before)) if axis not in copied]
+    given = math.prod(size for size in target if size > 0)
+    known = [size for axis, size in enumerate(before) if axis in rest and isinstance(size, int)]
+    if len(known) == len(rest):
+        constant = [math.prod(known) // given if size == -1 else size for size in target]
+        return None if 0 in known else rewriter.one("Reshape", [node.inputs[0], rewriter.constant(constant)], sizes=sizes)
+    if target == [0, -1]:
+        return rewriter.one("Flatten", [node.inputs[0]], {"axis": 1}, sizes)
+    if rewriter.opset < 14:
+        return None
+    computed = _computed_target(rewriter, source_of(node), target, rest, given)
+    return rewriter.one("Reshape", [node.inputs[0], computed], {"allowzero": 1}, sizes)
+
+
+class AllowZeroSizes(RewritePass):
+    """Make each Reshape right where a dynamic axis is 0.
+
+    Without ``allowzero`` a computed size that happens to be 0 means a copy of the argument's size. Opset 14 is the first with
+    this attribute. A -1 beside a copied 0 has no value: the size is computed instead, or Flatten replaces the Reshape.
     """
 
     last = True
+    rules: Mapping[str, Rule] = MappingProxyType({"Reshape": _without_inference})
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        changed = False
+        changed = super().call(model).modified
         for node in model.graph.all_nodes() if model.opset_imports.get("", 0) >= 14 else ():
             if node.op_type == "Reshape" and not node.domain and "allowzero" not in node.attributes and _computes_sizes(node):
                 node.attributes.add(ir.AttrInt64("allowzero", 1))
                 changed = True
         return ir.passes.PassResult(model, changed)
+
+
+def _computed_target(rewriter: Rewriter, x: ir.Value, target: Sequence[int], rest: list[int], given: int) -> ir.Value:
+    """Compute the copied sizes of a Reshape's target, and the inferred one: the product of `rest`, divided by `given`."""
+
+    def of_shape(operator: str, inputs: list[ir.Value], sizes: Sequence[Dim], axis: int | None = None) -> ir.Value:
+        attributes = {} if axis is None else {"axis": axis}
+        return rewriter.emit(operator, inputs, attributes, sizes=sizes, type_=_INT64)[0]
+
+    shape = of_shape("Shape", [x], [len(dims(x) or ())])
+    inferred = of_shape("Gather", [shape, rewriter.constant(rest)], [len(rest)])
+    if len(rest) > 1:
+        inferred = of_shape("ReduceProd", [inferred], [1])
+    if given != 1:
+        inferred = of_shape("Div", [inferred, rewriter.constant([given])], [1])
+    parts = []
+    for kind, axes in itertools.groupby(range(len(target)), lambda axis: min(target[axis], 1)):
+        run = list(axes)
+        copied = of_shape("Gather", [shape, rewriter.constant(run)], [len(run)]) if kind == 0 else None
+        parts.append(copied or (inferred if kind == -1 else rewriter.constant([target[axis] for axis in run])))
+    return of_shape("Concat", parts, [len(target)], axis=0)
 
 
 def _computes_sizes(node: ir.Node) -> bool:
