@@ -200,6 +200,14 @@ class Holder(nn.Module):
         return x / len(self.sizes)
 
 
+def first_pieces(x: Tensor) -> Tensor:
+    return x.split(2)[0] * 2
+
+
+def last_piece(x: Tensor) -> Tensor:
+    return x.split(x.size(1), 0)[-1]
+
+
 @programs(
     *(
         Program(fn, X, at=[(MORE,)], dynamic=ROWS, opsets=ALL)
@@ -216,6 +224,7 @@ class Holder(nn.Module):
         Program(fn, X, at=[(MORE,), (-MORE,)], dynamic=ROWS, opsets=SEQUENCES)
         for fn in [popped_in_loop, two_lists_in_loop]
     ),
+    *(Program(fn, X, at=[(X[:rows],) for rows in (0, 1, 2)], dynamic=ROWS) for fn in (first_pieces, last_piece)),
     Program(last_row, X, at=[(MORE,), (X[:2] * 3,)], dynamic=ROWS, opsets=ALL),
     Program(optional_in_loop, X, at=[(MORE,), (-MORE,)], dynamic=ROWS),
     Program(optional_in_dict, {"bias": X + 1}, X, at=[({"bias": X}, X)]),

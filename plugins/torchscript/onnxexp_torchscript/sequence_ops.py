@@ -49,7 +49,19 @@ def _position(op: Builder, position: Any) -> Any:
 
 
 def _split(op: Builder, tensor: Any, size: Any, axis: int, keepdims: bool) -> Any:
-    return op.SplitToSequence(tensor, op.constant(size, torch.int64) if keepdims else None, axis=axis, keepdims=int(keepdims))
+    if not keepdims:
+        return op.SplitToSequence(tensor, None, axis=axis, keepdims=0)
+    return op.SplitToSequence(tensor, _lengths(op, tensor, size, axis), axis=axis, keepdims=1)
+
+
+def _lengths(op: Builder, tensor: Any, size: Any, axis: int) -> Any:
+    """Compute the lengths of the pieces.
+
+    ONNX splits an empty axis into no piece, torch into an empty one.
+    """
+    whole = op.Gather(op.Shape(tensor), [axis], axis=0)
+    before = op.Div(op.Sub(whole, op.cast(op.Greater(whole, 0), torch.int64)), size)
+    return op.Concat(op.Expand(op.constant(size, torch.int64), before), op.Sub(whole, op.Mul(before, size)), axis=0)
 
 
 def _optional(op: Builder, absent: Any, value: Any, dtype: torch.dtype) -> Any:
