@@ -108,6 +108,14 @@ def flat(x: Tensor) -> Tensor:
     return x.reshape(x.size(0), -1)[:, 3]
 
 
+def between_meeting_limits(x: Tensor) -> Tensor:
+    return x[-1:1, 0] + 1
+
+
+def even_between_meeting_limits(x: Tensor) -> Tensor:
+    return torch.cat([x, x])[-2:2] + 1
+
+
 @programs(
     *(
         Program(fn, X, at=[(MORE,)], dynamic=[{0}], captures=BOTH, opsets=OPSETS if fn in (sliced, by_result) else ALL)
@@ -116,6 +124,10 @@ def flat(x: Tensor) -> Tensor:
             not_consecutive, with_slice, by_mask, by_row_mask, by_result, selected, gathered, picked, taken, found, last_by_size,
             windows, pieces, flat,
         ]
+    ),
+    *(
+        Program(fn, X, at=[(X[:rows],) for rows in (0, 1, 2)], dynamic=[{0}], captures=BOTH, opsets=ALL)
+        for fn in (between_meeting_limits, even_between_meeting_limits)
     ),
 )  # fmt: skip
 def test_reads(run) -> None:

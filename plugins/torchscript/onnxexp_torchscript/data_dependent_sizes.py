@@ -134,9 +134,10 @@ def _index(unbacked: UnbackedSizes, fakes: Sequence[Any], args: Sequence[Any]) -
 
 
 def _slice(unbacked: UnbackedSizes, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
-    """Infer the shape of a slice whose limits have an unknown sign."""
+    """Infer the shape of a slice whose limits have an unknown sign, or meet at some sizes (``x[-1:1]``)."""
     x, dim, start, end, _ = fakes
-    if not unbacked.may_be_negative(start) and not unbacked.may_be_negative(end):
+    meeting = isinstance(start, int) and isinstance(end, int) and start < 0 < end and isinstance(x.shape[dim], torch.SymInt)
+    if not meeting and not unbacked.may_be_negative(start) and not unbacked.may_be_negative(end):
         return None
     sizes = list(x.shape)
     sizes[dim] = unbacked.size([sizes[dim]])
