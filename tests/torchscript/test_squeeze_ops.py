@@ -140,7 +140,6 @@ def last_half(x: Tensor) -> Tensor:
         (squeezed_in_place, "n != 1"),
         (squeezed_copy, "n != 1"),
         (squeezed_part, "n - 1 != 1"),
-        (last_half, "n != 1"),
     ],
 )
 def test_a_size_that_becomes_1(capture: str, model: Model, wrong: str) -> None:
@@ -156,6 +155,23 @@ def test_a_size_that_becomes_1(capture: str, model: Model, wrong: str) -> None:
         torch.testing.assert_close(program(x), model(x))
     with pytest.raises(onnxexp.OnnxExporterError, match=f"right only where {wrong}; the call has other sizes"):
         program(torch.randn(size, 3))
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_an_indexed_piece_needs_no_number_of_pieces(capture: str) -> None:
+    """The index is captured as a slice, which is right where the axis is not split."""
+    program = onnxexp.export(last_half, (torch.randn(4, 3),), capture=capture, dynamic_shapes=({0: "n"},), opset_version=13)
+    assert "onnxexp.restrictions" not in program.model.metadata_props
+    for size in (0, 1, 2, 3, 7):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(program(x), last_half(x))
+
+
+def test_a_scripted_chunk_that_does_not_split() -> None:
+    with pytest.warns(UserWarning, match="right only where n != 1 "):
+        program = onnxexp.export(last_half, (torch.randn(4, 3),), capture="script", dynamic_shapes=({0: "n"},), opset_version=13)
+    with pytest.raises(onnxexp.OnnxExporterError, match="right only where n != 1; the call has other sizes"):
+        program(torch.randn(1, 3))
 
 
 @pytest.mark.parametrize("capture", ["export", "trace", "script"])
