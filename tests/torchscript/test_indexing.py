@@ -112,6 +112,10 @@ def between_meeting_limits(x: Tensor) -> Tensor:
     return x[-1:1, 0] + 1
 
 
+def between_computed_limits(x: Tensor) -> Tensor:
+    return x[-(x.shape[0] // 2) : 1] + 1
+
+
 def even_between_meeting_limits(x: Tensor) -> Tensor:
     return torch.cat([x, x])[-2:2] + 1
 
@@ -127,7 +131,7 @@ def even_between_meeting_limits(x: Tensor) -> Tensor:
     ),
     *(
         Program(fn, X, at=[(X[:rows],) for rows in (0, 1, 2)], dynamic=[{0}], captures=BOTH, opsets=ALL)
-        for fn in (between_meeting_limits, even_between_meeting_limits)
+        for fn in (between_meeting_limits, between_computed_limits, even_between_meeting_limits)
     ),
 )  # fmt: skip
 def test_reads(run) -> None:

@@ -15,6 +15,9 @@ from onnxexp_torchscript.shape_functions import broadcast, goes_into
 
 __all__ = ["UnbackedSizes"]
 
+_LAST = 2**62
+"""Limits above this one stand for the end of an axis."""
+
 
 class UnbackedSizes:
     """Unbacked sizes and numbers, one for each fact on the contents of a tensor.
@@ -136,7 +139,8 @@ def _index(unbacked: UnbackedSizes, fakes: Sequence[Any], args: Sequence[Any]) -
 def _slice(unbacked: UnbackedSizes, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
     """Infer the shape of a slice whose limits have an unknown sign, or meet at some sizes (``x[-1:1]``)."""
     x, dim, start, end, _ = fakes
-    meeting = isinstance(start, int) and isinstance(end, int) and start < 0 < end and isinstance(x.shape[dim], torch.SymInt)
+    from_end = isinstance(start, torch.SymInt) or (isinstance(start, int) and start < 0)
+    meeting = from_end and isinstance(end, int) and 0 < end < _LAST and isinstance(x.shape[dim], torch.SymInt)
     if not meeting and not unbacked.may_be_negative(start) and not unbacked.may_be_negative(end):
         return None
     sizes = list(x.shape)
