@@ -193,3 +193,19 @@ def test_an_axis_of_unknown_size_that_the_trace_keeps() -> None:
         program = onnxexp.export(filtered, (torch.tensor([1.0, 2, -1]),), capture="trace", dynamic_shapes=({0: "n"},))
     x = torch.tensor([1.0, -1, 2, 3])
     torch.testing.assert_close(program(x), filtered(x))
+
+
+def unsqueezed_in_place(x: Tensor) -> Tensor:
+    y = x + 1
+    before = y.size(0)
+    y.unsqueeze_(0)
+    return functional.interpolate(y, scale_factor=2.0) * before + y.size(0) * 10 + y.dim()
+
+
+@pytest.mark.parametrize("capture", ["trace", "script"])
+@pytest.mark.parametrize("dynamic", [None, ({0: "n"},)])
+def test_sizes_after_a_change_in_place(capture: str, dynamic: tuple[dict[int, str]] | None) -> None:
+    program = onnxexp.export(unsqueezed_in_place, (torch.randn(3, 4),), capture=capture, dynamic_shapes=dynamic, opset_version=13)
+    for size in (3,) if dynamic is None else (1, 3, 5):
+        x = torch.randn(size, 4)
+        torch.testing.assert_close(program(x), unsqueezed_in_place(x))

@@ -18,7 +18,7 @@ from onnxexp.request.unique_names import UniqueNames
 from onnxexp_torchscript import python_numbers
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor, static_truth
 from onnxexp_torchscript.export_time_values import Items, Journal, Maybe, Module, Text
-from onnxexp_torchscript.jit_schemas import Call, named
+from onnxexp_torchscript.jit_schemas import Call, named, restrides
 from onnxexp_torchscript.python_numbers import Number
 from onnxexp_torchscript.source_locations import Places
 from onnxexp_torchscript.traced_types import recorded, unpacked
@@ -241,6 +241,8 @@ class Interpreter:
         bound = self.bound(call, args)
         if call.writes:
             self.sizes.unbacked.forget()
+            if restrides(name):
+                self._sizes_asked = {key: size for key, size in self._sizes_asked.items() if key[0] is not bound[0]}
         if node is not None and self.traced and not call.depends and not self._is_dynamic(bound):
             types = [recorded(value) for value in (unpacked(node) if call.lists else node.outputs())]
             if all(types) and (types or not call.lists):
@@ -359,10 +361,7 @@ class Interpreter:
         if rank is None or not isinstance(dim, int):
             return self._asked(tensor, dim, self.sizes.unbacked.any_number(int))
         dim = dim % rank if rank else dim
-        assert isinstance(tensor.type, TensorType) and tensor.type.sizes is not None
-        size: Any = tensor.type.sizes[dim]
-        if self.sizes.dynamic(tensor):
-            size = self.sizes.of(tensor).shape[dim]
+        size = self.sizes.shape_of(tensor)[dim]
         constant = python_numbers.known(size)
         return constant if constant is not None else self._asked(tensor, dim, size)
 
@@ -381,8 +380,8 @@ class Interpreter:
         """Return the rank of a tensor; None if unknown."""
         if isinstance(tensor, Number):
             return 0
-        assert isinstance(tensor.type, TensorType)
-        return None if tensor.type.sizes is None else len(tensor.type.sizes)
+        shape = self.sizes.shape_of(tensor)
+        return None if shape is None else len(shape)
 
     # Constants
 

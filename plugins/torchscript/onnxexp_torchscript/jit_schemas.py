@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
+from onnxexp.functionalize import mutation
 from onnxexp.torch_ops.schemas import cache_by_operator, overload
 from onnxexp.torch_ops.type_codes import VALUES
 
-__all__ = ["Call", "named"]
+__all__ = ["Call", "named", "restrides"]
 
 _DEPENDING = frozenset({"aten::where", "aten::nonzero_numpy", "aten::argwhere", "aten::bincount", "aten::_pack_padded_sequence"})
 """Composites whose result's size depends on contents; the others have torch's tags."""
@@ -70,3 +71,10 @@ def named(name: str) -> Call:
         writes=bool(schema.is_mutable),
         pointwise=torch.Tag.pointwise in found.tags,
     )
+
+
+@cache_by_operator
+def restrides(name: str) -> bool:
+    """Whether an operator changes the shape of a tensor in place."""
+    known = mutation.facts(name)
+    return bool(known.written) and name.partition(".")[0].endswith("_") and mutation.restrides(name)

@@ -23,12 +23,11 @@ from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.shape_env_snapshot import restore, snapshot
 from onnxexp.capture.size_text import dim_text
 from onnxexp.capture.torch_state import silence_torch_loggers
-from onnxexp.functionalize.mutation import facts, twin
-from onnxexp.functionalize.mutation import restrides as _restrides
+from onnxexp.functionalize.mutation import twin
 from onnxexp.neutral_graph import Dim, Type, Where
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.unique_names import unused_name
-from onnxexp.torch_ops.schemas import cache_by_operator, overload
+from onnxexp.torch_ops.schemas import overload
 from onnxexp_torchscript.abstract_tensor import (
     NUMBERS,
     UNKNOWN,
@@ -43,6 +42,7 @@ from onnxexp_torchscript.abstract_tensor import (
 )  # fmt: skip
 from onnxexp_torchscript.call_probes import SizeProbe
 from onnxexp_torchscript.data_dependent_sizes import UnbackedSizes
+from onnxexp_torchscript.jit_schemas import restrides
 from onnxexp_torchscript.shape_functions import infer_result
 
 __all__ = ["TypeInference"]
@@ -157,6 +157,12 @@ class TypeInference:
         if value not in self._fakes:
             self._fakes[value] = self._from_type(value.type)
         return self._fakes[value]
+
+    def shape_of(self, value: Value) -> Any:
+        """Return the sizes of a tensor, after the in-place calls so far; None if the rank is unknown."""
+        fake = self.of(value)
+        assert isinstance(value.type, TensorType)
+        return fake.shape if isinstance(fake, AbstractTensor) else value.type.sizes
 
     def _from_type(self, type_: Type) -> Any:
         if isinstance(type_, ScalarType):
@@ -364,13 +370,6 @@ class TypeInference:
                     f"axis {axis} of input {leaf.name}{shown} was asked to be dynamic, but the model fixes it to {expr}; "
                     f"cure: write that line for any size, or leave the axis static{at}"
                 )
-
-
-@cache_by_operator
-def restrides(name: str) -> bool:
-    """Whether an operator changes the shape of a tensor in place."""
-    known = facts(name)
-    return bool(known.written) and name.partition(".")[0].endswith("_") and _restrides(name)
 
 
 def _is_long(size: Any) -> bool:
