@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -190,3 +191,38 @@ def test_opset_that_has_no_sequences_is_named() -> None:
     with pytest.raises(onnxexp.OpsetError) as raised:
         onnxexp.export(torch.jit.script(appended), (X,), opset_version=9, dynamic_axes={"x": [0]})
     assert raised.value.first_opset in (11, 13)
+
+
+def mask_and_true(x: Tensor) -> Tensor:
+    return (x > 0) * True
+
+
+def mask_and_tensor(x: Tensor) -> Tensor:
+    return (x > 0) & torch.tensor(True)
+
+
+def test_a_result_of_another_dtype_than_the_models() -> None:
+    """TorchScript passes True as the number 1."""
+    with pytest.raises(
+        onnxexp.CaptureError, match=r"a tensor of torch\.int64, and the model one of torch\.bool; cure: "
+    ) as raised:
+        onnxexp.export(mask_and_true, (X,), capture="script")
+    assert "(x > 0) * True" in str(raised.value)
+    program = onnxexp.export(mask_and_tensor, (X,), capture="script")
+    torch.testing.assert_close(program(X), mask_and_true(X))
+
+
+def total_of_data(x: Tensor) -> Tensor:
+    return x * float(x.data.sum())
+
+
+def total_of_item(x: Tensor) -> Tensor:
+    return x * x.sum().item()
+
+
+@pytest.mark.parametrize("model", [total_of_data, total_of_item])
+@pytest.mark.filterwarnings("ignore:Tracing fixes")
+def test_a_number_of_contents_in_a_trace(model: Callable[[Tensor], Tensor]) -> None:
+    message = r"the trace fixes what depends on the contents of a tensor; .*x\.sum\(\) for float\(x\.sum\(\)\)"
+    with pytest.raises(onnxexp.CaptureError, match=message):
+        onnxexp.export(model, (X,), capture="trace", dynamic_axes={"x": [0]})

@@ -73,6 +73,10 @@ def best_three(x: Tensor) -> Tensor:
     return x.topk(min(3, x.size(0)), 0)[0]
 
 
+def magnitude(x: Tensor) -> Tensor:
+    return abs(x - 1) + abs(-2)
+
+
 def grid(x: Tensor) -> Tensor:
     rows, columns = torch.meshgrid(torch.arange(x.size(0)), torch.arange(x.size(1)), indexing="ij")
     return x + rows * 10 + columns
@@ -146,7 +150,7 @@ def states(batch: int, seed: int) -> tuple[Tensor, Tensor]:
 @programs(
     *(
         Program(fn, X, at=[(MORE,)], dynamic=BOTH)
-        for fn in [padded_to_four, best_three, grid, running_best, integers, without_gradients, waited_for, by_device]
+        for fn in [padded_to_four, best_three, magnitude, grid, running_best, integers, without_gradients, waited_for, by_device]
     ),
     Program(waited_for_later, X, at=[(MORE,)], dynamic=BOTH),
     Program(zeros_of_either_rank, X, at=[(-X,), (MORE,)], dynamic=BOTH),

@@ -63,6 +63,7 @@ def _to_device(interpreter: Interpreter, name: str, args: list[Any]) -> Rewritte
 REWRITTEN: dict[str, str | Callable[[Interpreter, str, list[Any]], Rewritten]] = {
     **rnn_cells.NAMES,
     **_OF_TENSORS,
+    "prim::abs": "aten::abs",
     "aten::_convolution": _convolution,
     "aten::_convolution.deprecated": _convolution,
     "aten::_convolution_mode": _convolution_mode,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError, Graph, TensorType, Value, warn
@@ -119,7 +120,14 @@ def _with_single_leaves(result: Any, example: Any) -> Any:
 
 
 def _like(interpreter: Interpreter, leaf: Any, example: Any) -> Any:
-    """Convert an output to a number or tensor, as the program returned it."""
+    """Convert an output to a number or tensor, as the program returned it.
+
+    Raises CaptureError for a tensor of another dtype than the model's.
+    """
+    own = leaf.type.dtype if isinstance(leaf, Value) and isinstance(leaf.type, TensorType) else None
+    if own is not None and isinstance(example, torch.Tensor) and own != example.dtype:
+        what = f"TorchScript returns a tensor of {own}, and the model one of {example.dtype}"
+        raise interpreter.refuse(what, "where a mask meets True, which TorchScript passes as 1, write torch.tensor(True)")
     if is_number(leaf) and not isinstance(example, (bool, int, float)):
         return as_tensor(interpreter, leaf if isinstance(leaf, Number) else wrap(leaf))
     return unwrap(leaf)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
+
 from onnxexp import CaptureError, warn
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp_torchscript.other_sizes import OtherSizes, other_sizes
@@ -19,6 +21,10 @@ _SHOWN = 10
 _CURE = (
     "cure: compute it from x.shape without int(), range() or a branch in Python, script that part with torch.jit.script, or "
     "leave the axis or the number static; check_sizes=False takes what the example's sizes give"
+)
+_CURE_OF_CONTENTS = (
+    "cure: keep such a number a tensor, x.sum() for float(x.sum()) or x.sum().item(), and write x.detach() for x.data; or "
+    "script that part with torch.jit.script; check_sizes=False takes the example's numbers"
 )
 
 
@@ -41,7 +47,9 @@ def check_sizes(recording: Recording, spec: DynamicSpec) -> None:
         if found:
             found = _without_chance(found, recording, again)
         if found:
-            raise CaptureError(_text(found, recording.places, other.text, _what(spec)))
+            contents = _follow_from_contents(found, recording, again)
+            what, cure = ("the contents of a tensor", _CURE_OF_CONTENTS) if contents else (_what(spec), _CURE)
+            raise CaptureError(_text(found, recording.places, other.text, what, cure))
         return
     if failed:
         warn(
@@ -99,17 +107,27 @@ def _without_chance(found: list[Difference], recording: Recording, again: Callab
     return [one for one in found if one.index not in places and (end is None or one.index < end)]
 
 
+def _follow_from_contents(found: list[Difference], recording: Recording, again: Callable[..., Trace]) -> bool:
+    """Whether a trace at the example's sizes with other contents has all differences too."""
+    leaves = [leaf + 1 if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf for leaf in recording.example]
+    try:
+        places = {one.index for one in differences(recording.graph, again(leaves, same_random=True).graph)}
+    except CaptureError:
+        return False
+    return all(one.index in places and not one.structural for one in found)
+
+
 def _what(spec: DynamicSpec) -> str:
     """Return what is dynamic: an axis, a number, or either."""
     return " or ".join(["a dynamic axis"] * any(spec.axes) + ["a dynamic number"] * bool(spec.scalars))
 
 
-def _text(found: list[Difference], places: Places, sizes: str, what: str) -> str:
+def _text(found: list[Difference], places: Places, sizes: str, what: str, cure: str) -> str:
     lines = dict.fromkeys(_line(difference, places) for difference in found)
     shown = list(lines)[:_SHOWN]
     if len(lines) > _SHOWN:
         shown.append(f"  and {len(lines) - _SHOWN} more places")
-    return "\n".join([f"the trace fixes what depends on {what}; a second trace, of {sizes}, differs; {_CURE}", *shown])
+    return "\n".join([f"the trace fixes what depends on {what}; a second trace, of {sizes}, differs; {cure}", *shown])
 
 
 def _line(difference: Difference, places: Places) -> str:
