@@ -31,6 +31,7 @@ __all__ = [
     "code_line",
     "model_error",
     "guards_an_error",
+    "is_installed",
     "is_torch_nn",
     "is_user_code",
     "innermost_user_line",
@@ -41,6 +42,7 @@ __all__ = [
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n?(?P<code>[^\n]*)')
 _TORCH = os.path.dirname(torch.__file__) + os.sep
+_BESIDE_TORCH = os.path.dirname(_TORCH[:-1]) + os.sep
 _MODULES = os.path.join(_TORCH, "nn") + os.sep
 _CALLING = torch.nn.modules.module.__file__
 _NOT_THE_USERS = (_TORCH, "torch/", os.path.dirname(os.path.dirname(__file__)) + os.sep, "<")
@@ -64,6 +66,11 @@ def is_user_code(file: str) -> bool:
     if file.startswith(_NOT_THE_USERS):
         return file.startswith(_TYPED_IN)
     return not _PLUGINS.search(file) and (not file.startswith(_STDLIB) or bool(_PACKAGES.search(file)))
+
+
+def is_installed(file: str) -> bool:
+    """Whether a file belongs to an installed package, as torch does."""
+    return file.startswith(_BESIDE_TORCH) or bool(_PACKAGES.search(file))
 
 
 def is_torch_nn(file: str) -> bool:

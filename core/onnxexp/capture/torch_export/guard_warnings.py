@@ -32,7 +32,15 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from onnxexp.capture.size_text import condition_text
-from onnxexp.capture.source_lines import code_line, guards_an_error, is_torch_nn, is_user_code, node_location, user_line_above
+from onnxexp.capture.source_lines import (
+    code_line,
+    guards_an_error,
+    is_installed,
+    is_torch_nn,
+    is_user_code,
+    node_location,
+    user_line_above,
+)
 from onnxexp.capture.torch_export.fake_values import shape_env
 from onnxexp.capture.torch_export.symbol_names import InputSize, input_symbols, symbol_names
 from onnxexp.capture.torch_state import is_exporting, replace_attributes
@@ -150,8 +158,8 @@ def fixed_numbers(program: ExportedProgram, spec: DynamicSpec) -> str:
 def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False, known: bool = False) -> dict[sympy.Expr, str]:
     """Return the conditions that fail at a sample, with their texts and lines.
 
-    With `fixed`, these are the conversions to int and float and the axes that squeeze removes; else all others. Those that Dynamo
-    evaluated and that follow from earlier guards count with `known` only: they may be checks of torch.nn.
+    With `fixed`, these are the conversions to int and float and the axes that squeeze removes; else all others. Those that follow
+    from earlier guards count with `known` only if Dynamo or an installed package evaluated them: they may be checks of torch.nn.
     """
     env, symbols, names = shape_env(program), input_symbols(program, spec), symbol_names(program, spec, each=True)
     samples, small = ({symbol: _samples(size, least) for symbol, size in symbols.items()} for least in (_LEAST, 1))
@@ -162,12 +170,21 @@ def conditions(program: ExportedProgram, spec: DynamicSpec, fixed: bool = False,
         if not samples.keys().isdisjoint(guard.free_symbols):
             expr = guard.xreplace(merged)
             line = _source_line(env, source, expr, fixed) if expr not in found and _restricts_inputs(env, expr) else ""
-            branch = isinstance(source, Where) or (is_user_code(source.filename) and not source.interpreted)
-            if line and not _always_holds(env, expr, small if branch else samples, found):
+            if line and not _always_holds(env, expr, small if _counts_at_one(source) else samples, found):
                 found[expr] = line
         elif isinstance(source, Where) and free_unbacked_symbols(guard):
             found[guard] = str(source)
     return {expr: f"{condition_text(expr, names)} ({line})" for expr, line in found.items()}
+
+
+def _counts_at_one(source: _GuardSource | Where) -> bool:
+    """Whether a condition counts at size 1.
+
+    A branch of an installed package at size 1 is usually another way to the same result, as in attention to one token.
+    """
+    if isinstance(source, Where):
+        return True
+    return is_user_code(source.filename) and not source.interpreted and not is_installed(source.filename)
 
 
 def _decisions(
@@ -176,7 +193,9 @@ def _decisions(
     """Yield the conditions on sizes, also those of squeeze, with their sources."""
     for guard in env.guards:
         source = _source_of(guard)
-        if source is None or (source.known and source.interpreted and not known and _unit_size(env, guard.expr) is None):
+        if source is None:
+            continue
+        if source.known and not known and not _counts_at_one(source) and _unit_size(env, guard.expr) is None:
             continue
         if (source.converts and source.name not in _OPERATORS) == fixed:
             yield guard.expr, source
