@@ -12,7 +12,6 @@ from typing import Any, BinaryIO, Literal
 import torch
 
 from onnxexp.builder.builder import Builder
-from onnxexp.capture.captured_program import CapturedProgram
 from onnxexp.capture.original_model import run_original
 from onnxexp.capture.torch_state import LOCK
 from onnxexp.lowering.assemble import assemble
@@ -145,11 +144,12 @@ def export(
     with clock("post passes"):
         passes.post(onnx_model)
         context.plugin_data.clear()  # it may hold Tensors, and these the builder and the weights
-        onnx_model.metadata_props.update(_metadata(packs, captured))
+        onnx_model.metadata_props.update(_metadata(packs, context))
     program = ONNXProgram(
-        onnx_model, signature=call_signature(captured, io, call), eager=functools.partial(run_original, call, options.training),
-        example=(call.args, call.kwargs), weights=weights, plugins_used=packs.used_plugins, timings=seconds, spec=call.spec,
-        write=functools.partial(write_program, packs, context), pass_timings=passes.seconds, lowered=lowering.lowered,
+        onnx_model, signature=call_signature(captured, io, call, context),
+        eager=functools.partial(run_original, call, options.training), example=(call.args, call.kwargs), weights=weights,
+        plugins_used=packs.used_plugins, timings=seconds, spec=call.spec, write=functools.partial(write_program, packs, context),
+        pass_timings=passes.seconds, lowered=lowering.lowered,
     )  # fmt: skip
     if verify:
         with clock("verify"):
@@ -162,9 +162,9 @@ def export(
     return program
 
 
-def _metadata(packs: plugin_loading.Plugins, captured: CapturedProgram) -> dict[str, str]:
+def _metadata(packs: plugin_loading.Plugins, context: ExportContext) -> dict[str, str]:
     named = {"onnxexp.plugins": "; ".join(pack.origin or pack.name for pack in packs.used_plugins())}
-    return named | ({"onnxexp.restrictions": "; ".join(captured.restrictions)} if captured.restrictions else {})
+    return named | ({"onnxexp.restrictions": "; ".join(context.restrictions)} if context.restrictions else {})
 
 
 @contextlib.contextmanager

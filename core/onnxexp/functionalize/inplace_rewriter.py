@@ -61,6 +61,7 @@ class Rewriter:
         self.aliases = Aliases(graph)
         self.emit = Emitter()
         self.memory = Memory(self.emit)
+        self._static = all(is_static(value.type.sizes) for value in graph.inputs if isinstance(value.type, TensorType))
         self.depth = 0
         self.count = 0
         self._refs: dict[Value, Ref] = {}
@@ -177,9 +178,9 @@ class Rewriter:
         if is_tensor(value):
             made = self.emit.cast(self.resolve(value), ref.type, where, lambda: self.memory.peek(ref))
             output = self.emit.expand(made, ref.type, where, lambda: self.memory.peek(ref))
-        elif is_static(ref.type.sizes) and ref.type.dtype is not None:
+        elif self._static and ref.type.dtype is not None:
             self.emit.call("aten::full", [list(ref.type.sizes or ()), value, ref.type.dtype], output, where)
-        else:
+        else:  # a static size may come from a slice of a dynamic axis, which a pre pass has to see
             self.emit.call("aten::full_like", [self.memory.peek(ref), value], output, where)
         self.memory.write(ref, output, node.op, where, uniform=True)
 

@@ -19,6 +19,7 @@ from onnxexp.neutral_graph import ScalarType, TensorType, Type, Value
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.example_call import ExampleCall
+from onnxexp.request.export_context import ExportContext
 from onnxexp.request.io_names import assign_output_names
 from onnxexp.request.pytree_leaves import flatten_output_spec
 
@@ -102,7 +103,7 @@ def graph_outputs(io: GraphIO, results: Sequence[Any]) -> list[tuple[str, Any]]:
     return [(name, _real_output(results[index])) for index, name in io.outputs.items()]
 
 
-def call_signature(captured: CapturedProgram, io: GraphIO, call: ExampleCall) -> Signature:
+def call_signature(captured: CapturedProgram, io: GraphIO, call: ExampleCall, context: ExportContext) -> Signature:
     """Describe how a call of the original maps to the graph."""
     leaves = call.spec.leaves
     return Signature(
@@ -112,7 +113,7 @@ def call_signature(captured: CapturedProgram, io: GraphIO, call: ExampleCall) ->
         out_spec=captured.out_spec,
         constants={index: leaf.value for index, leaf in enumerate(leaves) if index not in io.inputs},
         parameters=call.forward,
-        restrictions=captured.restrictions,
+        restrictions=context.restrictions,
     )
 
 

@@ -63,6 +63,7 @@ def capture(
             raise refused from None
         program = _traced(plugins, options, call, refused)
     _warn_of_constants(program.constants, refused)
+    context.restrictions.update(program.restrictions)
     return program
 
 

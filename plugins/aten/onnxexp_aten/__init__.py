@@ -8,11 +8,13 @@ from typing import Any
 import onnx_ir as ir
 
 import onnxexp
+from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp_aten.capture.export_patches import keep_operators_whole
 from onnxexp_aten.complex.complex_lowering import lower_complex
 from onnxexp_aten.passes.allow_zero_sizes import AllowZeroSizes
 from onnxexp_aten.passes.compose_views import ComposeViews
 from onnxexp_aten.passes.find_equal_bags import FindEqualBags
+from onnxexp_aten.passes.find_small_slices import SPEC, FindSmallSlices
 from onnxexp_aten.passes.flatten_concat import FlattenConcat
 from onnxexp_aten.passes.fold_batch_norm import FoldBatchNorm
 from onnxexp_aten.passes.fuse_grouped_attention import FuseGroupedAttention
@@ -33,14 +35,19 @@ class Aten:
         return keep_operators_whole()
 
     @onnxexp.hookimpl
+    def capture(self, spec: DynamicSpec, context: onnxexp.ExportContext) -> None:
+        """Keep the dynamic axes for the passes; other frontends capture."""
+        context.plugin_data[SPEC] = spec
+
+    @onnxexp.hookimpl
     def lower_node(self, op: onnxexp.Builder, node: onnxexp.Node) -> Any:
         """Lower a node with complex arguments or results, see `lower_complex`."""
         return lower_complex(op, node)
 
     @onnxexp.hookimpl
-    def pre_pass(self, context: onnxexp.ExportContext) -> FindEqualBags:
+    def pre_pass(self, context: onnxexp.ExportContext) -> list[FindEqualBags | FindSmallSlices]:
         """Find what the captured graph alone shows."""
-        return FindEqualBags(context.plugin_data)
+        return [FindEqualBags(context.plugin_data), FindSmallSlices(context)]
 
     @onnxexp.hookimpl
     def post_pass(self, options: onnxexp.Options) -> list[ir.passes.InPlacePass]:
