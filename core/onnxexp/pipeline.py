@@ -143,7 +143,6 @@ def export(
         onnx_model = assemble(builder, graph_outputs(io, results))
     with clock("post passes"):
         passes.post(onnx_model)
-        context.plugin_data.clear()  # it may hold Tensors, and these the builder and the weights
         onnx_model.metadata_props.update(_metadata(packs, context))
     program = ONNXProgram(
         onnx_model, signature=call_signature(captured, io, call, context),

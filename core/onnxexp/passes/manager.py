@@ -49,7 +49,7 @@ class Passes:
     def __init__(self, plugins: Plugins, context: ExportContext) -> None:
         self.seconds: dict[str, float] = {}
         self._plugins = plugins
-        self._options = context.options
+        self._options, self._plugin_data = context.options, context.plugin_data
         self._pre: list[_Pass[Graph]] = _collected(plugins, "pre_pass", context)
         self._post: list[_Pass[ir.Model]] = _collected(plugins, "post_pass", context)
         _check_skipped(context.options.skip_passes, [*self._pre, *self._post])
@@ -59,8 +59,9 @@ class Passes:
         self._run(self._pre, graph, contract.check_graph)
 
     def post(self, model: ir.Model) -> None:
-        """Run all passes on the finished model. Raises PassError."""
+        """Run all passes on the finished model, and drop the plugins' data. Raises PassError."""
         self._run(self._post, model, contract.check_model)
+        self._plugin_data.clear()  # it may hold Tensors, and these the builder and the weights
 
     def _run(self, passes: Sequence[_Pass[Subject]], subject: Subject, check: Callable[[Subject], str]) -> None:
         before, skipped = contract.contract(subject), self._options.skip_passes

@@ -137,7 +137,10 @@ def _index(unbacked: UnbackedSizes, fakes: Sequence[Any], args: Sequence[Any]) -
 
 
 def _slice(unbacked: UnbackedSizes, fakes: Sequence[Any], args: Sequence[Any]) -> Any:
-    """Infer the shape of a slice whose limits have an unknown sign, or meet at some sizes (``x[-1:1]``)."""
+    """Infer the shape of a slice whose limits have an unknown sign.
+
+    Limits that meet at some sizes, as in ``x[-1:1]``, count too.
+    """
     x, dim, start, end, _ = fakes
     from_end = isinstance(start, torch.SymInt) or (isinstance(start, int) and start < 0)
     meeting = from_end and isinstance(end, int) and 0 < end < _LAST and isinstance(x.shape[dim], torch.SymInt)

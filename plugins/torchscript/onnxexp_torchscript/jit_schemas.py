@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from onnxexp.functionalize import mutation
+from onnxexp.functionalize.mutation import facts
+from onnxexp.functionalize.mutation import restrides as changes_strides
 from onnxexp.torch_ops.schemas import cache_by_operator, overload
 from onnxexp.torch_ops.type_codes import VALUES
 
@@ -76,5 +77,5 @@ def named(name: str) -> Call:
 @cache_by_operator
 def restrides(name: str) -> bool:
     """Whether an operator changes the shape of a tensor in place."""
-    known = mutation.facts(name)
-    return bool(known.written) and name.partition(".")[0].endswith("_") and mutation.restrides(name)
+    known = facts(name)
+    return bool(known.written) and name.partition(".")[0].endswith("_") and changes_strides(name)

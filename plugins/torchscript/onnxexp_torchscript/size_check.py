@@ -65,7 +65,9 @@ def _at(failed: str) -> str:
 
 
 def _differences_at(other: OtherSizes, recording: Recording, again: Callable[..., Trace]) -> list[Difference]:
-    """Compare with a trace at other sizes. Raises CaptureError where the model fails there.
+    """Compare with a trace at other sizes.
+
+    Raises CaptureError where the model fails there.
 
     At more elements than the example's, a first attempt skips the products with weights. Its result stands where there is no
     difference, and where the model does not look at what was not computed.
@@ -108,7 +110,10 @@ def _without_chance(found: list[Difference], recording: Recording, again: Callab
 
 
 def _follow_from_contents(found: list[Difference], recording: Recording, again: Callable[..., Trace]) -> bool:
-    """Whether a trace at the example's sizes with other contents has all differences too."""
+    """Whether a trace with other contents has all differences too.
+
+    It has the example's sizes.
+    """
     leaves = [leaf + 1 if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf for leaf in recording.example]
     try:
         places = {one.index for one in differences(recording.graph, again(leaves, same_random=True).graph)}

@@ -1,4 +1,7 @@
-"""``math.ceil(n / 8)`` and ``n.item()`` of a size: the trace records operators in place of the example's number."""
+"""Rounded sizes in a trace.
+
+The trace records operators for ``math.ceil(n / 8)`` and ``n.item()`` of a size, in place of the example's number.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +54,9 @@ def _is_whole(tensor: torch.Tensor) -> bool:
 
 
 def _is_exact(node: Any) -> bool:
-    """Whether a number is rounded in float32 as in Python's float64: a quotient or product of a size and a simple number.
+    """Whether a number is rounded in float32 as in Python's float64.
 
+    That holds for a quotient or product of a size and a simple number.
     ``n * 0.1`` is not: for 30 it is 3 in float32, and more in float64.
     """
     return node.kind() in ("aten::div", "aten::mul") and all(map(_is_simple, list(node.inputs())[:2]))

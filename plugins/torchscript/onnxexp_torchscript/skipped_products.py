@@ -101,7 +101,10 @@ def _standing_for(traced: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 
 def _has_mask(node: Any) -> bool:
-    """Whether an index may be a mask; whole numbers as indices leave the shape to sizes."""
+    """Whether an index may be a mask.
+
+    Whole numbers as indices leave the shape to sizes.
+    """
     indices = list(list(node.inputs())[1].node().inputs())
     tensors = [index.type() for index in indices if index.type().kind() == "TensorType"]
     return any(kind.dtype() not in (torch.int64, torch.int32) for kind in tensors)

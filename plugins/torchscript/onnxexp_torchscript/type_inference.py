@@ -159,7 +159,7 @@ class TypeInference:
         return self._fakes[value]
 
     def shape_of(self, value: Value) -> Any:
-        """Return the sizes of a tensor, after the in-place calls so far; None if the rank is unknown."""
+        """Return a tensor's sizes after the calls so far; None for an unknown rank."""
         fake = self.of(value)
         assert isinstance(value.type, TensorType)
         return fake.shape if isinstance(fake, AbstractTensor) else value.type.sizes

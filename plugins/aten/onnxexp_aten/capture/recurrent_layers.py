@@ -86,11 +86,15 @@ def _associative_scan(
     combine = inspect.getclosurevars(operator.keywords["combine_fn"]).nonlocals["func"]  # the function under torch.vmap
 
     def step(before: list[torch.Tensor], element: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        after = [leaf.contiguous() for leaf in pytree.tree_leaves(operator(*before, *element, combine_fn=combine))]
-        return after, [leaf.clone() for leaf in after]
+        started, *state = before
+        combined = pytree.tree_leaves(operator(*state, *element, combine_fn=combine))
+        after = [torch.where(started, new, first) for new, first in zip(combined, element, strict=True)]
+        return [torch.ones_like(started), *after], [leaf.clone() for leaf in after]
 
-    _, later = scan(step, [leaf[0].contiguous() for leaf in leaves], [leaf[1:] for leaf in leaves])
-    return [torch.cat([leaf[:1], after]) for leaf, after in zip(leaves, later, strict=True)]
+    started = torch.zeros((), dtype=torch.bool, device=leaves[0].device)
+    # The first element is scanned as well: ONNX Runtime's Scan fails on an empty sequence, which the others of a single one are.
+    _, results = scan(step, [started, *(leaf[0].contiguous() for leaf in leaves)], leaves)
+    return list(results)
 
 
 def _max_pool1d(original: Callable[..., Any], *args: Any, **options: Any) -> Any:

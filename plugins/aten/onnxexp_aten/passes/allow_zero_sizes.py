@@ -18,7 +18,7 @@ _INT64 = ir.TensorType(ir.DataType.INT64)
 
 
 def _without_inference(rewriter: Rewriter, node: ir.Node) -> ir.Value | None:
-    """Replace a Reshape that infers a size beside one that it copies and that may be 0."""
+    """Replace a Reshape that infers a size beside a copied one that may be 0."""
     target, before, sizes = constant_ints(node, 1, "shape"), dims(node.inputs[0]), dims(node.outputs[0])
     if target is None or before is None or -1 not in target or "allowzero" in node.attributes:
         return None
@@ -59,7 +59,10 @@ class AllowZeroSizes(RewritePass):
 
 
 def _computed_target(rewriter: Rewriter, x: ir.Value, target: Sequence[int], rest: list[int], given: int) -> ir.Value:
-    """Compute the copied sizes of a Reshape's target, and the inferred one: the product of `rest`, divided by `given`."""
+    """Compute the copied sizes of a Reshape's target, and the inferred one.
+
+    The inferred size is the product of `rest`, divided by `given`.
+    """
 
     def of_shape(operator: str, inputs: list[ir.Value], sizes: Sequence[Dim], axis: int | None = None) -> ir.Value:
         attributes = {} if axis is None else {"axis": axis}

@@ -50,7 +50,7 @@ class _Slice:
 
 
 class FindSmallSlices:
-    """Restrict the sizes of 0 and 1 at which a slice is not as recorded, as a pre pass.
+    """A pre pass: restrict sizes of 0 and 1 at which a slice is not as recorded.
 
     Warns of sizes of 1 that the user asked for. A size of 0 is refused in a call, without a warning.
     """
