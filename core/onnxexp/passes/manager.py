@@ -59,7 +59,7 @@ class Passes:
         self._run(self._pre, graph, contract.check_graph)
 
     def post(self, model: ir.Model) -> None:
-        """Run all passes on the finished model, and drop the plugins' data. Raises PassError."""
+        """Run all passes on the finished model. Raises PassError."""
         self._run(self._post, model, contract.check_model)
         self._plugin_data.clear()  # it may hold Tensors, and these the builder and the weights
 
