@@ -61,7 +61,10 @@ def restored_state(model: torch.nn.Module) -> Iterator[None]:
 
 
 class RestoredParameters(TorchDispatchMode):
-    """Undo the writes of a run into the model's parameters; the others are not copied."""
+    """Undo the writes of a run into the model's parameters; the others are not copied.
+
+    Not for a trace: under a dispatch mode, torch's tracer records the result of a convolution as a constant.
+    """
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch's own
