@@ -135,7 +135,7 @@ def _graphs(models: Sequence[ModelResult]) -> Table:
 
 
 def _trace(models: Sequence[ModelResult]) -> Table:
-    ratios: list[Figure] = [targets.trace_time, targets.trace_latency, targets.second_trace]
+    ratios: list[Figure] = [targets.trace_time, targets.trace_latency, targets.trace_twice]
     rows = []
     for model in models:
         traced = model.trace
@@ -148,9 +148,9 @@ def _trace(models: Sequence[ModelResult]) -> Table:
             ))  # fmt: skip
     note = (
         'capture="trace" and dynamo=False side by side: median seconds of an export that traces once, ratios of time and of '
-        "latency, the time of the second trace ÷ the first's, nodes."
+        "latency, the time of a capture that traces twice ÷ that of one that traces once, nodes."
     )
-    header = ("model", "trace", "script", "time ÷ script", "latency ÷ script", "second ÷ first", "nodes trace", "nodes script",
+    header = ("model", "trace", "script", "time ÷ script", "latency ÷ script", "twice ÷ once", "nodes trace", "nodes script",
               "error")  # fmt: skip
     return Table(
         "Through a trace", note, header, rows + (_mean_row(models, [None, None, *ratios, None, None, None]) if rows else [])
