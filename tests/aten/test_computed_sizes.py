@@ -108,6 +108,19 @@ def test_a_derived_size_of_1_fixes_nothing() -> None:
         torch.testing.assert_close(program(x), model(x))
 
 
+@pytest.mark.parametrize("opset", [10, 20])
+def test_a_size_that_a_factor_scales(opset: int) -> None:
+    """The size int(0.7 * n) is no expression that the graph can compute from n, but the tensor has it."""
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.interpolate(x, scale_factor=0.7, mode="area").roll(-1)
+
+    program = onnxexp.export(model, (torch.rand(3, 3, 3),), dynamic_shapes=({2: "n"},), capture="export", opset_version=opset)
+    for size in (3, 4, 9, 2):
+        x = torch.rand(3, 3, size)
+        torch.testing.assert_close(program(x), model(x))
+
+
 @pytest.mark.parametrize("whole", [lambda parts: torch.cat(parts), lambda parts: torch.cat([*parts, parts[0]]), list])
 def test_pieces_whose_length_is_read(whole: Callable[[Any], Any]) -> None:
     program = onnxexp.export(lambda x: whole(x.chunk(2, 1)), (torch.rand(2, 40),), dynamic_shapes=({1: "n"},), capture="export")

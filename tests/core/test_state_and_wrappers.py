@@ -42,6 +42,28 @@ class Forgetful(nn.Module):
         return self.linear(x) + self.table + self.tables["zero"] + self.count + self.calls
 
 
+class ThroughData(nn.Module):
+    """A module that writes through `.data`; `len` of a dynamic axis makes torch.export capture it in strict mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(3))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x + len(x)
+        y.data.add_(1)
+        self.seen.data.add_(1)
+        return y + self.seen, self.seen + 0
+
+
+@pytest.mark.filterwarnings("ignore:the forward writes into")
+def test_writes_through_data_in_a_strict_capture() -> None:
+    program = export(ThroughData(), (torch.ones(2, 3),), dynamic_shapes=({0: "n"},), capture="export")
+    for size in (2, 5):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(program(x), ThroughData()(x))
+
+
 def _state(model: Forgetful) -> tuple[Any, ...]:
     tensors = [model.table, model.tables["zero"], model.count]
     values = [tensor.clone() for tensor in tensors]

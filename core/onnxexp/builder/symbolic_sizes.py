@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,19 +28,21 @@ def compute_size(op: GraphBuilder, inputs: Sequence[Tensor], size: Dim) -> int |
 
 def _identifiers(size: str) -> str:
     """Turn names such as ``past.0_dim_1``, from nested inputs, into Python names."""
-    return size.replace(".", "__")
+    return re.sub(r"[A-Za-z_][\w.]*", lambda name: name[0].replace(".", "__"), size)
 
 
 def _value(op: GraphBuilder, inputs: Sequence[Tensor], node: ast.expr) -> Any:
     if isinstance(node, ast.Constant):
-        return node.value
+        return node.value if isinstance(node.value, int) else None
     found = _from_graph_input(op, inputs, ast.unparse(node))
     if found is not None or not isinstance(node, (ast.BinOp, ast.Call)):
         return found
     operands = node.args if isinstance(node, ast.Call) else [node.left, node.right]
     values = [_value(op, inputs, operand) for operand in operands]
     kind = ast.unparse(node.func) if isinstance(node, ast.Call) else type(node.op)
-    return None if None in values else functools.reduce(functools.partial(_combined, op, kind), values)
+    if None in values or len(values) == 1:  # a function of one size, such as TruncToInt, has no operator here
+        return None
+    return functools.reduce(functools.partial(_combined, op, kind), values)
 
 
 def _combined(op: GraphBuilder, kind: Any, one: Any, other: Any) -> Any:

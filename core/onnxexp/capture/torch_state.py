@@ -117,6 +117,7 @@ def torch_mode() -> Iterator[None]:
     """
     state: list[tuple[Any, str, Any]] = [(mha, "_is_fastpath_enabled", False), (_flags, "_is_onnx_exporting", True)]
     state.append((torch.Tensor, "data", _TRACEABLE_DATA))
+    state.append((torch._C._autograd, "_get_data_attr", torch.detach))  # Dynamo's `.data`, which export makes a constant
     with LOCK, torch.inference_mode(False), torch.no_grad(), replace_attributes(state):
         outer = _EXPORTING.set(True)
         try:

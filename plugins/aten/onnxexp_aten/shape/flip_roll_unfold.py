@@ -57,8 +57,8 @@ def rot90(op: Builder, self: Tensor, k: int, dims: list[int]) -> Tensor:
 def roll(op: Builder, self: Tensor, shifts: list[Any], dims: list[int]) -> Tensor:
     """roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor"""
     if not dims:
-        flat = op.Reshape(self, [-1])
-        return reshaped(op, _rolled(op, flat, 0, shifts[0]), self.shape or ())
+        rolled = _rolled(op, op.Reshape(self, [-1]), 0, shifts[0])
+        return reshaped(op, rolled, self.shape or (), given=[size_at(op, self, axis) for axis in range(rank_of(op, self))])
     result = self
     for shift, dim in zip(shifts, dims, strict=True):
         result = _rolled(op, result, axis_of(op, self, dim), shift)
