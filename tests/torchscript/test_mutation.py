@@ -236,6 +236,29 @@ def mask_and_value(data: Tensor) -> Tensor:
     return out
 
 
+def augmented_parts(x: Tensor) -> Tensor:
+    y = x.to(torch.int64)
+    y[1:] ^= 5
+    y[:, 1] |= 2
+    y[0] **= 2
+    y[0, 1:] &= 6
+    y[y > 3] %= 3
+    y[torch.tensor([0, -1])] ^= 1
+    return y
+
+
+def augmented_views(x: Tensor) -> Tensor:
+    y = x.to(torch.int64)
+    row, column, n = y[0], y[:, 1], 5
+    row ^= 5
+    column |= 2
+    row **= 2
+    column &= 6
+    y %= 3
+    n ^= 1
+    return y * n
+
+
 def squeezed_at_another_size(x: Tensor) -> Tensor:
     y = x * 2
     y.squeeze_(0).add_(1)
@@ -278,6 +301,10 @@ class Counting(nn.Module):
         for axis in (0, 1, 2)
     ),
     Program(scattered, X, captures=BOTH),
+    *(
+        Program(fn, X, at=[(MORE,)], dynamic=[{0}], captures=BOTH, opsets=(18, 20))
+        for fn in [augmented_parts, augmented_views]
+    ),
     *(
         Program(fn, CUBE, at=[(MORE_CUBES,)], dynamic=[{0}], captures=BOTH, opsets=OPSETS if fn is mixed_with_slices else ALL)
         for fn in [several_of_rank_two, not_consecutive, negative, broadcasting, mixed_with_slices, mask_and_value]

@@ -12,8 +12,10 @@ from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
 from onnxexp.capture.example_inputs import enlarge
+from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.module_and_forward import signature_of
+from onnxexp_torchscript.augmented_assignments import augmented_assignments
 from onnxexp_torchscript.source_locations import Places
 from onnxexp_torchscript.trace import Recording, run_example
 
@@ -57,7 +59,7 @@ def _scripted(model: torch.nn.Module) -> Any:
     function = vars(model).get("scripted") or (vars(model).get("forward") if not list(model.children()) else None)
     if isinstance(function, torch.jit.ScriptFunction):
         return function
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), replace_attributes(augmented_assignments()):
         warnings.simplefilter("ignore")  # torch.jit is deprecated; the user chose it
         try:
             return torch.jit.script(function if function is not None else model)
