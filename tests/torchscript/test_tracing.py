@@ -234,6 +234,8 @@ CALLS = {
     "a bool as a factor": (lambda x: torch.add(x, x, alpha=True), FLAGS),
     "a bool filled in": (lambda x: x.masked_fill(~x, True), FLAGS),
     "a bool filled in along an index": (lambda x: x.index_fill(0, torch.tensor([1]), True), FLAGS),
+    "a bool as a limit": (lambda x: x.clamp(min=True) + x.clamp(max=True), X),
+    "a bool as a limit of ints": (lambda x: x.clamp(True, 3), torch.tensor([0, 2, 7])),
     "fill with a number": (lambda x: torch.fill(x, 1.5), X),
     "fill with a tensor": (lambda x, y: torch.fill(x, y), X, torch.tensor(2)),
     "fill in a module with state": (nn.Sequential(nn.BatchNorm1d(3), nn.Flatten(), Filled()), X),

@@ -91,14 +91,19 @@ def _fit(graph: Any, node: Any) -> None:
 def _takes(schema: Any, given: list[str]) -> bool:
     """Whether an overload accepts inputs of these kinds; numbers may be wrapped."""
     for argument, kind in zip(schema.arguments, given, strict=False):
-        wanted = argument.type.kind()
-        if argument.is_out or (wanted != "NumberType" and (wanted == "TensorType") != (kind == "TensorType")):
+        wanted = _kind(argument)
+        missing = kind == "NoneType" and argument.type.kind() == "OptionalType"
+        if argument.is_out or (wanted != "NumberType" and not missing and (wanted == "TensorType") != (kind == "TensorType")):
             return False
     return all(argument.has_default_value() and not argument.is_out for argument in schema.arguments[len(given) :])
 
 
 def _not_numbers(schema: Any, given: list[str]) -> list[int]:
     pairs = enumerate(zip(schema.arguments, given, strict=False))
-    return [
-        index for index, (argument, kind) in pairs if argument.type.kind() == "NumberType" and kind in ("BoolType", "TensorType")
-    ]
+    return [index for index, (argument, kind) in pairs if _kind(argument) == "NumberType" and kind in ("BoolType", "TensorType")]
+
+
+def _kind(argument: Any) -> str:
+    """Return the kind of an argument's type, of its element if it is optional."""
+    kind: str = argument.type.kind()
+    return argument.type.getElementType().kind() if kind == "OptionalType" else kind
