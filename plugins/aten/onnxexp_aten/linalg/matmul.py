@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -222,13 +223,21 @@ def vander(op: Builder, x: Tensor, N: int | None, increasing: bool) -> Tensor:
 
 
 def _powers(op: Builder, x: Tensor, start: Any, end: Any, step: int) -> Tensor:
-    """Powers of a vector in columns, their exponents from `start` to `end`.
-
-    Integers are declined: torch's decomposition multiplies them exactly.
-    """
+    """Powers of a vector in columns, their exponents from `start` to `end`."""
     if not x.dtype.is_floating_point:
-        op.decline("only floats are supported")
+        if not (isinstance(start, int) and isinstance(end, int) and start != end):
+            op.decline("the number of powers of integers is dynamic or 0")
+        return _products(op, x, range(start, end, step))
     return compute(op, "Pow", unsqueezed(op, x, [rank_of(op, x)]), arange_of(op, start, end, step, x.dtype))
+
+
+def _products(op: Builder, x: Tensor, exponents: Sequence[int]) -> Tensor:
+    """Powers of integers in columns. ONNX Runtime computes Pow in float64, and products exactly."""
+    column = unsqueezed(op, op.cast(x, torch.int64), [rank_of(op, x)])
+    powers = [op.Add(op.Mul(column, 0), 1)]
+    for _ in range(max(exponents)):
+        powers.append(op.Mul(powers[-1], column))
+    return op.Concat(*(powers[exponent] for exponent in exponents), axis=rank_of(op, x))
 
 
 @table("tensordot")
