@@ -35,6 +35,13 @@ MODELS: dict[str, Model] = {
     "diag_embed above": lambda x: torch.diag_embed(x, 2, 0, 1),
     "diag_embed below": lambda x: torch.diag_embed(x, -1),
     "group_norm": lambda x: torch.nn.functional.group_norm(x.float().sum(1)[:, None, None].expand(-1, 4, 3), 2),
+    "index_fill": lambda x: x[:, :0].index_fill(0, torch.tensor([0, -1]), 7),
+    "index_fill of the last axis": lambda x: x[:0].index_fill(1, torch.tensor([0]), 7),
+    "remainder by a size": lambda x: x % x.shape[0],
+    "quotient by a size": lambda x: x // x.shape[1],
+    "truncated quotient by a size": lambda x: torch.div(x, x.shape[1], rounding_mode="trunc"),
+    "take_along_dim": lambda x: x.take_along_dim((x > 0).long(), 0),
+    "take_along_dim of the last axis": lambda x: x.take_along_dim(x.long(), -1),
     "flatten": lambda x: (x[:, :, None] * x[:, None]).flatten(1),
 }
 RESHAPES: dict[str, Model] = {

@@ -86,6 +86,17 @@ def test_masks(check):
         dynamic={0: [0, 1], 1: [1]},
         name="take_along_dim_of_any",
     ),
+    *(
+        Case(
+            lambda x, i: torch.take_along_dim(x, i, 1),
+            r(3, size),
+            T([[0, 3, -7]]),
+            dynamic=dynamic,
+            name="take_along_dim_wrapped",
+        )
+        for size in (1, 3)
+        for dynamic in ({}, {0: [0, 1]})
+    ),
     Case(torch.nn.Embedding(5, 4, padding_idx=0), T([[0, 3]]), dynamic={0: [0, 1]}, emits={"Gather"}),
 )
 def test_gather(check):

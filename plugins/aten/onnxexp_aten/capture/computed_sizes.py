@@ -110,6 +110,7 @@ def _take_along_dim(original: Callable[..., torch.Tensor], input: torch.Tensor, 
     if dim is None:
         return input.flatten().gather(0, indices.flatten())
     axis = dim % input.dim()
+    indices = indices % input.shape[axis]
     x_sizes, sizes = list[Any](input.shape), list[Any](indices.shape)
     for each, (one, other) in enumerate(zip(x_sizes, sizes, strict=True)):
         if each != axis:

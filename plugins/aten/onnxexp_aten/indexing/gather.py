@@ -9,7 +9,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_aten.creation.ranges import arange_of
-from onnxexp_aten.math.arithmetic import clamp, select
+from onnxexp_aten.math.arithmetic import clamp, remainder, select
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import has_operator
 from onnxexp_aten.support.size_arithmetic import product_of
@@ -92,7 +92,10 @@ def take(op: Builder, self: Tensor, index: Tensor) -> Tensor:
 
 @table("take_along_dim")
 def take_along_dim(op: Builder, self: Tensor, indices: Tensor, dim: int | None) -> Tensor:
-    """take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor"""
+    """take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor
+
+    With `dim`, an index that is out of bounds counts from the other end.
+    """
     if dim is None:
         flat = [tensor if tensor.rank == 1 else op.Reshape(tensor, [-1]) for tensor in (self, indices)]
         return gather(op, flat[0], 0, _allowed(op, flat[0], 0, flat[1]), False)
@@ -101,7 +104,9 @@ def take_along_dim(op: Builder, self: Tensor, indices: Tensor, dim: int | None) 
     along = [list(sizes), list(sizes)]
     along[0][axis], along[1][axis] = (self.shape or ())[axis], (indices.shape or ())[axis]
     x, place = (expanded(op, tensor, size, others=[self, indices]) for tensor, size in zip((self, indices), along, strict=True))
-    return gather(op, x, axis, _allowed(op, x, axis, place), False)
+    size = size_at(op, x, axis)
+    wrapped = remainder(op, op.cast(place, torch.int64), max(size, 1) if isinstance(size, int) else size)
+    return gather(op, x, axis, wrapped, False)
 
 
 # Indexing with tensors

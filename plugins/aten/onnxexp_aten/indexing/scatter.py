@@ -245,6 +245,8 @@ def index_fill(op: Builder, self: Tensor, dim: int, index: Tensor, value: Any) -
     x, flat = _flat(op, self, index)
     axis = axis_of(op, x, dim)
     sizes = [size_at(op, x, place) for place in range(rank_of(op, x))]
+    if not isinstance(sizes[axis], int):  # no index of an empty axis is read; ONNX Runtime refuses them
+        flat = sliced(op, flat, 0, 0, op.Mul(sizes[axis], size_at(op, flat, 0)))
     sizes[axis] = size_at(op, flat, 0)
     return scatter_slices(op, self, axis, flat, full_of(op, sizes, value, self.dtype))
 

@@ -172,7 +172,7 @@ def div_mode(op: Builder, self: Tensor, other: Any, rounding_mode: str | None) -
     """div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor"""
     if rounding_mode is None:
         return div(op, self, other)
-    left, right = promote(op, self, other)
+    left, right = _divided(op, self, other)
     if rounding_mode == "floor":
         return floor_divide(op, left, right)
     quotient = compute(op, "Div", left, right)
@@ -182,19 +182,30 @@ def div_mode(op: Builder, self: Tensor, other: Any, rounding_mode: str | None) -
 @table("floor_divide", "floor_divide.Scalar")
 def aten_floor_divide(op: Builder, self: Tensor, other: Any) -> Tensor:
     """floor_divide(Tensor self, Tensor other) -> Tensor"""
-    return floor_divide(op, *promote(op, self, other))
+    return floor_divide(op, *_divided(op, self, other))
 
 
 @table("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
 def remainder(op: Builder, self: Any, other: Any) -> Tensor:
     """remainder.Tensor(Tensor self, Tensor other) -> Tensor"""
-    return floor_remainder(op, *promote(op, self, other))
+    return floor_remainder(op, *_divided(op, self, other))
 
 
 @table("fmod.Tensor", "fmod.Scalar")
 def fmod(op: Builder, self: Tensor, other: Any) -> Tensor:
     """fmod.Tensor(Tensor self, Tensor other) -> Tensor"""
-    return _remainder_of_truncation(op, *promote(op, self, other))
+    return _remainder_of_truncation(op, *_divided(op, self, other))
+
+
+def _divided(op: Builder, self: Any, other: Any) -> tuple[Tensor, Tensor]:
+    """Promote a dividend and a divisor.
+
+    ONNX Runtime refuses an integer 0 as divisor of an empty tensor, too: ``x % x.shape[0]``.
+    """
+    left, right = promote(op, self, other)
+    if right.dtype.is_floating_point or right.rank != 0 or right.const is not None:
+        return left, right
+    return left, op.Where(op.Equal(right, 0), 1, right)
 
 
 def floor_divide(op: Builder, left: Tensor, right: Tensor) -> Tensor:
