@@ -29,7 +29,7 @@ def origin(config: Config, name: str) -> str:
 
 def test_without_any_door_the_defaults_hold(folder: Path) -> None:
     config = load()
-    assert config == Config(None, (), {}, (), 20, "onnxruntime", (), False, True, config.origins)
+    assert config == Config(None, (), {}, (), 20, "onnxruntime", (), False, True, False, config.origins)
     assert config.origins == {key.name: "default" for key in KEYS}
     assert [*config.origins] == [key.name for key in KEYS]
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import onnxexp
-from onnxexp import PluginLoadError, SymbolicTable
+from onnxexp import PluginConflict, PluginLoadError, SymbolicTable
 from onnxexp.cli.loaded_plugins import load_all
 from onnxexp.plugins.discovery import discover, record_hash, states
 from onnxexp.plugins.loading import load
@@ -106,8 +106,12 @@ def test_two_distributions_with_one_name_are_refused(installed: Path) -> None:
     for number in "12":
         install(installed, f"twin{number}", {"__init__": TABLE}, f"twin{number}:table", plugin="twin")
     assert state("twin")[0] == "refused"
-    with pytest.raises(PluginLoadError, match=r"twin: twin2 1.0 has a plugin of this name too: uninstall one"):
-        load(configured())
+    message = r"twin2 1.0 has a plugin of this name too: uninstall one"
+    with pytest.warns(UserWarning, match=rf"'twin' \(twin1 1.0\) is refused: {message}.*The export goes on without it"):
+        assert "twin" not in [plugin.name for plugin in load(configured()).loaded]
+    for asked in ({"strict_plugins": True}, {"plugins": ["twin"]}):
+        with pytest.raises(PluginLoadError, match=f"twin: {message}"):
+            load(configured(**asked))
     assert state("twin", disable=["twin"])[0] == "off"
 
 
@@ -175,8 +179,40 @@ def test_a_plugin_that_fails_to_load_says_so_each_time(installed: Path) -> None:
     for _ in range(2):
         with pytest.raises(PluginLoadError, match="half-pack 1.0.*half_pack:table.*RuntimeError: no such accelerator.*without="):
             loaded("half-pack")
-    with pytest.raises(PluginLoadError, match="half-pack"):
+
+
+def test_an_export_goes_on_without_a_broken_plugin(installed: Path) -> None:
+    install(installed, "torn-pack", {"__init__": "raise RuntimeError('no such accelerator')\n"}, "torn_pack:table")
+    hooks = "import onnxexp\nclass Pack:\n    @onnxexp.hookimpl\n    def pre_passes(self): ...\ntable = Pack()\n"
+    install(installed, "worn-pack", {"__init__": hooks}, "worn_pack:table")
+    with pytest.warns(UserWarning, match="The export goes on without it") as warned:
+        onnxexp.export(torch.relu, (torch.ones(2),)).verify()
+    messages = sorted(str(each.message) for each in warned)
+    assert [message.count("strict_plugins = true") for message in messages] == [1, 1]
+    assert "'torn-pack' (torn-pack 1.0, " in messages[0] and "RuntimeError: no such accelerator" in messages[0]
+    assert "'worn-pack' (worn-pack 1.0): there is no hook 'pre_passes'" in messages[1]
+    expected = pytest.raises(onnxexp.UnsupportedOperators, match="'torn-pack' .* it does not load")
+    with pytest.warns(UserWarning, match="torn-pack"), expected:
+        onnxexp.export(torch.relu, (torch.ones(2),), without=["aten"])
+
+
+@pytest.mark.parametrize("asked", [{"strict_plugins": True}, {"plugins": ["bent-pack"]}, {"prefer": {"aten::relu": "bent-pack"}}])
+def test_a_broken_plugin_that_is_asked_for_is_an_error(installed: Path, asked: dict[str, Any]) -> None:
+    install(installed, "bent-pack", {"__init__": "raise RuntimeError('no such accelerator')\n"}, "bent_pack:table")
+    with pytest.raises(PluginLoadError, match=r"'bent-pack' \(bent-pack 1.0, .*RuntimeError: no such accelerator"):
+        load(configured(**asked))
+
+
+def test_two_plugins_that_conflict_stop_only_models_with_their_operators(installed: Path) -> None:
+    source = "import onnxexp\ntable = onnxexp.SymbolicTable('aten')\ntable.direct({'relu': 'Relu'})\n"
+    install(installed, "other-relu", {"__init__": source}, "other_relu:table")
+    conflict = "'aten' .* and the plugin 'other-relu' .* both lower aten::relu. Choose one"
+    with pytest.warns(UserWarning, match=conflict):
+        onnxexp.export(torch.neg, (torch.ones(2),)).verify()
+    with pytest.warns(UserWarning, match=conflict), pytest.raises(PluginConflict, match=conflict):
         onnxexp.export(torch.relu, (torch.ones(2),))
+    with pytest.raises(PluginConflict, match=conflict):
+        load(configured(strict_plugins=True))
 
 
 def test_all_are_loaded_in_isolation_for_a_report(installed: Path) -> None:

@@ -151,7 +151,7 @@ def _plugins() -> Iterator[Finding]:
             yield Finding("problem", f"the plugin {state.found.name!r} ({state.found.origin}) is refused: {state.reason}")
     if sound:
         try:
-            load(settings)
+            load(dataclasses.replace(settings, strict_plugins=True))
         except OnnxExporterError as error:
             yield Finding("problem", str(error))
 

@@ -9,7 +9,7 @@ import torch
 
 from onnxexp.builder.builder import Builder, Declined, state_of
 from onnxexp.builder.tensor import Tensor
-from onnxexp.errors import LoweringError, OpsetError
+from onnxexp.errors import LoweringError, OpsetError, PluginConflict
 from onnxexp.functionalize.aliasing import values_used
 from onnxexp.lowering.keep_torch_ops import OperatorExportTypes, emit_torch_node
 from onnxexp.lowering.output_check import output_mismatch
@@ -120,6 +120,8 @@ class Lowering:
             described = LoweringError(describe(node, str(error), self._types(node)))
             described.__cause__ = error.__cause__ or error
             self.problems.append(Problem(node, str(error), error=described))
+        except PluginConflict:
+            raise
         except Exception as error:  # a symbolic may raise anything: the error names the operator and the user's line
             message = f"lowering it failed: {type(error).__name__}: {error}"
             raise LoweringError(describe(node, message, self._types(node))) from error

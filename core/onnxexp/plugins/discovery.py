@@ -47,7 +47,7 @@ class InstalledPlugin:
 class PluginStatus:
     """A plugin before loading: "on", "off" or "refused", and why.
 
-    The configuration turns it off; a lock or a doubled name refuses it.
+    The configuration turns it off; a lock or a doubled name refuses it. One that an export left out is "broken".
     """
 
     found: InstalledPlugin

@@ -14,13 +14,13 @@ import importlib
 import inspect
 import traceback
 import types
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import importlib_metadata
 import pluggy
 
-from onnxexp.errors import PluginError, PluginLoadError
+from onnxexp.errors import PluginConflict, PluginError, PluginLoadError
 from onnxexp.plugins import hookspecs, isolated_import
 from onnxexp.plugins.discovery import InstalledPlugin, PluginStatus, missing, states
 from onnxexp.plugins.isolated_import import import_object
@@ -30,6 +30,7 @@ from onnxexp.request.export_context import ExportContext
 from onnxexp.suggest import nearest
 from onnxexp.symbolics.dispatch import Dispatcher, Source
 from onnxexp.symbolics.table import SymbolicTable
+from onnxexp.user_warnings import warn
 
 __all__ = ["Implementation", "Plugin", "Plugins", "load", "symbolics_for"]
 
@@ -89,7 +90,7 @@ class Plugins:
         loaded: The plugins; those of the call first, then by name.
         dispatcher: Their tables as one.
         used: The names of those that have taken part: lowered a node, ran a pass, wrote the file.
-        off: Those that are installed and were not selected.
+        off: Those that are installed and were not selected, or left out.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class Plugins:
 _Registered: TypeAlias = tuple[tuple[Plugin, ...], Mapping[str, tuple[Implementation, ...]]]
 
 
-@functools.lru_cache(maxsize=4)  # without it `load` takes 0.8 ms instead of 0.03 ms
+@functools.lru_cache(maxsize=32)  # without it `load` takes 0.8 ms instead of 0.03 ms
 def _register_installed(plugins: tuple[Plugin, ...], contents: tuple[Hashable, ...]) -> _Registered:
     """Register installed plugins once; `contents` are others after a reload."""
     del contents
@@ -168,24 +169,36 @@ def _register_all(plugins: tuple[Plugin, ...]) -> _Registered:
 def load(config: Config) -> Plugins:
     """Load the plugins that the configuration selects.
 
+    A warning names each one that is left out because it does not load or its name is doubled, and operators that two claim:
+    those raise PluginConflict where the model has them. With `strict_plugins`, each is an error at once.
+
     Raises:
-        PluginLoadError: one is missing, refused (a lock, a doubled name) or does not load.
-        PluginConflict: two claim one operator.
+        PluginLoadError: one is missing, or a lock refuses it; one that the configuration names does not load.
         OptionError: `prefer` names a plugin that cannot lower the operator.
     """
     all_states = states(config)
-    refused = [f"{state.found.name}: {state.reason}" for state in all_states if state.state == "refused"]
-    if refused:
-        raise PluginLoadError("installed plugins are refused, and nothing is exported without them:\n  " + "\n  ".join(refused)
-                              + "\nlift the lock, or switch them off with `disable` (without=[...] in the call)")  # fmt: skip
+    required = {name for name in (*(config.plugins or ()), *config.prefer.values()) if isinstance(name, str)}
+    if config.strict_plugins:
+        required.update(state.found.name for state in all_states)
+    refused = [state for state in all_states if state.state == "refused"]
+    if refused and (config.allow or not required.isdisjoint(state.found.name for state in refused)):
+        lines = "".join(f"\n  {state.found.name}: {state.reason}" for state in refused)
+        raise PluginLoadError(f"installed plugins are refused, and nothing is exported without them:{lines}\n"
+                              "lift the lock, or switch them off with `disable` (without=[...] in the call)")  # fmt: skip
     inline = _inline([item for item in config.plugins or () if not isinstance(item, str) and item is not ...])
-    installed = [_load(state.found) for state in all_states if state.state == "on"]
+    outcomes = [_loaded_or_left_out(state, required) for state in all_states]
+    installed = [each for each in outcomes if isinstance(each, Plugin)]
     loaded = [*inline, *(plugin for plugin in installed if not _replaced(plugin, inline))]
     known = [*(plugin.name for plugin in loaded), *(state.found.name for state in all_states)]
     for name in config.prefer.values():
         if name not in known:
             raise missing(name, known, config.origins["prefer"])
-    return Plugins(loaded, config.prefer, [state for state in all_states if state.state == "off"])
+    plugins = Plugins(loaded, config.prefer, [each for each in outcomes if isinstance(each, PluginStatus)])
+    if config.strict_plugins and plugins.dispatcher.conflicts:
+        raise PluginConflict("\n".join(plugins.dispatcher.conflicts))
+    for conflict in plugins.dispatcher.conflicts:
+        warn(f"{conflict}. Until then, no model with such an operator can be exported")
+    return plugins
 
 
 def symbolics_for(operator: str, opset: int) -> list[Callable[..., Any]]:
@@ -193,10 +206,28 @@ def symbolics_for(operator: str, opset: int) -> list[Callable[..., Any]]:
 
     For tools that read them outside an export. The configuration selects the plugins, as for an export without ``plugins=``.
 
-    Raises PluginLoadError and PluginConflict as `onnxexp.export` does.
+    Raises PluginLoadError as `onnxexp.export` does, and PluginConflict where plugins claim the operator and none wins.
     """
     candidates = load(load_config()).dispatcher.candidates(operator, opset)
     return [candidate.symbolic.function for candidate in candidates]
+
+
+def _loaded_or_left_out(state: PluginStatus, required: Container[str]) -> Plugin | PluginStatus:
+    """Load a plugin, or warn that it is left out; one that is off has had its reason."""
+    if state.state == "off":
+        return state
+    reason = f"the plugin {state.found.name!r} ({state.found.origin}) is refused: {state.reason}"
+    if state.state == "on":
+        try:
+            plugin = _load(state.found)
+            _register_installed((plugin,), (_contents(plugin),))  # its hooks are checked
+            return plugin
+        except PluginLoadError as error:
+            if state.found.name in required:
+                raise
+            state, reason = dataclasses.replace(state, state="broken", reason="it does not load"), str(error)
+    warn(f"{reason}. The export goes on without it; strict_plugins = true in the configuration makes this an error")
+    return state
 
 
 def _load(found: InstalledPlugin) -> Plugin:

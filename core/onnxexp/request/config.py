@@ -3,7 +3,8 @@
 1. ``[tool.onnxexp]`` in the nearest pyproject.toml that has it, or ``onnxexp.toml`` with the same keys at its top level (it wins
    in the same folder); searched from the working directory upwards.
 2. The environment: ``ONNXEXP_PLUGINS``, ``ONNXEXP_DISABLE``, ``ONNXEXP_PREFER``, ``ONNXEXP_ALLOW``, ``ONNXEXP_OPSET``,
-   ``ONNXEXP_TARGET``, ``ONNXEXP_SKIP_PASSES``, ``ONNXEXP_DEBUG``; lists with commas, tables as ``key=value`` with commas.
+   ``ONNXEXP_TARGET``, ``ONNXEXP_SKIP_PASSES``, ``ONNXEXP_DEBUG``, ``ONNXEXP_CHECK_SIZES``, ``ONNXEXP_STRICT_PLUGINS``; lists
+   with commas, tables as ``key=value`` with commas.
 3. The arguments of a call or of a command.
 
 `disable` and `skip_passes` of all places are united, and `prefer` is merged by operator. Every place's `allow` counts: a later
@@ -59,6 +60,7 @@ class Config:
     skip_passes: tuple[str, ...]
     debug: bool
     check_sizes: bool
+    strict_plugins: bool
     origins: dict[str, str]
 
 
@@ -269,6 +271,8 @@ KEYS = (
         "These passes do not run.", _names, _split, _union),
     Key("debug", "true or false", False, "Check the graph after every pass.", _BOOL, _truth),
     Key("check_sizes", "true or false", True, "Trace a model with dynamic axes twice, at two sets of sizes.", _BOOL, _truth),
+    Key("strict_plugins", "true or false", False,
+        "A plugin that does not load or contradicts another stops every export.", _BOOL, _truth),
 )  # fmt: skip
 """Every setting, in the order in which it is shown."""
 _BY_NAME = {key.name: key for key in KEYS}

@@ -45,8 +45,10 @@ class Dispatcher:
     Where several plugins claim an operator, one that the user passed to the call wins, then the one that `prefer` names, then
     one whose table has ``override=True``. The others follow where it declines. The order of the plugins never matters.
 
+    Attributes:
+        conflicts: A message for each two plugins that claim operators and of which none wins; it lists those operators.
+
     Raises:
-        PluginConflict: Plugins claim one operator and none wins; the message lists every such operator.
         OptionError: `prefer` names a plugin that has no symbolic for that operator.
     """
 
@@ -55,16 +57,18 @@ class Dispatcher:
         self._all = sorted(sources, key=lambda source: source.plugin)
         if self._prefer:
             self._check_preferences()
-        if len({source.plugin for source in self._all}) > 1:
-            self._check_conflicts()
+        self.conflicts = self._conflicts() if len({source.plugin for source in self._all}) > 1 else []
 
     def candidates(self, op: str, opset: int) -> list[Candidate]:
-        """The symbolics for an operator's overload at an opset, in calling order."""
+        """The symbolics for an operator's overload at an opset, in calling order.
+
+        Raises PluginConflict where plugins claim it and none wins.
+        """
+        sources = self._sources(op)
+        if self.conflicts and (rivals := self._rivals(op, sources)):
+            raise PluginConflict("\n".join(_conflict((str(sources[0]), str(rival)), [op]) for rival in rivals))
         return [
-            Candidate(source, entry)
-            for source in self._sources(op)
-            for entry in reversed(source.table.versions(op))
-            if entry.serves(opset)
+            Candidate(source, entry) for source in sources for entry in reversed(source.table.versions(op)) if entry.serves(opset)
         ]
 
     def registered(self, op: str) -> list[Candidate]:
@@ -111,15 +115,20 @@ class Dispatcher:
                     f"{', '.join(sorted(claiming)) or 'no plugin'} has"
                 )
 
-    def _check_conflicts(self) -> None:
+    def _rivals(self, op: str, sources: list[Source]) -> list[Source]:
+        """The tables of other plugins that rank as high as the first one."""
+        return [
+            other for other in sources[1:]
+            if other.plugin != sources[0].plugin and self.rank(op, other) == self.rank(op, sources[0])
+        ]  # fmt: skip
+
+    def _conflicts(self) -> list[str]:
         conflicts: dict[tuple[str, str], list[str]] = {}
         for op in self._contested():
-            first, *rest = self._sources(op)
-            for other in rest:
-                if other.plugin != first.plugin and self.rank(op, other) == self.rank(op, first):
-                    conflicts.setdefault((str(first), str(other)), []).append(op)
-        if conflicts:
-            raise PluginConflict("\n".join(_conflict(pair, sorted(ops)) for pair, ops in sorted(conflicts.items())))
+            sources = self._sources(op)
+            for rival in self._rivals(op, sources):
+                conflicts.setdefault((str(sources[0]), str(rival)), []).append(op)
+        return [_conflict(pair, sorted(ops)) for pair, ops in sorted(conflicts.items())]
 
     def _contested(self) -> list[str]:
         """List the operators with an overload that two plugins lower."""
