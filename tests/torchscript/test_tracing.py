@@ -69,7 +69,7 @@ def widened(x: Tensor, y: Tensor) -> Tensor:
     return torch.cat([x.repeat(1, y.size(1)), y.repeat(1, x.size(1))], 1)
 
 
-@pytest.mark.parametrize("capture", ["trace", "script"])
+@pytest.mark.parametrize("capture", ["auto", "trace", "script"])
 def test_sizes_that_differ_get_names_that_differ(capture: str) -> None:
     """torch.onnx takes the names in `dynamic_axes` for labels."""
     shapes = [((2, 4), (2, 3)), ((2, 5), (2, 5)), ((2, 1), (2, 3)), ((2, 3), (2, 1))]

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_unbacked_symbols
 from torch.utils._sympy.numbers import int_oo
 
-from onnxexp import CaptureError, ScalarType, TensorType, Value, warn
+from onnxexp import CaptureError, ScalarType, TensorType, Value
 from onnxexp.capture.example_inputs import derivation
 from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.shape_env_snapshot import restore, snapshot
@@ -26,7 +26,7 @@ from onnxexp.capture.torch_state import silence_torch_loggers
 from onnxexp.functionalize.mutation import twin
 from onnxexp.neutral_graph import Dim, Type, Where
 from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp.request.unique_names import unused_name
+from onnxexp.request.unique_names import name_of_size
 from onnxexp.torch_ops.schemas import overload
 from onnxexp_torchscript.abstract_tensor import (
     NUMBERS,
@@ -107,7 +107,7 @@ class TypeInference:
         value = Value(name, ScalarType(kind) if kind in (bool, int, float) else TensorType(None, None))
         if index in spec.scalars:
             symbol = self.unbacked.any_number(kind)
-            self.names.setdefault(symbol.node.expr, self._unused(spec.scalars[index].name or name))
+            self.names.setdefault(symbol.node.expr, name_of_size(spec.scalars[index].name or name, set(self.names.values())))
             self.inputs[index, None] = symbol
             self.record(value, symbol)
         return value
@@ -131,15 +131,8 @@ class TypeInference:
             self.env.constrain_symbol_range(symbol, -int_oo, int_oo)
             self.env.var_to_sources[symbol] = [ConstantSource(f"__onnxexp_{symbol}")]
             self.texts[key] = self.env.create_symintnode(symbol, hint=size)
-            self.names[symbol] = self._unused(name)
+            self.names[symbol] = name_of_size(name, set(self.names.values()))
         return self.texts[key]
-
-    def _unused(self, name: str) -> str:
-        """Rename the second of two sizes that have one name and differ in the example."""
-        unused = unused_name(name, set(self.names.values()))
-        if unused != name:
-            warn(f"two sizes that differ in the example are called {name}; one of them is {unused} in the file")
-        return unused
 
     # Recorded fakes
 

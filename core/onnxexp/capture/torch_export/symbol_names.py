@@ -22,7 +22,7 @@ from onnxexp.errors import CaptureError
 from onnxexp.request.axis_spec import Axis
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.pytree_leaves import Leaf
-from onnxexp.request.unique_names import unused_name
+from onnxexp.request.unique_names import name_of_size, unused_name
 
 __all__ = ["InputSize", "check_dynamic", "input_sizes", "input_symbols", "size_label", "symbol_names"]
 
@@ -33,7 +33,8 @@ def symbol_names(program: ExportedProgram, spec: DynamicSpec, *, each: bool = Fa
     Two axes of the same name share it if their sizes in the example agree. If not, the second name gets a number: ONNX Runtime
     plans memory on the assumption that one name is one size.
 
-    The table belongs to one export: `dim_text` adds new symbols to it. With `each`, sizes that torch found equal keep own names.
+    The table belongs to one export: `dim_text` adds new symbols to it. With `each`, sizes that torch found equal keep own names,
+    and there is no warning.
     """
     names: dict[sympy.Expr, str] = {}
     found = list(input_sizes(program, spec))
@@ -42,7 +43,8 @@ def symbol_names(program: ExportedProgram, spec: DynamicSpec, *, each: bool = Fa
         if size.request is not None and size.request.name is not None:
             own = size.request.name
             same = size.given in (0, 1) or sizes.setdefault(own, size.given) == size.given  # 0 and 1 are enlarged to the group's
-            _name_symbol(names, size, own if same else unused_name(own, names.values()))
+            rename = unused_name if each else name_of_size
+            _name_symbol(names, size, own if same else rename(own, names.values()))
     for size in found:
         if isinstance(size.expr, sympy.Symbol) and size.expr not in names:
             names[size.expr] = unused_name(size.name, names.values())
