@@ -263,6 +263,18 @@ def test_functions_of_several(check):
     check()
 
 
+def of_signs(a: torch.Tensor, b: torch.Tensor) -> Results:
+    return torch.copysign(a, b), torch.copysign(a, -0.0), torch.signbit(b), torch.atan2(b, a), torch.atan2(a, b)
+
+
+SIGNS = torch.tensor([0.0, -0.0, 1.0, -2.0])
+
+
+@cases(*(case(of_signs, SIGNS.to(dtype), SIGNS[:, None].to(dtype)) for dtype in FLOATS))
+def test_the_sign_of_zero(check):
+    check()
+
+
 @cases(
     *(case(fn, I.to(dtype), J.to(dtype)) for fn in (torch.gcd, torch.lcm) for dtype in INTS),
     case(torch.gcd, torch.tensor([0, 0, 2**40, 6]), torch.tensor([0, 5, 2**20 * 3, -4]), dynamic={0: [0], 1: [0]}),

@@ -13,7 +13,6 @@ from onnxexp_aten.support.kernel_dtypes import compare, compute, runs
 from onnxexp_aten.support.type_promotion import promote, promoted_dtype
 
 __all__ = [
-    "atan2",
     "both",
     "clamp",
     "clamp_min",
@@ -21,9 +20,7 @@ __all__ = [
     "floor_divide",
     "floor_remainder",
     "fmod",
-    "hypot",
     "is_number",
-    "logaddexp",
     "nonzero",
     "scaled",
     "select",
@@ -353,57 +350,3 @@ def where(op: Builder, condition: Tensor, self: Any, other: Any) -> Tensor:
 def masked_fill(op: Builder, self: Tensor, mask: Tensor, value: Any) -> Tensor:
     """masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"""
     return select(op, mask, op.cast(truncate_like_torch(value, self.dtype), self.dtype), self)
-
-
-# Functions of two variables
-
-
-@table("atan2", "arctan2")
-def atan2(op: Builder, self: Tensor, other: Tensor) -> Tensor:
-    """atan2(Tensor self, Tensor other) -> Tensor"""
-    y, x = promote(op, self, other, floating=True)
-    zero = op.constant(0.0, y.dtype)
-    angle = select(op, nonzero(op, y), compute(op, "Atan", compute(op, "Div", y, x)), zero)
-    half_turn = select(op, compare(op, "Less", y, 0), op.constant(-math.pi, y.dtype), op.constant(math.pi, y.dtype))
-    return select(op, compare(op, "Less", x, 0), compute(op, "Add", angle, half_turn), angle)
-
-
-@table("hypot")
-def hypot(op: Builder, self: Tensor, other: Tensor) -> Tensor:
-    """hypot(Tensor self, Tensor other) -> Tensor"""
-    x, y = promote(op, self, other)
-    return compute(op, "Sqrt", compute(op, "Add", compute(op, "Mul", x, x), compute(op, "Mul", y, y)))
-
-
-@table("copysign.Tensor", "copysign.Scalar")
-def copysign(op: Builder, self: Tensor, other: Any) -> Tensor:
-    """copysign.Tensor(Tensor self, Tensor other) -> Tensor; a negative zero counts as positive"""
-    x, sign = promote(op, self, other, floating=True)
-    size = compute(op, "Abs", x)
-    return select(op, compare(op, "Less", sign, 0), compute(op, "Neg", size), size)
-
-
-@table("heaviside")
-def heaviside(op: Builder, self: Tensor, values: Tensor) -> Tensor:
-    """heaviside(Tensor self, Tensor values) -> Tensor"""
-    step = op.cast(compare(op, "Greater", self, 0), self.dtype)
-    return select(op, nonzero(op, self), step, values)
-
-
-@table("logaddexp")
-def logaddexp(op: Builder, self: Tensor, other: Tensor) -> Tensor:
-    """logaddexp(Tensor self, Tensor other) -> Tensor"""
-    x, y = promote(op, self, other)
-    distance = compute(op, "Abs", compute(op, "Sub", x, y))
-    smaller = compute(op, "Exp", compute(op, "Neg", distance))
-    result = compute(op, "Add", extreme(op, "Max", x, y), compute(op, "Log", compute(op, "Add", smaller, 1)))
-    # equal infinities: their difference is NaN, the result is the infinity
-    return select(op, compare(op, "IsNaN", distance), compute(op, "Add", x, y), result)
-
-
-@table("logaddexp2")
-def logaddexp2(op: Builder, self: Tensor, other: Tensor) -> Tensor:
-    """logaddexp2(Tensor self, Tensor other) -> Tensor"""
-    x, y = promote(op, self, other)
-    scale = math.log(2.0)
-    return compute(op, "Div", logaddexp(op, compute(op, "Mul", x, scale), compute(op, "Mul", y, scale)), scale)

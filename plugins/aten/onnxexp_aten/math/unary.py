@@ -112,8 +112,12 @@ def sign(op: Builder, self: Tensor) -> Tensor:
 
 @table("signbit")
 def signbit(op: Builder, self: Tensor) -> Tensor:
-    """signbit(Tensor self) -> Tensor; a negative zero counts as positive"""
-    return op.Xor(self, self) if self.dtype == torch.bool else compare(op, "Less", self, 0)
+    """signbit(Tensor self) -> Tensor"""
+    if self.dtype == torch.bool:
+        return op.Xor(self, self)
+    negative = compare(op, "Less", self, 0)
+    # 1 / -0.0 is -inf
+    return op.Or(negative, compare(op, "Less", compute(op, "Reciprocal", self), 0)) if self.dtype.is_floating_point else negative
 
 
 @table("ceil")

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_aten.math.arithmetic import logaddexp, select
+from onnxexp_aten.math.arithmetic import select
+from onnxexp_aten.math.functions_of_two import logaddexp
 from onnxexp_aten.reduction.reductions import summable
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.constant_of_shape import filled
