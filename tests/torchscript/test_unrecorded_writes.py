@@ -78,3 +78,16 @@ def test_what_is_resized_from_nothing() -> None:
         return torch.empty(0).resize_(2, 3).copy_(x)
 
     torch.testing.assert_close(exported(allocated, (X,), capture="trace")(X + 1), X + 1)
+
+
+@pytest.mark.parametrize("fn", [atleast, einsum, of_the_same_type])
+def test_scripts_that_lose_a_write(fn) -> None:
+    with pytest.raises(CaptureError, match=r"another program: the model's result differs .*; cure: write into the tensor"):
+        exported(fn, (X,), capture="script")
+
+
+def test_random_scripts_are_compared_with_equal_numbers() -> None:
+    def dropped(x: Tensor) -> Tensor:
+        return F.dropout(x, 0.5, True) + torch.rand_like(x)
+
+    exported(dropped, (X,), capture="script")

@@ -14,8 +14,10 @@ from onnxexp import CaptureError
 from onnxexp.capture.example_inputs import enlarge
 from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp.request.module_and_forward import signature_of
+from onnxexp.request.module_and_forward import is_scripted, signature_of
 from onnxexp_torchscript.augmented_assignments import augmented_assignments
+from onnxexp_torchscript.compiled_results import check_compiled
+from onnxexp_torchscript.random_state import RandomState
 from onnxexp_torchscript.source_locations import Places
 from onnxexp_torchscript.trace import Recording, run_example
 
@@ -33,7 +35,11 @@ def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     else:
         graph, schema, module = scripted.graph.copy(), scripted.schema, None
     torch._C._jit_pass_inline(graph)
-    found, out_spec = pytree.tree_flatten(run_example(model, args, kwargs))
+    random = RandomState()
+    result = run_example(model, args, kwargs)
+    if not is_scripted(model):
+        check_compiled(scripted, args, kwargs, result, random)
+    found, out_spec = pytree.tree_flatten(result)
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
     returned = [isinstance(leaf, (torch.Tensor, bool, int, float)) for leaf in found]
     places = Places(dict(model.named_modules()), inlined=True)
