@@ -127,3 +127,19 @@ def narrowed_from_the_end(x: Tensor) -> Tensor:
 )  # fmt: skip
 def test_narrow_of_an_unknown_size(run) -> None:
     run()
+
+
+def doubled_after_an_attempt(x: Tensor) -> Tensor:
+    pooled = functional.max_pool1d(x, 3, 2, 1, ceil_mode=True)
+    return functional.interpolate(x, scale_factor=2.0).cumsum(1) + pooled.size(1)
+
+
+@programs(
+    Program(
+        doubled_after_an_attempt, torch.randn(2, 4, 8), at=[(torch.randn(2, 4, size),) for size in (3, 9)], dynamic=[{2}],
+        captures=BOTH, opsets=(11, 20),
+    )
+)  # fmt: skip
+def test_a_size_fixed_by_a_kernel_after_another_has_fixed_it(run) -> None:
+    """torch does not repeat what it has cached: the second call would fix the size without a trace."""
+    assert isinstance(run().model.graph.outputs[0].shape[2].value, str)

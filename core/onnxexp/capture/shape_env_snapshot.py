@@ -24,5 +24,11 @@ def restore(env: ShapeEnv, before: dict[str, Any]) -> None:
 
 
 def clear_caches() -> None:
-    """Clear torch's cache of conditions, so that it records their guards again."""
-    ShapeEnv._inner_evaluate_expr.cache_clear()
+    """Clear torch's caches of conditions, so that it records their effects again."""
+    for method in (
+        ShapeEnv._inner_evaluate_expr,
+        ShapeEnv._maybe_guard_rel,
+        ShapeEnv.guard_or_defer_runtime_assert,
+        ShapeEnv.constrain_symbol_range,
+    ):
+        method.cache_clear()
