@@ -77,6 +77,15 @@ def test_computed_sizes(name: str) -> None:
         torch.testing.assert_close(program(x), model(x), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", [name for name in MODELS if name.startswith(("hann", "hamming", "blackman", "bartlett"))])
+def test_windows_in_a_trace(name: str) -> None:
+    model = MODELS[name]
+    program = onnxexp.export(model, (torch.rand(2, 40),), dynamic_shapes=({1: "n"},), capture="trace")
+    for size in SIZES:
+        x = torch.rand(2, size)
+        torch.testing.assert_close(program(x), model(x), rtol=1e-5, atol=1e-6)
+
+
 WRITES: dict[str, Callable[..., Any]] = {
     "a row": lambda x: _with_item(x, x.argmax() % x.shape[0], 3),
     "a column": lambda x: _with_item(x, (slice(None), x[0].argmax()), torch.ones(1, 1, 1)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnxexp import SymbolicTable
 from onnxexp_aten.complex import complex_numbers, fft_shift, fourier, inverse_stft
-from onnxexp_aten.creation import conversion, filled_tensors, ranges, triangles_and_one_hot
+from onnxexp_aten.creation import conversion, filled_tensors, ranges, triangles_and_one_hot, windows
 from onnxexp_aten.indexing import assignment, gather, scatter
 from onnxexp_aten.linalg import (
     cholesky_and_qr,
@@ -91,6 +91,7 @@ aten.include(
     conversion.table,
     filled_tensors.table,
     ranges.table,
+    windows.table,
     triangles_and_one_hot.table,
     # indexing
     assignment.table,
