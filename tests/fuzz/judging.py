@@ -16,6 +16,7 @@ from onnxexp.errors import LoweringError, OnnxExporterError, OpsetError
 from .comparing import Problem, compared, is_rounding
 from .exporters import Exported, evaluated, exported
 from .generator import other_sizes
+from .processes import Ended, in_child
 from .program import Program, load
 from .running import accepts, eager, run_model, run_reference
 
@@ -28,6 +29,9 @@ FAILURES = ("wrong value", "wrong shape", "wrong dtype", "wrong outputs", "inval
 accepts at the example's size only; "eager", a program that eager refuses; "rounding", a wrong value that is as good as eager's;
 "warned", wrong at sizes that the export has excluded; "runtime", right in the reference evaluator or without optimisations.
 """
+
+_PATIENCE = 20.0
+"""The seconds that a run at a size of 0 may take."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,9 +181,11 @@ class _Judge:
         """Compare at one set of sizes."""
         where = str(dict(sizes)) if sizes else ""
         try:
-            actual = run_model(found.model, self._inputs(sizes))
+            actual = self._run(found.model, sizes)
+        except Ended as ended:
+            problem: Problem | None = "run" if ended.outcome == "error" else ended.outcome, ended.detail, 0
         except Exception as error:  # noqa: BLE001 - ONNX Runtime's errors have no common base
-            problem: Problem | None = "run", f"{type(error).__name__}: {error}", 0
+            problem = "run", f"{type(error).__name__}: {error}", 0
         else:
             problem = compared(expected, actual)
             if problem is None:
@@ -193,10 +199,18 @@ class _Judge:
         outcome = "runtime" if self._is_right_elsewhere(found.model, sizes, expected) else problem[0]
         return _Verdict(outcome, f"{problem[0]}: {problem[1]}" if outcome == "runtime" else problem[1], where)
 
+    def _run(self, model: onnx.ModelProto, sizes: Mapping[str, int], *, optimised: bool = True) -> list[torch.Tensor]:
+        """Run a model: in a process of its own at a size of 0, where some of ONNX Runtime's kernels end the process."""
+        inputs = self._inputs(sizes)
+        if 0 not in sizes.values():
+            return run_model(model, inputs, optimised=optimised)
+        found: list[torch.Tensor] = in_child(lambda: run_model(model, inputs, optimised=optimised), _PATIENCE)
+        return found
+
     def _is_right_elsewhere(self, model: onnx.ModelProto, sizes: Mapping[str, int], expected: Sequence[torch.Tensor]) -> bool:
         """Whether another evaluation of the same file agrees with eager."""
         for run in (
-            lambda: run_model(model, self._inputs(sizes), optimised=False),
+            lambda: self._run(model, sizes, optimised=False),
             lambda: run_reference(model, self._inputs(sizes)),
         ):
             try:

@@ -13,6 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import onnx
 import pytest
 import torch
 
@@ -26,6 +27,7 @@ from .minimising import minimised, operators_of
 from .processes import Ended, in_child
 from .program import Input, Program, Statement
 from .report import read_results, report, text_of
+from .running import run_model
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 60
@@ -121,6 +123,17 @@ BRANCH = "if x0.shape[0] > 2:\n    v1 = x0 + 1\nelse:\n    v1 = x0 - 1"
 def test_outcomes(text: str, changes: dict[str, object], outcome: str) -> None:
     result = judge(program(text, **changes))
     assert result.outcome == outcome, result.detail
+
+
+def test_a_kernel_that_ends_the_process_at_a_size_of_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(model: onnx.ModelProto, inputs: dict[str, torch.Tensor], *, optimised: bool = True) -> list[torch.Tensor]:
+        if any(0 in x.shape for x in inputs.values()):
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return run_model(model, inputs, optimised=optimised)
+
+    monkeypatch.setattr(judging, "run_model", run)
+    result = judge(program("v1 = x0 + 1", axes={"x0": {0: "n"}}))
+    assert (result.outcome, result.sizes) == ("runtime", "{'n': 0}") and result.detail.startswith("crash: SIGSEGV")
 
 
 def test_a_changed_state_is_found() -> None:
