@@ -86,6 +86,24 @@ def test_a_scripted_module_that_writes_its_attributes(kind, dynamic) -> None:
     torch.testing.assert_close(copy.deepcopy(model)(x), expected)
 
 
+class Restrided(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("held", torch.arange(6.0).reshape(2, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.held.t_().unsqueeze_(0)
+        return self.held.mT + x
+
+
+@pytest.mark.parametrize("capture", ["trace", "script"])
+def test_a_module_that_changes_the_shape_of_its_buffer(capture) -> None:
+    model, x = Restrided(), torch.rand(2, 3)
+    program = onnxexp.export(model, (x,), capture=capture)
+    assert model.held.shape == (2, 3) and model.held.is_contiguous()
+    torch.testing.assert_close(program(x), Restrided()(x))
+
+
 class Halved(nn.Module):
     def __init__(self) -> None:
         super().__init__()

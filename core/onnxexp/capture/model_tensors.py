@@ -34,14 +34,15 @@ class ModelTensors:
 def restored_state(model: torch.nn.Module) -> Iterator[None]:
     """Undo the changes that a run of the model makes to it.
 
-    Attributes get their values back, lists and dicts among them their elements, and tensors other than parameters their contents.
+    Attributes get their values back, lists and dicts among them their elements, and tensors other than parameters their contents
+    and shapes.
     """
     holders = [holder for module in model.modules() for holder in _holders(module)]
     before = [(holder, copy.copy(holder)) for holder in holders]
     scripted = [attribute for module in model.modules() for attribute in _scripted_attributes(module)]
     elements = pytree.tree_leaves([list(model.buffers()), [old for _, old in before], [old for *_, old in scripted]])
     tensors = {id(each): each for each in elements if isinstance(each, torch.Tensor) and not isinstance(each, torch.nn.Parameter)}
-    contents = [(tensor, tensor.detach().clone()) for tensor in tensors.values()]
+    contents = [(tensor, _layout(tensor), tensor.detach().clone()) for tensor in tensors.values()]
     try:
         yield
     finally:
@@ -54,10 +55,17 @@ def restored_state(model: torch.nn.Module) -> Iterator[None]:
             holder.update(old)
         for owner, name, old in scripted:
             owner.setattr(name, old)
-        for tensor, old in contents:
+        for tensor, layout, old in contents:
             with torch.inference_mode(tensor.is_inference()), torch.no_grad():
+                if _layout(tensor) != layout:  # unsqueeze_
+                    tensor.as_strided_(*layout)
                 if tensor.shape == old.shape and torch._debug_has_internal_overlap(tensor) != 1:  # an expanded one is not written
                     tensor.copy_(old)
+
+
+def _layout(tensor: torch.Tensor) -> Any:
+    """Return the arguments of as_strided for a tensor, where it has strides."""
+    return (tensor.shape, tensor.stride(), tensor.storage_offset()) if tensor.layout is torch.strided else ()
 
 
 class RestoredParameters(TorchDispatchMode):
