@@ -197,6 +197,13 @@ def parts_of_split(x: Tensor) -> Tensor:
     return y
 
 
+def end_pieces_of_split(x: Tensor) -> Tensor:
+    y = x.clone()
+    y.split(2)[0].mul_(3)
+    y.split(2)[-1][..., :2].zero_()
+    return y
+
+
 # Every write that torch.onnx's documentation lists as unsupported
 
 
@@ -300,6 +307,7 @@ class Counting(nn.Module):
         for fn in [squeezed_at_another_size, squeezed_where_it_can_be]
         for axis in (0, 1, 2)
     ),
+    Program(end_pieces_of_split, X, at=[(MORE[:rows],) for rows in (0, 1, 2, 5)], dynamic=[{0}], opsets=(14, 20)),
     Program(scattered, X, captures=BOTH),
     *(
         Program(fn, X, at=[(MORE,)], dynamic=[{0}], captures=BOTH, opsets=(18, 20))

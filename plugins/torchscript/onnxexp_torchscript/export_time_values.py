@@ -29,9 +29,10 @@ class Items(list[Any]):
         element: The fake that stands for an element of the sequence.
         axis: The value is a tensor, and the elements are what lies along this axis; None: it is an ONNX sequence.
         collecting: The body of the loop that does nothing but append to it; the Python list holds what one round appends.
+        split: The tensor, the size of a piece and the axis of a sequence that is as ``split`` returned it.
     """
 
-    __slots__ = ("axis", "collecting", "element", "sequence")
+    __slots__ = ("axis", "collecting", "element", "sequence", "split")
 
     def __init__(
         self,
@@ -40,21 +41,23 @@ class Items(list[Any]):
         element: Any = None,
         axis: int | None = None,
         collecting: Graph | None = None,
+        split: tuple[Value, int, int] | None = None,
     ) -> None:
         super().__init__(items)
         self.sequence = sequence
         self.element = element
         self.axis = axis
         self.collecting = collecting
+        self.split = split
 
     def become(self, other: Items) -> None:
         """Take over the contents of another list."""
         self[:] = other
         self.sequence, self.element = other.sequence, other.element
-        self.axis, self.collecting = other.axis, other.collecting
+        self.axis, self.collecting, self.split = other.axis, other.collecting, other.split
 
     def copy(self) -> Items:
-        return Items(self, self.sequence, self.element, self.axis, self.collecting)
+        return Items(self, self.sequence, self.element, self.axis, self.collecting, self.split)
 
 
 class Maybe:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from typing import Any
 
 import torch
@@ -141,11 +142,28 @@ def get(interpreter: Interpreter, items: Items, position: Any) -> Value:
     if items.axis is not None:
         element = interpreter.emit("aten::select.int", [items.sequence, items.axis, unwrap(position)])
         return element if _is_tensor(items.element) else interpreter.emit("aten::item", [element])  # type: ignore[no-any-return]
+    if items.split is not None and position in (0, -1):
+        return _end_piece(interpreter, *items.split, last=position == -1)
     if items.element is None:
         raise interpreter.refuse("the program reads an element of a list before the first append", "append first")
     output = interpreter.value("prim::SequenceAt", _anew(interpreter, items.element))
     interpreter.append("prim::SequenceAt", [items.sequence, unwrap(position)], [output])
     return output
+
+
+def _end_piece(interpreter: Interpreter, tensor: Value, size: int, dim: int, *, last: bool) -> Value:
+    """Return the first or last piece of a split: a view, as in eager PyTorch."""
+    start: Any = 0
+    if last:
+        start = interpreter.number("aten::add", operator.add, [interpreter.size(tensor, dim), size - 1])
+        for name, function, number in (
+            ("floordiv", operator.floordiv, size),
+            ("sub", operator.sub, 1),
+            ("mul", operator.mul, size),
+        ):
+            start = interpreter.number(f"aten::{name}", function, [start, number])
+    end = None if last else size
+    return interpreter.emit("aten::slice.Tensor", [tensor, dim, start, end, 1])  # type: ignore[no-any-return]
 
 
 def _anew(interpreter: Interpreter, element: Any) -> Any:
@@ -227,7 +245,9 @@ def split(interpreter: Interpreter, tensor: Value, size: Any, dim: int, *, keepd
         else:
             del sizes[dim]
         element = interpreter.sizes.unbacked.tensor(fake.dtype, sizes)
-    return interpreter.items((), output, element)
+    pieces = interpreter.items((), output, element)
+    pieces.split = (tensor, size, dim) if keepdims and isinstance(size, int) and size > 0 else None
+    return pieces
 
 
 def is_element(thing: Any) -> bool:
