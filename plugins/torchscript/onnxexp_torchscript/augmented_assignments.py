@@ -31,7 +31,7 @@ def augmented_assignments() -> Iterator[tuple[Any, str, Any]]:
 
 
 def _built_by(original: Callable[[Any, ast.AugAssign], Any]) -> Callable[[Any, ast.AugAssign], Any]:
-    """Return a function that builds a statement: ``x[i] = x[i] ^ y``, or an in-place method where `x` is a tensor."""
+    """Return a builder of ``x[i] = x[i] ^ y``, or of an in-place method of a tensor."""
 
     def build(ctx: Any, stmt: ast.AugAssign) -> Any:
         method = _METHODS.get(type(stmt.op))

@@ -232,7 +232,10 @@ def _powers(op: Builder, x: Tensor, start: Any, end: Any, step: int) -> Tensor:
 
 
 def _products(op: Builder, x: Tensor, exponents: Sequence[int]) -> Tensor:
-    """Powers of integers in columns. ONNX Runtime computes Pow in float64, and products exactly."""
+    """Powers of integers in columns.
+
+    ONNX Runtime computes Pow in float64, and products exactly.
+    """
     column = unsqueezed(op, op.cast(x, torch.int64), [rank_of(op, x)])
     powers = [op.Add(op.Mul(column, 0), 1)]
     for _ in range(max(exponents)):
