@@ -140,6 +140,36 @@ def test_pieces_whose_length_is_read(whole: Callable[[Any], Any]) -> None:
         torch.testing.assert_close(program(x), whole(x.chunk(2, 1)))
 
 
+@pytest.mark.parametrize("shift", [-1, 2])
+def test_roll_of_a_size_that_depends_on_values(shift: int) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return x[x > 0.5].roll(shift)
+
+    program = onnxexp.export(model, (torch.rand(8),), dynamic_shapes=({0: "n"},), capture="export")
+    for x in (torch.rand(20), torch.zeros(3), torch.ones(1), torch.ones(2)):
+        torch.testing.assert_close(program(x), model(x))
+
+
+def test_roll_of_sizes_that_are_rounded_products() -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x, scale_factor=0.7, mode="area").roll(-1)
+
+    program = onnxexp.export(model, (torch.rand(3, 3, 3),), dynamic_shapes=({1: "c", 2: "n"},), capture="export")
+    for sizes in ((3, 3, 3), (3, 5, 11), (3, 2, 8)):
+        x = torch.rand(sizes)
+        torch.testing.assert_close(program(x), model(x))
+
+
+def test_as_tensor_of_sizes() -> None:
+    def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.as_tensor(x.shape[0]) + 1, torch.as_tensor([x.shape[0], 2], dtype=torch.float32), torch.as_tensor(x)
+
+    program = onnxexp.export(model, (torch.rand(3),), dynamic_shapes=({0: "n"},), capture="export")
+    for size in (3, 7, 1):
+        x = torch.rand(size)
+        torch.testing.assert_close(program(x), model(x))
+
+
 def test_static_sizes_are_constants() -> None:
     program = onnxexp.export(
         lambda x: x * torch.hann_window(40) + torch.linspace(0, 1, 40), (torch.rand(2, 40),), capture="export"

@@ -52,7 +52,7 @@ def as_long_as(x: torch.Tensor) -> torch.Tensor:
     return torch.istft(torch.stft(x, 8, 4, window=HANN, return_complex=True), 8, 4, window=HANN, length=x.shape[-1])
 
 
-@pytest.mark.parametrize("capture", ["trace", "auto"])
+@pytest.mark.parametrize("capture", ["trace", "export"])
 def test_a_length_of_the_run_time(capture) -> None:
     program = onnxexp.export(as_long_as, (torch.randn(2, 40),), capture=capture, dynamic_shapes=({0: "n", 1: "time"},))
     for sizes in ((2, 40), (1, 61), (3, 24)):

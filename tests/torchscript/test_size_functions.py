@@ -79,8 +79,8 @@ def joined(x: Tensor) -> Tensor:
         for fn, captures in (
             (shapes, ("trace", "export")),
             (counted, ("trace", "export")),
-            (turned, ("trace", "auto")),
-            (joined, ("trace", "auto")),
+            (turned, ("trace", "export")),
+            (joined, ("trace", "export")),
         )
     )
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -51,29 +50,6 @@ def _is_computed(steps: Any, start: Any, end: Any, dtype: torch.dtype) -> bool:
 
 def _at_least_one(size: Any) -> Any:
     return torch.sym_max(size, 1)  # type: ignore[no-untyped-call]
-
-
-def _window(
-    shape: Callable[..., torch.Tensor],
-    original: Callable[..., torch.Tensor],
-    window_length: Any,
-    periodic: bool = True,
-    *parameters: float,
-    **options: Any,
-) -> torch.Tensor:
-    """Compute a window; `shape` maps the place in the period, from 0 to 1."""
-    if not isinstance(window_length, torch.SymInt):
-        return original(window_length, periodic, *parameters, **options)
-    named = {name: options.pop(name) for name in ("alpha", "beta") if name in options}
-    length: Any = window_length
-    numbers = torch.arange(length, dtype=options.get("dtype") or torch.get_default_dtype(), device=options.get("device"))
-    places = numbers / (length if periodic else _at_least_one(length - 1))
-    alone = torch.full_like(numbers, length) == 1  # a window of length 1 is 1
-    return torch.where(alone, torch.ones_like(numbers), shape(places, *parameters, **named))
-
-
-def _hamming(places: torch.Tensor, alpha: float = 0.54, beta: float = 0.46) -> torch.Tensor:
-    return alpha - beta * torch.cos(2 * math.pi * places)
 
 
 def _adaptive_avg_pool1d(original: Callable[..., torch.Tensor], input: torch.Tensor, output_size: Any) -> torch.Tensor:
@@ -138,16 +114,9 @@ def _multi_dot(original: Callable[..., torch.Tensor], tensors: Any, **options: A
     return functools.reduce(torch.matmul, tensors)
 
 
-_WINDOWS: dict[str, Callable[..., torch.Tensor]] = {
-    "bartlett_window": lambda places: 1 - (2 * places - 1).abs(),
-    "blackman_window": lambda places: _hamming(places, 0.42, 0.5) + 0.08 * torch.cos(4 * math.pi * places),
-    "hamming_window": _hamming,
-    "hann_window": lambda places: _hamming(places, 0.5, 0.5),
-}
 _REPLACEMENTS: list[tuple[Any, str, Callable[..., Any]]] = [
     (torch, "linspace", _linspace),
     (torch, "logspace", _logspace),
-    *((torch, name, functools.partial(_window, shape)) for name, shape in _WINDOWS.items()),
     (torch, "vander", _vander),
     (torch.linalg, "multi_dot", _multi_dot),
     *((owner, "take_along_dim", _take_along_dim) for owner in (torch, torch.Tensor)),

@@ -14,11 +14,13 @@ from typing import Any
 
 import torch
 from torch._subclasses import fake_impls
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from onnxexp.capture.torch_state import in_captures, replace_attributes
 from onnxexp_aten.capture.stand_in_ops import define_operators
+from onnxexp_aten.creation.windows import WINDOWS
 
 __all__ = ["keep_data_dependent_ops"]
 
@@ -45,6 +47,8 @@ _STATIC: dict[str, Callable[..., bool]] = {
     "narrow": lambda input, dim, start, length: not isinstance(start, torch.Tensor),
     "one_hot": lambda input, num_classes=-1: isinstance(num_classes, int) and num_classes != -1,
     "tensor_split": _is_static_split,
+    "istft": lambda *args, **options: not any(isinstance(each, torch.SymInt) for each in (*args, *options.values())),
+    **dict.fromkeys(WINDOWS, lambda window_length, *parameters, **options: not isinstance(window_length, torch.SymInt)),
 }
 """Conditions under which torch.export derives the right output shapes, on the arguments of the Python function."""
 
@@ -122,7 +126,24 @@ def _dim_arange(original: Callable[..., Any], like: torch.Tensor, dim: int) -> t
 
 def _reshape_from_tensor(original: Callable[..., Any], input: torch.Tensor, shape: torch.Tensor) -> torch.Tensor:
     """Reshape to sizes that a tensor contains."""
-    return input.reshape([int(size) for size in shape.tolist()])
+    sizes = shape.tolist()
+    known = all(isinstance(size, int) for size in sizes)
+    return input.reshape(sizes) if known else torch.ops.onnxexp_shapes._reshape_from_tensor(input, shape)
+
+
+def _as_tensor(original: Callable[..., Any], data: Any, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:
+    """Call torch.tensor for symbolic sizes, which as_tensor would fix."""
+    symbolic = any(isinstance(number, torch.SymInt) for number in (data if isinstance(data, (list, tuple)) else [data]))
+    return (torch.tensor if symbolic else original)(data, dtype=dtype, device=device)
+
+
+def _roll(original: Callable[..., Any], input: torch.Tensor, shifts: Any, dims: Any = ()) -> torch.Tensor:
+    """Call our operator for sizes that depend on values; torch compares them with 0."""
+    if not free_unbacked_symbols(input.shape):
+        return original(input, shifts, dims)
+    lists = ([*each] if isinstance(each, (list, tuple)) else [each] for each in (shifts, () if dims is None else dims))
+    rolled: torch.Tensor = torch.ops.onnxexp_shapes.roll(input, *lists)
+    return rolled
 
 
 def _take_along_dim(
@@ -143,16 +164,22 @@ def _take_along_dim(
 
 
 _METHODS: dict[str, Callable[..., Any]] = {
-    **{name: functools.partial(_call_own, name) for name in ("cov", "corrcoef", "kron", "narrow", "tensor_split")},
+    **{
+        name: functools.partial(_call_own, name)
+        for name in ("cov", "corrcoef", "istft", "kron", "narrow", "roll", "tensor_split")
+    },
     "hsplit": functools.partial(_split_at, 1, 1),
     "vsplit": functools.partial(_split_at, 0, 2),
     "dsplit": functools.partial(_split_at, 2, 3),
+    "roll": _roll,
     "take_along_dim": _take_along_dim,
 }
 """The replacements of functions that are also methods of a tensor."""
 _REPLACEMENTS: list[tuple[Any, str, Callable[..., Any]]] = [
     *((owner, name, instead) for owner in (torch, torch.Tensor) for name, instead in _METHODS.items()),
     (torch.Tensor, "__setitem__", _set_item),
+    *((torch, name, functools.partial(_call_own, name)) for name in WINDOWS),
+    (torch, "as_tensor", _as_tensor),
     (torch, "_shape_as_tensor", _shape_as_tensor),
     (torch, "_dim_arange", _dim_arange),
     (torch, "_reshape_from_tensor", _reshape_from_tensor),

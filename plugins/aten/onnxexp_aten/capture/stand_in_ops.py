@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from onnxexp_aten.creation.windows import WINDOWS
+
 __all__ = ["LAYERS", "define_operators"]
 
 LAYERS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
@@ -28,7 +30,8 @@ def define_operators() -> Any:
     for name, shapes in _SHAPES.items():
         schema = str(_overload(name)._schema).removeprefix("aten::")
         schema = schema.replace("(a)", "").replace("(a -> *)", "")  # a capture writes nothing through these views
-        schema = schema.replace("int[] indices", "SymInt[] indices").replace("int num_classes", "SymInt num_classes")
+        for size in ("int[] indices", "int num_classes", "int window_length", "int? length"):
+            schema = schema.replace(size, f"Sym{size.capitalize()}")
         library.define(schema.replace("int total_length)", "SymInt total_length, SymInt batch)"))
         torch.library.register_fake(f"onnxexp_shapes::{name}", shapes, lib=library)
     return library
@@ -74,6 +77,23 @@ def _one_hot(self: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
     unknown = isinstance(num_classes, int) and num_classes == -1
     classes = torch.library.get_ctx().new_dynamic_size(min=1) if unknown else num_classes
     return self.new_empty((*self.shape, classes), dtype=torch.int64)
+
+
+def _istft(
+    self: torch.Tensor, n_fft: int, hop_length: Any = None, win_length: Any = None, window: torch.Tensor | None = None,
+    center: bool = True, normalized: bool = False, onesided: bool | None = None, length: Any = None, return_complex: bool = False,
+) -> torch.Tensor:  # fmt: skip
+    """Output shapes of istft to a given length."""
+    return self.new_empty((*self.shape[:-2], length), dtype=self.dtype if return_complex else self.real.dtype)
+
+
+def _reshape_from_tensor(self: torch.Tensor, shape: torch.Tensor) -> torch.Tensor:
+    context = torch.library.get_ctx()
+    return self.new_empty([context.new_dynamic_size() for _ in range(int(shape.shape[0]))])
+
+
+def _window(window_length: Any, *parameters: Any, dtype: torch.dtype | None = None, **options: Any) -> torch.Tensor:
+    return torch.empty((window_length,), dtype=dtype)
 
 
 def _narrow(self: torch.Tensor, dim: int, start: torch.Tensor, length: Any) -> torch.Tensor:
@@ -151,6 +171,7 @@ _SHAPES: dict[str, Callable[..., Any]] = {
     "ctc_loss.Tensor": _ctc_loss,
     "dsplit.array": lambda self, indices: _tensor_split_indices(self, indices, 2),
     "hsplit.array": lambda self, indices: _tensor_split_indices(self, indices, min(1, self.dim() - 1)),
+    "istft": _istft,
     "kron": lambda self, other: self.new_empty(
         [one * two for one, two in itertools.zip_longest(self.shape[::-1], other.shape[::-1], fillvalue=1)][::-1],
         dtype=torch.result_type(self, other),
@@ -158,8 +179,12 @@ _SHAPES: dict[str, Callable[..., Any]] = {
     "linalg_lstsq": _lstsq,
     "narrow.Tensor": _narrow,
     "one_hot": _one_hot,
+    "_reshape_from_tensor": _reshape_from_tensor,
+    "roll": lambda self, shifts, dims=(): self.new_empty(self.shape),
     "tensor_split.indices": _tensor_split_indices,
     "tensor_split.sections": _tensor_split_sections,
     "vsplit.array": _tensor_split_indices,
+    **dict.fromkeys((f"{name}{overload}" for name in WINDOWS for overload in ("", ".periodic")), _window),
+    **dict.fromkeys(("hamming_window.periodic_alpha", "hamming_window.periodic_alpha_beta", "kaiser_window.beta"), _window),
 }
 """The function that computes the output shapes of each operator, by its name and overload."""

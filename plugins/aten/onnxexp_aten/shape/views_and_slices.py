@@ -55,6 +55,12 @@ def reshape_as(op: Builder, self: Tensor, other: Tensor) -> Tensor:
     return reshaped(op, self, sizes)
 
 
+@table("_reshape_from_tensor")
+def reshape_from_tensor(op: Builder, self: Tensor, shape: Tensor) -> Tensor:
+    """_reshape_from_tensor(Tensor self, Tensor shape) -> Tensor"""
+    return op.Reshape(self, op.cast(shape, torch.int64))
+
+
 @table("flatten.using_ints", "unflatten.int", "ravel")
 def flatten(op: Builder, self: Tensor, *args: Any) -> Tensor:
     """flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)"""
