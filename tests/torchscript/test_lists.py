@@ -5,8 +5,11 @@ from __future__ import annotations
 
 from typing import Dict, List, Optional, Tuple  # noqa: UP035 - TorchScript reads these
 
+import pytest
 import torch
 from torch import Tensor, nn
+
+import onnxexp
 
 from .running import ALL, SEQUENCES, Program, programs
 
@@ -208,6 +211,31 @@ def last_piece(x: Tensor) -> Tensor:
     return x.split(x.size(1), 0)[-1]
 
 
+def written_pieces(x: Tensor) -> Tensor:
+    y = x + 1
+    y.split(2)[-1].mul_(3)
+    y.split(2)[0][0] = -1.0
+    return y
+
+
+def pieces_of_another_list(x: Tensor) -> Tensor:
+    parts = list(x.split(2))
+    parts[0] = x[:1]
+    return torch.cat([parts[0], parts[-1]])
+
+
+def chunks(x: Tensor) -> Tensor:
+    parts = torch.chunk(x, 3)
+    total = x.new_zeros(4)
+    for part in parts:
+        total = total + part.sum(0) * part.size(0)
+    return torch.cat([total[None] + len(parts), parts[-1], x.chunk(4)[0]])
+
+
+def strides(x: Tensor) -> Tuple[Tensor, Tensor]:
+    return x.new_ones(x.stride(0), x.stride(-1)), x.as_strided((x.size(1), x.size(0)), (x.stride(1), x.stride(0)))
+
+
 @programs(
     *(
         Program(fn, X, at=[(MORE,)], dynamic=ROWS, opsets=ALL)
@@ -225,6 +253,11 @@ def last_piece(x: Tensor) -> Tensor:
         for fn in [popped_in_loop, two_lists_in_loop]
     ),
     *(Program(fn, X, at=[(X[:rows],) for rows in (0, 1, 2)], dynamic=ROWS) for fn in (first_pieces, last_piece)),
+    Program(first_pieces, X.to(torch.int8), at=[(X.to(torch.int8)[:1],)], dynamic=ROWS, opsets=ALL, name="first_pieces of int8"),
+    Program(written_pieces, X, at=[(MORE,), (X[:1],), (X[:2],)], dynamic=ROWS, opsets=(9, 20)),
+    Program(pieces_of_another_list, X, at=[(MORE,), (X[:1],), (X[:2],)], dynamic=ROWS, opsets=SEQUENCES),
+    Program(chunks, X, at=[(MORE,), *((torch.rand(rows, 4),) for rows in (0, 1, 2, 4, 7, 9))], dynamic=ROWS),
+    Program(strides, X, at=[(MORE,), (X[:, :1].clone(memory_format=torch.contiguous_format),), (MORE[:1],)], dynamic=[{0, 1}]),
     Program(last_row, X, at=[(MORE,), (X[:2] * 3,)], dynamic=ROWS, opsets=ALL),
     Program(optional_in_loop, X, at=[(MORE,), (-MORE,)], dynamic=ROWS),
     Program(optional_in_dict, {"bias": X + 1}, X, at=[({"bias": X}, X)]),
@@ -234,3 +267,11 @@ def last_piece(x: Tensor) -> Tensor:
 )  # fmt: skip
 def test_lists(run) -> None:
     run()
+
+
+def test_a_stride_of_a_view_is_refused() -> None:
+    def model(x: Tensor) -> Tensor:
+        return x.new_ones(x.t().stride(0))
+
+    with pytest.raises(onnxexp.CaptureError, match="the program reads a stride, and ONNX has none; cure: compute it from sizes"):
+        onnxexp.export(model, (X,), capture="script")

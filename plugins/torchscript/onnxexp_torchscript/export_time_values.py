@@ -41,7 +41,7 @@ class Items(list[Any]):
         element: Any = None,
         axis: int | None = None,
         collecting: Graph | None = None,
-        split: tuple[Value, int, int] | None = None,
+        split: tuple[Value, Any, int] | None = None,
     ) -> None:
         super().__init__(items)
         self.sequence = sequence

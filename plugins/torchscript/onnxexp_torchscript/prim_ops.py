@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -260,6 +262,26 @@ def _split(interpreter: Interpreter, tensor: Any, size: Any, dim: int = 0) -> An
     return unknown_length_lists.split(interpreter, tensor, size, dim % (interpreter.rank(tensor) or 1), keepdims=True)
 
 
+def _chunk(interpreter: Interpreter, tensor: Any, chunks: Any, dim: int = 0) -> Any:
+    if interpreter.unpacks() or chunks == 2 or not isinstance(interpreter.size(tensor, dim), Value):
+        return halved(interpreter, tensor, chunks, dim)
+    return unknown_length_lists.chunks(interpreter, tensor, chunks, dim % (interpreter.rank(tensor) or 1))
+
+
+def _stride(interpreter: Interpreter, tensor: Any, dim: Any = None) -> Any:
+    """Return the strides of an input, which is contiguous in every call of the file."""
+    if tensor not in interpreter.root.inputs:
+        raise interpreter.refuse("the program reads a stride, and ONNX has none", "compute it from sizes")
+    rank = interpreter.rank(tensor) or 0
+    if dim is None:
+        return interpreter.items(_stride(interpreter, tensor, index) for index in range(rank))
+    strides = [
+        interpreter.number("prim::max", python_numbers.maximum, [interpreter.size(tensor, index), 1])
+        for index in range(dim % rank + 1, rank)
+    ]
+    return functools.reduce(lambda one, other: interpreter.number("aten::mul", operator.mul, [one, other]), strides, 1)
+
+
 def _select(interpreter: Interpreter, tensor: Any, dim: Any, index: Any) -> Any:
     """Return a packed sequence's batch size for the first of its batch sizes."""
     batch = interpreter.sizes.batch_of(tensor) if dim == index == 0 else None
@@ -325,6 +347,7 @@ PYTHON: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(_WITHOUT_EFFECT, _ignored),
     "aten::size": _size,
     "aten::dim": _dim,
+    "aten::stride": _stride,
     "aten::numel": _numel,
     "prim::dtype": _of_dtype(lambda dtype: dtype),
     "prim::device": lambda interpreter, tensor: torch.device("cpu"),
@@ -353,7 +376,7 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "aten::select.int": _select,
     **dict.fromkeys(("aten::squeeze", "aten::squeeze.dim", "aten::squeeze.dims"), squeezed),
     **{f"aten::{name}{variant}": kept_axes for name in ("squeeze_", "squeeze_copy") for variant in ("", ".dim", ".dims")},
-    "aten::chunk": halved,
+    "aten::chunk": _chunk,
     "aten::_shape_as_tensor": _shape_as_tensor,
     "aten::_reshape_from_tensor": _reshape_from_tensor,
     "aten::_dim_arange": _dim_arange,

@@ -61,7 +61,20 @@ def _lengths(op: Builder, tensor: Any, size: Any, axis: int) -> Any:
     """
     whole = op.Gather(op.Shape(tensor), [axis], axis=0)
     before = op.Div(op.Sub(whole, op.cast(op.Greater(whole, 0), torch.int64)), size)
+    return _with_rest(op, whole, size, before)
+
+
+def _with_rest(op: Builder, whole: Any, size: Any, before: Any) -> Any:
     return op.Concat(op.Expand(op.constant(size, torch.int64), before), op.Sub(whole, op.Mul(before, size)), axis=0)
+
+
+def _chunk(op: Builder, tensor: Any, count: Any, axis: int) -> Any:
+    """Split into at most `count` pieces; an empty axis has `count` empty ones."""
+    whole = op.Gather(op.Shape(tensor), [axis], axis=0)
+    filled = op.cast(op.Greater(whole, 0), torch.int64)
+    size, empty = op.Div(op.Add(whole, op.Sub(count, 1)), count), op.Sub(1, filled)
+    before = op.Add(op.Div(op.Sub(whole, filled), op.Add(size, empty)), op.Mul(op.Sub(count, 1), empty))
+    return op.SplitToSequence(tensor, _with_rest(op, whole, size, before), axis=axis, keepdims=1)
 
 
 def _optional(op: Builder, absent: Any, value: Any, dtype: torch.dtype) -> Any:
@@ -88,6 +101,7 @@ _OPERATORS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "prim::SequenceConcat": lambda op, sequence, dim, new_axis: op.ConcatFromSequence(
             sequence, axis=dim, new_axis=int(new_axis)
         ),
+        "prim::ChunkToSequence": _chunk,
         "prim::SplitToSequence": _split,
         "prim::Optional": _optional,
     }

@@ -18,6 +18,7 @@ from onnxexp_torchscript.python_numbers import Number, is_number, unwrap
 __all__ = [
     "as_sequence",
     "as_tensor",
+    "chunks",
     "common_element",
     "empty",
     "fake_of",
@@ -142,28 +143,27 @@ def get(interpreter: Interpreter, items: Items, position: Any) -> Value:
     if items.axis is not None:
         element = interpreter.emit("aten::select.int", [items.sequence, items.axis, unwrap(position)])
         return element if _is_tensor(items.element) else interpreter.emit("aten::item", [element])  # type: ignore[no-any-return]
-    if items.split is not None and position in (0, -1):
-        return _end_piece(interpreter, *items.split, last=position == -1)
     if items.element is None:
         raise interpreter.refuse("the program reads an element of a list before the first append", "append first")
-    output = interpreter.value("prim::SequenceAt", _anew(interpreter, items.element))
-    interpreter.append("prim::SequenceAt", [items.sequence, unwrap(position)], [output])
+    name, args = "prim::SequenceAt", [items.sequence, unwrap(position)]
+    if items.split is not None and isinstance(position, int):
+        name, args = "aten::slice.Tensor", _piece(interpreter, *items.split, position)
+    output = interpreter.value(name, _anew(interpreter, items.element))
+    interpreter.append(name, args, [output])
     return output
 
 
-def _end_piece(interpreter: Interpreter, tensor: Value, size: int, dim: int, *, last: bool) -> Value:
-    """Return the first or last piece of a split: a view, as in eager PyTorch."""
-    start: Any = 0
-    if last:
-        start = interpreter.number("aten::add", operator.add, [interpreter.size(tensor, dim), size - 1])
-        for name, function, number in (
-            ("floordiv", operator.floordiv, size),
-            ("sub", operator.sub, 1),
-            ("mul", operator.mul, size),
-        ):
-            start = interpreter.number(f"aten::{name}", function, [start, number])
-    end = None if last else size
-    return interpreter.emit("aten::slice.Tensor", [tensor, dim, start, end, 1])  # type: ignore[no-any-return]
+def _piece(interpreter: Interpreter, tensor: Value, step: Any, axis: int, position: int) -> list[Any]:
+    """Arguments of the slice that is one piece of a split tensor."""
+    count: Any = 0
+    if position < 0:
+        longer = interpreter.number("aten::add", operator.add, [interpreter.size(tensor, axis), step])
+        count = interpreter.number("aten::sub", operator.sub, [longer, 1])
+        count = interpreter.number("aten::floordiv", operator.floordiv, [count, step])
+    place = interpreter.number("aten::add", operator.add, [count, position])
+    start = interpreter.number("aten::mul", operator.mul, [place, step])
+    end = None if position == -1 else interpreter.number("aten::add", operator.add, [start, step])
+    return [tensor, axis, unwrap(start), unwrap(end), 1]
 
 
 def _anew(interpreter: Interpreter, element: Any) -> Any:
@@ -234,8 +234,19 @@ def _is_tensor(fake: Any) -> bool:
 
 def split(interpreter: Interpreter, tensor: Value, size: Any, dim: int, *, keepdims: bool) -> Items:
     """Split or unbind a tensor along an axis of unknown size."""
-    output = interpreter.value("prim::SplitToSequence", UNKNOWN)
-    interpreter.append("prim::SplitToSequence", [tensor, unwrap(size), dim, keepdims], [output])
+    pieces = _pieces(interpreter, "prim::SplitToSequence", [tensor, unwrap(size), dim, keepdims], keepdims=keepdims)
+    pieces.split = (tensor, size, dim) if keepdims else None
+    return pieces
+
+
+def chunks(interpreter: Interpreter, tensor: Value, count: Any, dim: int) -> Items:
+    """Chunk a tensor along an axis of unknown size."""
+    return _pieces(interpreter, "prim::ChunkToSequence", [tensor, unwrap(count), dim], keepdims=True)
+
+
+def _pieces(interpreter: Interpreter, name: str, args: list[Any], *, keepdims: bool) -> Items:
+    tensor, dim = args[0], args[2]
+    output = _make(interpreter, name, args)
     fake = interpreter.sizes.of(tensor)
     element: Any = UNKNOWN
     if fake is not UNKNOWN:
@@ -245,9 +256,7 @@ def split(interpreter: Interpreter, tensor: Value, size: Any, dim: int, *, keepd
         else:
             del sizes[dim]
         element = interpreter.sizes.unbacked.tensor(fake.dtype, sizes)
-    pieces = interpreter.items((), output, element)
-    pieces.split = (tensor, size, dim) if keepdims and isinstance(size, int) and size > 0 else None
-    return pieces
+    return interpreter.items((), output, element)
 
 
 def is_element(thing: Any) -> bool:
