@@ -77,6 +77,24 @@ def ones_reshaped(x):
     return y
 
 
+@case(x234())
+def reshaped_parts(x):
+    z = x * 1
+    turned = z.transpose(1, 2)
+    turned.reshape(-1)[:5].add_(100)  # a copy
+    turned.reshape(2, 2, 2, 3)[0].mul_(2)  # a view
+    z[:, :, 1:3].flatten().add_(7)  # a copy
+    z[:, 1:].reshape(2, 8)[1] = -3  # a view
+    z[:, :2].reshape(2, 2, 1, 4).mul_(5)  # a view
+    whole, part = z[1:].contiguous(), z[:, 1:].contiguous()
+    whole.sub_(1)
+    part.sub_(50)
+    other = turned * 2
+    other.transpose(1, 2).flatten()[::2].add_(9)  # a view of a product that is laid out as its argument
+    other.flatten().add_(1)  # a copy
+    return z, part, other
+
+
 @case()
 def strided_views(x):
     z = x * 1

@@ -5,24 +5,53 @@ This decides whether ``reshape`` and ``contiguous`` return views or copies.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 import torch
+from torch._prims_common import is_non_overlapping_and_dense
 
-from onnxexp.functionalize.mutation import Facts, is_tensor, packet, restrides
-from onnxexp.neutral_graph import Graph, Node
+from onnxexp.functionalize.emit import is_static, same_sizes
+from onnxexp.functionalize.mutation import Facts, is_tensor, packet, restrides, results
+from onnxexp.neutral_graph import Graph, Node, TensorType, Value, values_in
+from onnxexp.torch_ops.schemas import overload
 
-__all__ = ["Contiguity"]
+__all__ = ["Contiguity", "on_meta"]
 
-_ALWAYS = frozenset(f"aten::{name}" for name in ("contiguous", "new_zeros", "new_ones", "new_full", "new_empty", "mm", "bmm"))
+_ALWAYS = frozenset(
+    f"aten::{name}" for name in ("contiguous", "new_zeros", "new_ones", "new_full", "new_empty", "matmul", "mm", "bmm")
+)
 _IF_INPUTS_ARE = frozenset(
     f"aten::{name}"
-    for name in [
-        *("clone", "zeros_like", "ones_like", "full_like", "empty_like", "_to_copy", "to", "lift_fresh_copy"),
-        *("lift_fresh", "dropout", "alias", "detach", "view", "reshape", "flatten", "unflatten", "ravel", "view_as"),
-        *("reshape_as", "squeeze", "unsqueeze", "cat", "stack", "index_select", "gather", "index_put", "masked_fill"),
-        *("where", "linear", "addmm", "matmul", "embedding", "layer_norm", "softmax", "log_softmax", "conv1d", "conv2d"),
+    for names in [
+        "clone zeros_like ones_like full_like empty_like rand_like randn_like randint_like bernoulli _to_copy to",
+        "lift_fresh_copy lift_fresh dropout alias detach view _unsafe_view reshape flatten unflatten ravel view_as reshape_as",
+        "type_as squeeze unsqueeze all any amax amin aminmax argmax argmin argsort bincount bucketize count_nonzero cummax",
+        "cummin cumprod cumsum diff kthvalue linalg_vector_norm log_softmax logcumsumexp logsumexp masked_select max mean",
+        "median min mode msort nanmean nanmedian nansum norm prod searchsorted softmax sort std std_mean sum topk var",
+        "var_mean cat channel_shuffle column_stack constant_pad_nd diag diag_embed diagonal_scatter dstack flip fliplr flipud",
+        "gather hstack index_add index_copy index_fill index_put index_select masked_fill masked_scatter one_hot pad",
+        "pixel_shuffle pixel_unshuffle put reflection_pad1d reflection_pad2d reflection_pad3d repeat repeat_interleave",
+        "replication_pad1d replication_pad2d replication_pad3d roll scatter scatter_add scatter_reduce select_scatter",
+        "slice_scatter stack take take_along_dim tile tril triu vstack where addbmm addmm addmv addr baddbmm bilinear cdist",
+        "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d cross embedding inner kron linear matmul mv",
+        "outer tensordot adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d",
+        "adaptive_max_pool3d avg_pool1d avg_pool2d avg_pool3d batch_norm floor_divide glu group_norm instance_norm layer_norm",
+        "max_pool1d max_pool2d max_pool2d_with_indices max_pool3d max_pool3d_with_indices native_batch_norm native_group_norm",
+        "native_layer_norm prelu rms_norm true_divide upsample_bicubic2d upsample_bilinear2d upsample_linear1d",
+        "upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_trilinear3d _upsample_nearest_exact1d",
+        "_upsample_nearest_exact2d _upsample_nearest_exact3d block_diag cosine_similarity hardswish isclose isfinite isin",
     ]
+    for name in names.split()
 )
-"""Operators whose result is contiguous if all their inputs are."""
+"""Operators whose result is contiguous if all their inputs are; torch's samples of them are (tests/core/test_contiguity.py)."""
+_ALONG = {
+    **dict.fromkeys(("aten::select", "aten::slice", "aten::narrow", "aten::unbind"), 1),
+    **dict.fromkeys((f"aten::{name}" for name in ("split", "split_with_sizes", "chunk", "tensor_split")), 2),
+}
+"""Views of parts along one axis, and the index of that argument."""
+_WHOLE_IF_SAME = frozenset({"aten::expand", "aten::expand_as", "aten::broadcast_to", "aten::narrow"})
+"""Views that are the whole tensor if the sizes are the same."""
 _NEVER = frozenset({"aten::empty_strided", "aten::empty_permuted", "aten::as_strided"})
 
 
@@ -35,13 +64,48 @@ class Contiguity:
 
     def __init__(self, graph: Graph) -> None:
         self.values = {*graph.inputs, *(value for value, tensor in graph.params.items() if tensor.is_contiguous())}
+        self._strided: dict[Value, torch.Tensor] = {}
 
     def visit(self, node: Node, known: Facts) -> None:
         """Note the outputs of a node, after its inputs."""
         if known.written and restrides(node.op):
             self.values.clear()  # other names of the same tensor are among them; rare enough to forget all
+            self._strided.clear()
         elif self._makes_contiguous(node, known):
             self.values.update(node.outputs)
+        elif known.written:
+            places = ((output, self.layout(node.args[index])) for output, index in results(node) if index is not None)
+            self._strided.update({output: tensor for output, tensor in places if tensor is not None})
+        else:
+            self._visit_strided(node, known)
+
+    def layout(self, value: Any) -> torch.Tensor | None:
+        """Return a tensor without data that has a value's strides; None if not certain."""
+        if value in self._strided:
+            return self._strided[value]
+        if value not in self.values or not is_tensor(value) or value.type.dtype is None or not is_static(value.type.sizes):
+            return None
+        return torch.empty(value.type.sizes, dtype=value.type.dtype, device="meta")
+
+    def _visit_strided(self, node: Node, known: Facts) -> None:
+        """Note the strides of a view, and of a pointwise result laid out as its arguments."""
+        inputs = {value: self.layout(value) for value in node.inputs()}
+        tensors = [tensor for tensor in inputs.values() if tensor is not None]
+        if not node.op.startswith("aten::") or len(node.outputs) != 1 or len(tensors) < len(inputs):
+            return
+        if known.pointwise and known.viewed is None and (tensor := _common_layout(tensors)) is not None:
+            type_ = node.outputs[0].type
+            assert isinstance(type_, TensorType)
+            self._strided[node.outputs[0]] = torch.empty_strided(tensor.shape, tensor.stride(), dtype=type_.dtype, device="meta")
+            return
+        args = [inputs[arg] if isinstance(arg, Value) else arg for arg in node.args]
+        if known.viewed is None or any(any(values_in(arg)) or isinstance(arg, torch.device) for arg in args):
+            return
+        result = on_meta(node.op, args)
+        if isinstance(result, torch.Tensor) and result.is_contiguous():
+            self.values.add(node.outputs[0])
+        elif isinstance(result, torch.Tensor):
+            self._strided[node.outputs[0]] = result
 
     def _makes_contiguous(self, node: Node, known: Facts) -> bool:
         name = packet(node.op)
@@ -52,19 +116,35 @@ class Contiguity:
         contiguous = known.memory_format is not None and node.args[known.memory_format] in (torch.contiguous_format, 0)
         if contiguous or name in _ALWAYS:
             return True
-        inputs = [value for value in node.inputs() if is_tensor(value)]
+        read = node.args if known.viewed is None else node.args[known.viewed]  # view_as and the like read only sizes of others
+        inputs = set(filter(is_tensor, values_in(read)))
         if not inputs:
             return known.viewed is None
-        if known.viewed is not None and name not in _IF_INPUTS_ARE:
-            return _first_rows(node) and inputs[0] in self.values
-        return (name in _IF_INPUTS_ARE or known.pointwise) and self.values.issuperset(inputs)
+        plain = name in _IF_INPUTS_ARE or known.pointwise or (known.viewed is not None and _is_run(node))
+        return plain and self.values.issuperset(inputs)
 
 
-def _first_rows(node: Node) -> bool:
-    """Whether a view is a run of whole rows."""
-    if node.op == "aten::select.int":
-        return bool(node.args[1] == 0)
-    return node.op == "aten::slice.Tensor" and node.args[1] == 0 and node.args[4] == 1
+def _common_layout(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """Return a tensor whose dense layout all tensors but numbers share; None if none has."""
+    first, *others = [tensor for tensor in tensors if tensor.dim()] or [None]
+    if first is None or any((other.shape, other.stride()) != (first.shape, first.stride()) for other in others):
+        return None
+    return first if is_non_overlapping_and_dense(first) else None
+
+
+def on_meta(op: str, args: Iterable[Any]) -> Any:
+    """Call an operator whose tensors are on the meta device."""
+    operator: Any = overload(op)
+    return operator(**{argument.name: arg for argument, arg in zip(operator._schema.arguments, args, strict=False)})
+
+
+def _is_run(node: Node) -> bool:
+    """Whether a view is a run of its argument's memory: whole rows, or all of it."""
+    name, source, result = packet(node.op), node.args[0], node.outputs[0] if node.outputs else None
+    if name in _ALONG and node.args[_ALONG[name]] == 0:
+        return name != "aten::slice" or bool(node.args[4] == 1)
+    whole = name in _WHOLE_IF_SAME and is_tensor(source) and is_tensor(result)
+    return whole and same_sizes(source.type.sizes, result.type.sizes)  # type: ignore[union-attr]  # both are tensors
 
 
 def _other_format(node: Node, known: Facts) -> bool:

@@ -136,7 +136,7 @@ class Rewriter:
         several = len(node.outputs) > 1
         if several:  # one node for all pieces; made anew they are single slices
             self._append(node, lambda arg: self.resolve(arg) if arg is source else self.sized(arg))
-        found = places(ViewCall(self.emit, self.memory, node, args, ref, source in self.aliases.contiguity.values))
+        found = places(ViewCall(self.emit, self.memory, node, args, ref, self.aliases.contiguity))
         if not several and not isinstance(found[0], Ref):
             self._append(node, self.resolve)
         for output, place in zip(node.outputs, found, strict=True):
@@ -202,7 +202,7 @@ class Rewriter:
         ref = self.ref(origin)
         output = self._output(node, ref)
         made = Node(functional, list(node.args), [output], where=node.where)
-        (place,) = places(ViewCall(self.emit, self.memory, made, node.args, ref, contiguous=False))
+        (place,) = places(ViewCall(self.emit, self.memory, made, node.args, ref))
         if self.depth or not isinstance(place, Ref):
             where = " inside a branch or a loop" if self.depth else ""
             refuse(f"{node.op} changes the shape of a tensor in place{where}", node.where, f"use {functional}")

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from onnxexp.functionalize.contiguity import Contiguity
 from onnxexp.functionalize.emit import END, Emitter, same_sizes
 from onnxexp.functionalize.memory import Memory
 from onnxexp.functionalize.mutation import facts, packet
@@ -37,10 +38,16 @@ class ViewCall:
         args: All arguments, with tensors replaced by values of the same size (views read only sizes from them).
         ref: The place of the tensor that is viewed.
         contiguous: Whether that tensor is contiguous for certain.
+        strided: That tensor without data, with its strides; None where they are not certain.
     """
 
-    def __init__(self, emit: Emitter, memory: Memory, node: Node, args: list[Any], ref: Ref, contiguous: bool) -> None:
-        self.emit, self.memory, self.node, self.args, self.ref, self.contiguous = emit, memory, node, args, ref, contiguous
+    def __init__(
+        self, emit: Emitter, memory: Memory, node: Node, args: list[Any], ref: Ref, layouts: Contiguity | None = None
+    ) -> None:
+        self.emit, self.memory, self.node, self.args, self.ref = emit, memory, node, args, ref
+        source = node.args[0]
+        self.strided = layouts.layout(source) if layouts is not None and isinstance(source, Value) else None
+        self.contiguous = layouts is not None and source in layouts.values
 
     @property
     def output(self) -> TensorType:
@@ -97,15 +104,26 @@ def _shape(call: ViewCall) -> Place:
 
 
 def _maybe_copy(call: ViewCall) -> Place:
-    """Handle ``reshape``, a view if contiguous or if only sizes of 1 come or go."""
+    """Handle ``reshape``, a view if contiguous or if only sizes of 1 come or go.
+
+    Of another tensor, the strides decide.
+    """
     before, after = call.ref.type.sizes, call.output.sizes
     ones = before is not None and after is not None and same_sizes([s for s in before if s != 1], [s for s in after if s != 1])
-    return _shape(call) if ones or call.contiguous else Sharing.UNKNOWN
+    if ones or call.contiguous:
+        return _shape(call)
+    sizes = [size for size in after or () if isinstance(size, int)]
+    if call.strided is None or after is None or len(sizes) < len(after):
+        return Sharing.UNKNOWN
+    shared = call.strided.reshape(sizes).untyped_storage()._cdata == call.strided.untyped_storage()._cdata
+    return _view(call) if shared else Sharing.NEW
 
 
 def _contiguous(call: ViewCall) -> Place:
     plain = call.args[1] in (None, torch.contiguous_format, torch.preserve_format, 0)
-    return call.ref if plain and call.contiguous else Sharing.UNKNOWN
+    if plain and call.contiguous:
+        return call.ref
+    return Sharing.NEW if plain and call.strided is not None else Sharing.UNKNOWN
 
 
 def _to(call: ViewCall) -> Place:

@@ -6,12 +6,11 @@ from typing import Any
 
 import torch
 
-from onnxexp.functionalize.contiguity import Contiguity
+from onnxexp.functionalize.contiguity import Contiguity, on_meta
 from onnxexp.functionalize.emit import is_static
 from onnxexp.functionalize.mutation import facts, packet, results
 from onnxexp.functionalize.places import refuse
 from onnxexp.neutral_graph import Graph, Node, Value
-from onnxexp.torch_ops.schemas import overload
 
 __all__ = ["rebase_strided_views"]
 
@@ -73,9 +72,7 @@ def _first_element(base: Any, views: list[tuple[Node, Value]], contiguous: set[V
         return base, 0 if names <= _SAME_START else -1 if names <= _SAME_START | _PARTS else None
     tensor: Any = torch.empty(base.type.sizes, dtype=base.type.dtype, device="meta")
     for view, value in views:
-        operator: Any = overload(view.op)
-        pairs = zip(operator._schema.arguments, view.args, strict=True)
-        made = operator(**{argument.name: tensor if isinstance(arg, Value) else arg for argument, arg in pairs})
+        made = on_meta(view.op, [tensor if isinstance(arg, Value) else arg for arg in view.args])
         result = made if isinstance(made, torch.Tensor) else made[view.outputs.index(value)]
         if result.untyped_storage()._cdata != tensor.untyped_storage()._cdata:
             base = value
