@@ -141,6 +141,11 @@ UNSEEN: dict[str, tuple[Fn, tuple[Any, ...], list[str]]] = {
     "a view": (lambda x: (x + 1).view(-1).relu_(), (x34(),), ["add", "view", "relu"]),
     "seen in a view": (lambda x: (y := x + 1, v := y.view(-1), y.relu_(), v)[3], (x34(),), ["add", "relu", "view"]),
     "another dtype": (lambda x: (x + 1).add_(x.double()), (x34(),), ["add", "to", "add", "to"]),
+    "two dtypes": (
+        lambda x: ((x + 1).add_(x.double()), x.double().add_(x)),
+        (x34(),),
+        ["add", "to", "add", "to", "to", "add"],
+    ),
     "an outer product": (lambda x: (x + 1).mul_(x[:1]), (x34(),), ["add", "slice", "mul"]),
     "nothing of what was": (lambda x: (x + 1).fill_(3), (x34(),), ["add", "full"]),
     "a dropout": (lambda x: torch.dropout_(x + 1, 0.0, False).relu_(), (x34(),), ["add", "dropout", "relu"]),

@@ -14,7 +14,7 @@ from onnxexp.functionalize.memory import Memory
 from onnxexp.functionalize.mutation import SETTING, Facts, facts, is_out, is_tensor, packet, restrides, results, twin
 from onnxexp.functionalize.normalize_views import Sharing, ViewCall, places
 from onnxexp.functionalize.places import Ref, refuse
-from onnxexp.neutral_graph import Graph, Node, TensorType, Value, values_in
+from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Value, values_in
 from onnxexp.torch_ops.result_types import result_types
 from onnxexp.torch_ops.schemas import bind, overload
 
@@ -65,6 +65,7 @@ class Rewriter:
         self.depth = 0
         self.count = 0
         self._refs: dict[Value, Ref] = {}
+        self._pointwise_dtype = functools.lru_cache(maxsize=None, typed=True)(_pointwise_dtype)  # a run takes 1 ms
         for one, other in self.aliases.overlapping:
             if self.aliases.written(one):
                 self.memory.link(self.ref(one), self.ref(other))
@@ -219,7 +220,7 @@ class Rewriter:
         outputs = [output for output, index in results(node) if index is None]
         computed = []
         for position, ref in enumerate(refs):
-            dtype = _result_dtype(functional, bound, ref.type.dtype)
+            dtype = self._result_dtype(functional, bound, ref.type.dtype)
             same = dtype == ref.type.dtype and (dtype is not None or sum(map(is_tensor, bound)) < 2)
             value = self._output(node, ref, position) if same else self.emit.value(ref.name, TensorType(dtype, ref.type.sizes))
             computed.append((ref, value, same))
@@ -228,6 +229,15 @@ class Rewriter:
         for ref, value, same in computed:
             value = value if same else self.emit.cast(value, ref.type, node.where, functools.partial(self.memory.peek, ref))
             self.memory.write(ref, value, node.op, node.where)
+
+    def _result_dtype(self, op: str, args: Sequence[Any], default: torch.dtype | None) -> torch.dtype | None:
+        """Return a pointwise operator's result dtype, None if unknown; else `default`."""
+        if not facts(op).pointwise or any(isinstance(arg, (list, tuple)) for arg in args):
+            return default
+        samples = [_sample(arg) for arg in args]
+        if any(isinstance(sample, TensorType) and sample.dtype is None for sample in samples):
+            return None
+        return self._pointwise_dtype(op, *samples) or default
 
     def _output(self, node: Node, ref: Ref, position: int = 0) -> Value:
         """Return the captured value of the written tensor, or a new one."""
@@ -250,14 +260,16 @@ class Rewriter:
         return self._refs[origin]
 
 
-def _result_dtype(op: str, args: Sequence[Any], default: torch.dtype | None) -> torch.dtype | None:
-    """Return a pointwise operator's result dtype, None if unknown; else `default`."""
-    if not facts(op).pointwise or any(isinstance(arg, (list, tuple)) for arg in args):
-        return default
-    types = {arg: arg.type for arg in args if isinstance(arg, Value) and isinstance(arg.type, TensorType)}
-    if any(type_.dtype is None for type_ in types.values()):
-        return None
-    ones = {arg: TensorType(type_.dtype, (1,) * (1 if type_.sizes is None else len(type_.sizes))) for arg, type_ in types.items()}
-    samples = [Value("", ones[arg]) if is_tensor(arg) else arg for arg in args]
-    found = result_types(overload(op), samples, lambda: "?")
-    return found[0].dtype if found else default
+def _sample(arg: Any) -> Any:
+    """Return an argument of a pointwise operator, a Value as its type at sizes of 1."""
+    type_ = arg.type if isinstance(arg, Value) else arg
+    if not isinstance(type_, TensorType):
+        return type_
+    return TensorType(type_.dtype, (1,) * (1 if type_.sizes is None else len(type_.sizes)))
+
+
+def _pointwise_dtype(op: str, *samples: Any) -> torch.dtype | None:
+    """Run a pointwise operator on samples; None where torch fails."""
+    args = [Value("", sample) if isinstance(sample, (TensorType, ScalarType)) else sample for sample in samples]
+    found = result_types(overload(op), args, lambda: "?")
+    return found[0].dtype if found else None

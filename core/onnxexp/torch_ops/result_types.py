@@ -57,7 +57,9 @@ def result_types(op: torch._ops.OpOverload | None, args: Sequence[Any], fresh: C
         return None
     sizes = _Sizes()
     try:
-        first, second = (_run(op, [_meta(arg, sizes, run) for arg in args]) for run in (0, 1))
+        first = second = _run(op, [_meta(arg, sizes, 0) for arg in args])
+        if sizes.numbers:
+            second = _run(op, [_meta(arg, sizes, 1) for arg in args])
     except Exception:  # noqa: BLE001 - an operator's code may raise anything on meta tensors, a custom operator's too
         return None
     if len(first) != len(second) or any(one.dim() != two.dim() for one, two in zip(first, second, strict=True)):
