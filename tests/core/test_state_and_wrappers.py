@@ -25,6 +25,7 @@ class Forgetful(nn.Module):
         self.linear = nn.Linear(3, 3)
         self.table = torch.ones(3)
         self.tables = {"zero": torch.zeros(3)}
+        self.nested = [(torch.zeros(3),)]
         self.expanded = torch.ones(1).expand(3)
         self.calls = 0
         self.seen: list[int] = []
@@ -37,6 +38,7 @@ class Forgetful(nn.Module):
         self.last = x
         self.table.add_(1)
         self.tables["zero"].add_(2)
+        self.nested[0][0].add_(3)
         self.tables["new"] = x
         self.count = self.count + 1
         return self.linear(x) + self.table + self.tables["zero"] + self.count + self.calls
@@ -65,7 +67,7 @@ def test_writes_through_data_in_a_strict_capture() -> None:
 
 
 def _state(model: Forgetful) -> tuple[Any, ...]:
-    tensors = [model.table, model.tables["zero"], model.count]
+    tensors = [model.table, model.tables["zero"], model.count, model.nested[0][0]]
     values = [tensor.clone() for tensor in tensors]
     return (
         [id(tensor) for tensor in tensors],

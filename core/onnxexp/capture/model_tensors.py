@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +13,10 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = ["ModelTensors", "RestoredParameters", "call_unharmed", "restored_state"]
+
+
+_ATOMS = frozenset([torch.nn.Parameter, bool, int, float, str, type(None)])
+"""Attributes of these types contain no tensors other than parameters."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,10 +40,13 @@ def restored_state(model: torch.nn.Module) -> Iterator[None]:
     Attributes get their values back, lists and dicts among them their elements, and tensors other than parameters their contents
     and shapes.
     """
-    holders = [holder for module in model.modules() for holder in _holders(module)]
-    before = [(holder, copy.copy(holder)) for holder in holders]
-    scripted = [attribute for module in model.modules() for attribute in _scripted_attributes(module)]
-    elements = pytree.tree_leaves([list(model.buffers()), [old for _, old in before], [old for *_, old in scripted]])
+    modules = list(model.modules())
+    holders = [holder for module in modules for holder in _holders(module)]
+    before = [(holder, holder.copy()) for holder in holders]
+    scripted = [attribute for module in modules for attribute in _scripted_attributes(module)]
+    held = {id(holder) for holder in holders}
+    attributes = [each for _, old in before for each in _elements(old) if type(each) not in _ATOMS and id(each) not in held]
+    elements = pytree.tree_leaves([list(model.buffers()), attributes, [old for *_, old in scripted]])
     tensors = {id(each): each for each in elements if isinstance(each, torch.Tensor) and not isinstance(each, torch.nn.Parameter)}
     contents = [(tensor, _layout(tensor), tensor.detach().clone()) for tensor in tensors.values()]
     try:
@@ -50,8 +56,9 @@ def restored_state(model: torch.nn.Module) -> Iterator[None]:
             if isinstance(holder, list):
                 holder[:] = old
                 continue
-            for key in holder.keys() - old.keys():
-                del holder[key]
+            if holder.keys() != old.keys():
+                for key in holder.keys() - old.keys():
+                    del holder[key]
             holder.update(old)
         for owner, name, old in scripted:
             owner.setattr(name, old)
@@ -99,6 +106,10 @@ def _holders(module: torch.nn.Module) -> Iterator[Any]:
     if not isinstance(module, torch.jit.ScriptModule):
         yield vars(module)
         yield from (each for each in vars(module).values() if type(each) in (dict, list, OrderedDict))
+
+
+def _elements(holder: Any) -> Iterable[Any]:
+    return holder if isinstance(holder, list) else holder.values()
 
 
 def _scripted_attributes(module: Any) -> Iterator[tuple[Any, str, Any]]:
