@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from onnxexp.torch_ops.schemas import schemas
+from onnxexp_torchscript.jit_nodes import blocks, inputs
 
 __all__ = ["broadcast_writes", "fit"]
 
@@ -33,11 +34,11 @@ def broadcast_writes(graph: Any) -> None:
 
 
 def _broadcast(graph: Any, node: Any) -> None:
-    written, source = list(node.inputs())[:2]
+    written, source = inputs(node)[:2]
     passed = []
     while source.node().kind() == "aten::expand" or _strips_ones(source.node()):
         passed.append(source.node())
-        source = next(source.node().inputs())
+        source = source.node().inputsAt(0)
     added = len(_sizes(source)) - len(_sizes(written)) if passed else 0
     with graph.insert_point_guard(node):
         for _ in range(added):
@@ -54,7 +55,7 @@ def _strips_ones(node: Any) -> bool:
     """Whether a view only drops axes of size 1 in front."""
     if node.kind() != "aten::view":
         return False
-    before, after = _sizes(next(node.inputs())), _sizes(node.output())
+    before, after = _sizes(node.inputsAt(0)), _sizes(node.output())
     return before[len(before) - len(after) :] == after and set(before[: len(before) - len(after)]) <= {1}
 
 
@@ -66,20 +67,20 @@ def _calls(block: Any) -> list[Any]:
     found = []
     for node in block.nodes():
         found += [node] if node.kind().startswith("aten::") else []
-        for inner in node.blocks():
+        for inner in blocks(node):
             found += _calls(inner)
     return found
 
 
 def _fit(graph: Any, node: Any) -> None:
-    given = [value.type().kind() for value in node.inputs()]
+    given = [value.type().kind() for value in inputs(node)]
     fitting = [schema for schema in schemas(node.kind()) if len(schema.arguments) >= len(given) and _takes(schema, given)]
     if not fitting:
         return
     schema = min(fitting, key=lambda each: len(_not_numbers(each, given)))
     with graph.insert_point_guard(node):
         for index in _not_numbers(schema, given):
-            value = list(node.inputs())[index]
+            value = node.inputsAt(index)
             tensor = graph.insertConstant(torch.tensor(value.toIValue())) if given[index] == "BoolType" else value
             number = graph.insertNode(graph.create("aten::ScalarImplicit", [tensor], 1)).output()
             number.setType(torch._C.NumberType.get())

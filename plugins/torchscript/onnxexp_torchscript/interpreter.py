@@ -18,6 +18,7 @@ from onnxexp.request.unique_names import UniqueNames
 from onnxexp_torchscript import python_numbers
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor, static_truth
 from onnxexp_torchscript.export_time_values import Items, Journal, Maybe, Module, Text
+from onnxexp_torchscript.jit_nodes import inputs, outputs
 from onnxexp_torchscript.jit_schemas import Call, named, restrides
 from onnxexp_torchscript.python_numbers import Number
 from onnxexp_torchscript.source_locations import Places
@@ -111,12 +112,12 @@ class Interpreter:
             self.node = outer
         if node.outputsSize() > 1 and len(results) == 1:
             results = results[0]
-        for value, result in zip(node.outputs(), results, strict=False):
+        for value, result in zip(outputs(node), results, strict=False):
             self.env[value.unique()] = result
 
     def args(self, node: Any) -> list[Any]:
         """Look up a node's inputs."""
-        return [self.env[value.unique()] for value in node.inputs()]
+        return [self.env[value.unique()] for value in inputs(node)]
 
     @property
     def where(self) -> Where:
@@ -244,11 +245,11 @@ class Interpreter:
             if restrides(name):
                 self._sizes_asked = {key: size for key, size in self._sizes_asked.items() if key[0] is not bound[0]}
         if node is not None and self.traced and not call.depends and not self._is_dynamic(bound):
-            types = [recorded(value) for value in (unpacked(node) if call.lists else node.outputs())]
+            types = [recorded(value) for value in (unpacked(node) if call.lists else outputs(node))]
             if all(types) and (types or not call.lists):
-                outputs = [Value(self.name(name), type_) for type_ in types if type_ is not None]
-                self.append(name, bound, outputs)
-                return outputs[0] if len(outputs) == 1 and not call.lists else outputs
+                made = [Value(self.name(name), type_) for type_ in types if type_ is not None]
+                self.append(name, bound, made)
+                return made[0] if len(made) == 1 and not call.lists else made
         where = self.where
         fake = self.sizes.run(call.op, name, bound, where, local=self.graph is not self.root)
         if fake is UNKNOWN:
@@ -317,8 +318,8 @@ class Interpreter:
 
     def _guessed(self, call: Call, node: Any, args: list[Any]) -> Any:
         """Take the dtype and rank from the trace, where fake kernels fail."""
-        outputs = list(node.outputs()) if node is not None else []
-        types = [recorded(value) if self.traced else None for value in outputs]
+        values = outputs(node) if node is not None else []
+        types = [recorded(value) if self.traced else None for value in values]
         any_sizes = self.sizes.unbacked.tensor
         fakes = [
             UNKNOWN if type_ is None or type_.dtype is None else any_sizes(type_.dtype, [None] * len(type_.sizes or ()))

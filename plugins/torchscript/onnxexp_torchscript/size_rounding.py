@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from onnxexp_torchscript.inplace_size_arithmetic import is_size
+from onnxexp_torchscript.jit_nodes import inputs
 from onnxexp_torchscript.made_constants import no_trace
 
 __all__ = ["size_rounding"]
@@ -59,7 +60,7 @@ def _is_exact(node: Any) -> bool:
     That holds for a quotient or product of a size and a simple number.
     ``n * 0.1`` is not: for 30 it is 3 in float32, and more in float64.
     """
-    return node.kind() in ("aten::div", "aten::mul") and all(map(_is_simple, list(node.inputs())[:2]))
+    return node.kind() in ("aten::div", "aten::mul") and all(map(_is_simple, inputs(node)[:2]))
 
 
 def _is_simple(value: Any) -> bool:

@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional
 
 from onnxexp_torchscript.inplace_size_arithmetic import is_size
+from onnxexp_torchscript.jit_nodes import inputs
 from onnxexp_torchscript.made_constants import no_trace
 
 __all__ = ["SkippedProducts"]
@@ -105,7 +106,7 @@ def _has_mask(node: Any) -> bool:
 
     Whole numbers as indices leave the shape to sizes.
     """
-    indices = list(list(node.inputs())[1].node().inputs())
+    indices = inputs(node.inputsAt(1).node())
     tensors = [index.type() for index in indices if index.type().kind() == "TensorType"]
     return any(kind.dtype() not in (torch.int64, torch.int32) for kind in tensors)
 

@@ -11,6 +11,7 @@ import torch
 
 from onnxexp.capture.source_lines import is_torch_nn, is_user_code
 from onnxexp.neutral_graph import Where
+from onnxexp_torchscript.jit_nodes import outputs
 
 __all__ = ["Places"]
 
@@ -75,7 +76,7 @@ class Places:
         """Return the place of a node; for a compiler's node, that of its user."""
         own = self.where(node)
         if not own.file:
-            users = [use.user for value in node.outputs() for use in value.uses()]
+            users = [use.user for value in outputs(node) for use in value.uses()]
             own = next((place for place in map(self.where, users) if place.file), own)
         return own
 

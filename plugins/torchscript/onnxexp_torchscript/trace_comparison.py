@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from onnxexp_torchscript.jit_nodes import blocks, inputs, outputs
+
 __all__ = ["Difference", "differences"]
 
 _CONSTANT, _LIST, _UNPACK = "prim::Constant", "prim::ListConstruct", "prim::ListUnpack"
@@ -79,12 +81,12 @@ class _Comparison:
                 return
             if one.kind() == _CONSTANT:
                 yield from self._constants(one, other)
-            for inner in zip(one.blocks(), other.blocks(), strict=True):
+            for inner in zip(blocks(one), blocks(other), strict=True):
                 for difference in self.blocks(*inner):
                     yield difference
                     if difference.structural:
                         return
-            self._match(one.outputs(), other.outputs())
+            self._match(outputs(one), outputs(other))
         self._index += 1
         if len(own) != len(others):
             longer = max(own, others, key=len)
@@ -105,12 +107,13 @@ class _Comparison:
 
         A list may be longer than what is read of it.
         """
-        if one.kind() != other.kind() or not self._known(one.inputs(), other.inputs()) or _texts(one) != _texts(other):
+        if one.kind() != other.kind() or not self._known(inputs(one), inputs(other)) or _texts(one) != _texts(other):
             return False
         if one.kind() == _CONSTANT and one.output().type().kind() != other.output().type().kind():
             return False
-        counts = [len(list(part)) for node in (one, other) for part in (node.outputs(), node.blocks())]
-        return counts[1] == counts[3] and (counts[0] == counts[2] or one.kind() == _UNPACK)
+        if len(blocks(one)) != len(blocks(other)):
+            return False
+        return bool(one.outputsSize() == other.outputsSize() or one.kind() == _UNPACK)
 
     def _constants(self, one: Any, other: Any) -> Iterator[Difference]:
         before, after = _value(one), _value(other)

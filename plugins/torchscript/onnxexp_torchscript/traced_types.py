@@ -7,15 +7,15 @@ from typing import Any
 import torch
 
 from onnxexp import TensorType
+from onnxexp_torchscript.jit_nodes import outputs
 
 __all__ = ["recorded", "unpacked"]
 
 
 def unpacked(node: Any) -> list[Any]:
     """Return the elements that a traced `prim::ListUnpack` takes from a node's list."""
-    outputs = list(node.outputs())
-    users = (use.user for use in outputs[0].uses()) if len(outputs) == 1 else ()
-    return next((list(user.outputs()) for user in users if user.kind() == "prim::ListUnpack"), [])
+    users = (use.user for use in node.output().uses()) if node.outputsSize() == 1 else ()
+    return next((outputs(user) for user in users if user.kind() == "prim::ListUnpack"), [])
 
 
 def recorded(value: Any) -> TensorType | None:

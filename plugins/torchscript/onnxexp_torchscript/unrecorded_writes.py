@@ -14,6 +14,7 @@ import torch
 
 from onnxexp import CaptureError
 from onnxexp.functionalize.mutation import UNDECLARED
+from onnxexp_torchscript.jit_nodes import outputs
 
 __all__ = ["drop_kept_writes", "keep_writes", "resizing_refused"]
 
@@ -28,7 +29,7 @@ def keep_writes(graph: Any) -> int:
     nodes = list(graph.nodes())
     if not any(node.kind() in UNDECLARED for node in nodes):
         return 0
-    written = [output for node in nodes if "!" in node.schema() for output in node.outputs()]
+    written = [output for node in nodes if "!" in node.schema() for output in outputs(node)]
     for value in written:
         graph.registerOutput(value)
     return len(written)
