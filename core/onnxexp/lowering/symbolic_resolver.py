@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from onnxexp.builder.builder import Builder, Declined
@@ -53,10 +52,10 @@ class SymbolicResolver:
         Raises LoweringError, with the plugin's file and line, where its code fails or returns a wrong type.
         """
         refusal: LoweringError | None = None
+        given = {"op": self._builder, "node": node, "context": self._builder.context} if self._hooks else {}
         for hook in self._hooks:
-            bound = functools.partial(hook, op=self._builder, node=node, context=self._builder.context)
             try:
-                results = self._call(hook, hook.function, bound)
+                results = self._call(hook, hook.function, [given[name] for name in hook.parameters])
             except Declined as error:
                 refusal = error
                 continue
@@ -68,9 +67,8 @@ class SymbolicResolver:
             if reason := candidate.symbolic.refusal(args):
                 refusal = Declined(f"{candidate}: {reason}")
                 continue
-            function = candidate.symbolic.function
             try:
-                results = self._call(candidate, function, functools.partial(function, self._builder, *args))
+                results = self._call(candidate, candidate.symbolic.function, (self._builder, *args))
             except Declined as error:
                 refusal = error
                 continue
@@ -86,9 +84,9 @@ class SymbolicResolver:
         limit = f"lowers {node.op} from opset {first} on" if first else f"serves up to opset {known.symbolic.until}"
         return OpsetError(f"the plugin {known.source.plugin!r} {limit}; the target is opset {target}", first)
 
-    def _call(self, who: Who, function: Callable[..., Any], bound: Callable[[], Any]) -> Any:
+    def _call(self, who: Who, function: Callable[..., Any], args: Sequence[Any]) -> Any:
         try:
-            return bound()
+            return function(*args)
         except LoweringError:
             raise
         except Exception as error:  # a plugin may raise anything: the error names the plugin

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from onnxexp.errors import OptionError, PluginConflict
@@ -133,9 +135,11 @@ class Dispatcher:
     def _contested(self) -> list[str]:
         """List the operators with an overload that two plugins lower."""
         whole: dict[str, set[str]] = {}
-        for op, sources in self._claims.items():
-            whole.setdefault(op.partition(".")[0], set()).update(source.plugin for source in sources)
-        return [op for op in self._claims if len(whole[op.partition(".")[0]]) > 1]
+        for source in self._all:
+            whole.setdefault(source.plugin, set()).update(source.table.packets())
+        counts = Counter(itertools.chain.from_iterable(whole.values()))
+        shared = {packet for packet, count in counts.items() if count > 1}
+        return [op for op in self.operators if op.partition(".")[0] in shared] if shared else []
 
 
 def _conflict(pair: tuple[str, str], ops: list[str]) -> str:

@@ -82,6 +82,7 @@ class SymbolicTable:
         self.namespace = namespace
         self.override = override
         self._entries: dict[str, list[Symbolic]] = {}
+        self._packets: set[str] = set()
 
     def __call__(
         self,
@@ -136,6 +137,10 @@ class SymbolicTable:
         """The operators with entries, as they were registered."""
         return frozenset(self._entries)
 
+    def packets(self) -> frozenset[str]:
+        """The names of those operators, without overloads."""
+        return frozenset(self._packets)
+
     def __iter__(self) -> Iterator[Symbolic]:
         for op in sorted(self._entries):
             yield from self._entries[op]
@@ -151,6 +156,7 @@ class SymbolicTable:
         if any(version.since == entry.since for version in versions):
             raise ValueError(f"{entry.op} has a symbolic for opset {entry.since or 'any'} in this table already")
         versions.append(entry)
+        self._packets.add(entry.op.partition(".")[0])
         versions.sort(key=lambda version: version.since)
 
 
