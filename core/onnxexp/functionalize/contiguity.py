@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from torch._prims_common import is_non_overlapping_and_dense
+from torch._prims_common import is_non_overlapping_and_dense_or_false
 
 from onnxexp.functionalize.emit import is_static, same_sizes
 from onnxexp.functionalize.mutation import Facts, is_tensor, packet, restrides, results
@@ -129,7 +129,7 @@ def _common_layout(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
     first, *others = [tensor for tensor in tensors if tensor.dim()] or [None]
     if first is None or any((other.shape, other.stride()) != (first.shape, first.stride()) for other in others):
         return None
-    return first if is_non_overlapping_and_dense(first) else None
+    return first if is_non_overlapping_and_dense_or_false(first) else None
 
 
 def on_meta(op: str, args: Iterable[Any]) -> Any:
