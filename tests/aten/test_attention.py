@@ -64,6 +64,10 @@ def of_any_width(x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Ten
     return attention(x, x, x, mask).logcumsumexp(-1)
 
 
+def of_scaled(x: torch.Tensor) -> torch.Tensor:
+    return attention(x * 2, x * 2, x * 2) + attention(*[x * 3] * 3, scale=0.7)
+
+
 def self_attention(x: torch.Tensor) -> torch.Tensor:
     """Heads split off and joined again."""
     heads = (x.view(x.shape[0], -1, 4, 2).transpose(1, 2) for _ in range(3))
@@ -81,6 +85,7 @@ def repeated(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     case(of_any_width, r(2, 3, 4), dynamic={0: [0, 2]}, opsets=(23,)),
     case(of_any_width, r(2, 3, 4), r(3, 3), dynamic={0: [0, 2]}, opsets=(23,), name="of_any_width_masked"),
     case(of_any_width, r(2, 3, 4), r(2, 3, 3), dynamic={0: [2]}, opsets=(18, 23, 24), name="of_any_width_mask_of_each"),
+    case(of_scaled, r(2, 3, 4), dynamic={0: [0, 1]}, opsets=(13, 20, 23)),
     case(self_attention, r(2, 3, 8), dynamic={0: [0, 1]}, emits={"Attention"}),
     case(repeated, Q, K[:, :2], V[:, :2], emits={"Attention"}),
     case(

@@ -41,8 +41,11 @@ def attend(
 
 
 def _weights(op: Builder, query: Tensor, key: Tensor, bias: Tensor | None, scale: Any) -> Tensor:
-    scaled = query if not isinstance(scale, Tensor) and scale == 1 else op.Mul(query, op.cast(scale, query.dtype))
-    scores = op.MatMul(scaled, swapped(op, key, -1, -2))
+    unscaled = not isinstance(scale, Tensor) and scale == 1
+    factor = None if unscaled else op.cast(scale, query.dtype)
+    alike = query.value is key.value  # ONNX Runtime's MatMulScaleFusion loses a scaled query that is the key and the value, too
+    scores = op.MatMul(query if factor is None or alike else op.Mul(query, factor), swapped(op, key, -1, -2))
+    scores = scores if factor is None or not alike else op.Mul(scores, factor)
     return op.Softmax(scores if bias is None else op.Add(scores, bias), axis=-1)
 
 
