@@ -243,6 +243,14 @@ def mask_and_value(data: Tensor) -> Tensor:
     return out
 
 
+def filled_of_unknown_size(x: Tensor) -> Tensor:
+    y = x[x > 0] * 2
+    y.unsqueeze(0)[0].fill_(3)
+    z = x[x < 0] * 2
+    z.view(1, -1)[:, 1:].zero_()
+    return torch.cat([y, z])
+
+
 def augmented_parts(x: Tensor) -> Tensor:
     y = x.to(torch.int64)
     y[1:] ^= 5
@@ -309,6 +317,7 @@ class Counting(nn.Module):
     ),
     Program(end_pieces_of_split, X, at=[(MORE[:rows],) for rows in (0, 1, 2, 5)], dynamic=[{0}], opsets=(14, 20)),
     Program(scattered, X, captures=BOTH),
+    Program(filled_of_unknown_size, X, at=[(X + 2,)], captures=BOTH),
     *(
         Program(fn, X, at=[(MORE,)], dynamic=[{0}], captures=BOTH, opsets=(18, 20))
         for fn in [augmented_parts, augmented_views]

@@ -179,7 +179,7 @@ class Rewriter:
         if is_tensor(value):
             made = self.emit.cast(self.resolve(value), ref.type, where, lambda: self.memory.peek(ref))
             output = self.emit.expand(made, ref.type, where, lambda: self.memory.peek(ref))
-        elif self._static and ref.type.dtype is not None:
+        elif self._static and ref.type.dtype is not None and is_static(ref.type.sizes):
             self.emit.call("aten::full", [list(ref.type.sizes or ()), value, ref.type.dtype], output, where)
         else:  # a static size may come from a slice of a dynamic axis, which a pre pass has to see
             self.emit.call("aten::full_like", [self.memory.peek(ref), value], output, where)
