@@ -86,6 +86,21 @@ def test_windows_in_a_trace(name: str) -> None:
         torch.testing.assert_close(program(x), model(x), rtol=1e-5, atol=1e-6)
 
 
+OF_UNKNOWN_SIZE: dict[str, Callable[..., Any]] = {
+    "roll of rows": lambda x: x[x[:, 0] > 0].roll((1, -1), (0, 1)),
+    "roll by half": lambda x: (rows := x[x[:, 0] > 0]).roll(rows.shape[0] // 2, 0),
+    "take": lambda x: torch.cat([x[:1, :1], x[x > 0][:, None]]).take(torch.tensor([[0], [-1]])),
+}
+
+
+@pytest.mark.parametrize("name", OF_UNKNOWN_SIZE)
+def test_sizes_that_depend_on_values(name: str) -> None:
+    model = OF_UNKNOWN_SIZE[name]
+    program = onnxexp.export(model, (torch.eye(3),), capture="export")
+    for x in (torch.eye(3), torch.zeros(3, 3), torch.arange(9.0).reshape(3, 3), 1 - torch.arange(9.0).reshape(3, 3)):
+        torch.testing.assert_close(program(x), model(x))
+
+
 WRITES: dict[str, Callable[..., Any]] = {
     "a row": lambda x: _with_item(x, x.argmax() % x.shape[0], 3),
     "a column": lambda x: _with_item(x, (slice(None), x[0].argmax()), torch.ones(1, 1, 1)),

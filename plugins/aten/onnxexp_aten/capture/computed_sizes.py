@@ -79,26 +79,6 @@ def _pool_whole(
     return reduce(input, [*range(-rank, 0)], keepdim=True)
 
 
-def _take_along_dim(original: Callable[..., torch.Tensor], input: torch.Tensor, indices: torch.Tensor, dim: Any = None) -> Any:
-    """Gather, after both tensors have the same sizes on the other axes."""
-    if not any(isinstance(size, torch.SymInt) for size in (*input.shape, *indices.shape)):
-        return original(input, indices, dim)
-    if dim is None:
-        return input.flatten().gather(0, indices.flatten())
-    axis = dim % input.dim()
-    indices = indices % input.shape[axis]
-    x_sizes, sizes = list[Any](input.shape), list[Any](indices.shape)
-    for each, (one, other) in enumerate(zip(x_sizes, sizes, strict=True)):
-        if each != axis:
-            x_sizes[each] = sizes[each] = other if isinstance(one, int) and one == 1 else one
-    return _expanded(input, x_sizes).gather(axis, _expanded(indices, sizes))
-
-
-def _expanded(x: torch.Tensor, sizes: list[Any]) -> torch.Tensor:
-    same = all(statically_known_true(one == other) for one, other in zip(x.shape, sizes, strict=True))
-    return x if same else x.expand(sizes)
-
-
 def _vander(original: Callable[..., torch.Tensor], x: torch.Tensor, N: Any = None, increasing: bool = False) -> torch.Tensor:
     """Call linalg.vander, whose sizes may be symbolic."""
     if x.dim() != 1 or isinstance(x.shape[0], int):
@@ -119,7 +99,6 @@ _REPLACEMENTS: list[tuple[Any, str, Callable[..., Any]]] = [
     (torch, "logspace", _logspace),
     (torch, "vander", _vander),
     (torch.linalg, "multi_dot", _multi_dot),
-    *((owner, "take_along_dim", _take_along_dim) for owner in (torch, torch.Tensor)),
     *((torch, name, functools.partial(triangle_indices, name)) for name in ("tril_indices", "triu_indices")),
     *(
         (functional, f"{name}_pool{rank}d", functools.partial(_pool_whole, reduce, rank))

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch._subclasses import fake_impls
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
@@ -46,6 +46,7 @@ def _is_static_split(
 _STATIC: dict[str, Callable[..., bool]] = {
     "narrow": lambda input, dim, start, length: not isinstance(start, torch.Tensor),
     "one_hot": lambda input, num_classes=-1: isinstance(num_classes, int) and num_classes != -1,
+    "take": lambda input, *args, **options: not free_unbacked_symbols(input),
     "tensor_split": _is_static_split,
     "istft": lambda *args, **options: not any(isinstance(each, torch.SymInt) for each in (*args, *options.values())),
     **dict.fromkeys(WINDOWS, lambda window_length, *parameters, **options: not isinstance(window_length, torch.SymInt)),
@@ -146,27 +147,30 @@ def _roll(original: Callable[..., Any], input: torch.Tensor, shifts: Any, dims: 
     return rolled
 
 
-def _take_along_dim(
-    original: Callable[..., torch.Tensor], input: torch.Tensor, indices: torch.Tensor, dim: int | None = None
-) -> torch.Tensor:
-    """Compute take_along_dim by gather.
-
-    torch reads the sizes that it broadcasts as ints, which would fix them.
-    """
-    static = all(isinstance(size, int) for size in (*input.shape, *indices.shape))
-    if static or dim is None or input.dim() != indices.dim() or not input.dim():
+def _take_along_dim(original: Callable[..., torch.Tensor], input: torch.Tensor, indices: torch.Tensor, dim: Any = None) -> Any:
+    """Gather, after both tensors have the same sizes on the other axes."""
+    if not any(isinstance(size, torch.SymInt) for size in (*input.shape, *indices.shape)):
         return original(input, indices, dim)
+    if dim is None:
+        return input.flatten().gather(0, indices.flatten())
     axis = dim % input.dim()
-    others = ((*x.shape[:axis], 1, *x.shape[axis + 1 :]) for x in (input, indices))
-    common = torch.broadcast_shapes(*others)  # type: ignore[no-untyped-call]  # torch's is not annotated
-    x, places = (x.expand(*common[:axis], x.shape[axis], *common[axis + 1 :]) for x in (input, indices))
-    return x.gather(axis, places)
+    indices = indices % input.shape[axis]
+    x_sizes, sizes = list[Any](input.shape), list[Any](indices.shape)
+    for each, (one, other) in enumerate(zip(x_sizes, sizes, strict=True)):
+        if each != axis:
+            x_sizes[each] = sizes[each] = other if isinstance(one, int) and one == 1 else one
+    return _expanded(input, x_sizes).gather(axis, _expanded(indices, sizes))
+
+
+def _expanded(x: torch.Tensor, sizes: list[Any]) -> torch.Tensor:
+    same = all(statically_known_true(one == other) for one, other in zip(x.shape, sizes, strict=True))
+    return x if same else x.expand(sizes)
 
 
 _METHODS: dict[str, Callable[..., Any]] = {
     **{
         name: functools.partial(_call_own, name)
-        for name in ("cov", "corrcoef", "istft", "kron", "narrow", "roll", "tensor_split")
+        for name in ("cov", "corrcoef", "istft", "kron", "narrow", "take", "tensor_split")
     },
     "hsplit": functools.partial(_split_at, 1, 1),
     "vsplit": functools.partial(_split_at, 0, 2),

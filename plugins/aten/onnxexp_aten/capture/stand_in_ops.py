@@ -181,6 +181,7 @@ _SHAPES: dict[str, Callable[..., Any]] = {
     "one_hot": _one_hot,
     "_reshape_from_tensor": _reshape_from_tensor,
     "roll": lambda self, shifts, dims=(): self.new_empty(self.shape),
+    "take": lambda self, index: self.new_empty(index.shape),
     "tensor_split.indices": _tensor_split_indices,
     "tensor_split.sections": _tensor_split_sections,
     "vsplit.array": _tensor_split_indices,
