@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -35,6 +36,10 @@ from onnxexp.request.pytree_leaves import register_dataclasses
 from onnxexp.request.training_mode import TrainingMode
 
 __all__ = ["CaptureRefused", "capture", "export_program", "from_exported"]
+
+
+_ASSERTION = re.compile(r"Runtime assertion failed for expression (.+?) on node")
+_FIXED_SIZE = re.compile(r"expression Eq\(u\d+, \d+\)")
 
 
 class CaptureRefused(CaptureError):
@@ -159,7 +164,30 @@ def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, s
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")  # they concern torch's internals only
-        return torch.export.export(model, args, kwargs, dynamic_shapes=spec.shapes, strict=strict)
+        program = torch.export.export(model, args, kwargs, dynamic_shapes=spec.shapes, strict=strict)
+        _check_fixed_sizes(program, args, kwargs)
+        return program
+
+
+def _check_fixed_sizes(program: ExportedProgram, args: Any, kwargs: Any) -> None:
+    """Run the example if a size that depends on values is fixed in the program.
+
+    torch takes such a size for that of the axis which it broadcasts with, though it may be 1.
+
+    Raises:
+        CaptureError: The size is another one in the example.
+    """
+    if not any(_FIXED_SIZE.search(str(node.args[1:])) for node in program.graph.nodes if "_assert_scalar" in str(node.target)):
+        return
+    arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
+    try:
+        program.module()(*arguments[0], **arguments[1])
+    except Exception as error:  # noqa: BLE001 - operators that stand for others in a capture cannot run
+        failed = _ASSERTION.search(str(error))
+        if failed is not None:
+            text = f"torch.export assumes {failed[1]} of a size that depends on values, which the example contradicts"
+            cure = 'expand() the tensor before that line, or use capture="trace"'
+            raise CaptureError(f"{text}; cure: {cure}") from None
 
 
 def _register_output_classes(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec) -> bool:
