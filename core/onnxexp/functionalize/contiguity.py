@@ -5,15 +5,15 @@ This decides whether ``reshape`` and ``contiguous`` return views or copies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch._prims_common import is_non_overlapping_and_dense_or_false
 
-from onnxexp.functionalize.emit import is_static, same_sizes
-from onnxexp.functionalize.mutation import Facts, is_tensor, packet, restrides, results
-from onnxexp.neutral_graph import Graph, Node, TensorType, Value, values_in
+from onnxexp.functionalize.emit import is_static
+from onnxexp.functionalize.mutation import Facts, is_tensor, packet, restrides
+from onnxexp.neutral_graph import Graph, Node, Value, values_in
 from onnxexp.torch_ops.schemas import overload
 
 __all__ = ["Contiguity", "on_meta"]
@@ -28,19 +28,18 @@ _IF_INPUTS_ARE = frozenset(
         "lift_fresh_copy lift_fresh dropout alias detach view _unsafe_view reshape flatten unflatten ravel view_as reshape_as",
         "type_as squeeze unsqueeze all any amax amin aminmax argmax argmin argsort bincount bucketize count_nonzero cummax",
         "cummin cumprod cumsum diff kthvalue linalg_vector_norm log_softmax logcumsumexp logsumexp masked_select max mean",
-        "median min mode msort nanmean nanmedian nansum norm prod searchsorted softmax sort std std_mean sum topk var",
-        "var_mean cat channel_shuffle column_stack constant_pad_nd diag diag_embed diagonal_scatter dstack flip fliplr flipud",
-        "gather hstack index_add index_copy index_fill index_put index_select masked_fill masked_scatter one_hot pad",
-        "pixel_shuffle pixel_unshuffle put reflection_pad1d reflection_pad2d reflection_pad3d repeat repeat_interleave",
-        "replication_pad1d replication_pad2d replication_pad3d roll scatter scatter_add scatter_reduce select_scatter",
-        "slice_scatter stack take take_along_dim tile tril triu vstack where addbmm addmm addmv addr baddbmm bilinear cdist",
-        "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d cross embedding inner kron linear matmul mv",
-        "outer tensordot adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d",
-        "adaptive_max_pool3d avg_pool1d avg_pool2d avg_pool3d batch_norm floor_divide glu group_norm instance_norm layer_norm",
-        "max_pool1d max_pool2d max_pool2d_with_indices max_pool3d max_pool3d_with_indices native_batch_norm native_group_norm",
-        "native_layer_norm prelu rms_norm true_divide upsample_bicubic2d upsample_bilinear2d upsample_linear1d",
-        "upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_trilinear3d _upsample_nearest_exact1d",
-        "_upsample_nearest_exact2d _upsample_nearest_exact3d block_diag cosine_similarity hardswish isclose isfinite isin",
+        "median min mode msort nanmean nanmedian nansum norm prod searchsorted softmax sort std std_mean sum topk var var_mean",
+        "cat channel_shuffle column_stack constant_pad_nd diag diag_embed diagonal_scatter dstack flip fliplr flipud gather",
+        "hstack index_add index_copy index_fill index_put index_select masked_fill masked_scatter one_hot pad pixel_shuffle",
+        "pixel_unshuffle repeat repeat_interleave roll scatter scatter_add scatter_reduce select_scatter slice_scatter stack",
+        "take take_along_dim tile tril triu vstack where addmm baddbmm cdist conv1d conv2d conv3d conv_transpose1d",
+        "conv_transpose2d conv_transpose3d cross embedding inner kron linear matmul mv outer tensordot adaptive_avg_pool1d",
+        "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d avg_pool1d",
+        "avg_pool2d avg_pool3d batch_norm floor_divide glu group_norm instance_norm layer_norm max_pool1d max_pool2d",
+        "max_pool2d_with_indices max_pool3d max_pool3d_with_indices prelu rms_norm upsample_bicubic2d upsample_bilinear2d",
+        "upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_trilinear3d",
+        "_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d block_diag cosine_similarity hardswish",
+        "isclose isfinite isin",
     ]
     for name in names.split()
 )
@@ -50,8 +49,6 @@ _ALONG = {
     **dict.fromkeys((f"aten::{name}" for name in ("split", "split_with_sizes", "chunk", "tensor_split")), 2),
 }
 """Views of parts along one axis, and the index of that argument."""
-_WHOLE_IF_SAME = frozenset({"aten::expand", "aten::expand_as", "aten::broadcast_to", "aten::narrow"})
-"""Views that are the whole tensor if the sizes are the same."""
 _NEVER = frozenset({"aten::empty_strided", "aten::empty_permuted", "aten::as_strided"})
 
 
@@ -73,11 +70,8 @@ class Contiguity:
             self._strided.clear()
         elif self._makes_contiguous(node, known):
             self.values.update(node.outputs)
-        elif known.written:
-            places = ((output, self.layout(node.args[index])) for output, index in results(node) if index is not None)
-            self._strided.update({output: tensor for output, tensor in places if tensor is not None})
-        else:
-            self._visit_strided(node, known)
+        elif known.viewed is not None:
+            self._visit_view(node)
 
     def layout(self, value: Any) -> torch.Tensor | None:
         """Return a tensor without data that has a value's strides; None if not certain."""
@@ -87,25 +81,17 @@ class Contiguity:
             return None
         return torch.empty(value.type.sizes, dtype=value.type.dtype, device="meta")
 
-    def _visit_strided(self, node: Node, known: Facts) -> None:
-        """Note the strides of a view, and of a pointwise result laid out as its arguments."""
-        inputs = {value: self.layout(value) for value in node.inputs()}
-        tensors = [tensor for tensor in inputs.values() if tensor is not None]
-        if not node.op.startswith("aten::") or len(node.outputs) != 1 or len(tensors) < len(inputs):
+    def _visit_view(self, node: Node) -> None:
+        """Note a view's strides, as torch computes them without data."""
+        args = [self.layout(arg) if isinstance(arg, Value) else arg for arg in node.args]
+        uncertain = any(arg is None and isinstance(given, Value) for arg, given in zip(args, node.args, strict=True))
+        if uncertain or len(node.outputs) != 1 or any(any(values_in(arg)) or isinstance(arg, torch.device) for arg in args):
             return
-        if known.pointwise and known.viewed is None and (tensor := _common_layout(tensors)) is not None:
-            type_ = node.outputs[0].type
-            assert isinstance(type_, TensorType)
-            self._strided[node.outputs[0]] = torch.empty_strided(tensor.shape, tensor.stride(), dtype=type_.dtype, device="meta")
-            return
-        args = [inputs[arg] if isinstance(arg, Value) else arg for arg in node.args]
-        if known.viewed is None or any(any(values_in(arg)) or isinstance(arg, torch.device) for arg in args):
-            return
-        result = on_meta(node.op, args)
-        if isinstance(result, torch.Tensor) and result.is_contiguous():
-            self.values.add(node.outputs[0])
-        elif isinstance(result, torch.Tensor):
-            self._strided[node.outputs[0]] = result
+        if node.op.startswith("aten::") and packet(node.op) not in _NEVER:
+            with contextlib.suppress(RuntimeError):  # what torch refuses without data has no certain layout
+                result = on_meta(node.op, args)
+                if isinstance(result, torch.Tensor):
+                    self._strided[node.outputs[0]] = result
 
     def _makes_contiguous(self, node: Node, known: Facts) -> bool:
         name = packet(node.op)
@@ -120,16 +106,8 @@ class Contiguity:
         inputs = set(filter(is_tensor, values_in(read)))
         if not inputs:
             return known.viewed is None
-        plain = name in _IF_INPUTS_ARE or known.pointwise or (known.viewed is not None and _is_run(node))
+        plain = name in _IF_INPUTS_ARE or known.pointwise or (known.viewed is not None and _is_rows(node))
         return plain and self.values.issuperset(inputs)
-
-
-def _common_layout(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
-    """Return a tensor whose dense layout all tensors but numbers share; None if none has."""
-    first, *others = [tensor for tensor in tensors if tensor.dim()] or [None]
-    if first is None or any((other.shape, other.stride()) != (first.shape, first.stride()) for other in others):
-        return None
-    return first if is_non_overlapping_and_dense_or_false(first) else None
 
 
 def on_meta(op: str, args: Iterable[Any]) -> Any:
@@ -138,13 +116,10 @@ def on_meta(op: str, args: Iterable[Any]) -> Any:
     return operator(**{argument.name: arg for argument, arg in zip(operator._schema.arguments, args, strict=False)})
 
 
-def _is_run(node: Node) -> bool:
-    """Whether a view is a run of its argument's memory: whole rows, or all of it."""
-    name, source, result = packet(node.op), node.args[0], node.outputs[0] if node.outputs else None
-    if name in _ALONG and node.args[_ALONG[name]] == 0:
-        return name != "aten::slice" or bool(node.args[4] == 1)
-    whole = name in _WHOLE_IF_SAME and is_tensor(source) and is_tensor(result)
-    return whole and same_sizes(source.type.sizes, result.type.sizes)  # type: ignore[union-attr]  # both are tensors
+def _is_rows(node: Node) -> bool:
+    """Whether a view is a run of whole rows."""
+    name = packet(node.op)
+    return name in _ALONG and node.args[_ALONG[name]] == 0 and (name != "aten::slice" or node.args[4] == 1)
 
 
 def _other_format(node: Node, known: Facts) -> bool:

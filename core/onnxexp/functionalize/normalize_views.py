@@ -47,7 +47,8 @@ class ViewCall:
         self.emit, self.memory, self.node, self.args, self.ref = emit, memory, node, args, ref
         source = node.args[0]
         self.strided = layouts.layout(source) if layouts is not None and isinstance(source, Value) else None
-        self.contiguous = layouts is not None and source in layouts.values
+        plain = self.strided is not None and self.strided.is_contiguous()
+        self.contiguous = plain or (layouts is not None and source in layouts.values)
 
     @property
     def output(self) -> TensorType:
