@@ -6,6 +6,7 @@ from typing import Any
 
 import onnx
 import onnx_ir as ir
+import torch
 
 from onnxexp.builder import attributes as attrs
 from onnxexp.builder.dtypes import from_onnx, to_onnx
@@ -18,8 +19,8 @@ from onnxexp.neutral_graph import Dim, TensorType
 
 __all__ = ["infer"]
 
-_DATA_LIMIT = 64
-"""Elements up to which the inference gets the contents of a constant: target shapes, axes, …"""
+_DATA_LIMIT, _SCALES_LIMIT = 64, 8
+"""Elements up to which the inference gets the contents of a constant: target shapes, axes, …; of a float one: scales."""
 
 
 def infer(state: GraphState, tensor: Tensor) -> None:
@@ -69,13 +70,18 @@ def _infer_node(state: GraphState, node: ir.Node) -> None:
             _take(state, tensor, found)
 
 
+def _is_data(constant: torch.Tensor) -> bool:
+    """Whether shapes may depend on the contents: not of biases and statistics."""
+    return constant.numel() <= (_SCALES_LIMIT if constant.is_floating_point() else _DATA_LIMIT)
+
+
 def _input_key(state: GraphState, value: ir.Value | None) -> Any:
     """Return a key, equal for inputs that the inference cannot tell apart."""
     if value is None:
         return None
     constant, tensor = value.const_value, state.tensors.get(value)
     if isinstance(constant, TorchTensor):
-        contents = constant.tobytes() if constant.torch.numel() <= _DATA_LIMIT else None
+        contents = constant.tobytes() if _is_data(constant.torch) else None
         return constant.dtype, tuple(constant.torch.shape), contents
     if tensor is not None and tensor.known_dtype is not None:
         return tensor.known_dtype, tensor.known_shape
@@ -136,7 +142,7 @@ def _describe(
     constant = value.const_value
     if isinstance(constant, TorchTensor):
         dtype, shape = int(constant.dtype), tuple(constant.torch.shape)
-        if constant.torch.numel() <= _DATA_LIMIT:
+        if _is_data(constant.torch):
             data[name] = ir.serde.serialize_tensor(constant)
         types[name] = onnx.helper.make_tensor_type_proto(dtype, shape)
         return
