@@ -47,9 +47,7 @@ def make_functional(graph: Graph, written_elsewhere: Sequence[str]) -> None:
         graph: The graph, changed in place.
         written_elsewhere: Names of inputs and buffers that the forward writes without a node in the graph.
     """
-    report = functionalize(graph)
-    changed = [*report.inputs, *report.params, *written_elsewhere]
-    if changed:
+    if changed := [*functionalize(graph), *written_elsewhere]:
         warn(
             f"the forward writes into {', '.join(changed)}; an ONNX graph keeps no state: its outputs are right, "
             "but the written values are lost between calls"

@@ -1,6 +1,6 @@
 """Rewrite in-place operators and writes through views as pure nodes.
 
-    report = functionalize(graph)
+    written = functionalize(graph)
 
 Afterwards no node writes to its arguments, and every node reads the values that it read in the original:
 
@@ -16,43 +16,27 @@ result that is one of two tensors) is an error where it would make a difference.
 
 from __future__ import annotations
 
-import dataclasses
-
 from onnxexp.functionalize.blocks import rewrite_blocks
 from onnxexp.functionalize.inplace_rewriter import Rewriter
 from onnxexp.functionalize.mutation import facts
 from onnxexp.functionalize.strided_views import rebase_strided_views
 from onnxexp.neutral_graph import Graph
 
-__all__ = ["Report", "functionalize"]
+__all__ = ["functionalize"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Report:
-    """The result of `functionalize`.
-
-    Attributes:
-        rewritten: How many nodes wrote to their arguments.
-        inputs: Names of the graph's inputs that were written. Their new values are lost.
-        params: Names of parameters and buffers that were written, likewise.
-    """
-
-    rewritten: int = 0
-    inputs: tuple[str, ...] = ()
-    params: tuple[str, ...] = ()
-
-
-def functionalize(graph: Graph) -> Report:
+def functionalize(graph: Graph) -> list[str]:
     """Rewrite a graph in place so that no node writes to its arguments.
 
-    The new values have the types of the written tensors; the new nodes have the `where` of the writing node.
+    Returns the names of the inputs and parameters that were written; their new values are lost. The new values have the types
+    of the written tensors; the new nodes have the `where` of the writing node.
+
     Raises CaptureError, with the operator, its place and the cure, where the memory that is written cannot be followed.
     """
     rebase_strided_views(graph)
     if not any(facts(node.op).written for node in graph.walk()):
-        return Report()
+        return []
     rewriter = Rewriter(graph, rewrite_blocks)
     rewriter.run(graph)
     changed = {root.origin for root in rewriter.memory.changed}
-    inputs = tuple(value.name for value in graph.inputs if value in changed)
-    return Report(rewriter.count, inputs, tuple(value.name for value in graph.params if value in changed))
+    return [value.name for value in (*graph.inputs, *graph.params) if value in changed]

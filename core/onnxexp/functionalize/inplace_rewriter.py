@@ -53,7 +53,6 @@ class Rewriter:
         memory: The places in memory and their values.
         emit: Appends to the nodes rewritten so far.
         depth: How many blocks the rewriting is in.
-        count: How many writing nodes have been rewritten.
     """
 
     def __init__(self, graph: Graph, rewrite_blocks: Callable[[Rewriter, Node], None]) -> None:
@@ -63,7 +62,6 @@ class Rewriter:
         self.memory = Memory(self.emit)
         self._static = all(is_static(value.type.sizes) for value in graph.inputs if isinstance(value.type, TensorType))
         self.depth = 0
-        self.count = 0
         self._refs: dict[Value, Ref] = {}
         self._pointwise_dtype = functools.lru_cache(maxsize=None, typed=True)(_pointwise_dtype)  # a run takes 1 ms
         for one, other in self.aliases.overlapping:
@@ -110,7 +108,6 @@ class Rewriter:
         if node.blocks:
             self._rewrite_blocks(self, node)
         elif known.written:
-            self.count += 1
             self._write(node, known)
         elif known.viewed is not None and any(map(self.aliases.written, values_in(node.args[known.viewed]))):
             self._view(node, known.viewed)
