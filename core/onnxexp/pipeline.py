@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Literal
 import torch
 
 from onnxexp.builder.builder import Builder
-from onnxexp.capture.original_model import run_original
+from onnxexp.capture.model_tensors import run_original
 from onnxexp.capture.torch_state import LOCK
 from onnxexp.lowering.assemble import assemble
 from onnxexp.lowering.control_flow import LOWERINGS

@@ -9,10 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["ModelTensors", "RestoredParameters", "call_unharmed", "restored_state"]
+from onnxexp.capture.torch_state import model_mode
+from onnxexp.request.example_call import ExampleCall
+from onnxexp.request.training_mode import TrainingMode
+
+__all__ = ["ModelTensors", "RestoredParameters", "call_unharmed", "restored_state", "run_original"]
 
 
 _ATOMS = frozenset([torch.nn.Parameter, bool, int, float, str, type(None)])
@@ -123,3 +128,10 @@ def call_unharmed(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[
     """Call a module, then undo the changes that its forward made to it."""
     with restored_state(module), RestoredParameters(module):  # results may share memory with the state
         return pytree.tree_map_only(torch.Tensor, torch.clone, module(*args, **kwargs))
+
+
+def run_original(call: ExampleCall, training: TrainingMode, /, *args: Any, **kwargs: Any) -> Any:
+    """Run the original model in the mode of the export, to compare a program with it."""
+    modules = () if isinstance(call.model, ExportedProgram) else call.module.modules()
+    with model_mode(modules, training):
+        return call_unharmed(call.module, args, kwargs)
