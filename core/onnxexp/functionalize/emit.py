@@ -84,8 +84,11 @@ def is_static(sizes: Sequence[Dim] | None) -> bool:
 
 
 def differ(one: Sequence[Dim] | None, other: Sequence[Dim] | None, symbols: Set[Dim] = frozenset()) -> bool:
-    """Whether two shapes are certainly different; `symbols` are no fixed numbers."""
+    """Whether two shapes are certainly different.
+
+    Two of `symbols` are different, and so are one of them and a number.
+    """
     if one is None or other is None or len(one) != len(other):
         return one is not None and other is not None
-    pairs = zip(one, other, strict=True)
-    return any(isinstance(a, int) and a != b and (isinstance(b, int) or b in symbols) for a, b in pairs)
+    pairs = [pair for pair in zip(one, other, strict=True) if pair[0] != pair[1]]
+    return any(all(isinstance(size, int) or size in symbols for size in pair) for pair in pairs)

@@ -96,7 +96,7 @@ class SymbolicResolver:
     def _resolution(self, results: Any, plugin: str, who: Who, node: Node) -> Resolution:
         listed = list(results) if isinstance(results, (list, tuple)) else [results]
         wanted = len(node.outputs)
-        if len(listed) < wanted or (wanted and listed[0] is None and all(result is None for result in listed)):
+        if wanted and (len(listed) != wanted or all(result is None for result in listed)):
             raise LoweringError(f"{who} returned {results!r}; {wanted} Tensors were expected")
         for result in listed[:wanted]:
             if isinstance(result, Tensor):

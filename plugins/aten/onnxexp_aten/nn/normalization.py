@@ -145,19 +145,18 @@ def _with_batch_statistics(
 
 
 def _moved(op: Builder, old: Tensor | None, new: Tensor, momentum: float) -> Tensor | None:
-    if old is None:
-        return None
-    return op.Add(op.Mul(old, 1.0 - momentum), op.Mul(new, momentum))
+    return None if old is None else op.Add(op.Mul(old, 1.0 - momentum), op.Mul(new, momentum))
 
 
 @table("_native_batch_norm_legit_no_training", "_batch_norm_no_update")
 def batch_norm_inference(
     op: Builder, input: Tensor, weight: Any, bias: Any, running_mean: Tensor, running_var: Tensor, momentum: float, eps: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, ...]:
     """_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean,
     Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
     result = _with_statistics(op, input, weight, bias, running_mean, running_var, eps)
-    return result, _nothing(op, 1), _nothing(op, 2), op.constant(torch.empty(0, dtype=torch.uint8))
+    results = result, _nothing(op, 1), _nothing(op, 2), op.constant(torch.empty(0, dtype=torch.uint8))
+    return results[: len(op.node.outputs)]
 
 
 def _nothing(op: Builder, index: int) -> Tensor:
@@ -181,9 +180,9 @@ def native_batch_norm(
     Tensor running_var, bool training, float momentum, float eps)
     -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)"""
     if training:
-        return _with_batch_statistics(op, input, weight, bias, running_mean, running_var, momentum, eps)
+        return _with_batch_statistics(op, input, weight, bias, running_mean, running_var, momentum, eps)[: len(op.node.outputs)]
     result = _with_statistics(op, input, weight, bias, running_mean, running_var, eps)
-    return result, _nothing(op, 1), _nothing(op, 2), running_mean, running_var
+    return (result, _nothing(op, 1), _nothing(op, 2), running_mean, running_var)[: len(op.node.outputs)]
 
 
 @table("_native_batch_norm_legit.no_stats")
@@ -192,7 +191,7 @@ def native_batch_norm_alone(
 ) -> tuple[Any, ...]:
     """_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps)
     -> (Tensor, Tensor, Tensor)"""
-    return _with_batch_statistics(op, input, weight, bias, None, None, momentum, eps)
+    return _with_batch_statistics(op, input, weight, bias, None, None, momentum, eps)[:3]
 
 
 @table("_batch_norm_with_update_functional")
