@@ -130,3 +130,86 @@ def test_a_given_program(model: Callable[..., Any], shapes: Any, text: str | Non
     if text is not None:
         with pytest.raises(OnnxExporterError, match="right only where"):
             program(X[:3])
+
+
+def shares_a_size(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x.sum() + torch.ones(y.shape[0])
+
+
+def wider(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if max(x.shape[0], x.shape[1]) > 7 else x * 3
+
+
+ROWS = {0: Dim.DYNAMIC}
+STORED = [
+    (longer_than_4, (X,), (ROWS,), "x_dim_0 >= 5", False, [(X[:5],)], [(X[:4],)]),
+    (even, (X,), (ROWS,), "x_dim_0 % 2 == 0", True, [(X[:2],)], [(X[:3],)]),
+    (shorter, (X[:5].clone(), X), (ROWS, ROWS), "y_dim_0 >= 3; x_dim_0 < y_dim_0", True, [(X[:2], X[:3])], [(X, X), (X, X[:1])]),
+    (wider, (X,), ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC},), "x_dim_0 > x_dim_1; x_dim_0 > 7", True, [(X,)], [(X[:3],)]),
+    (lambda x: x[:5], (X,), (ROWS,), "x_dim_0 >= 5", False, [(X[:5],)], [(X[:4],)]),
+    (lambda x: torch.cat([x, x[1:]]), (X,), (ROWS,), "x_dim_0 - 1 != 1", False, [(X[:3],)], [(X[:2],)]),
+    (lambda x: x + 1, (X,), ({0: Dim("n", min=4, max=9)},), "x_dim_0 >= 4; x_dim_0 <= 9", False, [(X[:4],)], [(X[:3],)]),
+    (lambda x: x.reshape(-1, 6), (X,), (ROWS,), "(3*x_dim_0) % 6 == 0; x_dim_0//2 != 1", True, [(X[:4],)], [(X[:3],)]),
+]
+
+
+@pytest.mark.parametrize(("model", "args", "shapes", "text", "warned", "inside", "outside"), STORED)
+def test_a_program_from_a_file(
+    model: Callable[..., Any], args: Any, shapes: Any, text: str, warned: bool, inside: list[Any], outside: list[Any]
+) -> None:
+    """The file has the guards, but not their lines: those that torch.nn or an operator may have made are not told."""
+    program = loaded(model, args, shapes, warned)
+    assert program.model.metadata_props.get("onnxexp.restrictions") == text
+    for call in inside:
+        torch.testing.assert_close(program(*call), model(*call))
+    for call in outside:
+        with pytest.raises(OnnxExporterError, match="this program is right only where "):
+            program(*call)
+
+
+def loaded(model: Callable[..., Any], args: Any, shapes: Any, warned: bool) -> ONNXProgram:
+    """The export of a program that went through a file."""
+    module = Model(model) if len(args) == 1 else Pair(model)
+    file = io.BytesIO()
+    torch.export.save(torch.export.export(module, args, dynamic_shapes=shapes), file)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        program = onnxexp.export(torch.export.load(io.BytesIO(file.getvalue())))
+    assert ["(a guard of the given program)" in str(each.message) for each in caught] == [True] * warned
+    return program
+
+
+def test_guards_that_fail() -> None:
+    """torch takes the size of the tensor that the example's views for the input's own."""
+    given = torch.export.export(Pair(shorter), (X[:5], X), dynamic_shapes=(ROWS, ROWS))
+    file = io.BytesIO()
+    torch.export.save(given, file)
+    with pytest.warns(UserWarning, match=r"fails in its guards, which are not checked: L\['x'\].size\(\)\[0\] < "):
+        onnxexp.export(torch.export.load(io.BytesIO(file.getvalue())))
+
+
+class Pair(Model):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:  # type: ignore[override]
+        return self.function(x, y)
+
+
+N_DIM = Dim("n")
+
+
+@pytest.mark.parametrize("given", ["module", "program", "file"])
+@pytest.mark.parametrize(
+    ("shapes", "rows", "wrong"),
+    [(({0: N_DIM}, {0: N_DIM}), 4, 5), (({0: N_DIM}, {0: N_DIM + 1}), 5, 4), (({0: N_DIM}, {0: 2 * N_DIM}), 8, 4)],
+    ids=["equal", "one longer", "twice"],
+)
+def test_sizes_that_were_stated_to_be_related(given: str, shapes: Any, rows: int, wrong: int) -> None:
+    args = X[:4], torch.rand(rows, 3)
+    if given == "file":
+        program = loaded(shares_a_size, args, shapes, warned=False)
+    elif given == "program":
+        program = onnxexp.export(torch.export.export(Pair(shares_a_size), args, dynamic_shapes=shapes))
+    else:
+        program = exported(Pair(shares_a_size), args, shapes)
+    torch.testing.assert_close(program(*args), shares_a_size(*args))
+    with pytest.raises(OnnxExporterError, match=r"axis 0 of input y is .*, which is \d in this call, but it has \d elements"):
+        program(X[:4], torch.rand(wrong, 3))

@@ -18,7 +18,7 @@ from onnxexp.errors import OnnxExporterError
 
 from .program import Program
 
-__all__ = ["EXPORTERS", "Exported", "evaluated", "exported"]
+__all__ = ["EXPORTERS", "Exported", "exported"]
 
 _RIGHT_ONLY = re.compile(r"right only where (.+?)\. Other sizes", re.DOTALL)
 _CONSTANTS = "Tracing fixes the branches that the example inputs took, and the Python numbers computed from them:"
@@ -60,16 +60,11 @@ def _conditions(text: str) -> list[str]:
 
 
 def _holds(condition: str, sizes: Mapping[str, int]) -> bool:
-    """Whether a condition holds; False where it depends on more than the sizes."""
-    return bool(evaluated(condition, sizes))
-
-
-def evaluated(text: str, sizes: Mapping[str, int]) -> Any:
-    """Return the value of an expression of sizes, or None: ``eq(u0, 1)`` has other names."""
+    """Whether a condition holds; False where it depends on more than the sizes: ``eq(u0, 1)`` has other names."""
     try:
-        return eval(text, {"__builtins__": {}, "max": max, "min": min}, dict(sizes))
+        return bool(eval(condition, {"__builtins__": {}, "max": max, "min": min}, dict(sizes)))
     except (NameError, SyntaxError, ArithmeticError, TypeError):
-        return None
+        return False
 
 
 def exported(exporter: str, program: Program, module: torch.nn.Module, tensors: tuple[torch.Tensor, ...]) -> Exported:

@@ -12,9 +12,10 @@ import onnx
 import torch
 
 from onnxexp.errors import LoweringError, OnnxExporterError, OpsetError
+from onnxexp.program.declared_sizes import contradiction
 
 from .comparing import Problem, compared, is_rounding
-from .exporters import Exported, evaluated, exported
+from .exporters import Exported, exported
 from .generator import other_sizes
 from .processes import Ended, in_child
 from .program import Program, load
@@ -223,21 +224,11 @@ class _Judge:
 
 def _declared(model: onnx.ModelProto, inputs: Mapping[str, torch.Tensor]) -> bool:
     """Whether inputs fit the declared axes: the same size under one name, and expressions of sizes."""
-    sizes: dict[str, int] = {}
-    pairs = [
-        (dim, size)
+    declared = {
+        slot.name: [str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param for dim in slot.type.tensor_type.shape.dim]
         for slot in model.graph.input
-        for dim, size in zip(slot.type.tensor_type.shape.dim, inputs[slot.name].shape, strict=True)
-    ]
-    for dim, size in pairs:
-        if dim.dim_param.isidentifier() and sizes.setdefault(dim.dim_param, size) != size:
-            return False
-    for dim, size in pairs:
-        if dim.HasField("dim_value") and dim.dim_value != size:
-            return False
-        if dim.dim_param and not dim.dim_param.isidentifier() and evaluated(dim.dim_param, sizes) not in (None, size):
-            return False
-    return True
+    }
+    return not contradiction(declared, {name: tensor.shape for name, tensor in inputs.items()})
 
 
 _OF_TORCH = ("_modules", "__overloads__")

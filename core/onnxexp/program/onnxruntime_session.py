@@ -24,6 +24,7 @@ from onnxexp.builder.dtypes import from_onnx, to_onnx
 from onnxexp.builder.torch_tensor_data import has_data
 from onnxexp.errors import OnnxExporterError
 from onnxexp.neutral_graph import TensorType
+from onnxexp.program.declared_sizes import contradiction
 from onnxexp.program.model_text import place_of, type_text
 from onnxexp.serialize import WriteOptions, save
 
@@ -53,6 +54,7 @@ class Session:
         self._ort = _onnxruntime()
         graph = model.graph
         self._inputs = {value.name or "": value for value in graph.inputs}
+        self._symbolic = {name: sizes for name, value in self._inputs.items() if (sizes := _symbolic_sizes(value))}
         self._defaults = set(graph.initializers)
         self._plain = all(isinstance(value.type, ir.TensorType) for value in [*graph.inputs, *graph.outputs])
         options = self._ort.SessionOptions()
@@ -74,10 +76,14 @@ class Session:
             feeds: For each input's name a tensor, a Python number (for a scalar input), or a list of tensors (for a sequence).
 
         Raises:
-            OnnxExporterError: an input is missing, unknown, of another dtype or shape, or ONNX Runtime failed on it.
+            OnnxExporterError: an input is missing, unknown, of another dtype or shape, axes of one size differ, or ONNX Runtime
+                failed.
         """
         self._check_names(feeds)
         values = {name: self._value(self._inputs[name], feed) for name, feed in feeds.items()}
+        shapes = {name: value.shape() for name, value in values.items() if name in self._symbolic}
+        if problem := contradiction({name: self._symbolic[name] for name in shapes}, shapes):
+            raise OnnxExporterError(problem)
         try:
             if self._plain:
                 return [_tensor(value) for value in self._session.run_with_ort_values(self._outputs, values)]
@@ -155,6 +161,13 @@ def _checked(slot: ir.Value, feed: Any) -> torch.Tensor:
             f"input {slot.name} is {type_text(slot)}, the call gives {TensorType(tensor.dtype, tuple(tensor.shape))}"
         )
     return tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+
+
+def _symbolic_sizes(slot: ir.Value) -> list[str]:
+    """Return the declared sizes of an input; [] where none is symbolic."""
+    if slot.shape is None or slot.shape.is_static() or not isinstance(slot.type, ir.TensorType):
+        return []
+    return [str(size) if isinstance(size, int) else size.value or "" for size in slot.shape]
 
 
 def _as_tensor(slot: ir.Value, feed: Any, wanted: torch.dtype | None) -> torch.Tensor:

@@ -6,18 +6,17 @@ A symbol is the name of an axis: axes of one name have one size, and an axis may
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import onnx
 import torch
 
+from onnxexp.program import declared_sizes
+from onnxexp.program.declared_sizes import size_at
+
 __all__ = ["Sizes", "declared_shape", "inputs_at", "larger_sizes", "resized", "sizes_of_one", "symbol_values"]
 
 Sizes = dict[str, int]
-
-_NAME = re.compile(r"[^\W\d][\w.]*")
-"""The name of an axis within an expression: an identifier, or one with dots (``args.0_dim_1``)."""
 
 
 def larger_sizes(example: Mapping[str, int]) -> Iterator[Sizes]:
@@ -72,29 +71,17 @@ def inputs_at(
 
 def symbol_values(model: onnx.ModelProto, example: Mapping[str, torch.Tensor]) -> Sizes:
     """Return the value of each symbol that is the size of an axis of an input."""
-    found: Sizes = {}
-    for slot in model.graph.input:
-        for dim, size in zip(slot.type.tensor_type.shape.dim, example[slot.name].shape, strict=False):
-            if _NAME.fullmatch(dim.dim_param):
-                found.setdefault(dim.dim_param, size)
-    return found
+    declared = {slot.name: [dim.dim_param for dim in slot.type.tensor_type.shape.dim] for slot in model.graph.input}
+    return declared_sizes.symbol_values(declared, {name: tensor.shape for name, tensor in example.items()})
 
 
 def declared_shape(slot: onnx.ValueInfoProto, shape: Sequence[int], sizes: Mapping[str, int]) -> list[int]:
     """Return a declared shape at these values; `shape` fills in unknown sizes."""
     dims = list(slot.type.tensor_type.shape.dim)[: len(shape)]  # without the extra axis of complex values
-    return [_value(dim, sizes, size) for dim, size in zip(dims, shape, strict=True)]
-
-
-def _value(dim: onnx.TensorShapeProto.Dimension, sizes: Mapping[str, int], otherwise: int) -> int:
-    """Return a dimension's value; `otherwise` if a symbol is unknown."""
-    if not dim.dim_param:
-        return int(dim.dim_value) if dim.HasField("dim_value") else otherwise
-    numbers = _NAME.sub(lambda found: str(sizes.get(found[0], found[0])), dim.dim_param)
-    try:
-        return int(eval(numbers, {"__builtins__": {}, "max": max, "min": min}))
-    except NameError:
-        return otherwise
+    found = (
+        size_at(dim.dim_param, sizes) if dim.dim_param else dim.dim_value if dim.HasField("dim_value") else None for dim in dims
+    )
+    return [size if value is None else value for value, size in zip(found, shape, strict=True)]
 
 
 def resized(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:

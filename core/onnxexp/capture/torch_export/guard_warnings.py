@@ -25,6 +25,8 @@ import torch
 from torch._dynamo import guards
 from torch._guards import ShapeGuard, SLoc
 from torch.export import ExportedProgram
+from torch.export.exported_program import _convert_guards_to_code
+from torch.export.graph_signature import InputKind
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols, uninteresting_files
 from torch.utils import _pytree as pytree
@@ -143,10 +145,35 @@ def restrictions(program: ExportedProgram, spec: DynamicSpec) -> dict[str, Calla
     Warns of those that narrow the range that was asked for.
     """
     symbols, names, found = input_symbols(program, spec), symbol_names(program, spec, each=True), conditions(program, spec)
-    if found:
-        warn(f"the exported model is right only where {'; '.join(found.values())}. {_CURE}")
+    env, samples = shape_env(program), {symbol: _samples(size, _LEAST) for symbol, size in symbols.items()}
+    for expr in _stored_guards(program, env):
+        if _restricts_inputs(env, expr) and not _always_holds(env, expr, samples, found):
+            unit = isinstance(expr, (sympy.Ne, sympy.Gt)) and sympy.S.One in expr.args  # most operators compare with 1
+            found[expr] = "" if unit else f"{condition_text(expr, names)} (a guard of the given program)"
+    if told := "; ".join(filter(None, found.values())):
+        warn(f"the exported model is right only where {told}. {_CURE}")
     allowed = (*_ranges(program, symbols), *found)
     return {condition_text(expr, names): functools.partial(_allows, expr, symbols) for expr in allowed}
+
+
+def _stored_guards(program: ExportedProgram, env: ShapeEnv) -> list[sympy.Expr]:
+    """Return the guards that a file stores as a function, without the user's lines.
+
+    The function runs on the symbolic inputs, which makes them guards of the ShapeEnv again.
+    """
+    known, before = _convert_guards_to_code(program.graph_module), len(env.guards)  # type: ignore[no-untyped-call] # torch's own
+    if set(program._guards_code) <= set(known):
+        return []
+    kinds = zip(program.graph.find_nodes(op="placeholder"), program.graph_signature.input_specs, strict=True)
+    inputs = [node.meta["val"] for node, spec in kinds if spec.kind is InputKind.USER_INPUT]
+    try:
+        program.module().get_submodule("_guards_fn")(*inputs)
+    except AttributeError:  # so does the program itself
+        warn(
+            f"the given program fails in its guards, which are not checked: {'; '.join(program._guards_code)}; "
+            "cure: give torch.export.export clone()s in place of inputs that are views"
+        )
+    return [guard.expr for guard in env.guards[before:]]
 
 
 def fixed_numbers(program: ExportedProgram, spec: DynamicSpec) -> str:
