@@ -20,7 +20,7 @@ import torch
 from . import judging
 from .__main__ import main
 from .comparing import compared, is_rounding
-from .exporters import Exported
+from .exporters import Exported, exported
 from .generator import generate, other_sizes
 from .judging import FAILURES, Result, cause_of, judge
 from .minimising import minimised, operators_of
@@ -134,6 +134,22 @@ def test_a_kernel_that_ends_the_process_at_a_size_of_0(monkeypatch: pytest.Monke
     monkeypatch.setattr(judging, "run_model", run)
     result = judge(program("v1 = x0 + 1", axes={"x0": {0: "n"}}))
     assert (result.outcome, result.sizes) == ("runtime", "{'n': 0}") and result.detail.startswith("crash: SIGSEGV")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("text", "outcome"), [("v1 = x0 * float(x0.shape[0])", "warned"), ("v1 = x0 * x0.shape[0]", "wrong value")]
+)
+def test_a_warning_of_constants_excuses_what_torchs_trace_has_wrong_too(
+    text: str, outcome: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here, a file that multiplies by the example's size stands for the export of each program."""
+    fixed = program("v1 = x0 * 3.0", axes={"x0": {0: "n"}})
+    found = exported("onnxexp", fixed, judging.load(fixed)(), fixed.tensors())
+    stated = "Tracing fixes the branches that the example inputs took, and the Python numbers computed from them:"
+    monkeypatch.setattr(judging, "exported", lambda *_: dataclasses.replace(found, messages=[stated], call=None))
+    result = judge(program(text, axes={"x0": {0: "n"}}))
+    assert (result.outcome, result.sizes) == (outcome, "{'n': 4}"), result.detail
 
 
 def test_a_changed_state_is_found() -> None:
