@@ -116,6 +116,15 @@ def test_a_slice_that_is_another_at_size_zero_is_refused_there(function: Any, ca
         lambda x: x[::2],
         lambda x: torch.cat([x[1:], x[:-1]]),
         lambda x: X.repeat(9, 1, 1)[: x.shape[0]],
+        lambda x: x[1:-1],
+        lambda x: x[2:],
+        lambda x: x[:-2],
+        lambda x: x.transpose(0, 1)[:, :-1],
+        lambda x: x.transpose(0, 1)[:, : x.shape[0] // 2] * 2,
+        lambda x: x.narrow(0, x.shape[0] // 2, x.shape[0] - x.shape[0] // 2),
+        lambda x: x.chunk(2)[0],
+        lambda x: x.chunk(2, 1)[1],
+        lambda x: x.tensor_split(2)[1],
     ],
 )
 def test_ordinary_slices_have_no_restriction(function: Any, capture: str) -> None:
