@@ -311,19 +311,3 @@ def test_a_shape_is_inferred_through_an_operator_that_is_a_function(opset: int) 
     op = Builder(opset)
     compared = op.LessOrEqual(vector(op), op.Unsqueeze(vector(op, name="other"), axes=[1]))
     assert compared.shape == (2, 2, 3) and compared.dtype == torch.bool
-
-
-@pytest.mark.parametrize("opset", [10, 20])
-def test_calls_of_equal_types_have_their_own_shapes(opset: int) -> None:
-    op = Builder(opset)
-    x, y = vector(op, name="x"), vector(op, name="y")
-    shapes = [
-        op.Reshape(x, [3, 2]).shape,
-        op.Reshape(y, [1, 6]).shape,
-        op.Concat(x, y, axis=0).shape,
-        op.Concat(y, x, axis=1).shape,
-    ]
-    assert shapes == [(3, 2), (1, 6), (4, 3), (2, 6)]
-    (_, first), (_, second) = op.NonZero(x).shape, op.NonZero(y).shape
-    assert first != second
-    assert [op.Cast(each, to=dtype).dtype for each, dtype in ((x, torch.int64), (y, torch.int32))] == [torch.int64, torch.int32]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import onnx_ir as ir
@@ -95,7 +95,7 @@ def guess(name: str, value: Any) -> ir.Attr:
     return ir.convenience.convert_attribute(name, int(plain) if isinstance(plain, bool) else plain)
 
 
-def key(attributes: Mapping[str, ir.Attr]) -> tuple[Any, ...] | None:
+def key(attributes: dict[str, ir.Attr]) -> tuple[Any, ...] | None:
     """A key, equal for equal attributes; None for graphs, types and large tensors."""
     parts = []
     for name in sorted(attributes):

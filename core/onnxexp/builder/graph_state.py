@@ -9,7 +9,6 @@ from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import onnx
 import onnx_ir as ir
 import torch
 
@@ -78,7 +77,6 @@ class GraphState:
         self.scope = Scope(None)
         self.tensors: dict[ir.Value, Tensor] = {}
         self.inferred: set[ir.Node] = set()
-        self.inferences: dict[Any, Mapping[str, onnx.TypeProto]] = {}
         self.provenance = Provenance()
         self._custom_opsets = custom_opsets
         self._make_tensor = make_tensor

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import onnx
 import onnx_ir as ir
-import torch
 
-from onnxexp.builder import attributes as attrs
 from onnxexp.builder.dtypes import from_onnx, to_onnx
 from onnxexp.builder.graph_state import GraphState
-from onnxexp.builder.onnx_schemas import Operator, operator
+from onnxexp.builder.onnx_schemas import operator
 from onnxexp.builder.tensor import Tensor
 from onnxexp.builder.torch_tensor_data import TorchTensor
 from onnxexp.errors import LoweringError
@@ -19,8 +15,8 @@ from onnxexp.neutral_graph import Dim, TensorType
 
 __all__ = ["infer"]
 
-_DATA_LIMIT, _SCALES_LIMIT = 64, 8
-"""Elements up to which the inference gets the contents of a constant: target shapes, axes, …; of a float one: scales."""
+_DATA_LIMIT = 64
+"""Elements up to which the inference gets the contents of a constant: target shapes, axes, …"""
 
 
 def infer(state: GraphState, tensor: Tensor) -> None:
@@ -53,46 +49,6 @@ def _infer_node(state: GraphState, node: ir.Node) -> None:
     function = spec is None and node.op_identifier() in state.functions
     if (spec is None and not function) or any(each.type == ir.AttributeType.GRAPH for each in node.attributes.values()):
         return
-    attributes = attrs.key(node.attributes) if spec is not None else None
-    inputs = tuple([_input_key(state, value) for value in node.inputs])
-    key = None if attributes is None else (node.op_identifier(), attributes, inputs, len(node.outputs))
-    inferred = None if key is None else state.inferences.get(key)
-    if inferred is None:
-        inferred = _output_types(state, node, spec)
-        if key is not None:
-            state.inferences[key] = inferred
-    for index, output in enumerate(node.outputs):
-        tensor = state.tensors.get(output)
-        found = inferred.get(f"o{index}")
-        if tensor is not None and found is not None:
-            if node.op_type == "Slice" and state.opset_imports.get("") == 10 and len(node.inputs) > 3:
-                _rename_cut_axes(state, found, node.inputs[3])
-            _take(state, tensor, found)
-
-
-def _is_data(constant: torch.Tensor) -> bool:
-    """Whether shapes may depend on the contents: not of biases and statistics."""
-    return constant.numel() <= (_SCALES_LIMIT if constant.is_floating_point() else _DATA_LIMIT)
-
-
-def _input_key(state: GraphState, value: ir.Value | None) -> Any:
-    """Return a key, equal for inputs that the inference cannot tell apart."""
-    if value is None:
-        return None
-    constant, tensor = value.const_value, state.tensors.get(value)
-    if isinstance(constant, TorchTensor):
-        contents = constant.tobytes() if _is_data(constant.torch) else None
-        return constant.dtype, tuple(constant.torch.shape), contents
-    if tensor is not None and tensor.known_dtype is not None:
-        return tensor.known_dtype, tensor.known_shape
-    return object()  # a type that may be set later, unequal to every other
-
-
-def _output_types(state: GraphState, node: ir.Node, spec: Operator | None) -> dict[str, onnx.TypeProto]:
-    """Run ONNX's inference; the outputs are o0, o1, ….
-
-    Those of unknown type are left out.
-    """
     proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
     types: dict[str, onnx.TypeProto] = {}
     data: dict[str, onnx.TensorProto] = {}
@@ -101,26 +57,32 @@ def _output_types(state: GraphState, node: ir.Node, spec: Operator | None) -> di
         if value is not None:
             _describe(state, value, f"i{index}", types, data)
     if len(types) < sum(value is not None for value in node.inputs):
-        return {}
+        return
     proto.output.extend(f"o{index}" for index in range(len(node.outputs)))
     proto.attribute.extend(ir.serde.serialize_attribute(attribute) for attribute in node.attributes.values())
     imports = [onnx.helper.make_opsetid(domain, version) for domain, version in state.opset_imports.items()]
     try:
         if spec is None or not spec.schema.has_type_and_shape_inference_function:  # LessOrEqual-12 has a body instead
-            return _through_functions(state, proto, types, imports)
-        inferred = onnx.shape_inference.infer_node_outputs(spec.schema, proto, types, data, opset_imports=imports)
-        return dict(inferred)
+            inferred = _through_functions(state, proto, types, imports)
+        else:
+            inferred = onnx.shape_inference.infer_node_outputs(spec.schema, proto, types, data, opset_imports=imports)
     except (onnx.shape_inference.InferenceError, RuntimeError, KeyError) as error:
         raise LoweringError(f"ONNX's inference refuses the {node.op_type} that was built: {error}") from error
+    for index, output in enumerate(node.outputs):
+        tensor = state.tensors.get(output)
+        found = inferred.get(f"o{index}")
+        if tensor is not None and found is not None:
+            if node.op_type == "Slice" and state.opset_imports.get("") == 10 and "i3" in data:
+                _rename_cut_axes(state, found, data["i3"])
+            _take(state, tensor, found)
 
 
-def _rename_cut_axes(state: GraphState, found: onnx.TypeProto, axes: ir.Value | None) -> None:
+def _rename_cut_axes(state: GraphState, found: onnx.TypeProto, axes: onnx.TensorProto) -> None:
     """Rename what Slice takes for the symbols of cut axes at opset 10.
 
     ONNX Runtime infers the same wherever the file has no name, and reuses memory of the wrong size.
     """
-    constant = None if axes is None else axes.const_value
-    for dim in [found.tensor_type.shape.dim[axis] for axis in (() if constant is None else constant.numpy())]:
+    for dim in [found.tensor_type.shape.dim[axis] for axis in onnx.numpy_helper.to_array(axes)]:
         if dim.dim_param:
             dim.dim_param = state.names.unique("cut")
 
@@ -142,7 +104,7 @@ def _describe(
     constant = value.const_value
     if isinstance(constant, TorchTensor):
         dtype, shape = int(constant.dtype), tuple(constant.torch.shape)
-        if _is_data(constant.torch):
+        if constant.torch.numel() <= _DATA_LIMIT:
             data[name] = ir.serde.serialize_tensor(constant)
         types[name] = onnx.helper.make_tensor_type_proto(dtype, shape)
         return
