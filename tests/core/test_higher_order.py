@@ -347,3 +347,9 @@ def test_nodes_of_control_flow_have_their_place():
     nodes = [*program.model.graph.all_nodes()]
     assert {"Loop", "If"} <= {node.op_type for node in nodes}
     assert all(node.metadata_props["onnxexp.source"].startswith("test_higher_order.py:") for node in nodes)
+
+
+@pytest.mark.parametrize("model", [Branches(), counted])
+def test_verify_runs_the_original(model):
+    """The original is called under a dispatch mode, which has to let these operators pass."""
+    onnxexp.export(model, (X,), verify=True).verify((NEGATIVE,))

@@ -86,6 +86,8 @@ class RestoredParameters(TorchDispatchMode):
     Not for a trace: under a dispatch mode, torch's tracer records the result of a convolution as a constant.
     """
 
+    supports_higher_order_operators = True  # their branches and bodies write to nothing, and they have no schema
+
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch's own
         self._written: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -94,7 +96,8 @@ class RestoredParameters(TorchDispatchMode):
             self._others.setdefault(parameter.untyped_storage()._cdata, []).append(parameter.detach())
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        for tensor in pytree.tree_leaves((args, kwargs)) if func._schema.is_mutable else ():
+        writes = isinstance(func, torch._ops.OpOverload) and func._schema.is_mutable
+        for tensor in pytree.tree_leaves((args, kwargs)) if writes else ():
             if isinstance(tensor, torch.Tensor) and torch._C._has_storage(tensor):
                 taken = self._others.pop(tensor.untyped_storage()._cdata, ())
                 self._written += [(parameter, parameter.clone()) for parameter in taken]
