@@ -199,8 +199,9 @@ def test_the_checker_speaks() -> None:
 
 
 def test_an_argument_that_never_was() -> None:
-    with pytest.raises(onnxexp.OptionError, match="no argument 'strip_doc_strings'.*strip_doc_string"):
-        onnx_exporter.export(MODEL, X, strip_doc_strings=True)
+    for given, meant in (("strip_doc_strings", "strip_doc_string"), ("opset", "opset_version"), ("dynamic_axis", "dynamic_axes")):
+        with pytest.raises(onnxexp.OptionError, match=rf"no argument '{given}' \(did you mean '{meant}'\?\)"):
+            onnx_exporter.export(MODEL, X, **{given: True})
 
 
 def test_export_to_pretty_string(capsys: pytest.CaptureFixture[str]) -> None:
@@ -229,6 +230,8 @@ def test_a_translation_table() -> None:
     assert operators(program) == ["mine::leaky"]
     with pytest.raises(onnxexp.OptionError, match="not a torch operator"):
         onnx_exporter.export(Leaky(), X, custom_translation_table={3: leaky})
+    with pytest.raises(onnxexp.OptionError, match="leaky_relu.default is <function .* onnxscript function; cure: decorate it"):
+        onnx_exporter.export(Leaky(), X, custom_translation_table={torch.ops.aten.leaky_relu.default: lambda x, slope: x})
 
 
 @pytest.mark.parametrize("key", [torch.ops.aten.leaky_relu, torch.ops.aten.leaky_relu.default, "aten::leaky_relu"])

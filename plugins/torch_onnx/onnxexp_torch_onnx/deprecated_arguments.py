@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from onnxexp import OptionError, warn
@@ -35,15 +36,15 @@ _ABOUT_TORCH = {
 """Arguments of torch's newer exporter that onnxexp has no equivalent for."""
 
 
-def read(given: dict[str, Any]) -> dict[str, Any]:
+def read(given: dict[str, Any], others: Iterable[str]) -> dict[str, Any]:
     """Warn about each argument and return them.
 
-    Raises OptionError for a name that torch.onnx never had.
+    Raises OptionError for a name that torch.onnx never had, with the nearest of them and of the `others` that `export` has.
     """
     for name, value in given.items():
         cure = CURES.get(name) or _ABOUT_TORCH.get(name)
         if cure is None:
-            known = [*CURES, *_ABOUT_TORCH]
+            known = [*others, *CURES, *_ABOUT_TORCH]
             raise OptionError(f"export has no argument {name!r}{nearest(name, known)}")
         if value is not None:
             warn(f"{name} is deprecated: {cure}", DeprecationWarning)

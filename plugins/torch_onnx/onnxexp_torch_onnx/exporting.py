@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -87,7 +88,7 @@ def export(
     Raises what `onnxexp.export` raises, and CheckerError if `enable_onnx_checker` is set and the check fails.
     """
     model = unwrapped(model)
-    old = deprecated_arguments.read(older)
+    old = deprecated_arguments.read(older, inspect.signature(export).parameters)
     kind = deprecated_arguments.export_type(operator_export_type, old.get("aten"), old.get("export_raw_ir"))
     if keep_initializers_as_inputs is None:
         keep_initializers_as_inputs = kind is not OperatorExportTypes.ONNX and export_params

@@ -16,10 +16,15 @@ __all__ = ["translations"]
 def translations(table: Mapping[Any, Callable[..., Any]]) -> SymbolicTable:
     """A table of symbolics from onnxscript functions by operator.
 
-    A key is an overload, a packet (all overloads), or a name.
+    A key is an overload, a packet (all overloads), or a name. Raises OptionError for other keys and other functions.
     """
     made = SymbolicTable("aten", override=True)
     for key, function in table.items():
+        if not hasattr(function, "function_ir"):  # onnxscript's class has it; the plugin does not need onnxscript itself
+            raise OptionError(
+                f"custom_translation_table: the value of {key} is {function!r}, which is no onnxscript function; "
+                "cure: decorate it with @onnxscript.script()"
+            )
         made(_name(key))(_symbolic(function, key))
     return made
 
