@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import onnxexp
 from onnxexp_autograd import plugin
@@ -160,6 +161,11 @@ def checked_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatc
     yield monkeypatch
     monkeypatch.undo()
     unavailable.cache_clear()
+
+
+def test_the_check_of_torch_inside_a_fake_mode(checked_again: pytest.MonkeyPatch) -> None:
+    with FakeTensorMode():
+        assert unavailable() == ""
 
 
 def inlined_with_a_warning(text: str) -> None:

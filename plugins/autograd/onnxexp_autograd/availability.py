@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 __all__ = ["unavailable"]
 
@@ -17,7 +18,8 @@ def unavailable() -> str:
     except (ImportError, AttributeError) as error:
         return f"torch {torch.__version__} lacks internals that onnxexp-plugin-autograd needs ({error})"
     try:
-        works = interception.works()
+        with _disable_current_modes():  # the user may have called the export inside a fake mode
+            works = interception.works()
     except (
         AttributeError,
         RuntimeError,
