@@ -110,6 +110,9 @@ def test_the_example_is_small_and_uses_public_names_only() -> None:
     modules = {node.module or "" for node in code if isinstance(node, ast.ImportFrom)}
     modules |= {alias.name for node in code if isinstance(node, ast.Import) for alias in node.names}
     assert modules <= {"__future__", "onnxexp", "torch", "acme_ops.operators", "acme_ops.symbolics"}
+    calls = [ast.unparse(node) for node in code if isinstance(node, ast.Call)]
+    tables = [call for call in calls if call.startswith("SymbolicTable(")]
+    assert tables == ["SymbolicTable('acme_ops')"], "installing an example must not change how torch's operators are lowered"
 
 
 @pytest.mark.parametrize(
