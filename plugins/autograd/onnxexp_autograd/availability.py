@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 __all__ = ["unavailable"]
 
@@ -14,11 +13,11 @@ __all__ = ["unavailable"]
 def unavailable() -> str:
     """Return why Functions cannot be kept whole with this torch; empty if they can."""
     try:
-        from onnxexp_autograd import function_capture, interception  # noqa: F401 - imports every name that the plugin uses of torch
+        from onnxexp_autograd import function_capture, interception, torch_internals  # noqa: F401 - imports every name that the plugin uses of torch
     except (ImportError, AttributeError) as error:
         return f"torch {torch.__version__} lacks internals that onnxexp-plugin-autograd needs ({error})"
     try:
-        with _disable_current_modes():  # the user may have called the export inside a fake mode
+        with torch_internals.disable_current_modes():  # the user may have called the export inside a fake mode
             works = interception.works()
     except (
         AttributeError,
