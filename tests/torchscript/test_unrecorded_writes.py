@@ -86,6 +86,16 @@ def test_scripts_that_lose_a_write(fn) -> None:
         exported(fn, (X,), capture="script")
 
 
+def test_scripts_that_fail_alone() -> None:
+    def refusing(x: Tensor) -> Tensor:
+        if torch.jit.is_scripting():
+            raise ValueError("not here")
+        return x + 1
+
+    with pytest.raises(CaptureError, match="(?s)torch.jit.script compiles fails on the example inputs: .*not here"):
+        exported(refusing, (X,), capture="script")
+
+
 def test_random_scripts_are_compared_with_equal_numbers() -> None:
     def dropped(x: Tensor) -> Tensor:
         return F.dropout(x, 0.5, True) + torch.rand_like(x)

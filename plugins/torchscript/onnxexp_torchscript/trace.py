@@ -193,17 +193,17 @@ def _traced(flat: _Flat, parts: ModelTensors, functions: list[Any], caught: list
     return Trace(graph, module, flat.returned)
 
 
-def run_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def run_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], *reason: str) -> Any:
     """Run the model on a copy of the example.
 
-    Raises CaptureError where it fails.
+    Raises CaptureError where it fails; `reason` is what failed, and the cure, where that is not the model.
     """
     arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs)))
     try:
         with restored_state(model), RestoredParameters(model):
             result = model(*arguments[0], **arguments[1])
     except Exception as error:
-        raise model_error(error) from error
+        raise model_error(error, *reason) from error
     register_dataclasses(result)
     return result
 
