@@ -224,6 +224,15 @@ def test_training_and_its_buffers() -> None:
     assert model.training
 
 
+class OfAttribute(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = torch.arange(3.0)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.numbers, x * self.numbers[:1]
+
+
 # Calls that torch's tracer cannot write down by itself, or has whole where torch.export takes them apart
 
 FLAGS = torch.tensor([True, False, True])
@@ -236,6 +245,7 @@ CALLS = {
     "a bool filled in along an index": (lambda x: x.index_fill(0, torch.tensor([1]), True), FLAGS),
     "a bool as a limit": (lambda x: x.clamp(min=True) + x.clamp(max=True), X),
     "a bool as a limit of ints": (lambda x: x.clamp(True, 3), torch.tensor([0, 2, 7])),
+    "an attribute": (OfAttribute(), X),
     "fill with a number": (lambda x: torch.fill(x, 1.5), X),
     "fill with a tensor": (lambda x, y: torch.fill(x, y), X, torch.tensor(2)),
     "fill in a module with state": (nn.Sequential(nn.BatchNorm1d(3), nn.Flatten(), Filled()), X),

@@ -111,6 +111,7 @@ class _Flat:
         for index, tensor in zip(self.leaves, tensors, strict=False):
             flat[index] = tensor
         args, kwargs = pytree.tree_unflatten(flat, self.in_spec)
+        attributes = {id(each) for part in self.model.modules() for each in vars(part).values() if isinstance(each, torch.Tensor)}
         result = self.model(*args, **kwargs)
         graph = torch._C._get_tracing_state().graph()
         fit(graph)
@@ -118,6 +119,9 @@ class _Flat:
         register_dataclasses(result)
         self.returned = pytree.tree_flatten(result)
         returned = tuple(leaf for leaf in self.returned[0] if isinstance(leaf, torch.Tensor))
+        for tensor in returned:
+            if id(tensor) in attributes:  # make it a constant; any other without a trace may depend on the inputs
+                torch._C._get_value_trace(tensor)  # type: ignore[attr-defined] # defined in C++
         return returned[0] if len(returned) == 1 else returned
 
 
