@@ -54,6 +54,18 @@ def half_of_a_part(x: torch.Tensor) -> torch.Tensor:
     return y
 
 
+def overwrite_with_a_number(x: torch.Tensor) -> torch.Tensor:
+    y = (x + 0)[1:2:2]
+    y[...] = 3
+    return y
+
+
+def overwrite_with_a_row(x: torch.Tensor) -> torch.Tensor:
+    y = (x + 0)[1:2:2]
+    y[...] = X[:1]
+    return y
+
+
 def exported(function: Any, capture: str, opset: int = 20, dim: Any = "n") -> tuple[onnxexp.ONNXProgram, list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -101,6 +113,15 @@ def test_a_slice_that_is_another_at_size_zero_is_refused_there(function: Any, ca
     program, told = exported(function, capture)
     assert program.model.metadata_props["onnxexp.restrictions"] == "n >= 1"
     assert not told
+    check(program, function)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("function", [overwrite_with_a_number, overwrite_with_a_row])
+def test_a_slice_whose_values_are_all_replaced_is_a_restriction(function: Any, capture: str) -> None:
+    """Nothing reads the slice, but the result has its size."""
+    program, _ = exported(function, capture)
+    assert program.model.metadata_props["onnxexp.restrictions"] == "n != 1; n >= 1"
     check(program, function)
 
 

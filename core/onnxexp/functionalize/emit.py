@@ -20,10 +20,13 @@ class Emitter:
 
     Attributes:
         nodes: The nodes so far.
+        static: Whether the graph's inputs have fixed sizes. Elsewhere a fixed size may come from a slice of a dynamic axis, which
+            a pre pass has to see.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, static: bool) -> None:
         self.nodes: list[Node] = []
+        self.static = static
         self._made = 0
 
     def value(self, name: str, type_: Type) -> Value:
@@ -66,10 +69,10 @@ class Emitter:
     def expand(self, value: Value, type_: TensorType, where: Where, like: Callable[[], Value]) -> Value:
         """Broadcast `value` to the sizes of `type_`, to those of `like()` if unknown."""
         assert isinstance(value.type, TensorType)
-        if same_sizes(value.type.sizes, type_.sizes):
+        if same_sizes(value.type.sizes, type_.sizes) and (self.static or 1 not in (type_.sizes or ())):
             return value
         made = self.value(value.name, TensorType(value.type.dtype, type_.sizes))
-        if is_static(type_.sizes):
+        if self.static and is_static(type_.sizes):
             return self.call("aten::expand", [value, list(type_.sizes or ())], made, where)
         return self.call("aten::expand_as", [value, like()], made, where)
 

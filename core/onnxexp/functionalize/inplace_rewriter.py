@@ -58,9 +58,8 @@ class Rewriter:
     def __init__(self, graph: Graph, rewrite_blocks: Callable[[Rewriter, Node], None]) -> None:
         self._rewrite_blocks = rewrite_blocks
         self.aliases = Aliases(graph)
-        self.emit = Emitter()
+        self.emit = Emitter(all(is_static(value.type.sizes) for value in graph.inputs if isinstance(value.type, TensorType)))
         self.memory = Memory(self.emit)
-        self._static = all(is_static(value.type.sizes) for value in graph.inputs if isinstance(value.type, TensorType))
         self.depth = 0
         self._refs: dict[Value, Ref] = {}
         self._pointwise_dtype = functools.lru_cache(maxsize=None, typed=True)(_pointwise_dtype)  # a run takes 1 ms
@@ -176,9 +175,9 @@ class Rewriter:
         if is_tensor(value):
             made = self.emit.cast(self.resolve(value), ref.type, where, lambda: self.memory.peek(ref))
             output = self.emit.expand(made, ref.type, where, lambda: self.memory.peek(ref))
-        elif self._static and ref.type.dtype is not None and is_static(ref.type.sizes):
+        elif self.emit.static and ref.type.dtype is not None and is_static(ref.type.sizes):
             self.emit.call("aten::full", [list(ref.type.sizes or ()), value, ref.type.dtype], output, where)
-        else:  # a static size may come from a slice of a dynamic axis, which a pre pass has to see
+        else:
             self.emit.call("aten::full_like", [self.memory.peek(ref), value], output, where)
         self.memory.write(ref, output, node.op, where, uniform=True)
 
