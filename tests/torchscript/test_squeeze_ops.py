@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -104,6 +105,24 @@ def test_a_size_that_depends_on_data_in_a_script() -> None:
     with pytest.raises(onnxexp.CaptureError, match="whether an axis is 1 long here; cure: select element 0") as raised:
         exported(selected, torch.arange(24.0).reshape(2, 4, 3), "script")
     assert "x[0, 0] > 1].squeeze(-1)" in str(raised.value)
+
+
+ROW = torch.tensor([False, True])
+
+
+def selected_in_place(x: Tensor) -> Tensor:
+    y = x[ROW]
+    y.squeeze_()
+    return y * y.shape[0] + y.dim()
+
+
+@pytest.mark.parametrize("dynamic", [None, ({1: "n"},)])
+def test_a_size_that_depends_on_data_squeezed_in_place(dynamic: Any) -> None:
+    with pytest.warns(UserWarning, match="squeeze removes axis 0, as for the example, at File"):
+        program = onnxexp.export(selected_in_place, (torch.randn(2, 3),), capture="trace", dynamic_shapes=dynamic)
+    for size in (3, 5) if dynamic else (3,):
+        x = torch.randn(2, size)
+        torch.testing.assert_close(program(x), selected_in_place(x))
 
 
 def squeezed(x: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from onnxexp_torchscript.export_time_values import UNINITIALIZED, Items, Maybe
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.list_ops import OPERATORS
 from onnxexp_torchscript.python_numbers import Number
-from onnxexp_torchscript.squeeze_ops import halved, kept_axes, squeezed
+from onnxexp_torchscript.squeeze_ops import halved, squeezed
 
 __all__ = ["HANDLERS", "OF_TEXT", "PYTHON"]
 
@@ -374,8 +374,7 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "aten::__isnot__": _is_not,
     "aten::_unwrap_optional": _unwrap,
     "aten::select.int": _select,
-    **dict.fromkeys(("aten::squeeze", "aten::squeeze.dim", "aten::squeeze.dims"), squeezed),
-    **{f"aten::{name}{variant}": kept_axes for name in ("squeeze_", "squeeze_copy") for variant in ("", ".dim", ".dims")},
+    **dict.fromkeys(("aten::squeeze", "aten::squeeze_", "aten::squeeze_copy"), squeezed),
     "aten::chunk": _chunk,
     "aten::_shape_as_tensor": _shape_as_tensor,
     "aten::_reshape_from_tensor": _reshape_from_tensor,

@@ -12,11 +12,11 @@ from onnxexp_torchscript.abstract_tensor import AbstractTensor, expr_of
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.traced_types import recorded
 
-__all__ = ["halved", "kept_axes", "squeezed"]
+__all__ = ["halved", "squeezed"]
 
 
 def squeezed(interpreter: Interpreter, tensor: Any, dims: Any = None) -> Any:
-    """Squeeze as the example does.
+    """Squeeze as the example does: squeeze, squeeze_ and squeeze_copy.
 
     Where the example's size is 1, record the place for a warning: the exported model fails at any other size. Where it is not 1,
     record that the model is wrong at 1. Raises CaptureError where no trace decides.
@@ -30,21 +30,12 @@ def squeezed(interpreter: Interpreter, tensor: Any, dims: Any = None) -> Any:
     if all(isinstance(fake.shape[axis], int) for axis in gone):
         return NotImplemented
     interpreter.kept[f"squeeze removes axis {_listed(gone)}, as for the example, at {interpreter.where}"] = None
-    sizes = [size for axis, size in enumerate(fake.shape) if axis not in gone]
-    made = interpreter.value("aten::squeeze.dims", AbstractTensor(fake.dtype, sizes))
-    interpreter.append("aten::squeeze.dims", [tensor, gone], [made])
+    sizes = [1 if axis in gone else size for axis, size in enumerate(fake.shape)]
+    interpreter.sizes.record(tensor, AbstractTensor(fake.dtype, sizes))
+    made = interpreter.emit(f"{interpreter.node.kind()}.dims", [tensor, gone])
+    if interpreter.sizes.of(tensor).dim() == fake.dim():  # not in place
+        interpreter.sizes.record(tensor, fake)
     return made
-
-
-def kept_axes(interpreter: Interpreter, tensor: Any, dims: Any = None) -> Any:
-    """Record the axes that squeeze_ or squeeze_copy keeps.
-
-    torch's operator computes the result.
-    """
-    fake = _fake(interpreter, tensor)
-    if fake is not None:
-        _record_kept(interpreter, fake, [axis for axis in _axes(fake, dims) if _hint(fake.shape[axis]) not in (None, 1)])
-    return NotImplemented
 
 
 def halved(interpreter: Interpreter, tensor: Any, chunks: Any, dim: Any = 0) -> Any:

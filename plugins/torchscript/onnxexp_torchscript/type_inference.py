@@ -137,7 +137,9 @@ class TypeInference:
     # Recorded fakes
 
     def record(self, value: Value, fake: Any) -> None:
-        """Record the fake of a value."""
+        """Record the fake of a value; its type in the graph is that of the first one."""
+        if value in self._fakes:
+            self._made.setdefault(value, self._fakes[value])
         self._fakes[value] = fake
         self._dynamic.add(value)
 
@@ -180,8 +182,7 @@ class TypeInference:
         functional = overload(same_op)  # on a symbolic shape, torch's squeeze_ of a size that is not 1 ends the process
         assert functional is not None
         result = self._inferred(functional, same_op, fakes, args, where, local)
-        self._made.setdefault(args[0], self._fakes[args[0]])
-        self._fakes[args[0]] = result
+        self.record(args[0], result)
         return result
 
     def _inferred(
