@@ -17,6 +17,7 @@ MODELS: dict[str, Callable[..., Any]] = {
     "linspace": lambda x: torch.linspace(0, 1, x.shape[1] // 4) + x.sum() * 0,
     "linspace of a dtype": lambda x: torch.linspace(-3.5, 20, steps=x.shape[1] // 2, dtype=torch.int64),
     "linspace of float64": lambda x: torch.linspace(5.0, -2.0, x.shape[1], dtype=torch.float64),
+    "linspace around 0": lambda x: torch.linspace(-1, 1, x.shape[1]) == 0,
     "linspace to a size": lambda x: torch.linspace(0, x.shape[1], x.shape[1] // 2),
     "logspace": lambda x: torch.logspace(-1, 2, x.shape[1] // 2),
     "logspace of a base": lambda x: torch.logspace(0, 5, x.shape[1] // 2, 2.0, dtype=torch.float64),

@@ -142,30 +142,18 @@ def logspace_between(op: Builder, start: Any, end: Any, steps: Any, base: float,
 def _between(op: Builder, start: Any, end: Any, steps: Any, dtype: torch.dtype) -> Tensor:
     """Evenly spaced float64 numbers, counted from the nearer end.
 
-    For an integer dtype both ends are rounded to it first.
+    For an integer dtype both ends are rounded to it first. torch rounds the step to float32, so that 0 in the middle of two ends
+    may become a tiny number.
     """
     ends = (op.cast(bound, bound.dtype if isinstance(bound, Tensor) else torch.float64) for bound in (start, end))
     low, high = (op.cast(bound if dtype.is_floating_point else op.cast(bound, dtype), torch.float64) for bound in ends)
-    if not op.is_static(steps):
-        return _between_of(op, low, high, op.constant(steps, torch.int64))
-    steps = int(op.static(steps, "the number of steps"))
-    if steps == 1:
-        return op.Reshape(low, [1])
-    step = op.Div(op.Sub(high, low), float(steps - 1))
-    numbers = torch.arange(steps, dtype=torch.float64)
-    rising = op.Add(op.Mul(step, op.constant(numbers)), low)
-    falling = op.Sub(high, op.Mul(step, op.constant(numbers.flip(0))))
-    return op.Where(op.constant(torch.arange(steps) < steps // 2), rising, falling)
-
-
-def _between_of(op: Builder, low: Tensor, high: Tensor, steps: Tensor) -> Tensor:
-    """Evenly spaced float64 numbers, as many as the run time says."""
+    steps = op.constant(steps, torch.int64)
     places, last = arange_of(op, 0, steps, 1, torch.int64), op.Sub(steps, 1)
-    gaps = op.cast(op.Where(op.Less(last, 1), op.constant(1), last), torch.float64)
-    step = op.Div(op.Sub(high, low), gaps)
-    rising = op.Add(op.Mul(step, op.cast(places, torch.float64)), low)
-    falling = op.Sub(high, op.Mul(step, op.cast(op.Sub(last, places), torch.float64)))
-    return op.Where(op.Less(op.Mul(places, 2), steps), rising, falling)
+    gaps = op.Where(op.Less(last, 1), op.constant(1), last)
+    step = op.Div(op.Sub(high, low), op.cast(gaps, torch.float64))
+    step = op.cast(op.cast(step, dtype), torch.float64) if dtype == torch.float32 else step
+    up, down = (op.Mul(step, op.cast(each, torch.float64)) for each in (places, op.Sub(last, places)))
+    return op.Where(op.Less(op.Mul(places, 2), gaps), op.Add(low, up), op.Sub(high, down))
 
 
 @table("logspace")
