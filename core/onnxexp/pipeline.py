@@ -123,7 +123,7 @@ def export(
     export_type = enum_member(OperatorExportTypes, operator_export_type, "operator_export_type")
     context = ExportContext(options)
     passes = Passes(packs, context)
-    call = read_call(model, args, kwargs, dynamic_shapes=dynamic_shapes, dynamic_axes=dynamic_axes,
+    call = read_call(model, args, kwargs, capture=options.capture, dynamic_shapes=dynamic_shapes, dynamic_axes=dynamic_axes,
                      input_names=input_names, output_names=output_names)  # fmt: skip
     seconds: dict[str, float] = {}
     clock = functools.partial(_timed, seconds)

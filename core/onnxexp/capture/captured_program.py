@@ -9,11 +9,12 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import onnx_ir as ir
 from torch.utils import _pytree as pytree
 
 from onnxexp.functionalize import functionalize
 from onnxexp.functionalize.dead_code import drop_dead
-from onnxexp.neutral_graph import Graph, Node
+from onnxexp.neutral_graph import Graph, Node, Value
 from onnxexp.user_warnings import warn
 
 __all__ = ["CapturedProgram", "make_functional"]
@@ -30,6 +31,7 @@ class CapturedProgram:
         in_spec, out_spec: torch's pytree specs of (args, kwargs) and of the model's result.
         constants: Branches and numbers that the example fixed, each with the user's source line.
         restrictions: Conditions on sizes under which the program is right, each with a test of a call's leaves.
+        containers: The ONNX type of each input that is a sequence or an optional, and the shape of its tensors.
     """
 
     graph: Graph
@@ -38,6 +40,7 @@ class CapturedProgram:
     out_spec: pytree.TreeSpec
     constants: Sequence[str] = ()
     restrictions: Mapping[str, Callable[[Sequence[Any]], bool]] = dataclasses.field(default_factory=dict)
+    containers: Mapping[Value, tuple[ir.TypeProtocol, ir.Shape]] = dataclasses.field(default_factory=dict)
 
 
 def make_functional(graph: Graph, written_elsewhere: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.axis_spec import Axis
 from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp.request.tensor_list import TensorList
 
 __all__ = ["adapted_inputs", "derivation", "enlarge", "describe_enlargement", "enlarge_leaves", "grow", "other_examples"]
 
@@ -121,6 +122,10 @@ def other_examples(
             size = function(min(size, high) if isinstance(high, int) else size)
             changed[index] = grow(tensor, axis, size) if tensor.shape[axis] else tensor
             texts.append(f"axis {axis} of {spec.leaves[index].name} is {size}")
+        for index, leaf in enumerate(changed):
+            if isinstance(leaf, TensorList):
+                changed[index] = TensorList(itertools.islice(itertools.cycle(leaf), rule(index, len(leaf))))
+                texts.append(f"{spec.leaves[index].name} has length {len(changed[index])}")
         if any(one is not other for one, other in zip(flat, changed, strict=True)):
             yield ", ".join(texts), *pytree.tree_unflatten(changed, structure)
 
@@ -202,8 +207,10 @@ def _least(function: Callable[[int], int], size: int) -> int:
     return -((function(0) - size) // (function(1) - function(0)))
 
 
-def grow(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
-    """Repeat or cut a tensor along an axis to a size, or fill an empty one with zeros."""
+def grow(tensor: Any, axis: int, size: int) -> Any:
+    """Repeat or cut a tensor, or each of a list; fill an empty one with zeros."""
+    if isinstance(tensor, TensorList):
+        return TensorList(grow(element, axis, size) for element in tensor)
     with torch.no_grad():
         if tensor.shape[axis] == 0:
             result = tensor.new_zeros([*tensor.shape[:axis], size, *tensor.shape[axis + 1 :]])

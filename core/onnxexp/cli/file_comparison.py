@@ -23,6 +23,7 @@ from onnxexp.program.onnxruntime_session import Session
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature
 from onnxexp.request.module_and_forward import as_module, forward_of
 from onnxexp.request.pytree_leaves import Leaf, bind, flatten_inputs, flatten_outputs
+from onnxexp.request.tensor_list import TensorList, whole_lists
 
 __all__ = ["Comparer"]
 
@@ -60,6 +61,8 @@ class Comparer:
         self._eager = target.model.module(check_guards=False) if program else as_module(target.model)
         if not program:
             self._eager.eval()
+        if any(isinstance(value.type, (ir.SequenceType, ir.OptionalType)) for value in self._inputs.values()):
+            args, kwargs = whole_lists(self._eager, args, kwargs, "script")
         self._args, self._kwargs = args, dict(kwargs)
         leaves = flatten_inputs(bind(forward_of(self._eager), args, self._kwargs), args, self._kwargs)
         self._slots = self._match_inputs(leaves)
@@ -105,7 +108,7 @@ class Comparer:
         by_name = {leaf.name: index for index, leaf in enumerate(leaves)}
         if set(self._inputs) <= set(by_name):
             return [InputSlot(name, by_name[name]) for name in self._inputs]
-        tensors = [index for index, leaf in enumerate(leaves) if isinstance(leaf.value, torch.Tensor)]
+        tensors = [index for index, leaf in enumerate(leaves) if isinstance(leaf.value, (torch.Tensor, TensorList))]
         if len(tensors) != len(self._inputs):
             raise OptionError(
                 f"the example's inputs are {', '.join(leaf.name for leaf in leaves) or 'none'}; the file's inputs are "

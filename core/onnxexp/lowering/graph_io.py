@@ -77,7 +77,10 @@ def bind_inputs(
     state_of(builder).names.reserve(name for name in io.outputs.values() if name not in taken)
     for index, name in io.inputs.items():
         value = graph.inputs[index]
-        lowering.bind(value, _input(builder, name, value.type))
+        made = _input(builder, name, value.type)
+        if value in captured.containers:
+            made.value.type, made.value.shape = captured.containers[value]
+        lowering.bind(value, made)
     for index, value in enumerate(graph.inputs):
         if index not in io.inputs:
             lowering.bind(value, spec.leaves[index].value)

@@ -21,6 +21,7 @@ from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.export_context import ExportContext
 from onnxexp.request.module_and_forward import is_scripted
 from onnxexp.request.options import Options
+from onnxexp.request.tensor_list import TensorList
 from onnxexp.user_warnings import warn
 from onnxexp.version import __version__
 
@@ -118,7 +119,7 @@ def _check_tensors(parts: ModelTensors, spec: DynamicSpec) -> None:
         if isinstance(tensor, torch.Tensor) and (tensor.is_nested or tensor.is_quantized or tensor.layout != torch.strided):
             kind = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else str(tensor.layout)
             raise CaptureError(f"an input is a {kind} tensor, which ONNX does not have; cure: give dense tensors")
-        if not isinstance(tensor, torch.Tensor) and _holds_tensors(tensor):
+        if not isinstance(tensor, (torch.Tensor, TensorList)) and _holds_tensors(tensor):
             raise CaptureError(
                 f"the argument {leaf.name} is a {type(tensor).__name__}, whose tensors would become constants; cure: pass the "
                 "tensors themselves, or register the class with torch.utils._pytree.register_pytree_node"

@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from onnxexp.capture.model_tensors import call_unharmed
 from onnxexp.errors import VerificationError
 from onnxexp.neutral_graph import TensorType
+from onnxexp.request.tensor_list import TensorList
 
 __all__ = ["Comparison", "VerificationReport", "compare", "run_eager"]
 
@@ -112,6 +113,8 @@ def run_eager(eager: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
     copies: dict[int, torch.Tensor] = {}
 
     def copy(leaf: Any) -> Any:
+        if isinstance(leaf, TensorList):
+            return list(map(copy, leaf))
         if not isinstance(leaf, torch.Tensor):
             return leaf
         if id(leaf) not in copies:  # one tensor that is given twice stays one

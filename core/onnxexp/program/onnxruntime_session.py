@@ -80,11 +80,11 @@ class Session:
                 failed.
         """
         self._check_names(feeds)
-        values = {name: self._value(self._inputs[name], feed) for name, feed in feeds.items()}
-        shapes = {name: value.shape() for name, value in values.items() if name in self._symbolic}
-        if problem := contradiction({name: self._symbolic[name] for name in shapes}, shapes):
-            raise OnnxExporterError(problem)
         try:
+            values = {name: self._value(self._inputs[name], feed) for name, feed in feeds.items()}
+            shapes = {name: values[name].shape() for name in values if name in self._symbolic}
+            if problem := contradiction({name: self._symbolic[name] for name in shapes}, shapes):
+                raise OnnxExporterError(problem)
             if self._plain:
                 return [_tensor(value) for value in self._session.run_with_ort_values(self._outputs, values)]
             # An OrtValue has no access to the elements of a sequence; numpy has, but lacks bfloat16.
@@ -116,8 +116,13 @@ class Session:
 
     def _value(self, slot: ir.Value, feed: Any) -> Any:
         """Convert an argument to ONNX Runtime's form."""
-        if isinstance(slot.type, ir.SequenceType):
-            return [np.asarray(element.detach().cpu()) for element in feed]
+        type_ = slot.type.elem_type if isinstance(slot.type, ir.OptionalType) else slot.type
+        if feed is None and type_ is not slot.type:
+            return None
+        if isinstance(type_, ir.SequenceType):
+            if not isinstance(feed, (list, tuple)):
+                raise OnnxExporterError(f"input {slot.name} is {type_text(slot)}, the call gives {feed!r}")
+            return [_checked(slot, element).numpy() for element in feed]  # ONNX Runtime takes no OrtValue here
         tensor = _checked(slot, feed)
         bits = _BITS.get(tensor.element_size())
         if bits is None:
@@ -149,8 +154,8 @@ def _onnxruntime() -> ModuleType:
 
 
 def _checked(slot: ir.Value, feed: Any) -> torch.Tensor:
-    """Return the tensor to feed: contiguous, on the CPU, of the input's type."""
-    wanted = from_onnx(slot.type.dtype) if isinstance(slot.type, ir.TensorType) else None
+    """Return the tensor to feed: contiguous, on the CPU, of the declared type."""
+    wanted = from_onnx(slot.type.dtype) if slot.type is not None and slot.dtype is not None else None
     tensor = _as_tensor(slot, feed, wanted)
     if not has_data(tensor):
         raise OnnxExporterError(f"the tensor given for {slot.name} has no data: it is a fake tensor or on the meta device")

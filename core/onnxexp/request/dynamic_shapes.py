@@ -28,9 +28,12 @@ from onnxexp.errors import OptionError
 from onnxexp.request.axis_spec import Axis, read_axis, read_scalar
 from onnxexp.request.io_names import assign_names
 from onnxexp.request.pytree_leaves import Leaf, bind, children, flatten_inputs
+from onnxexp.request.tensor_list import TensorList
 from onnxexp.suggest import nearest
 
 __all__ = ["Axis", "DynamicSpec", "read_dynamic"]
+
+_WITH_AXES = (torch.Tensor, TensorList)  # the axes of a list are those of its tensors
 
 
 @dataclasses.dataclass(eq=False)
@@ -41,7 +44,7 @@ class DynamicSpec:
         leaves: Every leaf, in the order of torch.export's placeholders; graph inputs have their final names.
         axes: The dynamic axes of each leaf.
         scalars: The dynamic numbers, by the index of their leaf.
-        inputs: The indices of the leaves that become graph inputs: tensors and dynamic numbers.
+        inputs: The indices of the leaves that become graph inputs: tensors, lists of a script, and dynamic numbers.
         bound: The path and the value of each parameter of the example.
         outputs: The axes' names by each key of `dynamic_axes` that is no input.
     """
@@ -140,7 +143,7 @@ class _Reader:
 
     def name_inputs(self, given: Sequence[str] | None) -> dict[int, str]:
         """Name the leaves that become graph inputs, by their indices."""
-        inputs = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf.value, torch.Tensor) or i in self.scalars]
+        inputs = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf.value, _WITH_AXES) or i in self.scalars]
         names = assign_names([self.leaves[index].name for index in inputs], given, what="input")
         return dict(zip(inputs, names, strict=True))
 
@@ -234,7 +237,7 @@ class _Reader:
         if index in self.described:
             raise OptionError(f"{where} and {self.described[index]} are about the same input, {name}. Keep one.")
         self.described[index] = where
-        if not isinstance(value, torch.Tensor):
+        if not isinstance(value, _WITH_AXES):
             wanted = read_scalar(value, given, f"{where} (input {name})")
             if wanted is not None:
                 self.scalars[index] = wanted
@@ -271,7 +274,7 @@ class _Reader:
             inside = [leaf.name for leaf in self.leaves if leaf.path[0] == key]
             if key in known:
                 index, value = known[key], self.leaves[known[key]].value
-                if not isinstance(value, torch.Tensor):
+                if not isinstance(value, _WITH_AXES):
                     cure = f'dynamic_shapes={{"{key}": Dim.DYNAMIC}} makes a number a graph input.'
                     raise OptionError(f"{where} is about {value!r}, which is no tensor and has no axes. {cure}")
                 for axis, name in _named_axes(axes, where).items():

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from onnxexp.errors import OptionError
 from onnxexp.request.dynamic_shapes import DynamicSpec, read_dynamic
 from onnxexp.request.module_and_forward import as_module, forward_of
+from onnxexp.request.tensor_list import whole_lists
 
 __all__ = ["ExampleCall", "read_call"]
 
@@ -43,6 +44,7 @@ def read_call(
     args: Any,
     kwargs: Mapping[str, Any] | None = None,
     *,
+    capture: str = "auto",
     dynamic_shapes: Any = None,
     dynamic_axes: Mapping[str, Any] | None = None,
     input_names: Sequence[str] | None = None,
@@ -70,8 +72,10 @@ def read_call(
             )
     module = program.module(check_guards=False) if program is not None else as_module(model)
     forward = forward_of(module)
+    positional, named = whole_lists(module, positional, named, capture, dynamic_shapes, dynamic_axes)
     spec = read_dynamic(forward, positional, named, dynamic_shapes, dynamic_axes, input_names, output_names, program)
-    return ExampleCall(program or module, module, tuple(given[0]), dict(given[1]), spec, inspect.signature(forward))
+    args, kwargs = given if program is not None else (positional, named)
+    return ExampleCall(program or module, module, tuple(args), dict(kwargs), spec, inspect.signature(forward))
 
 
 def _arguments(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:

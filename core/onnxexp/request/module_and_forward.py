@@ -90,6 +90,7 @@ def signature_of(schema: Any, *, method: bool) -> inspect.Signature:
                 argument.name,
                 kinds.KEYWORD_ONLY if argument.kwarg_only else kinds.POSITIONAL_OR_KEYWORD,
                 default=argument.default_value if argument.has_default_value() else kinds.empty,
+                annotation=argument.type,
             )
             for argument in schema.arguments[int(method) :]
         ]

@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from onnxexp import CaptureError, LoweringError, ONNXProgram, warn
 from onnxexp.request.module_and_forward import as_module, forward_of
 from onnxexp.request.pytree_leaves import register_dataclasses
+from onnxexp.request.tensor_list import TensorList, whole_lists
 
 __all__ = ["Example", "export_with_number_inputs", "read_example"]
 
@@ -65,9 +66,11 @@ def read_example(model: Any, args: Any, kwargs: Mapping[str, Any] | None, names:
     if positional and type(positional[-1]) is dict:
         positional, named = positional[:-1], {**positional[-1], **named}
     register_dataclasses((positional, named))
+    if isinstance(model, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
+        positional, named = whole_lists(as_module(model), positional, named, "script")
     leaves, spec = pytree.tree_flatten((positional, named))
     found = [index for index, leaf in enumerate(leaves) if numbers and type(leaf) in (int, float)]
-    inputs = [index for index, leaf in enumerate(leaves) if index in found or isinstance(leaf, torch.Tensor)]
+    inputs = [index for index, leaf in enumerate(leaves) if index in found or isinstance(leaf, (torch.Tensor, TensorList))]
     given = dict(zip(inputs, names, strict=False))
     return Example(model, leaves, spec, given, list(names)[len(inputs) :], found)
 

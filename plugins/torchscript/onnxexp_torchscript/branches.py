@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from onnxexp import CaptureError, Graph, ScalarType, TensorType, Value
 from onnxexp_torchscript import unknown_length_lists
-from onnxexp_torchscript.abstract_tensor import UNKNOWN
+from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor
 from onnxexp_torchscript.export_time_values import UNINITIALIZED, Items, Journal, Maybe, restore
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.python_numbers import Number, is_number, unwrap, wrap
 
-__all__ = ["Raised", "if_", "kind_of", "placeholder"]
+__all__ = ["Raised", "if_", "joined", "kind_of", "placeholder", "with_optionals"]
 
 
 class Raised(CaptureError):
@@ -31,14 +33,17 @@ def if_(interpreter: Interpreter, node: Any) -> list[Any]:
     known = interpreter.truth(condition)
     if known is not None:
         return interpreter.block(blocks[0 if known else 1])
-    ways = [_way(interpreter, block) for block in blocks]
+    ways = [
+        _way(interpreter, functools.partial(interpreter.block, block), condition, taken)
+        for block, taken in zip(blocks, (True, False), strict=True)
+    ]
     if ways[0] is None and ways[1] is None:
         error = interpreter.refuse("every path through this branch raises", "give inputs that it accepts")
         raise Raised(error, f"an exception on either way at {interpreter.where}")
     for way, block in zip(ways, reversed(blocks), strict=True):
         if way is None:
             return interpreter.block(block)  # what only raises has no place in ONNX; the other way is taken
-    return _Join(interpreter, condition, *(way for way in ways if way is not None)).join(node)
+    return _Join(interpreter, condition, *(way for way in ways if way is not None)).join()
 
 
 class _Way:
@@ -50,13 +55,44 @@ class _Way:
         self.changed = {id(container): (container, before, after) for container, before, after in changes}
 
 
-def _way(interpreter: Interpreter, block: Any) -> _Way | None:
+def with_optionals(interpreter: Interpreter, schema: str, args: list[Any], call: Callable[[list[Any]], Any]) -> Any:
+    """Call an operator with arguments that may be None.
+
+    Where its schema takes None, a `prim::If` has a call with None and one without. A list or dict keeps the optional value.
+    """
+    declared = [argument.type for argument in torch._C.parse_schema(schema).arguments]
+    args = [_settled(interpreter, *pair) if isinstance(pair[0], Maybe) else pair[0] for pair in zip(args, declared, strict=True)]
+    kinds = enumerate(zip(args, declared, strict=True))
+    place = next((at for at, (arg, of) in kinds if isinstance(arg, Maybe) and of.kind() == "OptionalType"), None)
+    if place is None:
+        return call(args)
+
+    def way(given: Any, taken: bool) -> _Way:
+        others = [*args[:place], given, *args[place + 1 :]]
+        made = _way(interpreter, lambda: [with_optionals(interpreter, schema, others, call)], args[place].absent, taken)
+        assert made is not None  # an operator is no `raise`
+        return made
+
+    return _Join(interpreter, args[place].absent, way(None, True), way(args[place].value, False)).join()[0]
+
+
+def _settled(interpreter: Interpreter, arg: Maybe, declared: Any) -> Any:
+    """Return None or the value, where this branch or the parameter decides it."""
+    if declared.kind() not in ("OptionalType", "VarType"):
+        return arg.value
+    if isinstance(arg.absent, Value):
+        interpreter.presence.tests(interpreter.sizes.of(arg.absent))
+    absent = interpreter.truth(arg.absent)
+    return arg if absent is None else None if absent else arg.value
+
+
+def _way(interpreter: Interpreter, convert: Callable[[], list[Any]], condition: Any, taken: bool) -> _Way | None:
     """Convert a branch; None if it only raises."""
     graph = Graph()
     with interpreter.journal.stretch() as entries:
         try:
-            with interpreter.writing_to(graph):
-                results = interpreter.block(block)
+            with interpreter.writing_to(graph), interpreter.presence.assuming(interpreter.sizes.of(condition), taken):
+                results = convert()
         except Raised as raised:
             interpreter.unraised[raised.what] = None
             return None
@@ -74,8 +110,9 @@ class _Join:
         self.condition = condition
         self.ways = (one, other)
         self.outputs: list[Value] = []
+        self.flags: dict[tuple[bool, bool], Any] = {}
 
-    def join(self, node: Any) -> list[Any]:
+    def join(self) -> list[Any]:
         one, other = self.ways
         results = [self.of(a, b) for a, b in zip(one.results, other.results, strict=True)]
         held = []
@@ -110,8 +147,9 @@ class _Join:
         """Merge a variable that is `one` in the first branch, `other` in the second."""
         if one is other or (type(one) is type(other) and _is_plain(one) and one == other):
             return one
+        one, other = self._narrowed(one, True), self._narrowed(other, False)
         if one is None or other is None or isinstance(one, Maybe) or isinstance(other, Maybe):
-            absent = self.of(*(side is None or (side.absent if isinstance(side, Maybe) else False) for side in (one, other)))
+            absent = self._absent(*(side is None or (side.absent if isinstance(side, Maybe) else False) for side in (one, other)))
             values = [UNINITIALIZED if side is None else side.value if isinstance(side, Maybe) else side for side in (one, other)]
             return Maybe(absent, self.of(*values))
         if one is UNINITIALIZED or other is UNINITIALIZED:
@@ -126,6 +164,23 @@ class _Join:
             return self._numbers(one, other)
         return self._tensors(one, other)
 
+    def _absent(self, one: Any, other: Any) -> Any:
+        """Merge two flags: one for all variables that are None on the same way."""
+        if not isinstance(one, bool) or not isinstance(other, bool):
+            return self.of(one, other)
+        if (one, other) not in self.flags:
+            self.flags[one, other] = self.of(one, other)
+        return self.flags[one, other]
+
+    def _narrowed(self, thing: Any, taken: bool) -> Any:
+        """Return an optional value as it is on one way, where the condition tests it."""
+        if not isinstance(thing, Maybe) or not isinstance(thing.absent, Value):
+            return thing
+        of, presence = self.interpreter.sizes.of, self.interpreter.presence
+        with presence.assuming(of(self.condition), taken):
+            absent = presence.truth(of(thing.absent))
+        return thing if absent is None else None if absent else thing.value
+
     def _half(self, one: Any, other: Any) -> Any:
         """Merge a variable that one branch leaves unassigned."""
         known = other if one is UNINITIALIZED else one
@@ -137,7 +192,7 @@ class _Join:
                 for pair in (zip(nothing, parts, strict=True) if known is other else zip(parts, nothing, strict=True))
             ]
             return dict(zip(known, joined, strict=True)) if isinstance(known, dict) else tuple(joined)
-        if not isinstance(known, (Value, Number, Items, bool, int, float)):
+        if not isinstance(known, (Value, Number, Items)):  # a constant: nothing reads the other
             return known
         filler = self._in(0 if known is other else 1, lambda: placeholder(self.interpreter, known))
         return self.of(filler, known) if known is other else self.of(known, filler)
@@ -177,7 +232,7 @@ class _Join:
                 f"a variable is {_say(one)} after one branch and {_say(other)} after the other",
                 "give both branches the same kind",
             )
-        output = self.interpreter.value("prim::If", self.interpreter.joined(sides[0], sides[1], "the branches of an if"))
+        output = self.interpreter.value("prim::If", joined(self.interpreter, sides[0], sides[1], "the branches of an if"))
         self._out(sides[0], sides[1], output)
         return output
 
@@ -193,6 +248,19 @@ def _is_plain(thing: Any) -> bool:
 
 def _say(thing: Any) -> str:
     return str(thing.type) if isinstance(thing, Value) else f"a {type(thing).__name__.lower()}"
+
+
+def joined(interpreter: Interpreter, one: Value, other: Value, what: str) -> Any:
+    """Create a fake that covers two tensors; a type of unknown rank if ranks differ.
+
+    Raises CaptureError if their dtypes differ.
+    """
+    types = [side.type for side in (one, other)]
+    dtypes = [type_.dtype for type_ in types if isinstance(type_, TensorType)]
+    if len(dtypes) == 2 and None not in dtypes and dtypes[0] != dtypes[1]:
+        raise interpreter.refuse(f"{what} give a tensor of {dtypes[0]} and one of {dtypes[1]}", "cast one of them")
+    fake = interpreter.sizes.joined(interpreter.sizes.of(one), interpreter.sizes.of(other))
+    return fake if isinstance(fake, AbstractTensor) else TensorType(next(filter(None, dtypes), None), None)
 
 
 def kind_of(number: Any) -> type:

@@ -1,4 +1,4 @@
-"""Values that exist at export only: lists, optional values, texts, modules."""
+"""What exists at export only: lists, optional values, texts, modules."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from onnxexp import Graph, Value
+import sympy  # type: ignore[import-untyped]
+import torch
 
-__all__ = ["UNINITIALIZED", "Items", "Journal", "Maybe", "Module", "Text", "build", "flatten", "restore"]
+from onnxexp import Graph, Value
+from onnxexp_torchscript.abstract_tensor import expr_of, static_truth, symbols_of
+
+__all__ = ["UNINITIALIZED", "Items", "Journal", "Maybe", "Module", "Presence", "Text", "build", "flatten", "restore"]
 
 
 class _Uninitialized:
@@ -68,6 +72,36 @@ class Maybe:
     def __init__(self, absent: Any, value: Any) -> None:
         self.absent = absent
         self.value = value
+
+
+class Presence:
+    """The optional values that are None, or are not, in a branch that tests them."""
+
+    def __init__(self) -> None:
+        self._flags: set[Any] = set()
+        self._assumed: dict[Any, bool] = {}
+
+    def tests(self, absent: Any) -> None:
+        """Record the fake of a bool that states whether a value is None."""
+        self._flags |= symbols_of(absent)
+
+    @contextlib.contextmanager
+    def assuming(self, condition: Any, truth: bool) -> Iterator[None]:
+        """Take a branch of a test: its condition has this truth inside the context."""
+        outer, symbols = self._assumed, symbols_of(condition)
+        if symbols and symbols <= self._flags:  # any other condition may change, where a loop writes into a tensor
+            self._assumed = outer | {expr_of(condition): truth, sympy.Not(expr_of(condition)): not truth}
+        try:
+            yield
+        finally:
+            self._assumed = outer
+
+    def truth(self, condition: Any) -> bool | None:
+        """Return the truth of a fake condition here; None if it is not known."""
+        if not isinstance(condition, (bool, torch.SymBool)):
+            return None
+        known = static_truth(condition)
+        return self._assumed.get(expr_of(condition)) if known is None else known
 
 
 class Text(str):

@@ -16,8 +16,8 @@ from onnxexp import CaptureError, Graph, Node, OnnxExporterError, ScalarType, Te
 from onnxexp.neutral_graph import Where, values_in
 from onnxexp.request.unique_names import UniqueNames
 from onnxexp_torchscript import python_numbers
-from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor, static_truth
-from onnxexp_torchscript.export_time_values import Items, Journal, Maybe, Module, Text
+from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor
+from onnxexp_torchscript.export_time_values import Items, Journal, Maybe, Module, Presence, Text
 from onnxexp_torchscript.jit_nodes import inputs, outputs
 from onnxexp_torchscript.jit_schemas import Call, named, restrides
 from onnxexp_torchscript.python_numbers import Number
@@ -43,6 +43,7 @@ class Tables:
         rewrites: The name and arguments under which torch.export has a call, by the operator's full name.
         pieces: The results of an operator that returns a list whose length depends on a size.
         held: The values of a module's attribute, from TorchScript's object and its path.
+        with_optionals: The result of a call with arguments that may be None, from its schema, arguments and function.
     """
 
     handlers: Mapping[str, Callable[[Interpreter, Any], list[Any]]]
@@ -51,6 +52,7 @@ class Tables:
     rewrites: Mapping[str, str | Callable[[Interpreter, str, list[Any]], Rewritten]]
     pieces: Callable[[Interpreter, Call, Any, Sequence[Any]], Any]
     held: Callable[[Interpreter, Any, str], Any]
+    with_optionals: Callable[[Interpreter, str, list[Any], Callable[[list[Any]], Any]], Any]
 
 
 class Interpreter:
@@ -62,6 +64,7 @@ class Interpreter:
         env: The converted values of the TorchScript graph, by number.
         sizes: The type inference.
         tables: The handlers of nodes and calls.
+        presence: The optional values that are None, or are not, in the branch that is converted.
         traced: Whether the graph has recorded types.
         node: The TorchScript node that is converted.
         changed: The attributes that the program sets.
@@ -77,6 +80,7 @@ class Interpreter:
         self.root = self.graph = Graph()
         self.env: dict[int, Any] = {}
         self.journal = Journal()
+        self.presence = Presence()
         self.attributes: dict[tuple[str, str], Any] = {}
         self.modules: dict[str, Module] = {}
         self.changed: dict[str, None] = {}
@@ -164,20 +168,7 @@ class Interpreter:
         """Return a condition's value; None if only the run time determines it."""
         if not isinstance(condition, Value):
             return bool(condition)
-        fake = self.sizes.of(condition)
-        return static_truth(fake) if isinstance(fake, (bool, torch.SymBool)) else None
-
-    def joined(self, one: Value, other: Value, what: str) -> Any:
-        """Create a fake that covers two tensors; a type of unknown rank if ranks differ.
-
-        Raises CaptureError if their dtypes differ.
-        """
-        types = [side.type for side in (one, other)]
-        dtypes = [type_.dtype for type_ in types if isinstance(type_, TensorType)]
-        if len(dtypes) == 2 and None not in dtypes and dtypes[0] != dtypes[1]:
-            raise self.refuse(f"{what} give a tensor of {dtypes[0]} and one of {dtypes[1]}", "cast one of them")
-        fake = self.sizes.joined(self.sizes.of(one), self.sizes.of(other))
-        return fake if isinstance(fake, AbstractTensor) else TensorType(next(filter(None, dtypes), None), None)
+        return self.presence.truth(self.sizes.of(condition))
 
     def module(self, module: Module) -> Module:
         """Return the module at a path."""
@@ -213,10 +204,13 @@ class Interpreter:
         packet = name.partition(".")[0]
         if packet.startswith(_OF_DEBUGGING):
             return None
-        python = self.tables.python.get(name) or self.tables.python.get(packet)
         args = self.args(node)
-        if "__is" not in packet:
-            args = [arg.value if isinstance(arg, Maybe) else arg for arg in args]
+        if "__is" not in packet and any(isinstance(arg, Maybe) for arg in args):
+            return self.tables.with_optionals(self, schema, args, lambda given: self._called(node, name, packet, given))
+        return self._called(node, name, packet, args)
+
+    def _called(self, node: Any, name: str, packet: str, args: list[Any]) -> Any:
+        python = self.tables.python.get(name) or self.tables.python.get(packet)
         if packet not in self.tables.of_text and any(isinstance(arg, Text) for arg in args):
             raise self.refuse(
                 f"{packet} reads a text that is known only at run time", "decide by numbers; text can be printed or raised"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError, Graph, TensorType, Value, warn
 from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp.request.tensor_list import TensorList
 from onnxexp_torchscript import constants
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor
+from onnxexp_torchscript.branches import with_optionals
 from onnxexp_torchscript.canonical_calls import REWRITTEN
+from onnxexp_torchscript.container_inputs import FIRST_WITH_OPTIONALS, ContainerInputs
 from onnxexp_torchscript.export_time_values import Items, Maybe, Module
 from onnxexp_torchscript.interpreter import Interpreter, Tables
 from onnxexp_torchscript.prim_ops import HANDLERS, OF_TEXT, PYTHON
@@ -28,24 +31,58 @@ __all__ = ["TABLES", "convert"]
 _ONE_LEAF = object()
 """Stands for a list of unknown length in the example's result."""
 
-TABLES = Tables(HANDLERS, PYTHON, OF_TEXT, REWRITTEN, kept_pieces, constants.thing)
+TABLES = Tables(HANDLERS, PYTHON, OF_TEXT, REWRITTEN, kept_pieces, constants.thing, with_optionals)
 """The interpreter's handlers."""
 
 
-def convert(recording: Recording, spec: DynamicSpec) -> tuple[Graph, TypeInference, list[str], Restrictions]:
+class Converted(NamedTuple):
+    """A graph, the types of its values, and what a `CapturedProgram` has beside them.
+
+    Attributes:
+        changed: The attributes that the program sets.
+        allowed: The conditions under which the graph is right.
+        containers: The types of the inputs that are sequences and optionals.
+    """
+
+    graph: Graph
+    sizes: TypeInference
+    changed: list[str]
+    allowed: Restrictions
+    containers: dict[Value, Any]
+
+
+def convert(recording: Recording, spec: DynamicSpec, opset: int) -> Converted:
+    """Convert a recording; optional inputs that it cannot have are required ones."""
+    parameters = recording.signature.parameters.values() if recording.signature is not None else ()
+    optional = opset >= FIRST_WITH_OPTIONALS and any("Optional[" in str(one.annotation) for one in parameters)
+    try:
+        return _converted(recording, spec, optional)
+    except CaptureError as error:
+        if not optional:
+            raise
+        converted = _converted(recording, spec, False)
+        warn(
+            "an argument that the program takes as a tensor or None is an input that must be given, since the program cannot be "
+            f"read with both: {error}"
+        )
+        return converted
+
+
+def _converted(recording: Recording, spec: DynamicSpec, optional: bool) -> Converted:
     """Convert a recording to a neutral graph.
 
-    The graph's inputs are the leaves of the example, its outputs the leaves of the result. Returns the graph, the types of its
-    values, the attributes that the program sets, and the conditions under which the graph is right.
+    The graph's inputs are the leaves of the example, its outputs the leaves of the result.
 
     Raises CaptureError for unsupported constructs, and if a requested dynamic axis came out static.
     """
     sizes = TypeInference()
     interpreter = Interpreter(sizes, recording.places, TABLES, traced=recording.traced)
     graph = interpreter.root
+    containers = ContainerInputs(sizes, optional)
     for index, leaf in enumerate(recording.example):
-        graph.inputs.append(sizes.input(index, leaf, spec))
-    things = _arguments(interpreter, recording, spec)
+        listed = isinstance(leaf, TensorList)
+        graph.inputs.append(containers.list_input(leaf, index, spec) if listed else sizes.input(index, leaf, spec))
+    things = _arguments(interpreter, recording, spec, containers)
     block = recording.graph.block()
     for value, thing in zip(block.inputs(), things, strict=True):
         interpreter.env[value.unique()] = thing
@@ -58,10 +95,10 @@ def convert(recording: Recording, spec: DynamicSpec) -> tuple[Graph, TypeInferen
     sizes.check(spec)
     allowed = restrictions(sizes, interpreter.not_one, spec)
     sizes.finish()
-    return graph, sizes, list(interpreter.changed), allowed
+    return Converted(graph, sizes, list(interpreter.changed), allowed, containers.types())
 
 
-def _arguments(interpreter: Interpreter, recording: Recording, spec: DynamicSpec) -> list[Any]:
+def _arguments(interpreter: Interpreter, recording: Recording, spec: DynamicSpec, containers: ContainerInputs) -> list[Any]:
     """Bind the inputs of the TorchScript graph."""
     inputs = interpreter.root.inputs
     own = [interpreter.module(Module(recording.module._c))] if recording.module is not None else []
@@ -75,18 +112,8 @@ def _arguments(interpreter: Interpreter, recording: Recording, spec: DynamicSpec
     bound.apply_defaults()
     parameters = recording.signature.parameters.values()
     ordered = [parameter for parameter in parameters if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
-    return [*own, *(_thing(interpreter, bound.arguments[parameter.name]) for parameter in ordered)]
-
-
-def _thing(interpreter: Interpreter, argument: Any) -> Any:
-    """Convert an argument to the interpreter's representation."""
-    if isinstance(argument, list):
-        return interpreter.items(_thing(interpreter, element) for element in argument)
-    if isinstance(argument, tuple):
-        return tuple(_thing(interpreter, element) for element in argument)
-    if isinstance(argument, dict):
-        return {key: _thing(interpreter, element) for key, element in argument.items()}
-    return argument
+    given = [containers.read(interpreter, bound.arguments[one.name], one.annotation) for one in ordered]
+    return [*own, *given]
 
 
 def _outputs(interpreter: Interpreter, results: list[Any], recording: Recording) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from onnxexp import CaptureError, Graph, TensorType, Value
 from onnxexp_torchscript import unknown_length_lists
 from onnxexp_torchscript.abstract_tensor import UNKNOWN, AbstractTensor
-from onnxexp_torchscript.branches import kind_of, placeholder
+from onnxexp_torchscript.branches import joined, kind_of, placeholder
 from onnxexp_torchscript.export_time_values import UNINITIALIZED, Items, Journal, Maybe, build, flatten, restore
 from onnxexp_torchscript.interpreter import Interpreter
 from onnxexp_torchscript.loop_lists import Collected, collectable
@@ -186,17 +186,21 @@ class _Rolled:
             carried, held = build(structure, iter([slot.enter(interpreter) for slot in self.slots]))
             for cell, thing in zip(self.cells, held, strict=True):
                 cell.set(thing)
+            failure: CaptureError | None = None
             try:
                 going, *after = _round(interpreter, self.block, [index, *carried])
                 fitted = tuple(_fitted(start, now) for start, now in zip(self.carried, after, strict=True))
                 results = (fitted, tuple(cell.get() for cell in self.cells))
                 for collected in self.collected:
                     collected.leave(self.known)
-            finally:
-                changes = Journal.changes(entries)
-                Journal.undo(entries)
-        if self._new_cells(changes):
+            except CaptureError as error:
+                failure = error
+            changes = Journal.changes(entries)
+            Journal.undo(entries)
+        if self._new_cells(changes):  # also where one round alone cannot be read, as one that reads what others append
             return None
+        if failure is not None:
+            raise failure
         outcome, found = flatten(results)
         if found != structure:
             self._reshape(results[0], structure, found)
@@ -275,6 +279,8 @@ class _Rolled:
             return made
         if isinstance(now, Maybe) or start is None or now is None:
             inner = now.value if isinstance(now, Maybe) else now
+            if inner is None:
+                return start if isinstance(start, Maybe) else Maybe(False, start)
             if isinstance(start, Maybe):
                 return Maybe(start.absent, self._reshaped(start.value, inner))
             value = UNINITIALIZED if start is None else start
@@ -329,7 +335,7 @@ class _Rolled:
             return False
         if not isinstance(after, Value):
             raise self.interpreter.refuse("a loop carries a tensor that becomes something else", "keep it a tensor")
-        fake = self.interpreter.joined(slot.inside, after, "one round of a loop and the next")
+        fake = joined(self.interpreter, slot.inside, after, "one round of a loop and the next")
         if isinstance(fake, TensorType):
             moved = slot.fake is not UNKNOWN
             slot.fake, slot.type = UNKNOWN, fake
@@ -360,7 +366,7 @@ class _Rolled:
         if always:
             graph.outputs[0] = None
         outputs += [collected.finish() for collected in self.collected]
-        starts = [_start(slot.start) for slot in slots]
+        starts = [slot.start.sequence if isinstance(slot.start, Items) else unwrap(slot.start) for slot in slots]
         trips = None if type(self.trips) is int and self.trips == _FOREVER else self.trips
         interpreter.append("prim::Loop", [trips, None if always else self.condition, *starts], outputs, blocks=[graph])
         leaves = [after.get(id(slot), slot.start) for slot in self.slots]
@@ -382,10 +388,6 @@ def _fitted(start: Any, now: Any) -> Any:
     if isinstance(now, Maybe):
         return Maybe(now.absent, _fitted(start.value, now.value))
     return Maybe(True, start.value) if now is None else Maybe(False, _fitted(start.value, now))
-
-
-def _start(thing: Any) -> Any:
-    return thing.sequence if isinstance(thing, Items) else unwrap(thing)
 
 
 def _is_constant(thing: Any) -> bool:

@@ -15,6 +15,7 @@ from onnxexp.capture.torch_export.decompose.node_decomposer import Decomposer
 from onnxexp.capture.torch_state import model_mode, torch_mode
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.module_and_forward import is_scripted
+from onnxexp_torchscript.container_inputs import check_opset
 from onnxexp_torchscript.jit_converter import convert
 from onnxexp_torchscript.script import script
 from onnxexp_torchscript.sequence_ops import lower_sequence
@@ -48,12 +49,15 @@ class TorchScript:
                 recording = script(model, args, kwargs, spec)
             else:
                 recording = trace(parts, args, kwargs, spec)
-            graph, sizes, changed, allowed = convert(recording, spec)
+            check_opset(recording.example, spec, options.opset)
+            graph, sizes, changed, allowed, containers = convert(recording, spec, options.opset)
             if options.check_sizes:
                 check_sizes(recording, spec)
         make_functional(graph, changed)
         decomposer = Decomposer(lambda: sizes.mode, sizes.texts, sizes.text)
-        return CapturedProgram(graph, decomposer, recording.in_spec, recording.out_spec, recording.warnings, allowed)
+        return CapturedProgram(
+            graph, decomposer, recording.in_spec, recording.out_spec, recording.warnings, allowed, containers
+        )  # fmt: skip
 
     @hookimpl
     def lower_node(self, op: Builder, node: Node) -> Any:

@@ -234,6 +234,8 @@ def _cast(kind: type) -> Callable[..., Any]:
 def _is(interpreter: Interpreter, one: Any, other: Any) -> Any:
     """Convert ``x is None``."""
     if isinstance(one, Maybe) and other is None:
+        if isinstance(one.absent, Value):
+            interpreter.presence.tests(interpreter.sizes.of(one.absent))
         return one.absent
     if isinstance(one, Value) or isinstance(other, Value):
         return one is other
@@ -358,6 +360,7 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "prim::is_cuda": lambda interpreter, tensor: False,
     "prim::is_quantized": lambda interpreter, tensor: False,
     "prim::is_sparse": lambda interpreter, tensor: False,
+    "prim::is_nested": lambda interpreter, tensor: False,
     "prim::is_mkldnn": lambda interpreter, tensor: False,
     "aten::is_cuda": lambda interpreter, tensor: False,
     "aten::is_floating_point": _of_dtype(lambda dtype: dtype.is_floating_point),

@@ -67,6 +67,8 @@ def _allows(expr: sympy.Expr, inputs: Mapping[tuple[int, int | None], Any], leav
     """Whether a computed size is not 1 for a call's leaves."""
     known: dict[sympy.Symbol, int] = {}
     for (index, axis), captured in inputs.items():
+        if leaves[index] is None:  # an optional input
+            continue
         given = leaves[index] if axis is None else np.shape(leaves[index])[axis]
         size = expr_of(captured)
         for symbol in size.free_symbols:  # one symbol: a size, or a multiple of one and a number

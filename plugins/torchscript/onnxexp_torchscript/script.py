@@ -15,6 +15,7 @@ from onnxexp.capture.example_inputs import enlarge
 from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.module_and_forward import is_scripted, signature_of
+from onnxexp.request.tensor_list import TensorList
 from onnxexp_torchscript.augmented_assignments import augmented_assignments
 from onnxexp_torchscript.compiled_results import check_compiled
 from onnxexp_torchscript.random_state import RandomState
@@ -40,7 +41,7 @@ def script(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     if not is_scripted(model):
         check_compiled(scripted, args, kwargs, result, random)
     found, out_spec = pytree.tree_flatten(result)
-    leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
+    leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, (torch.Tensor, TensorList)) or index in spec.scalars]
     returned = [isinstance(leaf, (torch.Tensor, bool, int, float)) for leaf in found]
     places = Places(dict(model.named_modules()), inlined=True)
     signature = signature_of(schema, method=module is not None)

@@ -12,7 +12,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnxexp import Builder, Node
+from onnxexp import Builder, Node, TensorType
 
 __all__ = ["lower_sequence"]
 
@@ -54,6 +54,33 @@ def _split(op: Builder, tensor: Any, size: Any, axis: int, keepdims: bool) -> An
     return op.SplitToSequence(tensor, _lengths(op, tensor, size, axis), axis=axis, keepdims=1)
 
 
+def _extend(op: Builder, sequence: Any, more: Any) -> Any:
+    def body(index: Any, made: Any) -> tuple[Any, list[Any], list[Any]]:
+        return None, [op.SequenceInsert(made, op.SequenceAt(more, index))], []
+
+    return op.loop(op.SequenceLength(more), None, body, [sequence])[0]
+
+
+def _slice(op: Builder, sequence: Any, start: Any, end: Any, step: int, dtype: torch.dtype) -> Any:
+    """Copy every `step`-th element; a negative step reverses the whole."""
+    length = op.SequenceLength(sequence)
+    first = _bound(op, start, 0, length)
+    count = op.Max(op.Sub(_bound(op, end, length, length), first), 0)
+    rounds = count if abs(step) == 1 else op.Div(op.Add(count, step - 1), step)
+
+    def body(index: Any, made: Any) -> tuple[Any, list[Any], list[Any]]:
+        place = op.Add(first, op.Mul(index, step)) if step > 0 else op.Sub(op.Sub(length, 1), index)
+        return None, [op.SequenceInsert(made, op.SequenceAt(sequence, place))], []
+
+    return op.loop(rounds, None, body, [op.SequenceEmpty(dtype=dtype)])[0]
+
+
+def _bound(op: Builder, given: Any, default: Any, length: Any) -> Any:
+    """Return a bound of a slice, inside the list; negative ones count from the end."""
+    place = op.constant(default if given is None else given, torch.int64)
+    return op.Max(op.Min(op.Where(op.Less(place, 0), op.Add(place, length), place), length), 0)
+
+
 def _lengths(op: Builder, tensor: Any, size: Any, axis: int) -> Any:
     """Compute the lengths of the pieces.
 
@@ -89,6 +116,20 @@ def _optional(op: Builder, absent: Any, value: Any, dtype: torch.dtype) -> Any:
     return op.if_(absent, lambda: [op.Optional(type=type_)], lambda: [op.Optional(op.constant(value))])[0]
 
 
+def _element(op: Builder, optional: Any, present: Any, dtype: torch.dtype) -> Any:
+    """Return an optional's element, or zeros of its sizes that nothing reads."""
+    type_ = op.node.outputs[0].type
+
+    def filler() -> list[Any]:
+        if not isinstance(type_, TensorType) or type_.dtype is None:
+            return [op.SequenceEmpty(dtype=dtype)]
+        sizes = [op.size_of(size) for size in type_.sizes or ()]
+        zero = op.constant(torch.zeros((), dtype=dtype))
+        return [op.Expand(zero, [1 if size is None else size for size in sizes]) if sizes else zero]
+
+    return op.if_(present, lambda: [op.OptionalGetElement(optional)], filler)[0]
+
+
 _OPERATORS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "prim::SequenceConstruct": _construct,
@@ -102,7 +143,11 @@ _OPERATORS: Mapping[str, Callable[..., Any]] = MappingProxyType(
             sequence, axis=dim, new_axis=int(new_axis)
         ),
         "prim::ChunkToSequence": _chunk,
+        "prim::SequenceExtend": _extend,
+        "prim::SequenceSlice": _slice,
         "prim::SplitToSequence": _split,
         "prim::Optional": _optional,
+        "prim::OptionalHasElement": lambda op, optional: op.OptionalHasElement(optional),
+        "prim::OptionalGetElement": _element,
     }
 )

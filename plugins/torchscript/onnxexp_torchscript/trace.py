@@ -20,6 +20,7 @@ from onnxexp.capture.source_lines import code_line, guards_an_error, model_error
 from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.pytree_leaves import register_dataclasses
+from onnxexp.request.tensor_list import TensorList
 from onnxexp_torchscript.call_repair import broadcast_writes, fit
 from onnxexp_torchscript.inplace_size_arithmetic import immutable_sizes
 from onnxexp_torchscript.made_constants import made_constants
@@ -197,12 +198,16 @@ def _traced(flat: _Flat, parts: ModelTensors, functions: list[Any], caught: list
     return Trace(graph, module, flat.returned)
 
 
+def _cloned(leaf: torch.Tensor | TensorList) -> torch.Tensor | list[torch.Tensor]:
+    return list(map(torch.clone, leaf)) if isinstance(leaf, TensorList) else leaf.clone()
+
+
 def run_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], *reason: str) -> Any:
     """Run the model on a copy of the example.
 
     Raises CaptureError where it fails; `reason` is what failed, and the cure, where that is not the model.
     """
-    arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs)))
+    arguments = pytree.tree_map_only((torch.Tensor, TensorList), _cloned, (tuple(args), dict(kwargs)))
     try:
         with restored_state(model), RestoredParameters(model):
             result = model(*arguments[0], **arguments[1])

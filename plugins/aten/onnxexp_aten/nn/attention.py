@@ -70,13 +70,19 @@ def scaled_dot_product_attention(
     value: Tensor,
     attn_mask: Tensor | None,
     dropout_p: float,
-    is_causal: bool,
+    is_causal: bool | Tensor,
     scale: Any,
     enable_gqa: bool,
 ) -> Tensor:
     """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
     bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor
     """
+    if isinstance(is_causal, Tensor):  # a script computes it
+
+        def attended(known: bool) -> list[Tensor]:
+            return [scaled_dot_product_attention(op, query, key, value, attn_mask, dropout_p, known, scale, enable_gqa)]
+
+        return op.if_(is_causal, lambda: attended(True), lambda: attended(False))[0]
     attn_mask = _needed_mask(op, attn_mask)
     if scale is None:
         scale = _default_scale(op, query)
@@ -99,7 +105,7 @@ def scaled_dot_product_attention_23(op: Builder, *args: Any) -> Tensor:
     """scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
     bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor
     """
-    fused = _fused(op, *args[:-1])
+    fused = _fused(op, *args[:-1]) if not isinstance(args[5], Tensor) else None
     return scaled_dot_product_attention(op, *args) if fused is None else fused
 
 
