@@ -146,16 +146,6 @@ def counts(x: Tensor) -> List[int]:
     return found
 
 
-def reversed_list(x: Tensor) -> Tensor:
-    found = rows(x)
-    found.reverse()
-    return torch.cat(found)
-
-
-def piece_of_list(x: Tensor) -> Tensor:
-    return torch.cat(rows(x)[1:])
-
-
 def searched_list(x: Tensor) -> Tensor:
     return x if 3 in counts(x) else -x
 
@@ -178,12 +168,6 @@ def list_for_operator(x: Tensor) -> Tensor:
 
 def repeated_list(x: Tensor) -> Tensor:
     return torch.cat([x] * x.size(0))
-
-
-def extended_list(x: Tensor) -> Tensor:
-    found = rows(x)
-    found.extend(rows(x + 1))
-    return torch.cat(found)
 
 
 def sorted_values(x: Tensor) -> Tensor:

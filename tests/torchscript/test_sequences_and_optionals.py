@@ -54,6 +54,49 @@ def test_a_list_of_unknown_length_is_a_sequence(run) -> None:
     run()
 
 
+def slices(x: Tensor) -> Tuple[List[Tensor], List[Tensor], List[Tensor], List[Tensor]]:
+    found = ragged(x)
+    return found[1:], found[:-1], found[-2:3], found[1::2]
+
+
+def slices_of_rows(x: Tensor) -> Tuple[List[Tensor], List[Tensor]]:
+    found = rows(x)
+    return found[1:], found[: int(x.sum()) % 3]
+
+
+def reversed_lists(x: Tensor) -> Tuple[List[Tensor], List[Tensor]]:
+    found, others = rows(x), ragged(x)
+    found.reverse()
+    others.reverse()
+    return found, others
+
+
+def extended_lists(x: Tensor) -> Tuple[List[Tensor], List[Tensor], List[Tensor]]:
+    found, more = rows(x), ragged(x)
+    found.extend(rows(x + 1))
+    return found, more + more, [x * 2] + more  # noqa: RUF005 - TorchScript has no star
+
+
+def read_behind(x: Tensor) -> Tensor:
+    found: List[Tensor] = []
+    for i in range(x.size(0)):
+        found.append(x[i] * i)
+        if i > 0:
+            found[-1] = found[-1] + found[-2]
+    return found[-1]
+
+
+@programs(
+    Program(slices, X, at=SIZES, dynamic=ROWS, opsets=SEQUENCES),
+    Program(slices_of_rows, X, at=SIZES, dynamic=ROWS, opsets=SEQUENCES),
+    Program(reversed_lists, X, at=SIZES, dynamic=ROWS, opsets=SEQUENCES),
+    Program(extended_lists, X, at=SIZES, dynamic=ROWS, opsets=SEQUENCES),
+    Program(read_behind, X, at=SIZES[:2], dynamic=ROWS, opsets=SEQUENCES),
+)
+def test_lists_cut_reversed_and_joined(run) -> None:
+    run()
+
+
 def maybe(x: Tensor) -> Optional[Tensor]:
     if x.sum() > 0:
         return x
@@ -78,6 +121,14 @@ def first_row(x: Tensor) -> Optional[Tensor]:
     return found
 
 
+def swapped(x: Tensor) -> Tuple[Optional[Tensor], Optional[Tensor]]:
+    one: Optional[Tensor] = None
+    other: Optional[Tensor] = x.sum(0)
+    for _ in range(x.size(0)):
+        one, other = other, one
+    return one, other
+
+
 @programs(
     *(
         Program(
@@ -88,7 +139,7 @@ def first_row(x: Tensor) -> Optional[Tensor]:
             opsets=(16, 17, 20, 23),
             name=f"{fn.__name__}{kind}",
         )
-        for fn in (maybe, last_positive, first_row)
+        for fn in (maybe, last_positive, first_row, swapped)
         for kind, example in (("", X), ("-none", -X))
     )
 )

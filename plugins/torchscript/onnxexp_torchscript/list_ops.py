@@ -46,7 +46,7 @@ def _extend(interpreter: Interpreter, items: Items, more: Items) -> Items:
     elif items.sequence is None and not items:
         items.become(more)
     else:
-        raise interpreter.refuse("a list is extended by a list of unknown length", "append its elements in a loop")
+        unknown_length_lists.extend(interpreter, items, more)
     return items
 
 
@@ -116,8 +116,9 @@ def _key(interpreter: Interpreter, key: Any) -> Any:
 
 def _reverse(interpreter: Interpreter, items: Items) -> None:
     if items.sequence is not None:
-        raise interpreter.refuse("a list of unknown length is reversed", "stack it and flip the tensor")
-    items.reverse()
+        items.become(unknown_length_lists.sliced(interpreter, items, None, None, -1))
+    else:
+        items.reverse()
 
 
 def _sort(interpreter: Interpreter, items: Items, reverse: bool = False) -> None:
@@ -167,9 +168,9 @@ def _slice(interpreter: Interpreter, items: Any, start: Any, end: Any, step: Any
         return NotImplemented
     bounds = [unwrap(bound) for bound in (start, end, step)]
     if (isinstance(items, Items) and items.sequence is not None) or any(isinstance(bound, Value) for bound in bounds):
-        raise interpreter.refuse(
-            "the program slices a list whose length is known only at run time", "stack the list and slice the tensor"
-        )
+        if not isinstance(items, Items) or isinstance(bounds[2], Value):
+            raise interpreter.refuse("a text is sliced, or a list by steps, that only the run time determines", "fix them")
+        return unknown_length_lists.sliced(interpreter, items, *bounds)
     piece = items[slice(*bounds)]
     return piece if isinstance(piece, str) else interpreter.items(piece)
 

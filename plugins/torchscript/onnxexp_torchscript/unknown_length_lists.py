@@ -21,6 +21,7 @@ __all__ = [
     "chunks",
     "common_element",
     "empty",
+    "extend",
     "fake_of",
     "get",
     "insert",
@@ -28,6 +29,7 @@ __all__ = [
     "length",
     "promote",
     "remove",
+    "sliced",
     "split",
     "split_at",
     "unbound",
@@ -135,6 +137,28 @@ def remove(interpreter: Interpreter, items: Items, position: Any = None) -> None
     promote(interpreter, items)
     value = _make(interpreter, "prim::SequenceErase", [items.sequence, unwrap(position)])
     items.become(Items((), value, items.element))
+
+
+def extend(interpreter: Interpreter, items: Items, more: Items) -> None:
+    """Append the elements of a list of unknown length."""
+    joined = common_element(interpreter, items, more)
+    promote(interpreter, items)
+    value = _make(interpreter, "prim::SequenceExtend", [items.sequence, as_sequence(interpreter, more, joined)])
+    items.become(Items((), value, joined))
+
+
+def sliced(interpreter: Interpreter, items: Items, start: Any, end: Any, step: int) -> Items:
+    """Slice a list whose length, or a bound of the slice, is known only at run time.
+
+    A negative step reverses the whole list.
+    """
+    _whole(interpreter, items)
+    if items.axis is not None and step > 0:
+        part = interpreter.emit("aten::slice.Tensor", [items.sequence, items.axis, start, end, step])
+        return interpreter.items((), part, items.element, items.axis)
+    element = common_element(interpreter, items)
+    args = [as_sequence(interpreter, items, element), start, end, step, _dtype(element)]
+    return interpreter.items((), _make(interpreter, "prim::SequenceSlice", args), element)
 
 
 def get(interpreter: Interpreter, items: Items, position: Any) -> Value:
