@@ -12,6 +12,17 @@ torch.manual_seed(0)
 
 X, SQUARE = torch.randn(3, 4), torch.randn(4, 4)
 
+LAYER = torch.nn.Linear(6, 8)
+
+
+def overlapping(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Chunks and windows that overlap by half, as in Longformer's attention."""
+    heads = LAYER(x.transpose(0, 1)).view(8, 2, 2, 4).transpose(0, 1).transpose(1, 2).reshape(4, 8, 4)
+    rows, padded = heads.view(4, 2, 4, 4), torch.nn.functional.pad(heads, (0, 0, 2, 2), value=-1.0)
+    chunk, window = rows.stride(), padded.stride()
+    chunks = rows.as_strided((4, 3, 4, 4), (chunk[0], chunk[1] // 2, *chunk[2:]))
+    return chunks, padded.as_strided((4, 4, 6, 4), (window[0], 2 * window[1], *window[1:]))
+
 
 @cases(
     Case(lambda x: x.flip([0, 1]), X, dynamic={0: [0]}, emits={"Slice"}, name="flip"),
@@ -65,6 +76,7 @@ def test_pixels(check):
     Case(lambda x: x.t().reshape(-1).as_strided((2,), (1,), 1), SQUARE, opsets=(20,), name="as_strided_reshaped"),
     Case(lambda x: torch.as_strided_copy(x[:, 2], (2,), (4,)), SQUARE, opsets=(20,), name="as_strided_copy_of_a_column"),
     Case(lambda x: x.mm(x.t()).as_strided((2,), (3,), 1), SQUARE, dynamic={0: [0]}, opsets=(20,), name="as_strided_product"),
+    Case(overlapping, torch.randn(2, 8, 6), opsets=(9, 20)),
     Case(lambda x: torch.as_strided(x, (3, 4), (4, 1)), X, emits={"Identity"}, name="as_strided_same"),
     Case(lambda x: torch.as_strided(x, (2, 6), (6, 1)), X, name="as_strided_view"),
 )

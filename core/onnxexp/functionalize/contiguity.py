@@ -13,13 +13,14 @@ import torch
 
 from onnxexp.functionalize.emit import is_static
 from onnxexp.functionalize.mutation import Facts, is_tensor, packet, restrides
-from onnxexp.neutral_graph import Graph, Node, Value, values_in
+from onnxexp.neutral_graph import Graph, Node, TensorType, Value, values_in
 from onnxexp.torch_ops.schemas import overload
 
 __all__ = ["Contiguity", "on_meta"]
 
 _ALWAYS = frozenset(
-    f"aten::{name}" for name in ("contiguous", "new_zeros", "new_ones", "new_full", "new_empty", "matmul", "mm", "bmm")
+    f"aten::{name}"
+    for name in ("contiguous", "new_zeros", "new_ones", "new_full", "new_empty", "matmul", "mm", "bmm", "addmm", "linear")
 )
 _IF_INPUTS_ARE = frozenset(
     f"aten::{name}"
@@ -100,7 +101,7 @@ class Contiguity:
         if known.written:
             return self.values.issuperset(filter(is_tensor, (node.args[index] for index in known.written)))
         contiguous = known.memory_format is not None and node.args[known.memory_format] in (torch.contiguous_format, 0)
-        if contiguous or name in _ALWAYS:
+        if contiguous or name in _ALWAYS or (name == "aten::pad" and _has_few_axes(node.outputs[0])):
             return True
         read = node.args if known.viewed is None else node.args[known.viewed]  # view_as and the like read only sizes of others
         inputs = set(filter(is_tensor, values_in(read)))
@@ -108,6 +109,11 @@ class Contiguity:
             return known.viewed is None
         plain = name in _IF_INPUTS_ARE or known.pointwise or (known.viewed is not None and _is_rows(node))
         return plain and self.values.issuperset(inputs)
+
+
+def _has_few_axes(value: Value) -> bool:
+    """Whether a tensor has so few axes that no other memory format is for it."""
+    return isinstance(value.type, TensorType) and value.type.sizes is not None and len(value.type.sizes) < 4
 
 
 def on_meta(op: str, args: Iterable[Any]) -> Any:
