@@ -56,4 +56,4 @@ def run_reference(model: onnx.ModelProto, inputs: Mapping[str, torch.Tensor]) ->
 
 def _tensors(results: Sequence[Any]) -> list[torch.Tensor]:
     flat = (part for result in results for part in (result if isinstance(result, list) else [result]))
-    return [torch.as_tensor(np.asarray(part)) for part in flat]
+    return [torch.as_tensor(np.array(part)) for part in flat]  # a copy: torch takes no negative strides
