@@ -6,6 +6,7 @@ operator.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,10 +15,11 @@ from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from onnxexp.capture.torch_export.decompose.size_expressions import NodeNames, SizeExpressions
+from onnxexp.capture.torch_export.decompose.size_expressions import SizeExpressions
 from onnxexp.capture.torch_export.fake_values import DROPPED, typed_value
 from onnxexp.errors import CaptureError
 from onnxexp.neutral_graph import Dim, Graph, Node, Value
+from onnxexp.request.unique_names import UniqueNames
 from onnxexp.torch_ops.schemas import bind, full_name
 
 __all__ = ["OpRecorder"]
@@ -51,8 +53,9 @@ class OpRecorder(TorchDispatchMode):
         self._dim_text = dim_text
         self._values: dict[int, Value] = {}
         self._alive: list[torch.Tensor] = []
-        self._names = NodeNames()
-        self._sizes = SizeExpressions(self.graph, self._names, dim_text)
+        self._names = UniqueNames()
+        self._names.reserve(dir(builtins))  # torch.export does not call a value `sum`
+        self._sizes = SizeExpressions(self.graph, self._new_name, dim_text)
 
     def bind_value(self, item: Any, value: Value) -> None:
         """Bind a tensor or a symbolic number to its value in the graph."""
@@ -96,15 +99,18 @@ class OpRecorder(TorchDispatchMode):
         """Append the node of a call; a constant number needs none."""
         if isinstance(result, (bool, int, float)):
             return
-        values = [] if result is None else pytree.tree_leaves(typed_value(self._names.new(op), result, self._dim_text))
+        values = [] if result is None else pytree.tree_leaves(typed_value(self._new_name(op), result, self._dim_text))
         self.graph.nodes.append(Node(op, args, values))
         for item, value in zip(pytree.tree_leaves(result), values, strict=False):
             self.bind_value(item, value)
 
+    def _new_name(self, op: str) -> str:
+        return self._names.unique(op.partition(".")[0].rpartition("::")[2])
+
     def _constant(self, tensor: torch.Tensor) -> Value:
         if isinstance(tensor, FakeTensor):
             raise CaptureError("the decomposition uses a tensor without data that no operator produced")
-        value: Value = typed_value(self._names.new("_tensor_constant"), tensor, self._dim_text)
+        value: Value = typed_value(self._new_name("_tensor_constant"), tensor, self._dim_text)
         with unset_fake_temporarily():
             self.graph.params[value] = tensor.detach()
         self.bind_value(tensor, value)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
-import collections
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +11,7 @@ from onnxexp.capture.torch_export.fake_values import scalar_op, type_of
 from onnxexp.errors import CaptureError
 from onnxexp.neutral_graph import Dim, Graph, Node, ScalarType, TensorType, Value
 
-__all__ = ["SizeExpressions", "NodeNames"]
+__all__ = ["SizeExpressions"]
 
 _ARITHMETIC = {
     "Add": "aten::add",
@@ -34,37 +32,19 @@ _ARITHMETIC = {
     "FloorToInt": "aten::floor",
 }
 """The functions in torch's size expressions, under TorchScript's operator names."""
-_BUILTINS = frozenset(dir(builtins))
 _FLOATING = {"aten::div", "aten::Float"}
 _INTEGER = {"aten::Int", "aten::ceil", "aten::floor"}
-
-
-class NodeNames:
-    """Unique value names in torch.export's style: the operator, then a number.
-
-    The names of Python's builtins (``sum``) count as taken.
-    """
-
-    def __init__(self) -> None:
-        self._used: collections.Counter[str] = collections.Counter()
-
-    def new(self, op: str) -> str:
-        """Return an unused name for a result of `op`."""
-        base = op.partition(".")[0].rpartition("::")[2]
-        taken = self._used[base] + (base in _BUILTINS)
-        self._used[base] += 1
-        return f"{base}_{taken}" if taken else base
 
 
 class SizeExpressions:
     """The symbolic sizes of one graph.
 
-    The nodes of each are appended at its first use.
+    The nodes of each are appended at its first use. `new_name` names the result of an operator.
     """
 
-    def __init__(self, graph: Graph, names: NodeNames, dim_text: Callable[[Any], Dim]) -> None:
+    def __init__(self, graph: Graph, new_name: Callable[[str], str], dim_text: Callable[[Any], Dim]) -> None:
         self._graph = graph
-        self._names = names
+        self._new_name = new_name
         self._dim_text = dim_text
         self._numbers: dict[sympy.Expr, Any] = {}
         self._axes: dict[sympy.Expr, tuple[Value, int]] = {}
@@ -128,6 +108,6 @@ class SizeExpressions:
         return self._append(op, terms, ScalarType(int if whole else float))
 
     def _append(self, op: str, args: list[Any], type_: ScalarType) -> Value:
-        value = Value(self._names.new(op), type_)
+        value = Value(self._new_name(op), type_)
         self._graph.nodes.append(Node(op, args, [value]))
         return value
