@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from onnxexp.builder.internal_builder_protocol import GraphBuilder
+from onnxexp.builder.tensor import GraphBuilder
 
 __all__ = ["Domain"]
 

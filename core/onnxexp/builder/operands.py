@@ -9,9 +9,8 @@ import onnx_ir as ir
 import torch
 
 from onnxexp.builder.dtypes import from_onnx, of_python, type_string, type_text
-from onnxexp.builder.internal_builder_protocol import GraphBuilder
 from onnxexp.builder.onnx_schemas import Formal, Operator
-from onnxexp.builder.tensor import STAMP_HINT, Tensor
+from onnxexp.builder.tensor import STAMP_HINT, GraphBuilder, Tensor
 from onnxexp.builder.torch_tensor_data import TorchTensor
 from onnxexp.errors import LoweringError
 

@@ -12,10 +12,9 @@ from onnxexp.builder import operands
 from onnxexp.builder.attributes import encode
 from onnxexp.builder.dtypes import from_onnx
 from onnxexp.builder.graph_state import GraphState, Scope, write_type
-from onnxexp.builder.internal_builder_protocol import GraphBuilder
 from onnxexp.builder.onnx_schemas import operator
 from onnxexp.builder.op_call import check_graph_types
-from onnxexp.builder.tensor import Tensor
+from onnxexp.builder.tensor import GraphBuilder, Tensor
 from onnxexp.errors import LoweringError, OpsetError
 from onnxexp.neutral_graph import ScalarType, TensorType, Type
 

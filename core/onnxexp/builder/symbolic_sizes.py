@@ -8,8 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from onnxexp.builder.internal_builder_protocol import GraphBuilder
-from onnxexp.builder.tensor import Tensor
+from onnxexp.builder.tensor import GraphBuilder, Tensor
 from onnxexp.neutral_graph import Dim
 
 __all__ = ["compute_size"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import onnx_ir as ir
@@ -10,7 +11,7 @@ import torch
 from onnxexp.errors import LoweringError
 from onnxexp.neutral_graph import Dim, ScalarType, TensorType, Type
 
-__all__ = ["STAMP_HINT", "ComplexTensor", "Tensor", "TensorOwner", "merge_types", "real_dtype"]
+__all__ = ["STAMP_HINT", "ComplexTensor", "GraphBuilder", "Tensor", "merge_types", "real_dtype"]
 
 STAMP_HINT = "where onnx has no schema of an operator, set its result's type with x.stamp(onnxexp.TensorType(dtype, sizes))"
 """The cure where a dtype is unknown."""
@@ -37,14 +38,35 @@ def merge_types(known: TensorType, found: TensorType, *, captured: bool) -> Tens
     return TensorType(found.dtype if known.dtype is None else known.dtype, second if first is None else first)
 
 
-class TensorOwner(Protocol):
-    """The builder as its tensors see it."""
+class GraphBuilder(Protocol):
+    """The builder as tensors, operands and subgraphs use it.
+
+    They cannot import the builder, since it imports them.
+    """
+
+    opset: int
+
+    def __getattr__(self, name: str) -> Callable[..., Any]: ...
 
     def infer(self, tensor: Tensor, /) -> None: ...
 
     def materialize(self, tensor: Tensor, /) -> ir.Value: ...
 
     def call(self, domain: str, name: str, /, *args: Any, **kwargs: Any) -> Any: ...
+
+    def has_operator(self, domain: str, name: str) -> bool: ...
+
+    def emit(
+        self, domain: str, name: str, inputs: Sequence[Any], attributes: Mapping[str, Any], outputs: int = 1
+    ) -> tuple[Tensor, ...]: ...
+
+    def cast(self, x: Any, dtype: torch.dtype) -> Tensor: ...
+
+    def constant(self, value: Any, dtype: torch.dtype | None = None) -> Tensor: ...
+
+    def wrap_constant(self, tensor: torch.Tensor, name: str | None = None) -> Tensor: ...
+
+    def input(self, name: str, type_: Type, dtype: torch.dtype | None = None) -> Tensor: ...
 
 
 class Tensor:
@@ -63,7 +85,7 @@ class Tensor:
 
     def __init__(
         self,
-        owner: TensorOwner,
+        owner: GraphBuilder,
         value: ir.Value | None = None,
         dtype: torch.dtype | None = None,
         shape: tuple[Dim, ...] | None = None,
@@ -137,7 +159,7 @@ class Tensor:
         shape = self.shape  # first: inference may set the dtype too
         return TensorType(self._dtype, shape)
 
-    def belongs_to(self, owner: TensorOwner) -> bool:
+    def belongs_to(self, owner: GraphBuilder) -> bool:
         """Whether this builder made the tensor."""
         return self._owner is owner
 
