@@ -15,15 +15,14 @@ from typing import NamedTuple, cast
 import google.protobuf.message  # type: ignore[import-untyped]
 import onnx
 import onnx_ir as ir
+from google.protobuf.internal import encoder, wire_format  # type: ignore[import-untyped]
 
 from onnxexp.errors import SerializeError
 
 __all__ = ["FileLayout", "Part", "describe", "lay_out", "skeleton"]
 
-_LENGTH_DELIMITED = 2
-_GRAPH = 7 << 3 | _LENGTH_DELIMITED
-_INITIALIZER = 5 << 3 | _LENGTH_DELIMITED
-_RAW_DATA = 9 << 3 | _LENGTH_DELIMITED
+_GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
+"""The numbers of the fields in ONNX's messages."""
 
 _PAGE = 1 << 12
 _LARGE_PAGE = 1 << 16
@@ -154,14 +153,7 @@ def _aligned(end: int, size: int) -> int:
     return -(-end // page) * page
 
 
-def _tagged(tag: int, length: int) -> bytes:
-    return bytes([tag]) + _varint(length)
-
-
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
+def _tagged(field: int, length: int) -> bytes:
+    """Encode the beginning of a field whose contents have this length."""
+    begin: bytes = encoder.TagBytes(field, wire_format.WIRETYPE_LENGTH_DELIMITED) + encoder._VarintBytes(length)
+    return begin
