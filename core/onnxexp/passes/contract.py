@@ -31,14 +31,8 @@ def contract(subject: Graph | ir.Model) -> Contract:
 
 def changed(before: Contract, subject: Graph | ir.Model) -> str:
     """Describe how a pass broke the contract; "" if it did not."""
-    after = contract(subject)
-    if after == before:
-        return ""
-    names = ("inputs", "outputs", "opset")
-    for name, was, now in zip(names, before, after, strict=False):
-        if was != now:
-            return f"its {name} were {was}, now they are {now}"
-    return ""
+    parts = zip(("inputs", "outputs", "opset"), before, contract(subject), strict=False)
+    return next((f"its {name} were {was}, now they are {now}" for name, was, now in parts if was != now), "")
 
 
 def check_graph(graph: Graph) -> str:
