@@ -25,7 +25,7 @@ from onnxexp.request.axis_spec import Axis
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.tensor_list import TensorList
 
-__all__ = ["adapted_inputs", "derivation", "enlarge", "describe_enlargement", "enlarge_leaves", "grow", "other_examples"]
+__all__ = ["adapted_inputs", "derivation", "enlarge", "describe_enlargement", "grow", "other_examples"]
 
 
 @contextlib.contextmanager
@@ -69,12 +69,6 @@ def enlarge(args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -
     identifies outputs that are inputs by it. Unchanged inputs are returned as they are.
     """
     flat, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
-    enlarged: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_unflatten(enlarge_leaves(flat, spec), structure)
-    return enlarged
-
-
-def enlarge_leaves(flat: Sequence[Any], spec: DynamicSpec) -> list[Any]:
-    """Enlarge the axes of flattened inputs, see `enlarge`."""
     seen: set[int] = set()
     new = []
     for tensor, sizes in zip(flat, _sizes(flat, spec), strict=True):
@@ -84,7 +78,7 @@ def enlarge_leaves(flat: Sequence[Any], spec: DynamicSpec) -> list[Any]:
             tensor = _alias(tensor)
         seen.add(id(tensor))
         new.append(tensor)
-    return new
+    return pytree.tree_unflatten(new, structure)  # type: ignore[no-any-return]
 
 
 def describe_enlargement(spec: DynamicSpec) -> list[str]:

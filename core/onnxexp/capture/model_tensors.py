@@ -1,9 +1,8 @@
-"""The modules, parameters and buffers of a model."""
+"""Run a model, and undo the changes that the run makes to it."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,25 +16,11 @@ from onnxexp.capture.torch_state import model_mode
 from onnxexp.request.example_call import ExampleCall
 from onnxexp.request.training_mode import TrainingMode
 
-__all__ = ["ModelTensors", "RestoredParameters", "call_unharmed", "restored_state", "run_original"]
+__all__ = ["RestoredParameters", "call_unharmed", "restored_state", "run_original"]
 
 
 _ATOMS = frozenset([torch.nn.Parameter, bool, int, float, str, type(None)])
 """Attributes of these types contain no tensors other than parameters."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ModelTensors:
-    """A model with its modules by path and its tensors by name, no duplicates."""
-
-    model: torch.nn.Module
-    modules: dict[str, torch.nn.Module]
-    state: dict[str, torch.Tensor]
-
-    @classmethod
-    def of(cls, model: torch.nn.Module) -> ModelTensors:
-        """Collect the model's present modules and tensors."""
-        return cls(model, dict(model.named_modules()), {**dict(model.named_parameters()), **dict(model.named_buffers())})
 
 
 @contextlib.contextmanager

@@ -13,7 +13,6 @@ from torch.export import ExportedProgram
 from torch.nn.parameter import is_lazy
 
 from onnxexp.capture.captured_program import CapturedProgram
-from onnxexp.capture.model_tensors import ModelTensors
 from onnxexp.capture.torch_export import frontend as torch_export
 from onnxexp.errors import CaptureError, OnnxExporterError, PluginError
 from onnxexp.plugins.loading import Implementation, Plugin, Plugins
@@ -53,7 +52,7 @@ def capture(
     Raises CaptureError that names each attempt and the reason why it failed.
     """
     if isinstance(model, torch.nn.Module):
-        _check_tensors(ModelTensors.of(model), spec)
+        _check_tensors(model, spec)
     options = context.options
     call = {"model": model, "args": args, "kwargs": kwargs, "spec": spec, "context": context}
     try:
@@ -110,7 +109,7 @@ def _no_frontend(plugins: Plugins, options: Options, model: Any) -> str:
     return f"{wanted} needs the TorchScript frontend, which is not installed; cure:\n  pip install onnxexp-plugin-{_TORCHSCRIPT}"
 
 
-def _check_tensors(parts: ModelTensors, spec: DynamicSpec) -> None:
+def _check_tensors(model: torch.nn.Module, spec: DynamicSpec) -> None:
     """Raise CaptureError for inputs or parameters that ONNX cannot represent."""
     if detect_fake_mode() is not None:
         raise CaptureError("the export runs inside FakeTensorMode, where tensors have no values; cure: leave that mode first")
@@ -124,7 +123,7 @@ def _check_tensors(parts: ModelTensors, spec: DynamicSpec) -> None:
                 f"the argument {leaf.name} is a {type(tensor).__name__}, whose tensors would become constants; cure: pass the "
                 "tensors themselves, or register the class with torch.utils._pytree.register_pytree_node"
             )
-    for name, stored in parts.state.items():
+    for name, stored in (*model.named_parameters(), *model.named_buffers()):
         if is_lazy(stored):
             raise CaptureError(f"{name} is not initialized yet; cure: run the model once before it is exported")
 

@@ -10,7 +10,6 @@ from torch.export import ExportedProgram
 
 from onnxexp import Builder, Node, Options, hookimpl
 from onnxexp.capture.captured_program import CapturedProgram, make_functional
-from onnxexp.capture.model_tensors import ModelTensors
 from onnxexp.capture.torch_export.decompose.node_decomposer import Decomposer
 from onnxexp.capture.torch_state import model_mode, torch_mode
 from onnxexp.request.dynamic_shapes import DynamicSpec
@@ -43,12 +42,11 @@ class TorchScript:
         """
         if isinstance(model, ExportedProgram) or (options.capture not in ("trace", "script") and not is_scripted(model)):
             return None
-        parts = ModelTensors.of(model)
-        with torch_mode(), model_mode(parts.modules.values(), options.training):
+        with torch_mode(), model_mode(model.modules(), options.training):
             if options.capture == "script" or is_scripted(model):
                 recording = script(model, args, kwargs, spec)
             else:
-                recording = trace(parts, args, kwargs, spec)
+                recording = trace(model, args, kwargs, spec)
             check_opset(recording.example, spec, options.opset)
             graph, sizes, changed, allowed, containers = convert(recording, spec, options.opset)
             if options.check_sizes:

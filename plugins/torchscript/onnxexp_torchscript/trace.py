@@ -14,8 +14,8 @@ from torch.nn.modules import transformer
 from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
-from onnxexp.capture.example_inputs import enlarge_leaves
-from onnxexp.capture.model_tensors import ModelTensors, RestoredParameters, restored_state
+from onnxexp.capture.example_inputs import enlarge
+from onnxexp.capture.model_tensors import RestoredParameters, restored_state
 from onnxexp.capture.source_lines import code_line, guards_an_error, model_error
 from onnxexp.capture.torch_state import replace_attributes
 from onnxexp.request.dynamic_shapes import DynamicSpec
@@ -81,6 +81,15 @@ class Recording:
     again: Callable[..., Trace] | None = None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _ModelTensors:
+    """A model with its modules by path and its tensors by name, no duplicates."""
+
+    model: torch.nn.Module
+    modules: dict[str, torch.nn.Module]
+    state: dict[str, torch.Tensor]
+
+
 @dataclasses.dataclass(frozen=True)
 class Trace:
     """One trace: the graph, its ScriptModule, and the flattened result."""
@@ -139,16 +148,16 @@ class _Module(torch.nn.Module):
         return flat(*tensors)
 
 
-def trace(parts: ModelTensors, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
+def trace(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec) -> Recording:
     """Trace the model on the example. Raises CaptureError where the model fails."""
-    flat, in_spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
-    flat = enlarge_leaves(flat, spec)
+    parts = _ModelTensors(model, dict(model.named_modules()), {**dict(model.named_parameters()), **dict(model.named_buffers())})
+    flat, in_spec = pytree.tree_flatten(enlarge(args, kwargs, spec))
     leaves = [index for index, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) or index in spec.scalars]
     functions: list[Any] = []
     random = RandomState()
 
     def traced(example: list[Any], caught: list[Any], replaced: Replacements = ()) -> Trace:
-        return _traced(_Flat(parts.model, example, leaves, in_spec), parts, functions, caught, replaced)
+        return _traced(_Flat(model, example, leaves, in_spec), parts, functions, caught, replaced)
 
     def again(example: list[Any], *, same_random: bool, replaced: Replacements = ()) -> Trace:
         with random.again() if same_random else RandomState().again():
@@ -169,7 +178,7 @@ def trace(parts: ModelTensors, args: Sequence[Any], kwargs: Mapping[str, Any], s
     )  # fmt: skip
 
 
-def _traced(flat: _Flat, parts: ModelTensors, functions: list[Any], caught: list[Any], replaced: Replacements) -> Trace:
+def _traced(flat: _Flat, parts: _ModelTensors, functions: list[Any], caught: list[Any], replaced: Replacements) -> Trace:
     """Trace a model and restore its state.
 
     Raises CaptureError where the model fails.
@@ -217,7 +226,7 @@ def run_example(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str
     return result
 
 
-def _run(flat: _Flat, parts: ModelTensors) -> tuple[Any, Any]:
+def _run(flat: _Flat, parts: _ModelTensors) -> tuple[Any, Any]:
     """Trace the model; return graph and ScriptModule.
 
     Without scripted parts, parameters and buffers are inputs of the graph: so torch need not create a ScriptModule.
