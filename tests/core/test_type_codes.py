@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from onnxexp.torch_ops.schemas import overload
-from onnxexp.torch_ops.type_codes import DTYPES, MEMORY_FORMATS, decode_arguments, dtype_of_code, type_code
+from onnxexp.torch_ops.type_codes import DTYPES, MEMORY_FORMATS, decode_arguments, type_code
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype is not None and not str(dtype).startswith("torch.q")])
@@ -14,7 +14,7 @@ def test_a_dtypes_number_is_torchs(dtype: torch.dtype) -> None:
     """A graph's constant shows the number that torch has for a dtype."""
     graph = torch._C.Graph()
     assert graph.insertConstant(dtype).toIValue() == type_code(dtype)
-    assert dtype_of_code(type_code(dtype)) is dtype
+    assert DTYPES[type_code(dtype)] is dtype
 
 
 def test_a_layouts_number_is_torchs() -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import functools
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -23,7 +22,6 @@ from onnxexp.request.training_mode import TrainingMode
 
 __all__ = [
     "LOCK",
-    "in_captures",
     "silence_torch_loggers",
     "is_exporting",
     "model_mode",
@@ -138,14 +136,3 @@ def replace_attributes(table: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
                 restore.callback(delattr, owner, name)
             setattr(owner, name, replacement)
         yield
-
-
-def in_captures(original: Callable[..., Any], replacement: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `replacement`, called with `original` first, in captures of torch.export."""
-
-    @functools.wraps(original)
-    def call(*args: Any, **options: Any) -> Any:
-        inside = torch.compiler.is_exporting() and is_exporting()
-        return replacement(original, *args, **options) if inside else original(*args, **options)
-
-    return call

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["DTYPES", "MEMORY_FORMATS", "VALUES", "decode_arguments", "dtype_of_code", "type_code"]
+__all__ = ["DTYPES", "MEMORY_FORMATS", "VALUES", "decode_arguments", "type_code"]
 
 DTYPES = (
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
@@ -28,11 +28,6 @@ def decode_arguments(schema: torch.FunctionSchema, args: Sequence[Any]) -> list[
     kinds = (str(argument.real_type).removeprefix("Optional[").removesuffix("]") for argument in arguments)
     tables = map(VALUES.get, kinds)
     return [table[arg] if table is not None and type(arg) is int else arg for table, arg in zip(tables, args, strict=False)]
-
-
-def dtype_of_code(code: Any) -> torch.dtype | None:
-    """Return the dtype of a code; a dtype, or None, as it is."""
-    return DTYPES[code] if type(code) is int else code
 
 
 def type_code(value: Any) -> Any:

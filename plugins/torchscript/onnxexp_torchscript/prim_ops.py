@@ -11,7 +11,7 @@ import torch
 
 from onnxexp import ScalarType, TensorType, Value
 from onnxexp.builder.dtypes import of_python
-from onnxexp.torch_ops.type_codes import dtype_of_code
+from onnxexp.torch_ops.type_codes import DTYPES
 from onnxexp_torchscript import branches, constants, loops, python_numbers, script_objects, unknown_length_lists
 from onnxexp_torchscript.export_time_values import UNINITIALIZED, Items, Maybe
 from onnxexp_torchscript.interpreter import Interpreter
@@ -296,7 +296,7 @@ def _tensor(interpreter: Interpreter, data: Any, dtype: Any = None, device: Any 
 
 
 def _made_of(interpreter: Interpreter, data: Any, dtype: Any) -> Any:
-    wanted = dtype_of_code(dtype)
+    wanted = DTYPES[dtype] if type(dtype) is int else dtype
     if isinstance(data, Items) and data.sequence is not None:
         made = unknown_length_lists.concatenated(interpreter, data, 0, new_axis=True)
         return made if wanted is None else interpreter.emit("aten::to.dtype", [made, wanted, False, False, None])

@@ -15,7 +15,8 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn import functional
 
-from onnxexp.capture.torch_state import in_captures, replace_attributes
+from onnxexp.capture.torch_state import replace_attributes
+from onnxexp_aten.capture.in_captures import in_captures
 from onnxexp_aten.capture.triangle_indices import triangle_indices
 
 __all__ = ["keep_computed_sizes"]

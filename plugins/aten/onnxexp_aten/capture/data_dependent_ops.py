@@ -18,7 +18,8 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statica
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from onnxexp.capture.torch_state import in_captures, replace_attributes
+from onnxexp.capture.torch_state import replace_attributes
+from onnxexp_aten.capture.in_captures import in_captures
 from onnxexp_aten.capture.stand_in_ops import define_operators
 from onnxexp_aten.creation.windows import WINDOWS
 

@@ -14,7 +14,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp.capture.model_tensors import restored_state
-from onnxexp.capture.torch_state import in_captures, is_exporting, replace_attributes
+from onnxexp.capture.torch_state import is_exporting, replace_attributes
+from onnxexp_aten.capture.in_captures import in_captures
 
 __all__ = ["export_with_pieces", "trace_pieces"]
 
