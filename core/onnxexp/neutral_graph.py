@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-__all__ = ["Dim", "Graph", "Node", "ScalarType", "TensorType", "Type", "Value", "Where", "values_in"]
+__all__ = ["Dim", "Graph", "Node", "ScalarType", "TensorType", "Type", "Value", "Where", "replace_values", "values_in"]
 
 Dim: TypeAlias = int | str
 """A size: a number, or the name (or readable expression, as ``"2*batch + 1"``) of a symbolic one."""
@@ -120,7 +120,7 @@ class Node:
 
         The blocks stay unchanged.
         """
-        self.args = [_replace(arg, replacement) for arg in self.args]
+        self.args = replace_values(self.args, replacement)
 
     def __repr__(self) -> str:
         outputs = ", ".join(map(repr, self.outputs))
@@ -162,11 +162,12 @@ def values_in(arg: Any) -> list[Value]:
     return [value for element in arg for value in values_in(element)] if isinstance(arg, (list, tuple)) else []
 
 
-def _replace(arg: Any, replacement: Callable[[Value], Any]) -> Any:
+def replace_values(arg: Any, replacement: Callable[[Value], Any]) -> Any:
+    """Return one argument with each value in it, also in nested lists, replaced."""
     if isinstance(arg, Value):
         return replacement(arg)
     if isinstance(arg, (list, tuple)):
-        return [_replace(element, replacement) for element in arg]
+        return [replace_values(element, replacement) for element in arg]
     return arg
 
 

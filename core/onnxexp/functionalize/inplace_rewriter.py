@@ -14,7 +14,7 @@ from onnxexp.functionalize.memory import Memory
 from onnxexp.functionalize.mutation import SETTING, Facts, facts, is_out, is_tensor, packet, restrides, results, twin
 from onnxexp.functionalize.normalize_views import Sharing, ViewCall, places
 from onnxexp.functionalize.places import Ref, refuse
-from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Value, values_in
+from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Value, replace_values, values_in
 from onnxexp.torch_ops.result_types import result_types
 from onnxexp.torch_ops.schemas import bind, overload
 
@@ -82,15 +82,11 @@ class Rewriter:
 
     def resolve(self, arg: Any) -> Any:
         """Replace each written tensor in an argument by its current value."""
-        if isinstance(arg, (list, tuple)):
-            return [self.resolve(element) for element in arg]
-        return self.memory.read(self.ref(arg)) if self.aliases.written(arg) else arg
+        return replace_values(arg, lambda each: self.memory.read(self.ref(each)) if self.aliases.written(each) else each)
 
     def sized(self, arg: Any) -> Any:
         """Replace each written tensor in an argument by any value of its size."""
-        if isinstance(arg, (list, tuple)):
-            return [self.sized(element) for element in arg]
-        return self.memory.peek(self.ref(arg)) if self.aliases.written(arg) else arg
+        return replace_values(arg, lambda each: self.memory.peek(self.ref(each)) if self.aliases.written(each) else each)
 
     def run(self, graph: Graph) -> None:
         """Rewrite a graph's nodes and outputs."""

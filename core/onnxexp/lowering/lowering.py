@@ -15,7 +15,7 @@ from onnxexp.lowering.keep_torch_ops import OperatorExportTypes, emit_torch_node
 from onnxexp.lowering.output_check import output_mismatch
 from onnxexp.lowering.problem_report import Problem, describe, no_plugins, unsupported
 from onnxexp.lowering.symbolic_resolver import Resolution, SymbolicResolver
-from onnxexp.neutral_graph import Dim, Graph, Node, TensorType, Value
+from onnxexp.neutral_graph import Dim, Graph, Node, TensorType, Value, replace_values
 from onnxexp.plugins.loading import Plugins
 from onnxexp.torch_ops.schemas import called
 
@@ -66,11 +66,7 @@ class Lowering:
 
     def resolve(self, arg: Any) -> Any:
         """Replace the values in an argument of a captured node by their bindings."""
-        if isinstance(arg, Value):
-            return self._env[arg]
-        if isinstance(arg, (list, tuple)):
-            return [self.resolve(element) for element in arg]
-        return arg
+        return replace_values(arg, self._env.__getitem__)
 
     def run(self, graph: Graph) -> list[Any]:
         """Lower every node and return the graph's outputs.

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from onnxexp.capture.source_lines import node_location
 from onnxexp.capture.torch_export.fake_values import DROPPED, SCALAR_OPS, scalar_op, type_of, typed_value
 from onnxexp.errors import CaptureError
-from onnxexp.neutral_graph import Dim, Graph, Node, TensorType, Value, values_in
+from onnxexp.neutral_graph import Dim, Graph, Node, TensorType, Value, replace_values, values_in
 from onnxexp.torch_ops.schemas import bind, full_name, overload
 
 __all__ = ["Conversion", "Converter"]
@@ -146,19 +146,18 @@ class Converter:
         ):
             return args
 
-        def cast(arg: Any) -> Any:
-            if isinstance(arg, list):
-                return [cast(element) for element in arg]
+        def cast(arg: Value) -> Value:
             dtype = _dtype(arg)
             if dtype is None or not dtype.is_floating_point or dtype == meta.dtype:
                 return arg
+            assert isinstance(arg.type, TensorType)
             cast_value = Value(f"{arg.name}_autocast", TensorType(meta.dtype, arg.type.sizes))
             self.graph.nodes.append(
                 Node("aten::to.dtype", [arg, meta.dtype, False, False, None], [cast_value], where=node_location(node))
             )
             return cast_value
 
-        return [cast(arg) for arg in args]
+        return list(replace_values(args, cast))
 
     def _scalar(self, name: str, node: torch.fx.Node) -> Any:
         meta = node.meta.get("val")

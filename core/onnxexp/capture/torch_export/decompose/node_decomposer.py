@@ -28,7 +28,7 @@ from onnxexp.capture.torch_state import silence_torch_loggers, torch_mode
 from onnxexp.errors import CaptureError
 from onnxexp.functionalize import functionalize
 from onnxexp.functionalize.dead_code import drop_dead
-from onnxexp.neutral_graph import Dim, Graph, Node, ScalarType, TensorType, Type, Value
+from onnxexp.neutral_graph import Dim, Graph, Node, ScalarType, TensorType, Type, Value, replace_values
 from onnxexp.torch_ops.schemas import overload
 
 __all__ = ["Decomposer"]
@@ -173,13 +173,8 @@ def _decompositions(op: OpOverload) -> Iterator[Callable[..., Any]]:
 
 def _call(op: OpOverload, function: Callable[..., Any], args: list[Any], inputs: Iterator[Any]) -> Any:
     """Call a function with an operator's arguments, `inputs` in place of the values."""
-
-    def fill(arg: Any) -> Any:
-        if isinstance(arg, Value):
-            return next(inputs)
-        return [fill(element) for element in arg] if isinstance(arg, list) else arg
-
-    named = {argument.name: fill(arg) for argument, arg in zip(op._schema.arguments, args, strict=True)}
+    filled = replace_values(args, lambda _: next(inputs))
+    named = {argument.name: arg for argument, arg in zip(op._schema.arguments, filled, strict=True)}
     positional = [named.pop(argument.name) for argument in op._schema.arguments if not argument.kwarg_only]
     return function(*positional, **named)
 
