@@ -158,7 +158,7 @@ class Memory:
         for step in ref.chain():
             written[step] = value, self.state.versions[root] + 1
             if step.parent is not None:
-                value = write_back(self.emit, self, step, value, where)
+                value = write_back(self.emit, self.read, self.peek, step, value, where)
         self.state.versions[root] += 1
         self.state.values.update(written)
 

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from onnxexp.functionalize.emit import Emitter
 from onnxexp.functionalize.places import Ref, refuse
 from onnxexp.neutral_graph import TensorType, Value, Where
 
-__all__ = ["Contents", "can_write", "is_part", "make_view", "write_back"]
+__all__ = ["can_write", "is_part", "make_view", "write_back"]
 
 
-class Contents(Protocol):
-    """The values of places."""
-
-    def read(self, ref: Ref) -> Value:
-        """Return the current value of a place."""
-
-    def peek(self, ref: Ref) -> Value:
-        """Return any value with the size and dtype of a place."""
+_Contents: TypeAlias = Callable[[Ref], Value]
 
 
 def _listed(arg: Any) -> Any:
@@ -27,11 +20,14 @@ def _listed(arg: Any) -> Any:
 
 
 class _Writing:
-    """One step of a write back: `value` has been written to `ref`."""
+    """One step of a write back: `value` has been written to `ref`.
 
-    def __init__(self, emit: Emitter, memory: Contents, ref: Ref, value: Value, where: Where) -> None:
+    `read` returns the current value of a place, `peek` any value with its size and dtype.
+    """
+
+    def __init__(self, emit: Emitter, read: _Contents, peek: _Contents, ref: Ref, value: Value, where: Where) -> None:
         assert ref.parent is not None and ref.view is not None
-        self.emit, self.memory, self.ref, self.value, self.where = emit, memory, ref, value, where
+        self.emit, self.read, self.peek, self.ref, self.value, self.where = emit, read, peek, ref, value, where
         self.parent, self.op = ref.parent, ref.view.op
         self.args = [_listed(arg) for arg in ref.view.args]
 
@@ -40,13 +36,13 @@ class _Writing:
         return self.emit.call(op, args, self.emit.value(self.parent.name, type_), self.where)
 
     def scatter(self) -> Value:
-        return self.call(_SCATTERS[self.op], self.memory.read(self.parent), self.value, *self.args)
+        return self.call(_SCATTERS[self.op], self.read(self.parent), self.value, *self.args)
 
     def reshape(self) -> Value:
         sizes = self.parent.type.sizes
         unknown = [index for index, size in enumerate(sizes or ()) if not isinstance(size, int)]
         if sizes is None or len(unknown) > 1 or (unknown and 0 in sizes):
-            return self.call("aten::reshape_as", self.value, self.memory.peek(self.parent))
+            return self.call("aten::reshape_as", self.value, self.peek(self.parent))
         return self.call("aten::reshape", self.value, [size if isinstance(size, int) else -1 for size in sizes])
 
     def permute(self) -> Value:
@@ -78,7 +74,7 @@ class _Writing:
     def part(self, *, imaginary: bool) -> Value:
         """Undo ``real`` or ``imag``: the other part stays as it was."""
         other = self.emit.value(self.parent.name, self.ref.type)
-        self.emit.call("aten::real" if imaginary else "aten::imag", [self.memory.read(self.parent)], other, self.where)
+        self.emit.call("aten::real" if imaginary else "aten::imag", [self.read(self.parent)], other, self.where)
         return self.call("aten::complex", *((other, self.value) if imaginary else (self.value, other)))
 
 
@@ -140,7 +136,7 @@ def is_part(ref: Ref) -> bool:
     return ref.view is not None and ref.view.op in _SCATTERS
 
 
-def write_back(emit: Emitter, memory: Contents, ref: Ref, value: Value, where: Where) -> Value:
+def write_back(emit: Emitter, read: _Contents, peek: _Contents, ref: Ref, value: Value, where: Where) -> Value:
     """Compute the parent's value after `value` was written to the place."""
-    assert ref.parent is not None and ref.view is not None
-    return _WRITE_BACK[ref.view.op](_Writing(emit, memory, ref, value, where))
+    assert ref.view is not None
+    return _WRITE_BACK[ref.view.op](_Writing(emit, read, peek, ref, value, where))
