@@ -151,25 +151,20 @@ class GraphState:
         contents: Any = wrapped.tobytes() if tensor.nbytes <= _SMALL else _memory(tensor)
         key = (tensor.dtype, tuple(tensor.shape), contents)
         if (value := self.initializers.get(key)) is None:
-            value = ir.Value(
-                name=self.names.unique(_ODD.sub("_", name) if name else "constant"),
-                shape=wrapped.shape,
-                type=ir.TensorType(wrapped.dtype),
-                const_value=wrapped,
-            )
-            wrapped.name = value.name
-            self.initializers[key] = value
+            wrapped.name = self._name_of_constant(name)
+            value = self.initializers[key] = ir.val(wrapped.name, const_value=wrapped)
         return value
 
     def deferred(self, compute: Callable[[], torch.Tensor], like: torch.Tensor, name: str | None) -> Tensor:
         """An initializer of `like`'s dtype and shape, computed whenever it is written."""
-        named = self.names.unique(_ODD.sub("_", name) if name else "constant")
-        dtype, shape = to_onnx(like.dtype), ir.Shape(like.shape)
+        named, dtype, shape = self._name_of_constant(name), to_onnx(like.dtype), ir.Shape(like.shape)
         contents = ir.LazyTensor(lambda: TorchTensor(compute(), named), dtype=dtype, shape=shape, name=named)
-        value = ir.Value(name=named, shape=shape, type=ir.TensorType(dtype), const_value=contents)
-        self.initializers["deferred", named] = value
+        value = self.initializers["deferred", named] = ir.val(named, const_value=contents)
         self.tensors[value] = self._make_tensor(value, like.dtype, tuple(like.shape))
         return self.tensors[value]
+
+    def _name_of_constant(self, name: str | None) -> str:
+        return self.names.unique(_ODD.sub("_", name) if name else "constant")
 
     def add_input(self, name: str, type_: Type, dtype: torch.dtype | None = None) -> Tensor:
         """Add an input to the current scope's graph, with this name where it is free.
