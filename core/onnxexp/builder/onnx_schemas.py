@@ -38,10 +38,6 @@ class Formal:
     variadic: bool
     homogeneous: bool
 
-    @property
-    def is_sequence(self) -> bool:
-        return all(type_.startswith("seq(") for type_ in self.types)
-
 
 @dataclasses.dataclass(slots=True)
 class Attribute:
@@ -84,10 +80,6 @@ class Operator:
     variadic: bool
     deterministic: bool
     _places: dict[str, int] = dataclasses.field(repr=False)
-
-    @property
-    def deprecated(self) -> bool:
-        return self.schema.deprecated
 
     def input_index(self, name: str) -> int | None:
         """The position of an input, by its name in any version."""

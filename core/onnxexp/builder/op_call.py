@@ -89,7 +89,7 @@ def check_graph_types(name: str, opset: int, tensors: Sequence[Tensor]) -> None:
 
 def _known_versions(domain: str, name: str) -> list[int]:
     """The first opsets of an operator's versions that end at `MIN_OPSET` or later."""
-    since = [version.since for version in history(domain, name) if not version.deprecated]
+    since = [version.since for version in history(domain, name) if not version.schema.deprecated]
     return [version for version in since if domain or _end(name, version) >= MIN_OPSET]
 
 

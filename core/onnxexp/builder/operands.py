@@ -155,7 +155,7 @@ def result_dtypes(
             dtype = bound[formal.variable]
         elif len(formal.types) == 1:
             dtype = _ONLY.get(next(iter(formal.types)))
-        if index == 0 and spec.attributes and not formal.is_sequence:
+        if index == 0 and spec.attributes and not all(type_.startswith("seq(") for type_ in formal.types):
             dtype = _dtype_from_attribute(attributes) or dtype or _default_dtype(spec)
         if dtype is not None and type_string(dtype) not in formal.types:
             raise LoweringError(f"ONNX's {spec.name} does not return {dtype} at opset {opset}")
