@@ -23,7 +23,7 @@ from onnxexp.builder.graph_state import GraphState, Provenance
 from onnxexp.builder.onnx_schemas import history, operator
 from onnxexp.builder.onnxscript_functions import definitions
 from onnxexp.builder.producer import Producer, find_producer
-from onnxexp.builder.subgraphs import LoopBody, Subgraphs
+from onnxexp.builder.subgraphs import ControlFlow
 from onnxexp.builder.symbolic_sizes import compute_size
 from onnxexp.builder.tensor import Tensor
 from onnxexp.errors import LoweringError, OpsetError
@@ -37,7 +37,7 @@ class Declined(LoweringError):
     """A symbolic cannot lower this call; the next plugin or a decomposition does."""
 
 
-class Builder:
+class Builder(ControlFlow):
     """Emits ONNX operators at one target opset; every ONNX operator is a method of it.
 
     Positional arguments are inputs in the schema's order, keywords are inputs or attributes by their ONNX names, None is
@@ -67,7 +67,6 @@ class Builder:
         self.params: dict[str, torch.Tensor] = {}
         self.fold = fold
         self._state = GraphState(opset, self.custom_opsets, functools.partial(Tensor, self))
-        self._subgraphs = Subgraphs(self, self._state)
         self._context = context
         self._node: Node | None = None
         self._resolve: Callable[[Any], Any] = lambda arg: arg
@@ -347,44 +346,6 @@ class Builder:
         number = Tensor(self, tensor.value, tensor.dtype, ())
         number.scalar = bool if number.dtype == torch.bool else float if number.dtype.is_floating_point else int
         return number
-
-    # Control flow
-
-    def subgraph(self, name: str, body: Callable[[], Sequence[Any]]) -> ir.Graph:
-        """Build an attribute's graph: `body` calls `input`, emits nodes, returns outputs."""
-        return self._subgraphs.graph(name, body)
-
-    def if_(self, cond: Tensor, then: Callable[[], Sequence[Any]], otherwise: Callable[[], Sequence[Any]]) -> list[Tensor]:
-        """``If``: both functions emit their branch and return its values.
-
-        Raises LoweringError where the values differ in number or in dtype.
-        """
-        return self._subgraphs.if_(cond, then, otherwise)
-
-    def loop(
-        self, trip_count: Any, cond: Any, body: LoopBody, carried: Sequence[Any], *, types: Sequence[Type] | None = None
-    ) -> list[Tensor]:
-        """``Loop``: `body(i, *carried)` returns (condition or None, carried, stacked).
-
-        Returns the carried values after the last round, then the stacked ones (a new axis 0). The loop ends when the condition is
-        false. `types` are the carried values' types where a size changes from round to round.
-        """
-        return self._subgraphs.loop(trip_count, cond, body, carried, types)
-
-    def scan(
-        self,
-        body: Callable[..., tuple[Sequence[Any], Sequence[Any]]],
-        carried: Sequence[Any],
-        xs: Sequence[Tensor],
-        *,
-        reverse: bool = False,
-    ) -> list[Tensor]:
-        """``Scan`` along axis 0: `body(*carried, *slices)` returns (carried, stacked).
-
-        `body` takes one slice of each of `xs`, the last slices first with `reverse`. Returns the carried values after the last
-        step, then the stacked ones.
-        """
-        return self._subgraphs.scan(body, carried, xs, reverse=reverse)
 
 
 def state_of(builder: Builder) -> GraphState:

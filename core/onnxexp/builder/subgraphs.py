@@ -18,7 +18,7 @@ from onnxexp.builder.tensor import GraphBuilder, Tensor
 from onnxexp.errors import LoweringError, OpsetError
 from onnxexp.neutral_graph import ScalarType, TensorType, Type
 
-__all__ = ["LoopBody", "Subgraphs"]
+__all__ = ["ControlFlow"]
 
 LoopBody = Callable[..., tuple[Any, Sequence[Any], Sequence[Any]]]
 
@@ -28,20 +28,21 @@ _LOOP_THAT_CARRIES_NOTHING = 11
 _IDENTITY_OF_SEQUENCES = 14
 
 
-class Subgraphs:
-    """Emitter of nodes with graphs inside: `Builder.if_`, `loop` and `scan`."""
+class ControlFlow(GraphBuilder):
+    """The part of the builder that emits nodes with graphs inside."""
 
-    def __init__(self, op: GraphBuilder, state: GraphState) -> None:
-        self._op = op
-        self._state = state
+    _state: GraphState
 
-    def graph(self, name: str, body: Callable[[], Sequence[Any]]) -> ir.Graph:
-        """The graph that `body` emits: it makes the inputs and returns the outputs."""
+    def subgraph(self, name: str, body: Callable[[], Sequence[Any]]) -> ir.Graph:
+        """Build an attribute's graph: `body` calls `input`, emits nodes, returns outputs."""
         with self._state.nested() as scope:
             return self._finish(scope, name, body())[0]
 
     def if_(self, cond: Tensor, then: Callable[[], Sequence[Any]], otherwise: Callable[[], Sequence[Any]]) -> list[Tensor]:
-        """See `Builder.if_`."""
+        """``If``: both functions emit their branch and return its values.
+
+        Raises LoweringError where the values differ in number or in dtype.
+        """
         graphs, values = [], []
         for branch, name in ((then, "then"), (otherwise, "else")):
             with self._state.nested() as scope:
@@ -50,7 +51,7 @@ class Subgraphs:
             values.append(results)
         self._check_branches(*values)
         attributes = {"then_branch": graphs[0], "else_branch": graphs[1]}
-        outputs = self._node("If", [self._condition(cond)], attributes, values[0])
+        outputs = self._append("If", [self._condition(cond)], attributes, values[0])
         for output, one, other in zip(outputs, *values, strict=True):
             output.fill(TensorType(None, self._common(one.shape, other.shape)))
             if output.known_dtype is None:
@@ -58,16 +59,19 @@ class Subgraphs:
         return outputs
 
     def loop(
-        self, trip_count: Any, cond: Any, body: LoopBody, carried: Sequence[Any], types: Sequence[Type] | None
+        self, trip_count: Any, cond: Any, body: LoopBody, carried: Sequence[Any], *, types: Sequence[Type] | None = None
     ) -> list[Tensor]:
-        """See `Builder.loop`."""
-        op = self._op
-        if not carried and op.opset < _LOOP_THAT_CARRIES_NOTHING:
-            return self.loop(trip_count, cond, _carrying(body), [True], None)[1:]
+        """``Loop``: `body(i, *carried)` returns (condition or None, carried, stacked).
+
+        Returns the carried values after the last round, then the stacked ones (a new axis 0). The loop ends when the condition is
+        false. `types` are the carried values' types where a size changes from round to round.
+        """
+        if not carried and self.opset < _LOOP_THAT_CARRIES_NOTHING:
+            return self.loop(trip_count, cond, _carrying(body), [True])[1:]
         start = [self._typed(value) for value in carried]
         with self._state.nested() as scope:
-            index = op.input("i", ScalarType(int))
-            going = op.input("cond", TensorType(torch.bool, ()))
+            index = self.input("i", ScalarType(int))
+            going = self.input("cond", TensorType(torch.bool, ()))
             inside = [self._carried_input(value, types[k] if types else None) for k, value in enumerate(start)]
             go_on, after, stacked = body(index, *inside)
             if types is None:
@@ -75,11 +79,11 @@ class Subgraphs:
             again = going if go_on is None else self._condition(go_on)
             graph, results = self._finish(scope, "loop", [again, *after, *stacked])
         _check_carried("Loop", start, results[1 : 1 + len(after)])
-        count = None if trip_count is None else op.cast(trip_count, torch.int64)
+        count = None if trip_count is None else self.cast(trip_count, torch.int64)
         if cond is None and not start:
-            cond = op.constant(True)  # onnx's checker wants two inputs
+            cond = self.constant(True)  # onnx's checker wants two inputs
         first = None if cond is None else self._condition(cond)
-        outputs = self._node("Loop", [count, first, *start], {"body": graph}, results[1:])
+        outputs = self._append("Loop", [count, first, *start], {"body": graph}, results[1:])
         all_rounds = isinstance(trip_count, int) and cond is None and go_on is None
         return self._with_types(outputs, inside, results[1:], trip_count if all_rounds else None)
 
@@ -89,13 +93,17 @@ class Subgraphs:
         carried: Sequence[Any],
         xs: Sequence[Tensor],
         *,
-        reverse: bool,
+        reverse: bool = False,
     ) -> list[Tensor]:
-        """See `Builder.scan`."""
-        op, start = self._op, [self._typed(value) for value in carried]
+        """``Scan`` along axis 0: `body(*carried, *slices)` returns (carried, stacked).
+
+        `body` takes one slice of each of `xs`, the last slices first with `reverse`. Returns the carried values after the last
+        step, then the stacked ones.
+        """
+        start = [self._typed(value) for value in carried]
         with self._state.nested() as scope:
-            inside = [op.input("carried", TensorType(value.known_dtype, value.shape)) for value in start]
-            slices = [op.input("slice", TensorType(x.known_dtype, None if x.shape is None else x.shape[1:])) for x in xs]
+            inside = [self.input("carried", TensorType(value.known_dtype, value.shape)) for value in start]
+            slices = [self.input("slice", TensorType(x.known_dtype, None if x.shape is None else x.shape[1:])) for x in xs]
             after, stacked = body(*inside, *slices)
             _keep_shapes(inside, after)
             graph, results = self._finish(scope, "scan", [*after, *stacked])
@@ -105,7 +113,7 @@ class Subgraphs:
             attributes["scan_input_directions"] = [1] * len(xs)
             if stacked:
                 attributes["scan_output_directions"] = [1] * len(stacked)
-        outputs = self._node("Scan", [*start, *xs], attributes, results)
+        outputs = self._append("Scan", [*start, *xs], attributes, results)
         length = xs[0].shape[0] if xs and xs[0].shape else None
         return self._with_types(outputs, inside, results, length)
 
@@ -124,20 +132,19 @@ class Subgraphs:
         return ir.Graph(scope.inputs, values, nodes=scope.nodes, name=named), results
 
     def _identity(self, tensor: Tensor) -> Tensor:
-        op = self._op
-        if op.opset >= _IDENTITY_OF_SEQUENCES or not isinstance(tensor.value.type, ir.SequenceType):
+        if self.opset >= _IDENTITY_OF_SEQUENCES or not isinstance(tensor.value.type, ir.SequenceType):
             return self._state.copy(tensor)
-        element = op.constant(torch.zeros((), dtype=from_onnx(tensor.value.type.elem_type.dtype)))
-        longer = op.SequenceInsert(tensor, element, op.constant(0, torch.int64))
-        same: Tensor = op.SequenceErase(longer, op.constant(0, torch.int64))
-        op.infer(same)
+        element = self.constant(torch.zeros((), dtype=from_onnx(tensor.value.type.elem_type.dtype)))
+        longer = self.SequenceInsert(tensor, element, self.constant(0, torch.int64))
+        same: Tensor = self.SequenceErase(longer, self.constant(0, torch.int64))
+        self.infer(same)
         return same
 
-    def _node(
+    def _append(
         self, name: str, inputs: Sequence[Tensor | None], attributes: dict[str, Any], results: Sequence[Tensor]
     ) -> list[Tensor]:
-        check_graph_types(name, self._op.opset, [tensor for tensor in (*inputs, *results) if tensor is not None])
-        spec = operator("", name, self._op.opset)
+        check_graph_types(name, self.opset, [tensor for tensor in (*inputs, *results) if tensor is not None])
+        spec = operator("", name, self.opset)
         assert spec is not None
         values = [None if tensor is None else tensor.value for tensor in inputs]
         dtypes = [result.known_dtype for result in results]
@@ -147,7 +154,7 @@ class Subgraphs:
         """Raise LoweringError or OpsetError where the branches' values do not match."""
         if len(then) != len(otherwise):
             raise LoweringError(f"the branches of an if return {len(then)} and {len(otherwise)} values")
-        opset = self._op.opset
+        opset = self.opset
         for index, (one, other) in enumerate(zip(then, otherwise, strict=True)):
             if one.known_dtype != other.known_dtype:
                 dtypes = f"{one.known_dtype} in one branch and {other.known_dtype} in the other"
@@ -158,8 +165,8 @@ class Subgraphs:
                 raise OpsetError(f"{reason} from opset {first} on; the target is opset {opset}", first)
 
     def _condition(self, cond: Any) -> Tensor:
-        cond = self._op.cast(cond, torch.bool)
-        return cond if cond.rank in (0, None) else self._op.Reshape(cond, [])  # type: ignore[no-any-return]
+        cond = self.cast(cond, torch.bool)
+        return cond if cond.rank in (0, None) else self.Reshape(cond, [])  # type: ignore[no-any-return]
 
     def _common(self, one: Any, other: Any) -> Any:
         if one is None or other is None or len(one) != len(other):
@@ -167,14 +174,14 @@ class Subgraphs:
         return tuple(size if size == with_ else self._state.fresh_dim() for size, with_ in zip(one, other, strict=True))
 
     def _typed(self, value: Any) -> Tensor:
-        tensor = operands.tensor(self._op, value)
+        tensor = operands.tensor(self, value)
         _ = tensor.inferred_dtype
         return tensor
 
     def _carried_input(self, value: Tensor, type_: Type | None) -> Tensor:
         if type_ is None:
             type_ = ScalarType(value.scalar) if value.scalar else TensorType(value.known_dtype, value.shape)
-        tensor = self._op.input("carried", type_, value.known_dtype)
+        tensor = self.input("carried", type_, value.known_dtype)
         if value.known_dtype is None and value.value.type is not None:
             tensor.value.type = value.value.type
         return tensor
