@@ -21,17 +21,9 @@ def write_program(
 
     Raises SerializeError, with the plugin's name where its hook fails.
     """
-    written = None
-    if isinstance(target, (str, os.PathLike)):
-        written = _by_plugin(plugins, context, program, Path(target), options)
-    return written or save(program.model, target, options)
-
-
-def _by_plugin(
-    plugins: Plugins, context: ExportContext, program: ONNXProgram, path: Path, options: WriteOptions
-) -> SavedFile | None:
-    """Call the hooks until one writes the file; None where none does."""
-    for implementation in plugins.implementations("serialize"):
+    implementations = plugins.implementations("serialize") if isinstance(target, (str, os.PathLike)) else ()
+    for implementation in implementations:
+        path = Path(target)  # type: ignore[arg-type] # no file object
         try:
             written = implementation(program=program, path=path, options=options, context=context)
         except Exception as error:  # a hook may raise anything: the error names the plugin
@@ -41,4 +33,4 @@ def _by_plugin(
                 raise SerializeError(f"{implementation} returned True for {path}, and there is no such file")
             plugins.used.add(implementation.plugin.name)
             return SavedFile((path,), path.stat().st_size)
-    return None
+    return save(program.model, target, options)
