@@ -71,22 +71,21 @@ class Where:
         return f"{place}: {self.code}" if self.code else place
 
 
+@dataclasses.dataclass(slots=True, eq=False, repr=False)
 class Value:
     """A value of the graph: a readable name, and a type.
 
     Values are compared by identity.
     """
 
-    __slots__ = ("name", "type")
-
-    def __init__(self, name: str, type: Type) -> None:
-        self.name = name
-        self.type = type
+    name: str
+    type: Type
 
     def __repr__(self) -> str:
         return f"%{self.name}: {self.type}"
 
 
+@dataclasses.dataclass(slots=True, eq=False, repr=False)
 class Node:
     """A call of one operator.
 
@@ -100,16 +99,11 @@ class Node:
         where: The location in the user's program.
     """
 
-    __slots__ = ("op", "args", "outputs", "blocks", "where")
-
-    def __init__(
-        self, op: str, args: list[Any], outputs: list[Value], blocks: list[Graph] | None = None, where: Where | None = None
-    ) -> None:
-        self.op = op
-        self.args = args
-        self.outputs = outputs
-        self.blocks = blocks or []
-        self.where = where or Where()
+    op: str
+    args: list[Any]
+    outputs: list[Value]
+    blocks: list[Graph] = dataclasses.field(default_factory=list)
+    where: Where = Where()
 
     def inputs(self) -> list[Value]:
         """Return every value among the arguments, including those inside lists."""

@@ -168,12 +168,12 @@ class Converter:
             del args[1:]
         return self.append(scalar_op(name, args), args, node)
 
-    def append(self, op: str, args: Sequence[Any], node: torch.fx.Node, blocks: list[Graph] | None = None) -> Any:
+    def append(self, op: str, args: Sequence[Any], node: torch.fx.Node, blocks: Sequence[Graph] = ()) -> Any:
         """Append a node to the neutral graph; return its value, or the list of its values."""
         meta = node.meta.get("val")
         if isinstance(meta, (bool, int, float)) and op.startswith("aten::sym_"):
             return meta
         results = None if meta is None else typed_value(node.name, meta, self.dim_text)
         outputs = pytree.tree_leaves(results) if meta is not None else []
-        self.graph.nodes.append(Node(op, list(args), outputs, blocks, node_location(node)))
+        self.graph.nodes.append(Node(op, list(args), outputs, list(blocks), node_location(node)))
         return results
