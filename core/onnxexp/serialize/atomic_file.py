@@ -95,21 +95,17 @@ def checked_target(path: str | os.PathLike[str]) -> str:
     folder = os.path.dirname(real)
     found = _status(real)
     if (found is not None and stat.S_ISDIR(found.st_mode)) or not os.path.basename(given):
-        raise SerializeError(
-            _cannot(given, "it is a folder", f"Give a file's name, such as {os.path.join(given, 'model.onnx')}.")
-        )
+        raise _cannot(given, "it is a folder", f"Give a file's name, such as {os.path.join(given, 'model.onnx')}.")
     if found is not None:
         if not stat.S_ISREG(found.st_mode):
-            raise SerializeError(_cannot(given, "it is not a regular file", "Open it yourself and give the file object."))
+            raise _cannot(given, "it is not a regular file", "Open it yourself and give the file object.")
         if not os.access(real, os.W_OK):
-            raise SerializeError(_cannot(given, "the file is read-only", "Change its permissions, or choose another name."))
+            raise _cannot(given, "the file is read-only", "Change its permissions, or choose another name.")
     if not os.access(os.path.join(folder, ""), os.W_OK | os.X_OK):  # the separator at the end has it be a folder
         if not os.path.isdir(folder):
             problem = "is not a folder" if os.path.exists(folder) else "does not exist"
-            raise SerializeError(_cannot(given, f"the folder {folder} {problem}", "Create it, or choose another place."))
-        raise SerializeError(
-            _cannot(given, f"no permission to create files in {folder}", "Change its permissions, or choose another place.")
-        )
+            raise _cannot(given, f"the folder {folder} {problem}", "Create it, or choose another place.")
+        raise _cannot(given, f"no permission to create files in {folder}", "Change its permissions, or choose another place.")
     return real
 
 
@@ -127,10 +123,10 @@ def explained(path: str, size: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise SerializeError(_explain(error, path, size)) from error
+        raise _explain(error, path, size) from error
 
 
-def _explain(error: OSError, path: str, size: int) -> str:
+def _explain(error: OSError, path: str, size: int) -> SerializeError:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         folder = os.path.dirname(path)
         free = shutil.disk_usage(folder).free
@@ -143,9 +139,9 @@ def _explain(error: OSError, path: str, size: int) -> str:
     return _cannot(path, error.strerror or str(error), "Choose another place, or give a file object.")
 
 
-def _cannot(path: str, reason: str, cure: str) -> str:
+def _cannot(path: str, reason: str, cure: str) -> SerializeError:
     unharmed = " What was there before is unharmed." if os.path.isfile(path) else ""
-    return f"cannot write {path}: {reason}. {cure}{unharmed}"
+    return SerializeError(f"cannot write {path}: {reason}. {cure}{unharmed}")
 
 
 def _megabytes(size: int) -> str:
