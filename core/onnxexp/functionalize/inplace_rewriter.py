@@ -14,7 +14,7 @@ from onnxexp.functionalize.memory import Memory
 from onnxexp.functionalize.mutation import SETTING, Facts, facts, is_out, is_tensor, packet, restrides, results, twin
 from onnxexp.functionalize.normalize_views import Sharing, ViewCall, places
 from onnxexp.functionalize.places import Ref, refuse
-from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Value, replace_values, values_in
+from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Value, Where, replace_values, values_in
 from onnxexp.torch_ops.result_types import result_types
 from onnxexp.torch_ops.schemas import bind, overload
 
@@ -169,8 +169,7 @@ class Rewriter:
         ref, value = self.ref(node.args[0]), node.args[1] if len(node.args) > 1 else 0
         where, output = node.where, self._output(node, ref)
         if is_tensor(value):
-            made = self.emit.cast(self.resolve(value), ref.type, where, lambda: self.memory.peek(ref))
-            output = self.emit.expand(made, ref.type, where, lambda: self.memory.peek(ref))
+            output = self._fitted(self.resolve(value), ref, where)
         elif self.emit.static and ref.type.dtype is not None and is_static(ref.type.sizes):
             self.emit.call("aten::full", [list(ref.type.sizes or ()), value, ref.type.dtype], output, where)
         else:
@@ -185,9 +184,12 @@ class Rewriter:
         value = self.resolve(source)
         if self.memory.holds(ref, value):
             return  # `x[1:] += 1` ends in a copy of x[1:] to itself
-        value = self.emit.cast(value, ref.type, where, lambda: self.memory.peek(ref))
-        value = self.emit.expand(value, ref.type, where, lambda: self.memory.peek(ref))
-        self.memory.write(ref, value, node.op, where)
+        self.memory.write(ref, self._fitted(value, ref, where), node.op, where)
+
+    def _fitted(self, value: Value, ref: Ref, where: Where) -> Value:
+        """Cast and broadcast a value to the type of a place."""
+        cast = self.emit.cast(value, ref.type, where, lambda: self.memory.peek(ref))
+        return self.emit.expand(cast, ref.type, where, lambda: self.memory.peek(ref))
 
     def _restride(self, node: Node, functional: str) -> None:
         """Rewrite ``t_`` and the like: from here on the tensor is a view."""
