@@ -95,12 +95,14 @@ def flatten_inputs(bound: inspect.BoundArguments, args: Sequence[Any], kwargs: M
     Lists every leaf: tensors, numbers, None, strings. Registers new dataclasses, as `register_dataclasses` does. `bound` has
     the same arguments by parameter.
     """
+    register_dataclasses((tuple(args), dict(kwargs)))
     return _leaves(_roots(list(bound.signature.parameters.values()), args, kwargs))
 
 
 def flatten_outputs(tree: Any) -> list[Leaf]:
     """Flatten a model's result, with default names; None and constants are leaves too."""
-    top = _parts(tree)
+    register_dataclasses(tree)
+    top = children(tree)
     if top is None:
         return [Leaf(("output",), "output", tree)]
     numbered = all(key.isdigit() for key, _ in top)
@@ -130,14 +132,8 @@ def _roots(
         yield (key,), value
 
 
-def _parts(value: Any) -> list[tuple[str, Any]] | None:
-    """Return `children`; register a new dataclass first."""
-    below = children(value)
-    return children(value) if below is None and _register(value) else below
-
-
 def _walk(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    below = None if type(value) is torch.Tensor else _parts(value)
+    below = None if type(value) is torch.Tensor else children(value)
     if below is None:
         yield path, value
         return
