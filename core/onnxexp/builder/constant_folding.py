@@ -27,6 +27,7 @@ from onnxexp.builder.torch_tensor_data import has_data
 __all__ = ["COMPUTED", "VIEWS", "fold"]
 
 _LOGGER = logging.getLogger(__name__)
+_implementation = functools.lru_cache(maxsize=None)(load_op)
 SMALL = 4096
 """The largest number of elements of the inputs, and of the outputs, of a folded node."""
 
@@ -116,17 +117,11 @@ def _reference(
     arrays = [None if tensor is None else tensor.detach().cpu().numpy() for tensor in inputs]
     try:
         with np.errstate(all="ignore"):
-            results = _implementation(spec.name, opset)(node, run_params).run(*arrays)
+            results = _implementation("", spec.name, opset)(node, run_params).run(*arrays)
         return [torch.from_numpy(np.array(result)) for result in results[:count]]
     except Exception as error:  # noqa: BLE001 - onnx's implementation may raise anything; the node itself is still right
         _LOGGER.debug("%s is not folded: %s: %s", spec.name, type(error).__name__, error)
         return None
-
-
-@functools.lru_cache(maxsize=None)
-def _implementation(name: str, opset: int) -> Callable[..., Any]:
-    implementation: Callable[..., Any] = load_op("", name, opset)
-    return implementation
 
 
 def _ints(tensor: torch.Tensor | None) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -126,17 +127,12 @@ def constant(op: GraphBuilder, value: Any, dtype: torch.dtype | None) -> Tensor:
 
 def _mixed(op: GraphBuilder, elements: Sequence[Any], dtype: torch.dtype) -> Tensor:
     pieces: list[Tensor] = []
-    run: list[Any] = []
-    for element in elements:
-        if isinstance(element, Tensor) and element.const is None:
-            if run:
-                pieces.append(op.constant(run, dtype))
-                run = []
-            pieces.append(op.Unsqueeze(op.cast(element, dtype), [0]) if element.rank == 0 else op.cast(element, dtype))
+    numbers = [each.const.item() if isinstance(each, Tensor) and each.const is not None else each for each in elements]
+    for dynamic, run in itertools.groupby(numbers, lambda each: isinstance(each, Tensor)):
+        if dynamic:
+            pieces += [op.Unsqueeze(op.cast(each, dtype), [0]) if each.rank == 0 else op.cast(each, dtype) for each in run]
         else:
-            run.append(element.const.item() if isinstance(element, Tensor) and element.const is not None else element)
-    if run:
-        pieces.append(op.constant(run, dtype))
+            pieces.append(op.constant(list(run), dtype))
     return pieces[0] if len(pieces) == 1 else op.Concat(*pieces, axis=0)
 
 
