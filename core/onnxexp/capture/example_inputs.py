@@ -109,11 +109,10 @@ def other_examples(
         changed, texts = list(flat), []
         for place, index, axis, request in axes:
             tensor, (_, function) = changed[index], derivation(request.dim) or ("", int)
-            bounds = vars(vars(request.dim).get("root", request.dim))  # of a Dim, a derived Dim or Dim.DYNAMIC(min=..., max=...)
+            low, high = _bounds(request.dim)
             present = (tensor.shape[axis] - function(0)) // (function(1) - function(0))
-            high = bounds.get("max")
-            size = max(rule(place, present), bounds.get("min") or 1)
-            size = function(min(size, high) if isinstance(high, int) else size)
+            size = max(rule(place, present), low)
+            size = function(size if high is None else min(size, high))
             changed[index] = grow(tensor, axis, size) if tensor.shape[axis] else tensor
             texts.append(f"axis {axis} of {spec.leaves[index].name} is {size}")
         for index, leaf in enumerate(changed):
@@ -192,8 +191,10 @@ def _root(
 
 
 def _bounds(dim: Any) -> tuple[int, int | None]:
-    root = vars(dim).get("root", dim)
-    return int(root.min), int(root.max) if isinstance(root.max, int) else None
+    """Return the bounds of a Dim, of a derived Dim's root, or of Dim.DYNAMIC."""
+    bounds = vars(vars(dim).get("root", dim))
+    high = bounds.get("max")
+    return bounds.get("min") or 1, high if isinstance(high, int) else None
 
 
 def _least(function: Callable[[int], int], size: int) -> int:

@@ -81,11 +81,11 @@ class _Printer(StrPrinter):  # type: ignore[misc]
             expr = expr.reversedsign
         return f"{self.doprint(expr.lhs)} {expr.rel_op} {self.doprint(expr.rhs)}"
 
-    def _print_And(self, expr: sympy.Expr) -> str:
-        return str(self.stringify(expr.args, " and ", PRECEDENCE["And"]))
+    def _joined(self, expr: sympy.Expr, word: str) -> str:
+        return str(self.stringify(expr.args, f" {word.lower()} ", PRECEDENCE[word]))
 
-    def _print_Or(self, expr: sympy.Expr) -> str:
-        return str(self.stringify(expr.args, " or ", PRECEDENCE["Or"]))
+    _print_And = functools.partialmethod(_joined, word="And")
+    _print_Or = functools.partialmethod(_joined, word="Or")
 
     def _print_function(self, expr: sympy.Expr) -> str:
         return f"{type(expr).__name__.lower()}({', '.join(sorted(map(self.doprint, expr.args)))})"
