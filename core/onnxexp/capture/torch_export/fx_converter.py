@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import operator
 import re
@@ -36,6 +37,7 @@ def _dtype(arg: Any) -> torch.dtype | None:
     return arg.type.dtype if isinstance(arg, Value) and isinstance(arg.type, TensorType) else None
 
 
+@dataclasses.dataclass(eq=False)
 class Converter:
     """Convert one fx graph; a nested graph has a converter of its own.
 
@@ -48,21 +50,13 @@ class Converter:
         env: The values of the fx nodes converted so far.
     """
 
-    def __init__(
-        self,
-        module: torch.fx.GraphModule,
-        graph: Graph,
-        dim_text: Callable[[Any], Dim],
-        conversions: Mapping[str, Conversion],
-        autocast: bool = False,
-    ) -> None:
-        self.module = module
-        self.graph = graph
-        self.dim_text = dim_text
-        self.conversions = conversions
-        self.autocast = autocast
-        self._outer_autocast: list[bool] = []
-        self.env: dict[torch.fx.Node, Any] = {}
+    module: torch.fx.GraphModule
+    graph: Graph
+    dim_text: Callable[[Any], Dim]
+    conversions: Mapping[str, Conversion]
+    autocast: bool = False
+    env: dict[torch.fx.Node, Any] = dataclasses.field(default_factory=dict, init=False)
+    _outer_autocast: list[bool] = dataclasses.field(default_factory=list, init=False)
 
     def run(self) -> None:
         """Convert every node except the placeholders, whose values are in `env` already."""
