@@ -78,7 +78,8 @@ class Aliases:
             for index in known.written:
                 self._written.extend(values_in(node.args[index]))
             if node.blocks:
-                self._scan_blocks(node)
+                scans = {"prim::If": self._scan_if, "prim::Loop": self._scan_loop}
+                scans.get(node.op, self._scan_other)(node)
             elif known.opaque:
                 for output in node.outputs:
                     for value in node.inputs():
@@ -91,10 +92,6 @@ class Aliases:
                         for value in values_in(node.args[known.viewed]):
                             self._join(output, value)
             self.contiguity.visit(node, known)
-
-    def _scan_blocks(self, node: Node) -> None:
-        scans = {"prim::If": self._scan_if, "prim::Loop": self._scan_loop}
-        scans.get(node.op, self._scan_other)(node)
 
     def _scan_if(self, node: Node) -> None:
         for block in node.blocks:

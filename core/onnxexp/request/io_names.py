@@ -62,27 +62,15 @@ def assign_output_names(
 
 
 def _checked(given: Sequence[str], defaults: Sequence[str], what: str, taken: Collection[str]) -> list[str]:
+    there_are = f"the model has {len(defaults)} {what}{'s' if len(defaults) != 1 else ''}: {', '.join(defaults) or 'none'}"
     names: object = given
     if not isinstance(names, (list, tuple)) or [name for name in names if not isinstance(name, str) or not name]:
-        raise OptionError(
-            f"{what}_names must be a list of names (non-empty strings), not {given!r}; {_there_are(defaults, what)}."
-        )
+        raise OptionError(f"{what}_names must be a list of names (non-empty strings), not {given!r}; {there_are}.")
     if len(given) > len(defaults):
-        raise OptionError(
-            f"{what}_names gives {len(given)} names ({', '.join(given)}), but {_there_are(defaults, what)}. "
-            "Give at most that many."
-        )
+        raise OptionError(f"{what}_names gives {len(given)} names ({', '.join(given)}), but {there_are}. Give at most that many.")
     for index, name in enumerate(given):
         if name in given[:index]:
-            raise OptionError(
-                f"{what}_names gives {name!r} more than once. Every {what} needs a name of its own; {_there_are(defaults, what)}."
-            )
+            raise OptionError(f"{what}_names gives {name!r} more than once. Every {what} needs a name of its own; {there_are}.")
         if name in taken:
-            raise OptionError(
-                f"{what}_names: {name!r} is already the name of an input. Choose another; {_there_are(defaults, what)}."
-            )
+            raise OptionError(f"{what}_names: {name!r} is already the name of an input. Choose another; {there_are}.")
     return list(given)
-
-
-def _there_are(defaults: Sequence[str], what: str) -> str:
-    return f"the model has {len(defaults)} {what}{'s' if len(defaults) != 1 else ''}: {', '.join(defaults) or 'none'}"

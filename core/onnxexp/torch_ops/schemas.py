@@ -60,16 +60,9 @@ def overload(name: str) -> torch._ops.OpOverload | None:
 
 def bind(schema: torch.FunctionSchema, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """Bind a call to a schema: every argument in order, with the defaults filled in."""
-    bound = []
-    for index, argument in enumerate(schema.arguments):
-        if index < len(args):
-            value = args[index]
-        elif argument.name in kwargs:
-            value = kwargs[argument.name]
-        else:
-            value = argument.default_value
-        bound.append(value)
-    return bound
+    arguments = schema.arguments
+    others = (kwargs.get(each.name, each.default_value) for each in arguments[len(args) :])
+    return [*args[: len(arguments)], *others]
 
 
 def called(name: str, args: Sequence[Any], where: Node, fresh: Callable[[], str], outputs: int | None = None) -> Node:
