@@ -127,7 +127,7 @@ def constant(op: GraphBuilder, value: Any, dtype: torch.dtype | None) -> Tensor:
 
 def _mixed(op: GraphBuilder, elements: Sequence[Any], dtype: torch.dtype) -> Tensor:
     pieces: list[Tensor] = []
-    numbers = [each.const.item() if isinstance(each, Tensor) and each.const is not None else each for each in elements]
+    numbers: list[Any] = [each.const.item() if isinstance(each, Tensor) and each.const is not None else each for each in elements]
     for dynamic, run in itertools.groupby(numbers, lambda each: isinstance(each, Tensor)):
         if dynamic:
             pieces += [op.Unsqueeze(op.cast(each, dtype), [0]) if each.rank == 0 else op.cast(each, dtype) for each in run]
