@@ -258,9 +258,9 @@ class Interpreter:
         self.append(name, bound, values_in(results), where)
         return results
 
-    def append(self, name: str, args: list[Any], outputs: list[Value], where: Where | None = None, blocks: Any = None) -> None:
+    def append(self, name: str, args: list[Any], outputs: list[Value], where: Where | None = None, blocks: Any = ()) -> None:
         """Append a node."""
-        self.graph.nodes.append(Node(name, args, outputs, blocks, where or self.where))
+        self.graph.nodes.append(Node(name, args, outputs, list(blocks), where or self.where))
 
     def results(self, name: str, fake: Any) -> Any:
         """Create the values for the result of a fake call."""
