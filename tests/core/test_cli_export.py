@@ -164,7 +164,7 @@ def test_a_file_that_is_no_torchscript(project: str, capsys: Capsys) -> None:
 def test_a_torchscript_file_without_inputs(project: str, capsys: Capsys) -> None:
     torch.jit.script(torch.nn.ReLU()).save("relu.pt")
     ran = run(capsys, "export", "relu.pt", "-o", "model.onnx")
-    assert ran.status == 2 and "relu.pt has no example inputs; the model takes (input)" in ran.err
+    assert ran.status == 2 and "relu.pt has no example inputs; the model takes (input: Tensor)" in ran.err
 
 
 def test_an_archive(project: str, capsys: Capsys) -> None:
