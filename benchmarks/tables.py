@@ -148,7 +148,7 @@ def _trace(models: Sequence[ModelResult]) -> Table:
             ))  # fmt: skip
     note = (
         'capture="trace" and dynamo=False side by side: median seconds of an export that traces once, ratios of time and of '
-        "latency, the time of a capture that traces twice ÷ that of one that traces once, nodes."
+        "latency, the time of an export that traces twice ÷ that of one that traces once, nodes."
     )
     header = ("model", "trace", "script", "time ÷ script", "latency ÷ script", "twice ÷ once", "nodes trace", "nodes script",
               "error")  # fmt: skip
@@ -213,7 +213,7 @@ def markdown(run: Run) -> str:
         "# Benchmarks",
         "`python -m benchmarks --markdown` prints this page; the docstring of `benchmarks/__init__.py` describes the method. "
         "`dynamo` is `torch.onnx.export(dynamo=True)` and `script` is `torch.onnx.export(dynamo=False)`. "
-        "All ran in one run on one machine.",
+        "For each model, all ran in one run, on one machine.",
         f"Machine: {machine}. Settings: {settings}.",
     ]
     for table in tables(run):
