@@ -12,7 +12,7 @@ torch.manual_seed(0)
 
 X, SQUARE = torch.randn(3, 4), torch.randn(4, 4)
 
-LAYER = torch.nn.Linear(6, 8)
+LAYER = torch.nn.Linear(6, 8).requires_grad_(False)
 
 
 def overlapping(x: torch.Tensor) -> tuple[torch.Tensor, ...]:

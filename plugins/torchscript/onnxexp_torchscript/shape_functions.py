@@ -48,6 +48,8 @@ def infer_result(name: str, fakes: Sequence[Any]) -> Any:
     if not fakes or not isinstance(fakes[0], AbstractTensor):
         return _cat(fakes) if name == "aten::cat" else None
     first = fakes[0]
+    if name == "aten::lstm_cell":  # torch's kernel fixes the batch where the axes of the two states have different names
+        return list(fakes[1])
     if name in _TYPED:
         return AbstractTensor(_TYPED[name](fakes) or first.dtype, first.shape)
     if name.partition(".")[0] in _KEEPING or (name in ("aten::softmax.int", "aten::log_softmax.int") and fakes[2] is None):
