@@ -320,13 +320,13 @@ def test_a_program_that_cannot_be_read_with_none() -> None:
 
 
 def test_the_command_line_verifies_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "model.py").write_text(
+    (tmp_path / "container_model.py").write_text(
         "import torch\nfrom tests.torchscript.test_container_inputs import Model, X, Y\n"
         "def made():\n    torch.manual_seed(0)\n    return torch.jit.script(Model()), ([X, Y], Y)\n"
         "def longer():\n    torch.manual_seed(0)\n    return torch.jit.script(Model()), ([X, Y, X], None)\n",
         "utf-8",
     )
     file = str(tmp_path / "model.onnx")
-    assert main(["export", f"{tmp_path}/model.py:made", "-o", file, "--verify"]) == 0
+    assert main(["export", f"{tmp_path}/container_model.py:made", "-o", file, "--verify"]) == 0
     for target in ("made", "longer"):
-        assert main(["verify", file, "--against", f"{tmp_path}/model.py:{target}"]) == 0, capsys.readouterr()
+        assert main(["verify", file, "--against", f"{tmp_path}/container_model.py:{target}"]) == 0, capsys.readouterr()
