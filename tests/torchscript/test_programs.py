@@ -35,6 +35,19 @@ class Decoder(nn.Module):
         return torch.stack(found, 1)
 
 
+class Repeated(nn.Module):
+    """A cell that runs once for each column."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(4, 8)
+
+    def forward(self, x: Tensor, h: Tensor) -> Tensor:
+        for _ in range(x.size(1)):
+            h = self.cell(x[:, 0], h)
+        return h
+
+
 def suppressed(x: Tensor) -> Tensor:
     """Keeps the best row, drops what is near it, and goes on with the rest."""
     kept: list[Tensor] = []
@@ -155,6 +168,10 @@ def states(batch: int, seed: int) -> tuple[Tensor, Tensor]:
     Program(waited_for_later, X, at=[(MORE,)], dynamic=BOTH),
     Program(zeros_of_either_rank, X, at=[(-X,), (MORE,)], dynamic=BOTH),
     Program(Decoder(), *states(3, 0), 6, at=[(*states(2, 1), 4), (*states(1, 2), 0)], dynamic=[{0}, {0}, "n"], opsets=SEQUENCES),
+    Program(
+        Repeated(), torch.rand(3, 6, 4), torch.rand(3, 8), at=[(torch.rand(2, 5, 4), torch.rand(2, 8))],
+        dynamic=[{0, 1}, {0}], opsets=(11, 20),
+    ),
     Program(suppressed, X, at=[(MORE.reshape(15, 3),)], dynamic=[{0, 1}], opsets=SEQUENCES),
     Program(attention, X.reshape(3, 3, 2), at=[(MORE.reshape(9, 5, 1).expand(9, 5, 2),)], dynamic=[{0, 1}], opsets=(17, 20, 23)),
     *(Program(fn, IMAGE, at=[(IMAGE[:1, :, :3],)], dynamic=[{0, 2, 3}]) for fn in [doubled, resized]),

@@ -46,9 +46,8 @@ def restored_state(model: torch.nn.Module) -> Iterator[None]:
             if isinstance(holder, list):
                 holder[:] = old
                 continue
-            if holder.keys() != old.keys():
-                for key in holder.keys() - old.keys():
-                    del holder[key]
+            for key in holder.keys() - old.keys():
+                del holder[key]
             holder.update(old)
         for owner, name, old in scripted:
             owner.setattr(name, old)

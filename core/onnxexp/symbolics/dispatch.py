@@ -48,7 +48,7 @@ class Dispatcher:
     one whose table has ``override=True``. The others follow where it declines. The order of the plugins never matters.
 
     Attributes:
-        conflicts: A message for each two plugins that claim operators and of which none wins; it lists those operators.
+        conflicts: One message for each pair of plugins that claim the same operators, with those operators.
 
     Raises:
         OptionError: `prefer` names a plugin that has no symbolic for that operator.

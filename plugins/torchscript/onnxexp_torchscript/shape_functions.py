@@ -43,13 +43,17 @@ _INTEGERS = frozenset((torch.uint8, torch.int8, torch.int16, torch.int32, torch.
 _LAST = 2**62
 
 
+_CELLS = frozenset({"aten::lstm_cell", "aten::gru_cell"})
+"""Cells return states like those given; torch's kernels fix the batch where its axes have different names."""
+
+
 def infer_result(name: str, fakes: Sequence[Any]) -> Any:
     """Infer a call's result without torch; None if no shape function applies."""
     if not fakes or not isinstance(fakes[0], AbstractTensor):
         return _cat(fakes) if name == "aten::cat" else None
     first = fakes[0]
-    if name == "aten::lstm_cell":  # torch's kernel fixes the batch where the axes of the two states have different names
-        return list(fakes[1])
+    if name in _CELLS:
+        return list(fakes[1]) if isinstance(fakes[1], (list, tuple)) else fakes[1]
     if name in _TYPED:
         return AbstractTensor(_TYPED[name](fakes) or first.dtype, first.shape)
     if name.partition(".")[0] in _KEEPING or (name in ("aten::softmax.int", "aten::log_softmax.int") and fakes[2] is None):
