@@ -19,6 +19,7 @@ from onnxexp_aten.passes.flatten_concat import FlattenConcat
 from onnxexp_aten.passes.fold_batch_norm import FoldBatchNorm
 from onnxexp_aten.passes.fuse_grouped_attention import FuseGroupedAttention
 from onnxexp_aten.passes.fuse_mul_chains import FuseMulChains
+from onnxexp_aten.passes.unname_sizes import UnnameSizes
 from onnxexp_aten.tables import aten
 
 __all__ = ["Aten", "aten", "plugin"]
@@ -51,9 +52,9 @@ class Aten:
 
     @onnxexp.hookimpl
     def post_pass(self, options: onnxexp.Options) -> list[ir.passes.InPlacePass]:
-        """Fuse, flatten and fold nodes; allow sizes of 0 in Reshape."""
+        """Fuse, flatten and fold nodes; allow sizes of 0; remove names of sizes."""
         fusions = [FuseGroupedAttention(), ComposeViews(), FuseMulChains(options), FlattenConcat(), FoldBatchNorm(options)]
-        return [*fusions, AllowZeroSizes()]
+        return [*fusions, AllowZeroSizes(), UnnameSizes(options)]
 
 
 plugin = Aten()
