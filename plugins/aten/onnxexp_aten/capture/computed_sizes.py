@@ -16,6 +16,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn import functional
 
 from onnxexp.capture.torch_state import replace_attributes
+from onnxexp_aten.capture.contiguous_copies import contiguous
 from onnxexp_aten.capture.in_captures import in_captures
 from onnxexp_aten.capture.triangle_indices import triangle_indices
 
@@ -108,6 +109,7 @@ _REPLACEMENTS: list[tuple[Any, str, Callable[..., Any]]] = [
     ),
     (torch, "adaptive_avg_pool1d", _adaptive_avg_pool1d),
     (functional, "adaptive_avg_pool1d", _adaptive_avg_pool1d),
+    (torch.Tensor, "contiguous", contiguous),
 ]
 """The replacement of each function of torch, as (owner, attribute, replacement)."""
 
