@@ -18,6 +18,7 @@ from onnxexp_aten.capture.computed_sizes import keep_computed_sizes
 from onnxexp_aten.capture.data_dependent_ops import keep_data_dependent_ops
 from onnxexp_aten.capture.indexed_pieces import export_with_pieces, trace_pieces
 from onnxexp_aten.capture.recurrent_layers import keep_composite_ops
+from onnxexp_aten.capture.slice_lengths import exact_slice_lengths
 
 __all__ = ["keep_operators_whole"]
 
@@ -32,7 +33,7 @@ def keep_operators_whole() -> Iterator[None]:
         if not is_exporting():  # another thread's own
             return original(*args, **options)
         strict = options.get("strict", False)
-        with keep_composite_ops(), keep_data_dependent_ops(references=not strict), keep_computed_sizes():
+        with keep_composite_ops(), keep_data_dependent_ops(references=not strict), keep_computed_sizes(), exact_slice_lengths():
             run = functools.partial(original, *args, **options)
             return run() if strict else export_with_pieces(run, args[0])  # strict mode knows a tensor's methods itself
 

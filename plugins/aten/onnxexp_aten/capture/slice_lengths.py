@@ -1,0 +1,56 @@
+"""Capture slices whose limits meet at some sizes with their exact length.
+
+torch takes the end of a slice to follow its start, or not to, as in the example: ``x[4:-3]`` has ``n - 7`` rows at every size, or
+none. Eager has ``max(0, n - 7)``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._subclasses import fake_impls
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from onnxexp_aten.capture.in_captures import in_captures
+
+__all__ = ["exact_slice_lengths"]
+
+_SLICE = torch.ops.aten.slice.Tensor
+
+
+@contextlib.contextmanager
+def exact_slice_lengths() -> Iterator[None]:
+    """Give slices of fake tensors their length at every size.
+
+    Other threads are not affected.
+    """
+    implementations = fake_impls.op_implementations_dict
+    original = implementations[_SLICE]
+    implementations[_SLICE] = in_captures(original, _slice)
+    try:
+        yield
+    finally:
+        implementations[_SLICE] = original
+
+
+def _slice(
+    original: Callable[..., Any], mode: Any, func: Any, self: torch.Tensor, dim: int = 0,
+    start: Any = None, end: Any = None, step: Any = 1,
+) -> Any:  # fmt: skip
+    """Compute what torch does, but for the order of the limits."""
+    if self.dim() == 0 or not any(isinstance(number, torch.SymInt) for number in (self.shape[dim], start, end)):
+        return original(mode, func, self, dim, start, end, step)
+    size = self.shape[dim]
+    whole = end is None or statically_known_true(end == sys.maxsize)
+    first = 0 if start is None else fake_impls._compute_slice_index(size, start)
+    last = size if whole else fake_impls._compute_slice_index(size, end)
+    if first is None or last is None or statically_known_true(last >= first) or statically_known_true(step <= 0):
+        return original(mode, func, self, dim, start, end, step)
+    sizes, strides = list(self.shape), list(self.stride())
+    sizes[dim] = (torch.sym_max(last - first, 0) + step - 1) // step  # type: ignore[no-untyped-call]
+    strides[dim] = strides[dim] * step
+    return self.as_strided(sizes, strides, self.storage_offset() + first * self.stride()[dim])
