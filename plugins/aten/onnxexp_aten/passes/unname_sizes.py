@@ -1,4 +1,4 @@
-"""Keep ONNX Runtime from fusing a residual sum with the LayerNormalization after it.
+"""Prevent ONNX Runtime from fusing a sum with the LayerNormalization after it.
 
 ONNX Runtime makes SkipLayerNormalization of the two where it can prove, by the names of symbolic sizes, that the operands of the
 sum have equal shapes. On CPU this kernel takes more time than the operators that it replaces: exports of BERT are 5 to 10 percent

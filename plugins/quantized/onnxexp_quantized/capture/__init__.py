@@ -1,0 +1,1 @@
+"""Capture models with real quantized tensors: stand-ins that torch.export and the tracer take."""

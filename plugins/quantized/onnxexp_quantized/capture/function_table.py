@@ -1,0 +1,69 @@
+"""A table of torch functions and their implementations on stand-ins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import torch
+
+__all__ = ["FunctionTable", "name_of"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Generic: TypeAlias = "Callable[[Callable[..., Any], Sequence[Any], Mapping[str, Any]], Any]"
+
+
+class FunctionTable:
+    """Implementations of torch's functions, by the names of `name_of`."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, Callable[..., Any]] = {}
+
+    def __call__(self, *names: str) -> Callable[[Function], Function]:
+        """Register an implementation that takes the arguments of the torch function.
+
+        Raises ValueError where a name has one already.
+        """
+
+        def register(function: Function) -> Function:
+            self._add(names, lambda func, args, kwargs: function(*args, **kwargs))
+            return function
+
+        return register
+
+    def generic(self, names: str, implementation: Generic) -> None:
+        """Register one implementation for many names, separated by blanks.
+
+        It is called as ``implementation(func, args, kwargs)``, where `func` is the torch function.
+        """
+        self._add(names.split(), implementation)
+
+    def include(self, *tables: FunctionTable) -> None:
+        """Add the entries of other tables."""
+        for table in tables:
+            for name, implementation in table._functions.items():
+                self._add([name], implementation)
+
+    def find(self, name: str) -> Generic | None:
+        return self._functions.get(name)
+
+    def names(self) -> list[str]:
+        return sorted(self._functions)
+
+    def _add(self, names: Sequence[str], implementation: Generic) -> None:
+        for name in names:
+            if name in self._functions:
+                raise ValueError(f"{name} has an implementation already")
+            self._functions[name] = implementation
+
+
+def name_of(func: Any) -> str:
+    """The name of a torch function: ``quantized::add`` for operators of other namespaces, else ``add``.
+
+    Overloads, methods and functions of torch.nn.functional have the name of the operator.
+    """
+    if isinstance(func, torch._ops.OpOverload):
+        func = func.overloadpacket
+    if isinstance(func, torch._ops.OpOverloadPacket):
+        return str(func).replace(".", "::", 1).removeprefix("aten::")
+    return str(func.__name__)

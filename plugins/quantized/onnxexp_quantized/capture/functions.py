@@ -1,0 +1,31 @@
+"""All torch functions that take quantized tensors, and the call of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from onnxexp import CaptureError
+from onnxexp_quantized.capture import arithmetic, convolution_and_linear, layout, parameters, pooling_and_activation
+from onnxexp_quantized.capture.function_table import FunctionTable, name_of
+
+__all__ = ["FUNCTIONS", "call"]
+
+FUNCTIONS = FunctionTable()
+"""The implementations on stand-ins."""
+
+FUNCTIONS.include(parameters.table, convolution_and_linear.table, arithmetic.table, layout.table, pooling_and_activation.table)
+
+
+def call(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call a torch function with quantized tensors among its arguments.
+
+    Raises CaptureError for a function that has no implementation on them.
+    """
+    implementation = FUNCTIONS.find(name_of(func))
+    if implementation is None:
+        raise CaptureError(
+            f"{name_of(func)} is called with a quantized tensor, and onnxexp-plugin-quantized has no implementation of it; "
+            "cure: dequantize before that line, and quantize after it"
+        )
+    return implementation(func, args, kwargs)

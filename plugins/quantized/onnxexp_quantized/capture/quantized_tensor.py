@@ -1,0 +1,164 @@
+"""Stand-ins for quantized tensors and packed weights during a capture.
+
+Fake tensors cannot be quantized, so torch.export takes no quantized tensor, and the tracer records none of their parameters. A
+stand-in is no tensor itself: it consists of the integers, which are an ordinary tensor, and of the parameters. It reaches
+torch's functions through ``__torch_function__``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+__all__ = ["DTYPES", "PackedWeight", "QuantizedTensor", "Range"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """The integers of a quantized dtype.
+
+    Attributes:
+        dtype: The dtype of the integers.
+        lowest, highest: The first and last integer that torch's kernels saturate at.
+    """
+
+    dtype: torch.dtype
+    lowest: int
+    highest: int
+
+
+DTYPES = {
+    torch.quint8: Range(torch.uint8, 0, 255),
+    torch.qint8: Range(torch.int8, -128, 127),
+    torch.qint32: Range(torch.int32, -(2**31), 2**31 - 1),
+    torch.quint4x2: Range(torch.uint8, 0, 15),
+    torch.quint2x4: Range(torch.uint8, 0, 3),
+}
+
+
+class _StandIn:
+    """An object that torch's functions pass to the handlers."""
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        from onnxexp_quantized.capture.functions import call  # its handlers import this module
+
+        return call(func, args, kwargs or {})
+
+
+class QuantizedTensor(_StandIn):
+    """A quantized tensor: its integers and their parameters.
+
+    Attributes:
+        integers: The integers, as `torch.int_repr` returns them.
+        scale: One float, or a tensor: 0-d, or 1-d with an element for each index of `axis`.
+        zero_point: An int or a tensor, like `scale`.
+        dtype: The quantized dtype: torch.quint8, torch.qint8, torch.qint32, ….
+        axis: The channels' axis; None for one scale.
+    """
+
+    is_quantized = True
+
+    def __init__(self, integers: torch.Tensor, scale: Any, zero_point: Any, dtype: torch.dtype, axis: int | None = None) -> None:
+        self.integers = integers
+        self.scale = scale
+        self.zero_point = zero_point
+        self.dtype = dtype
+        self.axis = axis
+
+    @classmethod
+    def quantize(cls, x: torch.Tensor, scale: Any, zero_point: Any, dtype: torch.dtype) -> QuantizedTensor:
+        """Quantize a float tensor per tensor; scale and zero point are numbers or 0-d tensors."""
+        of = DTYPES[dtype]
+        operator = torch.ops.quantized_decomposed.quantize_per_tensor
+        overload = operator.tensor if isinstance(scale, torch.Tensor) else operator.default
+        return cls(overload(x, scale, zero_point, of.lowest, of.highest, of.dtype), scale, zero_point, dtype)
+
+    def like(self, x: torch.Tensor) -> QuantizedTensor:
+        """Quantize a float tensor with the parameters of this one."""
+        return self.quantize(x, self.scale, self.zero_point, self.dtype)
+
+    def with_integers(self, integers: torch.Tensor) -> QuantizedTensor:
+        """The same parameters with other integers."""
+        return QuantizedTensor(integers, self.scale, self.zero_point, self.dtype, self.axis)
+
+    def dequantize(self) -> torch.Tensor:
+        """The float32 tensor."""
+        of, operators = DTYPES[self.dtype], torch.ops.quantized_decomposed
+        if self.axis is not None:
+            channels = operators.dequantize_per_channel.default
+            return channels(self.integers, self.scale, self.zero_point, self.axis, of.lowest, of.highest, of.dtype)
+        operator = operators.dequantize_per_tensor
+        overload = operator.tensor if isinstance(self.scale, torch.Tensor) else operator.default
+        return overload(self.integers, self.scale, self.zero_point, of.lowest, of.highest, of.dtype)
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.integers.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.integers.ndim
+
+    @property
+    def device(self) -> torch.device:
+        return self.integers.device
+
+    @property
+    def requires_grad(self) -> bool:
+        return False
+
+    def __len__(self) -> int:
+        return len(self.integers)
+
+    def __getitem__(self, index: Any) -> QuantizedTensor:
+        return self.with_integers(self.integers[index])
+
+    def __getattr__(self, name: str) -> Any:
+        """Every other method of torch.Tensor, called with this object."""
+        return functools.partial(self._method, getattr(torch.Tensor, name))
+
+    def _method(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return type(self).__torch_function__(method, (), (self, *args), kwargs)
+
+    def __repr__(self) -> str:
+        return f"QuantizedTensor({self.dtype}, {list(self.shape)}, scale={self.scale}, zero_point={self.zero_point})"
+
+
+class PackedWeight(_StandIn):
+    """The packed parameters of a convolution or linear layer, unpacked.
+
+    The tensors are buffers of the layer's module, so that a capture sees them as parameters of the model.
+
+    Attributes:
+        settings: stride, padding, dilation, groups, output_padding and transpose of a convolution.
+    """
+
+    def __init__(self, module: torch.nn.Module, prefix: str, weight: QuantizedTensor, settings: dict[str, Any]) -> None:
+        self._buffers = module._buffers
+        self._prefix = prefix
+        self._weight = weight
+        self.settings = settings
+
+    @property
+    def weight(self) -> QuantizedTensor:
+        """The quantized weight, made of the module's buffers."""
+        old, read = self._weight, self._buffer
+        scale, zero_point = (old.scale, old.zero_point) if old.axis is None else (read("weight_scale"), read("weight_zero_point"))
+        return QuantizedTensor(read("weight"), scale, zero_point, old.dtype, old.axis)
+
+    @property
+    def bias(self) -> torch.Tensor | None:
+        """The float32 bias."""
+        return self._buffers.get(f"{self._prefix}bias")
+
+    def _buffer(self, name: str) -> torch.Tensor:
+        buffer = self._buffers[f"{self._prefix}{name}"]
+        assert buffer is not None
+        return buffer

@@ -1,0 +1,1 @@
+"""Symbolics of quantized operators."""

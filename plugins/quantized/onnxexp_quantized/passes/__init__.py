@@ -1,0 +1,1 @@
+"""Passes that arrange quantized models for ONNX Runtime's fusions."""
