@@ -1,4 +1,4 @@
-"""onnxexp-plugin-quantized: quantized models for ONNX Runtime's integer kernels."""
+"""onnxexp-plugin-quantized: quantized models, for integer kernels."""
 
 from __future__ import annotations
 
