@@ -8,33 +8,27 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._subclasses import fake_impls
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from onnxexp.capture.torch_state import replace_attributes
 from onnxexp_aten.capture.in_captures import in_captures
 
 __all__ = ["exact_slice_lengths"]
 
-_SLICE = torch.ops.aten.slice.Tensor
 
-
-@contextlib.contextmanager
-def exact_slice_lengths() -> Iterator[None]:
+def exact_slice_lengths() -> contextlib.AbstractContextManager[None]:
     """Give slices of fake tensors their length at every size.
 
     Other threads are not affected.
     """
-    implementations = fake_impls.op_implementations_dict
-    original = implementations[_SLICE]
-    implementations[_SLICE] = in_captures(original, _slice)
-    try:
-        yield
-    finally:
-        implementations[_SLICE] = original
+    slice_ = torch.ops.aten.slice.Tensor
+    known = fake_impls.op_implementations_dict
+    return replace_attributes([(fake_impls, "op_implementations_dict", {**known, slice_: in_captures(known[slice_], _slice)})])
 
 
 def _slice(

@@ -1,7 +1,7 @@
 """Find slices that have another length at a dynamic size of 0 or 1.
 
-torch takes a dynamic size for 2 or more, and simplifies the length of a slice with it: ``x[-1:1]`` is recorded as empty and
-``x[-1:]`` as 1 long, where eager has a row at size 1 and none at size 0. Later operators rely on the recorded length, so these
+torch takes a dynamic size for 2 or more, and simplifies the length of a slice with it: ``x[1:2]`` and ``x[-1:]``
+are recorded as 1 long, where eager has no row at size 1 and at size 0. Later operators rely on the recorded length, so such
 sizes become restrictions of the program.
 """
 
