@@ -12,8 +12,7 @@ from typing import Any
 import onnx_ir as ir
 from torch.utils import _pytree as pytree
 
-from onnxexp.functionalize import functionalize
-from onnxexp.functionalize.dead_code import drop_dead
+from onnxexp.functionalize import drop_dead, functionalize
 from onnxexp.neutral_graph import Graph, Node, Value
 from onnxexp.user_warnings import warn
 

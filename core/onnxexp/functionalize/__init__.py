@@ -20,9 +20,9 @@ from onnxexp.functionalize.blocks import rewrite_blocks
 from onnxexp.functionalize.inplace_rewriter import Rewriter
 from onnxexp.functionalize.mutation import facts
 from onnxexp.functionalize.strided_views import rebase_strided_views
-from onnxexp.neutral_graph import Graph
+from onnxexp.neutral_graph import Graph, Value, values_in
 
-__all__ = ["functionalize"]
+__all__ = ["drop_dead", "functionalize"]
 
 
 def functionalize(graph: Graph) -> list[str]:
@@ -40,3 +40,23 @@ def functionalize(graph: Graph) -> list[str]:
     rewriter.run(graph)
     changed = {root.origin for root in rewriter.memory.changed}
     return [value.name for value in (*graph.inputs, *graph.params) if value in changed]
+
+
+def drop_dead(graph: Graph) -> None:
+    """Remove unused nodes and parameters of a functional graph, in place."""
+    used: set[Value] = set()
+    _sweep(graph, used)
+    for value in graph.params.keys() - used:
+        del graph.params[value]
+
+
+def _sweep(graph: Graph, used: set[Value]) -> None:
+    used.update(values_in(graph.outputs))
+    kept = []
+    for node in reversed(graph.nodes):
+        if not used.isdisjoint(node.outputs):
+            for block in node.blocks:
+                _sweep(block, used)
+            used.update(values_in(node.args))
+            kept.append(node)
+    graph.nodes[:] = reversed(kept)

@@ -24,16 +24,17 @@ import dataclasses
 import io
 import os
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 import onnx
 import onnx_ir as ir
 
+from onnxexp.builder.torch_tensor_data import BinaryWriter, TorchTensor, contiguous_bytes
 from onnxexp.errors import OptionError, SerializeError
 from onnxexp.serialize.atomic_file import NewFile, checked_target, explained, new_file
-from onnxexp.serialize.proto_layout import FileLayout, describe, lay_out, skeleton
-from onnxexp.serialize.stream_writer import write_stream
+from onnxexp.serialize.proto_layout import FileLayout, Part, describe, lay_out, skeleton
 
 __all__ = ["SavedFile", "WriteOptions", "save", "to_proto"]
 
@@ -93,7 +94,7 @@ def save(model: ir.Model, target: str | os.PathLike[str] | BinaryIO, options: Wr
         raise _too_large(layout, "Give a path instead of a file object: the weights then go to a second file beside it.")
     name = str(getattr(target, "name", "the file object"))
     try:
-        write_stream(target, layout)
+        _write_stream(target, layout)
     except OSError as error:
         raise SerializeError(f"cannot write {layout.size:,} bytes to {name}: {error.strerror or error}") from error
     return SavedFile((), layout.size)
@@ -189,4 +190,43 @@ def _replace_pair(file: NewFile, data: NewFile, interim: FileLayout, aside: str)
 
 def _write(file: NewFile, layout: FileLayout) -> None:
     file.reserve(layout.size)
-    write_stream(file.file, layout)
+    _write_stream(file.file, layout)
+
+
+def _write_stream(file: BinaryWriter, layout: FileLayout) -> None:
+    """Write from the stream's current position on, without seeking."""
+    position = 0
+    for part in layout.parts:
+        if part.offset > position:
+            _write_all(file, memoryview(bytes(part.offset - position)))
+        for memory in _contents(part):
+            _write_all(file, memory)
+        position = part.offset + part.size
+
+
+def _contents(part: Part) -> Iterator[memoryview]:
+    if isinstance(part.content, bytes):
+        yield memoryview(part.content)
+        return
+    tensor = part.content.raw() if isinstance(part.content, ir.LazyTensor) else part.content  # computed once
+    if isinstance(tensor, TorchTensor) and tensor.nbytes == part.size:
+        yield from map(contiguous_bytes, tensor.pieces())
+        return
+    contents = tensor.tobytes()
+    if len(contents) != part.size:
+        raise SerializeError(f"initializer {part.name!r} has a size of {part.size:,} bytes and contents of {len(contents):,}")
+    yield memoryview(contents)
+
+
+def _write_all(file: BinaryWriter, memory: memoryview) -> None:
+    while memory:
+        written = file.write(memory)
+        if not isinstance(written, int):
+            if isinstance(file, io.RawIOBase):
+                raise SerializeError(
+                    "the file object does not block, so it cannot take a whole model: make it blocking, or give a path"
+                )
+            return  # a wrapper that does not count takes everything
+        if not 0 < written <= len(memory):
+            raise SerializeError(f"the file object's write() returned {written} for {len(memory)} bytes")
+        memory = memory[written:]

@@ -7,6 +7,7 @@ operators that plugins lower whole.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -26,8 +27,7 @@ from onnxexp.capture.shape_env_snapshot import clear_caches, restore, snapshot
 from onnxexp.capture.torch_export.decompose.op_recorder import OpRecorder
 from onnxexp.capture.torch_state import silence_torch_loggers, torch_mode
 from onnxexp.errors import CaptureError
-from onnxexp.functionalize import functionalize
-from onnxexp.functionalize.dead_code import drop_dead
+from onnxexp.functionalize import drop_dead, functionalize
 from onnxexp.neutral_graph import Dim, Graph, Node, ScalarType, TensorType, Type, Value, replace_values
 from onnxexp.torch_ops.schemas import overload
 
@@ -36,20 +36,20 @@ __all__ = ["Decomposer"]
 _LOGGER = logging.getLogger(__name__)
 
 
+@dataclasses.dataclass(eq=False)
 class Decomposer:
     """Decompose nodes under the capture's fake mode; equal calls are decomposed once.
 
-    Args:
+    Attributes:
         fake_mode: Returns the fake mode; called at the first decomposition that needs one.
         sizes: The symbolic number of each symbolic size, by its readable text.
         dim_text: Returns the readable text of a symbolic size.
     """
 
-    def __init__(self, fake_mode: Callable[[], FakeTensorMode], sizes: Mapping[str, Any], dim_text: Callable[[Any], Dim]) -> None:
-        self._mode = fake_mode
-        self._sizes = sizes
-        self._dim_text = dim_text
-        self._known: dict[str, Graph | None] = {}
+    fake_mode: Callable[[], FakeTensorMode]
+    sizes: Mapping[str, Any]
+    dim_text: Callable[[Any], Dim]
+    _known: dict[str, Graph | None] = dataclasses.field(default_factory=dict, init=False)
 
     def __call__(self, node: Node) -> Graph | None:
         """Decompose a node into a graph whose inputs are `node.inputs()` in order.
@@ -75,20 +75,20 @@ class Decomposer:
         Returns None if the function fails, or if its result holds for the example's sizes only.
         """
         static = all(isinstance(value.type, TensorType) for value in node.inputs()) and not _symbolic_sizes(node.inputs())
-        suspect = not static and any(free_unbacked_symbols(self._sizes.get(size, 0)) for size in _symbolic_sizes(node.outputs))
-        mode = self._mode()
+        suspect = not static and any(free_unbacked_symbols(self.sizes.get(size, 0)) for size in _symbolic_sizes(node.outputs))
+        mode = self.fake_mode()
         silence_torch_loggers()
         with torch_mode(), _undo_specialisation(mode.shape_env, suspect=suspect) as specialised, mode, exact_reshape_sizes():
             fakes = [self._fake(value) for value in node.inputs()]
             if any(fake is None for fake in fakes):
                 return None
-            graph = _record(OpRecorder(self._dim_text), op, function, node, fakes)
+            graph = _record(OpRecorder(self.dim_text), op, function, node, fakes)
             return None if graph is None or specialised() or not _keeps_symbolic_sizes(node, graph) else graph
 
     def _fake(self, value: Value) -> Any:
         if isinstance(value.type, ScalarType):
-            return self._sizes.get(value.type.expr or "")
-        sizes: list[Any] = [size if isinstance(size, int) else self._sizes.get(size) for size in value.type.sizes or ()]
+            return self.sizes.get(value.type.expr or "")
+        sizes: list[Any] = [size if isinstance(size, int) else self.sizes.get(size) for size in value.type.sizes or ()]
         return None if None in sizes else torch.empty(sizes, dtype=value.type.dtype)
 
 

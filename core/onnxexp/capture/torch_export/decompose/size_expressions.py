@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -36,19 +37,19 @@ _FLOATING = {"aten::div", "aten::Float"}
 _INTEGER = {"aten::Int", "aten::ceil", "aten::floor"}
 
 
+@dataclasses.dataclass(eq=False)
 class SizeExpressions:
     """The symbolic sizes of one graph.
 
     The nodes of each are appended at its first use. `new_name` names the result of an operator.
     """
 
-    def __init__(self, graph: Graph, new_name: Callable[[str], str], dim_text: Callable[[Any], Dim]) -> None:
-        self._graph = graph
-        self._new_name = new_name
-        self._dim_text = dim_text
-        self._numbers: dict[sympy.Expr, Any] = {}
-        self._axes: dict[sympy.Expr, tuple[Value, int]] = {}
-        self._bound_axes: dict[sympy.Expr, sympy.Symbol] = {}
+    graph: Graph
+    new_name: Callable[[str], str]
+    dim_text: Callable[[Any], Dim]
+    _numbers: dict[sympy.Expr, Any] = dataclasses.field(default_factory=dict, init=False)
+    _axes: dict[sympy.Expr, tuple[Value, int]] = dataclasses.field(default_factory=dict, init=False)
+    _bound_axes: dict[sympy.Expr, sympy.Symbol] = dataclasses.field(default_factory=dict, init=False)
 
     def bind_axis(self, size: Any, value: Value, axis: int) -> None:
         """Bind a symbolic size to an axis of a tensor."""
@@ -68,7 +69,7 @@ class SizeExpressions:
         new = expr not in self._numbers
         value = self._evaluate(expr)
         if new and isinstance(value, Value):
-            value.type = type_of(number, self._dim_text)
+            value.type = type_of(number, self.dim_text)
         return value
 
     def _in_bound_axes(self, expr: sympy.Expr) -> sympy.Expr:
@@ -108,6 +109,6 @@ class SizeExpressions:
         return self._append(op, terms, ScalarType(int if whole else float))
 
     def _append(self, op: str, args: list[Any], type_: ScalarType) -> Value:
-        value = Value(self._new_name(op), type_)
-        self._graph.nodes.append(Node(op, args, [value]))
+        value = Value(self.new_name(op), type_)
+        self.graph.nodes.append(Node(op, args, [value]))
         return value
