@@ -17,7 +17,6 @@ import torch
 
 from onnxexp.builder import attributes as attrs
 from onnxexp.builder import constant_folding, inference, op_call, operands
-from onnxexp.builder.custom_domain import Domain
 from onnxexp.builder.dtypes import type_string
 from onnxexp.builder.graph_state import GraphState, Provenance
 from onnxexp.builder.onnx_schemas import history, operator
@@ -143,7 +142,7 @@ class Builder(ControlFlow):
     @property
     def graph_inputs(self) -> list[Tensor]:
         """The inputs of the model, in order."""
-        return [self._state.tensors[value] for value in self._state.main_scope.inputs]
+        return [self._state.tensors[value] for value in self._state.main.inputs]
 
     def size_of(self, size: Dim) -> int | Tensor | None:
         """A captured size (``batch``, ``2*batch + 1``) as a number or 0-d int64 tensor.
@@ -188,10 +187,6 @@ class Builder(ControlFlow):
         spec = operator("", name, self.opset)
         chosen = next((formal for formal in (*spec.inputs, *spec.outputs) if len(formal.types) > 1), None) if spec else None
         return chosen is not None and type_string(dtype) in chosen.types
-
-    def has_operator(self, domain: str, name: str) -> bool:
-        """Whether onnx has a schema of this operator, at any opset."""
-        return bool(history(domain, name))
 
     def _folded(self, call: op_call.OperatorCall, inputs: Sequence[Tensor | None]) -> tuple[Tensor, ...] | None:
         if not self.fold or any(tensor is not None and tensor.const is None for tensor in inputs):
@@ -332,20 +327,41 @@ class Builder(ControlFlow):
         """
         return self._state.add_input(name, type_, dtype)
 
-    @contextlib.contextmanager
-    def trial(self) -> Iterator[None]:
+    def trial(self) -> contextlib.AbstractContextManager[object]:
         """Drop the nodes that are emitted inside; the types of their results stay known.
 
         For code that must know a type before the nodes get their place, in the body of a loop for example.
         """
-        with self._state.nested():
-            yield
+        return self._state.nested()
 
     def as_number(self, tensor: Tensor) -> Tensor:
         """A 0-d tensor as a number, which torch's schemas take for int, float or bool."""
         number = Tensor(self, tensor.value, tensor.dtype, ())
         number.scalar = bool if number.dtype == torch.bool else float if number.dtype.is_floating_point else int
         return number
+
+
+class Domain:
+    """The operators of one domain, by name; `call` takes any.
+
+    Where onnx has no schema: positional inputs, keyword attributes, and results of unknown type. A symbolic's results get the
+    types that torch computed. Set the type of a result that the symbolic computes on with `Tensor.stamp`.
+    """
+
+    def __init__(self, builder: Builder, domain: str) -> None:
+        self._builder = builder
+        self._domain = domain
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return functools.partial(self.call, name)
+
+    def call(self, name: str, /, *args: Any, outputs: int | None = None, **kwargs: Any) -> Any:
+        if history(self._domain, name):
+            return self._builder.call(self._domain, name, *args, outputs=outputs, **kwargs)
+        results = self._builder.emit(self._domain, name, args, kwargs, outputs or 1)
+        return results[0] if outputs is None else results
 
 
 def state_of(builder: Builder) -> GraphState:

@@ -27,14 +27,13 @@ _SMALL = 4096
 _ODD = re.compile(r"[^0-9A-Za-z_.:/\-]+")
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Scope:
     """The inputs and nodes of one graph; `seen` includes nodes of enclosing graphs."""
 
-    def __init__(self, parent: Scope | None) -> None:
-        self.parent = parent
-        self.inputs: list[ir.Value] = []
-        self.nodes: list[ir.Node] = []
-        self.seen: ChainMap[Any, tuple[Tensor, ...]] = ChainMap() if parent is None else parent.seen.new_child()
+    seen: ChainMap[Any, tuple[Tensor, ...]] = dataclasses.field(default_factory=ChainMap)
+    inputs: list[ir.Value] = dataclasses.field(default_factory=list)
+    nodes: list[ir.Node] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class Provenance:
 
 
 class GraphState:
-    """The parts of the model under construction.
+    """The parts of the model under construction: `main` is its own graph's scope.
 
     Args:
         opset: The version of ONNX's default domain.
@@ -74,7 +73,7 @@ class GraphState:
         self.initializers: dict[Any, ir.Value] = {}
         self.names = UniqueNames()
         self.node_names = UniqueNames()
-        self.scope = Scope(None)
+        self.main = self.scope = Scope()
         self.tensors: dict[ir.Value, Tensor] = {}
         self.inferred: set[ir.Node] = set()
         self.provenance = Provenance()
@@ -89,19 +88,11 @@ class GraphState:
         """A name for an unknown size."""
         return self.names.unique(UNKNOWN_DIM)
 
-    @property
-    def main_scope(self) -> Scope:
-        """The scope of the model's own graph."""
-        scope = self.scope
-        while scope.parent is not None:
-            scope = scope.parent
-        return scope
-
     @contextlib.contextmanager
     def nested(self) -> Iterator[Scope]:
         """Emit into a new scope inside."""
         outer = self.scope
-        self.scope = Scope(outer)
+        self.scope = Scope(outer.seen.new_child())
         try:
             yield self.scope
         finally:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import onnx_ir as ir
-
 from onnxexp.builder.graph_state import GraphState
 from onnxexp.builder.tensor import Tensor
 from onnxexp.builder.torch_tensor_data import TorchTensor
@@ -38,9 +36,5 @@ def find_producer(state: GraphState, tensor: Tensor) -> Producer | None:
     return Producer(
         f"{node.domain}::{node.op_type}" if node.domain else node.op_type,
         tuple(None if value is None else state.tensor_of(value) for value in node.inputs),
-        {name: _plain(attribute) for name, attribute in node.attributes.items()},
+        {name: each.value.torch if isinstance(each.value, TorchTensor) else each.value for name, each in node.attributes.items()},
     )
-
-
-def _plain(attribute: ir.Attr) -> Any:
-    return attribute.value.torch if isinstance(attribute.value, TorchTensor) else attribute.value

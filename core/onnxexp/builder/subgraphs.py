@@ -67,7 +67,12 @@ class ControlFlow(GraphBuilder):
         false. `types` are the carried values' types where a size changes from round to round.
         """
         if not carried and self.opset < _LOOP_THAT_CARRIES_NOTHING:
-            return self.loop(trip_count, cond, _carrying(body), [True])[1:]
+
+            def carrying(index: Any, same: Any) -> tuple[Any, Sequence[Any], Sequence[Any]]:
+                going, _, stacked = body(index)
+                return going, [same], stacked
+
+            return self.loop(trip_count, cond, carrying, [True])[1:]
         start = [self._typed(value) for value in carried]
         with self._state.nested() as scope:
             index = self.input("i", ScalarType(int))
@@ -207,16 +212,6 @@ def _conflict(one: Any, other: Any) -> bool:
         return False
     pairs = zip(one, other, strict=False)
     return len(one) != len(other) or any(size != with_ and int in (type(size), type(with_)) for size, with_ in pairs)
-
-
-def _carrying(body: LoopBody) -> Callable[..., Any]:
-    """The body of a loop that carries nothing, as one that carries a constant."""
-
-    def carrying(index: Any, same: Any) -> tuple[Any, Sequence[Any], Sequence[Any]]:
-        going, _, stacked = body(index)
-        return going, [same], stacked
-
-    return carrying
 
 
 def _keep_shapes(before: Sequence[Tensor], after: Sequence[Any]) -> None:

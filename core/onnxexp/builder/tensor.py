@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import onnx_ir as ir
@@ -53,12 +53,6 @@ class GraphBuilder(Protocol):
     def materialize(self, tensor: Tensor, /) -> ir.Value: ...
 
     def call(self, domain: str, name: str, /, *args: Any, **kwargs: Any) -> Any: ...
-
-    def has_operator(self, domain: str, name: str) -> bool: ...
-
-    def emit(
-        self, domain: str, name: str, inputs: Sequence[Any], attributes: Mapping[str, Any], outputs: int = 1
-    ) -> tuple[Tensor, ...]: ...
 
     def cast(self, x: Any, dtype: torch.dtype) -> Tensor: ...
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
+from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from onnxexp.builder import operands
 from onnxexp.builder.builder import Builder, state_of
@@ -14,7 +15,6 @@ from onnxexp.builder.graph_state import GraphState, write_type
 from onnxexp.builder.onnx_schemas import ir_version
 from onnxexp.builder.tensor import Tensor
 from onnxexp.builder.torch_tensor_data import TorchTensor
-from onnxexp.passes.remove_unused import remove_unused
 from onnxexp.version import __version__
 
 __all__ = ["assemble"]
@@ -48,7 +48,7 @@ def assemble(builder: Builder, outputs: Sequence[tuple[str, Any]]) -> ir.Model:
         producer_version=__version__,
         functions=list(state.functions.values()),
     )
-    remove_unused(model)
+    _remove_unused(model)
     for tensor in [state.tensors[output] for node in graph for output in node.outputs if output in state.tensors]:
         _ = tensor.inferred_dtype, tensor.shape  # infer what is unset
         write_type(tensor)
@@ -102,3 +102,23 @@ def _replace_by_transpose(state: GraphState, stored: ir.Value, value: ir.Value) 
 def _tensor(value: ir.Value) -> torch.Tensor:
     assert isinstance(value.const_value, TorchTensor)
     return value.const_value.torch
+
+
+def _remove_unused(model: ir.Model) -> None:
+    """Remove dead nodes, unused optional outputs and unused initializers, in place.
+
+    onnx-ir's pass does not detach the body of a dead If, Loop or Scan, so that the values which the body reads stay in use.
+    Here the bodies are detached, and the pass runs again.
+    """
+    graphs = [model.graph, *(function.graph for function in model.functions.values())]
+    nested = [node for graph in graphs for node in graph.all_nodes() if _bodies(node)]
+    RemoveUnusedNodesPass()(model)
+    while dead := [node for node in nested if node.graph is None]:
+        for inner in [inner for node in dead for body in _bodies(node) for inner in body.all_nodes()]:
+            inner.resize_inputs(0)
+        RemoveUnusedNodesPass()(model)
+        nested = [node for node in nested if node.graph is not None]
+
+
+def _bodies(node: ir.Node) -> list[ir.Graph]:
+    return [attribute.as_graph() for attribute in node.attributes.values() if attribute.type is ir.AttributeType.GRAPH]
