@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from onnxexp.torch_ops.schemas import overload
-from onnxexp.torch_ops.type_codes import DTYPES, MEMORY_FORMATS, decode_arguments, type_code
+from onnxexp.torch_ops.type_codes import DTYPES, MEMORY_FORMATS, type_code
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype is not None and not str(dtype).startswith("torch.q")])
@@ -27,10 +26,3 @@ def test_a_memory_formats_number_is_torchs(memory_format: torch.memory_format) -
     example = torch.ones([1] * (5 if memory_format is torch.channels_last_3d else 4))
     traced = torch.jit.trace(lambda x: x.clone(memory_format=memory_format), (example,))
     assert list(traced.graph.findNode("aten::clone").inputs())[1].toIValue() == type_code(memory_format)
-
-
-def test_arguments_are_decoded_by_the_schema() -> None:
-    op = overload("aten::_to_copy")
-    assert op is not None
-    given = [1, 6, 0, None, None, None, 2]
-    assert decode_arguments(op._schema, given) == [1, torch.float32, torch.strided, None, None, None, torch.channels_last]

@@ -13,7 +13,9 @@ import torch
 
 import onnxexp
 import onnxexp_torch_onnx as onnx_exporter
+from onnxexp.torch_ops.schemas import overload
 from onnxexp_torch_onnx import symbolic_helper, symbolic_opset9, symbolic_opset11
+from onnxexp_torch_onnx.overload_matching import decode_arguments
 from tests.torch_onnx.test_symbolic_helper import check, constant
 
 X = torch.randn(3, 4)
@@ -340,3 +342,10 @@ def test_how_many_pieces_is_not_known() -> None:
         onnxexp.LoweringError, match="the number of tensors that aten::split returns here is not known.*_outputs="
     ):
         check(lambda x: x * 1, symbolic, 17)
+
+
+def test_arguments_are_decoded_by_the_schema() -> None:
+    op = overload("aten::_to_copy")
+    assert op is not None
+    given = [1, 6, 0, None, None, None, 2]
+    assert decode_arguments(op._schema, given) == [1, torch.float32, torch.strided, None, None, None, torch.channels_last]

@@ -58,7 +58,9 @@ def split_arguments(
             _check_other_versions(spec, name, value, opset)
     while inputs and inputs[-1] is None:
         inputs.pop()
-    _fill_empty_inputs(spec, inputs)
+    for index, formal in enumerate(spec.inputs[: len(inputs)]):
+        if inputs[index] is None and not formal.optional and (spec.name, formal.name) in _EMPTY:
+            inputs[index] = []
     if missing := _missing(spec, inputs, attributes):
         raise TypeError(f"{spec.name} at opset {opset} also needs {', '.join(missing)}; it takes {_signature(spec)}")
     return inputs, attributes
@@ -79,16 +81,10 @@ def _named_arguments(spec: Operator, args: tuple[Any, ...], kwargs: dict[str, An
     return named
 
 
-def _fill_empty_inputs(spec: Operator, inputs: list[Any]) -> None:
-    for index, formal in enumerate(spec.inputs[: len(inputs)]):
-        if inputs[index] is None and not formal.optional and (spec.name, formal.name) in _EMPTY:
-            inputs[index] = []
-
-
 def _missing(spec: Operator, inputs: list[Any], attributes: dict[str, Any]) -> list[str]:
     """The names of required inputs and attributes that the call leaves out."""
     given = {formal.name for formal, value in zip(spec.inputs, inputs, strict=False) if value is not None}
-    required = [formal.name for formal in spec.inputs[: spec.min_inputs] if not (formal.optional or formal.variadic)]
+    required = [formal.name for formal in spec.inputs[: spec.schema.min_input] if not (formal.optional or formal.variadic)]
     missing = [name for name in required if name not in given]
     return missing + [name for name, each in spec.attributes.items() if each.required and name not in attributes]
 

@@ -10,7 +10,7 @@ import onnx_ir as ir
 import torch
 
 from onnxexp.builder.dtypes import to_onnx
-from onnxexp.builder.onnx_schemas import Attribute, Operator
+from onnxexp.builder.onnx_schemas import Operator
 from onnxexp.builder.tensor import Tensor
 from onnxexp.builder.torch_tensor_data import TorchTensor
 
@@ -58,7 +58,6 @@ _ENCODERS: dict[ir.AttributeType, Callable[[Any], Any]] = {
     ir.AttributeType.FLOATS: lambda value: [_float(element) for element in _plain(value)],
     ir.AttributeType.STRINGS: lambda value: [str(element) for element in value],
     ir.AttributeType.TENSOR: _tensor,
-    ir.AttributeType.GRAPH: lambda value: value,
 }
 
 
@@ -70,19 +69,13 @@ def encode(spec: Operator, given: dict[str, Any]) -> dict[str, ir.Attr]:
     encoded: dict[str, ir.Attr] = {}
     for name, value in sorted(given.items()):
         attribute = spec.attributes[name]
-        converted = _convert(spec, attribute, value)
+        try:
+            converted = _ENCODERS.get(attribute.type, lambda value: value)(value)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{spec.name}: {value!r} does not fit the attribute {name} ({attribute.type.name})") from error
         if attribute.type is ir.AttributeType.TENSOR or not attribute.is_default(converted):
             encoded[name] = ir.Attr(name, attribute.type, converted)
     return encoded
-
-
-def _convert(spec: Operator, attribute: Attribute, value: Any) -> Any:
-    if (encoder := _ENCODERS.get(attribute.type)) is None:
-        return value
-    try:
-        return encoder(value)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{spec.name}: {value!r} does not fit the attribute {attribute.name} ({attribute.type.name})") from error
 
 
 def guess(name: str, value: Any) -> ir.Attr:

@@ -11,7 +11,7 @@ from onnxexp.builder.onnx_schemas import operator
 from onnxexp.builder.tensor import Tensor
 from onnxexp.builder.torch_tensor_data import TorchTensor
 from onnxexp.errors import LoweringError
-from onnxexp.neutral_graph import Dim, TensorType
+from onnxexp.neutral_graph import TensorType
 
 __all__ = ["infer"]
 
@@ -124,11 +124,6 @@ def _take(state: GraphState, tensor: Tensor, found: onnx.TypeProto) -> None:
         dtype = from_onnx(found.tensor_type.elem_type)
     sizes = None
     if tensor.known_shape is None and found.tensor_type.HasField("shape"):
-        sizes = tuple(_dim(state, dim) for dim in found.tensor_type.shape.dim)
+        dims = found.tensor_type.shape.dim
+        sizes = tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or state.fresh_dim() for dim in dims)
     tensor.fill(TensorType(dtype, sizes))
-
-
-def _dim(state: GraphState, dim: onnx.TensorShapeProto.Dimension) -> Dim:
-    if dim.HasField("dim_value"):
-        return int(dim.dim_value)
-    return dim.dim_param or state.fresh_dim()

@@ -63,7 +63,6 @@ class Operator:
 
     Attributes:
         positions: The names of positional arguments: the inputs of the newest version, then the inputs of this version alone.
-        min_inputs: The number of required inputs.
         results: The number of outputs of a call without `outputs`.
     """
 
@@ -75,7 +74,6 @@ class Operator:
     outputs: tuple[Formal, ...]
     attributes: dict[str, Attribute]
     positions: tuple[str, ...]
-    min_inputs: int
     results: int
     variadic: bool
     deterministic: bool
@@ -111,7 +109,6 @@ def _read(schema: Any) -> Operator:
         outputs,
         {each.name: _attribute(each) for each in schema.attributes.values()},
         (*newest, *[own for own in places if own not in newest and _OTHER_NAME.get((name, own)) not in newest]),
-        schema.min_input,
         max(1, sum(not (formal.optional or formal.variadic) for formal in outputs)),
         bool(inputs) and inputs[-1].variadic,
         schema.node_determinism != _RANDOM,

@@ -58,7 +58,8 @@ def resolve_call(
     try:
         return resolve_at(opset)
     except (LoweringError, TypeError) as error:
-        others = [version for version in _known_versions(domain, name) if version != opset]
+        since = [version.since for version in history(domain, name) if not version.schema.deprecated]
+        others = [each for each in since if each != opset and (domain or _end(name, each) >= MIN_OPSET)]
         if not (works := [version for version in others if _fits(resolve_at, version)]):
             raise
         later = [version for version in works if version > opset]
@@ -85,12 +86,6 @@ def check_graph_types(name: str, opset: int, tensors: Sequence[Tensor]) -> None:
         if not takes:
             raise LoweringError(message)
         raise OpsetError(f"{message}; opset {takes[0]} can express this call", takes[0])
-
-
-def _known_versions(domain: str, name: str) -> list[int]:
-    """The first opsets of an operator's versions that end at `MIN_OPSET` or later."""
-    since = [version.since for version in history(domain, name) if not version.schema.deprecated]
-    return [version for version in since if domain or _end(name, version) >= MIN_OPSET]
 
 
 def _end(name: str, since: int) -> int:

@@ -23,8 +23,10 @@ def import_object(found: InstalledPlugin) -> Any:
     before = set(sys.modules)
     try:
         return found.point.load()
-    except BaseException:
-        _forget(package, before)
+    except BaseException:  # unload what it imported, so that the next try fails in the same way
+        for name in set(sys.modules) - before:
+            if name.partition(".")[0] == package:
+                del sys.modules[name]
         raise
 
 
@@ -53,10 +55,3 @@ def _installed_there(found: InstalledPlugin, here: str) -> bool:
     origin = distribution.origin if distribution is not None else None
     editable = origin is not None and bool(vars(vars(origin).get("dir_info") or origin).get("editable"))
     return editable or os.path.realpath(found.location) == here
-
-
-def _forget(package: str, before: set[str]) -> None:
-    """Unload a failed import's modules, so that the next try fails in the same way."""
-    for name in set(sys.modules) - before:
-        if name.partition(".")[0] == package:
-            del sys.modules[name]

@@ -29,7 +29,7 @@ from onnxexp.request.config import load as load_config
 from onnxexp.request.export_context import ExportContext
 from onnxexp.suggest import nearest
 from onnxexp.symbolics.dispatch import Dispatcher, Source
-from onnxexp.symbolics.table import SymbolicTable
+from onnxexp.symbolics.table import SymbolicTable, location_of
 from onnxexp.user_warnings import warn
 
 __all__ = ["Implementation", "Plugin", "Plugins", "load", "symbolics_for"]
@@ -80,7 +80,7 @@ class Implementation:
         return self.function(*[given[name] for name in self.parameters])
 
     def __str__(self) -> str:
-        return f"the hook {self.hook} of {self.plugin} at {_place(self.function)}"
+        return f"the hook {self.hook} of {self.plugin} at {location_of(self.function)}"
 
 
 class Plugins:
@@ -290,14 +290,14 @@ def _register(manager: pluggy.PluginManager, plugin: Plugin) -> Plugin:
     except pluggy.PluginValidationError as error:
         reason = str(error).partition("\n")[2].replace("\n", "; ") or str(error)
         functions = inspect.getmembers(plugin.object, inspect.isroutine)
-        places = ", ".join(_place(function) for name, function in functions if f"{name}(" in reason)
+        places = ", ".join(location_of(function) for name, function in functions if f"{name}(" in reason)
         raise PluginLoadError(f"{plugin}: {reason} ({places}); onnxexp.plugins.hookspecs lists the parameters") from None
     except ValueError as error:
         raise PluginLoadError(f"{plugin}: {error}") from None
     callers = manager.get_hookcallers(plugin.object) or []
     for caller in callers:
         implementation = next(impl for impl in caller.get_hookimpls() if impl.plugin_name == plugin.name)
-        place = _place(implementation.function)
+        place = location_of(implementation.function)
         if caller.name not in HOOKS:
             raise PluginLoadError(
                 f"{plugin}: there is no hook {caller.name!r}{nearest(caller.name, HOOKS)} ({place}); there are {', '.join(HOOKS)}"
@@ -320,9 +320,3 @@ def _raised(error: BaseException) -> str:
     own = (importlib.__file__, isolated_import.__file__, __file__, importlib_metadata.__file__)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
     return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames and frames[-1].filename not in own else ""
-
-
-def _place(function: Callable[..., Any]) -> str:
-    plain = inspect.unwrap(function)
-    code = getattr(plain, "__func__", plain).__code__
-    return f"{code.co_filename}:{code.co_firstlineno}"

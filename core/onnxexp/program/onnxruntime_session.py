@@ -12,7 +12,7 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -96,7 +96,8 @@ class Session:
 
     def _load(self, options: Any) -> Any:
         providers = ["CPUExecutionProvider"]
-        if _weight_bytes(self._model) <= _IN_MEMORY:
+        weights = (value.const_value for value in self._model.graph.initializers.values())
+        if sum(weight.nbytes for weight in weights if weight is not None) <= _IN_MEMORY:
             buffer = io.BytesIO()
             save(self._model, buffer, WriteOptions(external_data=False))
             return self._ort.InferenceSession(buffer.getvalue(), options, providers=providers)
@@ -209,11 +210,6 @@ def _from_numpy(result: Any) -> Any:
     if isinstance(result, list):
         return [_from_numpy(element) for element in result]
     return None if result is None else torch.from_numpy(np.array(result))
-
-
-def _weight_bytes(model: ir.Model) -> int:
-    values: Sequence[ir.Value] = list(model.graph.initializers.values())
-    return sum(value.const_value.nbytes for value in values if value.const_value is not None)
 
 
 def _nodes(model: ir.Model) -> Iterator[ir.Node]:

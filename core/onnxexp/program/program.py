@@ -29,10 +29,6 @@ Write: TypeAlias = "Callable[[ONNXProgram, Target, WriteOptions], SavedFile]"
 """Writes a program to a path or a binary file object."""
 
 
-def _write_model(program: ONNXProgram, target: Target, options: WriteOptions) -> SavedFile:
-    return save(program.model, target, options)
-
-
 class ONNXProgram:
     """An exported model.
 
@@ -59,7 +55,7 @@ class ONNXProgram:
         example: tuple[Sequence[Any], Mapping[str, Any]],
         weights: Mapping[str, torch.Tensor] | None = None,
         plugins_used: Callable[[], Sequence[Any]] = tuple,
-        write: Write = _write_model,
+        write: Write = lambda program, target, options: save(program.model, target, options),
         timings: dict[str, float] | None = None,
         pass_timings: dict[str, float] | None = None,
         lowered: list[tuple[Node, str]] | None = None,

@@ -42,20 +42,14 @@ def register_dataclasses(tree: Any) -> bool:
     """
     found = False
     for leaf in () if type(tree) is torch.Tensor else pytree.tree_leaves(tree):
-        if _register(leaf):
+        kind = type(leaf)
+        if dataclasses.is_dataclass(kind):
+            with _registration:
+                if kind not in pytree.SUPPORTED_NODES:
+                    register_dataclass(kind)
             register_dataclasses(leaf)
             found = True
     return found
-
-
-def _register(leaf: Any) -> bool:
-    kind = type(leaf)
-    if not dataclasses.is_dataclass(kind):
-        return False
-    with _registration:
-        if kind not in pytree.SUPPORTED_NODES:
-            register_dataclass(kind)
-    return True
 
 
 def children(value: Any) -> list[tuple[str, Any]] | None:

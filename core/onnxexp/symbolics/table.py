@@ -11,7 +11,7 @@ import torch
 
 from onnxexp.builder.tensor import Tensor
 
-__all__ = ["Symbolic", "SymbolicTable"]
+__all__ = ["Symbolic", "SymbolicTable", "location_of"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -57,11 +57,15 @@ class Symbolic:
     @property
     def location(self) -> str:
         """``file:line`` of the function; "" for a one-to-one entry."""
-        if self.direct:
-            return ""
-        function = inspect.unwrap(self.function)
-        code = function.__code__ if inspect.isfunction(function) else type(function).__call__.__code__
-        return f"{code.co_filename}:{code.co_firstlineno}"
+        return "" if self.direct else location_of(self.function)
+
+
+def location_of(function: Callable[..., Any]) -> str:
+    """``file:line`` of a function, a method, or the `__call__` of an object."""
+    plain = inspect.unwrap(function)
+    plain = getattr(plain, "__func__", plain)
+    code = getattr(plain, "__code__", None) or type(plain).__call__.__code__
+    return f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def _tensors(args: Sequence[Any]) -> Iterator[Tensor]:

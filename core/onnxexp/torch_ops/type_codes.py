@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-__all__ = ["DTYPES", "MEMORY_FORMATS", "VALUES", "decode_arguments", "type_code"]
+__all__ = ["DTYPES", "MEMORY_FORMATS", "VALUES", "type_code"]
 
 DTYPES = (
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
@@ -20,14 +19,6 @@ _LAYOUTS = (torch.strided, torch.sparse_coo)
 MEMORY_FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
 VALUES: dict[str, tuple[Any, ...]] = {"ScalarType": DTYPES, "Layout": _LAYOUTS, "MemoryFormat": MEMORY_FORMATS}
 """The values by code, by the type of a schema's argument."""
-
-
-def decode_arguments(schema: torch.FunctionSchema, args: Sequence[Any]) -> list[Any]:
-    """Decode the dtypes, layouts and memory formats of a call by its schema."""
-    arguments: Sequence[Any] = schema.arguments
-    kinds = (str(argument.real_type).removeprefix("Optional[").removesuffix("]") for argument in arguments)
-    tables = map(VALUES.get, kinds)
-    return [table[arg] if table is not None and type(arg) is int else arg for table, arg in zip(tables, args, strict=False)]
 
 
 def type_code(value: Any) -> Any:

@@ -12,9 +12,9 @@ import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp.torch_ops.schemas import NoOverload, chosen, schemas, takes
-from onnxexp.torch_ops.type_codes import decode_arguments
+from onnxexp.torch_ops.type_codes import VALUES
 
-__all__ = ["match_overload", "overloads"]
+__all__ = ["decode_arguments", "match_overload", "overloads"]
 
 _NUMBERS = ("int", "float", "bool", "number")
 
@@ -44,6 +44,14 @@ def match_overload(op: Builder, full: str, args: Sequence[Any]) -> tuple[torch.F
         else:
             raise
     return schema, decode_arguments(schema, matched)
+
+
+def decode_arguments(schema: torch.FunctionSchema, args: Sequence[Any]) -> list[Any]:
+    """Decode the dtypes, layouts and memory formats of a call by its schema."""
+    arguments: Sequence[Any] = schema.arguments
+    kinds = (str(argument.real_type).removeprefix("Optional[").removesuffix("]") for argument in arguments)
+    tables = map(VALUES.get, kinds)
+    return [table[arg] if table is not None and type(arg) is int else arg for table, arg in zip(tables, args, strict=False)]
 
 
 def _converted(op: Builder, type_: str, arg: Any) -> Any:
