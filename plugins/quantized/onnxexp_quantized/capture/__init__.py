@@ -1,1 +1,1 @@
-"""Capture models with real quantized tensors: stand-ins that torch.export and the tracer take."""
+"""Capture models with quantized tensors: stand-ins that all frontends take."""

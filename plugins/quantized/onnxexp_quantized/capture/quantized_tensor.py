@@ -74,7 +74,7 @@ class QuantizedTensor(_StandIn):
 
     @classmethod
     def quantize(cls, x: torch.Tensor, scale: Any, zero_point: Any, dtype: torch.dtype) -> QuantizedTensor:
-        """Quantize a float tensor per tensor; scale and zero point are numbers or 0-d tensors."""
+        """Quantize a float tensor; the parameters are numbers or 0-d tensors."""
         of = DTYPES[dtype]
         operator = torch.ops.quantized_decomposed.quantize_per_tensor
         overload = operator.tensor if isinstance(scale, torch.Tensor) else operator.default
