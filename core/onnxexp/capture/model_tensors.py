@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -35,7 +35,8 @@ def restored_state(model: torch.nn.Module) -> Iterator[None]:
     before = [(holder, holder.copy()) for holder in holders]
     scripted = [attribute for module in modules for attribute in _scripted_attributes(module)]
     held = {id(holder) for holder in holders}
-    attributes = [each for _, old in before for each in _elements(old) if type(each) not in _ATOMS and id(each) not in held]
+    values = (each for _, old in before for each in (old if isinstance(old, list) else old.values()))
+    attributes = [each for each in values if type(each) not in _ATOMS and id(each) not in held]
     elements = pytree.tree_leaves([list(model.buffers()), attributes, [old for *_, old in scripted]])
     tensors = {id(each): each for each in elements if isinstance(each, torch.Tensor) and not isinstance(each, torch.nn.Parameter)}
     contents = [(tensor, _layout(tensor), tensor.detach().clone()) for tensor in tensors.values()]
@@ -98,10 +99,6 @@ def _holders(module: torch.nn.Module) -> Iterator[Any]:
     if not isinstance(module, torch.jit.ScriptModule):
         yield vars(module)
         yield from (each for each in vars(module).values() if type(each) in (dict, list, OrderedDict))
-
-
-def _elements(holder: Any) -> Iterable[Any]:
-    return holder if isinstance(holder, list) else holder.values()
 
 
 def _scripted_attributes(module: Any) -> Iterator[tuple[Any, str, Any]]:

@@ -95,12 +95,12 @@ class Contiguity:
                     self._strided[node.outputs[0]] = result
 
     def _makes_contiguous(self, node: Node, known: Facts) -> bool:
-        name = packet(node.op)
-        if known.opaque or name in _NEVER or _other_format(node, known):
+        name, asked = packet(node.op), None if known.memory_format is None else node.args[known.memory_format]
+        if known.opaque or name in _NEVER or asked not in (None, torch.contiguous_format, torch.preserve_format, 0):
             return False
         if known.written:
             return self.values.issuperset(filter(is_tensor, (node.args[index] for index in known.written)))
-        contiguous = known.memory_format is not None and node.args[known.memory_format] in (torch.contiguous_format, 0)
+        contiguous = asked in (torch.contiguous_format, 0)
         if contiguous or name in _ALWAYS or (name == "aten::pad" and _has_few_axes(node.outputs[0])):
             return True
         read = node.args if known.viewed is None else node.args[known.viewed]  # view_as and the like read only sizes of others
@@ -126,8 +126,3 @@ def _is_rows(node: Node) -> bool:
     """Whether a view is a run of whole rows."""
     name = packet(node.op)
     return name in _ALONG and node.args[_ALONG[name]] == 0 and (name != "aten::slice" or node.args[4] == 1)
-
-
-def _other_format(node: Node, known: Facts) -> bool:
-    plain = (None, torch.contiguous_format, torch.preserve_format, 0)
-    return known.memory_format is not None and node.args[known.memory_format] not in plain

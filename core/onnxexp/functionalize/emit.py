@@ -34,11 +34,10 @@ class Emitter:
         self._made += 1
         return Value(f"{name}_f{self._made}", type_)
 
-    def call(self, op: str, args: Sequence[Any], outputs: Value | list[Value], where: Where) -> Value:
-        """Append a call, bound to the schema of `op`; return its first output."""
-        outputs = outputs if isinstance(outputs, list) else [outputs]
-        self.nodes.append(Node(op, bind(facts(op).schema, args, {}), outputs, where=where))
-        return outputs[0]
+    def call(self, op: str, args: Sequence[Any], output: Value, where: Where) -> Value:
+        """Append a call, bound to the schema of `op`; return its output."""
+        self.nodes.append(Node(op, bind(facts(op).schema, args, {}), [output], where=where))
+        return output
 
     def size(self, value: Value, dim: int, where: Where) -> int | Value:
         """Return a size of a tensor: a number if it is static, else a new node's value."""

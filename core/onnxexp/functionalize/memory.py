@@ -126,7 +126,10 @@ class Memory:
         """
         state, root = self.state, ref.root
         self.used[root] = self.changed[root] = None
-        self._spoil(root, f"{op} at {where}" if str(where) else op)
+        writer = f"{op} at {where}" if str(where) else op
+        for other in self.reach(root):  # whether it shares the written memory is not certain
+            if other is not root:
+                state.spoiled[other] = _UNCERTAIN.format(other=other.name, root=root.name, writer=writer)
         if ref is root:
             state.pending.pop(root, None)  # a pending value was read into `value`, or is lost
             self.replace(root, value)
@@ -161,12 +164,6 @@ class Memory:
                 value = write_back(self.emit, self.read, self.peek, step, value, where)
         self.state.versions[root] += 1
         self.state.values.update(written)
-
-    def _spoil(self, root: Ref, writer: str) -> None:
-        """Mark the roots that may share the written memory as unknown."""
-        for other in self.reach(root):
-            if other is not root:
-                self.state.spoiled[other] = _UNCERTAIN.format(other=other.name, root=root.name, writer=writer)
 
 
 _UNCERTAIN = (

@@ -81,7 +81,8 @@ class Passes:
                 raise PassError(
                     f"the pass {each.id} of {each.plugin} broke the graph: {broken}; skip_passes={[each.id]} leaves it out"
                 )
-            if _modified(result):
+            # a pass that returns nothing may have changed something
+            if result.modified if isinstance(result, ir.passes.PassResult) else result is not False:
                 self._plugins.used.add(each.plugin.name)
 
 
@@ -98,11 +99,6 @@ def _misused(result: Any, subject: Any) -> str:
     if returned is None or returned is subject or isinstance(returned, bool):
         return ""
     return f"it returned {type(returned).__name__} instead of changing the {type(subject).__name__} in place"
-
-
-def _modified(result: Any) -> bool:
-    """Whether the pass changed anything, or returned nothing that rules it out."""
-    return bool(result.modified) if isinstance(result, ir.passes.PassResult) else result is not False
 
 
 def _collected(plugins: Plugins, hook: str, context: ExportContext) -> list[_Pass[Any]]:

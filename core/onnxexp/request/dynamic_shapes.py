@@ -31,7 +31,7 @@ from onnxexp.request.pytree_leaves import Leaf, bind, children, flatten_inputs
 from onnxexp.request.tensor_list import TensorList
 from onnxexp.suggest import nearest
 
-__all__ = ["Axis", "DynamicSpec", "read_dynamic"]
+__all__ = ["Axis", "DynamicSpec", "read_dynamic", "user_inputs"]
 
 _WITH_AXES = (torch.Tensor, TensorList)  # the axes of a list are those of its tensors
 
@@ -115,11 +115,20 @@ def read_dynamic(
         reader.read_shapes(dynamic_shapes, input_names)
     if dynamic_axes is not None and any(reader.axes):
         raise OptionError("dynamic_shapes and dynamic_axes both describe axes: give one. Only numbers may be in the other.")
-    if program is not None:
-        reader.scalars |= dict.fromkeys(_dynamic_numbers(program), Axis(Dim.AUTO, None, False))
+    for index, value in enumerate(user_inputs(program) if program is not None else ()):
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            reader.scalars[index] = Axis(Dim.AUTO, None, False)
     names = reader.name_inputs(input_names)
     outputs = reader.read_axes(dynamic_axes, names, output_names or ()) if dynamic_axes is not None else {}
-    return reader.spec(names, outputs)
+    for index, name in names.items():
+        reader.leaves[index].name = name
+    return DynamicSpec(tuple(reader.leaves), tuple(reader.axes), reader.scalars, tuple(sorted(names)), reader.bound, outputs)
+
+
+def user_inputs(program: ExportedProgram) -> list[Any]:
+    """Return the fake tensor, number or constant of each leaf of a program's inputs."""
+    values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
+    return [values[spec.arg.name] for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
 
 
 class _Reader:
@@ -285,20 +294,6 @@ class _Reader:
             else:
                 outputs[key] = _named_axes(axes, where)
         return outputs
-
-    # the result
-
-    def spec(self, names: dict[int, str], outputs: dict[str, dict[int, str | None]]) -> DynamicSpec:
-        for index, name in names.items():
-            self.leaves[index].name = name
-        return DynamicSpec(tuple(self.leaves), tuple(self.axes), self.scalars, tuple(sorted(names)), self.bound, outputs)
-
-
-def _dynamic_numbers(program: ExportedProgram) -> list[int]:
-    """Find the leaves of the program's (args, kwargs) that are symbolic numbers."""
-    values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
-    inputs = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
-    return [index for index, name in enumerate(inputs) if isinstance(values[name], (torch.SymInt, torch.SymFloat, torch.SymBool))]
 
 
 def _named_axes(axes: Any, where: str) -> dict[int, str | None]:

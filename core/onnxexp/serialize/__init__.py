@@ -86,7 +86,10 @@ def save(model: ir.Model, target: str | os.PathLike[str] | BinaryIO, options: Wr
     """
     if isinstance(target, (str, os.PathLike)):
         return _save_files(model, target, options)
-    _check_stream(target)
+    if isinstance(target, io.TextIOBase):
+        raise OptionError("a model is written to a binary file, this one was opened for text: open it in mode 'wb'")
+    if not hasattr(target, "write"):
+        raise OptionError(f"a model is written to a path or a binary file object, not to a {type(target).__name__}")
     if options.external_data:
         raise OptionError("external_data=True needs a path: a file object cannot have a second file beside it")
     layout, _ = lay_out(model)
@@ -110,13 +113,6 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
             if value.const_value.dtype != ir.DataType.STRING:
                 tensor.raw_data = value.const_value.tobytes()
     return proto
-
-
-def _check_stream(target: object) -> None:
-    if isinstance(target, io.TextIOBase):
-        raise OptionError("a model is written to a binary file, this one was opened for text: open it in mode 'wb'")
-    if not hasattr(target, "write"):
-        raise OptionError(f"a model is written to a path or a binary file object, not to a {type(target).__name__}")
 
 
 def _save_files(model: ir.Model, target: str | os.PathLike[str], options: WriteOptions) -> SavedFile:

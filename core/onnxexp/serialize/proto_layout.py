@@ -65,7 +65,9 @@ def lay_out(model: ir.Model, location: str | None = None, threshold: int = 0) ->
             part = Part(_aligned(end, tensor.nbytes), tensor.nbytes, tensor, name)
             external.append(part)
             end = part.offset + part.size
-            _refer(proto, location, part)
+            proto.data_location = onnx.TensorProto.EXTERNAL
+            for key, value in (("location", location), ("offset", part.offset), ("length", part.size)):
+                proto.external_data.add(key=key, value=str(value))
             records.append((_tagged(_INITIALIZER, proto.ByteSize()) + proto.SerializeToString(), None))
         else:
             raw = proto.SerializeToString() + _tagged(_RAW_DATA, tensor.nbytes)
@@ -139,12 +141,6 @@ def describe(proto: onnx.TensorProto, name: str, tensor: ir.TensorProtocol) -> N
         proto.doc_string = tensor.doc_string
     for key, value in sorted(tensor.metadata_props.items()):
         proto.metadata_props.add(key=key, value=value)
-
-
-def _refer(proto: onnx.TensorProto, location: str, part: Part) -> None:
-    proto.data_location = onnx.TensorProto.EXTERNAL
-    for key, value in (("location", location), ("offset", part.offset), ("length", part.size)):
-        proto.external_data.add(key=key, value=str(value))
 
 
 def _aligned(end: int, size: int) -> int:

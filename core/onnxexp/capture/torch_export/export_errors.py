@@ -16,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, S
 
 from onnxexp.capture.example_inputs import describe_enlargement
 from onnxexp.capture.source_lines import innermost_user_line, is_user_code, metadata_location
-from onnxexp.capture.torch_export.guard_warnings import user_line_of_guard
+from onnxexp.capture.torch_export.guard_warnings import source_of
 from onnxexp.capture.torch_export.symbol_names import size_label
 from onnxexp.neutral_graph import Where
 from onnxexp.request.dynamic_shapes import DynamicSpec
@@ -50,7 +50,9 @@ def explain(error: BaseException, spec: DynamicSpec) -> str:
             f"{reasons}\nChange that line so that it works at any size, or leave the axis out of dynamic_shapes / dynamic_axes."
         )
     strict = 'A Dim is proven over its whole range; for a name ("batch") or Dim.DYNAMIC it suffices that the axis is not fixed.'
-    return "\n".join([reasons, *_suggested_fixes(text), strict])
+    fixes = text.partition("Suggested fixes:\n")[2].partition("\n\n")[0].strip("\n")
+    suggested = [f"torch suggests: {'; '.join(line.strip() for line in fixes.splitlines())}"] if fixes else []
+    return "\n".join([reasons, *suggested, strict])
 
 
 class _GuardLines:
@@ -79,7 +81,7 @@ class _GuardLines:
         """Return the line of the last guard on all of `symbols`, else on any of them."""
         guards = [guard for guard in self.guards if guard.expr.free_symbols.intersection(symbols)]
         guards.sort(key=lambda guard: len(guard.expr.free_symbols.intersection(symbols)))
-        lines = [line for guard in guards if (line := user_line_of_guard(guard)).file]
+        lines = [source.users for guard in guards if (source := source_of(guard)) is not None and source.users.file]
         return _location_text(lines[-1]) if lines else ""
 
     def _describe(self, source: str) -> tuple[str, str | None]:
@@ -159,8 +161,3 @@ def _enlargement_note(spec: DynamicSpec) -> str:
         f"\nDynamic axes are captured at size 2 or more, so the example was changed: {'; '.join(changes)}. "
         "If that contradicts other inputs, pass example inputs in which every dynamic axis is 2 or more."
     )
-
-
-def _suggested_fixes(text: str) -> list[str]:
-    fixes = text.partition("Suggested fixes:\n")[2].partition("\n\n")[0].strip("\n")
-    return [f"torch suggests: {'; '.join(line.strip() for line in fixes.splitlines())}"] if fixes else []

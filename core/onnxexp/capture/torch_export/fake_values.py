@@ -17,21 +17,11 @@ from onnxexp.neutral_graph import Dim, ScalarType, TensorType, Type, Value
 
 __all__ = ["DROPPED", "SCALAR_OPS", "fake_mode", "shape_env", "typed_value", "scalar_op", "type_of"]
 
+_SAME_NAME = ("add", "sub", "mul", "floordiv", "pow", "neg", "eq", "ne", "lt", "le", "gt", "ge")
 SCALAR_OPS: dict[Any, str] = {
-    operator.add: "aten::add",
-    operator.sub: "aten::sub",
-    operator.mul: "aten::mul",
-    operator.floordiv: "aten::floordiv",
+    **{getattr(operator, name): f"aten::{name}" for name in _SAME_NAME},
     operator.truediv: "aten::div",
     operator.mod: "aten::remainder",
-    operator.pow: "aten::pow",
-    operator.neg: "aten::neg",
-    operator.eq: "aten::eq",
-    operator.ne: "aten::ne",
-    operator.lt: "aten::lt",
-    operator.le: "aten::le",
-    operator.gt: "aten::gt",
-    operator.ge: "aten::ge",
     operator.and_: "aten::__and__",
     operator.or_: "aten::__or__",
     operator.not_: "aten::__not__",

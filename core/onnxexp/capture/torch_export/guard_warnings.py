@@ -26,7 +26,6 @@ from torch._dynamo import guards
 from torch._guards import ShapeGuard, SLoc
 from torch.export import ExportedProgram
 from torch.export.exported_program import _convert_guards_to_code
-from torch.export.graph_signature import InputKind
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols, uninteresting_files
 from torch.utils import _pytree as pytree
@@ -47,10 +46,10 @@ from onnxexp.capture.torch_export.fake_values import shape_env
 from onnxexp.capture.torch_export.symbol_names import InputSize, input_symbols, symbol_names
 from onnxexp.capture.torch_state import is_exporting, replace_attributes
 from onnxexp.neutral_graph import Where
-from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp.request.dynamic_shapes import DynamicSpec, user_inputs
 from onnxexp.user_warnings import warn
 
-__all__ = ["conditions", "fixed_numbers", "record_guard_sources", "restrictions", "unit_sizes", "user_line_of_guard"]
+__all__ = ["conditions", "fixed_numbers", "record_guard_sources", "restrictions", "source_of", "unit_sizes"]
 
 _SLICE = "_compute_slice_index"
 _OPERATORS = {_SLICE, "split"}
@@ -127,16 +126,10 @@ def _guard_source(frame: FrameType | None) -> _GuardSource | None:
     return source
 
 
-def _source_of(guard: ShapeGuard) -> _GuardSource | None:
+def source_of(guard: ShapeGuard) -> _GuardSource | None:
     """Return the frame that evaluated a guard, or torch's own record of it."""
     frame: Any = guard.sloc.framework_loc
     return frame if not frame or isinstance(frame, _GuardSource) else _GuardSource(*frame[:3])
-
-
-def user_line_of_guard(guard: ShapeGuard) -> Where:
-    """Return the user's line that led to a guard; empty if it was not recorded."""
-    source = _source_of(guard)
-    return source.users if source is not None else Where()
 
 
 def restrictions(program: ExportedProgram, spec: DynamicSpec) -> dict[str, Callable[[Sequence[Any]], bool]]:
@@ -164,10 +157,8 @@ def _stored_guards(program: ExportedProgram, env: ShapeEnv) -> list[sympy.Expr]:
     known, before = _convert_guards_to_code(program.graph_module), len(env.guards)  # type: ignore[no-untyped-call] # torch's own
     if set(program._guards_code) <= set(known):
         return []
-    kinds = zip(program.graph.find_nodes(op="placeholder"), program.graph_signature.input_specs, strict=True)
-    inputs = [node.meta["val"] for node, spec in kinds if spec.kind is InputKind.USER_INPUT]
     try:
-        program.module().get_submodule("_guards_fn")(*inputs)
+        program.module().get_submodule("_guards_fn")(*user_inputs(program))
     except AttributeError:  # so does the program itself
         warn(
             f"the given program fails in its guards, which are not checked: {'; '.join(program._guards_code)}; "
@@ -219,7 +210,7 @@ def _decisions(
 ) -> Iterator[tuple[sympy.Expr, _GuardSource | Where]]:
     """Yield the conditions on sizes, also those of squeeze, with their sources."""
     for guard in env.guards:
-        source = _source_of(guard)
+        source = source_of(guard)
         if source is None:
             continue
         if source.known and not known and not _counts_at_one(source) and _unit_size(env, guard.expr) is None:

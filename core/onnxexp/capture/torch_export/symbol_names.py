@@ -14,13 +14,12 @@ from typing import Any
 import sympy  # type: ignore[import-untyped]
 import torch
 from torch.export import Dim, ExportedProgram
-from torch.export.graph_signature import InputKind
 from torch.utils._sympy.numbers import int_oo
 
 from onnxexp.capture.example_inputs import derivation
 from onnxexp.errors import CaptureError
 from onnxexp.request.axis_spec import Axis
-from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp.request.dynamic_shapes import DynamicSpec, user_inputs
 from onnxexp.request.pytree_leaves import Leaf
 from onnxexp.request.unique_names import name_of_size, unused_name
 
@@ -113,10 +112,7 @@ class InputSize:
 
 def input_sizes(program: ExportedProgram, spec: DynamicSpec) -> Iterator[InputSize]:
     """Yield the sizes of the inputs that are symbolic or were to be."""
-    values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
-    inputs = [s.arg.name for s in program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
-    for index, (leaf, name) in enumerate(zip(spec.leaves, inputs, strict=True)):
-        value: Any = values[name]
+    for index, (leaf, value) in enumerate(zip(spec.leaves, user_inputs(program), strict=True)):
         if isinstance(value, torch.Tensor):
             for axis, size in enumerate(value.shape):
                 request = spec.axes[index].get(axis)
