@@ -8,13 +8,11 @@ from collections.abc import Iterable, Sequence
 
 from onnxexp.errors import LoweringError, OpsetError, UnsupportedOperators
 from onnxexp.neutral_graph import Graph, Node
-from onnxexp.plugins.discovery import PluginStatus, discover
+from onnxexp.plugins.discovery import PluginStatus, packs
 from onnxexp.torch_ops.schemas import schemas
 
 __all__ = ["Problem", "describe", "no_plugins", "skeleton", "unsupported"]
 
-_PACKS = {"aten": "onnxexp-plugin-aten", "torchvision": "onnxexp-plugin-torch-onnx"}
-"""This project's distributions, by the namespace of their torch operators."""
 _LINES = 3
 """Source lines shown per operator."""
 
@@ -79,14 +77,7 @@ def unsupported(problems: Sequence[Problem], off: Sequence[PluginStatus] = ()) -
 
 
 def _packs(ops: Iterable[str], off: Sequence[PluginStatus]) -> str:
-    """List the packs that may have the operators: those that are off, and ours."""
-    lines = [f"the plugin {state.found.name!r} ({state.found.origin}) is installed but off: {state.reason}" for state in off]
-    distributions = {found.distribution for found in (*discover(), *(state.found for state in off))}
-    for namespace in sorted({op.partition("::")[0] for op in ops}):
-        pack = _PACKS.get(namespace)
-        if pack is not None and pack not in distributions:
-            lines.append(f"`pip install {pack}` brings the operators of {namespace}::")
-    return "".join(f"\n{line}" for line in lines)
+    return "".join(f"\n{line}" for line in packs({op.partition("::")[0] for op in ops}, off))
 
 
 def _block(op: str, reason: str, found: Sequence[Problem]) -> str:

@@ -15,6 +15,7 @@ from torch.nn.parameter import is_lazy
 from onnxexp.capture.captured_program import CapturedProgram
 from onnxexp.capture.torch_export import frontend as torch_export
 from onnxexp.errors import CaptureError, OnnxExporterError, PluginError
+from onnxexp.plugins.discovery import packs
 from onnxexp.plugins.loading import Implementation, Plugin, Plugins
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.export_context import ExportContext
@@ -53,18 +54,43 @@ def capture(
     """
     if isinstance(model, torch.nn.Module):
         _check_tensors(model, spec)
+    try:
+        program, refused = _captured(plugins, model, args, kwargs, spec, context)
+    except CaptureError as error:
+        cures = packs(namespaces, plugins.off) if (namespaces := _class_namespaces(model)) else []
+        if not cures:
+            raise
+        raise CaptureError("\n".join([str(error), *cures])) from error
+    _warn_of_constants(program.constants, refused)
+    context.restrictions.update(program.restrictions)
+    return program
+
+
+def _captured(
+    plugins: Plugins,
+    model: torch.nn.Module | ExportedProgram,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    spec: DynamicSpec,
+    context: ExportContext,
+) -> tuple[CapturedProgram, CaptureError | None]:
+    """Return the program, and why torch.export refused it where it was traced."""
     options = context.options
     call = {"model": model, "args": args, "kwargs": kwargs, "spec": spec, "context": context}
     try:
-        program, refused = _first(plugins, options, call), None
+        return _first(plugins, options, call), None
     except torch_export.CaptureRefused as error:
         refused = CaptureError(str(error))
         if options.capture != "auto":
             raise refused from None
-        program = _traced(plugins, options, call, refused)
-    _warn_of_constants(program.constants, refused)
-    context.restrictions.update(program.restrictions)
-    return program
+        return _traced(plugins, options, call, refused), refused
+
+
+def _class_namespaces(model: Any) -> set[str]:
+    """The namespaces of C++ classes whose objects a model has, as ``quantized``."""
+    modules = model.modules() if isinstance(model, torch.nn.Module) and not is_scripted(model) else ()
+    held = (value for module in modules for value in vars(module).values() if isinstance(value, torch.ScriptObject))
+    return {str(each._type()).split(".")[-2] for each in held}
 
 
 def _first(plugins: Plugins, options: Options, call: Mapping[str, Any]) -> CapturedProgram:

@@ -22,9 +22,12 @@ from onnxexp.errors import PluginLoadError
 from onnxexp.request.config import Config
 from onnxexp.suggest import nearest
 
-__all__ = ["GROUP", "InstalledPlugin", "PluginStatus", "discover", "record_hash", "states"]
+__all__ = ["GROUP", "InstalledPlugin", "PluginStatus", "discover", "packs", "record_hash", "states"]
 
 GROUP = "onnxexp.plugins"
+_QUANTIZED = dict.fromkeys(("quantized", "quantized_decomposed", "torchao"), "onnxexp-plugin-quantized")
+_PACKS = {"aten": "onnxexp-plugin-aten", "torchvision": "onnxexp-plugin-torch-onnx", **_QUANTIZED}
+"""This project's distributions, by the namespace of torch operators and classes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +88,15 @@ def states(config: Config) -> list[PluginStatus]:
             if isinstance(name, str) and name not in known:
                 raise missing(name, known, config.origins[origin])
     return [_state(plugin, config, plugins) for plugin in plugins]
+
+
+def packs(namespaces: Iterable[str], off: Iterable[PluginStatus]) -> list[str]:
+    """List the packs that may serve torch namespaces: those that are off, and ours."""
+    lines = [f"the plugin {state.found.name!r} ({state.found.origin}) is installed but off: {state.reason}" for state in off]
+    installed = {plugin.distribution for plugin in discover()}
+    ours = {namespace: _PACKS[namespace] for namespace in sorted(namespaces) if namespace in _PACKS}
+    found = (f"`pip install {pack}` brings the operators of {space}::" for space, pack in ours.items() if pack not in installed)
+    return [*lines, *found]
 
 
 def missing(name: str, known: Sequence[str], origin: str) -> PluginLoadError:

@@ -22,7 +22,7 @@ _FUNCTIONS = [
 
 
 def is_quantized(model: Any) -> bool:
-    """Whether a model has packed parameters, quantized tensors or modules that quantize."""
+    """Whether a model has quantized modules, tensors or packed parameters."""
     return isinstance(model, torch.nn.Module) and any(
         type(module).__module__.startswith("torch.ao.nn.quantized")
         or any(is_packed(value) or _is_quantized_tensor(value) for value in _attributes(module))
