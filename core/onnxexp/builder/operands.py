@@ -63,11 +63,9 @@ def bind_type_variables(spec: Operator, given: Sequence[Any], opset: int) -> dic
 def tensors(op: GraphBuilder, spec: Operator, given: Sequence[Any], bound: dict[str, torch.dtype]) -> list[Tensor | None]:
     """The inputs as Tensors; Python values take the dtype of their type variable."""
     made: list[Tensor | None] = []
-    for place, arg in enumerate(given):
+    for formal, arg in zip(spec.formals(len(given)), given, strict=False):
         if arg is not None and not isinstance(arg, Tensor):
-            formal = spec.formals(len(given))[place]
-            dtype = bound.get(formal.variable) or _default(formal, arg)
-            arg = constant(op, arg, dtype)
+            arg = constant(op, arg, bound.get(formal.variable) or _default(formal, arg))
         made.append(arg)
     return made
 

@@ -52,7 +52,12 @@ class Passes:
         self._options, self._plugin_data = context.options, context.plugin_data
         self._pre: list[_Pass[Graph]] = _collected(plugins, "pre_pass", context)
         self._post: list[_Pass[ir.Model]] = _collected(plugins, "post_pass", context)
-        _check_skipped(context.options.skip_passes, [*self._pre, *self._post])
+        every: list[_Pass[Any]] = [*self._pre, *self._post]
+        known = list(dict.fromkeys(each.id for each in every))
+        names = {*known, *(each.name for each in every)}
+        for name in context.options.skip_passes:
+            if name not in names:
+                raise OptionError(f"skip_passes: there is no pass {name!r}{nearest(name, names)}; there are {', '.join(known)}")
 
     def pre(self, graph: Graph) -> None:
         """Run the plugins' passes on the captured graph. Raises PassError."""
@@ -84,14 +89,6 @@ class Passes:
             # a pass that returns nothing may have changed something
             if result.modified if isinstance(result, ir.passes.PassResult) else result is not False:
                 self._plugins.used.add(each.plugin.name)
-
-
-def _check_skipped(skipped: Sequence[str], known: Sequence[_Pass[Any]]) -> None:
-    names = {name for each in known for name in (each.name, each.id)}
-    for name in skipped:
-        if name not in names:
-            listed = ", ".join(dict.fromkeys(each.id for each in known))
-            raise OptionError(f"skip_passes: there is no pass {name!r}{nearest(name, names)}; there are {listed}")
 
 
 def _misused(result: Any, subject: Any) -> str:

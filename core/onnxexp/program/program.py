@@ -181,14 +181,9 @@ class ONNXProgram:
         return report
 
     def _run(self, leaves: Sequence[Any]) -> list[Any]:
-        return self._loaded().run({**self.weights, **{slot.name: leaves[slot.leaf] for slot in self.signature.inputs}})
-
-    def _loaded(self) -> Session:
-        """Return the session, made at the first call."""
-        with self._lock:
-            if self._session is None:
-                self._session = Session(self._model)
-            return self._session
+        with self._lock:  # the session is made at the first call
+            session = self._session = self._session or Session(self._model)
+        return session.run({**self.weights, **{slot.name: leaves[slot.leaf] for slot in self.signature.inputs}})
 
     def __str__(self) -> str:
         return render(self.model)

@@ -39,7 +39,7 @@ def assign_names(defaults: Sequence[str], given: Sequence[str] | None, *, what: 
 
 
 def assign_output_names(
-    leaves: Sequence[Leaf], given: Sequence[str] | None, inputs: Collection[str], passed: Mapping[int, str] | None = None
+    leaves: Sequence[Leaf], given: Sequence[str] | None, inputs: Collection[str], passed: Mapping[int, str] = {}
 ) -> list[str]:
     """Name the outputs of the graph.
 
@@ -50,8 +50,6 @@ def assign_output_names(
         passed: The input's name for each output, by position, that is an input returned unchanged.
     """
     defaults = [f"{leaf.name}_out" if leaf.name in inputs else leaf.name for leaf in leaves]
-    if not passed:
-        return assign_names(defaults, given, what="output", taken=inputs)
     kept: dict[int, str] = {}
     for position, name in passed.items():
         if name not in kept.values() and position >= len(given or ()):

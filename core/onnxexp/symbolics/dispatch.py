@@ -92,25 +92,17 @@ class Dispatcher:
             claiming.sort(key=lambda source: (self.rank(op, source), source.plugin, op not in source.table.operators()))
         return claiming
 
-    @functools.cached_property
-    def _claims(self) -> dict[str, list[Source]]:
-        """The tables that claim each operator."""
-        claims: dict[str, list[Source]] = {}
-        for source in self._all:
-            for op in source.table.operators():
-                claims.setdefault(op, []).append(source)
-        return claims
-
     def rank(self, op: str, source: Source) -> tuple[bool, bool, bool]:
         """A sort key: tables that the user passed, then preferred, then overriding ones."""
         preferred = self._prefer.get(op) or self._prefer.get(op.partition(".")[0])
         return not source.user, source.plugin != preferred, not source.table.override
 
     def _check_preferences(self) -> None:
+        claims = [(name, source) for source in self._all for name in source.table.operators()]
         for op, plugin in self._prefer.items():
-            claimed = {name: sources for name, sources in self._claims.items() if name == op or name.startswith(f"{op}.")}
-            claiming = {source.plugin for sources in (*claimed.values(), self._sources(op)) for source in sources}
-            brought = [name for name, sources in self._claims.items() if any(source.plugin == plugin for source in sources)]
+            claimed = [source for name, source in claims if name == op or name.startswith(f"{op}.")]
+            claiming = {source.plugin for source in (*claimed, *self._sources(op))}
+            brought = [name for name, source in claims if source.plugin == plugin]
             if brought and plugin not in claiming:
                 raise OptionError(
                     f"prefer: the plugin {plugin!r} has no symbolic for {op}{nearest(op, brought)}; "

@@ -27,11 +27,9 @@ def _inline(outer: Converter, module: torch.fx.GraphModule, args: Sequence[Any],
 def _cond(converter: Converter, node: torch.fx.Node) -> Any:
     """Convert ``cond(pred, true, false, operands)`` to prim::If."""
     pred, true, false, operands = converter.look_up(node.args)
-    blocks = []
-    for branch in (true, false):
-        block = Graph()
+    blocks = [Graph(), Graph()]
+    for block, branch in zip(blocks, (true, false), strict=True):
         block.outputs = _inline(converter, branch, operands, block)
-        blocks.append(block)
     return converter.append("prim::If", [pred], node, blocks)
 
 
