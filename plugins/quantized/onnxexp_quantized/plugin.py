@@ -6,9 +6,10 @@ import contextlib
 from contextlib import AbstractContextManager
 from typing import Any
 
-from onnxexp import ExportContext, hookimpl
+from onnxexp import ExportContext, OptionError, hookimpl
 from onnxexp_quantized.capture.model_patches import is_quantized, stand_ins
-from onnxexp_quantized.lowering.tables import quantized_decomposed
+from onnxexp_quantized.lowering.dynamic import DYNAMIC
+from onnxexp_quantized.lowering.tables import onnxexp_quantized, quantized_decomposed
 
 __all__ = ["Quantized"]
 
@@ -17,14 +18,26 @@ _PATCHES = "quantized.patches"
 
 
 class Quantized:
-    """The plugin: captures and lowers quantized models."""
+    """The plugin: captures and lowers quantized models.
 
-    symbolics = (quantized_decomposed,)
+    Attributes:
+        dynamic: How an input is quantized at run time. "exact" computes scale, zero point and rounding as torch's kernels do,
+            also their reduction to 7 bits. "ort" uses DynamicQuantizeLinear, always with 8 bits: ONNX Runtime has one kernel for
+            it and the product, and the results are nearer to the float model's.
+    """
+
+    symbolics = (quantized_decomposed, onnxexp_quantized)
+
+    def __init__(self, *, dynamic: str = "exact") -> None:
+        if dynamic not in ("exact", "ort"):
+            raise OptionError(f"dynamic is {dynamic!r}; it may be 'exact' or 'ort'")
+        self.dynamic = dynamic
 
     @hookimpl
     def capture_context(self, context: ExportContext) -> AbstractContextManager[Any]:
         """Undo at the end of the capture what `capture` replaces."""
         context.plugin_data[_PATCHES] = stack = contextlib.ExitStack()
+        context.plugin_data.setdefault(DYNAMIC, self.dynamic)  # a plugin that the user passes comes first
         return stack
 
     @hookimpl(tryfirst=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from onnxexp import CaptureError
-from onnxexp_quantized.capture import arithmetic, convolution_and_linear, layout, parameters, pooling_and_activation
+from onnxexp_quantized.capture import arithmetic, convolution_and_linear, dynamic, layout, parameters, pooling_and_activation
 from onnxexp_quantized.capture.function_table import FunctionTable, name_of
 
 __all__ = ["FUNCTIONS", "call"]
@@ -14,7 +14,14 @@ __all__ = ["FUNCTIONS", "call"]
 FUNCTIONS = FunctionTable()
 """The implementations on stand-ins."""
 
-FUNCTIONS.include(parameters.table, convolution_and_linear.table, arithmetic.table, layout.table, pooling_and_activation.table)
+FUNCTIONS.include(
+    parameters.table,
+    convolution_and_linear.table,
+    arithmetic.table,
+    layout.table,
+    pooling_and_activation.table,
+    dynamic.table,
+)
 
 
 def call(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from onnxexp.capture.torch_state import replace_attributes
-from onnxexp_quantized.capture import parameters
+from onnxexp_quantized.capture import dynamic, parameters
 from onnxexp_quantized.capture.packed_weights import as_stand_in, is_packed, unpack
 
 __all__ = ["is_quantized", "stand_ins"]
@@ -17,6 +17,7 @@ __all__ = ["is_quantized", "stand_ins"]
 _FUNCTIONS = [
     (torch, "quantize_per_tensor", parameters.quantize_per_tensor),
     (torch, "quantize_per_channel", parameters.quantize_per_channel),
+    (torch, "quantize_per_tensor_dynamic", dynamic.quantize_per_tensor_dynamic),
 ]
 """The functions that make quantized tensors of others."""
 

@@ -7,6 +7,7 @@ takes its place. The weight, its scales and zero points, and the bias become buf
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,14 +29,16 @@ def is_packed(value: Any) -> bool:
 def unpack(owner: torch.nn.Module, prefix: str, packed: Any) -> Iterator[PackedWeight]:
     """Store the unpacked parameters as buffers of a module while the context lasts."""
     weight, bias = packed.unpack()
-    quantized = as_stand_in(weight)
-    tensors: dict[str, torch.Tensor | None] = {"weight": quantized.integers, "bias": None if bias is None else bias.detach()}
-    if quantized.axis is not None:
+    quantized = as_stand_in(weight) if weight.is_quantized else None
+    tensors: dict[str, torch.Tensor | None] = {"bias": None if bias is None else bias.detach()}
+    tensors["weight"] = weight.half() if quantized is None else quantized.integers
+    if quantized is not None and quantized.axis is not None:
         tensors |= {"weight_scale": quantized.scale, "weight_zero_point": quantized.zero_point}
     added = {f"{prefix}{name}": tensor for name, tensor in tensors.items() if tensor is not None}
     owner._buffers.update(added)
+    settings = _settings(packed)
     try:
-        yield PackedWeight(owner, prefix, quantized, _settings(packed))
+        yield PackedWeight(owner, prefix, quantized, settings, quantized is not None and _reduces_range(packed, weight, settings))
     finally:
         for name in added:
             del owner._buffers[name]
@@ -59,6 +62,23 @@ def _settings(packed: Any) -> dict[str, Any]:
     if not settings.setdefault("transpose", False):
         settings.pop("output_padding", None)
     return {name: bool(value) if name == "transpose" else value for name, value in settings.items()}
+
+
+def _reduces_range(packed: Any, weight: torch.Tensor, settings: dict[str, Any]) -> bool:
+    """Whether the kernel follows `reduce_range`: the object does not name its engine."""
+    if settings:
+        channels = weight.shape[0] if settings["transpose"] else weight.shape[1] * settings["groups"]
+        kernel = weight.shape[2:]
+        sizes = [1, channels, *(step * (size - 1) + 1 for step, size in zip(settings["dilation"], kernel, strict=True))]
+        operator = f"conv{'_transpose' if settings['transpose'] else ''}{len(kernel)}d_dynamic"
+    else:
+        sizes, operator = [1, weight.shape[1]], "linear_dynamic"
+    x = torch.linspace(0, 1, math.prod(sizes)).reshape(sizes)
+    run = getattr(torch.ops.quantized, operator)  # by the layer's name
+    try:
+        return not torch.equal(run(x, packed, True), run(x, packed, False))
+    except RuntimeError:  # the engine has no such kernel, so that nobody calls it
+        return True
 
 
 def _has(packed: Any, name: str) -> bool:

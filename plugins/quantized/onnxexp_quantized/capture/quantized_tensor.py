@@ -138,20 +138,35 @@ class PackedWeight(_StandIn):
 
     Attributes:
         settings: stride, padding, dilation, groups, output_padding and transpose of a convolution.
+        reduces_range: Whether its kernel quantizes an input to 7 bits where that is asked for: qnnpack's does not.
     """
 
-    def __init__(self, module: torch.nn.Module, prefix: str, weight: QuantizedTensor, settings: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        prefix: str,
+        weight: QuantizedTensor | None,
+        settings: dict[str, Any],
+        reduces_range: bool = True,
+    ) -> None:
         self._buffers = module._buffers
         self._prefix = prefix
         self._weight = weight
         self.settings = settings
+        self.reduces_range = reduces_range
 
     @property
     def weight(self) -> QuantizedTensor:
         """The quantized weight, made of the module's buffers."""
         old, read = self._weight, self._buffer
+        assert old is not None
         scale, zero_point = (old.scale, old.zero_point) if old.axis is None else (read("weight_scale"), read("weight_zero_point"))
         return QuantizedTensor(read("weight"), scale, zero_point, old.dtype, old.axis)
+
+    @property
+    def half(self) -> torch.Tensor:
+        """The float16 weight of a layer that is packed in that width."""
+        return self._buffer("weight")
 
     @property
     def bias(self) -> torch.Tensor | None:
