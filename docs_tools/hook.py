@@ -162,7 +162,7 @@ def _text_form(key: config.Key) -> str:
 def parsers() -> dict[str, argparse.ArgumentParser]:
     """Return the parser of each command and subcommand, by its command line."""
     found: dict[str, argparse.ArgumentParser] = {}
-    for command, summary in cli._COMMANDS.items():
+    for command, summary in cli.COMMANDS.items():
         parser = argparse.ArgumentParser(f"onnxexp {command}", description=f"{summary[0].upper()}{summary[1:]}.")
         add_common(parser)
         cli._module(command).arguments(parser)

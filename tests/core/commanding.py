@@ -55,13 +55,18 @@ def separately(*argv: str, cwd: Path, path: list[Path] | None = None, code: str 
     return Ran(finished.returncode, finished.stdout, finished.stderr)
 
 
-def install(folder: Path, name: str, value: str, *, source: str = "", distribution: str = "", version: str = "1.0") -> None:
-    """Put a pack's metadata into a folder, and its module where `source` is given."""
+def install(
+    folder: Path, name: str, value: str, *, source: str = "", distribution: str = "", version: str = "1.0", more: str = ""
+) -> None:
+    """Put a pack's metadata into a folder, and its module where `source` is given.
+
+    `more` are further lines of its entry points.
+    """
     distribution = distribution or f"{name}-pack"
     info = folder / f"{distribution.replace('-', '_')}-{version}.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
-    (info / "entry_points.txt").write_text(f"[onnxexp.plugins]\n{name} = {value}\n")
+    (info / "entry_points.txt").write_text(f"[onnxexp.plugins]\n{name} = {value}\n{more}")
     if source:
         (folder / f"{value.partition(':')[0]}.py").write_text(textwrap.dedent(source))
 

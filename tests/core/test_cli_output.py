@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import onnxexp
-from onnxexp.cli import _COMMANDS
+from onnxexp.cli import COMMANDS as BUILT_IN
 from onnxexp.cli.text_or_json import Output, readable
 from tests.core.commanding import ROOT, install, run, separately
 
@@ -47,7 +47,7 @@ COMMANDS = {
 
 
 def test_no_command_is_forgotten() -> None:
-    assert {name.split()[0] for name in COMMANDS} == set(_COMMANDS)
+    assert {name.split()[0] for name in COMMANDS} == set(BUILT_IN)
 
 
 def test_every_command_speaks_json_and_plain_text(place: Path, capsys: Capsys) -> None:
@@ -62,7 +62,7 @@ def test_every_command_speaks_json_and_plain_text(place: Path, capsys: Capsys) -
         assert ran.out.strip() and "\x1b" not in ran.out and not set("│─╭┃━") & set(ran.out)
 
 
-@pytest.mark.parametrize("command", [[], *([name] for name in _COMMANDS), ["plugins", "why"]])
+@pytest.mark.parametrize("command", [[], *([name] for name in BUILT_IN), ["plugins", "why"]])
 def test_help(command: list[str], capsys: Capsys) -> None:
     with pytest.raises(SystemExit) as stopped:
         run(capsys, *command, "--help")

@@ -110,7 +110,7 @@ def test_variables_are_read_as_the_page_says(monkeypatch: pytest.MonkeyPatch, tm
 def test_every_command_and_argument_is_on_the_page() -> None:
     page = hook.PARTS["commands"]()
     parsers = hook.parsers()
-    assert {name.split()[1] for name in parsers} == {*cli._COMMANDS}
+    assert {name.split()[1] for name in parsers} == {*cli.COMMANDS}
     assert "onnxexp plugins why" in parsers
     for name, parser in parsers.items():
         _, _, section = page.partition(f"## {name}\n")

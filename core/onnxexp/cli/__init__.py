@@ -1,6 +1,6 @@
 """Run the `onnxexp` command.
 
-A command's module is imported when it runs, and torch only if it is needed.
+A command's module is imported when it runs, and torch only if it is needed. Plugins may add commands (`plugin_commands.py`).
 
 Exit status: 0 for success; 1 for a negative result (a check found problems, a verification found differences); 2 for wrong usage
 or an error.
@@ -17,15 +17,16 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
+from onnxexp.cli import plugin_commands
 from onnxexp.cli.common_arguments import UsageError, add_common
 from onnxexp.cli.text_or_json import Output, readable
 from onnxexp.errors import OnnxExporterError
 from onnxexp.suggest import nearest
 from onnxexp.version import __version__
 
-__all__ = ["main"]
+__all__ = ["COMMANDS", "main"]
 
-_COMMANDS = {
+COMMANDS = {
     "export": "write a model as ONNX",
     "check": "show which plugin would lower each operator of a model, and list all obstacles, without writing a file",
     "verify": "compare an ONNX file with its PyTorch model",
@@ -35,6 +36,7 @@ _COMMANDS = {
     "doctor": "check the installation and list its problems",
     "new-plugin": "create a plugin: a distribution ready to build, test and publish",
 }
+"""The built-in commands."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -67,10 +69,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     output = Output("--json" in words)
     try:
-        options = _parse(words)
+        options, command = _parse(words)
         output = Output(vars(options).get("json", False))
         with output.alone():
-            return int(_module(options.command).run(options, output))
+            return int(command.run(options, output))
     except UsageError as error:
         return _fail(output, error, f"{error.usage}onnxexp: {error}", words)
     except OnnxExporterError as error:
@@ -97,8 +99,11 @@ def _fail(output: Output, error: BaseException, text: str, words: Sequence[str])
     return 2
 
 
-def _parse(words: Sequence[str]) -> argparse.Namespace:
-    """Parse a command line; only the module of the chosen command is imported."""
+def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Any]:
+    """Parse a command line; return the arguments and the module of the command.
+
+    No other command's module is imported, except that the list of commands needs the summaries of the plugins' commands.
+    """
     parser = _Parser(
         prog="onnxexp",
         description="Export PyTorch models to ONNX.",
@@ -106,13 +111,21 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--version", action="version", version=f"onnxexp {__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
-    chosen = next((word for word in words if not word.startswith("-")), "")
-    for name, summary in _COMMANDS.items():
-        command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False)
+    place = next((index for index, word in enumerate(words) if not word.startswith("-")), len(words))
+    chosen = words[place] if place < len(words) else ""
+    module = _module(chosen) if chosen in COMMANDS else None
+    summaries = dict(COMMANDS)
+    if module is None:
+        listed = any(word.startswith(("-h", "--h")) for word in words[:place])
+        module, found = plugin_commands.find(chosen, taken=COMMANDS, summaries=listed)
+        summaries |= found
+    for name, summary in summaries.items():
+        text = f"{summary[:1].upper()}{summary[1:]}."
+        command = commands.add_parser(name, help=summary.replace("%", "%%"), description=text, allow_abbrev=False)
         add_common(command)
         if name == chosen:
-            _module(name).arguments(command)
-    return parser.parse_args(words)
+            module.arguments(command)
+    return parser.parse_args(words), module
 
 
 def _module(command: str) -> Any:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import importlib
 from collections.abc import Iterator, Mapping
 
 from packaging.specifiers import SpecifierSet
 
+from onnxexp import cli
+from onnxexp.cli import plugin_commands
 from onnxexp.cli.installed_versions import PACKAGES, TESTED, installed, requirements
 from onnxexp.cli.text_or_json import Output, Progress
 from onnxexp.errors import OnnxExporterError, PluginError
@@ -38,7 +41,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     with Progress() as progress:
         progress.stage("checking the installation")
         versions = {"onnxexp": __version__, "python": installed("python"), **{name: installed(name) for name in PACKAGES}}
-        findings = [*_requirements(), *_untested(versions), *_imports(), *_plugins(), *_runtime()]
+        findings = [*_requirements(), *_untested(versions), *_imports(), *_plugins(), *_commands(), *_runtime()]
     required = _required_versions()
     output.table(
         ["package", "installed", "needed", "tested with"],
@@ -154,6 +157,12 @@ def _plugins() -> Iterator[Finding]:
             load(dataclasses.replace(settings, strict_plugins=True))
         except OnnxExporterError as error:
             yield Finding("problem", str(error))
+
+
+def _commands() -> Iterator[Finding]:
+    """Find commands of plugins that cannot be called."""
+    with contextlib.suppress(OnnxExporterError):  # listed among the plugins' findings
+        yield from (Finding("problem", text) for text in plugin_commands.problems(cli.COMMANDS))
 
 
 def _runtime() -> Iterator[Finding]:

@@ -58,20 +58,20 @@ class PluginStatus:
     reason: str = ""
 
 
-def discover() -> tuple[InstalledPlugin, ...]:
+def discover(group: str = GROUP) -> tuple[InstalledPlugin, ...]:
     """List the installed plugins by name, both distributions of a doubled name too."""
-    return _discovered(_search_path())
+    return _discovered(_search_path(), group)
 
 
-@functools.lru_cache(maxsize=4)
-def _discovered(folders: tuple[tuple[str, int], ...]) -> tuple[InstalledPlugin, ...]:
+@functools.lru_cache(maxsize=8)
+def _discovered(folders: tuple[tuple[str, int], ...], group: str) -> tuple[InstalledPlugin, ...]:
     """Read the folders again only after a change, as an installation makes it."""
     found = [
         InstalledPlugin(
             point.name, point.value, distribution.name, distribution.version, str(distribution.locate_file("")), point
         )
         for distribution in distributions(path=[folder for folder, _ in folders])
-        for point in distribution.entry_points.select(group=GROUP)
+        for point in distribution.entry_points.select(group=group)
         if distribution.read_text("METADATA") or distribution.read_text("PKG-INFO")  # an interrupted installation leaves none
     ]
     # an editable install has its metadata at two places: the first one counts
@@ -79,9 +79,9 @@ def _discovered(folders: tuple[tuple[str, int], ...]) -> tuple[InstalledPlugin, 
     return tuple(sorted(once.values(), key=lambda plugin: (plugin.name, plugin.distribution, plugin.location)))
 
 
-def states(config: Config) -> list[PluginStatus]:
+def states(config: Config, group: str = GROUP) -> list[PluginStatus]:
     """The plugins' states. Raises PluginLoadError if a configured one is missing."""
-    plugins = discover()
+    plugins = discover(group)
     known = [plugin.name for plugin in plugins]
     for origin, wanted in (("plugins", config.plugins or ()), ("disable", config.disable)):
         for name in wanted:
@@ -113,13 +113,13 @@ def _state(plugin: InstalledPlugin, config: Config, all_: Sequence[InstalledPlug
         return PluginStatus(plugin, "off", f"disabled by {_place(config.origins['disable'])}")
     if config.plugins is not None and plugin.name not in config.plugins and ... not in config.plugins:
         return PluginStatus(plugin, "off", f"not among the plugins of {_place(config.origins['plugins'])}")
-    others = [other.origin for other in all_ if other.name == plugin.name and other is not plugin]
+    others = " and ".join(other.origin for other in all_ if other.name == plugin.name and other is not plugin)
     if others:
-        return PluginStatus(plugin, "refused", f"{' and '.join(others)} has a plugin of this name too: uninstall one of them")
+        kind = "plugin" if plugin.point.group == GROUP else "command"
+        return PluginStatus(plugin, "refused", f"{others} has a {kind} of this name too: uninstall one of them")
     if not all(_allowed(plugin, lock) for lock in config.allow):
-        return PluginStatus(
-            plugin, "refused", f"{_locked(plugin, config.allow)} by the lock `allow` of {_place(config.origins['allow'])}"
-        )
+        reason = f"{_locked(plugin, config.allow)} by the lock `allow` of {_place(config.origins['allow'])}"
+        return PluginStatus(plugin, "refused", reason)
     return PluginStatus(plugin, "on")
 
 

@@ -1,0 +1,136 @@
+"""Commands of plugins: entry points of the group ``onnxexp.commands``.
+
+The entry point's name is the command, its value a module with `SUMMARY` (one line, as in `onnxexp --help`), `arguments(parser)`
+and `run(options, output) -> int`, the exit status. Such a module is imported only for its own command, and for its summary in the
+list of commands.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container
+from types import ModuleType
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from onnxexp.errors import OnnxExporterError, PluginLoadError
+from onnxexp.plugins.discovery import PluginStatus, discover, states
+from onnxexp.plugins.isolated_import import import_object
+from onnxexp.request import config
+
+__all__ = ["GROUP", "find", "problems"]
+
+GROUP = "onnxexp.commands"
+
+
+def find(chosen: str, *, taken: Container[str], summaries: bool) -> tuple[Any, dict[str, str]]:
+    """Find the commands that the configuration leaves on.
+
+    Args:
+        chosen: The command to load; "" if there is none.
+        taken: The names of built-in commands. Nothing replaces these.
+        summaries: Whether the summaries of the other commands are needed too; else they are "".
+
+    Returns:
+        The module of the chosen command, None if no plugin has it, and the summary of each command.
+
+    Raises:
+        PluginLoadError: The chosen command is off, refused or does not load.
+        OnnxExporterError: The configuration cannot be read, and the chosen command depends on it.
+    """
+    names = {each.name for each in discover(GROUP) if each.name not in taken}
+    try:
+        found = [each for each in _installed() if each.found.name in names] if names else []
+    except OnnxExporterError:
+        if chosen in names:
+            raise
+        found = []  # the list of commands and a mistyped command do not depend on the configuration
+    module = None
+    listed = {}
+    for each in found:
+        name = each.found.name
+        if name == chosen:
+            module = _loaded(each)
+            listed[name] = module.SUMMARY
+        elif each.state == "on":
+            listed[name] = _summary(each) if summaries else ""
+    return module, listed
+
+
+def problems(taken: Container[str]) -> list[str]:
+    """Describe the commands of plugins that do not work, without those that are off.
+
+    Raises OnnxExporterError as `find` does.
+    """
+    found = []
+    for each in _installed() if discover(GROUP) else ():
+        if each.found.name in taken:
+            found.append(f"the command {each.found.name!r} of {each.found.origin} is never called: onnxexp has one of this name")
+        elif each.state != "off":
+            try:
+                _loaded(each)
+            except PluginLoadError as error:
+                found.append(str(error))
+    return found
+
+
+def _installed() -> list[PluginStatus]:
+    """List the commands of plugins.
+
+    A command is off or refused where all plugins of its distribution are, where `allow` does not have its distribution, or where
+    two distributions have a command of its name.
+
+    Raises OnnxExporterError where the configuration cannot be read, or a configured plugin is missing.
+    """
+    settings = config.load()
+    plugins = states(settings)
+    commands = states(dataclasses.replace(settings, plugins=None, disable=()), GROUP)
+    return [_with_owner(each, plugins) if each.state == "on" else each for each in commands]
+
+
+def _with_owner(command: PluginStatus, plugins: list[PluginStatus]) -> PluginStatus:
+    """A command's status, which is that of the plugins of its distribution."""
+    distribution = canonicalize_name(command.found.distribution)
+    owners = [each for each in plugins if canonicalize_name(each.found.distribution) == distribution]
+    if not owners or any(each.state == "on" for each in owners):
+        return command
+    reason = f"its plugin {owners[0].found.name!r} is {owners[0].state}: {owners[0].reason}"
+    return PluginStatus(command.found, owners[0].state, reason)
+
+
+def _loaded(command: PluginStatus) -> Any:
+    """Import a command's module.
+
+    Raises PluginLoadError.
+    """
+    found = command.found
+    which = f"the command {found.name!r} of {found.origin}"
+    if command.state != "on":
+        raise PluginLoadError(f"{which} is {command.state}: {command.reason}")
+    try:
+        module = import_object(found)
+    except (Exception, SystemExit) as error:  # a plugin's import may raise anything
+        raise PluginLoadError(
+            f"{which} (entry point {found.value}) does not load: {type(error).__name__}: {error}; reinstall or remove the "
+            "distribution"
+        ) from error
+    contents = vars(module) if isinstance(module, ModuleType) else {}
+    wrong = [name for name in ("arguments", "run") if not callable(contents.get(name))]
+    summary = contents.get("SUMMARY")
+    if not isinstance(summary, str) or not summary.strip():
+        wrong.insert(0, "SUMMARY")
+    if wrong:
+        raise PluginLoadError(
+            f"{which} (entry point {found.value}) lacks {', '.join(wrong)}: a command is a module with the text SUMMARY, "
+            "arguments(parser) and run(options, output)"
+        )
+    return module
+
+
+def _summary(command: PluginStatus) -> str:
+    try:
+        summary: str = _loaded(command).SUMMARY
+    except PluginLoadError as error:
+        return str(error)
+    return summary
