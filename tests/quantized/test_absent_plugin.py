@@ -27,7 +27,7 @@ def test_the_plugin_is_switched_off(capture: str) -> None:
 
 def test_the_plugin_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     others = tuple(plugin for plugin in discovery.discover() if plugin.name != "quantized")
-    monkeypatch.setattr(discovery, "discover", lambda: others)
+    monkeypatch.setattr(discovery, "discover", lambda *group: others)
     with pytest.raises(onnxexp.CaptureError) as raised:
         onnxexp.export(model(), (torch.randn(2, 4),))
     cure = "`pip install onnxexp-plugin-quantized` brings the operators of quantized::"
