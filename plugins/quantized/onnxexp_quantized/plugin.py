@@ -6,10 +6,16 @@ import contextlib
 from contextlib import AbstractContextManager
 from typing import Any
 
-from onnxexp import ExportContext, OptionError, hookimpl
+import onnx_ir as ir
+
+from onnxexp import ExportContext, OptionError, Options, hookimpl
 from onnxexp_quantized.capture.model_patches import is_quantized, stand_ins
 from onnxexp_quantized.lowering.dynamic import DYNAMIC
 from onnxexp_quantized.lowering.tables import onnxexp_quantized, quantized_decomposed
+from onnxexp_quantized.passes.global_average_pool import AverageAsPool
+from onnxexp_quantized.passes.int32_bias import Int32Bias
+from onnxexp_quantized.passes.integer_layout import DequantizeAfterLayout, QuantizeBeforeLayout
+from onnxexp_quantized.passes.unsigned_activations import UnsignedActivations
 
 __all__ = ["Quantized"]
 
@@ -46,3 +52,9 @@ class Quantized:
         stack: contextlib.ExitStack = context.plugin_data[_PATCHES]
         if is_quantized(model):
             stack.enter_context(stand_ins(model))
+
+    @hookimpl
+    def post_pass(self, options: Options) -> list[ir.passes.InPlacePass]:
+        """Arrange the graph for ONNX Runtime's integer kernels."""
+        exact: list[ir.passes.InPlacePass] = [DequantizeAfterLayout(), QuantizeBeforeLayout()]
+        return exact if options.target != "onnxruntime" else [AverageAsPool(), *exact, UnsignedActivations(), Int32Bias()]
