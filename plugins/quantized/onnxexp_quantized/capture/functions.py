@@ -6,7 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from onnxexp import CaptureError
-from onnxexp_quantized.capture import arithmetic, convolution_and_linear, dynamic, layout, parameters, pooling_and_activation
+from onnxexp_quantized.capture import (
+    activation,
+    arithmetic,
+    convolution_and_linear,
+    dynamic,
+    layout,
+    normalization,
+    parameters,
+    pooling_and_resampling,
+    prepacking,
+    writing,
+)
 from onnxexp_quantized.capture.function_table import FunctionTable, name_of
 
 __all__ = ["FUNCTIONS", "call"]
@@ -14,14 +25,9 @@ __all__ = ["FUNCTIONS", "call"]
 FUNCTIONS = FunctionTable()
 """The implementations on stand-ins."""
 
-FUNCTIONS.include(
-    parameters.table,
-    convolution_and_linear.table,
-    arithmetic.table,
-    layout.table,
-    pooling_and_activation.table,
-    dynamic.table,
-)
+FUNCTIONS.include(parameters.table, layout.table, writing.table, prepacking.table, convolution_and_linear.table)
+FUNCTIONS.include(arithmetic.table, activation.table, normalization.table, pooling_and_resampling.table)
+FUNCTIONS.include(dynamic.table)
 
 
 def call(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Functions that move integers and keep their parameters."""
+"""Functions that keep parameters: they move integers or round them again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp_quantized.capture.function_table import FunctionTable
+from onnxexp import CaptureError
+from onnxexp_quantized.capture.function_table import FunctionTable, name_of
 from onnxexp_quantized.capture.quantized_tensor import QuantizedTensor
 
 __all__ = ["on_integers", "table"]
@@ -23,23 +24,63 @@ def first_of(args: Any) -> QuantizedTensor:
 
 
 def on_integers(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call a torch function with the integers; results of their dtype are quantized."""
+    """Call a torch function with the integers; results of their dtype are quantized.
+
+    Raises CaptureError for tensors of different parameters.
+    """
     source = first_of((args, kwargs))
+    if any(not _same_parameters(source, each) for each in pytree.tree_leaves((args, kwargs))):
+        raise CaptureError(
+            f"{name_of(func)} is called with quantized tensors of different scales, which torch does not take; "
+            "cure: dequantize before that line, and quantize after it"
+        )
+    return _moved(source, func, args, kwargs)
+
+
+def shaped_like(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Move the integers of the first argument into the shape of the second."""
+    return _moved(first_of((args, kwargs)), func, args, kwargs)
+
+
+def rounded_again(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Compute in float32, and quantize the result with the parameters of the argument."""
+    given, named = pytree.tree_map_only(QuantizedTensor, QuantizedTensor.dequantize, (tuple(args), dict(kwargs)))
+    return first_of((args, kwargs)).like(func(*given, **named))
+
+
+def _moved(source: QuantizedTensor, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call a function with the integers; quantized results are like `source`."""
     given, named = pytree.tree_map_only(QuantizedTensor, lambda each: each.integers, (tuple(args), dict(kwargs)))
     results = func(*given, **named)
     own = source.integers.dtype
+    return pytree.tree_map_only(
+        torch.Tensor, lambda result: source.with_integers(result) if result.dtype == own else result, results
+    )
 
-    def wrapped(result: torch.Tensor) -> Any:
-        return source.with_integers(result) if result.dtype == own else result
 
-    return pytree.tree_map_only(torch.Tensor, wrapped, results)
+def _same_parameters(source: QuantizedTensor, other: Any) -> bool:
+    if other is source or not isinstance(other, QuantizedTensor):
+        return True
+    return other.scale is source.scale or (other.numbers() == source.numbers() and other.dtype == source.dtype)
 
 
 table.generic(
     """
-    alias chunk clone contiguous detach expand expand_as flatten flip index_select masked_select movedim narrow permute
-    pixel_shuffle pixel_unshuffle channel_shuffle repeat reshape select slice split squeeze stack swapaxes t tile transpose
-    unbind unflatten unsqueeze view view_as native_channel_shuffle
+    alias as_strided atleast_1d atleast_2d atleast_3d broadcast_to channel_shuffle chunk clone contiguous detach diagonal expand
+    flatten flip index_select movedim moveaxis narrow native_channel_shuffle permute pixel_shuffle pixel_unshuffle ravel repeat
+    repeat_interleave reshape rot90 select slice split split_with_sizes squeeze swapaxes swapdims t tensor_split tile transpose
+    unbind unflatten unfold unsqueeze view
     """,
     on_integers,
 )
+table.generic("expand_as reshape_as view_as", shaped_like)
+table("T")(lambda x: x.with_integers(x.integers.permute(*reversed(range(x.ndim)))))
+table("mT")(lambda x: x.with_integers(x.integers.transpose(-2, -1)))
+table("data")(lambda x: x)
+table("cpu")(lambda x: x)
+
+
+@table("to")
+def _to(self: QuantizedTensor, *args: Any, **kwargs: Any) -> QuantizedTensor:
+    """to(Tensor self, ...) -> Tensor; torch converts no quantized tensor to another dtype."""
+    return self

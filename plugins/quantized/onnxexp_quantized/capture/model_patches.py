@@ -18,6 +18,8 @@ _FUNCTIONS = [
     (torch, "quantize_per_tensor", parameters.quantize_per_tensor),
     (torch, "quantize_per_channel", parameters.quantize_per_channel),
     (torch, "quantize_per_tensor_dynamic", dynamic.quantize_per_tensor_dynamic),
+    (torch, "_make_per_tensor_quantized_tensor", parameters.make_per_tensor),
+    (torch, "_make_per_channel_quantized_tensor", parameters.make_per_channel),
 ]
 """The functions that make quantized tensors of others."""
 

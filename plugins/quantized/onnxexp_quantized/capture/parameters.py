@@ -9,9 +9,18 @@ import torch
 from onnxexp_quantized.capture.function_table import FunctionTable
 from onnxexp_quantized.capture.quantized_tensor import DTYPES, QuantizedTensor
 
-__all__ = ["quantize_per_channel", "quantize_per_tensor", "table"]
+__all__ = [
+    "make_per_channel",
+    "make_per_tensor",
+    "quantize_per_channel",
+    "quantize_per_tensor",
+    "table",
+]
 
 table = FunctionTable()
+
+_QUANTIZED = {torch.uint8: torch.quint8, torch.int8: torch.qint8, torch.int32: torch.qint32}
+"""The quantized dtypes, by the dtype of their integers."""
 
 
 def quantize_per_tensor(input: torch.Tensor, scale: Any, zero_point: Any, dtype: torch.dtype) -> QuantizedTensor:
@@ -30,20 +39,30 @@ def quantize_per_channel(
     return QuantizedTensor(integers, scales, zero_points, dtype, axis)
 
 
+def make_per_tensor(input: torch.Tensor, scale: float, zero_point: int) -> QuantizedTensor:
+    """torch._make_per_tensor_quantized_tensor, for a stand-in."""
+    return QuantizedTensor(input, scale, zero_point, _QUANTIZED[input.dtype])
+
+
+def make_per_channel(input: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor, axis: int) -> QuantizedTensor:
+    """torch._make_per_channel_quantized_tensor, for a stand-in."""
+    return QuantizedTensor(input, scale, zero_point, _QUANTIZED[input.dtype], axis)
+
+
 @table("dequantize")
-def _dequantize(x: Any) -> Any:
-    return [each.dequantize() for each in x] if isinstance(x, (list, tuple)) else x.dequantize()
+def _dequantize(tensors: Any) -> Any:
+    """dequantize.tensors(Tensor[] tensors) -> Tensor[]"""
+    return tuple(each.dequantize() for each in tensors) if isinstance(tensors, (list, tuple)) else tensors.dequantize()
 
 
-table("int_repr")(lambda x: x.integers)
+table("int_repr")(lambda x: x.integers.clone())
 table("q_scale")(lambda x: x.scale)
 table("q_zero_point")(lambda x: x.zero_point)
 table("q_per_channel_scales")(lambda x: x.scale)
 table("q_per_channel_zero_points")(lambda x: x.zero_point)
 table("q_per_channel_axis")(lambda x: x.axis)
 table("qscheme")(lambda x: torch.per_tensor_affine if x.axis is None else torch.per_channel_affine)
-table("dim")(lambda x: x.integers.dim())
-table("size")(lambda x, dim=None: x.shape if dim is None else x.shape[dim])
-table("numel")(lambda x: x.integers.numel())
-table("is_floating_point")(lambda x: False)
-table("is_complex")(lambda x: False)
+for _name in ("dim", "element_size", "is_contiguous", "nelement", "ndimension", "numel", "size", "stride"):
+    table.generic(_name, lambda func, args, kwargs: func(args[0].integers, *args[1:], **kwargs))
+for _name in ("is_floating_point", "is_complex"):
+    table(_name)(lambda x: False)

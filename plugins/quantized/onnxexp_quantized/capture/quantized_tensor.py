@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+
+from onnxexp import CaptureError
 
 __all__ = ["DTYPES", "PackedWeight", "QuantizedTensor", "Range"]
 
@@ -84,6 +86,28 @@ class QuantizedTensor(_StandIn):
         """Quantize a float tensor with the parameters of this one."""
         return self.quantize(x, self.scale, self.zero_point, self.dtype)
 
+    @property
+    def of(self) -> Range:
+        """The integers that the dtype has."""
+        return DTYPES[self.dtype]
+
+    def numbers(self) -> tuple[float, int]:
+        """The scale and zero point of a tensor whose parameters are numbers.
+
+        Raises CaptureError if they are tensors.
+        """
+        if isinstance(self.scale, torch.Tensor) or isinstance(self.zero_point, torch.Tensor):
+            raise CaptureError(
+                "a function that needs the scale of a quantized tensor as a number is called with one whose scale is computed by "
+                "the model; cure: dequantize before that line, and quantize after it"
+            )
+        return self.scale, self.zero_point
+
+    def code(self, value: float) -> int:
+        """The integer that stands for a number."""
+        scale, zero_point = self.numbers()
+        return min(max(round(value / scale) + zero_point, self.of.lowest), self.of.highest)
+
     def with_integers(self, integers: torch.Tensor) -> QuantizedTensor:
         """The same parameters with other integers."""
         return QuantizedTensor(integers, self.scale, self.zero_point, self.dtype, self.axis)
@@ -117,15 +141,44 @@ class QuantizedTensor(_StandIn):
     def __len__(self) -> int:
         return len(self.integers)
 
+    def __iter__(self) -> Iterator[QuantizedTensor]:
+        return (self.with_integers(each) for each in self.integers)
+
     def __getitem__(self, index: Any) -> QuantizedTensor:
         return self.with_integers(self.integers[index])
 
+    __hash__ = object.__hash__
+
     def __getattr__(self, name: str) -> Any:
-        """Every other method of torch.Tensor, called with this object."""
-        return functools.partial(self._method, getattr(torch.Tensor, name))
+        """Every other attribute of torch.Tensor, called with this object."""
+        attribute = getattr(torch.Tensor, name)
+        if callable(attribute):
+            return functools.partial(self._method, attribute)
+        return type(self).__torch_function__(attribute, (), (self,))
 
     def _method(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return type(self).__torch_function__(method, (), (self, *args), kwargs)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._method(torch.Tensor.__setitem__, index, value)
+
+    def __eq__(self, other: object) -> Any:
+        return self._method(torch.eq, other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._method(torch.ne, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._method(torch.lt, other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._method(torch.le, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._method(torch.gt, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._method(torch.ge, other)
 
     def __repr__(self) -> str:
         return f"QuantizedTensor({self.dtype}, {list(self.shape)}, scale={self.scale}, zero_point={self.zero_point})"
