@@ -93,14 +93,17 @@ def test_a_mistyped_name(packs: Packs, capsys: Capsys) -> None:
     refused(run(capsys, "exprot"), "did you mean 'export'?")
 
 
-def test_only_a_command_that_runs_is_imported(packs: Packs, tmp_path: Path) -> None:
-    """Its package's other modules and torch are not imported either."""
+def test_only_a_command_that_runs_is_imported(packs: Packs, tmp_path: Path, capsys: Capsys) -> None:
+    """The list of commands imports none, though it shows their summaries."""
     packs.add("count")
     other = packs.add("spare", "raise AssertionError('imported')")
     for arguments in (["count", "2"], ["config"], ["plugins"]):
         code = f"assert not [name for name in sys.modules if name in ('torch', 'onnx', {other!r})]"
         ran = separately(*arguments, cwd=tmp_path, path=[packs.folder], code=code)
         assert ran.status == 0, ran.err
+    spare = packs.folder / f"{other}.py"
+    spare.write_text("SUMMARY = 'a spare command'\n" + spare.read_text())
+    assert "a spare command" in help_text(capsys) and other not in sys.modules
 
 
 def test_a_broken_command_breaks_no_other(packs: Packs, capsys: Capsys) -> None:
@@ -108,14 +111,16 @@ def test_a_broken_command_breaks_no_other(packs: Packs, capsys: Capsys) -> None:
     packs.add("broken", "import no_such_package_anywhere")
     packs.add("leaving", "raise SystemExit(3)")
     packs.add("empty", "SUMMARY = ''")
+    packs.add("garbled", "def")
     assert run(capsys, "count", "1").status == 0
     refused(run(capsys, "broken"), "the command 'broken' of broken-pack 1.0", "no_such_package_anywhere", "reinstall or remove")
     refused(run(capsys, "leaving"), "the command 'leaving' of leaving-pack 1.0", "SystemExit: 3")
     refused(run(capsys, "empty"), "lacks SUMMARY, arguments, run")
     text = " ".join(help_text(capsys).split())
-    assert "count to a number" in text and "no_such_package_anywhere" in text and "write a model as ONNX" in text
+    assert "count to a number" in text and "broken a command of broken-pack" in text and "write a model as ONNX" in text
     findings = [each["text"] for each in run(capsys, "doctor", "--json").document["findings"]]
-    assert sum("'broken' of" in text or "'leaving' of" in text or "'empty' of" in text for text in findings) == 3
+    for name in ("broken", "leaving", "empty", "garbled"):
+        assert any(f"the command '{name}' of" in text for text in findings)
 
 
 def test_a_built_in_command_keeps_its_name(packs: Packs, capsys: Capsys) -> None:

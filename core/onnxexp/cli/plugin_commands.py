@@ -1,21 +1,25 @@
 """Commands of plugins: entry points of the group ``onnxexp.commands``.
 
-The entry point's name is the command, its value a module with `SUMMARY` (one line, as in `onnxexp --help`), `arguments(parser)`
-and `run(options, output) -> int`, the exit status. Such a module is imported only for its own command, and for its summary in the
-list of commands.
+The entry point's name is the command, its value a module with `SUMMARY` (a literal, one line as in `onnxexp --help`),
+`arguments(parser)` and `run(options, output) -> int`, the exit status. Such a module is imported only when its command runs: the
+list of commands reads the summaries from the source.
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import importlib.util
 from collections.abc import Container
+from importlib.machinery import PathFinder
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from packaging.utils import canonicalize_name
 
 from onnxexp.errors import OnnxExporterError, PluginLoadError
-from onnxexp.plugins.discovery import PluginStatus, discover, states
+from onnxexp.plugins.discovery import InstalledPlugin, PluginStatus, discover, states
 from onnxexp.plugins.isolated_import import import_object
 from onnxexp.request import config
 
@@ -54,7 +58,7 @@ def find(chosen: str, *, taken: Container[str], summaries: bool) -> tuple[Any, d
             module = _loaded(each)
             listed[name] = module.SUMMARY
         elif each.state == "on":
-            listed[name] = _summary(each) if summaries else ""
+            listed[name] = _summary(each.found) if summaries else ""
     return module, listed
 
 
@@ -128,9 +132,27 @@ def _loaded(command: PluginStatus) -> Any:
     return module
 
 
-def _summary(command: PluginStatus) -> str:
+def _summary(found: InstalledPlugin) -> str:
+    """Read a command's summary without importing its package, which may import torch."""
     try:
-        summary: str = _loaded(command).SUMMARY
-    except PluginLoadError as error:
-        return str(error)
-    return summary
+        file = _source(found.point.module)
+        for node in ast.parse(file.read_bytes()).body if file is not None else ():
+            if (
+                isinstance(node, ast.Assign)
+                and ast.unparse(node.targets[0]) == "SUMMARY"
+                and isinstance(node.value, ast.Constant)
+            ):
+                return str(node.value.value)
+    except (ImportError, OSError, SyntaxError, ValueError):  # the call of the command shows the error
+        pass
+    return f"a command of {found.distribution}"
+
+
+def _source(module: str) -> Path | None:
+    """Find a module's file; its packages are not imported."""
+    name, *parts = module.split(".")
+    spec = importlib.util.find_spec(name)
+    for part in parts:
+        name = f"{name}.{part}"
+        spec = PathFinder.find_spec(name, spec.submodule_search_locations) if spec is not None else None
+    return Path(spec.origin) if spec is not None and spec.origin is not None else None
