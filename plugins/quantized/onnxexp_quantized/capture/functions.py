@@ -16,6 +16,7 @@ from onnxexp_quantized.capture import (
     parameters,
     pooling_and_resampling,
     prepacking,
+    recurrent,
     writing,
 )
 from onnxexp_quantized.capture.function_table import FunctionTable, name_of
@@ -27,7 +28,7 @@ FUNCTIONS = FunctionTable()
 
 FUNCTIONS.include(parameters.table, layout.table, writing.table, prepacking.table, convolution_and_linear.table)
 FUNCTIONS.include(arithmetic.table, activation.table, normalization.table, pooling_and_resampling.table)
-FUNCTIONS.include(dynamic.table)
+FUNCTIONS.include(dynamic.table, recurrent.table)
 
 
 def call(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from onnxexp.capture.torch_state import replace_attributes
-from onnxexp_quantized.capture import dynamic, parameters
+from onnxexp_quantized.capture import dynamic, parameters, recurrent
 from onnxexp_quantized.capture.packed_weights import as_stand_in, is_packed, unpack
 
 __all__ = ["is_quantized", "stand_ins"]
@@ -20,6 +20,8 @@ _FUNCTIONS = [
     (torch, "quantize_per_tensor_dynamic", dynamic.quantize_per_tensor_dynamic),
     (torch, "_make_per_tensor_quantized_tensor", parameters.make_per_tensor),
     (torch, "_make_per_channel_quantized_tensor", parameters.make_per_channel),
+    (torch, "quantized_lstm", recurrent.lstm),
+    (torch, "quantized_gru", recurrent.gru),
 ]
 """The functions that make quantized tensors of others."""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
-from onnxexp_quantized.capture.quantized_tensor import PackedWeight, QuantizedTensor
+from onnxexp_quantized.capture.quantized_tensor import PackedCell, PackedWeight, QuantizedTensor
 
 __all__ = ["is_packed", "unpack"]
 
@@ -21,13 +22,30 @@ _CONVOLUTION = ("stride", "padding", "dilation", "groups", "transpose", "output_
 
 
 def is_packed(value: Any) -> bool:
-    """Whether a value is the packed parameters of a convolution or a linear layer."""
-    return isinstance(value, torch.ScriptObject) and _has(value, "unpack")
+    """Whether a value is the packed parameters of a layer."""
+    return isinstance(value, torch.ScriptObject) and (_has(value, "unpack") or _is_cell(value))
+
+
+def _is_cell(packed: Any) -> bool:
+    """Whether an object has the parameters of a recurrent layer, for one direction."""
+    return bool(packed._type().name() == "CellParamsBase")
+
+
+def unpack(owner: torch.nn.Module, prefix: str, packed: Any) -> AbstractContextManager[PackedWeight | PackedCell]:
+    """Store the unpacked parameters as buffers of a module while the context lasts."""
+    return (_unpack_cell if _is_cell(packed) else _unpack_layer)(owner, prefix, packed)
 
 
 @contextlib.contextmanager
-def unpack(owner: torch.nn.Module, prefix: str, packed: Any) -> Iterator[PackedWeight]:
-    """Store the unpacked parameters as buffers of a module while the context lasts."""
+def _unpack_cell(owner: torch.nn.Module, prefix: str, packed: Any) -> Iterator[PackedCell]:
+    """Unpack both layers of a recurrent one."""
+    (kind, _, _, numbers, (of_input, of_state)), _ = packed.__getstate__()
+    with _unpack_layer(owner, f"{prefix}ih_", of_input) as one, _unpack_layer(owner, f"{prefix}hh_", of_state) as other:
+        yield PackedCell(kind, one, other, reduce_range=bool(numbers and numbers[0]))
+
+
+@contextlib.contextmanager
+def _unpack_layer(owner: torch.nn.Module, prefix: str, packed: Any) -> Iterator[PackedWeight]:
     weight, bias = packed.unpack()
     quantized = as_stand_in(weight) if weight.is_quantized else None
     tensors: dict[str, torch.Tensor | None] = {"bias": None if bias is None else bias.detach()}

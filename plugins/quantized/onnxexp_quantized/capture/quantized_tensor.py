@@ -16,7 +16,7 @@ import torch
 
 from onnxexp import CaptureError
 
-__all__ = ["DTYPES", "PackedWeight", "QuantizedTensor", "Range"]
+__all__ = ["DTYPES", "PackedCell", "PackedWeight", "QuantizedTensor", "Range"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,6 +217,11 @@ class PackedWeight(_StandIn):
         return QuantizedTensor(read("weight"), scale, zero_point, old.dtype, old.axis)
 
     @property
+    def is_half(self) -> bool:
+        """Whether the layer is packed in float16."""
+        return self._weight is None
+
+    @property
     def half(self) -> torch.Tensor:
         """The float16 weight of a layer that is packed in that width."""
         return self._buffer("weight")
@@ -230,3 +235,24 @@ class PackedWeight(_StandIn):
         buffer = self._buffers[f"{self._prefix}{name}"]
         assert buffer is not None
         return buffer
+
+
+@dataclasses.dataclass(frozen=True)
+class PackedCell:
+    """The packed parameters of a recurrent layer for one direction.
+
+    Attributes:
+        kind: "quantized_dynamic", or "quantized_fp16".
+        input, state: The weights for the input, and for the state before.
+        reduce_range: Whether torch quantizes input and state to 7 bits.
+    """
+
+    kind: str
+    input: PackedWeight
+    state: PackedWeight
+    reduce_range: bool
+
+    @property
+    def biases(self) -> list[torch.Tensor]:
+        """The biases for input and state."""
+        return [bias for bias in (self.input.bias, self.state.bias) if bias is not None]

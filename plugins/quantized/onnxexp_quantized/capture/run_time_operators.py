@@ -8,23 +8,35 @@ trace run them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from onnxexp_quantized.capture.quantized_tensor import DTYPES, QuantizedTensor
+from onnxexp_quantized.capture.quantized_tensor import DTYPES, PackedCell, PackedWeight, QuantizedTensor
 
-__all__ = ["SMALLEST_SCALE", "define_operators", "dynamic_quantize", "integer_linear", "integers_used", "widen"]
+__all__ = [
+    "SMALLEST_SCALE",
+    "define_operators",
+    "dequantized",
+    "dynamic_quantize",
+    "integer_linear",
+    "integers_used",
+    "recurrent_layer",
+    "widen",
+]
 
 SMALLEST_SCALE = 6.1e-5
 """torch raises smaller scales to this one."""
 
+_RECURRENT = "(Tensor x, Tensor[] states, Tensor[] weights, Tensor[] scales, Tensor[] zero_points, Tensor[] biases)"
 _SCHEMAS = {
     "dynamic_quantize": "(Tensor x, ScalarType dtype, bool reduce_range) -> (Tensor, Tensor, Tensor)",
     "linear": "(Tensor x, Tensor scale, Tensor zero_point, Tensor weight, Tensor weight_scale, Tensor weight_zero_point, "
     "Tensor? bias) -> Tensor",
     "widen": "(Tensor weight) -> Tensor",
+    "lstm": f"{_RECURRENT} -> (Tensor, Tensor, Tensor)",
+    "gru": f"{_RECURRENT} -> (Tensor, Tensor)",
 }
 
 
@@ -49,11 +61,39 @@ def dynamic_quantize(x: torch.Tensor, dtype: torch.dtype, reduce_range: bool) ->
 def integer_linear(x: QuantizedTensor, weight: QuantizedTensor, bias: torch.Tensor | None) -> torch.Tensor:
     """Multiply quantized tensors as integers, and add a float bias."""
     define_operators()
-    device = x.integers.device
-    scale, zero_point = torch.as_tensor(weight.scale, dtype=torch.float32, device=device), torch.as_tensor(weight.zero_point)
+    parameters = _as_tensors(weight, x.device)
     operator = torch.ops.onnxexp_quantized.linear
-    result: torch.Tensor = operator(x.integers, x.scale, x.zero_point, weight.integers, scale, zero_point.to(torch.int8), bias)
+    result: torch.Tensor = operator(x.integers, x.scale, x.zero_point, weight.integers, *parameters, bias)
     return result
+
+
+def recurrent_layer(
+    name: str, x: torch.Tensor, states: Sequence[torch.Tensor], cells: Sequence[PackedCell], has_biases: bool
+) -> tuple[torch.Tensor, ...]:
+    """Run a time-major layer; there is a cell for each direction."""
+    define_operators()
+    packed = [each for cell in cells for each in (cell.input, cell.state)]
+    half = [each.half for each in packed if each.is_half]
+    whole = [each.weight for each in packed if not each.is_half]
+    parameters = [_as_tensors(weight, x.device) for weight in whole]
+    scales, zero_points = ([pair[index] for pair in parameters] for index in (0, 1))
+    biases = [bias for cell in cells for bias in cell.biases] if has_biases else []
+    operator = getattr(torch.ops.onnxexp_quantized, name)  # by the layer's name
+    result: tuple[torch.Tensor, ...] = operator(
+        x, list(states), half or [weight.integers for weight in whole], scales, zero_points, biases
+    )
+    return result
+
+
+def dequantized(packed: PackedWeight) -> torch.Tensor:
+    """A weight in float32; the file has the narrow one."""
+    return widen(packed.half) if packed.is_half else packed.weight.dequantize()
+
+
+def _as_tensors(weight: QuantizedTensor, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """The scale and the zero point of a weight, of the integers' dtype."""
+    scale = torch.as_tensor(weight.scale, dtype=torch.float32, device=device)
+    return scale, torch.as_tensor(weight.zero_point, device=device).to(weight.integers.dtype)
 
 
 def widen(weight: torch.Tensor) -> torch.Tensor:
@@ -103,9 +143,35 @@ def _linear_shapes(x: torch.Tensor, scale: Any, zero_point: Any, weight: torch.T
     return x.new_empty((*x.shape[:-1], weight.shape[0]), dtype=torch.float32)
 
 
+def _recurrent(
+    name: str,
+    x: torch.Tensor,
+    states: list[torch.Tensor],
+    weights: list[torch.Tensor],
+    scales: list[torch.Tensor],
+    zero_points: list[torch.Tensor],
+    biases: list[torch.Tensor],
+) -> tuple[torch.Tensor, ...]:
+    floats = [weight.float() for weight in weights]
+    for index, (scale, zero_point) in enumerate(zip(scales, zero_points, strict=True)):
+        floats[index] = (floats[index] - zero_point.float().reshape(-1, 1)) * scale.reshape(-1, 1)
+    pairs = [each for start in range(0, len(floats), 2) for each in (*floats[start : start + 2], *biases[start : start + 2])]
+    layer = torch.ops.aten.lstm.input if name == "lstm" else torch.ops.aten.gru.input
+    start = states if name == "lstm" else states[0]
+    result: tuple[torch.Tensor, ...] = layer(x, start, pairs, bool(biases), 1, 0.0, False, len(weights) == 4, False)
+    return result
+
+
+def _recurrent_shapes(x: torch.Tensor, states: list[torch.Tensor], *rest: Any) -> tuple[torch.Tensor, ...]:
+    directions, _, width = states[0].shape
+    return x.new_empty((*x.shape[:-1], directions * width)), *(torch.empty_like(state) for state in states)
+
+
 _IMPLEMENTATIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "dynamic_quantize": (_dynamic_quantize, _dynamic_quantize_shapes),
     "linear": (_linear, _linear_shapes),
+    "lstm": (functools.partial(_recurrent, "lstm"), _recurrent_shapes),
+    "gru": (functools.partial(_recurrent, "gru"), _recurrent_shapes),
     "widen": (torch.Tensor.float, lambda weight: torch.empty_like(weight, dtype=torch.float32)),
 }
 """The implementation of each operator, and the function that computes its output's shape."""

@@ -6,6 +6,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp_quantized.capture.run_time_operators import SMALLEST_SCALE, integers_used
+from onnxexp_quantized.lowering.affine import kept_cast
 
 __all__ = ["DYNAMIC", "table"]
 
@@ -58,5 +59,4 @@ def linear(
 @table("widen")
 def widen(op: Builder, weight: Tensor) -> Tensor:
     """widen(Tensor weight) -> Tensor"""
-    stored = op.deferred(lambda contents: contents, weight)  # a constant would be folded, and the file hold float32
-    return op.cast(stored, torch.float32)
+    return kept_cast(op, weight, torch.float32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnxexp import SymbolicTable
-from onnxexp_quantized.lowering import choose_parameters, dynamic, quantize_and_dequantize
+from onnxexp_quantized.lowering import choose_parameters, dynamic, quantize_and_dequantize, recurrent
 
 __all__ = ["onnxexp_quantized", "quantized_decomposed"]
 
@@ -15,4 +15,4 @@ quantized_decomposed.include(quantize_and_dequantize.table, choose_parameters.ta
 onnxexp_quantized = SymbolicTable("onnxexp_quantized")
 """The symbolics of the operators that the captures of this plugin emit."""
 
-onnxexp_quantized.include(dynamic.table)
+onnxexp_quantized.include(dynamic.table, recurrent.table)
