@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import onnx_ir as ir
+import torch
 
 from onnxexp import ExportContext, OptionError, Options, hookimpl
-from onnxexp_quantized.capture.model_patches import is_quantized, stand_ins
+from onnxexp_quantized.capture.model_patches import is_quantized, quantizing_functions, stand_ins
 from onnxexp_quantized.lowering.dynamic import DYNAMIC
 from onnxexp_quantized.lowering.tables import onnxexp_quantized, quantized_decomposed
 from onnxexp_quantized.passes.global_average_pool import AverageAsPool
@@ -54,6 +55,8 @@ class Quantized:
         stack: contextlib.ExitStack = context.plugin_data[_PATCHES]
         if is_quantized(model):
             stack.enter_context(stand_ins(model))
+        elif isinstance(model, torch.nn.Module):
+            stack.enter_context(quantizing_functions())
 
     @hookimpl
     def post_pass(self, options: Options) -> list[ir.passes.InPlacePass]:

@@ -4,33 +4,38 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
 from onnxexp.capture.torch_state import replace_attributes
 from onnxexp_quantized.capture import dynamic, parameters, recurrent
-from onnxexp_quantized.capture.packed_weights import as_stand_in, is_packed, unpack
+from onnxexp_quantized.capture.packed_weights import is_packed, unpack
+from onnxexp_quantized.capture.stored_tensors import quantized_weight, stored
 
-__all__ = ["is_quantized", "stand_ins"]
+__all__ = ["is_quantized", "quantizing_functions", "stand_ins"]
 
-_FUNCTIONS = [
-    (torch, "quantize_per_tensor", parameters.quantize_per_tensor),
-    (torch, "quantize_per_channel", parameters.quantize_per_channel),
-    (torch, "quantize_per_tensor_dynamic", dynamic.quantize_per_tensor_dynamic),
-    (torch, "_make_per_tensor_quantized_tensor", parameters.make_per_tensor),
-    (torch, "_make_per_channel_quantized_tensor", parameters.make_per_channel),
-    (torch, "quantized_lstm", recurrent.lstm),
-    (torch, "quantized_gru", recurrent.gru),
-]
-"""The functions that make quantized tensors of others."""
+_FUNCTIONS = {
+    "quantize_per_tensor": parameters.quantize_per_tensor,
+    "quantize_per_channel": parameters.quantize_per_channel,
+    "quantize_per_tensor_dynamic": dynamic.quantize_per_tensor_dynamic,
+    "_make_per_tensor_quantized_tensor": parameters.make_per_tensor,
+    "_make_per_channel_quantized_tensor": parameters.make_per_channel,
+    "quantized_lstm": recurrent.lstm,
+    "quantized_gru": recurrent.gru,
+}
+"""The functions of torch that have no stand-in among their arguments."""
+_PACKAGES = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
+"""The packages of torch's quantized modules."""
 
 
 def is_quantized(model: Any) -> bool:
     """Whether a model has quantized modules, tensors or packed parameters."""
     return isinstance(model, torch.nn.Module) and any(
-        type(module).__module__.startswith("torch.ao.nn.quantized")
-        or any(is_packed(value) or _is_quantized_tensor(value) for value in _attributes(module))
+        _is_of_torch(module)
+        or any(is_packed(value) or _is_quantized_tensor(value) for value in _attributes(module).values())
+        or (isinstance(module, torch.fx.GraphModule) and any(_replacement(node) for node in module.graph.nodes))
         for module in model.modules()
     )
 
@@ -38,41 +43,58 @@ def is_quantized(model: Any) -> bool:
 @contextlib.contextmanager
 def stand_ins(model: torch.nn.Module) -> Iterator[None]:
     """Replace packed parameters, quantized tensors, and scales that are buffers."""
-    from torch.ao.quantization.fx import _decomposed  # noqa: F401 - it registers quantized_decomposed's operators
-
     with contextlib.ExitStack() as stack:
         for parent in list(model.modules()):
             for path, module in [("", parent), *parent.named_children()]:
-                if path and not type(module).__name__.endswith("PackedParams"):
-                    continue
-                stack.enter_context(_patched(parent, module))
-        stack.enter_context(replace_attributes(_FUNCTIONS))
+                if not path or type(module).__name__.endswith("PackedParams"):
+                    stack.enter_context(_patched(parent, module))
+        stack.enter_context(quantizing_functions())
         yield
+
+
+def quantizing_functions() -> AbstractContextManager[None]:
+    """Replace the functions of torch that make quantized tensors of others."""
+    return replace_attributes([(torch, name, function) for name, function in _FUNCTIONS.items()])
 
 
 @contextlib.contextmanager
 def _patched(owner: torch.nn.Module, module: torch.nn.Module) -> Iterator[None]:
     """Replace the attributes of one module; new buffers belong to `owner`."""
     with contextlib.ExitStack() as stack:
-        for name, value in list(vars(module).items()):
+        for name, value in _attributes(module).items():
             if is_packed(value):
                 prefix = "" if name == "_packed_params" else f"{name}_"
                 packed = stack.enter_context(unpack(owner, prefix, value))
                 stack.enter_context(replace_attributes([(module, name, packed)]))
-        numbers = {name: _number(buffer) for name, buffer in module._buffers.items() if _is_parameter(module, name)}
-        tensors = {
-            name: as_stand_in(value) for name, value in module._buffers.items() if value is not None and value.is_quantized
-        }
-        for name, value in (numbers | tensors).items():
-            stack.enter_context(_as_attribute(module, name, value))
+            elif _is_quantized_tensor(value):
+                stack.enter_context(stored(module, name, value))
+            elif _is_parameter(module, name):
+                stack.enter_context(_as_number(module, name))
+        stack.enter_context(quantized_weight(module))
+        if isinstance(module, torch.fx.GraphModule):
+            stack.enter_context(_retargeted(module))
         yield
 
 
 @contextlib.contextmanager
-def _as_attribute(module: torch.nn.Module, name: str, value: Any) -> Iterator[None]:
-    """Turn a buffer into an attribute."""
+def _retargeted(module: torch.fx.GraphModule) -> Iterator[None]:
+    """Replace the functions in a graph: torch.export runs its nodes, not its code."""
+    before = [(node, node.target) for node in module.graph.nodes if _replacement(node)]
+    for node, _ in before:
+        node.target = _replacement(node)
+    try:
+        yield
+    finally:
+        for node, target in before:
+            node.target = target
+
+
+@contextlib.contextmanager
+def _as_number(module: torch.nn.Module, name: str) -> Iterator[None]:
+    """Turn a buffer into an attribute that is a number."""
     order, buffer = list(module._buffers), module._buffers.pop(name)
-    vars(module)[name] = value
+    assert buffer is not None
+    vars(module)[name] = buffer.item()
     try:
         yield
     finally:
@@ -83,10 +105,10 @@ def _as_attribute(module: torch.nn.Module, name: str, value: Any) -> Iterator[No
 
 def _is_parameter(module: torch.nn.Module, name: str) -> bool:
     """Whether a buffer is a scale or zero point that operators take as a number."""
-    buffer = module._buffers[name]
+    buffer = module._buffers.get(name)
     if buffer is None or buffer.numel() != 1:
         return False
-    if type(module).__module__.startswith("torch.ao.nn.quantized") and name in ("scale", "zero_point"):
+    if _is_of_torch(module) and name in ("scale", "zero_point"):
         return True
     return isinstance(module, torch.fx.GraphModule) and any(
         user.op == "call_function" and "quantize" in str(user.target)
@@ -96,16 +118,20 @@ def _is_parameter(module: torch.nn.Module, name: str) -> bool:
     )
 
 
-def _number(buffer: torch.Tensor | None) -> int | float:
-    assert buffer is not None
-    return buffer.item()
+def _replacement(node: torch.fx.Node) -> Any:
+    """The function for a node that makes a quantized tensor."""
+    name = node.target.__name__ if node.op == "call_function" and callable(node.target) else ""
+    return _FUNCTIONS[name] if name in _FUNCTIONS and node.target is vars(torch)[name] else None
+
+
+def _is_of_torch(module: torch.nn.Module) -> bool:
+    """Whether a module's class is one of torch's quantized modules, or derived."""
+    return any(each.__module__.startswith(_PACKAGES) for each in type(module).__mro__)
 
 
 def _is_quantized_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_quantized
 
 
-def _attributes(module: torch.nn.Module) -> Iterator[Any]:
-    yield from vars(module).values()
-    yield from module._buffers.values()
-    yield from module._parameters.values()
+def _attributes(module: torch.nn.Module) -> dict[str, Any]:
+    return {**vars(module), **module._buffers, **module._parameters}

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from onnxexp_quantized.capture.function_table import FunctionTable
-from onnxexp_quantized.capture.quantized_tensor import DTYPES, QuantizedTensor
+from onnxexp_quantized.capture.quantized_tensor import BY_INTEGERS, DTYPES, QuantizedTensor, decomposed
 
 __all__ = [
     "make_per_channel",
@@ -18,9 +18,6 @@ __all__ = [
 ]
 
 table = FunctionTable()
-
-_QUANTIZED = {torch.uint8: torch.quint8, torch.int8: torch.qint8, torch.int32: torch.qint32}
-"""The quantized dtypes, by the dtype of their integers."""
 
 
 def quantize_per_tensor(input: torch.Tensor, scale: Any, zero_point: Any, dtype: torch.dtype) -> QuantizedTensor:
@@ -33,20 +30,18 @@ def quantize_per_channel(
 ) -> QuantizedTensor:
     """torch.quantize_per_channel, for a stand-in."""
     of = DTYPES[dtype]
-    integers = torch.ops.quantized_decomposed.quantize_per_channel(
-        input, scales, zero_points, axis, of.lowest, of.highest, of.dtype
-    )
+    integers = decomposed().quantize_per_channel(input, scales, zero_points, axis, of.lowest, of.highest, of.dtype)
     return QuantizedTensor(integers, scales, zero_points, dtype, axis)
 
 
 def make_per_tensor(input: torch.Tensor, scale: float, zero_point: int) -> QuantizedTensor:
     """torch._make_per_tensor_quantized_tensor, for a stand-in."""
-    return QuantizedTensor(input, scale, zero_point, _QUANTIZED[input.dtype])
+    return QuantizedTensor(input, scale, zero_point, BY_INTEGERS[input.dtype])
 
 
 def make_per_channel(input: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor, axis: int) -> QuantizedTensor:
     """torch._make_per_channel_quantized_tensor, for a stand-in."""
-    return QuantizedTensor(input, scale, zero_point, _QUANTIZED[input.dtype], axis)
+    return QuantizedTensor(input, scale, zero_point, BY_INTEGERS[input.dtype], axis)
 
 
 @table("dequantize")

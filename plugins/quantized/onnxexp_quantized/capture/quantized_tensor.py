@@ -16,7 +16,7 @@ import torch
 
 from onnxexp import CaptureError
 
-__all__ = ["DTYPES", "PackedCell", "PackedWeight", "QuantizedTensor", "Range"]
+__all__ = ["BY_INTEGERS", "DTYPES", "PackedCell", "PackedWeight", "QuantizedTensor", "Range", "decomposed"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +40,15 @@ DTYPES = {
     torch.quint4x2: Range(torch.uint8, 0, 15),
     torch.quint2x4: Range(torch.uint8, 0, 3),
 }
+BY_INTEGERS = {torch.uint8: torch.quint8, torch.int8: torch.qint8, torch.int32: torch.qint32}
+"""The quantized dtypes, by the dtype of their integers."""
+
+
+def decomposed() -> Any:
+    """The operators of quantized_decomposed, which an import registers."""
+    from torch.ao.quantization.fx import _decomposed  # noqa: F401
+
+    return torch.ops.quantized_decomposed
 
 
 class _StandIn:
@@ -78,7 +87,7 @@ class QuantizedTensor(_StandIn):
     def quantize(cls, x: torch.Tensor, scale: Any, zero_point: Any, dtype: torch.dtype) -> QuantizedTensor:
         """Quantize a float tensor; the parameters are numbers or 0-d tensors."""
         of = DTYPES[dtype]
-        operator = torch.ops.quantized_decomposed.quantize_per_tensor
+        operator = decomposed().quantize_per_tensor
         overload = operator.tensor if isinstance(scale, torch.Tensor) else operator.default
         return cls(overload(x, scale, zero_point, of.lowest, of.highest, of.dtype), scale, zero_point, dtype)
 
@@ -114,7 +123,7 @@ class QuantizedTensor(_StandIn):
 
     def dequantize(self) -> torch.Tensor:
         """The float32 tensor."""
-        of, operators = DTYPES[self.dtype], torch.ops.quantized_decomposed
+        of, operators = DTYPES[self.dtype], decomposed()
         if self.axis is not None:
             channels = operators.dequantize_per_channel.default
             return channels(self.integers, self.scale, self.zero_point, self.axis, of.lowest, of.highest, of.dtype)
