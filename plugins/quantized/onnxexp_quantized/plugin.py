@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 import onnx_ir as ir
 import torch
 
-from onnxexp import ExportContext, OptionError, Options, hookimpl
+from onnxexp import Builder, ExportContext, Graph, Node, OptionError, Options, hookimpl
 from onnxexp_quantized.capture.model_patches import is_quantized, quantizing_functions, stand_ins
 from onnxexp_quantized.lowering.dynamic import DYNAMIC
-from onnxexp_quantized.lowering.tables import onnxexp_quantized, quantized_decomposed
+from onnxexp_quantized.lowering.integer_product_pass import join_zero_points
+from onnxexp_quantized.lowering.stored_weights import keep_stored
+from onnxexp_quantized.lowering.tables import TABLES
 from onnxexp_quantized.passes.global_average_pool import AverageAsPool
 from onnxexp_quantized.passes.int32_bias import Int32Bias
 from onnxexp_quantized.passes.integer_layout import DequantizeAfterLayout, QuantizeBeforeLayout
@@ -35,7 +38,7 @@ class Quantized:
             dequantizes the weights of a float LSTM.
     """
 
-    symbolics = (quantized_decomposed, onnxexp_quantized)
+    symbolics = TABLES
 
     def __init__(self, *, dynamic: str = "exact") -> None:
         if dynamic not in ("exact", "ort"):
@@ -63,3 +66,13 @@ class Quantized:
         """Arrange the graph for ONNX Runtime's integer kernels."""
         exact: list[ir.passes.InPlacePass] = [DequantizeAfterLayout(), QuantizeBeforeLayout()]
         return exact if options.target != "onnxruntime" else [AverageAsPool(), *exact, UnsignedActivations(), Int32Bias()]
+
+    @hookimpl
+    def pre_pass(self) -> Callable[[Graph], bool]:
+        """Give torchao's integer products a zero point."""
+        return join_zero_points
+
+    @hookimpl(tryfirst=True)
+    def lower_node(self, op: Builder, node: Node) -> Any:
+        """Keep quantized weights as they are stored."""
+        return keep_stored(op, node)

@@ -65,7 +65,7 @@ def quantize(
     `zero_point_first` adds the zero point before the rounding, which differs at ties only.
     """
     x = op.cast(x, torch.float32)
-    whole = dtype in _FIRST_OPSETS and (lowest, highest) == (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+    whole = dtype in _FIRST_OPSETS and _is_whole(dtype, lowest, highest)
     first = max(_FIRST_OPSETS.get(dtype, 99), affine.first_opset, 10 if whole else _INTEGER_CLIP)
     if not whole and dtype not in (torch.uint8, torch.int8):
         first = 99
@@ -102,6 +102,8 @@ def as_scalar(op: Builder, number: Any, dtype: torch.dtype | None = None) -> Ten
 
 def kept_cast(op: Builder, x: Tensor, dtype: torch.dtype) -> Tensor:
     """A Cast that is never folded: a quantized weight stays as small as it is."""
+    if x.dtype in FLOAT8:
+        _check_float8(op, x.dtype)
     if x.const is None or x.dtype == dtype:
         return op.cast(x, dtype)
     (result,) = op.emit("", "Cast", [x], {"to": int(to_onnx(dtype))})
@@ -114,11 +116,15 @@ def _quantize_by_arithmetic(
     if dtype in FLOAT8:
         _check_float8(op, dtype)
     grouped, scale, zero = _grouped(op, x, affine)
-    steps = op.Mul(grouped, op.Reciprocal(scale))
+    zero = None if _is_made_zero(op, zero) else zero
+    steps = op.Mul(grouped, op.Div(1.0, scale))
+    if zero is None and dtype in (torch.uint8, torch.int8) and _is_whole(dtype, lowest, highest):
+        integers = op.QuantizeLinear(steps, op.constant(1.0), op.constant(0, dtype))
+        return _restored(op, integers, x, affine)
     if zero is not None and zero_point_first:
         steps = op.Add(steps, op.cast(zero, torch.float32))
     (steps,) = op.torch_op("aten::round", steps)
-    if zero is not None and not zero_point_first and not _is_zero(zero):
+    if zero is not None and not zero_point_first:
         steps = op.Add(steps, op.cast(zero, torch.float32))
     clipped = op.Clip(steps, _float_limit(lowest), _float_limit(highest))
     return _restored(op, op.cast(clipped, dtype), x, affine)
@@ -126,9 +132,14 @@ def _quantize_by_arithmetic(
 
 def _dequantize_by_arithmetic(op: Builder, x: Tensor, affine: Affine) -> Tensor:
     grouped, scale, zero = _grouped(op, kept_cast(op, x, torch.float32), affine)
-    if zero is not None and not _is_zero(zero):
+    if not _is_made_zero(op, zero):
         grouped = op.Sub(grouped, op.cast(zero, torch.float32))
     return _restored(op, op.Mul(grouped, scale), x, affine)
+
+
+def _is_whole(dtype: torch.dtype, lowest: int, highest: int) -> bool:
+    """Whether limits are those of an integer dtype."""
+    return (lowest, highest) == (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
 
 
 def _float_limit(limit: int) -> float:
@@ -186,6 +197,16 @@ def _zero_point(op: Builder, affine: Affine, dtype: torch.dtype) -> Tensor:
 
 def _is_zero(zero: Tensor) -> bool:
     return zero.const is not None and not bool(zero.const.to(torch.float32).any())
+
+
+def _is_made_zero(op: Builder, zero: Tensor | None) -> bool:
+    """Whether zero points are 0, computed ones of run-time scales included."""
+    while zero is not None and zero.const is None:
+        made = op.producer(zero)
+        if made is None or made.operator not in ("Cast", "Mul", "Reshape", "Squeeze", "Unsqueeze"):
+            return False
+        zero = made.inputs[1] if made.operator == "Mul" else made.inputs[0]
+    return zero is None or _is_zero(zero)
 
 
 def _fits(zero: Tensor | None, dtype: torch.dtype) -> bool:

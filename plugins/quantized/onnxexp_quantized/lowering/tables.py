@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from onnxexp import SymbolicTable
-from onnxexp_quantized.lowering import choose_parameters, dynamic, quantize_and_dequantize, recurrent
+from onnxexp_quantized.lowering import (
+    choose_parameters,
+    dynamic,
+    integer_products,
+    quantize_and_dequantize,
+    recurrent,
+    stored_weights,
+    torchao_affine,
+)
 
-__all__ = ["onnxexp_quantized", "quantized_decomposed"]
+__all__ = ["TABLES"]
 
-quantized_decomposed = SymbolicTable("quantized_decomposed")
-"""The symbolics of decomposed quantized graphs."""
+_decomposed = SymbolicTable("quantized_decomposed")
+_decomposed.include(quantize_and_dequantize.table, choose_parameters.table)
 
-quantized_decomposed.include(quantize_and_dequantize.table, choose_parameters.table)
+_of_captures = SymbolicTable("onnxexp_quantized")
+_of_captures.include(dynamic.table, recurrent.table)
 
-onnxexp_quantized = SymbolicTable("onnxexp_quantized")
-"""The symbolics of the operators that the captures of this plugin emit."""
-
-onnxexp_quantized.include(dynamic.table, recurrent.table)
+TABLES = (_decomposed, _of_captures, torchao_affine.table, integer_products.table, stored_weights.table)
+"""The symbolics of decomposed graphs, of this plugin's own operators, of torchao's, of ATen's, and of torch.export's."""

@@ -1,0 +1,131 @@
+"""Models that torchao's `quantize_` changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import onnx
+import pytest
+import torch
+from torch import Tensor, nn
+
+import onnxexp
+from tests.quantized.without_fusions import run_unfused
+
+pytest.importorskip("torchao")
+quantization = pytest.importorskip("torchao.quantization")
+granularity = pytest.importorskip("torchao.quantization.granularity")
+
+INT4 = {"weight_dtype": torch.int4}
+CONFIGS: dict[str, Callable[[], Any]] = {
+    "int8": quantization.Int8WeightOnlyConfig,
+    "dynamic int8": quantization.Int8DynamicActivationInt8WeightConfig,
+    "int4": lambda: quantization.IntxWeightOnlyConfig(**INT4, granularity=granularity.PerGroup(32)),
+    "int4 by row": lambda: quantization.IntxWeightOnlyConfig(**INT4, granularity=granularity.PerAxis(0)),
+    "dynamic int4": lambda: quantization.Int8DynamicActivationIntxWeightConfig(
+        **INT4, weight_granularity=granularity.PerGroup(32)
+    ),
+    "float8": quantization.Float8WeightOnlyConfig,
+}
+STEP = {"dynamic int8", "dynamic int4"}
+"""Flows that round activations: an element at a tie may be one step away."""
+
+
+class Layers(nn.Module):
+    """Linear layers, with a bias and without."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 96), nn.Linear(96, 32, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(torch.relu(self.first(x)))
+
+
+class Convolutions(nn.Module):
+    """Convolutions with a residual sum and pooling, and a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 32, 3, padding=1), nn.Conv2d(32, 32, 3, padding=1)
+        self.head = nn.Linear(32, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.first(x))
+        x = nn.functional.max_pool2d(x + self.second(x), 2)
+        return self.head(x.mean([2, 3]))
+
+
+class Block(nn.Module):
+    """A transformer block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queries, self.keys, self.values, self.out = (nn.Linear(64, 64) for _ in range(4))
+        self.norm, self.up, self.down = nn.LayerNorm(64), nn.Linear(64, 128), nn.Linear(128, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        heads = (part(x).unflatten(-1, (4, 16)).transpose(1, 2) for part in (self.queries, self.keys, self.values))
+        attended = nn.functional.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
+        x = self.norm(x + self.out(attended))
+        return x + self.down(nn.functional.gelu(self.up(x)))
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], dict[int, str]]] = {
+    "layers": (Layers, (4, 64), {0: "batch"}),
+    "convolutions": (Convolutions, (2, 3, 8, 8), {0: "batch"}),
+    "block": (Block, (2, 5, 64), {0: "batch", 1: "tokens"}),
+}
+
+
+def quantized(name: str, config: str) -> tuple[nn.Module, Tensor, dict[int, str]]:
+    torch.manual_seed(0)
+    make, shape, dynamic = MODELS[name]
+    model = make().eval().requires_grad_(False)
+    quantization.quantize_(model, CONFIGS[config]())
+    return model, torch.randn(shape), dynamic
+
+
+def other_inputs(example: Tensor, dynamic: dict[int, str]) -> Iterator[Tensor]:
+    for size in (1, 7):
+        yield torch.randn([size if axis in dynamic else known for axis, known in enumerate(example.shape)])
+
+
+def floats(program: onnxexp.ONNXProgram, model: nn.Module) -> list[str]:
+    """The float initializers as large as a quantized weight."""
+    parts = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    sizes = {part.weight.numel() for part in parts}
+    return [
+        each.name
+        for each in program.model_proto.graph.initializer
+        if each.data_type == onnx.TensorProto.FLOAT and len(each.dims) > 1 and torch.Size(each.dims).numel() in sizes
+    ]
+
+
+def rows() -> Iterator[Any]:
+    """All models, configurations and opsets; `full` but for a few."""
+    for name in MODELS:
+        for config in CONFIGS:
+            for opset in (10, 13, 17, 20, 21, 23):
+                quick = (name, opset) == ("layers", 17) or (name != "convolutions" and opset == 21)
+                yield pytest.param(name, config, opset, marks=() if quick else pytest.mark.full)
+
+
+@pytest.mark.parametrize(("name", "config", "opset"), rows())
+def test_quantized_layers(name: str, config: str, opset: int) -> None:
+    model, example, dynamic = quantized(name, config)
+    before = dict(model.named_parameters())
+    if config == "float8" and opset < 19:
+        with pytest.raises(onnxexp.OpsetError, match="float8_e4m3fn"):
+            onnxexp.export(model, (example,), opset_version=opset, dynamic_shapes=(dynamic,))
+        return
+    program = onnxexp.export(model, (example,), opset_version=opset, dynamic_shapes=(dynamic,))
+    assert all(value is before[key] for key, value in model.named_parameters())
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    assert not floats(program, model)
+    for x in (example, *other_inputs(example, dynamic)):
+        expected = model(x)
+        most = expected.abs().max()
+        assert (run_unfused(program, x) - expected).abs().max() <= most * (0.02 if config in STEP else 1e-5)
+        assert (program(x) - expected).abs().max() <= 0.02 * most
