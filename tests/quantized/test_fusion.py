@@ -134,6 +134,24 @@ def test_a_mean_over_space_runs_as_integers(keepdim: bool, tmp_path: Path) -> No
     assert "QLinearGlobalAveragePool" in run and "ReduceMean" not in run
 
 
+WINDOWS = {
+    "whole": lambda x: F.avg_pool2d(x, 2),
+    "padded": lambda x: F.avg_pool2d(x, 3, 1, 1),
+    "oblong": lambda x: F.avg_pool2d(x, (1, 3), (2, 1)),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_averages_of_windows_are_convolutions(name: str, tmp_path: Path) -> None:
+    program = exported(lambda model, x: OUT(WINDOWS[name](OUT(model.convolution(IN(x))))), IMAGE)
+    assert kernels(program, tmp_path).count("QLinearConv") == 2
+
+
+@pytest.mark.parametrize("settings", [{"ceil_mode": True}, {"padding": 1, "count_include_pad": False}])
+def test_windows_that_do_not_count_all_stay_averages(settings: dict[str, Any]) -> None:
+    assert "AveragePool" in operators(exported(lambda model, x: OUT(F.avg_pool2d(IN(x), 3, 2, **settings)), IMAGE))
+
+
 def test_a_residual_block_runs_as_integers(tmp_path: Path) -> None:
     def function(model: Model, x: Tensor) -> Tensor:
         y = IN(x)

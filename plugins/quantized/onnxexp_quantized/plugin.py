@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -11,15 +11,17 @@ import onnx_ir as ir
 import torch
 
 from onnxexp import Builder, ExportContext, Graph, Node, OptionError, Options, hookimpl
+from onnxexp.suggest import nearest
 from onnxexp_quantized.capture.model_patches import is_quantized, quantizing_functions, stand_ins
 from onnxexp_quantized.lowering.dynamic import DYNAMIC
 from onnxexp_quantized.lowering.integer_product_pass import join_zero_points
 from onnxexp_quantized.lowering.stored_weights import keep_stored
 from onnxexp_quantized.lowering.tables import TABLES
-from onnxexp_quantized.passes.global_average_pool import AverageAsPool
+from onnxexp_quantized.passes.averages import Averages
 from onnxexp_quantized.passes.int32_bias import Int32Bias
 from onnxexp_quantized.passes.integer_layout import DequantizeAfterLayout, QuantizeBeforeLayout
 from onnxexp_quantized.passes.unsigned_activations import UnsignedActivations
+from onnxexp_quantized.styles.operator_style import STYLES, OperatorStyle
 
 __all__ = ["Quantized"]
 
@@ -36,14 +38,16 @@ class Quantized:
             it and the product, and the results are nearer to the float model's. An LSTM becomes ONNX Runtime's
             DynamicQuantizeLSTM: 0.03 of the float model's time (256 to 512 features, 50 steps, one sequence), where "exact"
             dequantizes the weights of a float LSTM.
+        style: How quantized computations are written. "qdq": between DequantizeLinear and QuantizeLinear, for the runtime to
+            fuse. "qoperator": as ONNX's QLinearConv, QLinearMatMul and MatMulInteger. "ort": as the operators of ONNX Runtime's
+            domain com.microsoft too, QGemm, QLinearAdd and others. What has no such operator stays as in "qdq".
     """
 
     symbolics = TABLES
 
-    def __init__(self, *, dynamic: str = "exact") -> None:
-        if dynamic not in ("exact", "ort"):
-            raise OptionError(f"dynamic is {dynamic!r}; it may be 'exact' or 'ort'")
-        self.dynamic = dynamic
+    def __init__(self, *, dynamic: str = "exact", style: str = "qdq") -> None:
+        self.dynamic = _one_of("dynamic", dynamic, ("exact", "ort"))
+        self.style = _one_of("style", style, STYLES)
 
     @hookimpl
     def capture_context(self, context: ExportContext) -> AbstractContextManager[Any]:
@@ -62,12 +66,6 @@ class Quantized:
             stack.enter_context(quantizing_functions())
 
     @hookimpl
-    def post_pass(self, options: Options) -> list[ir.passes.InPlacePass]:
-        """Arrange the graph for ONNX Runtime's integer kernels."""
-        exact: list[ir.passes.InPlacePass] = [DequantizeAfterLayout(), QuantizeBeforeLayout()]
-        return exact if options.target != "onnxruntime" else [AverageAsPool(), *exact, UnsignedActivations(), Int32Bias()]
-
-    @hookimpl
     def pre_pass(self) -> Callable[[Graph], bool]:
         """Give torchao's integer products a zero point."""
         return join_zero_points
@@ -76,3 +74,19 @@ class Quantized:
     def lower_node(self, op: Builder, node: Node) -> Any:
         """Keep quantized weights as they are stored."""
         return keep_stored(op, node)
+
+    @hookimpl
+    def post_pass(self, options: Options) -> list[ir.passes.InPlacePass]:
+        """Arrange the graph for ONNX Runtime's integer kernels."""
+        passes: list[ir.passes.InPlacePass] = [DequantizeAfterLayout(), QuantizeBeforeLayout()]
+        if options.target == "onnxruntime":
+            passes = [Averages(), *passes, UnsignedActivations(), Int32Bias()]
+        elif self.style == "ort":
+            raise OptionError(f"style='ort' writes operators of ONNX Runtime, and the target is {options.target!r}: choose one")
+        return [*passes, OperatorStyle(self.style)]
+
+
+def _one_of(name: str, given: str, known: Sequence[str]) -> str:
+    if given not in known:
+        raise OptionError(f"{name} is {given!r}{nearest(str(given), known)}; it may be {' or '.join(map(repr, known))}")
+    return given

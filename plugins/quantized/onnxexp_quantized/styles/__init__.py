@@ -1,0 +1,1 @@
+"""Quantized operators instead of QuantizeLinear and DequantizeLinear."""
