@@ -43,9 +43,12 @@ _UP_TO_SIGN = ("linalg.eigh", "linalg.svd", "pca_lowrank", "svd", "svd_lowrank")
 """Eigenvectors and singular vectors are determined up to their signs only."""
 
 _UNCHECKED: Mapping[str, Callable[[Sequence[torch.Tensor]], bool]] = MappingProxyType(
-    {"nn.functional.ctc_loss": lambda tensors: int(tensors[1].max()) < tensors[0].shape[-1]}
+    {
+        "nn.functional.ctc_loss": lambda tensors: int(tensors[1].max()) < tensors[0].shape[-1],
+        "lu_unpack": lambda tensors: tensors[1].shape[-1] == min(tensors[0].shape[-2:]),
+    }
 )
-"""Whether the indices are inside, for operators that read other memory in eager where they are not."""
+"""Whether the indices are inside, for operators that read or write other memory in eager where they are not."""
 
 _UNINITIALIZED = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "empty_permuted")
 
