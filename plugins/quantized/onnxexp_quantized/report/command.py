@@ -1,0 +1,72 @@
+"""The command `onnxexp quantization-report`."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxexp.cli.text_or_json import Output, Progress
+
+if TYPE_CHECKING:
+    from onnxexp_quantized.report.report import Report
+
+__all__ = ["SUMMARY", "arguments", "run"]
+
+SUMMARY = "show which layers of a quantized ONNX file ONNX Runtime runs as integers, which fall back to float, and why"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="the ONNX file")
+    parser.add_argument(
+        "--against", metavar="FLOAT.onnx|MODULE:FACTORY", help="the float model, for the error of each layer: an ONNX file, or a "
+        "model as for `onnxexp export`",
+    )  # fmt: skip
+    parser.add_argument("--input", type=Path, metavar="FILE.npz", help="the inputs by name (default: random ones)")
+    parser.add_argument(
+        "--sizes", action="append", metavar="NAME=SIZE,...", default=[],
+        help="sizes of dynamic axes for the random inputs, such as batch=5,seq=12 (default: 1 for a first axis, 32 for another)",
+    )  # fmt: skip
+    parser.add_argument("--runs", type=int, metavar="N", default=10, help="how often to run for the times (default: 10)")
+    parser.add_argument(
+        "--threads", type=int, metavar="N", default=0, help="ONNX Runtime's threads (default: as many as it takes)"
+    )
+    parser.add_argument("--html", type=Path, metavar="FILE.html", help="also write a page with bar charts")
+    parser.add_argument("--strict", action="store_true", help="exit with status 1 if a layer fell back to float")
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Print the report; return 1 with `--strict` if a layer fell back to float."""
+    with Progress() as progress, tempfile.TemporaryDirectory(prefix="onnxexp-") as folder:
+        progress.stage("loading ONNX Runtime")
+        from onnxexp_quantized.report.report import make
+
+        report = make(options, Path(folder), progress)
+    _print(report, output)
+    if options.html is not None:
+        from onnxexp_quantized.report.html_page import write
+
+        output.line(f"\nwrote {write(report, options.html)}")
+    output.document(report.document())
+    return int(options.strict and bool(report.fallen_back))
+
+
+def _print(report: Report, output: Output) -> None:
+    output.table(
+        ["layer", "operator", "ran as", "state", "time", "SQNR", "max. error", "why"],
+        [
+            [
+                each.name, each.operator, each.ran_as or "?", each.state, report.share(each),
+                report.decibels(each), f"{each.max_error:.3g}" if each.max_error is not None else "", each.reason,
+            ]
+            for each in report.layers
+        ],
+    )  # fmt: skip
+    output.line()
+    for line in report.cures():
+        output.line(line, "yellow")
+    output.line(f"times: {report.times()}")
+    for line in report.summary():
+        output.line(line, "red" if report.fallen_back else "green")

@@ -1,0 +1,138 @@
+"""The value of a layer in a quantized model, and in the float model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxexp_quantized.report.operator_sets import ACTIVATIONS, MOVING
+from onnxexp_quantized.report.quantize_pairs import constant, following, users
+
+__all__ = ["LayerValue", "float_value", "quantized_value"]
+
+_SCALES = {
+    "QLinearConv": 6, "QLinearMatMul": 6, "QLinearAdd": 6, "QLinearMul": 6, "QGemm": 7, "QLinearConcat": 0,
+    "QLinearAveragePool": 3, "QLinearGlobalAveragePool": 3, "QLinearSigmoid": 3, "QLinearLeakyRelu": 3, "QLinearSoftmax": 3,
+}  # fmt: skip
+"""The input with the scale of the result; the zero point is the next one."""
+
+_STEPS = 8
+"""How far after integers their DequantizeLinear is looked for."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerValue:
+    """A value, and how to dequantize it.
+
+    Attributes:
+        value: The value.
+        activations: The activations and scalings between the layer's node and the value.
+        scale, zero_point: The parameters of integers; None for floats.
+    """
+
+    value: ir.Value
+    activations: tuple[str, ...]
+    scale: ir.Value | None = None
+    zero_point: ir.Value | None = None
+
+    @property
+    def limited(self) -> bool:
+        """Whether the integers begin at 0.0, so that QuantizeLinear does what Relu does."""
+        zero = self.zero_point.const_value if self.zero_point is not None else None
+        return zero is not None and zero.dtype.is_integer() and bool(np.all(zero.numpy() == zero.dtype.min))
+
+    def needed(self) -> list[ir.Value]:
+        """The values to compute."""
+        return [each for each in (self.value, self.scale, self.zero_point) if each is not None and each.const_value is None]
+
+    def read(self, computed: Mapping[str, Any]) -> Any:
+        """The value in float; None if it is none of the computed ones."""
+        found = computed.get(self.value.name or "")
+        if self.scale is None or found is None:
+            return found
+        scale, zero = _array(self.scale, computed), _array(self.zero_point, computed)
+        if scale is None or scale.size != 1:  # activations have one scale
+            return None
+        return (found.astype(np.float32) - (0 if zero is None else zero.astype(np.float32))) * scale
+
+
+def _array(value: ir.Value | None, computed: Mapping[str, Any]) -> Any:
+    if value is None:
+        return None
+    return value.const_value.numpy() if value.const_value is not None else computed.get(value.name or "")
+
+
+def quantized_value(node: ir.Node) -> LayerValue | None:
+    """A layer's value in the quantized model: after QuantizeLinear, if one follows."""
+    if node.op_type in _SCALES:
+        place = _SCALES[node.op_type]
+        scale, zero = (node.inputs[index] if index < len(node.inputs) else None for index in (place, place + 1))
+        return LayerValue(node.outputs[0], (), scale, zero)
+    if node.op_type in MOVING and (found := _dequantize_after(node.outputs[0])) is not None:
+        return LayerValue(node.outputs[0], (), *found)
+    start = _after_integers(node) if node.op_type in ("MatMulInteger", "ConvInteger") else node
+    after = following(start)
+    value, activations = start.outputs[0], list[str]()
+    for each in after.between:
+        if each.op_type in MOVING:
+            return LayerValue(value, tuple(activations))
+        if _counts(each):
+            activations.append(each.op_type)
+        value = each.outputs[0]
+    if after.quantize is None:
+        return LayerValue(value, tuple(activations))
+    value = after.quantize.outputs[0]
+    while [each.op_type for each in users(value)] == ["Clip"]:  # a narrower range of integers
+        value = users(value)[0].outputs[0]
+    scale, zero = (after.quantize.inputs[index] if index < len(after.quantize.inputs) else None for index in (1, 2))
+    return LayerValue(value, tuple(activations), scale, zero)
+
+
+def float_value(node: ir.Node, quantized: LayerValue) -> LayerValue | None:
+    """A layer's value in the float model, after the same activations.
+
+    None if it has others.
+    """
+    value, expected = node.outputs[0], list(quantized.activations)
+    for each in following(node).between:
+        if each.op_type in MOVING:
+            break
+        if expected[:1] == [each.op_type]:
+            expected.pop(0)
+        elif _counts(each) and not (quantized.limited and each.op_type in ("Relu", "Clip")):
+            break
+        value = each.outputs[0]
+    return None if expected else LayerValue(value, quantized.activations)
+
+
+def _counts(node: ir.Node) -> bool:
+    """Whether a node is more than a bias or a folded normalization."""
+    return node.op_type == "Mul" or (node.op_type in ACTIVATIONS and node.op_type != "BatchNormalization")
+
+
+def _after_integers(node: ir.Node) -> ir.Node:
+    """The product with the scale, which follows MatMulInteger and ConvInteger."""
+    for _ in range(3):
+        found = users(node.outputs[0])
+        if len(found) != 1 or found[0].op_type not in ("Cast", "Mul") or constant(found[0].outputs[0]):
+            return node
+        node = found[0]
+    return node
+
+
+def _dequantize_after(value: ir.Value) -> tuple[ir.Value | None, ir.Value | None] | None:
+    """Scale and zero point of the DequantizeLinear that follows integers."""
+    for _ in range(_STEPS):
+        found = users(value)
+        for each in found:
+            if each.op_type == "DequantizeLinear":
+                return each.inputs[1], each.inputs[2] if len(each.inputs) > 2 else None
+        move = next((each for each in found if each.op_type in MOVING or each.op_type == "Clip"), None)
+        if move is None:
+            return None
+        value = move.outputs[0]
+    return None
