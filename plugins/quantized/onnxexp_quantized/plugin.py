@@ -17,11 +17,9 @@ from onnxexp_quantized.lowering.dynamic import DYNAMIC
 from onnxexp_quantized.lowering.integer_product_pass import join_zero_points
 from onnxexp_quantized.lowering.stored_weights import keep_stored
 from onnxexp_quantized.lowering.tables import TABLES
-from onnxexp_quantized.passes.averages import Averages
-from onnxexp_quantized.passes.int32_bias import Int32Bias
-from onnxexp_quantized.passes.integer_layout import DequantizeAfterLayout, QuantizeBeforeLayout
-from onnxexp_quantized.passes.unsigned_activations import UnsignedActivations
-from onnxexp_quantized.styles.operator_style import STYLES, OperatorStyle
+from onnxexp_quantized.passes.check_weights import FindWeights
+from onnxexp_quantized.styles.operator_style import STYLES
+from onnxexp_quantized.styles.pass_list import passes_for
 
 __all__ = ["Quantized"]
 
@@ -66,9 +64,9 @@ class Quantized:
             stack.enter_context(quantizing_functions())
 
     @hookimpl
-    def pre_pass(self) -> Callable[[Graph], bool]:
-        """Give torchao's integer products a zero point."""
-        return join_zero_points
+    def pre_pass(self, context: ExportContext) -> list[Callable[[Graph], bool]]:
+        """Give torchao's integer products a zero point, and find the quantized weights."""
+        return [join_zero_points, FindWeights(context.plugin_data)]
 
     @hookimpl(tryfirst=True)
     def lower_node(self, op: Builder, node: Node) -> Any:
@@ -76,14 +74,9 @@ class Quantized:
         return keep_stored(op, node)
 
     @hookimpl
-    def post_pass(self, options: Options) -> list[ir.passes.InPlacePass]:
+    def post_pass(self, options: Options, context: ExportContext) -> list[ir.passes.InPlacePass]:
         """Arrange the graph for ONNX Runtime's integer kernels."""
-        passes: list[ir.passes.InPlacePass] = [DequantizeAfterLayout(), QuantizeBeforeLayout()]
-        if options.target == "onnxruntime":
-            passes = [Averages(), *passes, UnsignedActivations(), Int32Bias()]
-        elif self.style == "ort":
-            raise OptionError(f"style='ort' writes operators of ONNX Runtime, and the target is {options.target!r}: choose one")
-        return [*passes, OperatorStyle(self.style)]
+        return passes_for(self.style, options, context.plugin_data)
 
 
 def _one_of(name: str, given: str, known: Sequence[str]) -> str:

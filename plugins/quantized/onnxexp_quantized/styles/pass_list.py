@@ -1,0 +1,33 @@
+"""The passes over the finished model, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import onnx_ir as ir
+
+from onnxexp import OptionError, Options
+from onnxexp_quantized.passes.averages import Averages
+from onnxexp_quantized.passes.check_weights import CheckWeights
+from onnxexp_quantized.passes.int32_bias import Int32Bias
+from onnxexp_quantized.passes.integer_layout import DequantizeAfterLayout, QuantizeBeforeLayout
+from onnxexp_quantized.passes.unsigned_activations import UnsignedActivations
+from onnxexp_quantized.styles.operator_style import OperatorStyle
+
+__all__ = ["passes_for"]
+
+
+def passes_for(style: str, options: Options, plugin_data: Mapping[Any, Any]) -> list[ir.passes.InPlacePass]:
+    """The passes for a style.
+
+    Those that round, or only serve ONNX Runtime, are for the target "onnxruntime" alone.
+
+    Raises OptionError for ONNX Runtime's operators in a file for every runtime.
+    """
+    passes: list[ir.passes.InPlacePass] = [DequantizeAfterLayout(), QuantizeBeforeLayout()]
+    if options.target == "onnxruntime":
+        passes = [Averages(), *passes, UnsignedActivations(), Int32Bias()]
+    elif style == "ort":
+        raise OptionError(f"style='ort' writes operators of ONNX Runtime, and the target is {options.target!r}: choose one")
+    return [*passes, OperatorStyle(style), CheckWeights(plugin_data)]
