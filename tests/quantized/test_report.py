@@ -166,6 +166,11 @@ def test_every_reason_has_a_test() -> None:
     assert tested | {"embedding", "float-use", "unknown"} == {*CURES}
 
 
+def test_the_page_of_the_documentation_has_every_cure() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "quantization-report.md").read_text("utf-8")
+    assert [cure for cure in CURES.values() if f" | {cure} |" not in page] == []
+
+
 def test_a_table_that_is_dequantized_as_a_whole(tmp_path: Path) -> None:
     (layer,) = found(lambda g: g("Add", "x", g("Gather", g.weight(N, K, axis=0), np.array([1, 2]))), tmp_path, K)
     assert (layer.operator, layer.state, layer.code) == ("Gather", FLOAT, "embedding")

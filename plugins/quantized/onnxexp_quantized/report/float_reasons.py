@@ -26,7 +26,7 @@ __all__ = ["CURES", "Reason", "reason"]
 
 CURES = {
     "not-quantized": "quantize this layer before the export, or leave it in float on purpose",
-    "no-kernel": "ONNX Runtime's CPU provider has none: leave the layer in float, or use another operator",
+    "no-kernel": "use another operator, or leave this one in float: ONNX Runtime's CPU provider has no integer kernel for it",
     "16-bit": "use 8-bit activations and weights: ONNX Runtime's CPU provider has no 16-bit kernels",
     "float8": "use int8 weights: ONNX Runtime's CPU provider has no kernels for 8-bit floats",
     "4-bit-weight": "use 8-bit weights with quantized inputs, or 4-bit weights with float inputs (weight-only)",
