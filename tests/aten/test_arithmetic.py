@@ -54,7 +54,13 @@ def with_numbers(a: torch.Tensor) -> Results:
     return a + 1, a + 1.5, a - 1, 1 - a, 2.5 - a, a * 2, a * 2.5, a / 2, a + True, a + 0, a * 1, a - 0, a / 1
 
 
+def with_numbers_that_wrap(a: torch.Tensor) -> Results:
+    return a - 432, a + 300, a * -3, 1000 - a, a > 300, a % 300
+
+
 @cases(
+    case(with_numbers_that_wrap, torch.arange(0, 250, 7).to(torch.uint8)),
+    case(with_numbers_that_wrap, torch.arange(-128, 127, 7).to(torch.int8)),
     *(case(fn, X.to(dtype), Y.to(dtype)) for fn in (sums, bounds) for dtype in FLOATS),
     *(case(fn, I.to(dtype), J.to(dtype)) for fn in (sums, bounds, quotients) for dtype in INTS),
     *(case(fn, I.abs().to(torch.uint8), J.abs().to(torch.uint8)) for fn in (bounds, quotients)),

@@ -129,3 +129,21 @@ def test_rows_and_columns(run):
 def test_a_number_of_a_trace_is_told():
     with pytest.warns(UserWarning, match=r"Converting a tensor to a Python integer at .*x\[int\(i\)\] = v"):
         onnxexp.export(at_number, (torch.randn(5, 4), torch.tensor(2), V), capture="trace")
+
+
+def doubled_where_positive(x: Tensor) -> Tensor:
+    x = x + 0
+    x[x > 0] *= 2
+    x[x < 0] = x[x < 0] + 1
+    return x
+
+
+ONE_EACH = torch.tensor([[0.0, 3.0], [0.0, -2.0]])
+"""Each mask selects one element, which torch assigns without its axis."""
+
+
+@programs(
+    Program(doubled_where_positive, ONE_EACH, at=[(torch.randn(2, 2),), (torch.zeros(3, 2),)], dynamic=[{0}], opsets=(11, 20))
+)
+def test_a_mask_selects_one_element_of_the_example(run):
+    run()

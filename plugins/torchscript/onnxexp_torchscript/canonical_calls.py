@@ -60,6 +60,24 @@ def _to_device(interpreter: Interpreter, name: str, args: list[Any]) -> Rewritte
     return "aten::to.dtype", [self, dtype, non_blocking, copy, memory_format]
 
 
+def _view(interpreter: Interpreter, name: str, args: list[Any]) -> Rewritten:
+    """Keep the axes of an assigned value that are 1 long in the example only.
+
+    torch drops them before the assignment ``x[mask] = y[mask]``, which broadcasts them.
+    """
+    tensor, sizes = args
+    uses = interpreter.node.output().uses()
+    assigned = uses and all(use.user.kind() in _ASSIGNMENTS and use.offset == _VALUES for use in uses)
+    dropped = (interpreter.rank(tensor) or 0) - len(sizes) if assigned and isinstance(sizes, list) else 0
+    if any(isinstance(interpreter.size(tensor, axis), Value) for axis in range(dropped)):
+        return "aten::alias", [tensor]
+    return "aten::view", args
+
+
+_ASSIGNMENTS = frozenset({"aten::index_put", "aten::index_put_"})
+_VALUES = 2
+"""The place of the values among the arguments of an assignment."""
+
 REWRITTEN: dict[str, str | Callable[[Interpreter, str, list[Any]], Rewritten]] = {
     **rnn_cells.NAMES,
     **_OF_TENSORS,
@@ -71,5 +89,6 @@ REWRITTEN: dict[str, str | Callable[[Interpreter, str, list[Any]], Rewritten]] =
     "aten::to.prim_dtype": _to,
     "aten::to.prim_other": _to,
     "aten::to.device": _to_device,
+    "aten::view": _view,
 }
 """The name under which torch.export has a call, or the function that makes its name and arguments."""

@@ -55,9 +55,19 @@ def _kind(own: Any) -> int:
 
 
 def promote(op: Builder, *args: Any, dtype: torch.dtype | None = None, floating: bool = False) -> list[Tensor]:
-    """Cast arguments to the dtype in which torch computes, or to `dtype`."""
+    """Cast arguments to the dtype in which torch computes, or to `dtype`.
+
+    A Python int outside of an integer dtype wraps, as in eager.
+    """
     dtype = dtype or promoted_dtype(*args, floating=floating)
-    return [op.cast(arg, dtype) for arg in args]
+    return [op.cast(op.constant(arg) if _wraps(arg, dtype) else arg, dtype) for arg in args]
+
+
+def _wraps(arg: Any, dtype: torch.dtype) -> bool:
+    """Whether a Python int is outside of an integer dtype."""
+    if type(arg) is not int or dtype == torch.bool or dtype.is_floating_point or dtype.is_complex:
+        return False
+    return not torch.iinfo(dtype).min <= arg <= torch.iinfo(dtype).max
 
 
 def to_float(op: Builder, x: Tensor) -> Tensor:
