@@ -16,6 +16,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxexp
+from onnxexp_quantized import Quantized
 from onnxexp_quantized.report import example_feeds, measured_run, model_file
 from onnxexp_quantized.report.float_reasons import CURES
 from onnxexp_quantized.report.layers import FLOAT, INTEGER, NOT_QUANTIZED, Layer, layers
@@ -252,6 +253,25 @@ def test_a_model_against_its_float_model(files: Path, capsys: Capsys) -> None:
     same = report(capsys, files / "quant.onnx", "--against", f"{files / 'models.py'}:make", *sizes, "--json").document
     for ours, theirs in zip(document["layers"], same["layers"], strict=True):
         assert ours["sqnr"] == pytest.approx(theirs["sqnr"], abs=0.1)
+
+
+@pytest.mark.parametrize("style", ["qoperator", "ort"])
+def test_operators_instead_of_pairs(style: str, files: Path, tmp_path: Path, capsys: Capsys) -> None:
+    """The integers between them have a scale all the same."""
+    model, x = Residual().eval(), torch.randn(2, 3, 8, 8)
+    model.load_state_dict(torch.load(files / "weights.pt"))
+    plugins = [Quantized(style=style), ...]
+    onnxexp.export(eager(model, x), (x,), tmp_path / "model.onnx", dynamic_shapes=({0: "batch"},), plugins=plugins)
+    found = report(capsys, tmp_path / "model.onnx", "--against", str(files / "float.onnx"), "--json").document["layers"]
+    assert {"QLinearConv", "MaxPool"} < {layer["operator"] for layer in found}
+    assert all(layer["state"] == INTEGER and 15 < layer["sqnr"] < 45 for layer in found), found
+
+
+def test_weights_beside_the_model(files: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for models of more than 1 GiB."""
+    monkeypatch.setattr(model_file, "_IN_ONE_FILE", 0)
+    ran = report(capsys, files / "quant.onnx", "--against", str(files / "float.onnx"), "--json")
+    assert ran.status == 0 and ran.document["ok"]
 
 
 def test_the_text(files: Path, capsys: Capsys) -> None:

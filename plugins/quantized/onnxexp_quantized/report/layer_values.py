@@ -20,9 +20,6 @@ _SCALES = {
 }  # fmt: skip
 """The input with the scale of the result; the zero point is the next one."""
 
-_STEPS = 8
-"""How far after integers their DequantizeLinear is looked for."""
-
 
 @dataclasses.dataclass(frozen=True)
 class LayerValue:
@@ -52,8 +49,8 @@ class LayerValue:
     def read(self, computed: Mapping[str, Any]) -> Any:
         """The value in float; None if it is none of the computed ones."""
         found = computed.get(self.value.name or "")
-        if self.scale is None or found is None:
-            return found
+        if found is None or self.scale is None:
+            return None if found is None or found.dtype.kind != "f" else found  # integers without a scale mean nothing
         scale, zero = _array(self.scale, computed), _array(self.zero_point, computed)
         if scale is None or scale.size != 1:  # activations have one scale
             return None
@@ -69,10 +66,8 @@ def _array(value: ir.Value | None, computed: Mapping[str, Any]) -> Any:
 def quantized_value(node: ir.Node) -> LayerValue | None:
     """A layer's value in the quantized model: after QuantizeLinear, if one follows."""
     if node.op_type in _SCALES:
-        place = _SCALES[node.op_type]
-        scale, zero = (node.inputs[index] if index < len(node.inputs) else None for index in (place, place + 1))
-        return LayerValue(node.outputs[0], (), scale, zero)
-    if node.op_type in MOVING and (found := _dequantize_after(node.outputs[0])) is not None:
+        return LayerValue(node.outputs[0], (), *_parameters(node, _SCALES[node.op_type]))
+    if node.op_type in MOVING and (found := _parameters_of(node.inputs[0])) is not None:
         return LayerValue(node.outputs[0], (), *found)
     start = _after_integers(node) if node.op_type in ("MatMulInteger", "ConvInteger") else node
     after = following(start)
@@ -88,8 +83,7 @@ def quantized_value(node: ir.Node) -> LayerValue | None:
     value = after.quantize.outputs[0]
     while [each.op_type for each in users(value)] == ["Clip"]:  # a narrower range of integers
         value = users(value)[0].outputs[0]
-    scale, zero = (after.quantize.inputs[index] if index < len(after.quantize.inputs) else None for index in (1, 2))
-    return LayerValue(value, tuple(activations), scale, zero)
+    return LayerValue(value, tuple(activations), *_parameters(after.quantize, 1))
 
 
 def float_value(node: ir.Node, quantized: LayerValue) -> LayerValue | None:
@@ -124,15 +118,18 @@ def _after_integers(node: ir.Node) -> ir.Node:
     return node
 
 
-def _dequantize_after(value: ir.Value) -> tuple[ir.Value | None, ir.Value | None] | None:
-    """Scale and zero point of the DequantizeLinear that follows integers."""
-    for _ in range(_STEPS):
-        found = users(value)
-        for each in found:
-            if each.op_type == "DequantizeLinear":
-                return each.inputs[1], each.inputs[2] if len(each.inputs) > 2 else None
-        move = next((each for each in found if each.op_type in MOVING or each.op_type == "Clip"), None)
-        if move is None:
+def _parameters_of(value: ir.Value | None) -> tuple[ir.Value | None, ir.Value | None] | None:
+    """Scale and zero point of integers, which moves do not change; None if unknown."""
+    while value is not None and (node := value.producer()) is not None:
+        if node.op_type == "QuantizeLinear" or node.op_type in _SCALES:
+            return _parameters(node, _SCALES.get(node.op_type, 1))
+        if node.op_type not in MOVING and node.op_type != "Clip":
             return None
-        value = move.outputs[0]
+        value = node.inputs[0]
     return None
+
+
+def _parameters(node: ir.Node, place: int) -> tuple[ir.Value | None, ir.Value | None]:
+    """The inputs of a node that are a scale and the zero point after it."""
+    scale, zero = (node.inputs[index] if index < len(node.inputs) else None for index in (place, place + 1))
+    return scale, zero
