@@ -20,6 +20,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few small models, few repeats")
     parser.add_argument("--models", metavar="A,B", help="only these models")
+    parser.add_argument("--quantized", action="store_true", help="only the quantized models; a full run has them too")
     parser.add_argument("--list", action="store_true", help="print the names of the models")
     parser.add_argument("--diff", metavar="MODEL", help="only print the operators of one model's files side by side")
     parser.add_argument("--from", dest="source", type=Path, metavar="JSON", help="show an earlier run instead of a new one")
@@ -43,8 +44,9 @@ def _measure(options: argparse.Namespace, console: Console) -> Run:
     """Measure a new run; save the results after each model."""
     settings = _settings(options)
     run = Run(running.machine(), dataclasses.asdict(settings), [])
-    names = models.chosen(options.models, options.quick)
-    target = options.out / ("quick.json" if options.quick else "full.json" if options.models is None else "some.json")
+    names = [] if options.quantized else models.chosen(options.models, options.quick)
+    full = not options.quick and not options.quantized and options.models is None
+    target = options.out / ("full.json" if full else "quick.json" if options.quick else "some.json")
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.out) as scratch:
         root = options.out / "files" if options.keep else Path(scratch)
@@ -55,7 +57,10 @@ def _measure(options: argparse.Namespace, console: Console) -> Run:
             run.save(target)
             if not options.keep:
                 running.clean(folder)
-    run.platform = platform_cost.measure()
+    if full or options.quantized:
+        run.quantized = running.measure_quantized(settings, lambda text: console.print(f"[dim]{text}"))
+    if not options.quantized:
+        run.platform = platform_cost.measure()
     run.save(target)
     console.print(f"Figures: {target}")
     return run

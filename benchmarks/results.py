@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .exporters import CAPTURE, CHECKED, ONNXEXP, PEERS, TRACE
+from .quantized import QuantizedResult
 
 
 @dataclasses.dataclass
@@ -128,12 +129,16 @@ class ModelResult:
 
 @dataclasses.dataclass
 class Run:
-    """One run: the machine, the settings, the models, the cost of plugins in ms."""
+    """One run: the machine, the settings, the models, the cost of plugins in ms.
+
+    Last the quantized models.
+    """
 
     machine: dict[str, str]
     settings: dict[str, Any]
     models: list[ModelResult]
     platform: dict[str, float] = dataclasses.field(default_factory=dict)
+    quantized: list[QuantizedResult] = dataclasses.field(default_factory=list)
 
     def save(self, path: Path) -> None:
         """Write the run as JSON."""
@@ -148,4 +153,5 @@ class Run:
             ModelResult(item["name"], {name: ToolResult(**tool) for name, tool in item["tools"].items()}, item["control"])
             for item in data["models"]
         ]
-        return Run(data["machine"], data["settings"], models, data.get("platform", {}))
+        quantized = [QuantizedResult(**item) for item in data.get("quantized", [])]
+        return Run(data["machine"], data["settings"], models, data.get("platform", {}), quantized)

@@ -15,9 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from . import quantized
 from .export_worker import Job as ExportJob
 from .exporters import CAPTURE, CHECKED, ONNXEXP, PEERS, TRACE
 from .latency_worker import Job as LatencyJob
+from .quantized import QuantizedResult
 from .results import ModelResult, ToolResult
 
 _CONTROL = "control"
@@ -152,7 +154,7 @@ def _latency(result: ModelResult, settings: Settings, folder: Path, number: int)
             target.latencies.append(figures["samples"])
 
 
-def _work(module: str, job: ExportJob | LatencyJob, settings: Settings) -> dict[str, Any]:
+def _work(module: str, job: Any, settings: Settings) -> dict[str, Any]:
     """Run a worker; return its result, or a `reason` if it failed."""
     result = Path(job.result)
     result.unlink(missing_ok=True)
@@ -169,6 +171,15 @@ def _work(module: str, job: ExportJob | LatencyJob, settings: Settings) -> dict[
         last = done.stderr.strip().splitlines()[-1:] or [f"the process ended with code {done.returncode}"]
         return {"reason": last[0]}
     return dict(json.loads(result.read_text()))
+
+
+def measure_quantized(settings: Settings, report: Callable[[str], None]) -> list[QuantizedResult]:
+    """Measure the quantized models."""
+
+    def work(module: str, job: Any) -> dict[str, Any]:
+        return _work(module, job, settings)
+
+    return list(quantized.measure(work, settings.seconds / 20, settings.rounds * settings.passes, report))
 
 
 def clean(folder: Path) -> None:

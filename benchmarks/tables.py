@@ -10,6 +10,8 @@ from rich.table import Table as RichTable
 
 from . import targets
 from .exporters import PEERS
+from .quantized import QuantizedResult
+from .quantized_worker import FLOAT, OWN
 from .results import ModelResult, Run, ToolResult
 from .targets import MB, Verdict
 
@@ -37,6 +39,7 @@ def tables(run: Run) -> list[Table]:
         _graphs(models),
         _latency(models),
         _trace(models),
+        _quantized(run.quantized),
         _platform(run.platform),
         _failures(models),
     ]
@@ -178,6 +181,22 @@ def _latency(models: Sequence[ModelResult]) -> Table:
     )
     header = ("model", "onnxexp", "dynamo", "script", "÷ dynamo", "÷ script", "÷ better", "÷ itself", "error")
     return Table("ONNX Runtime latency", note, header, rows + _mean_row(models, [None, None, None, *ratios, _control, None]))
+
+
+def _quantized(results: Sequence[QuantizedResult]) -> Table:
+    rows = []
+    for each in results:
+        latencies = [_number(each.figure(tool, "latency"), 3, 1e-3) for tool in (FLOAT, OWN, *PEERS)]
+        ratios = (each.ratio("latency", FLOAT), each.latency_over_best, each.ratio("file", FLOAT), each.figure(OWN, "error"))
+        missed = each.reason or ", ".join(each.misses) or "none"
+        rows.append((each.name, *latencies, *(_number(ratio, 3) for ratio in ratios), missed))
+    note = (
+        "Milliseconds per run in ONNX Runtime: onnxexp's file of the float model, its file of the quantized model, and "
+        "torch.onnx's (– where it refuses the model). Latency and size are divided by the float file's. Errors are relative "
+        "to the largest value of torch's quantized model."
+    )
+    header = ("model", "float", "onnxexp", *PEERS, "÷ float", "÷ better", "file ÷ float", "error", "missed")
+    return Table("Quantized models", note, header, rows)
 
 
 def _platform(milliseconds: dict[str, float]) -> Table:
