@@ -12,6 +12,7 @@ import torch
 
 from onnxexp import Builder, ExportContext, Graph, Node, OptionError, Options, hookimpl
 from onnxexp.suggest import nearest
+from onnxexp_quantized.capture.fake_quantize_modules import constant_fake_quantization
 from onnxexp_quantized.capture.model_patches import is_quantized, quantizing_functions, stand_ins
 from onnxexp_quantized.lowering.dynamic import DYNAMIC
 from onnxexp_quantized.lowering.integer_product_pass import join_zero_points
@@ -62,6 +63,8 @@ class Quantized:
             stack.enter_context(stand_ins(model))
         elif isinstance(model, torch.nn.Module):
             stack.enter_context(quantizing_functions())
+        if isinstance(model, torch.nn.Module):
+            stack.enter_context(constant_fake_quantization(model))
 
     @hookimpl
     def pre_pass(self, context: ExportContext) -> list[Callable[[Graph], bool]]:

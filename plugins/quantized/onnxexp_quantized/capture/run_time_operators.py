@@ -20,6 +20,7 @@ __all__ = [
     "define_operators",
     "dequantized",
     "dynamic_quantize",
+    "fake_quantize",
     "integer_linear",
     "integers_used",
     "recurrent_layer",
@@ -35,6 +36,7 @@ _SCHEMAS = {
     "linear": "(Tensor x, Tensor scale, Tensor zero_point, Tensor weight, Tensor weight_scale, Tensor weight_zero_point, "
     "Tensor? bias) -> Tensor",
     "widen": "(Tensor weight) -> Tensor",
+    "fake_quantize": "(Tensor x, Tensor scale, Tensor zero_point, int? axis, int quant_min, int quant_max) -> Tensor",
     "lstm": f"{_RECURRENT} -> (Tensor, Tensor, Tensor)",
     "gru": f"{_RECURRENT} -> (Tensor, Tensor)",
 }
@@ -96,6 +98,17 @@ def _as_tensors(weight: QuantizedTensor, device: torch.device) -> tuple[torch.Te
     return scale, torch.as_tensor(weight.zero_point, device=device).to(weight.integers.dtype)
 
 
+def fake_quantize(
+    x: torch.Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int, axis: int | None = None
+) -> torch.Tensor:
+    """Round to the steps of a scale; torch.export lacks ATen's shapes."""
+    define_operators()
+    factor = torch.as_tensor(scale, dtype=torch.float32, device=x.device)
+    zero = zero_point if isinstance(zero_point, torch.Tensor) else torch.tensor(zero_point, dtype=torch.int32, device=x.device)
+    result: torch.Tensor = torch.ops.onnxexp_quantized.fake_quantize(x, factor, zero, axis, quant_min, quant_max)
+    return result
+
+
 def widen(weight: torch.Tensor) -> torch.Tensor:
     """A float16 weight in float32; the file has the narrow one."""
     define_operators()
@@ -107,6 +120,14 @@ def integers_used(dtype: torch.dtype, reduce_range: bool) -> tuple[int, int]:
     """The first and last integer of a range; a reduced one has half of the integers."""
     limits = torch.iinfo(dtype)
     return (-(-limits.min // 2), limits.max // 2) if reduce_range else (limits.min, limits.max)
+
+
+def _fake_quantize(
+    x: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor, axis: int | None, quant_min: int, quant_max: int
+) -> torch.Tensor:
+    if axis is None:
+        return torch.ops.aten.fake_quantize_per_tensor_affine.tensor_qparams(x, scale, zero_point, quant_min, quant_max)
+    return torch.ops.aten.fake_quantize_per_channel_affine(x, scale, zero_point, axis, quant_min, quant_max)
 
 
 def _dynamic_quantize(x: torch.Tensor, dtype: torch.dtype, reduce_range: bool) -> tuple[torch.Tensor, ...]:
@@ -172,6 +193,7 @@ _IMPLEMENTATIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "linear": (_linear, _linear_shapes),
     "lstm": (functools.partial(_recurrent, "lstm"), _recurrent_shapes),
     "gru": (functools.partial(_recurrent, "gru"), _recurrent_shapes),
+    "fake_quantize": (_fake_quantize, lambda x, *rest: torch.empty_like(x)),
     "widen": (torch.Tensor.float, lambda weight: torch.empty_like(weight, dtype=torch.float32)),
 }
 """The implementation of each operator, and the function that computes its output's shape."""

@@ -6,6 +6,7 @@ from onnxexp import SymbolicTable
 from onnxexp_quantized.lowering import (
     choose_parameters,
     dynamic,
+    fake_quantization,
     integer_products,
     quantize_and_dequantize,
     recurrent,
@@ -21,5 +22,8 @@ _decomposed.include(quantize_and_dequantize.table, choose_parameters.table)
 _of_captures = SymbolicTable("onnxexp_quantized")
 _of_captures.include(dynamic.table, recurrent.table)
 
-TABLES = (_decomposed, _of_captures, torchao_affine.table, integer_products.table, stored_weights.table)
+_aten = SymbolicTable("aten")
+_aten.include(fake_quantization.table, integer_products.table)
+
+TABLES = (_decomposed, _of_captures, torchao_affine.table, _aten, stored_weights.table)
 """The symbolics of decomposed graphs, of this plugin's own operators, of torchao's, of ATen's, and of torch.export's."""

@@ -1,4 +1,4 @@
-"""math/fake_quantization.py: per tensor and per channel, as one pair of ONNX operators where the range allows it."""
+"""Fake quantization, per tensor and per channel."""
 
 from __future__ import annotations
 

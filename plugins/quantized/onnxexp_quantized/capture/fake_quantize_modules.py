@@ -1,0 +1,174 @@
+"""Capture quantization-aware training with its present parameters.
+
+They read their switches from buffers, and write scale and zero point at each call. During a capture, functions take the place of
+their `forward`, with the switches and the parameters as constants. A convolution or linear layer fused with a batch norm gets the
+weight and bias that torch's conversion gives it: then the convolution's result is quantized at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from onnxexp import CaptureError
+from onnxexp.capture.torch_state import replace_attributes
+from onnxexp_quantized.capture.observed_range import fused_parameters, has_seen_data
+from onnxexp_quantized.capture.run_time_operators import fake_quantize
+
+__all__ = ["constant_fake_quantization"]
+
+_SHOWN = 5
+
+
+@contextlib.contextmanager
+def constant_fake_quantization(model: torch.nn.Module) -> Iterator[None]:
+    """Fix the parameters of fake quantization while the context lasts.
+
+    Raises CaptureError with the names of all modules that still observe, or have never seen data.
+    """
+    named = dict(model.named_modules())
+    found = {name: module for name, module in named.items() if _is_fake_quantize(module)}
+    _refuse(
+        [name for name, module in found.items() if _observes(module)],
+        "still observe: their scales change with each call; cure: model.apply(torch.ao.quantization.disable_observer)",
+    )
+    _refuse(
+        [name for name, module in found.items() if _quantizes(module) and not _is_calibrated(module)],
+        "have never seen data, so they have no scale; cure: run the model on data before you disable the observers",
+    )
+    patches: list[tuple[Any, str, Any]] = [(module, "forward", _forward(module)) for module in found.values()]
+    fused = [module for module in named.values() if _is_fused(module)]
+    patches += [(module, "forward", _fused_forward(module)) for module in fused]
+    patches += [(module, "_buffers", {**module._buffers, **_fused_buffers(module)}) for module in fused]
+    with replace_attributes([*patches, *_FUNCTIONS]):
+        yield
+
+
+def _per_channel(
+    input: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor, axis: int, quant_min: int, quant_max: int
+) -> torch.Tensor:
+    """torch.fake_quantize_per_channel_affine, by an operator that torch.export takes."""
+    return fake_quantize(input, scale, zero_point, quant_min, quant_max, axis)
+
+
+def _per_tensor(input: torch.Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int) -> torch.Tensor:
+    """torch.fake_quantize_per_tensor_affine, by an operator that torch.export takes."""
+    return fake_quantize(input, scale, zero_point, quant_min, quant_max)
+
+
+_FUNCTIONS = [
+    (torch, "fake_quantize_per_tensor_affine", _per_tensor),
+    (torch, "fake_quantize_per_channel_affine", _per_channel),
+]
+
+
+def _classes() -> tuple[Any, ...]:
+    """torch's classes: those with fixed or observed scales, fused ones, learned ones."""
+    from torch.ao.quantization import FakeQuantize, FusedMovingAvgObsFakeQuantize
+    from torch.ao.quantization._learnable_fake_quantize import _LearnableFakeQuantize
+
+    return FakeQuantize, FusedMovingAvgObsFakeQuantize, _LearnableFakeQuantize
+
+
+def _is_fake_quantize(module: torch.nn.Module) -> bool:
+    """Whether a module is one of torch's; a subclass with its own `forward` is none."""
+    return _derives(module, "torch.ao.quantization") and any(
+        isinstance(module, each) and type(module).forward is each.forward for each in _classes()
+    )
+
+
+def _is_fused(module: torch.nn.Module) -> bool:
+    """Whether a layer has a batch norm in it, for inference."""
+    if not _derives(module, "torch.ao.nn.intrinsic"):
+        return False
+    from torch.ao.nn.intrinsic import qat
+
+    fused = (qat.ConvBn1d, qat.ConvBn2d, qat.ConvBn3d, qat.LinearBn1d)
+    return isinstance(module, fused) and not module.training and not module.bn.training
+
+
+def _derives(module: torch.nn.Module, package: str) -> bool:
+    """Whether a class of a package is a base; no other model imports the package."""
+    return any(each.__module__.startswith(package) for each in type(module).__mro__)
+
+
+def _refuse(names: list[str], problem: str) -> None:
+    if names:
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        raise CaptureError(f"modules of quantization-aware training {problem} ({', '.join(names[:_SHOWN])}{more})")
+
+
+def _observes(module: Any) -> bool:
+    return _is_on(module.static_enabled if isinstance(module, _classes()[2]) else module.observer_enabled)
+
+
+def _quantizes(module: Any) -> bool:
+    return _is_on(module.fake_quant_enabled)
+
+
+def _is_on(switch: torch.Tensor) -> bool:
+    return bool(switch[0] == 1)
+
+
+def _is_calibrated(module: Any) -> bool:
+    """Whether a scale has been set or computed; fixed and learned ones have been."""
+    observer = module.activation_post_process
+    limits = [dict(observer.named_buffers()).get(name) for name in ("min_val", "max_val")]
+    if isinstance(module, _classes()[2]) or limits[0] is None or limits[1] is None or has_seen_data(limits[0], limits[1]):
+        return True
+    untouched = torch.equal(module.scale, torch.ones_like(module.scale)) and not module.zero_point.any()
+    return not untouched and not isinstance(module, _classes()[1])
+
+
+def _forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Fake quantization by the module's present parameters."""
+    if not _quantizes(module):
+        return lambda X: X
+    scale, zero_point, (lowest, highest), per_channel = _parameters(module)
+    axis = module.ch_axis if per_channel else None
+    return lambda X: fake_quantize(X, scale, zero_point, lowest, highest, axis)
+
+
+def _parameters(module: Any) -> tuple[torch.Tensor, torch.Tensor, tuple[int, int], bool]:
+    """Scale, zero point, the range of the integers, and whether they are by channel."""
+    observer, (_, fused, learnable) = module.activation_post_process, _classes()
+    scale, zero_point = module.scale.detach(), module.zero_point.detach()
+    if isinstance(module, learnable):
+        limits = (module.quant_min, module.quant_max)
+        symmetric = module.qscheme in (torch.per_channel_symmetric, torch.per_tensor_symmetric)
+        whole = torch.zeros_like(zero_point) if symmetric else zero_point.round().clamp(*limits)
+        per_channel = module.qscheme in (torch.per_channel_symmetric, torch.per_channel_affine)
+        return scale.clamp(min=module.eps.item()), whole.to(torch.int32), limits, per_channel
+    limits = (observer.quant_min, observer.quant_max)
+    if isinstance(module, fused):
+        found = (observer.min_val, observer.max_val, *limits, module.ch_axis, module.is_per_channel, module.is_symmetric_quant)
+        scale, zero_point = fused_parameters(*found)
+    return scale, zero_point, limits, bool(module.is_per_channel)
+
+
+def _fused_forward(module: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The layer with the batch norm in its weight and bias."""
+    from torch.ao.nn.intrinsic import qat
+
+    rectified = isinstance(module, (qat.ConvBnReLU1d, qat.ConvBnReLU2d, qat.ConvBnReLU3d))
+
+    def forward(input: torch.Tensor) -> torch.Tensor:
+        weight, bias = module.weight_fake_quant(module._buffers["fused_weight"]), module._buffers["fused_bias"]
+        if isinstance(module, qat.LinearBn1d):
+            return torch.nn.functional.linear(input, weight, bias)
+        result: torch.Tensor = module._conv_forward(input, weight, bias)
+        return torch.relu(result) if rectified else result
+
+    return forward
+
+
+def _fused_buffers(module: Any) -> dict[str, torch.Tensor]:
+    """The weight and the bias that do what the layer and its batch norm do."""
+    norm = module.bn
+    factor = norm.weight / torch.sqrt(norm.running_var + norm.eps)
+    weight = module.weight * factor.reshape([-1, *[1] * (module.weight.dim() - 1)])
+    shift = norm.running_mean if module.bias is None else norm.running_mean - module.bias
+    return {"fused_weight": weight.detach(), "fused_bias": (norm.bias - shift * factor).detach()}
