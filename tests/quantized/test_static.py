@@ -139,3 +139,23 @@ def test_a_function_without_an_implementation(capture: str) -> None:
     message = str(caught.value)
     assert message.startswith("roll is called with a quantized tensor") and message.count("roll is called") == 1
     assert "cure: dequantize" in message and "return torch.roll(" in message
+
+
+class Pooled(nn.Module):
+    """Pooling whose functions the tracer's plugin replaces; the image is larger than torch's pooling of bytes takes."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        q = torch.quantize_per_tensor(x, 0.05, 61, torch.quint8)
+        small = nn.functional.avg_pool2d(q, kernel_size=3, stride=2)
+        large = nn.functional.max_pool2d(nn.functional.interpolate(q, scale_factor=2), 3, 2, 1)
+        return small.dequantize(), large.dequantize(), torch.cat([q.mean([2, 3]), q.flatten(1)[:, :4]], 1).dequantize()
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_pooling(capture: str) -> None:
+    torch.manual_seed(0)
+    model, x = Pooled(), torch.randn(2, 3, 16, 20)
+    program = exported(model, x, capture=capture, opset_version=17, dynamic_shapes=({0: "batch", 2: "height"},))
+    for image in (x, torch.randn(1, 3, 21, 20)):
+        for actual, expected in zip(program(image), model(image), strict=True):
+            torch.testing.assert_close(actual, expected, rtol=0, atol=0)  # halves are rounded as torch's kernels round them

@@ -6,6 +6,7 @@ are, except those of a convolution.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 import warnings
@@ -50,6 +51,7 @@ def size_lists() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
 def _with_lists(original: Callable[..., Any], counts: dict[Any, int]) -> Callable[..., Any]:
     """Make a traced number a list, where `counts` has the length for its argument."""
 
+    @functools.wraps(original)
     def call(*args: Any, **options: Any) -> Any:
         if torch._C._is_tracing():
             args = tuple([_listed(arg, counts.get(index)) for index, arg in enumerate(args)])
@@ -62,6 +64,7 @@ def _with_lists(original: Callable[..., Any], counts: dict[Any, int]) -> Callabl
 def _with_warning(name: str, original: Callable[..., Any], counts: dict[Any, int]) -> Callable[..., Any]:
     """Warn of a traced number, alone or in a list: the trace has the example's."""
 
+    @functools.wraps(original)
     def call(*args: Any, **options: Any) -> Any:
         if torch._C._is_tracing():
             given = (arg for key, arg in (*enumerate(args), *options.items()) if key in counts)

@@ -5,6 +5,7 @@ They take most of a model's time, and a comparison of graphs needs their shapes 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -58,6 +59,7 @@ class SkippedProducts:
     def _skipping(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:
         """Record a product by a call with an empty batch."""
 
+        @functools.wraps(original)
         def call(*args: Any, **options: Any) -> Any:
             count = _batches(name, args, options) if _tracer._is_tracing() else 0
             if not count:
@@ -71,6 +73,7 @@ class SkippedProducts:
         return call
 
     def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
         def call(tensor: torch.Tensor, *args: Any, **options: Any) -> Any:
             if self.count and _tracer._is_tracing() and not is_size(tensor):
                 self._read = True

@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.nn import functional
+from torch.utils import _pytree as pytree
 
-from onnxexp_quantized.capture.function_table import FunctionTable
-from onnxexp_quantized.capture.layout import on_integers, rounded_again
+from onnxexp_quantized.capture.function_table import FunctionTable, name_of
+from onnxexp_quantized.capture.layout import first_of, on_integers, rounded_again
 from onnxexp_quantized.capture.quantized_tensor import QuantizedTensor
 
 __all__ = ["table"]
 
 table = FunctionTable()
 
-table.generic("max_pool2d max_pool3d topk sort msort argsort max min", on_integers)
-table.generic(
+table.generic("topk sort msort argsort max min", on_integers)
+# a trace calls torch's kernels, and those of max pooling take uint8 images of up to 255 pixels only
+table.generic("max_pool1d max_pool2d max_pool3d std grid_sample", rounded_again)
+
+
+def _averaged(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Average the integers themselves, as numbers: torch rounds the mean of integers.
+
+    Means are often halfway between two integers. A scale would move them to either side.
     """
-    max_pool1d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d mean std
-    grid_sample
-    """,
-    rounded_again,
+    source = first_of((args, kwargs))
+    padding = kwargs.get("padding", args[3] if "avg_pool" in name_of(func) and len(args) > 3 else 0)
+    padded = any(padding) if isinstance(padding, (list, tuple)) else bool(padding)
+    plain = QuantizedTensor(source.integers, 1.0, source.zero_point if padded else 0, source.dtype)
+    given, named = pytree.tree_map_only(QuantizedTensor, lambda _: plain, (tuple(args), dict(kwargs)))
+    return source.with_integers(rounded_again(func, given, named).integers)
+
+
+table.generic(
+    "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d mean",
+    _averaged,
 )
 
 
@@ -32,7 +47,7 @@ def _interpolate(input: QuantizedTensor, *args: Any, **kwargs: Any) -> Any:
     mode = kwargs.get("mode", args[2] if len(args) > 2 else "nearest")
     if mode.startswith("nearest") and input.integers.dtype == torch.uint8:
         return on_integers(functional.interpolate, (input, *args), kwargs)
-    return rounded_again(functional.interpolate, (input, *args), kwargs)  # torch has no kernel for int8, which a trace needs
+    return _averaged(functional.interpolate, (input, *args), kwargs)  # torch has no nearest kernel for int8, which a trace needs
 
 
 def _max_pool(pool: Callable[..., torch.Tensor]) -> Callable[..., QuantizedTensor]:
@@ -43,9 +58,7 @@ def _max_pool(pool: Callable[..., torch.Tensor]) -> Callable[..., QuantizedTenso
     ) -> QuantizedTensor:
         """quantized::max_pool2d(Tensor qx, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode) ->
         Tensor"""
-        if pool is functional.max_pool1d:  # torch has no kernel for integers, which a trace needs
-            return qx.like(pool(qx.dequantize(), kernel_size, stride or None, padding, dilation, ceil_mode))
-        return qx.with_integers(pool(qx.integers, kernel_size, stride or None, padding, dilation, ceil_mode))
+        return qx.like(pool(qx.dequantize(), kernel_size, stride or None, padding, dilation, ceil_mode))
 
     return implementation
 
