@@ -14,6 +14,8 @@ from onnxexp import Builder, ExportContext, Graph, Node, OptionError, Options, h
 from onnxexp.suggest import nearest
 from onnxexp_quantized.capture.fake_quantize_modules import constant_fake_quantization
 from onnxexp_quantized.capture.model_patches import is_quantized, quantizing_functions, stand_ins
+from onnxexp_quantized.capture.outputs import OutputParameters, integer_outputs
+from onnxexp_quantized.capture.refusals import check_model
 from onnxexp_quantized.lowering.dynamic import DYNAMIC
 from onnxexp_quantized.lowering.integer_product_pass import join_zero_points
 from onnxexp_quantized.lowering.stored_weights import keep_stored
@@ -26,6 +28,8 @@ __all__ = ["Quantized"]
 
 _PATCHES = "quantized.patches"
 """Key in `ExportContext.plugin_data`: the stack of the capture's patches."""
+_OUTPUTS = "quantized.outputs"
+"""Key in `ExportContext.plugin_data`: the parameters of the quantized outputs."""
 
 
 class Quantized:
@@ -56,11 +60,14 @@ class Quantized:
         return stack
 
     @hookimpl(tryfirst=True)
-    def capture(self, model: Any, context: ExportContext) -> None:
+    def capture(self, model: Any, options: Options, context: ExportContext) -> None:
         """Put stand-ins into a quantized model; other frontends capture it."""
         stack: contextlib.ExitStack = context.plugin_data[_PATCHES]
-        if is_quantized(model):
+        quantized = is_quantized(model)
+        check_model(model, options.capture, quantized)
+        if quantized:
             stack.enter_context(stand_ins(model))
+            stack.enter_context(integer_outputs(model, context.plugin_data.setdefault(_OUTPUTS, {})))
         elif isinstance(model, torch.nn.Module):
             stack.enter_context(quantizing_functions())
         if isinstance(model, torch.nn.Module):
@@ -79,7 +86,8 @@ class Quantized:
     @hookimpl
     def post_pass(self, options: Options, context: ExportContext) -> list[ir.passes.InPlacePass]:
         """Arrange the graph for ONNX Runtime's integer kernels."""
-        return passes_for(self.style, options, context.plugin_data)
+        outputs = OutputParameters(context.plugin_data.setdefault(_OUTPUTS, {}))
+        return [*passes_for(self.style, options, context.plugin_data), outputs]
 
 
 def _one_of(name: str, given: str, known: Sequence[str]) -> str:

@@ -1,0 +1,63 @@
+"""Quantized models that no capture can take, each with the cure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onnxexp import CaptureError
+
+__all__ = ["check_model"]
+
+_OBSERVERS = ("torch.ao.quantization.observer", "torchao.quantization.pt2e.observer")
+"""The modules of the classes that observe ranges."""
+_SHOWN = 5
+"""How many observers are listed in one error."""
+
+
+def check_model(model: Any, capture: str, quantized: bool) -> None:
+    """Refuse models that are prepared but not converted, and TorchScript.
+
+    Raises CaptureError.
+    """
+    if isinstance(model, torch.jit.ScriptModule):
+        if any(_is_packed(module) for module in model.modules()):
+            raise CaptureError(
+                f"{model.original_name} is a quantized model in TorchScript, whose packed weights cannot be exported; cure: "
+                "export the eager model that was traced or scripted"
+            )
+    elif quantized and capture == "script":
+        raise CaptureError(
+            f"{type(model).__name__} is a quantized model, and torch.jit.script keeps its weights packed; cure: capture='auto', "
+            "'export' or 'trace'"
+        )
+    elif isinstance(model, torch.nn.Module):
+        _check_observers(model)
+
+
+def _check_observers(model: torch.nn.Module) -> None:
+    """Raise CaptureError for observers outside of fake quantizers."""
+    inside = {id(part) for module in model.modules() if _is_fake_quantizer(module) for part in module.modules()}
+    found = [name for name, module in model.named_modules() if _is_observer(module) and id(module) not in inside]
+    if found:
+        left = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        raise CaptureError(
+            f"the model is prepared for quantization and not converted: {', '.join(found[:_SHOWN])}{left} observe the ranges of "
+            "tensors; cure: run it on typical inputs, and convert it: torch.ao.quantization.convert(model), "
+            "quantize_fx.convert_fx(model), or convert_pt2e(model)"
+        )
+
+
+def _is_observer(module: torch.nn.Module) -> bool:
+    return any(each.__module__.startswith(_OBSERVERS) for each in type(module).__mro__)
+
+
+def _is_fake_quantizer(module: torch.nn.Module) -> bool:
+    return any(each.__name__ == "FakeQuantizeBase" for each in type(module).__mro__)
+
+
+def _is_packed(module: torch.nn.Module) -> bool:
+    """Whether a module of TorchScript has packed parameters, or calls a quantized operator."""
+    text = str(module.inlined_graph) if "forward" in dir(module) else ""
+    return "PackedParams" in text or "quantized::" in text

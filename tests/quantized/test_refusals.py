@@ -1,0 +1,95 @@
+"""Quantized models that the plugin refuses, and quantized outputs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.ao import quantization
+from torch.ao.quantization import quantize_fx
+
+import onnxexp
+from tests.quantized.static_models import Linear, Residual, eager
+
+
+def refused(model: Any, x: Tensor, **options: Any) -> str:
+    with pytest.raises(onnxexp.CaptureError) as caught:
+        onnxexp.export(model, (x,), **options)
+    assert str(caught.value).count("cure:") == 1
+    return str(caught.value)
+
+
+def test_a_prepared_model() -> None:
+    x = torch.randn(6, 12)
+    model = Linear().eval()
+    model.qconfig = quantization.get_default_qconfig("fbgemm")
+    assert "quant.activation_post_process, first.activation_post_process" in refused(quantization.prepare(model), x)
+    prepared = quantize_fx.prepare_fx(model, quantization.get_default_qconfig_mapping("fbgemm"), example_inputs=(x,))
+    assert "is prepared for quantization and not converted" in refused(prepared, x)
+
+
+def test_torchscript() -> None:
+    x = torch.randn(6, 12)
+    model = eager(Linear(), x)
+    assert "cure: capture='auto'" in refused(model, x, capture="script")
+    for scripted in (torch.jit.trace(model, x), torch.jit.script(model), torch.jit.freeze(torch.jit.trace(model, x))):
+        assert "cure: export the eager model" in refused(scripted, x)
+
+
+def test_a_quantized_input() -> None:
+    x = torch.randn(6, 12)
+    assert "an input is a quantized tensor" in refused(eager(Linear(), x), torch.quantize_per_tensor(x, 0.1, 0, torch.quint8))
+
+
+class Open(Residual):
+    """A model that returns what it quantizes, beside a float tensor."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, None, dict[str, Tensor]]:
+        q = self.quant(x)
+        return x + 1, None, {"first": self.first(q), "image": q}
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_quantized_outputs(capture: str) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 8, 8)
+    model = eager(Open(), x)
+    program = onnxexp.export(model, (x,), capture=capture, output_names=["sum", "first", "image"])
+    shifted, nothing, named = model(x)
+    result = program(x)
+    assert nothing is None and torch.equal(result[0], shifted)
+    assert torch.equal(result[2]["image"], named["image"].int_repr())
+    assert (result[2]["first"].int() - named["first"].int_repr().int()).abs().max() <= 1
+    for name in ("first", "image"):
+        metadata = json.loads(program.model.metadata_props[f"quantized.{name}"])
+        assert metadata == {"scale": named[name].q_scale(), "zero_point": named[name].q_zero_point(), "dtype": "quint8"}
+
+
+class Unused(nn.Module):
+    """A layer whose observer never saw data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.quant, self.layer, self.other = quantization.QuantStub(), nn.Linear(4, 4), nn.Linear(4, 4)
+        self.dequant, self.both = quantization.DeQuantStub(), True
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.layer(self.quant(x))
+        return self.dequant(self.other(x) if self.both else x)
+
+
+def test_an_observer_without_data() -> None:
+    torch.manual_seed(0)
+    model = Unused().eval()
+    model.qconfig = quantization.get_default_qconfig("fbgemm")
+    model.both, x = False, torch.randn(3, 4)
+    prepared = quantization.prepare(model)
+    prepared(x)
+    with pytest.warns(UserWarning, match="must run observer before"):
+        converted = quantization.convert(prepared)
+    converted.both = True
+    assert converted.other.scale == 1
+    torch.testing.assert_close(onnxexp.export(converted, (x,), capture="trace")(x), converted(x), rtol=0, atol=0)
