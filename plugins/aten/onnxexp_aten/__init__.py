@@ -14,6 +14,7 @@ from onnxexp_aten.complex.complex_lowering import lower_complex
 from onnxexp_aten.passes.allow_zero_sizes import AllowZeroSizes
 from onnxexp_aten.passes.compose_views import ComposeViews
 from onnxexp_aten.passes.find_equal_bags import FindEqualBags
+from onnxexp_aten.passes.find_removed_axes import FindRemovedAxes
 from onnxexp_aten.passes.find_small_slices import SPEC, FindSmallSlices
 from onnxexp_aten.passes.flatten_concat import FlattenConcat
 from onnxexp_aten.passes.fold_batch_norm import FoldBatchNorm
@@ -46,9 +47,9 @@ class Aten:
         return lower_complex(op, node)
 
     @onnxexp.hookimpl
-    def pre_pass(self, context: onnxexp.ExportContext) -> list[FindEqualBags | FindSmallSlices]:
+    def pre_pass(self, context: onnxexp.ExportContext) -> list[FindEqualBags | FindSmallSlices | FindRemovedAxes]:
         """Find what the captured graph alone shows."""
-        return [FindEqualBags(context.plugin_data), FindSmallSlices(context)]
+        return [FindEqualBags(context.plugin_data), FindSmallSlices(context), FindRemovedAxes(context)]
 
     @onnxexp.hookimpl
     def post_pass(self, options: onnxexp.Options) -> list[ir.passes.InPlacePass]:

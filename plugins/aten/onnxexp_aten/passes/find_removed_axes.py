@@ -1,0 +1,51 @@
+"""Find axes that `squeeze` removes at a dynamic size of 0.
+
+torch takes a dynamic size for 2 or more, so that an axis ``n + 1`` long stays. Eager removes it where ``n`` is 0: that size
+becomes a restriction of the program.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+from onnxexp import ExportContext, Graph, Node, TensorType, Value
+from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp_aten.passes.find_small_slices import SPEC
+from onnxexp_aten.passes.input_sizes import InputSizes, differ
+
+__all__ = ["FindRemovedAxes"]
+
+_OTHER = 3
+"""The size of the other axes."""
+
+
+class FindRemovedAxes:
+    """A pre pass: restrict sizes of 0 at which `squeeze` removes another axis."""
+
+    def __init__(self, context: ExportContext) -> None:
+        self._context = context
+
+    def __call__(self, graph: Graph) -> bool:
+        spec: DynamicSpec | None = self._context.plugin_data.get(SPEC)
+        if spec is None or len(spec.leaves) != len(graph.inputs):
+            return False
+        sizes = InputSizes(graph, spec)
+        for size in {size for node in graph.walk() for size in _squeezed(node)}:
+            names = sizes.names(size)
+            for name in names:
+                if sizes.asked(name, 0) and sizes.value(size, {**dict.fromkeys(names, _OTHER), name: 0}) == 1:
+                    self._context.restrictions[f"{name} >= 1"] = functools.partial(differ, [sizes.axes[name]], 0)
+        return False
+
+
+def _squeezed(node: Node) -> Iterator[str]:
+    """The symbolic sizes of axes that a squeeze would remove if they were 1."""
+    if node.op.partition(".")[0] != "aten::squeeze":
+        return
+    x, *dims = node.args
+    sizes = x.type.sizes if isinstance(x, Value) and isinstance(x.type, TensorType) else None
+    if not sizes:
+        return
+    chosen = range(len(sizes)) if not dims else dims[0] if isinstance(dims[0], (list, tuple)) else dims
+    yield from (size for size in (sizes[dim] for dim in chosen) if isinstance(size, str))

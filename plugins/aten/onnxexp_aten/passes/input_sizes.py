@@ -1,0 +1,83 @@
+"""The dynamic sizes of a graph's inputs, for passes that check expressions of them."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import sympy  # type: ignore[import-untyped]
+import torch
+from torch.export import Dim
+
+from onnxexp import Graph, TensorType
+from onnxexp.request.dynamic_shapes import DynamicSpec
+
+__all__ = ["InputSizes", "Sizes", "differ"]
+
+_FUNCTIONS = {"max": sympy.Max, "min": sympy.Min}
+
+Sizes: TypeAlias = Mapping[str, int]
+
+
+class InputSizes:
+    """The dynamic sizes of the inputs.
+
+    Attributes:
+        axes: The first (index, axis) of each name.
+    """
+
+    def __init__(self, graph: Graph, spec: DynamicSpec) -> None:
+        self._spec = spec
+        self._types = [value.type for value in graph.inputs]
+        self.axes: dict[str, tuple[int, int]] = {}
+        for index, type_ in enumerate(self._types):
+            for axis, size in enumerate(type_.sizes or () if isinstance(type_, TensorType) else ()):
+                if isinstance(size, str):
+                    self.axes.setdefault(size, (index, axis))
+        names = "|".join(re.escape(name) for name in sorted(self.axes, key=len, reverse=True))
+        self._names = re.compile(rf"(?<!\w)(?:{names})(?!\w)")
+
+    def names(self, *sizes: Any) -> list[str]:
+        """Return the names of the axes on which sizes depend."""
+        found = (name for size in sizes for name in self._names.findall(str(size)))
+        return list(dict.fromkeys(found)) if self.axes else []
+
+    def asked(self, name: str, size: int) -> bool:
+        """Whether a size is within the user's range."""
+        index, axis = self.axes[name]
+        request = self._spec.axes[index].get(axis)  # None in a given program
+        dim = Dim.AUTO if request is None else request.dim
+        return (dim.min or 0) <= size and (dim.max is None or size <= dim.max)
+
+    def leaves(self, point: Sizes) -> list[Any]:
+        """Return the example's leaves with these sizes."""
+        leaves: list[Any] = [leaf.value for leaf in self._spec.leaves]
+        for index, type_ in enumerate(self._types):
+            if isinstance(leaves[index], torch.Tensor) and isinstance(type_, TensorType) and type_.sizes is not None:
+                sizes = (self.value(size, point) for size in type_.sizes)
+                shape = [given if size is None else size for size, given in zip(sizes, leaves[index].shape, strict=True)]
+                leaves[index] = np.broadcast_to(0, [max(size, 0) for size in shape])
+        return leaves
+
+    def value(self, size: Any, point: Sizes) -> int | None:
+        """Evaluate a size; None where it depends on anything else."""
+        if not isinstance(size, str):
+            return size if isinstance(size, int) else None
+        return _number(self._names.sub(lambda name: f"({point.get(name[0], name[0])})", size))
+
+
+@functools.lru_cache
+def _number(text: str) -> int | None:
+    try:
+        value = sympy.sympify(text, locals=_FUNCTIONS)
+    except (ArithmeticError, AttributeError, SyntaxError, TypeError, ValueError):  # a division by 0, another function
+        return None
+    return int(value) if isinstance(value, sympy.Integer) else None
+
+
+def differ(axes: Sequence[tuple[int, int]], small: int, leaves: Sequence[Any]) -> bool:
+    """Whether one of the axes has another size than `small`."""
+    return any(np.shape(leaves[index])[axis : axis + 1] != (small,) for index, axis in axes)
