@@ -24,6 +24,9 @@ __all__ = ["Measurement", "run", "time_layers"]
 _KERNEL = "_kernel_time"
 """The end of a profile's event for the run of a node."""
 
+_OUTER = ("If", "Loop", "Scan")
+"""Nodes whose time is that of the nodes inside, which have events of their own."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
@@ -60,12 +63,22 @@ def run(file: ModelFile, feeds: Mapping[str, np.ndarray], runs: int, folder: Pat
     finally:
         profile = Path(loaded.end_profiling())
     times, operators = _times(json.loads(profile.read_text("utf-8")))
-    seconds = {name: statistics.median(each[1:] or each) for name, each in times.items()}
+    seconds = {name: _per_run(each, runs + 1) for name, each in times.items()}
     shares: dict[str, float] = defaultdict(float)
     for name, value in seconds.items():
         shares[operators[name]] += value
     longest_first = dict(sorted(shares.items(), key=lambda item: -item[1]))
     return Measurement(OptimizedGraph(ir.load(optimized)), seconds, longest_first)
+
+
+def _per_run(times: list[float], runs: int) -> float:
+    """The median of a node's time in the runs after the first.
+
+    A node in a loop runs often in each of them.
+    """
+    often = max(1, len(times) // runs)
+    sums = [sum(times[start : start + often]) for start in range(0, len(times), often)]
+    return statistics.median(sums[1:] or sums)
 
 
 def _times(events: list[dict[str, Any]]) -> tuple[dict[str, list[float]], dict[str, str]]:
@@ -76,6 +89,8 @@ def _times(events: list[dict[str, Any]]) -> tuple[dict[str, list[float]], dict[s
         name = str(event.get("name", ""))
         if event.get("cat") == "Node" and name.endswith(_KERNEL):
             arguments = event.get("args", {})
+            if arguments.get("op_name") in _OUTER:
+                continue
             name = name.removesuffix(_KERNEL) or f"#{arguments.get('node_index')}"
             times[name].append(event["dur"] / 1e6)
             operators[name] = str(arguments.get("op_name", ""))
