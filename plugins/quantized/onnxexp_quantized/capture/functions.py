@@ -11,6 +11,7 @@ from onnxexp_quantized.capture import (
     arithmetic,
     convolution_and_linear,
     dynamic,
+    embedding,
     layout,
     normalization,
     parameters,
@@ -28,7 +29,7 @@ FUNCTIONS = FunctionTable()
 
 FUNCTIONS.include(parameters.table, layout.table, writing.table, prepacking.table, convolution_and_linear.table)
 FUNCTIONS.include(arithmetic.table, activation.table, normalization.table, pooling_and_resampling.table)
-FUNCTIONS.include(dynamic.table, recurrent.table)
+FUNCTIONS.include(dynamic.table, embedding.table, recurrent.table)
 
 
 def call(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -63,7 +63,7 @@ def _patched(owner: torch.nn.Module, module: torch.nn.Module) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for name, value in _attributes(module).items():
             if is_packed(value):
-                prefix = "" if name == "_packed_params" else f"{name}_"
+                prefix = "" if name in ("_packed_params", "_packed_weight") else f"{name}_"
                 packed = stack.enter_context(unpack(owner, prefix, value))
                 stack.enter_context(replace_attributes([(module, name, packed)]))
             elif _is_quantized_tensor(value):

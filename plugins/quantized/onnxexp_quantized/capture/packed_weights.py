@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from onnxexp import CaptureError
 from onnxexp_quantized.capture.quantized_tensor import PackedCell, PackedWeight, QuantizedTensor
 
 __all__ = ["is_packed", "unpack"]
@@ -33,7 +34,9 @@ def _is_cell(packed: Any) -> bool:
 
 def unpack(owner: torch.nn.Module, prefix: str, packed: Any) -> AbstractContextManager[PackedWeight | PackedCell]:
     """Store the unpacked parameters as buffers of a module while the context lasts."""
-    return (_unpack_cell if _is_cell(packed) else _unpack_layer)(owner, prefix, packed)
+    if _is_cell(packed):
+        return _unpack_cell(owner, prefix, packed)
+    return (_unpack_table if _has(packed, "bit_rate") else _unpack_layer)(owner, prefix, packed)
 
 
 @contextlib.contextmanager
@@ -42,6 +45,29 @@ def _unpack_cell(owner: torch.nn.Module, prefix: str, packed: Any) -> Iterator[P
     (kind, _, _, numbers, (of_input, of_state)), _ = packed.__getstate__()
     with _unpack_layer(owner, f"{prefix}ih_", of_input) as one, _unpack_layer(owner, f"{prefix}hh_", of_state) as other:
         yield PackedCell(kind, one, other, reduce_range=bool(numbers and numbers[0]))
+
+
+@contextlib.contextmanager
+def _unpack_table(owner: torch.nn.Module, prefix: str, packed: Any) -> Iterator[PackedWeight]:
+    """Unpack the table of an embedding; one of 4 bits has two codes in a byte."""
+    quantized = as_stand_in(packed.unpack())
+    if _method(packed, "bit_rate")() == 4:
+        if quantized.integers.numel() * 2 % len(quantized.scale):
+            raise CaptureError("a 4-bit embedding of an odd size has rows that share a byte; cure: make the size even")
+        quantized.integers = quantized.integers.reshape(len(quantized.scale), -1)
+        # torch's kernel has the scale, and the value of code 0, in float16.
+        shift = (-quantized.zero_point * quantized.scale).half().float()
+        quantized.scale = quantized.scale.half().float()
+        quantized.zero_point = -shift / quantized.scale
+    names = ("weight", "weight_scale", "weight_zero_point")
+    tensors = (quantized.integers, quantized.scale, quantized.zero_point)
+    added = {f"{prefix}{name}": tensor for name, tensor in zip(names, tensors, strict=True)}
+    owner._buffers.update(added)
+    try:
+        yield PackedWeight(owner, prefix, quantized, {})
+    finally:
+        for name in added:
+            del owner._buffers[name]
 
 
 @contextlib.contextmanager
