@@ -1,4 +1,4 @@
-"""Models that return quantized tensors: the integers, with their parameters as metadata."""
+"""Quantized outputs: the integers, with their parameters as metadata."""
 
 from __future__ import annotations
 

@@ -58,6 +58,6 @@ def _is_fake_quantizer(module: torch.nn.Module) -> bool:
 
 
 def _is_packed(module: torch.nn.Module) -> bool:
-    """Whether a module of TorchScript has packed parameters, or calls a quantized operator."""
+    """Whether a scripted module has packed parameters or quantized operators."""
     text = str(module.inlined_graph) if "forward" in dir(module) else ""
     return "PackedParams" in text or "quantized::" in text
