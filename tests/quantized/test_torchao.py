@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import onnx
@@ -11,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 import onnxexp
+from onnxexp_quantized import Quantized
+from tests.quantized.runtime import kernels
 from tests.quantized.without_fusions import run_unfused
 
 pytest.importorskip("torchao")
@@ -129,3 +132,78 @@ def test_quantized_layers(name: str, config: str, opset: int) -> None:
         most = expected.abs().max()
         assert (run_unfused(program, x) - expected).abs().max() <= most * (0.02 if config in STEP else 1e-5)
         assert (program(x) - expected).abs().max() <= 0.02 * most
+
+
+def types(program: onnxexp.ONNXProgram) -> set[str]:
+    """The element types of the weights."""
+    return {
+        onnx.TensorProto.DataType.Name(each.data_type) for each in program.model_proto.graph.initializer if len(each.dims) > 1
+    }
+
+
+@pytest.mark.parametrize(
+    ("config", "opset", "stored", "kernel"),
+    [
+        ("int8", 17, {"INT8"}, "MatMulNBits"),
+        ("int4 by row", 17, {"INT8"}, "MatMulNBits"),
+        ("int4 by row", 21, {"INT4"}, "MatMulNBits"),
+        ("int4", 21, {"INT4", "FLOAT"}, "MatMulNBits"),
+        ("dynamic int4", 21, {"INT4", "FLOAT"}, "MatMulNBits"),
+        ("dynamic int8", 17, {"INT8"}, "MatMulInteger"),
+    ],
+)
+def test_weights_have_their_width_and_integer_kernels(
+    config: str, opset: int, stored: set[str], kernel: str, tmp_path: Path
+) -> None:
+    model, example, _ = quantized("layers", config)
+    program = onnxexp.export(model, (example,), opset_version=opset)
+    assert types(program) == stored
+    found = kernels(program, tmp_path)
+    assert found.count(kernel) == 2 and not {"MatMul", "Gemm", "DequantizeLinear"} & set(found)
+
+
+@pytest.mark.parametrize(("config", "most"), [("int8", 0.27), ("dynamic int8", 0.27), ("int4", 0.16), ("float8", 0.27)])
+def test_size_of_the_file(config: str, most: float, tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(512, 512, bias=False)).requires_grad_(False)
+    floats = sum(parameter.nbytes for parameter in model.parameters())
+    quantization.quantize_(model, CONFIGS[config]())
+    onnxexp.export(model, (torch.randn(2, 512),), tmp_path / "model.onnx", opset_version=21)
+    assert (tmp_path / "model.onnx").stat().st_size <= most * floats
+
+
+def two_bits() -> tuple[nn.Module, Tensor]:
+    torch.manual_seed(0)
+    model = Layers().requires_grad_(False)
+    config = quantization.IntxWeightOnlyConfig(weight_dtype=torch.int2, granularity=granularity.PerGroup(32))
+    quantization.quantize_(model, config)
+    return model, torch.randn(3, 64)
+
+
+@pytest.mark.parametrize(("opset", "stored"), [(20, "INT8"), (21, "INT4"), (25, "INT2")])
+def test_two_bits(opset: int, stored: str) -> None:
+    model, x = two_bits()
+    program = onnxexp.export(model, (x,), opset_version=opset)
+    assert stored in types(program)
+    torch.testing.assert_close(run_unfused(program, x), model(x))
+
+
+def test_a_width_that_the_opset_lacks_can_be_an_error() -> None:
+    model, x = two_bits()
+    with pytest.raises(onnxexp.OpsetError, match="a weight of 2 bits, from -2 to 1, and the target is opset 20; cure: opset 25"):
+        onnxexp.export(model, (x,), opset_version=20, plugins=[Quantized(narrow="error"), ...])
+    with pytest.raises(onnxexp.OptionError, match="narrow is 'wide'"):
+        Quantized(narrow="wide")
+
+
+@pytest.mark.parametrize("decomposed", [False, True])
+@pytest.mark.parametrize("config", CONFIGS)
+def test_given_programs(config: str, decomposed: bool) -> None:
+    """A program is exported as the model is, also after torch decomposed it."""
+    model, x, _ = quantized("layers", config)
+    batch = torch.export.Dim("batch", min=2)
+    given = torch.export.export(model, (x,), dynamic_shapes=({0: batch},))
+    program = onnxexp.export(given.run_decompositions() if decomposed else given, opset_version=21)
+    assert types(program) - {"FLOAT"} <= ({"FLOAT8E4M3FN"} if config == "float8" else {"INT4", "INT8"})
+    assert not floats(program, model)
+    x = torch.randn(7, 64)
+    assert (run_unfused(program, x) - model(x)).abs().max() <= 0.02 * model(x).abs().max()

@@ -16,6 +16,7 @@ from onnxexp_quantized.capture.fake_quantize_modules import constant_fake_quanti
 from onnxexp_quantized.capture.model_patches import is_quantized, quantizing_functions, stand_ins
 from onnxexp_quantized.capture.outputs import OutputParameters, integer_outputs
 from onnxexp_quantized.capture.refusals import check_model
+from onnxexp_quantized.lowering.affine import NARROW
 from onnxexp_quantized.lowering.dynamic import DYNAMIC
 from onnxexp_quantized.lowering.integer_product_pass import join_zero_points
 from onnxexp_quantized.lowering.stored_weights import keep_stored
@@ -44,19 +45,23 @@ class Quantized:
         style: How quantized computations are written. "qdq": between DequantizeLinear and QuantizeLinear, for the runtime to
             fuse. "qoperator": as ONNX's QLinearConv, QLinearMatMul and MatMulInteger. "ort": as the operators of ONNX Runtime's
             domain com.microsoft too, QGemm, QLinearAdd and others. What has no such operator stays as in "qdq".
+        narrow: What becomes of weights of 4 and 2 bits below the opsets that have them, 21 and 25. "widen" stores the same
+            integers with 8 bits, "error" refuses them.
     """
 
     symbolics = TABLES
 
-    def __init__(self, *, dynamic: str = "exact", style: str = "qdq") -> None:
+    def __init__(self, *, dynamic: str = "exact", style: str = "qdq", narrow: str = "widen") -> None:
         self.dynamic = _one_of("dynamic", dynamic, ("exact", "ort"))
         self.style = _one_of("style", style, STYLES)
+        self.narrow = _one_of("narrow", narrow, ("widen", "error"))
 
     @hookimpl
     def capture_context(self, context: ExportContext) -> AbstractContextManager[Any]:
         """Undo at the end of the capture what `capture` replaces."""
         context.plugin_data[_PATCHES] = stack = contextlib.ExitStack()
         context.plugin_data.setdefault(DYNAMIC, self.dynamic)  # a plugin that the user passes comes first
+        context.plugin_data.setdefault(NARROW, self.narrow)
         return stack
 
     @hookimpl(tryfirst=True)

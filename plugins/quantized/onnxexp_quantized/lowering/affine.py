@@ -15,7 +15,10 @@ import torch
 from onnxexp import Builder, Tensor
 from onnxexp.builder.dtypes import to_onnx
 
-__all__ = ["FLOAT8", "Affine", "as_scalar", "dequantize", "kept_cast", "quantize"]
+__all__ = ["FLOAT8", "NARROW", "Affine", "as_scalar", "check_width", "dequantize", "kept_cast", "quantize"]
+
+NARROW = "quantized.narrow"
+"""Key in `ExportContext.plugin_data`: the plugin's option `narrow`."""
 
 FLOAT8 = frozenset({torch.float8_e4m3fn, torch.float8_e5m2})
 _FIRST_OPSETS = {torch.uint8: 10, torch.int8: 10, torch.uint16: 21, torch.int16: 21}
@@ -90,6 +93,18 @@ def dequantize(op: Builder, x: Tensor, affine: Affine, to: torch.dtype | None = 
     else:
         result = op.DequantizeLinear(x, affine.scale, _zero_point(op, affine, dtype), **_attributes(affine))
     return op.cast(result, to or torch.float32)
+
+
+def check_width(op: Builder, x: Tensor, lowest: int, highest: int) -> None:
+    """Refuse a narrow weight below its opset, where `narrow` is "error".
+
+    Raises OpsetError.
+    """
+    bits = int(highest - lowest).bit_length()
+    first = 25 if bits <= 2 else 21 if bits <= 4 else 0
+    if op.opset < first and x.const is not None and op.context.plugin_data.get(NARROW) == "error":
+        text = f"a weight of {bits} bits, from {lowest} to {highest}, and the target is opset {op.opset}"
+        op.opset_error(f'{text}; cure: opset {first}, or Quantized(narrow="widen") for 8 bits', first)
 
 
 def as_scalar(op: Builder, number: Any, dtype: torch.dtype | None = None) -> Tensor:

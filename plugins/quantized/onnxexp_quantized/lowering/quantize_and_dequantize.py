@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
-from onnxexp_quantized.lowering.affine import Affine, as_scalar, dequantize, quantize
+from onnxexp_quantized.lowering.affine import Affine, as_scalar, check_width, dequantize, quantize
 
 __all__ = ["table"]
 
@@ -69,6 +69,7 @@ def dequantize_per_channel(
 ) -> Tensor:
     """dequantize_per_channel(Tensor input, Tensor scales, Tensor? zero_points, int axis, int quant_min, int quant_max, ScalarType
     dtype, *, ScalarType? out_dtype=None) -> Tensor"""
+    check_width(op, input, quant_min, quant_max)
     return dequantize(op, input, _per_channel(op, input, scales, zero_points, axis), out_dtype)
 
 
@@ -141,6 +142,7 @@ def dequantize_per_channel_group(
 ) -> Tensor:
     """dequantize_per_channel_group(Tensor input, Tensor scales, Tensor? zero_points, int quant_min, int quant_max, ScalarType
     dtype, int group_size, ScalarType output_dtype) -> Tensor"""
+    check_width(op, input, quant_min, quant_max)
     return dequantize(op, input, _groups(op, input, scales, zero_points, group_size), output_dtype)
 
 

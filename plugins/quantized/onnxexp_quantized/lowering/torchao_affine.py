@@ -9,7 +9,7 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp.torch_ops.type_codes import VALUES
-from onnxexp_quantized.lowering.affine import FLOAT8, Affine, as_scalar, dequantize, kept_cast, quantize
+from onnxexp_quantized.lowering.affine import FLOAT8, Affine, as_scalar, check_width, dequantize, kept_cast, quantize
 from onnxexp_quantized.lowering.choose_parameters import scale_and_zero_point
 
 __all__ = ["table"]
@@ -51,6 +51,8 @@ def dequantize_affine(
 ) -> Tensor:
     """dequantize_affine(Tensor input, SymInt[] block_size, Tensor scale, Tensor? zero_point, ScalarType input_dtype, Scalar?
     quant_min=None, Scalar? quant_max=None, ScalarType output_dtype=6) -> Tensor"""
+    if input_dtype not in FLOAT8:
+        check_width(op, input, *_limits(quant_min, quant_max, input_dtype))
     return dequantize(op, input, _by_blocks(op, input, block_size, scale, zero_point), _dtype(output_dtype))
 
 

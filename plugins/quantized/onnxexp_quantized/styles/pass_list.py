@@ -14,6 +14,9 @@ from onnxexp_quantized.passes.int32_bias import Int32Bias
 from onnxexp_quantized.passes.integer_layout import DequantizeAfterLayout, QuantizeBeforeLayout
 from onnxexp_quantized.passes.unsigned_activations import UnsignedActivations
 from onnxexp_quantized.styles.operator_style import OperatorStyle
+from onnxexp_quantized.weights.fold_scales import FoldScales
+from onnxexp_quantized.weights.layout import ArrangeWeights
+from onnxexp_quantized.weights.narrow import NarrowWeights
 
 __all__ = ["passes_for"]
 
@@ -25,7 +28,8 @@ def passes_for(style: str, options: Options, plugin_data: Mapping[Any, Any]) -> 
 
     Raises OptionError for ONNX Runtime's operators in a file for every runtime.
     """
-    passes: list[ir.passes.InPlacePass] = [DequantizeAfterLayout(), QuantizeBeforeLayout()]
+    weights = [FoldScales(), ArrangeWeights(), NarrowWeights()]
+    passes: list[ir.passes.InPlacePass] = [*weights, DequantizeAfterLayout(), QuantizeBeforeLayout()]
     if options.target == "onnxruntime":
         passes = [Averages(), *passes, UnsignedActivations(), Int32Bias()]
     elif style == "ort":

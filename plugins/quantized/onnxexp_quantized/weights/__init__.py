@@ -1,0 +1,1 @@
+"""Passes over the constant weights that DequantizeLinear takes."""
