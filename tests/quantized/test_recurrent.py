@@ -139,3 +139,28 @@ def test_cells(capture: str, cell: nn.Module, config: str) -> None:
     for batch in (3, 1, 5):
         given = inputs(batch)
         torch.testing.assert_close(program(*given), model(*given), atol=1e-5, rtol=1e-5)
+
+
+class OfLengths(nn.Module):
+    """A layer on sequences of different lengths."""
+
+    def __init__(self, kind: type[nn.RNNBase]) -> None:
+        super().__init__()
+        self.layer = kind(6, 8, batch_first=True)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return nn.utils.rnn.pad_packed_sequence(self.layer(packed)[0], batch_first=True)[0]
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_packed_sequences(kind: type[nn.RNNBase], capture: str) -> None:
+    torch.manual_seed(0)
+    model = quantized(OfLengths(kind))
+    given = (torch.randn(3, 5, 6), torch.tensor([5, 2, 3]))
+    program = onnxexp.export(model, given, capture=capture, dynamic_shapes=({0: "batch", 1: "time"}, {0: "batch"}))
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    assert onnx.TensorProto.INT8 in weight_types(program)
+    given = (torch.randn(4, 7, 6), torch.tensor([1, 7, 3, 2]))
+    torch.testing.assert_close(program(*given), model(*given), atol=0.03, rtol=0)

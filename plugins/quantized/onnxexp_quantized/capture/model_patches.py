@@ -49,6 +49,7 @@ def stand_ins(model: torch.nn.Module) -> Iterator[None]:
                 if not path or type(module).__name__.endswith("PackedParams"):
                     stack.enter_context(_patched(parent, module))
         stack.enter_context(quantizing_functions())
+        stack.enter_context(replace_attributes(recurrent.packed_sequences()))
         yield
 
 

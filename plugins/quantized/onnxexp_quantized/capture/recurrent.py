@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import PackedSequence
 
 from onnxexp import CaptureError
 from onnxexp_quantized.capture.dynamic import linear, linear_fp16
@@ -17,7 +18,7 @@ from onnxexp_quantized.capture.function_table import FunctionTable
 from onnxexp_quantized.capture.quantized_tensor import PackedCell, PackedWeight
 from onnxexp_quantized.capture.run_time_operators import dequantized, recurrent_layer
 
-__all__ = ["gru", "lstm", "table"]
+__all__ = ["gru", "lstm", "packed_sequences", "table"]
 
 table = FunctionTable()
 
@@ -32,6 +33,27 @@ def lstm(
 def gru(input: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]:
     """torch.quantized_gru, for unpacked parameters."""
     return _run("gru", input, *args)
+
+
+def packed_sequences() -> list[tuple[Any, str, Callable[..., Any]]]:
+    """The methods that read the number of sequences as an int, which a capture would fix."""
+    from torch.ao.nn.quantized import dynamic
+
+    methods: dict[str, Callable[..., Any]] = {"forward_packed": _forward_packed, "check_forward_args": _check_forward_args}
+    owners: list[Any] = [dynamic.LSTM, dynamic.GRU]
+    return [(owner, name, method) for owner in owners for name, method in methods.items()]
+
+
+def _forward_packed(self: Any, input: PackedSequence, hx: Any = None) -> tuple[PackedSequence, Any]:
+    data, batch_sizes, sorted_indices, unsorted_indices = input
+    assert batch_sizes is not None
+    output, hidden = self.forward_impl(data, hx, batch_sizes, batch_sizes[0], sorted_indices)
+    packed = PackedSequence(output, batch_sizes, sorted_indices, unsorted_indices)
+    return packed, self.permute_hidden(hidden, unsorted_indices)
+
+
+def _check_forward_args(self: Any, input: torch.Tensor, hidden: Any, batch_sizes: torch.Tensor | None) -> None:
+    self.check_input(input, batch_sizes)
 
 
 def _run(name: str, input: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]:
