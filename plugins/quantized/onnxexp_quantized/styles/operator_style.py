@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnxexp_quantized.passes.graph_editor import GraphEditor, QuantizedPass
 from onnxexp_quantized.styles import products
+from onnxexp_quantized.styles.dynamic_products import dynamic_product
 from onnxexp_quantized.styles.elementwise import OPERATORS, quantized_elementwise
 
 __all__ = ["STYLES", "OperatorStyle"]
@@ -24,6 +25,7 @@ _OF_MICROSOFT: Mapping[str, _Rule] = {
     "Conv": products.convolution,
     "Gemm": products.gemm_of_microsoft,
     "MatMul": products.matmul_of_microsoft,
+    "MatMulInteger": dynamic_product,
     **dict.fromkeys(OPERATORS, quantized_elementwise),
 }
 _RULES: Mapping[str, Mapping[str, _Rule]] = {"qdq": {}, "qoperator": _OF_ONNX, "ort": _OF_MICROSOFT}
