@@ -70,6 +70,7 @@ class Interpreter:
         changed: The attributes that the program sets.
         kept: Places where a size is fixed to the example's, as texts.
         not_one: Sizes that are not 1 in the example, as the graph requires, each with its first place.
+        only_one: Computed sizes that are 1 in the example, as the graph requires.
         unraised: Places where the program raises for some inputs, as texts: ONNX has no exceptions.
     """
 
@@ -86,6 +87,7 @@ class Interpreter:
         self.changed: dict[str, None] = {}
         self.kept: dict[str, None] = {}
         self.not_one: dict[Any, Where] = {}
+        self.only_one: set[Any] = set()
         self.unraised: dict[str, None] = {}
         self._places = places
         self.node: Any = None

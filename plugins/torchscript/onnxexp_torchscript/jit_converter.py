@@ -93,7 +93,7 @@ def _converted(recording: Recording, spec: DynamicSpec, optional: bool) -> Conve
     recording.warnings += interpreter.kept
     graph.outputs = _outputs(interpreter, results, recording)
     sizes.check(spec)
-    allowed = restrictions(sizes, interpreter.not_one, spec)
+    allowed = restrictions(sizes, interpreter.not_one, interpreter.only_one, spec)
     sizes.finish()
     return Converted(graph, sizes, list(interpreter.changed), allowed, containers.types())
 

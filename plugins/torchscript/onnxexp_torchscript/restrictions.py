@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,10 +29,12 @@ _CURE = (
 )
 
 
-def restrictions(sizes: TypeInference, not_one: Mapping[sympy.Expr, Where], spec: DynamicSpec) -> Restrictions:
-    """Return the conditions that sizes are not 1, as tests of leaves.
+def restrictions(
+    sizes: TypeInference, not_one: Mapping[sympy.Expr, Where], only_one: Iterable[sympy.Expr], spec: DynamicSpec
+) -> Restrictions:
+    """Return the conditions that sizes are not 1, or that they are, as tests of leaves.
 
-    Warns of those that narrow the ranges that the user asked for.
+    Warns of sizes that must not be 1 in the ranges that the user asked for.
     """
     found: dict[str, Callable[[Sequence[Any]], bool]] = {}
     lines: list[str] = []
@@ -40,9 +42,12 @@ def restrictions(sizes: TypeInference, not_one: Mapping[sympy.Expr, Where], spec
         expr = sizes.expanded(size)
         if _may_be_one(expr, 0):
             text = condition_text(sympy.Ne(expr, 1), sizes.names)
-            found[text] = functools.partial(_allows, expr, dict(sizes.inputs))
+            found[text] = functools.partial(_allows, expr, dict(sizes.inputs), False)
             if _may_be_one(expr, _least(expr, sizes, spec)):
                 lines.append(f"{text} ({where})")
+    for size in only_one:
+        expr = sizes.expanded(size)
+        found[condition_text(sympy.Eq(expr, 1), sizes.names)] = functools.partial(_allows, expr, dict(sizes.inputs), True)
     if lines:
         warn(f"the exported model is right only where {'; '.join(lines)}. {_CURE}")
     return found
@@ -63,8 +68,8 @@ def _may_be_one(expr: sympy.Expr, least: int) -> bool:
     return any(_value(expr, dict.fromkeys(expr.free_symbols, size)) == 1 for size in range(least, max(least, _LARGEST)))
 
 
-def _allows(expr: sympy.Expr, inputs: Mapping[tuple[int, int | None], Any], leaves: Sequence[Any]) -> bool:
-    """Whether a computed size is not 1 for a call's leaves."""
+def _allows(expr: sympy.Expr, inputs: Mapping[tuple[int, int | None], Any], one: bool, leaves: Sequence[Any]) -> bool:
+    """Whether a computed size is 1 for a call's leaves, if `one`, or is not."""
     known: dict[sympy.Symbol, int] = {}
     for (index, axis), captured in inputs.items():
         if leaves[index] is None:  # an optional input
@@ -74,7 +79,7 @@ def _allows(expr: sympy.Expr, inputs: Mapping[tuple[int, int | None], Any], leav
         for symbol in size.free_symbols:  # one symbol: a size, or a multiple of one and a number
             start = size.xreplace({symbol: sympy.Integer(0)})
             known.setdefault(symbol, (given - start) // size.coeff(symbol))
-    return bool(_value(expr, known) != 1)
+    return bool(_value(expr, known) == 1) is one
 
 
 def _value(expr: sympy.Expr, known: Mapping[sympy.Symbol, int]) -> Any:
