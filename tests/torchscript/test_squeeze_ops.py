@@ -69,7 +69,7 @@ def test_an_axis_of_size_1_in_the_example(
         x = torch.randn(3, 4, size)
         torch.testing.assert_close(program(x), model(x))
     for size in wrong:
-        with pytest.raises(onnxexp.OnnxExporterError, match="right only where .* == 1"):
+        with pytest.raises(onnxexp.OnnxExporterError, match="right only where .* == 1|ONNX Runtime"):
             program(torch.randn(3, 4, size))
 
 
