@@ -90,9 +90,10 @@ def _packed(value: ir.Value | None, flipped: bool) -> _Packed | None:
         value, flipped = transpose.inputs[0], not flipped
     node = producer(value, "DequantizeLinear")
     parts = [] if node is None else [_contents(each) for each in node.inputs]
-    if node is None or len(parts) != 3 or any(part is None for part in parts):
+    if node is None or any(part is None for part in parts):
         return None
-    weight, scale, zero = (np.asarray(part) for part in parts)
+    weight, scale = np.asarray(parts[0]), np.asarray(parts[1])
+    zero = np.asarray(parts[2]) if len(parts) > 2 else np.zeros(scale.shape, np.int16)
     if weight.ndim != 2 or scale.dtype != np.float32:
         return None
     axis, block = node.attributes.get_int("axis", 1) % 2, node.attributes.get_int("block_size", 0)
