@@ -32,7 +32,7 @@ _CURE = (
 def restrictions(
     sizes: TypeInference, not_one: Mapping[sympy.Expr, Where], only_one: Iterable[sympy.Expr], spec: DynamicSpec
 ) -> Restrictions:
-    """Return the conditions that sizes are not 1, or that they are, as tests of leaves.
+    """Return the conditions that sizes are not 1, or are 1, as tests of leaves.
 
     Warns of sizes that must not be 1 in the ranges that the user asked for.
     """

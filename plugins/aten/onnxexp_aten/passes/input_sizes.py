@@ -1,4 +1,4 @@
-"""The dynamic sizes of a graph's inputs, for passes that check expressions of them."""
+"""The dynamic sizes of a graph's inputs, for passes that check expressions."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def gru(input: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]:
 
 
 def packed_sequences() -> list[tuple[Any, str, Callable[..., Any]]]:
-    """The methods that read the number of sequences as an int, which a capture would fix."""
+    """The methods that read the number of sequences as an int, which captures fix."""
     from torch.ao.nn.quantized import dynamic
 
     methods: dict[str, Callable[..., Any]] = {"forward_packed": _forward_packed, "check_forward_args": _check_forward_args}
