@@ -259,7 +259,7 @@ def test_without_the_torchscript_plugin_the_error_ends_with_the_cure(how: str, m
         return x.relu() if x.sum() > 0 else x
 
     others = tuple(plugin for plugin in discovery.discover() if plugin.name != "torchscript")
-    monkeypatch.setattr(discovery, "discover", lambda: others)
+    monkeypatch.setattr(discovery, "discover", lambda *_: others)
     model = torch.jit.script(torch.nn.ReLU()) if how == "scripted" else branching
     with pytest.raises(CaptureError) as raised:
         export(model, (X,), **({} if how == "scripted" else {"capture": how}))

@@ -59,7 +59,7 @@ def test_the_makefile_has_the_commands() -> None:
 
 
 def test_it_installs_every_plugin(readme: Environment) -> None:
-    extras = {"aten", "autograd", "torchscript", "torch-onnx"}
+    extras = {"aten", "autograd", "quantized", "torchscript", "torch-onnx"}
     assert readme.states() == dict.fromkeys(extras, "on")
 
 
@@ -70,7 +70,7 @@ def test_the_code_and_the_settings(readme: Environment) -> None:
         folder.mkdir()
         (folder / "pyproject.toml").write_text(written, "utf-8")
         assert "torch.Size([7, 4])" in readme.python(script, cwd=folder).out
-    assert readme.states(cwd=folder) == {"aten": "on", "autograd": "on", "torch-onnx": "on", "torchscript": "off"}
+    assert readme.states(cwd=folder) == {"aten": "on", "autograd": "on", "quantized": "off", "torch-onnx": "on", "torchscript": "off"}
 
 
 def test_the_commands(readme: Environment) -> None:
