@@ -70,7 +70,13 @@ def test_the_code_and_the_settings(readme: Environment) -> None:
         folder.mkdir()
         (folder / "pyproject.toml").write_text(written, "utf-8")
         assert "torch.Size([7, 4])" in readme.python(script, cwd=folder).out
-    assert readme.states(cwd=folder) == {"aten": "on", "autograd": "on", "quantized": "off", "torch-onnx": "on", "torchscript": "off"}
+    assert readme.states(cwd=folder) == {
+        "aten": "on",
+        "autograd": "on",
+        "quantized": "off",
+        "torch-onnx": "on",
+        "torchscript": "off",
+    }
 
 
 def test_the_commands(readme: Environment) -> None:

@@ -66,7 +66,7 @@ def _array(value: ir.Value | None, computed: Mapping[str, Any]) -> Any:
 def quantized_value(node: ir.Node) -> LayerValue | None:
     """A layer's value in the quantized model: after QuantizeLinear, if one follows."""
     if node.op_type in _SCALES:
-        return LayerValue(node.outputs[0], (), *_parameters(node, _SCALES[node.op_type]))
+        return LayerValue(node.outputs[0], (), *_parameters_after(node, node, _SCALES[node.op_type]))
     if node.op_type in MOVING and (found := _parameters_of(node.inputs[0])) is not None:
         return LayerValue(node.outputs[0], (), *found)
     start = _after_integers(node) if node.op_type in ("MatMulInteger", "ConvInteger") else node
@@ -83,7 +83,7 @@ def quantized_value(node: ir.Node) -> LayerValue | None:
     value = after.quantize.outputs[0]
     while [each.op_type for each in users(value)] == ["Clip"]:  # a narrower range of integers
         value = users(value)[0].outputs[0]
-    return LayerValue(value, tuple(activations), *_parameters(after.quantize, 1))
+    return LayerValue(value, tuple(activations), *_parameters_after(node, after.quantize, 1))
 
 
 def float_value(node: ir.Node, quantized: LayerValue) -> LayerValue | None:
@@ -127,6 +127,21 @@ def _parameters_of(value: ir.Value | None) -> tuple[ir.Value | None, ir.Value | 
             return None
         value = node.inputs[0]
     return None
+
+
+def _parameters_after(layer: ir.Node, node: ir.Node, place: int) -> tuple[ir.Value | None, ir.Value | None]:
+    """Scale and zero point of a layer's integers.
+
+    An average is rounded in steps of 1: its integers have the parameters of its argument.
+    """
+    scale, zero = _parameters(node, place)
+    if scale is None or scale.const_value is None or not np.all(scale.const_value.numpy() == 1):
+        return scale, zero
+    source = layer.inputs[0]
+    maker = source.producer() if source is not None else None
+    if maker is not None and maker.op_type == "DequantizeLinear":
+        source = maker.inputs[0]
+    return _parameters_of(source) or (scale, zero)
 
 
 def _parameters(node: ir.Node, place: int) -> tuple[ir.Value | None, ir.Value | None]:
