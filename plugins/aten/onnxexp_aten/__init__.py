@@ -15,11 +15,12 @@ from onnxexp_aten.passes.allow_zero_sizes import AllowZeroSizes
 from onnxexp_aten.passes.compose_views import ComposeViews
 from onnxexp_aten.passes.find_equal_bags import FindEqualBags
 from onnxexp_aten.passes.find_removed_axes import FindRemovedAxes
-from onnxexp_aten.passes.find_small_slices import SPEC, FindSmallSlices
+from onnxexp_aten.passes.find_small_slices import FindSmallSlices
 from onnxexp_aten.passes.flatten_concat import FlattenConcat
 from onnxexp_aten.passes.fold_batch_norm import FoldBatchNorm
 from onnxexp_aten.passes.fuse_grouped_attention import FuseGroupedAttention
 from onnxexp_aten.passes.fuse_mul_chains import FuseMulChains
+from onnxexp_aten.passes.input_sizes import SPEC
 from onnxexp_aten.passes.unname_sizes import UnnameSizes
 from onnxexp_aten.tables import aten
 

@@ -87,7 +87,7 @@ class Interpreter:
         self.changed: dict[str, None] = {}
         self.kept: dict[str, None] = {}
         self.not_one: dict[Any, Where] = {}
-        self.only_one: set[Any] = set()
+        self.only_one: dict[Any, None] = {}
         self.unraised: dict[str, None] = {}
         self._places = places
         self.node: Any = None

@@ -31,7 +31,7 @@ def squeezed(interpreter: Interpreter, tensor: Any, dims: Any = None) -> Any:
         return NotImplemented
     interpreter.kept[f"squeeze removes axis {_listed(gone)}, as for the example, at {interpreter.where}"] = None
     removed = (fake.shape[axis] for axis in gone)
-    interpreter.only_one |= {expr_of(size) for size in removed if not isinstance(size, int) and _hint(size) == 1}
+    interpreter.only_one |= dict.fromkeys(expr_of(size) for size in removed if not isinstance(size, int) and _hint(size) == 1)
     sizes = [1 if axis in gone else size for axis, size in enumerate(fake.shape)]
     interpreter.sizes.record(tensor, AbstractTensor(fake.dtype, sizes))
     made = interpreter.emit(f"{interpreter.node.kind()}.dims", [tensor, gone])

@@ -6,13 +6,10 @@ becomes a restriction of the program.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 
 from onnxexp import ExportContext, Graph, Node, TensorType, Value
-from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp_aten.passes.find_small_slices import SPEC
-from onnxexp_aten.passes.input_sizes import InputSizes, differ
+from onnxexp_aten.passes.input_sizes import InputSizes
 
 __all__ = ["FindRemovedAxes"]
 
@@ -27,15 +24,15 @@ class FindRemovedAxes:
         self._context = context
 
     def __call__(self, graph: Graph) -> bool:
-        spec: DynamicSpec | None = self._context.plugin_data.get(SPEC)
-        if spec is None or len(spec.leaves) != len(graph.inputs):
+        sizes = InputSizes.of(graph, self._context)
+        if sizes is None:
             return False
-        sizes = InputSizes(graph, spec)
-        for size in {size for node in graph.walk() for size in _squeezed(node)}:
+        for size in dict.fromkeys(size for node in graph.walk() for size in _squeezed(node)):
             names = sizes.names(size)
             for name in names:
-                if sizes.asked(name, 0) and sizes.value(size, {**dict.fromkeys(names, _OTHER), name: 0}) == 1:
-                    self._context.restrictions[f"{name} >= 1"] = functools.partial(differ, [sizes.axes[name]], 0)
+                point = {**dict.fromkeys(names, _OTHER), name: 0}
+                if sizes.value(size, point) == 1 and sizes.allows(point):
+                    sizes.restrict([name], 0)
         return False
 
 

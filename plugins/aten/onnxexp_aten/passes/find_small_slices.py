@@ -1,25 +1,20 @@
 """Find slices that have another length at a dynamic size of 0 or 1.
 
-torch takes a dynamic size for 2 or more, and simplifies the length of a slice with it: ``x[1:2]`` and ``x[-1:]``
-are recorded as 1 long, where eager has no row at size 1 and at size 0. Later operators rely on the recorded length, so such
-sizes become restrictions of the program.
+torch takes a dynamic size for 2 or more, and simplifies the length of a slice with it: ``x[1:2]`` and ``x[-1:]`` are recorded as
+1 long, where eager has no row at size 1 and at size 0. Later operators rely on the recorded length, so such sizes become
+restrictions of the program.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from onnxexp import ExportContext, Graph, Node, ScalarType, TensorType, Value, warn
-from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp_aten.passes.input_sizes import InputSizes, Sizes, differ
+from onnxexp_aten.passes.input_sizes import InputSizes, Sizes
 
-__all__ = ["SPEC", "FindSmallSlices"]
-
-SPEC = "aten.spec"
-"""Key in `ExportContext.plugin_data`: the `DynamicSpec` of the export."""
+__all__ = ["FindSmallSlices"]
 
 _SLICES = ("aten::slice.Tensor", "aten::slice_scatter")
 _OTHERS = (3, 4, 7, 12)
@@ -51,42 +46,39 @@ class FindSmallSlices:
         self._context = context
 
     def __call__(self, graph: Graph) -> bool:
-        spec: DynamicSpec | None = self._context.plugin_data.get(SPEC)
-        if spec is None or len(spec.leaves) != len(graph.inputs):
+        sizes = InputSizes.of(graph, self._context)
+        if sizes is None:
             return False
-        sizes = InputSizes(graph, spec)
         lines: list[str] = []
         for found, node in _slices(graph, sizes).items():
-            for names, small in self._wrong(found, sizes):
-                text = " or ".join(f"{name} {'!= 1' if small else '>= 1'}" for name in names)
-                self._context.restrictions[text] = functools.partial(differ, [sizes.axes[name] for name in names], small)
+            for names, small in _wrong(found, sizes):
+                text = sizes.restrict(names, small)
                 if small:
                     lines.append(f"{text} ({node.where})")
         if lines:
             warn(f"the exported model is right only where {'; '.join(lines)}. {_CURE}")
         return False
 
-    def _wrong(self, found: _Slice, sizes: InputSizes) -> Iterator[tuple[Sequence[str], int]]:
-        """Yield the axes that must not all be 0 or 1 long."""
-        names = sizes.names(*dataclasses.astuple(found))
-        groups = [[name] for name in names] + ([names] if len(names) > 1 else [])
-        for group in groups:
-            for small in (1, 0):
-                points = ({name: small if name in group else other for name in names} for other in _OTHERS)
-                if any(self._is_wrong(found, sizes, point, group) for point in points):
-                    yield group, small
 
-    def _is_wrong(self, found: _Slice, sizes: InputSizes, point: Sizes, group: Sequence[str]) -> bool:
-        """Whether a slice is wrong at a size, and right where that is 2.
+def _wrong(found: _Slice, sizes: InputSizes) -> Iterator[tuple[Sequence[str], int]]:
+    """Yield the axes that must not all be 0 or 1 long."""
+    names = sizes.names(*dataclasses.astuple(found))
+    groups = [[name] for name in names] + ([names] if len(names) > 1 else [])
+    for group in groups:
+        for small in (1, 0):
+            points = ({name: small if name in group else other for name in names} for other in _OTHERS)
+            if any(_is_wrong(found, sizes, point, group) for point in points):
+                yield group, small
 
-        A slice that is wrong at 2 as well has another condition, which is no matter of small sizes.
-        """
-        if not all(sizes.asked(name, size) for name, size in point.items()):
-            return False
-        if _is_right(sizes, found, point) or not _is_right(sizes, found, {**point, **dict.fromkeys(group, 2)}):
-            return False
-        leaves = sizes.leaves(point)
-        return all(allows(leaves) for allows in self._context.restrictions.values())
+
+def _is_wrong(found: _Slice, sizes: InputSizes, point: Sizes, group: Sequence[str]) -> bool:
+    """Whether a slice is wrong at a size, and right where that is 2.
+
+    A slice that is wrong at 2 as well has another condition, which is no matter of small sizes.
+    """
+    if _is_right(sizes, found, point) or not _is_right(sizes, found, {**point, **dict.fromkeys(group, 2)}):
+        return False
+    return sizes.allows(point)
 
 
 def _is_right(sizes: InputSizes, found: _Slice, point: Sizes) -> bool:

@@ -12,10 +12,13 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch.export import Dim
 
-from onnxexp import Graph, TensorType
+from onnxexp import ExportContext, Graph, TensorType
 from onnxexp.request.dynamic_shapes import DynamicSpec
 
-__all__ = ["InputSizes", "Sizes", "differ"]
+__all__ = ["SPEC", "InputSizes", "Sizes"]
+
+SPEC = "aten.spec"
+"""Key in `ExportContext.plugin_data`: the `DynamicSpec` of the export."""
 
 _FUNCTIONS = {"max": sympy.Max, "min": sympy.Min}
 
@@ -23,14 +26,15 @@ Sizes: TypeAlias = Mapping[str, int]
 
 
 class InputSizes:
-    """The dynamic sizes of the inputs.
+    """The dynamic sizes of the inputs, and the restrictions on them.
 
     Attributes:
         axes: The first (index, axis) of each name.
     """
 
-    def __init__(self, graph: Graph, spec: DynamicSpec) -> None:
+    def __init__(self, graph: Graph, spec: DynamicSpec, context: ExportContext) -> None:
         self._spec = spec
+        self._restrictions = context.restrictions
         self._types = [value.type for value in graph.inputs]
         self.axes: dict[str, tuple[int, int]] = {}
         for index, type_ in enumerate(self._types):
@@ -40,19 +44,37 @@ class InputSizes:
         names = "|".join(re.escape(name) for name in sorted(self.axes, key=len, reverse=True))
         self._names = re.compile(rf"(?<!\w)(?:{names})(?!\w)")
 
+    @classmethod
+    def of(cls, graph: Graph, context: ExportContext) -> InputSizes | None:
+        """Read the sizes of a captured graph; None if its inputs are not the call's."""
+        spec: DynamicSpec | None = context.plugin_data.get(SPEC)
+        return None if spec is None or len(spec.leaves) != len(graph.inputs) else cls(graph, spec, context)
+
     def names(self, *sizes: Any) -> list[str]:
         """Return the names of the axes on which sizes depend."""
         found = (name for size in sizes for name in self._names.findall(str(size)))
         return list(dict.fromkeys(found)) if self.axes else []
 
-    def asked(self, name: str, size: int) -> bool:
-        """Whether a size is within the user's range."""
+    def allows(self, point: Sizes) -> bool:
+        """Whether sizes are within the user's ranges and the restrictions so far."""
+        if not all(self._asked(name, size) for name, size in point.items()):
+            return False
+        leaves = self._leaves(point)
+        return all(allows(leaves) for allows in self._restrictions.values())
+
+    def restrict(self, names: Sequence[str], small: int) -> str:
+        """Refuse calls in which all these axes are `small`, 0 or 1; return the condition."""
+        text = " or ".join(f"{name} {'!= 1' if small else '>= 1'}" for name in names)
+        self._restrictions[text] = functools.partial(_differ, [self.axes[name] for name in names], small)
+        return text
+
+    def _asked(self, name: str, size: int) -> bool:
         index, axis = self.axes[name]
         request = self._spec.axes[index].get(axis)  # None in a given program
         dim = Dim.AUTO if request is None else request.dim
         return (dim.min or 0) <= size and (dim.max is None or size <= dim.max)
 
-    def leaves(self, point: Sizes) -> list[Any]:
+    def _leaves(self, point: Sizes) -> list[Any]:
         """Return the example's leaves with these sizes."""
         leaves: list[Any] = [leaf.value for leaf in self._spec.leaves]
         for index, type_ in enumerate(self._types):
@@ -78,6 +100,6 @@ def _number(text: str) -> int | None:
     return int(value) if isinstance(value, sympy.Integer) else None
 
 
-def differ(axes: Sequence[tuple[int, int]], small: int, leaves: Sequence[Any]) -> bool:
+def _differ(axes: Sequence[tuple[int, int]], small: int, leaves: Sequence[Any]) -> bool:
     """Whether one of the axes has another size than `small`."""
     return any(np.shape(leaves[index])[axis : axis + 1] != (small,) for index, axis in axes)
