@@ -54,8 +54,9 @@ def capture(
     """
     if isinstance(model, torch.nn.Module):
         _check_tensors(model, spec)
+    call = {"model": model, "args": args, "kwargs": kwargs, "spec": spec, "context": context}
     try:
-        program, refused = _captured(plugins, model, args, kwargs, spec, context)
+        program, refused = _captured(plugins, context.options, call)
     except CaptureError as error:
         cures = packs(namespaces, plugins.off) if (namespaces := _class_namespaces(model)) else []
         if not cures:
@@ -66,17 +67,8 @@ def capture(
     return program
 
 
-def _captured(
-    plugins: Plugins,
-    model: torch.nn.Module | ExportedProgram,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    spec: DynamicSpec,
-    context: ExportContext,
-) -> tuple[CapturedProgram, CaptureError | None]:
+def _captured(plugins: Plugins, options: Options, call: Mapping[str, Any]) -> tuple[CapturedProgram, CaptureError | None]:
     """Return the program, and why torch.export refused it where it was traced."""
-    options = context.options
-    call = {"model": model, "args": args, "kwargs": kwargs, "spec": spec, "context": context}
     try:
         return _first(plugins, options, call), None
     except torch_export.CaptureRefused as error:
