@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable, Sequence
 
+import onnx_ir as ir
+
 from onnxexp.user_warnings import warn
 
 __all__ = ["UniqueNames", "name_of_size", "unique_names", "unused_name"]
@@ -15,6 +17,18 @@ class UniqueNames:
 
     def __init__(self) -> None:
         self._taken: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, graph: ir.Graph) -> UniqueNames:
+        """Names that neither a graph nor the bodies of its nodes have yet."""
+        names = cls()
+        names.reserve({*graph.initializers, *(value.name or "" for value in graph.inputs)})
+        for node in ir.traversal.RecursiveGraphIterator(graph):
+            names.reserve([node.name or "", *(value.name or "" for value in node.outputs)])
+            for attribute in node.attributes.values():
+                if attribute.type is ir.AttributeType.GRAPH:
+                    names.reserve(value.name or "" for value in attribute.as_graph().inputs)
+        return names
 
     def unique(self, base: str) -> str:
         """Return and take `base`, or `base_1`, `base_2`, … where it is taken already."""

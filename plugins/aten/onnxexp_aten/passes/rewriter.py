@@ -230,8 +230,7 @@ class Rewriter:
 
     def _unique(self, base: str) -> str:
         if self._names is None:
-            self._names = UniqueNames()
-            self._names.reserve(_names_in(self._model.graph))
+            self._names = UniqueNames.of(self._model.graph)
         return self._names.unique(base)
 
 
@@ -276,15 +275,3 @@ def _small_vectors(graph: ir.Graph) -> dict[tuple[int, ...], ir.Value]:
         if small and contents is not None and contents.dtype == ir.DataType.INT64 and not value.is_graph_input():
             found[tuple(int(element) for element in contents.numpy())] = value
     return found
-
-
-def _names_in(graph: ir.Graph) -> set[str]:
-    """Names of all nodes and values of a graph and its bodies."""
-    names = {*graph.initializers, *(value.name or "" for value in graph.inputs)}
-    for node in ir.traversal.RecursiveGraphIterator(graph):
-        names.add(node.name or "")
-        names.update(value.name or "" for value in node.outputs)
-        for attribute in node.attributes.values():
-            if attribute.type is ir.AttributeType.GRAPH:
-                names.update(value.name or "" for value in attribute.as_graph().inputs)
-    return names

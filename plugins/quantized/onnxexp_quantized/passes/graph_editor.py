@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -92,15 +93,14 @@ class GraphEditor:
     def unique(self, base: str) -> str:
         """An unused name."""
         if self._names is None:
-            self._names = UniqueNames()
-            self._names.reserve(_names(self._graph))
+            self._names = UniqueNames.of(self._graph)
         return self._names.unique(base)
 
 
 class QuantizedPass(ir.passes.InPlacePass):
     """A pass over the nodes of models that quantize; it leaves other models alone.
 
-    `operators` are those of the nodes that `rewrite` gets. It returns whether it changed anything.
+    `operators` are those of the nodes that `rewrite` gets.
     """
 
     operators: frozenset[str] = frozenset()
@@ -117,8 +117,9 @@ class QuantizedPass(ir.passes.InPlacePass):
             RemoveUnusedNodesPass()(model)
         return ir.passes.PassResult(model, changed)
 
+    @abc.abstractmethod
     def rewrite(self, node: ir.Node, editor: GraphEditor) -> bool:
-        raise NotImplementedError
+        """Rewrite a node; return whether anything changed."""
 
 
 def producer(value: ir.Value | None, *operators: str) -> ir.Node | None:
@@ -138,14 +139,3 @@ def constant_of(node: ir.Node, index: int) -> torch.Tensor | None:
     value = node.inputs[index] if index < len(node.inputs) else None
     contents = None if value is None or value.is_graph_input() else value.const_value
     return contents.torch if isinstance(contents, TorchTensor) else None
-
-
-def _names(graph: ir.Graph) -> set[str]:
-    names = {value.name or "" for value in [*graph.inputs, *graph.initializers.values()]}
-    for node in ir.traversal.RecursiveGraphIterator(graph):
-        names.add(node.name or "")
-        names.update(value.name or "" for value in node.outputs)
-        for attribute in node.attributes.values():
-            if attribute.type is ir.AttributeType.GRAPH:
-                names.update(value.name or "" for value in attribute.as_graph().inputs)
-    return names
