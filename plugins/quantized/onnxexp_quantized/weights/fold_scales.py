@@ -85,7 +85,9 @@ def _fold_product(cast: ir.Node, product: ir.Node, integers: torch.Tensor, edito
     if scaled is None or scaled.op_type != "Mul":
         return False
     scale = constant_of(scaled, 1 - list(scaled.inputs).index(product.outputs[0]))
-    columns = integers.shape[-1]
+    columns, sizes = integers.shape[-1], scaled.outputs[0].shape
+    if sizes is None or product.outputs[0].shape is None or len(sizes) != len(product.outputs[0].shape):
+        return False  # the scale adds axes
     if scale is None or scale.numel() not in (1, columns) or scale.numel() != (scale.shape[-1] if scale.dim() else 1):
         return False
     shape = [*[1] * (integers.dim() - 1), scale.numel()]
