@@ -1,8 +1,8 @@
 """Prevent ONNX Runtime from fusing a sum with the LayerNormalization after it.
 
 ONNX Runtime makes SkipLayerNormalization of the two where it can prove, by the names of symbolic sizes, that the operands of the
-sum have equal shapes. On CPU this kernel takes more time than the operators that it replaces: exports of BERT are 5 to 10 percent
-faster without the names.
+sum have equal shapes. On CPU this kernel takes more time than the operators that it replaces: without the names, the latency of
+BERT fell from 1.04 to 0.96 of the better peer's in `make bench`, that of DistilBERT from 1.04 to 1.00.
 """
 
 from __future__ import annotations

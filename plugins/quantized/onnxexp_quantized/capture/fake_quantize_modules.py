@@ -1,8 +1,8 @@
 """Capture quantization-aware training with its present parameters.
 
-They read their switches from buffers, and write scale and zero point at each call. During a capture, functions take the place of
-their `forward`, with the switches and the parameters as constants. A convolution or linear layer fused with a batch norm gets the
-weight and bias that torch's conversion gives it: then the convolution's result is quantized at once.
+A fake-quantize module reads its switches from buffers, and writes scale and zero point at each call. During a capture, a function
+with the switches and parameters as constants replaces its `forward`. A convolution or linear layer that is fused with a batch
+norm gets the weight and bias that torch's conversion would compute, so that its result is quantized directly.
 """
 
 from __future__ import annotations

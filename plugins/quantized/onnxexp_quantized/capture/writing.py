@@ -23,9 +23,9 @@ def overwrite(target: QuantizedTensor, source: QuantizedTensor) -> QuantizedTens
 
 
 def in_place(implementation: Generic) -> Generic:
-    """Write the result into the first argument where the call asks for it.
+    """Write the result of an in-place call into the first argument.
 
-    That is a function whose name ends with an underscore, or the argument ``inplace=True``.
+    A call is in place if the function's name ends with an underscore, or with ``inplace=True``.
     """
 
     def implemented(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -41,7 +41,7 @@ def in_place(implementation: Generic) -> Generic:
 def _as_codes(target: QuantizedTensor, value: Any) -> Any:
     """Integers, or one integer, for what is written into a quantized tensor."""
     if isinstance(value, QuantizedTensor):
-        return value.integers  # torch copies them as they are, whatever their scale
+        return value.integers  # torch copies the integers, even from a tensor of another scale
     return target.like(value).integers if isinstance(value, torch.Tensor) else target.code(value)
 
 

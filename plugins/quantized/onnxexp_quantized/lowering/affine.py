@@ -8,14 +8,14 @@ block along an axis from 21 on. Other dtypes, opsets and layouts are computed: `
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
 from onnxexp import Builder, Tensor
 from onnxexp.builder.dtypes import to_onnx
 
-__all__ = ["FLOAT8", "NARROW", "Affine", "as_scalar", "check_width", "dequantize", "kept_cast", "quantize"]
+__all__ = ["FLOAT8", "NARROW", "Affine", "as_scalar", "check_float8", "check_width", "dequantize", "kept_cast", "quantize"]
 
 NARROW = "quantized.narrow"
 """Key in `ExportContext.plugin_data`: the plugin's option `narrow`."""
@@ -87,7 +87,7 @@ def dequantize(op: Builder, x: Tensor, affine: Affine, to: torch.dtype | None = 
         first = affine.first_opset
     if dtype in FLOAT8:
         first = max(_FLOAT8, affine.first_opset)
-        _check_float8(op, dtype)
+        check_float8(op, dtype)
     if op.opset < first or not _fits(zero, dtype):
         result = _dequantize_by_arithmetic(op, x, affine)
     else:
@@ -118,7 +118,7 @@ def as_scalar(op: Builder, number: Any, dtype: torch.dtype | None = None) -> Ten
 def kept_cast(op: Builder, x: Tensor, dtype: torch.dtype) -> Tensor:
     """A Cast that is never folded: a quantized weight stays as small as it is."""
     if x.dtype in FLOAT8:
-        _check_float8(op, x.dtype)
+        check_float8(op, x.dtype)
     if x.const is None or x.dtype == dtype:
         return op.cast(x, dtype)
     (result,) = op.emit("", "Cast", [x], {"to": int(to_onnx(dtype))})
@@ -129,7 +129,7 @@ def _quantize_by_arithmetic(
     op: Builder, x: Tensor, affine: Affine, lowest: int, highest: int, dtype: torch.dtype, zero_point_first: bool
 ) -> Tensor:
     if dtype in FLOAT8:
-        _check_float8(op, dtype)
+        check_float8(op, dtype)
     grouped, scale, zero = _grouped(op, x, affine)
     zero = None if _is_made_zero(op, zero) else zero
     steps = op.Mul(grouped, op.Div(1.0, scale))
@@ -234,10 +234,10 @@ def _fits(zero: Tensor | None, dtype: torch.dtype) -> bool:
     return bool(((known == known.round()) & (known >= limits.min) & (known <= limits.max)).all())
 
 
-def _check_float8(op: Builder, dtype: torch.dtype) -> None:
+def check_float8(op: Builder, dtype: torch.dtype) -> None:
+    """Refuse float8 numbers below the opset that has them.
+
+    Raises OpsetError.
+    """
     if op.opset < _FLOAT8:
-        _refuse_float8(op, dtype)
-
-
-def _refuse_float8(op: Builder, dtype: torch.dtype) -> NoReturn:
-    op.opset_error(f"ONNX has {dtype} from opset {_FLOAT8} on; the target is opset {op.opset}", _FLOAT8)
+        op.opset_error(f"ONNX has {dtype} from opset {_FLOAT8} on; the target is opset {op.opset}", _FLOAT8)

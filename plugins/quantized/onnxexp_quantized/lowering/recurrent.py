@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -42,18 +43,10 @@ def lstm(
 
 
 @table("gru")
-def gru(
-    op: Builder,
-    x: Tensor,
-    states: list[Tensor],
-    weights: list[Tensor],
-    scales: list[Tensor],
-    zero_points: list[Tensor],
-    biases: list[Tensor],
-) -> tuple[Tensor, ...]:
+def gru(op: Builder, *args: Any) -> tuple[Tensor, ...]:
     """gru(Tensor x, Tensor[] states, Tensor[] weights, Tensor[] scales, Tensor[] zero_points, Tensor[] biases)
     -> (Tensor, Tensor)"""
-    return _float_layer(op, "GRU", x, states, weights, scales, zero_points, biases)
+    return _float_layer(op, "GRU", *args)
 
 
 def _float_layer(

@@ -9,7 +9,16 @@ import torch
 
 from onnxexp import Builder, SymbolicTable, Tensor
 from onnxexp.torch_ops.type_codes import VALUES
-from onnxexp_quantized.lowering.affine import FLOAT8, Affine, as_scalar, check_width, dequantize, kept_cast, quantize
+from onnxexp_quantized.lowering.affine import (
+    FLOAT8,
+    Affine,
+    as_scalar,
+    check_float8,
+    check_width,
+    dequantize,
+    kept_cast,
+    quantize,
+)
 from onnxexp_quantized.lowering.choose_parameters import scale_and_zero_point
 
 __all__ = ["table"]
@@ -99,8 +108,7 @@ def choose_qparams_affine(
 def quantize_affine_float8(op: Builder, tensor: Tensor, scale: Tensor, float8_dtype: torch.dtype) -> Tensor:
     """quantize_affine_float8_non_decomposed(Tensor tensor, Tensor scale, ScalarType float8_dtype=24) -> Tensor"""
     float8_dtype = _dtype(float8_dtype)
-    if op.opset < 19:
-        op.opset_error(f"ONNX has {float8_dtype} from opset 19 on; the target is opset {op.opset}", 19)
+    check_float8(op, float8_dtype)
     limit = torch.finfo(float8_dtype).max
     scaled = op.Div(op.cast(tensor, torch.float32), _broadcasting(op, tensor, scale))
     return op.cast(op.Clip(scaled, -limit, limit), float8_dtype)
