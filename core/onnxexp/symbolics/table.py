@@ -63,8 +63,8 @@ class Symbolic:
 def location_of(function: Callable[..., Any]) -> str:
     """``file:line`` of a function, a method, or the `__call__` of an object."""
     plain = inspect.unwrap(function)
-    plain = getattr(plain, "__func__", plain)
-    code = getattr(plain, "__code__", None) or type(plain).__call__.__code__
+    plain = getattr(plain, "__func__", plain)  # a method's function
+    code = getattr(plain, "__code__", None) or type(plain).__call__.__code__  # an object has none of its own
     return f"{code.co_filename}:{code.co_firstlineno}"
 
 
