@@ -49,7 +49,7 @@ def is_rounding(
     actual: torch.Tensor,
     number: int,
 ) -> bool:
-    """Whether a wrong value is one that eager itself has in float64, or at inputs that differ in the last digits."""
+    """Whether eager itself has such a value or shape in float64, or at inputs that differ in the last digits."""
     with _default_dtype(torch.float64):  # integers times a Python float
         exact = _results(lambda: make().double(), [x.double() if x.is_floating_point() else x for x in tensors], number)
     if exact is not None and exact.shape == actual.shape and not difference(exact.to(actual.dtype), actual):
@@ -60,6 +60,8 @@ def is_rounding(
         if other is None or other.shape != expected.shape:
             return other is not None
         reach = torch.maximum(reach, _distance(other, expected))
+    if actual.shape != expected.shape:
+        return False
     error = _distance(actual, expected)
     scale = float(expected.double().abs().nan_to_num(posinf=0).max()) if expected.numel() else 0.0
     floor = 1e-5 * max(1.0, scale) if expected.is_floating_point() else 0.0

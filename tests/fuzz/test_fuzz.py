@@ -177,6 +177,24 @@ def test_integers_times_a_float_are_exact_in_float64() -> None:
     assert torch.get_default_dtype() == torch.float32
 
 
+def test_a_shape_that_rounding_decides() -> None:
+    class Distinct(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.unique(x.round())
+
+    one = torch.tensor([1.0])
+    for first, expected in ((0.5, True), (0.2, False)):
+        x = torch.tensor([first, 1.0])
+        assert is_rounding(Distinct, [x], Distinct()(x), one, 0) == expected
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_layer_that_accepts_one_size_and_0() -> None:
+    layer = Statement("v1 = self.m(x0)", ("self.m = torch.nn.BatchNorm1d(4)",))
+    result = judge(program(statements=(layer,), frontend="trace", axes={"x0": {1: "n"}}))
+    assert (result.outcome, result.sizes) == ("fixed", "{'n': 0}"), result.detail
+
+
 def test_comparison() -> None:
     one = torch.tensor([1.0, float("nan")])
     assert compared([one], [one.clone()]) is None
