@@ -1,9 +1,9 @@
-"""Statically quantized networks for images: codes and best classes against torch's kernels."""
+"""Statically quantized networks for images: codes and best classes beside torch's kernels."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
 
 import onnx
 import onnxruntime
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import onnxexp
-from tests.models.classic_vision import ResNet, calibrated, lively
+from tests.models.classic_vision import ResNet
 from tests.models.inception import InceptionV3
 from tests.quantized.image_models import GoogLeNet, MobileNetV2, MobileNetV3, ShuffleNet
 from tests.quantized.static_models import fx, quantum
@@ -26,32 +26,50 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "googlenet": (GoogLeNet, 64),
     "inception-v3": (lambda: InceptionV3(10, 0.125), 107),
 }
-"""Networks, and the side of their images."""
+"""Networks, and the side of their pictures."""
 
 
-def noise(count: int, side: int, seed: int) -> Tensor:
-    return torch.randn(count, 3, side, side, generator=torch.Generator().manual_seed(seed))
+KINDS = 10
+"""The kinds of pictures, and a network's classes."""
+
+
+def pictures(count: int, side: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Noisy random pictures of the ten kinds, and their kinds."""
+    patterns = torch.randn(KINDS, 3, 8, 8, generator=torch.Generator().manual_seed(7))
+    generator = torch.Generator().manual_seed(seed)
+    kinds = torch.randint(0, KINDS, (count,), generator=generator)
+    clear = nn.functional.interpolate(patterns, (side, side), mode="bilinear")[kinds]
+    return clear + 0.3 * torch.randn(count, 3, side, side, generator=generator), kinds
+
+
+@functools.cache
+def trained(name: str) -> nn.Module:
+    """A network that tells the kinds apart: one of random weights multiplies each rounding difference from layer to layer."""
+    build, side = NETWORKS[name]
+    torch.manual_seed(0)
+    model = build().train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for step in range(120):
+        images, kinds = pictures(32, side, 100 + step)
+        scores = model(images)
+        loss = nn.functional.cross_entropy(scores[0] if isinstance(scores, tuple) else scores, kinds)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    return model.eval()
 
 
 def images(model: nn.Module, count: int, side: int, seed: int) -> Tensor:
-    """Random images that the quantizer of the input leaves as they are.
+    """Pictures that the quantizer of the input leaves as they are.
 
-    Other numbers may be halfway between two integers, where torch and ONNX Runtime round to different ones: 1 of 100 000. In a
-    network of random weights such a pixel moves the scores by some quanta.
+    Other numbers may be halfway between two integers, where torch and ONNX Runtime round to different ones: 1 of 100 000.
     """
     scale, zero_point = (
         next(value for name, value in model.named_buffers() if name.endswith(f"_input_{part}_0"))
         for part in ("scale", "zero_point")
     )
-    return torch.quantize_per_tensor(noise(count, side, seed), float(scale), int(zero_point), torch.quint8).dequantize()
-
-
-def quantized(name: str, engine: str) -> nn.Module:
-    """A network that is calibrated on random images."""
-    build, side = NETWORKS[name]
-    torch.manual_seed(0)
-    model = calibrated(lively(build), (16, 3, side, side))().eval()
-    return fx(model, noise(8, side, 1), engine=engine)
+    given = pictures(count, side, seed)[0]
+    return torch.quantize_per_tensor(given, float(scale), int(zero_point), torch.quint8).dequantize()
 
 
 def run(program: onnxexp.ONNXProgram, images: Tensor, optimized: bool) -> Tensor:
@@ -63,26 +81,25 @@ def run(program: onnxexp.ONNXProgram, images: Tensor, optimized: bool) -> Tensor
     return torch.from_numpy(session.run(None, {session.get_inputs()[0].name: images.numpy()})[0])
 
 
-@pytest.mark.parametrize(
-    ("name", "engine", "count"),
-    [
-        *(pytest.param(name, "fbgemm", 200, marks=pytest.mark.full if name != "shufflenet" else []) for name in NETWORKS),
-        *(pytest.param(name, "onednn", 50, marks=pytest.mark.full) for name in NETWORKS),
-    ],
-)
-def test_a_network(name: str, engine: str, count: int, request: Any) -> None:
+@pytest.mark.full
+@pytest.mark.parametrize("engine", ["fbgemm", "onednn"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network(name: str, engine: str, request: pytest.FixtureRequest) -> None:
     before = torch.backends.quantized.engine
     request.addfinalizer(lambda: setattr(torch.backends.quantized, "engine", before))
     torch.backends.quantized.engine = engine
-    side, model = NETWORKS[name][1], quantized(name, engine)
-    program = onnxexp.export(model, (noise(2, side, 2),), capture="trace", dynamic_shapes=({0: "batch"},))
+    side = NETWORKS[name][1]
+    model = fx(trained(name), pictures(32, side, 1)[0], engine=engine)
+    program = onnxexp.export(model, (pictures(2, side, 2)[0],), capture="trace", dynamic_shapes=({0: "batch"},))
     onnx.checker.check_model(program.model_proto, full_check=True)
-    given = images(model, count, side, 3)
+    given = images(model, 200, side, 3)
     expected = model(given)
     step = quantum(model, given)
     exact, fused = (run(program, given, optimized) for optimized in (False, True))
-    # random weights multiply each difference from layer to layer, and the kernels of ONNX Runtime quantize the bias:
-    # the bounds are what seven networks reach; operators and small models have the strict ones
-    assert (((exact - expected) / step).abs() < 1.01).float().mean() > 0.92
-    assert (exact.argmax(1) == expected.argmax(1)).float().mean() > 0.96
-    assert torch.corrcoef(torch.stack([fused.flatten(), expected.flatten()]))[0, 1] > 0.8
+    # QuantizeLinear divides by the scale, torch multiplies by its inverse: of 100 000 sums of ResNet-50's 16 blocks,
+    # one is rounded to another integer
+    assert (((exact - expected) / step).abs() < 1.01).float().mean() >= (0.995 if name == "resnet50" else 0.999)
+    # the kernels of ONNX Runtime also round the bias to an integer
+    assert ((fused - expected) / step).abs().max() < 9
+    for result in (exact, fused):
+        assert torch.equal(result.argmax(1), expected.argmax(1))
