@@ -134,6 +134,17 @@ def test_quantized_layers(name: str, config: str, opset: int) -> None:
         assert (program(x) - expected).abs().max() <= 0.02 * most
 
 
+@pytest.mark.filterwarnings("ignore:Tracing fixes")
+@pytest.mark.parametrize("config", sorted(CONFIGS.keys() - STEP))
+def test_quantized_weights_in_a_trace(config: str) -> None:
+    model, example, dynamic = quantized("layers", config)
+    program = onnxexp.export(model, (example,), dynamic_shapes=(dynamic,), capture="trace", opset_version=21)
+    assert not floats(program, model)
+    for x in (example, *other_inputs(example, dynamic)):
+        expected = model(x)
+        assert (run_unfused(program, x) - expected).abs().max() <= expected.abs().max() * 1e-5
+
+
 def types(program: onnxexp.ONNXProgram) -> set[str]:
     """The element types of the weights."""
     return {
