@@ -34,6 +34,20 @@ def test_the_plugin_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(raised.value).splitlines()[-1] == cure
 
 
+@pytest.mark.parametrize("capture", ["auto", "export", "trace"])
+def test_fake_quantization_names_it(capture: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    layers = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).train()
+    layers.qconfig = quantization.get_default_qat_qconfig("fbgemm")  # type: ignore[assignment]
+    trained = quantization.prepare_qat(layers)
+    x = torch.randn(2, 4)
+    trained(x)
+    trained.eval().apply(quantization.disable_observer)
+    others = tuple(plugin for plugin in discovery.discover() if plugin.name != "quantized")
+    monkeypatch.setattr(discovery, "discover", lambda *group: others)
+    with pytest.raises(onnxexp.OnnxExporterError, match="`pip install onnxexp-plugin-quantized` brings the operators of aten::"):
+        onnxexp.export(trained, (x,), capture=capture)
+
+
 def test_decomposed_operators_name_it() -> None:
     from torch.ao.quantization.fx import _decomposed  # noqa: F401 - registers the operators
 

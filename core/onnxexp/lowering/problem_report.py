@@ -77,7 +77,7 @@ def unsupported(problems: Sequence[Problem], off: Sequence[PluginStatus] = ()) -
 
 
 def _packs(ops: Iterable[str], off: Sequence[PluginStatus]) -> str:
-    return "".join(f"\n{line}" for line in packs({op.partition("::")[0] for op in ops}, off))
+    return "".join(f"\n{line}" for line in packs(ops, off))
 
 
 def _block(op: str, reason: str, found: Sequence[Problem]) -> str:

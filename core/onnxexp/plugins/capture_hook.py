@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
@@ -58,7 +59,8 @@ def capture(
     try:
         program, refused = _captured(plugins, context.options, call)
     except CaptureError as error:
-        cures = packs(namespaces, plugins.off) if (namespaces := _class_namespaces(model)) else []
+        names = _class_namespaces(model) | set(re.findall(r"\b\w+::\w+", str(error)))
+        cures = packs(names, plugins.off) if names else []
         if not cures:
             raise
         raise CaptureError("\n".join([str(error), *cures])) from error
@@ -79,10 +81,10 @@ def _captured(plugins: Plugins, options: Options, call: Mapping[str, Any]) -> tu
 
 
 def _class_namespaces(model: Any) -> set[str]:
-    """The namespaces of C++ classes whose objects a model has, as ``quantized``."""
+    """The namespaces of C++ classes whose objects a model has, as ``quantized::``."""
     modules = model.modules() if isinstance(model, torch.nn.Module) and not is_scripted(model) else ()
     held = (value for module in modules for value in vars(module).values() if isinstance(value, torch.ScriptObject))
-    return {str(each._type()).split(".")[-2] for each in held}
+    return {str(each._type()).split(".")[-2] + "::" for each in held}
 
 
 def _first(plugins: Plugins, options: Options, call: Mapping[str, Any]) -> CapturedProgram:

@@ -25,9 +25,17 @@ from onnxexp.suggest import nearest
 __all__ = ["GROUP", "InstalledPlugin", "PluginStatus", "discover", "packs", "record_hash", "states"]
 
 GROUP = "onnxexp.plugins"
-_QUANTIZED = dict.fromkeys(("quantized", "quantized_decomposed", "torchao"), "onnxexp-plugin-quantized")
-_PACKS = {"aten": "onnxexp-plugin-aten", "torchvision": "onnxexp-plugin-torch-onnx", **_QUANTIZED}
-"""This project's distributions, by the namespace of torch operators and classes."""
+_QUANTIZED = (
+    *("quantized::", "quantized_decomposed::", "torchao::"),
+    *("aten::fake_quantize", "aten::_fake_quantize", "aten::fused_moving_avg_obs", "aten::_fused_moving_avg_obs"),
+    *("aten::quantize_per", "aten::_int_mm", "aten::_weight_int"),
+)
+_PACKS = {
+    **dict.fromkeys(_QUANTIZED, "onnxexp-plugin-quantized"),
+    "aten::": "onnxexp-plugin-aten",
+    "torchvision::": "onnxexp-plugin-torch-onnx",
+}
+"""This project's distributions, by how the names of torch operators begin; the first that fits counts."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,12 +98,13 @@ def states(config: Config, group: str = GROUP) -> list[PluginStatus]:
     return [_state(plugin, config, plugins) for plugin in plugins]
 
 
-def packs(namespaces: Iterable[str], off: Iterable[PluginStatus]) -> list[str]:
-    """List the packs that may serve torch namespaces: those that are off, and ours."""
+def packs(ops: Iterable[str], off: Iterable[PluginStatus]) -> list[str]:
+    """List the packs that may serve torch operators, or namespaces as ``aten::``: those that are off, and ours."""
     lines = [f"the plugin {state.found.name!r} ({state.found.origin}) is installed but off: {state.reason}" for state in off]
     installed = {plugin.distribution for plugin in discover()}
-    ours = {namespace: _PACKS[namespace] for namespace in sorted(namespaces) if namespace in _PACKS}
-    found = (f"`pip install {pack}` brings the operators of {space}::" for space, pack in ours.items() if pack not in installed)
+    fitting = (next((start for start in _PACKS if op.startswith(start)), None) for op in ops)
+    ours = {start: _PACKS[start] for start in sorted(filter(None, fitting))}
+    found = (f"`pip install {pack}` brings the operators of {start}" for start, pack in ours.items() if pack not in installed)
     return [*lines, *found]
 
 
