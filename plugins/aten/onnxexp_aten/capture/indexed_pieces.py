@@ -65,11 +65,24 @@ class _ExportedPieces(_TracedPieces):
         return (*other, *self._whole())
 
 
+class _FlattenedError(Exception):
+    """pytree flattens pieces, most often those that the model returns.
+
+    Their number is a guard, which would have no line of the user here: the export runs again with torch's own tuples.
+    """
+
+
 @functools.cache
 def _register_pieces() -> None:
     """Let pytree flatten pieces that a model returns, once per process."""
+
+    def flattened(pieces: _TracedPieces) -> Any:
+        if isinstance(pieces, _ExportedPieces):
+            raise _FlattenedError
+        return [*pieces], None
+
     for class_ in (_TracedPieces, _ExportedPieces):
-        pytree.register_pytree_node(class_, lambda pieces: ([*pieces], None), lambda leaves, _: tuple(leaves))
+        pytree.register_pytree_node(class_, flattened, lambda leaves, _: tuple(leaves))
 
 
 def _split(make: Any, original: Callable[..., Any], self: torch.Tensor, split_size: Any, dim: int = 0) -> Any:
@@ -144,15 +157,19 @@ def _in_traces(name: str, replacement: Callable[..., Any]) -> Callable[..., Any]
 def export_with_pieces(export: Callable[[], Any], model: torch.nn.Module) -> Any:
     """Run an export with indices of pieces as slices; without them if it fails."""
     _register_pieces()
+    owners: dict[str, list[Any]] = {"split": [torch.Tensor], "chunk": [torch, torch.Tensor], "unbind": [torch, torch.Tensor]}
+    own = [(owner, name, getattr(owner, name)) for name in owners for owner in owners[name]]  # by its name
     made: list[Any] = []
 
     def make(piece: Callable[[int], torch.Tensor], whole: Callable[[], Any]) -> Any:
-        made.append(_ExportedPieces(piece, whole))
+        def torchs() -> Any:
+            with replace_attributes(own):  # a mode for functions gets torch's function by its name
+                return whole()
+
+        made.append(_ExportedPieces(piece, torchs))
         return made[-1]
 
-    owners: dict[str, list[Any]] = {"split": [torch.Tensor], "chunk": [torch, torch.Tensor], "unbind": [torch, torch.Tensor]}
-    rows = [(owner, name, functools.partial(_METHODS[name], make)) for name in owners for owner in owners[name]]
-    table = [(owner, name, in_captures(getattr(owner, name), instead)) for owner, name, instead in rows]  # by its name
+    table = [(owner, name, in_captures(original, functools.partial(_METHODS[name], make))) for owner, name, original in own]
     try:
         with restored_state(model), replace_attributes(table):
             return export()
