@@ -65,7 +65,7 @@ RESHAPES: dict[str, Model] = {
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
-@pytest.mark.parametrize("opset", [10, 13, 20])
+@pytest.mark.parametrize("opset", [10, pytest.param(13, marks=pytest.mark.full), 20])
 @pytest.mark.parametrize("name", [*MODELS, *RESHAPES])
 def test_sizes_of_0_and_1(name: str, opset: int, capture: str) -> None:
     model = MODELS.get(name) or RESHAPES[name]

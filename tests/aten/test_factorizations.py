@@ -220,7 +220,7 @@ DYNAMIC = [
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
-@pytest.mark.parametrize("opset", [13, 20])
+@pytest.mark.parametrize("opset", [pytest.param(13, marks=pytest.mark.full), 20])
 @pytest.mark.parametrize(("function", "inputs"), DYNAMIC)
 def test_sizes_of_the_run(function: Callable[..., Any], inputs: Any, opset: int, capture: str) -> None:
     shapes = tuple({axis: torch.export.Dim.DYNAMIC for axis in range(x.dim()) if x.shape[axis] > 1} for x in inputs[0])

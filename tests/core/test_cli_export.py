@@ -340,7 +340,7 @@ def test_a_package_in_a_file_is_hinted_at(project: str, capsys: Capsys, monkeypa
 # The working directory
 
 
-@pytest.mark.parametrize("how", ["module", "installed"])
+@pytest.mark.parametrize("how", [pytest.param("module", marks=pytest.mark.full), "installed"])
 def test_the_working_directory_is_for_the_users_module_alone(tmp_path: Path, how: str) -> None:
     """A plugin cannot import from it, and where the target is installed, nobody can."""
     here, packs = tmp_path / "here", tmp_path / "packs"

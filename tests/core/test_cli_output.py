@@ -141,7 +141,8 @@ def test_text_fits_the_encoding(encoding: str, expected: str) -> None:
         assert shown == expected
 
 
-@pytest.mark.parametrize("encoding", ["ascii", pytest.param("cp1252", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
 def test_a_terminal_without_unicode(place: Path, encoding: str) -> None:
     """A module with a Greek name in an error, and every table."""
     Path("greek.py").write_text("def α():\n    raise ValueError('β')\n", encoding="utf-8")

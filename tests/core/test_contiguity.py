@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -61,6 +62,7 @@ def _samples() -> Iterator[tuple[str, Any, tuple[Any, ...], dict[str, Any]]]:
                 yield f"aten::{name}", info.op, (input, *args), options
 
 
+@pytest.mark.full
 def test_results_are_contiguous_where_all_inputs_are() -> None:
     calls = _Calls()
     with warnings.catch_warnings(), torch.no_grad():

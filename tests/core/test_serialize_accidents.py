@@ -213,7 +213,7 @@ def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
     assert not os.listdir(tmp_path)
 
 
-@pytest.mark.parametrize("how", ["path", "external", "stream"])
+@pytest.mark.parametrize("how", ["path", *(pytest.param(how, marks=pytest.mark.full) for how in ("external", "stream"))])
 def test_memory_stays_flat(how: str, tmp_path: Path) -> None:
     program = """
         import sys, resource, torch

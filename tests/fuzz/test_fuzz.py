@@ -290,6 +290,7 @@ def test_results_of_a_run_that_was_cut_off(tmp_path: Path) -> None:
     assert sorted(read_results(path), key=str) == sorted(RESULTS, key=str)
 
 
+@pytest.mark.full
 def test_a_run_is_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "results.jsonl"
     for count in (2, 4):

@@ -29,6 +29,20 @@ SIBLINGS = {
 """Models with the same layers as another. The quick tier traces both, and runs torch.export on the other only. It traces no other
 model that torch can script."""
 
+SLOW = {
+    "regnet-small-image",
+    "densenet121",
+    "detr",
+    "t5",
+    "whisper",
+    "wav2vec2",
+    "segformer",
+    "clip",
+    "inception-v3",
+    "llama-past",
+}
+"""Models that torch.export takes seconds to capture. The quick tier traces them only."""
+
 
 def runs(quick: Collection[str] = CASES) -> Iterator[Any]:
     """Each case at each of its opsets; one of them belongs to the quick tier, for these cases."""
@@ -39,7 +53,7 @@ def runs(quick: Collection[str] = CASES) -> Iterator[Any]:
 
 
 @pytest.mark.filterwarnings("error:the exported model is right only where")
-@pytest.mark.parametrize(("case", "opset"), list(runs(CASES.keys() - SIBLINGS)))
+@pytest.mark.parametrize(("case", "opset"), list(runs(CASES.keys() - SIBLINGS - SLOW)))
 def test_agrees_with_eager(case: ModelCase, opset: int) -> None:
     check_case(case, opset)
 

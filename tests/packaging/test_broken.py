@@ -75,6 +75,7 @@ def names() -> list[str]:
     return [f"{name}-pack" for name in BROKEN]
 
 
+@pytest.mark.full
 def test_a_broken_pack_is_left_out_unless_it_is_asked_for(broken: Environment) -> None:
     """Each pack twice: a failed import must not pass for a plugin the second time."""
     reported: dict[str, Any] = broken.python(f"names = {names()}\n{textwrap.dedent(EXPORTS)}").reported

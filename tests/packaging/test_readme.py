@@ -104,6 +104,7 @@ def test_no_block_is_left_out() -> None:
             assert block.language in ("python", ""), block  # "": the diagram, and what the code before it prints
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("page", OTHER_READMES, ids=lambda page: page.parent.name)
 def test_the_code_of_the_other_readmes(readme: Environment, page: Path) -> None:
     folder = readme.work / f"readme-{page.parent.name}"

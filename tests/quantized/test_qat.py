@@ -98,7 +98,7 @@ def last_scale(model: nn.Module) -> float:
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
-@pytest.mark.parametrize("backend", ["fbgemm", "qnnpack"])
+@pytest.mark.parametrize("backend", ["fbgemm", pytest.param("qnnpack", marks=pytest.mark.full)])
 @pytest.mark.parametrize("version", [0, 1], ids=["separate", "fused"])
 @pytest.mark.parametrize("kind", [Convolutions, Block])
 def test_prepared_models(capture: str, backend: str, version: int, kind: Callable[[], Convolutions | Block]) -> None:

@@ -206,7 +206,7 @@ def test_a_width_that_the_opset_lacks_can_be_an_error() -> None:
         Quantized(narrow="wide")
 
 
-@pytest.mark.parametrize("decomposed", [False, True])
+@pytest.mark.parametrize("decomposed", [False, pytest.param(True, marks=pytest.mark.full)])
 @pytest.mark.parametrize("config", CONFIGS)
 def test_given_programs(config: str, decomposed: bool) -> None:
     """A program is exported as the model is, also after torch decomposed it."""
