@@ -146,7 +146,7 @@ def export(
         onnx_model.metadata_props.update(_metadata(packs, context))
     program = ONNXProgram(
         onnx_model, signature=call_signature(captured, io, call, context),
-        eager=functools.partial(run_original, call, options.training), example=(call.args, call.kwargs), weights=weights,
+        eager=functools.partial(run_original, call, context), example=(call.args, call.kwargs), weights=weights,
         plugins_used=packs.used_plugins, timings=seconds, spec=call.spec, write=functools.partial(write_program, packs, context),
         pass_timings=passes.seconds, lowered=lowering.lowered,
     )  # fmt: skip

@@ -129,6 +129,25 @@ def test_the_capture_contexts_of_several_plugins(fails: bool) -> None:
     assert said == (["in first"] if fails else ["in first", "in second", "out second", "out first"])
 
 
+def test_a_plugin_makes_inputs_and_results_dense() -> None:
+    named: list[str] = []
+
+    def form(tensor: torch.Tensor, name: str) -> Any:
+        named.append(name)
+        return torch.Tensor.to_dense if tensor.layout is torch.sparse_coo else None
+
+    class Twice(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return x + x, y + y
+
+    dense = torch.eye(3)
+    pack = Pack(capture_context=lambda context: context.dense_forms.append(form))
+    program = export(Twice(), (dense,), kwargs={"y": dense.to_sparse()}, plugins=[pack])
+    assert torch.equal(program(dense, y=dense.to_sparse())[1], 2 * dense)
+    assert program.verify().ok
+    assert named == ["x", "y", "", ""]
+
+
 def test_what_a_capture_context_gives_is_none_or_a_context() -> None:
     assert run(capture_context=lambda options: None).model
     with pytest.raises(PluginError, match="the hook capture_context of the plugin .* failed: .*(context manager|__enter__)"):

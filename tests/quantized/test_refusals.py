@@ -1,8 +1,7 @@
-"""Quantized models that the plugin refuses, and quantized outputs."""
+"""Quantized models that the plugin refuses."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from torch.ao import quantization
 from torch.ao.quantization import quantize_fx
 
 import onnxexp
-from tests.quantized.static_models import Linear, Residual, eager
+from tests.quantized.static_models import Linear, eager
 
 
 def refused(model: Any, x: Tensor, **options: Any) -> str:
@@ -37,35 +36,6 @@ def test_torchscript() -> None:
     assert "cure: capture='auto'" in refused(model, x, capture="script")
     for scripted in (torch.jit.trace(model, x), torch.jit.script(model), torch.jit.freeze(torch.jit.trace(model, x))):
         assert "cure: export the eager model" in refused(scripted, x)
-
-
-def test_a_quantized_input() -> None:
-    x = torch.randn(6, 12)
-    assert "an input is a quantized tensor" in refused(eager(Linear(), x), torch.quantize_per_tensor(x, 0.1, 0, torch.quint8))
-
-
-class Open(Residual):
-    """A model that returns what it quantizes, beside a float tensor."""
-
-    def forward(self, x: Tensor) -> tuple[Tensor, None, dict[str, Tensor]]:
-        q = self.quant(x)
-        return x + 1, None, {"first": self.first(q), "image": q}
-
-
-@pytest.mark.parametrize("capture", ["export", "trace"])
-def test_quantized_outputs(capture: str) -> None:
-    torch.manual_seed(0)
-    x = torch.randn(2, 3, 8, 8)
-    model = eager(Open(), x)
-    program = onnxexp.export(model, (x,), capture=capture, output_names=["sum", "first", "image"])
-    shifted, nothing, named = model(x)
-    result = program(x)
-    assert nothing is None and torch.equal(result[0], shifted)
-    assert torch.equal(result[2]["image"], named["image"].int_repr())
-    assert (result[2]["first"].int() - named["first"].int_repr().int()).abs().max() <= 1
-    for name in ("first", "image"):
-        metadata = json.loads(program.model.metadata_props[f"quantized.{name}"])
-        assert metadata == {"scale": named[name].q_scale(), "zero_point": named[name].q_zero_point(), "dtype": "quint8"}
 
 
 class Unused(nn.Module):

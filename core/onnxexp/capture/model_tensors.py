@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from onnxexp.capture.torch_state import model_mode
 from onnxexp.request.example_call import ExampleCall
-from onnxexp.request.training_mode import TrainingMode
+from onnxexp.request.export_context import ExportContext
 
 __all__ = ["RestoredParameters", "call_unharmed", "restored_state", "run_original"]
 
@@ -114,8 +114,8 @@ def call_unharmed(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[
         return pytree.tree_map_only(torch.Tensor, torch.clone, module(*args, **kwargs))
 
 
-def run_original(call: ExampleCall, training: TrainingMode, /, *args: Any, **kwargs: Any) -> Any:
+def run_original(call: ExampleCall, context: ExportContext, /, *args: Any, **kwargs: Any) -> Any:
     """Run the original model in the mode of the export, to compare a program with it."""
     modules = () if isinstance(call.model, ExportedProgram) else call.module.modules()
-    with model_mode(modules, training):
-        return call_unharmed(call.module, args, kwargs)
+    with model_mode(modules, context.options.training):
+        return pytree.tree_map_only(torch.Tensor, context.dense, call_unharmed(call.module, args, kwargs))

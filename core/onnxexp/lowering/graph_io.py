@@ -110,7 +110,7 @@ def call_signature(captured: CapturedProgram, io: GraphIO, call: ExampleCall, co
     """Describe how a call of the original maps to the graph."""
     leaves = call.spec.leaves
     return Signature(
-        inputs=[InputSlot(name, index) for index, name in io.inputs.items()],
+        inputs=[InputSlot(name, index, context.input_forms.get(index)) for index, name in io.inputs.items()],
         outputs=[_slot(captured, io, index, output) for index, output in enumerate(captured.graph.outputs)],
         in_spec=captured.in_spec,
         out_spec=captured.out_spec,

@@ -12,6 +12,7 @@ import torch
 from torch._guards import detect_fake_mode
 from torch.export import ExportedProgram
 from torch.nn.parameter import is_lazy
+from torch.utils import _pytree as pytree
 
 from onnxexp.capture.captured_program import CapturedProgram
 from onnxexp.capture.torch_export import frontend as torch_export
@@ -54,6 +55,7 @@ def capture(
     Raises CaptureError that names each attempt and the reason why it failed.
     """
     if isinstance(model, torch.nn.Module):
+        args, kwargs, spec = _dense(args, kwargs, spec, context)
         _check_tensors(model, spec)
     call = {"model": model, "args": args, "kwargs": kwargs, "spec": spec, "context": context}
     try:
@@ -127,6 +129,23 @@ def _no_frontend(plugins: Plugins, options: Options, model: Any) -> str:
     if off is not None:
         return f"{wanted} needs the plugin {_TORCHSCRIPT!r}, which is switched off: {off}; cure: switch it on there"
     return f"{wanted} needs the TorchScript frontend, which is not installed; cure:\n  pip install onnxexp-plugin-{_TORCHSCRIPT}"
+
+
+def _dense(
+    args: Sequence[Any], kwargs: Mapping[str, Any], spec: DynamicSpec, context: ExportContext
+) -> tuple[Sequence[Any], Mapping[str, Any], DynamicSpec]:
+    """Make the inputs dense that a plugin has a form for."""
+    flat, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    made: dict[int, Any] = {}  # one tensor that is given twice stays one
+    for index, leaf in enumerate(spec.leaves):
+        form = context.form(leaf.value, leaf.name) if isinstance(leaf.value, torch.Tensor) else None
+        if form is not None:
+            context.input_forms[index] = form
+            flat[index] = made.setdefault(id(leaf.value), form(leaf.value))
+    if not made:
+        return args, kwargs, spec
+    leaves = [dataclasses.replace(leaf, value=value) for leaf, value in zip(spec.leaves, flat, strict=True)]
+    return *pytree.tree_unflatten(flat, structure), dataclasses.replace(spec, leaves=tuple(leaves))
 
 
 def _check_tensors(model: torch.nn.Module, spec: DynamicSpec) -> None:

@@ -42,7 +42,7 @@ def capture_context(options: Options, context: ExportContext) -> AbstractContext
         Once per export, before the frontend captures the model.
     Parameters:
         options: The options of the export: opset, training mode, ….
-        context: The options again, and `plugin_data`.
+        context: The options again, `plugin_data`, and `dense_forms` for tensors that ONNX lacks.
     Result:
         A context manager that is entered before the capture and left after it, or None. It may patch torch: only one export
         captures at a time.
@@ -73,7 +73,7 @@ def capture(
         then `options.capture` is ``"trace"``, and the core adds the reason of the refusal to the warning or error.
     Parameters:
         model: The module, or an ExportedProgram. A function or a ScriptFunction comes wrapped as a module.
-        args, kwargs: The example's arguments.
+        args, kwargs: The example's arguments; tensors that ONNX lacks are in the form that a plugin has for them.
         spec: The leaves of the example, their names, and the dynamic axes.
         options: The options of the export; `options.capture` is "auto", "export", "trace" or "script".
         context: The options of the call, and `plugin_data`.

@@ -183,7 +183,7 @@ class ONNXProgram:
     def _run(self, leaves: Sequence[Any]) -> list[Any]:
         with self._lock:  # the session is made at the first call
             session = self._session = self._session or Session(self._model)
-        return session.run({**self.weights, **{slot.name: leaves[slot.leaf] for slot in self.signature.inputs}})
+        return session.run({**self.weights, **self.signature.feeds(leaves)})
 
     def __str__(self) -> str:
         return render(self.model)

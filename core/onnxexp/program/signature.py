@@ -16,10 +16,14 @@ __all__ = ["InputSlot", "OutputSlot", "Signature"]
 
 
 class InputSlot(NamedTuple):
-    """An input of the graph and the index of its leaf in the flattened arguments."""
+    """An input of the graph and the index of its leaf in the flattened arguments.
+
+    `form` makes the tensor of a call dense, where the original takes one that ONNX lacks.
+    """
 
     name: str
     leaf: int
+    form: Callable[[Any], Any] | None = None
 
 
 class OutputSlot(NamedTuple):
@@ -85,6 +89,11 @@ class Signature:
             cure = "export again with an example of these sizes, or mend the line that the export's warning names"
             raise OnnxExporterError(f"this program is right only where {' and '.join(broken)}; the call has other sizes; {cure}")
         return leaves
+
+    def feeds(self, leaves: Sequence[Any]) -> dict[str, Any]:
+        """Return the values of the graph's inputs, by name."""
+        given = ((slot, leaves[slot.leaf]) for slot in self.inputs)
+        return {slot.name: leaf if slot.form is None else slot.form(leaf) for slot, leaf in given}
 
     def unflatten(self, results: Sequence[Any], leaves: Sequence[Any]) -> Any:
         """Build the original's result from the graph's outputs and the call's leaves."""

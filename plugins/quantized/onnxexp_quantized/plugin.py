@@ -13,8 +13,11 @@ import torch
 from onnxexp import Builder, ExportContext, Graph, Node, OptionError, Options, hookimpl
 from onnxexp.suggest import nearest
 from onnxexp_quantized.capture.fake_quantize_modules import constant_fake_quantization
+from onnxexp_quantized.capture.forward_hooks import hooked
+from onnxexp_quantized.capture.inputs import quantized_inputs
+from onnxexp_quantized.capture.integer_form import IntegerForm
 from onnxexp_quantized.capture.model_patches import is_quantized, quantizing_functions, stand_ins
-from onnxexp_quantized.capture.outputs import OutputParameters, integer_outputs
+from onnxexp_quantized.capture.outputs import WriteParameters, integer_outputs
 from onnxexp_quantized.capture.refusals import check_model
 from onnxexp_quantized.lowering.affine import NARROW
 from onnxexp_quantized.lowering.dynamic import DYNAMIC
@@ -62,17 +65,20 @@ class Quantized:
         context.plugin_data[_PATCHES] = stack = contextlib.ExitStack()
         context.plugin_data.setdefault(DYNAMIC, self.dynamic)  # a plugin that the user passes comes first
         context.plugin_data.setdefault(NARROW, self.narrow)
+        context.dense_forms.append(IntegerForm.of)
         return stack
 
     @hookimpl(tryfirst=True)
-    def capture(self, model: Any, options: Options, context: ExportContext) -> None:
+    def capture(self, model: Any, args: Any, kwargs: Any, options: Options, context: ExportContext) -> None:
         """Put stand-ins into a quantized model; other frontends capture it."""
         stack: contextlib.ExitStack = context.plugin_data[_PATCHES]
-        quantized = is_quantized(model)
+        forms = {index: form for index, form in context.input_forms.items() if isinstance(form, IntegerForm)}
+        quantized = is_quantized(model) or bool(forms)
         check_model(model, options.capture, quantized)
         if quantized:
             stack.enter_context(stand_ins(model))
-            stack.enter_context(integer_outputs(model, context.plugin_data.setdefault(_OUTPUTS, {})))
+            before = quantized_inputs(model, args, kwargs, forms)
+            stack.enter_context(hooked(model, before, integer_outputs(context.plugin_data.setdefault(_OUTPUTS, {}))))
         elif isinstance(model, torch.nn.Module):
             stack.enter_context(quantizing_functions())
         if isinstance(model, torch.nn.Module):
@@ -91,8 +97,8 @@ class Quantized:
     @hookimpl
     def post_pass(self, options: Options, context: ExportContext) -> list[ir.passes.InPlacePass]:
         """Arrange the graph for ONNX Runtime's integer kernels."""
-        outputs = OutputParameters(context.plugin_data.setdefault(_OUTPUTS, {}))
-        return [*passes_for(self.style, options, context.plugin_data), outputs]
+        written = WriteParameters(context.input_forms, context.plugin_data.setdefault(_OUTPUTS, {}))
+        return [*passes_for(self.style, options, context.plugin_data), written]
 
 
 def _one_of(name: str, given: str, known: Sequence[str]) -> str:

@@ -191,7 +191,7 @@ class ExportOutput:
     def adapt_torch_inputs_to_onnx(self, *model_args: Any, **model_kwargs: Any) -> Sequence[Any]:
         """The graph's inputs, in order, of a call of the original."""
         leaves = self.program.signature.flatten(model_args, model_kwargs)
-        return [leaves[slot.leaf] for slot in self.program.signature.inputs]
+        return list(self.program.signature.feeds(leaves).values())
 
     def adapt_torch_outputs_to_onnx(self, model_outputs: Any) -> Sequence[Any]:
         """The graph's outputs, in order, from the result of the original."""

@@ -310,7 +310,7 @@ def _intermediate(program: onnxexp.ONNXProgram, args: Sequence[Any]) -> dict[str
             if output not in listed and output.dtype is not None and isinstance(output.type, ir.TensorType):
                 model.graph.outputs.append(output)
     leaves = program.signature.flatten(tuple(args), {})
-    feeds = {slot.name: leaves[slot.leaf] for slot in program.signature.inputs}
+    feeds = program.signature.feeds(leaves)
     results = Session(model).run({**program.weights, **feeds})
     return {str(value.name): result for value, result in zip(model.graph.outputs, results, strict=True)}
 

@@ -100,7 +100,7 @@ def _reference(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     from onnx.reference import ReferenceEvaluator
 
     leaves = program.signature.flatten(args, kwargs)
-    feeds = {slot.name: torch.as_tensor(leaves[slot.leaf]).numpy() for slot in program.signature.inputs}
+    feeds = {name: torch.as_tensor(value).numpy() for name, value in program.signature.feeds(leaves).items()}
     results = ReferenceEvaluator(program.model_proto).run(None, feeds)
     return program.signature.unflatten([torch.as_tensor(result) for result in results], leaves)
 

@@ -1,25 +1,23 @@
-"""Quantized outputs: the integers, with their parameters as metadata."""
+"""Quantized outputs: the integers; the metadata have the parameters."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 import onnx_ir as ir
-import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp import CaptureError
+from onnxexp_quantized.capture.forward_hooks import Hook
+from onnxexp_quantized.capture.integer_form import IntegerForm
 from onnxexp_quantized.capture.quantized_tensor import QuantizedTensor
 
-__all__ = ["OutputParameters", "integer_outputs"]
+__all__ = ["WriteParameters", "integer_outputs"]
 
 
-@contextlib.contextmanager
-def integer_outputs(model: torch.nn.Module, parameters: dict[int, str]) -> Iterator[None]:
-    """Return integers where a model returns quantized tensors.
+def integer_outputs(parameters: dict[int, str]) -> Hook:
+    """Return a hook that makes integers of the quantized tensors in a result.
 
     `parameters` gets the parameters of those outputs as JSON, by their places.
     """
@@ -29,33 +27,30 @@ def integer_outputs(model: torch.nn.Module, parameters: dict[int, str]) -> Itera
         place = 0
         for index, leaf in enumerate(leaves):
             if isinstance(leaf, QuantizedTensor):
-                parameters[place] = _as_json(leaf)
+                parameters[place] = _form(leaf).as_json()
                 leaves[index] = leaf.integers
-            place += leaf is not None
+            place += leaf is not None and not isinstance(leaf, str)  # constants of the signature
         return pytree.tree_unflatten(leaves, structure) if parameters else result
 
-    handle = model.register_forward_hook(forward_hook)
-    try:
-        yield
-    finally:
-        handle.remove()
+    return forward_hook
 
 
-def _as_json(tensor: QuantizedTensor) -> str:
+def _form(tensor: QuantizedTensor) -> IntegerForm:
     if tensor.axis is not None:
         raise CaptureError("the model returns a tensor that is quantized per channel; cure: return it dequantized")
-    scale, zero_point = tensor.numbers()
-    return json.dumps({"scale": scale, "zero_point": zero_point, "dtype": str(tensor.dtype).removeprefix("torch.")})
+    return IntegerForm.of_stand_in(tensor, "")
 
 
-class OutputParameters(ir.passes.InPlacePass):
-    """Store the parameters of quantized outputs in the model's metadata."""
+class WriteParameters(ir.passes.InPlacePass):
+    """Store the parameters of quantized inputs and outputs in the model's metadata."""
 
-    def __init__(self, parameters: dict[int, str]) -> None:
-        self._parameters = parameters
+    def __init__(self, inputs: Mapping[int, Any], outputs: Mapping[int, str]) -> None:
+        self._inputs = inputs
+        self._outputs = outputs
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Add an entry ``quantized.NAME`` for each quantized output."""
-        for place, parameters in self._parameters.items():
-            model.metadata_props[f"quantized.{model.graph.outputs[place].name}"] = parameters
-        return ir.passes.PassResult(model, modified=bool(self._parameters))
+        """Add an entry ``quantized.NAME`` for each quantized input and output."""
+        found = {form.name: form.as_json() for form in self._inputs.values() if isinstance(form, IntegerForm)}
+        found |= {str(model.graph.outputs[place].name): text for place, text in self._outputs.items()}
+        model.metadata_props.update({f"quantized.{name}": text for name, text in found.items()})
+        return ir.passes.PassResult(model, modified=bool(found))

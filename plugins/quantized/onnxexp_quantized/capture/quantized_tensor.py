@@ -85,7 +85,15 @@ class QuantizedTensor(_StandIn):
 
     @classmethod
     def quantize(cls, x: torch.Tensor, scale: Any, zero_point: Any, dtype: torch.dtype) -> QuantizedTensor:
-        """Quantize a float tensor; the parameters are numbers or 0-d tensors."""
+        """Quantize a float tensor; the parameters are numbers or 0-d tensors.
+
+        Raises CaptureError for the dtype of a tensor that is not quantized.
+        """
+        if dtype not in DTYPES:
+            raise CaptureError(
+                f"a quantized operator is called with a tensor of {dtype} that is not quantized; cure: quantize it before that "
+                "line (QuantStub), or, if it is an input of the model, make the example one of torch.quantize_per_tensor"
+            )
         of = DTYPES[dtype]
         operator = decomposed().quantize_per_tensor
         overload = operator.tensor if isinstance(scale, torch.Tensor) else operator.default

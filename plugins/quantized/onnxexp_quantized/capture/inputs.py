@@ -1,0 +1,45 @@
+"""Quantized inputs: the graph takes the integers, their parameters are constants."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from onnxexp.request.module_and_forward import forward_of
+from onnxexp_quantized.capture.forward_hooks import PreHook
+from onnxexp_quantized.capture.integer_form import IntegerForm
+
+__all__ = ["quantized_inputs"]
+
+
+def quantized_inputs(
+    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], forms: Mapping[int, IntegerForm]
+) -> PreHook:
+    """Return a hook that makes quantized tensors of the integers in a call.
+
+    Args:
+        model: The model.
+        args, kwargs: The example, with integers.
+        forms: The parameters of the quantized inputs, by the index of the leaf.
+    """
+    signature = inspect.signature(forward_of(model))  # a graph gets keyword arguments by position
+    leaves = pytree.tree_leaves((tuple(args), dict(kwargs)))
+    by_tensor = {id(leaves[index]): form.with_constants() for index, form in forms.items()}
+    named = pytree.tree_flatten_with_path(signature.bind(*args, **kwargs).arguments)[0]
+    by_path = {pytree.keystr(path): by_tensor[id(leaf)] for path, leaf in named if id(leaf) in by_tensor}
+
+    def quantized(path: Any, leaf: Any) -> Any:
+        stand_in = by_path.get(pytree.keystr(path))
+        return leaf if stand_in is None or not isinstance(leaf, torch.Tensor) else stand_in(leaf)
+
+    def pre_hook(_module: Any, args: Any, kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        if by_path:
+            bound.arguments.update(pytree.tree_map_with_path(quantized, bound.arguments))
+        return bound.args, bound.kwargs
+
+    return pre_hook

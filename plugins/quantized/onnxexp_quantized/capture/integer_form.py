@@ -1,0 +1,92 @@
+"""Quantized inputs and outputs as the graph has them: integers and parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from onnxexp import CaptureError, OnnxExporterError
+from onnxexp_quantized.capture.packed_weights import as_stand_in
+from onnxexp_quantized.capture.quantized_tensor import BY_INTEGERS, QuantizedTensor
+
+__all__ = ["IntegerForm"]
+
+_SCHEMES = (torch.per_tensor_affine, torch.per_tensor_symmetric, torch.per_channel_affine, torch.per_channel_symmetric)
+
+
+@dataclasses.dataclass(frozen=True)
+class IntegerForm:
+    """The parameters of a quantized input or output of the graph.
+
+    Attributes:
+        name: The name of the input; "" for a result of the original.
+        dtype: The quantized dtype, as torch.quint8.
+        scale, zero_point: Numbers, or a tuple with one for each index of `axis`.
+        axis: The channels' axis; None for one scale.
+    """
+
+    name: str
+    dtype: torch.dtype
+    scale: float | tuple[float, ...]
+    zero_point: int | tuple[int, ...]
+    axis: int | None = None
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor, name: str) -> IntegerForm | None:
+        """The form of a quantized tensor; None for any other.
+
+        Raises CaptureError for a tensor whose integers ONNX lacks.
+        """
+        if not tensor.is_quantized:
+            return None
+        if tensor.dtype not in BY_INTEGERS.values() or tensor.qscheme() not in _SCHEMES:
+            raise CaptureError(
+                f"{name or 'a result'} is a tensor of {tensor.dtype} with {tensor.qscheme()}, whose integers the graph cannot "
+                "have as an input or output; cure: use quint8, qint8 or qint32 with integer zero points"
+            )
+        return cls.of_stand_in(as_stand_in(tensor), name)
+
+    @classmethod
+    def of_stand_in(cls, tensor: QuantizedTensor, name: str) -> IntegerForm:
+        """The form of a stand-in whose parameters are numbers or real tensors."""
+        if tensor.axis is None:
+            return cls(name, tensor.dtype, *tensor.numbers())
+        return cls(name, tensor.dtype, tuple(tensor.scale.tolist()), tuple(tensor.zero_point.tolist()), tensor.axis)
+
+    def __call__(self, given: Any) -> Any:
+        """Return the integers of a quantized tensor; anything else as it is.
+
+        Raises OnnxExporterError for a tensor with other parameters.
+        """
+        if not isinstance(given, torch.Tensor) or not given.is_quantized:
+            return given
+        other = self.of(given, self.name)
+        if other is None or other._in_file() != self._in_file():
+            raise OnnxExporterError(
+                f"{self.name} is quantized with {self} in this program, the call gives {other}; cure: quantize it with these "
+                "parameters, or export again with this tensor as the example"
+            )
+        return given.int_repr().contiguous()
+
+    def with_constants(self) -> Callable[[torch.Tensor], QuantizedTensor]:
+        """Return a function that makes quantized tensors of integers."""
+        parameters: tuple[Any, Any] = (self.scale, self.zero_point)
+        if self.axis is not None:
+            parameters = torch.tensor(self.scale), torch.tensor(self.zero_point)
+        return lambda integers: QuantizedTensor(integers, *parameters, self.dtype, self.axis)
+
+    def as_json(self) -> str:
+        """The parameters as JSON."""
+        fields = {"scale": self.scale, "zero_point": self.zero_point, "dtype": str(self.dtype).removeprefix("torch.")}
+        return json.dumps(fields if self.axis is None else {**fields, "axis": self.axis})
+
+    def __str__(self) -> str:
+        return self.as_json()
+
+    def _in_file(self) -> tuple[Any, ...]:
+        """The parameters as the file has them: scales in float32."""
+        return self.dtype, torch.tensor(self.scale, dtype=torch.float32).tolist(), self.zero_point, self.axis
