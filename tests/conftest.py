@@ -52,8 +52,8 @@ def is_full(row: CaseRow) -> bool:
     """Whether a row belongs to the full tier.
 
     These are the static rows of a case with dynamic axes: the row with dynamic axes at the same opset exports the same operators,
-    and runs at the example's sizes as well. Of the opsets, the quick tier has the lowest, the highest, and those for which the case
-    has expectations.
+    and runs at the example's sizes as well. Of the opsets, the quick tier has the lowest, the highest, and those for which the
+    case has expectations.
     """
     ends = min(row.case.opsets), max(row.case.opsets)
     between = row.opset not in ends and row.opset not in row.case.emits
