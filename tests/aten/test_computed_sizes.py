@@ -131,6 +131,18 @@ def _with_item(x: torch.Tensor, index: Any, value: Any) -> torch.Tensor:
     return result
 
 
+def test_squeeze_of_the_one_element_that_a_mask_selects() -> None:
+    def squeezed(x: torch.Tensor, *, k: torch.Tensor) -> torch.Tensor:
+        return x[x > 0].squeeze() + k.sum()
+
+    one, k = torch.tensor([-1.0, 2.0]), torch.ones(2)
+    with pytest.raises(onnxexp.CaptureError, match=r"x\[x > 0\].squeeze\(\).*one element in the example"):
+        onnxexp.export(squeezed, (one,), kwargs={"k": k}, capture="export")
+    with pytest.warns(UserWarning, match="squeeze removes axis 0, as for the example"):
+        program = onnxexp.export(squeezed, (one,), kwargs={"k": k})
+    torch.testing.assert_close(program(one, k=k), squeezed(one, k=k))
+
+
 @pytest.mark.parametrize("name", WRITES)
 def test_writes_at_a_computed_index(name: str) -> None:
     model = WRITES[name]

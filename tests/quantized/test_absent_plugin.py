@@ -44,7 +44,7 @@ def test_fake_quantization_names_it(capture: str, monkeypatch: pytest.MonkeyPatc
     trained.eval().apply(quantization.disable_observer)
     others = tuple(plugin for plugin in discovery.discover() if plugin.name != "quantized")
     monkeypatch.setattr(discovery, "discover", lambda *group: others)
-    with pytest.raises(onnxexp.OnnxExporterError, match="`pip install onnxexp-plugin-quantized` brings the operators of aten::"):
+    with pytest.raises(onnxexp.OnnxExporterError, match="`pip install onnxexp-plugin-quantized` brings aten::"):
         onnxexp.export(trained, (x,), capture=capture)
 
 

@@ -25,17 +25,9 @@ from onnxexp.suggest import nearest
 __all__ = ["GROUP", "InstalledPlugin", "PluginStatus", "discover", "packs", "record_hash", "states"]
 
 GROUP = "onnxexp.plugins"
-_QUANTIZED = (
-    *("quantized::", "quantized_decomposed::", "torchao::"),
-    *("aten::fake_quantize", "aten::_fake_quantize", "aten::fused_moving_avg_obs", "aten::_fused_moving_avg_obs"),
-    *("aten::quantize_per", "aten::_int_mm", "aten::_weight_int"),
-)
-_PACKS = {
-    **dict.fromkeys(_QUANTIZED, "onnxexp-plugin-quantized"),
-    "aten::": "onnxexp-plugin-aten",
-    "torchvision::": "onnxexp-plugin-torch-onnx",
-}
-"""This project's distributions, by how the names of torch operators begin; the first that fits counts."""
+_QUANTIZED = dict.fromkeys(("quantized", "quantized_decomposed", "torchao"), "onnxexp-plugin-quantized")
+_PACKS = {"aten": "onnxexp-plugin-aten", "torchvision": "onnxexp-plugin-torch-onnx", **_QUANTIZED}
+"""This project's distributions, by the namespace of torch operators and classes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,13 +91,20 @@ def states(config: Config, group: str = GROUP) -> list[PluginStatus]:
 
 
 def packs(ops: Iterable[str], off: Iterable[PluginStatus]) -> list[str]:
-    """List the packs that may serve torch operators, or namespaces as ``aten::``: those that are off, and ours."""
+    """List the packs that may serve torch operators: those that are off, and ours.
+
+    A name without an operator, as ``quantized::``, stands for its namespace.
+    """
     lines = [f"the plugin {state.found.name!r} ({state.found.origin}) is installed but off: {state.reason}" for state in off]
     installed = {plugin.distribution for plugin in discover()}
-    fitting = (next((start for start in _PACKS if op.startswith(start)), None) for op in ops)
-    ours = {start: _PACKS[start] for start in sorted(filter(None, fitting))}
-    found = (f"`pip install {pack}` brings the operators of {start}" for start, pack in ours.items() if pack not in installed)
-    return [*lines, *found]
+    ours: dict[str, str] = {}
+    for op in sorted(ops):
+        space, _, name = op.partition("::")
+        if "quant" in name:  # torch has fake quantization among its general operators
+            ours.setdefault(op, _PACKS["quantized"])
+        elif space in _PACKS:
+            ours[f"the operators of {space}::"] = _PACKS[space]
+    return [*lines, *(f"`pip install {pack}` brings {what}" for what, pack in ours.items() if pack not in installed)]
 
 
 def missing(name: str, known: Sequence[str], origin: str) -> PluginLoadError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from onnxexp.capture.model_tensors import restored_state
 from onnxexp.capture.reshape_sizes import exact_reshape_sizes
 from onnxexp.capture.size_text import dim_text
 from onnxexp.capture.source_lines import model_error, record_user_lines
+from onnxexp.capture.torch_export.assumed_sizes import check_assumed_sizes
 from onnxexp.capture.torch_export.decompose.node_decomposer import Decomposer
 from onnxexp.capture.torch_export.derived_sizes import holds_at_example, larger_sizes, with_sizes
 from onnxexp.capture.torch_export.export_errors import explain
@@ -36,10 +36,6 @@ from onnxexp.request.pytree_leaves import register_dataclasses
 from onnxexp.request.training_mode import TrainingMode
 
 __all__ = ["CaptureRefused", "capture", "export_program", "from_exported"]
-
-
-_ASSERTION = re.compile(r"Runtime assertion failed for expression (.+?) on node")
-_FIXED_SIZE = re.compile(r"expression Eq\(u\d+, \d+\)")
 
 
 class CaptureRefused(CaptureError):
@@ -165,29 +161,8 @@ def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, s
     ):
         warnings.simplefilter("ignore")  # they concern torch's internals only
         program = torch.export.export(model, args, kwargs, dynamic_shapes=spec.shapes, strict=strict)
-        _check_fixed_sizes(program, args, kwargs)
+        check_assumed_sizes(program, args, kwargs)
         return program
-
-
-def _check_fixed_sizes(program: ExportedProgram, args: Any, kwargs: Any) -> None:
-    """Run the example if a size that depends on values is fixed in the program.
-
-    torch takes such a size for that of the axis which it broadcasts with, though it may be 1.
-
-    Raises:
-        CaptureError: The size is another one in the example.
-    """
-    if not any(_FIXED_SIZE.search(str(node.args[1:])) for node in program.graph.nodes if "_assert_scalar" in str(node.target)):
-        return
-    arguments = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
-    try:
-        program.module()(*arguments[0], **arguments[1])
-    except Exception as error:  # noqa: BLE001 - operators that stand for others in a capture cannot run
-        failed = _ASSERTION.search(str(error))
-        if failed is not None:
-            text = f"torch.export assumes {failed[1]} of a size that depends on values, which the example contradicts"
-            cure = 'expand() the tensor before that line, or use capture="trace"'
-            raise CaptureError(f"{text}; cure: {cure}") from None
 
 
 def _register_output_classes(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec) -> bool:

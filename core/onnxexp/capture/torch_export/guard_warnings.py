@@ -49,7 +49,7 @@ from onnxexp.neutral_graph import Where
 from onnxexp.request.dynamic_shapes import DynamicSpec, user_inputs
 from onnxexp.user_warnings import warn
 
-__all__ = ["conditions", "fixed_numbers", "record_guard_sources", "restrictions", "source_of", "unit_sizes"]
+__all__ = ["compared_with_one", "conditions", "fixed_numbers", "record_guard_sources", "restrictions", "source_of", "unit_sizes"]
 
 _SLICE = "_compute_slice_index"
 _OPERATORS = {_SLICE, "split"}
@@ -218,14 +218,14 @@ def _decisions(
         if (source.converts and source.name not in _OPERATORS) == fixed:
             yield guard.expr, source
     for node in program.graph.nodes:
-        for size in _compared_with_one(node):
+        for size in compared_with_one(node):
             one = sympy.Eq(size.node.expr, 1)
             removed = one.xreplace(env.backed_var_to_val) is sympy.true
             if removed == fixed:
                 yield one if removed else sympy.Not(one), node_location(node)
 
 
-def _compared_with_one(node: torch.fx.Node) -> list[torch.SymInt]:
+def compared_with_one(node: torch.fx.Node) -> list[torch.SymInt]:
     """Return the sizes that squeeze or chunk compares with 1."""
     name, args = str(node.target), node.args[1:]
     if name.startswith("aten.squeeze"):
