@@ -16,6 +16,7 @@ from pathlib import Path
 import onnx
 import pytest
 import torch
+from torch.nn import functional
 
 from . import judging
 from .__main__ import main
@@ -186,6 +187,19 @@ def test_a_shape_that_rounding_decides() -> None:
     for first, expected in ((0.5, True), (0.2, False)):
         x = torch.tensor([first, 1.0])
         assert is_rounding(Distinct, [x], Distinct()(x), one, 0) == expected
+
+
+def test_a_decision_between_equal_results() -> None:
+    class Middle(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            middle = functional.interpolate(x, size=5, mode="linear")  # the middle one of nine, exactly
+            return torch.where(x.amax(-1, keepdim=True) > middle, x.amax(-1, keepdim=True), 0)
+
+    x = torch.tensor([[[0.1, 0.2, 0.3, 0.4, 0.9, 0.4, 0.3, 0.2, 0.1]]])
+    expected = Middle()(x)
+    assert expected[0, 0, 2] == 0
+    assert is_rounding(Middle, [x], expected, torch.full((1, 1, 5), 0.9), 0)
+    assert not is_rounding(Middle, [x], expected, torch.zeros(1, 1, 5), 0)
 
 
 @pytest.mark.filterwarnings("ignore")
