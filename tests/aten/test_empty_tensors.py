@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 import onnxexp
 
@@ -34,7 +35,7 @@ MODELS: dict[str, Model] = {
     "diag_embed": lambda x: torch.diag_embed(x),
     "diag_embed above": lambda x: torch.diag_embed(x, 2, 0, 1),
     "diag_embed below": lambda x: torch.diag_embed(x, -1),
-    "group_norm": lambda x: torch.nn.functional.group_norm(x.float().sum(1)[:, None, None].expand(-1, 4, 3), 2),
+    "group_norm": lambda x: F.group_norm(x.float().sum(1)[:, None, None].expand(-1, 4, 3), 2),
     "index_fill": lambda x: x[:, :0].index_fill(0, torch.tensor([0, -1]), 7),
     "index_fill of the last axis": lambda x: x[:0].index_fill(1, torch.tensor([0]), 7),
     "remainder by a size": lambda x: x % x.shape[0],
@@ -42,6 +43,7 @@ MODELS: dict[str, Model] = {
     "truncated quotient by a size": lambda x: torch.div(x, x.shape[1], rounding_mode="trunc"),
     "take_along_dim": lambda x: x.take_along_dim((x > 0).long(), 0),
     "take_along_dim of the last axis": lambda x: x.take_along_dim(x.long(), -1),
+    "average of whole images": lambda x: F.adaptive_avg_pool2d(x.float()[:, :, None, None].expand(-1, -1, 4, 3), 1),
     "flatten": lambda x: (x[:, :, None] * x[:, None]).flatten(1),
 }
 RESHAPES: dict[str, Model] = {
@@ -54,11 +56,11 @@ RESHAPES: dict[str, Model] = {
     "roll of all": lambda x: x.roll(2),
     "kron": lambda x: torch.kron(x, x),
     "repeat_interleave": lambda x: x.repeat_interleave(2, 0),
-    "pixel_shuffle": lambda x: torch.nn.functional.pixel_shuffle(x[None, None].expand(1, 4, -1, -1), 2),
+    "pixel_shuffle": lambda x: F.pixel_shuffle(x[None, None].expand(1, 4, -1, -1), 2),
     "flatten(2)": lambda x: (x[:, None, :, None] * x[:, None, None]).flatten(2),
     "unflatten": lambda x: x.repeat(1, 6).unflatten(1, (3, -1)),
     "unflatten in four": lambda x: x.repeat(1, 6)[None].expand(2, -1, -1).unflatten(2, (3, -1, 2)),
-    "unfold": lambda x: torch.nn.functional.unfold(x.float().sum(1)[:, None, None, None].expand(-1, 2, 3, 4), 2, padding=1),
+    "unfold": lambda x: F.unfold(x.float().sum(1)[:, None, None, None].expand(-1, 2, 3, 4), 2, padding=1),
     "put": lambda x: x.put(torch.zeros(0, dtype=torch.long), x.new_zeros(0)),
 }
 """Before opset 14 a 0 in the target of Reshape means a copy."""

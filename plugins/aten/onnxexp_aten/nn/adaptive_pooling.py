@@ -97,7 +97,9 @@ def _averaged(op: Builder, x: Tensor, axes: list[_Axis]) -> Tensor:
 def _mean(op: Builder, x: Tensor, axes: Sequence[_Axis]) -> Tensor:
     if not axes:
         return x
-    if len(axes) == rank_of(op, x) - 2 and runs(op, "GlobalAveragePool", x.dtype):
+    channels = x.shape[1] if x.shape is not None and len(x.shape) > 1 else None
+    # ONNX Runtime's GlobalAveragePool refuses 0 channels
+    if len(axes) == rank_of(op, x) - 2 and isinstance(channels, int) and runs(op, "GlobalAveragePool", x.dtype):
         return op.GlobalAveragePool(x)
     return compute(op, "ReduceMean", x, axes=[axis.number for axis in axes], keepdims=1)
 
