@@ -95,7 +95,7 @@ def check(program: onnxexp.ONNXProgram, model: nn.Module, shape: tuple[int, ...]
         assert (program(x) - expected).abs().max() <= 0.02 * expected.abs().max()
 
 
-@pytest.mark.parametrize("opset", [*(pytest.param(opset, marks=pytest.mark.full) for opset in (13, 17)), 21])
+@pytest.mark.parametrize("opset", [*(pytest.param(opset, marks=pytest.mark.full) for opset in (10, 13, 17)), 21])
 @pytest.mark.parametrize("capture", ["export", "trace"])
 @pytest.mark.parametrize(
     ("kind", "flow"),

@@ -8,6 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxexp import OptionError, Options
+from onnxexp_quantized.passes.apart_from_quantizers import ApartFromQuantizers
 from onnxexp_quantized.passes.averages import Averages
 from onnxexp_quantized.passes.check_weights import CheckWeights
 from onnxexp_quantized.passes.int32_bias import Int32Bias
@@ -30,8 +31,10 @@ def passes_for(style: str, options: Options, plugin_data: Mapping[Any, Any]) -> 
     """
     weights = [FoldScales(), ArrangeWeights(), NarrowWeights()]
     passes: list[ir.passes.InPlacePass] = [*weights, DequantizeAfterLayout(), QuantizeBeforeLayout()]
+    last: list[ir.passes.InPlacePass] = [CheckWeights(plugin_data)]
     if options.target == "onnxruntime":
         passes = [Averages(), *passes, UnsignedActivations(), Int32Bias()]
+        last = [ApartFromQuantizers(), *last]
     elif style == "ort":
         raise OptionError(f"style='ort' writes operators of ONNX Runtime, and the target is {options.target!r}: choose one")
-    return [*passes, OperatorStyle(style), CheckWeights(plugin_data)]
+    return [*passes, OperatorStyle(style), *last]
