@@ -17,7 +17,7 @@ _ACTIVATIONS = ("Clip", "LeakyRelu", "Relu")
 
 
 class ApartFromQuantizers(QuantizedPass):
-    """Insert a Sum of one term after a product with a bias, where a QuantizeLinear follows."""
+    """Insert a Sum of one term between a product and a QuantizeLinear."""
 
     operators = frozenset({"Add", "Conv", "ConvTranspose", "Gemm"})
 
