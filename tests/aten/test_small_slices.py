@@ -123,6 +123,29 @@ def test_a_slice_that_is_another_at_size_zero_is_refused_there(function: Any, ca
     check(program, function)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.full((x[1:].shape[0], 2), 1.5),
+        lambda x: torch.zeros(x.split(1, 1)[-1][1:].shape),
+    ],
+)
+def test_a_tensor_of_the_length_of_a_slice_is_refused_at_size_zero(function: Any) -> None:
+    program, told = exported(function, "export")
+    assert program.model.metadata_props["onnxexp.restrictions"] == "n >= 1"
+    assert not told
+    check(program, function)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("opset", [14, 20])
+def test_an_empty_slice_of_an_axis_that_has_no_elements(opset: int, capture: str) -> None:
+    function = lambda x: x[1:-1, 3:]  # noqa: E731 - three columns: the result is empty at every size
+    program, told = exported(function, capture, opset)
+    assert not told
+    check(program, function)
+
+
 @pytest.mark.parametrize("capture", ["export", "trace"])
 @pytest.mark.parametrize("function", [overwrite_with_a_number, overwrite_with_a_row])
 def test_a_slice_whose_values_are_all_replaced_is_a_restriction(function: Any, capture: str) -> None:

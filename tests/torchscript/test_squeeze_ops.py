@@ -177,6 +177,18 @@ def test_a_size_that_becomes_1(capture: str, model: Model, wrong: str) -> None:
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_product_that_becomes_1(capture: str) -> None:
+    """One of the axes has to be 1, and the other 2."""
+    with pytest.warns(UserWarning, match=r"right only where a\*b - 1 != 1 "):
+        program = onnxexp.export(
+            lambda x: x.flatten()[:-1].squeeze(), (torch.randn(2, 3),), capture=capture, dynamic_shapes=({0: "a", 1: "b"},)
+        )
+    for sizes in ((2, 1), (1, 2)):
+        with pytest.raises(onnxexp.OnnxExporterError, match="the call has other sizes"):
+            program(torch.randn(sizes))
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
 def test_an_indexed_piece_needs_no_number_of_pieces(capture: str) -> None:
     """The index is captured as a slice, which is right where the axis is not split."""
     program = onnxexp.export(last_half, (torch.randn(4, 3),), capture=capture, dynamic_shapes=({0: "n"},), opset_version=13)

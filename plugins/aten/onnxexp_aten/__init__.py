@@ -14,6 +14,7 @@ from onnxexp_aten.complex.complex_lowering import lower_complex
 from onnxexp_aten.passes.allow_zero_sizes import AllowZeroSizes
 from onnxexp_aten.passes.compose_views import ComposeViews
 from onnxexp_aten.passes.find_equal_bags import FindEqualBags
+from onnxexp_aten.passes.find_negative_sizes import FindNegativeSizes
 from onnxexp_aten.passes.find_removed_axes import FindRemovedAxes
 from onnxexp_aten.passes.find_small_slices import FindSmallSlices
 from onnxexp_aten.passes.flatten_concat import FlattenConcat
@@ -48,9 +49,12 @@ class Aten:
         return lower_complex(op, node)
 
     @onnxexp.hookimpl
-    def pre_pass(self, context: onnxexp.ExportContext) -> list[FindEqualBags | FindSmallSlices | FindRemovedAxes]:
+    def pre_pass(
+        self, context: onnxexp.ExportContext
+    ) -> list[FindEqualBags | FindSmallSlices | FindRemovedAxes | FindNegativeSizes]:
         """Find what the captured graph alone shows."""
-        return [FindEqualBags(context.plugin_data), FindSmallSlices(context), FindRemovedAxes(context)]
+        of_sizes = FindSmallSlices(context), FindRemovedAxes(context), FindNegativeSizes(context)
+        return [FindEqualBags(context.plugin_data), *of_sizes]
 
     @onnxexp.hookimpl
     def post_pass(self, options: onnxexp.Options) -> list[ir.passes.InPlacePass]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -64,8 +64,17 @@ def _least(expr: sympy.Expr, sizes: TypeInference, spec: DynamicSpec) -> int:
 
 
 def _may_be_one(expr: sympy.Expr, least: int) -> bool:
-    """Whether a size can be 1 where its axes have one size, `least` or more."""
-    return any(_value(expr, dict.fromkeys(expr.free_symbols, size)) == 1 for size in range(least, max(least, _LARGEST)))
+    """Whether a size can be 1 where its axes are `least` long or longer."""
+    return any(_value(expr, point) == 1 for point in _points(list(expr.free_symbols), least))
+
+
+def _points(symbols: Sequence[sympy.Symbol], least: int) -> Iterator[dict[sympy.Symbol, int]]:
+    """Yield sizes to try: one for all axes, and one for an axis beside small ones."""
+    for size in range(least, max(least, _LARGEST)):
+        yield dict.fromkeys(symbols, size)
+        for symbol in symbols if len(symbols) > 1 else ():
+            for other in range(max(least, 1), max(least, 1) + 3):
+                yield {**dict.fromkeys(symbols, other), symbol: size}
 
 
 def _allows(expr: sympy.Expr, inputs: Mapping[tuple[int, int | None], Any], one: bool, leaves: Sequence[Any]) -> bool:
