@@ -222,6 +222,12 @@ def test_a_capture_that_passes_leaves_the_model_to_torch_export() -> None:
     assert asked == ["auto"] and [plugin.name for plugin in program.plugins] == ["inline aten"]
 
 
+def test_a_capture_gives_the_next_ones_another_model() -> None:
+    program = run(torch.nn.Hardtanh(), capture=lambda model: torch.nn.Tanh())
+    assert [node.op_type for node in program.model.graph] == ["Tanh"]
+    assert [plugin.name for plugin in program.plugins] == ["inline Pack 1", "inline aten"]
+
+
 def test_captures_are_asked_by_the_names_of_their_plugins() -> None:
     asked: list[str] = []
 

@@ -65,6 +65,12 @@ def weights(*size: int) -> torch.Tensor:
     )
 
 
+def resampled(name: str, axes: int) -> Row:
+    """An operator that TorchScript has for `interpolate`."""
+    operator = torch.ops.aten.__getattr__(name)
+    return lambda t: operator({2: t.x, 3: t.v}[axes], [9, 8, 7][:axes])
+
+
 def convolved(axes: int, kind: str = "", *older: Any, **settings: Any) -> Row:
     """A convolution whose weight the row packs itself."""
     used = {"stride": 2, "padding": 1, "dilation": 1} | settings
@@ -184,6 +190,10 @@ EXACT: dict[str, list[Row]] = {
         lambda t: F.interpolate(t.x, (9, 8), None, "nearest-exact"), lambda t: F.interpolate(t.v, (5, 5, 6)),
         lambda t: F.upsample(t.x, scale_factor=2),
     ],
+    **{
+        f"{name}{axes}d": [resampled(f"{name}{axes}d", axes)]
+        for name in ("upsample_nearest", "_upsample_nearest_exact") for axes in (2, 3)
+    },
     "pad": [
         lambda t: F.pad(t.x, (1, 2)), lambda t: F.pad(t.x, (1, 2, 0, 1), value=0.7), lambda t: F.pad(t.x, (-1, 2)),
         lambda t: F.pad(t.x, (1, 2, 1, 0), "reflect"), lambda t: F.pad(t.s, (1, 2), mode="reflect"),
@@ -213,6 +223,7 @@ EXACT: dict[str, list[Row]] = {
     "moveaxis": [lambda t: t.x.moveaxis(1, 3)],
     "t": [lambda t: t.m.t()],
     "T": [lambda t: t.m.T],
+    "numpy_T": [lambda t: torch.ops.aten.numpy_T(t.m)],
     "mT": [lambda t: t.s.mT],
     "unsqueeze": [lambda t: torch.unsqueeze(t.x[None], 0)],
     "squeeze": [lambda t: t.x[:1].squeeze(0), lambda t: t.x[:1].squeeze()],
@@ -236,6 +247,7 @@ EXACT: dict[str, list[Row]] = {
     "narrow": [lambda t: t.x.narrow(1, 1, 2)],
     "select": [lambda t: t.x.select(1, 1)],
     "slice": [lambda t: torch.ops.aten.slice(t.x, 1, 1, 3), lambda t: t.x[..., 1::2], lambda t: t.x[:, t.index]],
+    "index": [lambda t: torch.ops.aten.index(t.x, [None, t.index])],
     "index_select": [lambda t: t.x.index_select(1, t.index)],
     "diagonal": [lambda t: t.x.diagonal(0, 2, 3)],
     "unfold": [lambda t: t.x.unfold(2, 2, 2)],
@@ -269,7 +281,10 @@ EXACT: dict[str, list[Row]] = {
     "feature_dropout": [lambda t: torch.feature_dropout(t.x, 0.5, False)],
     "feature_alpha_dropout": [lambda t: F.feature_alpha_dropout(t.x, training=False)],
     "quantized::dropout": [lambda t: Q.dropout(t.x, *TO), lambda t: Q.dropout(t.x, *TO, 0.5, False)],
-    "dequantize": [lambda t: (torch.dequantize(t.x), t.x.dequantize()), lambda t: torch.dequantize([t.x, t.y])],
+    "dequantize": [
+        lambda t: (torch.dequantize(t.x), t.x.dequantize()), lambda t: torch.dequantize([t.x, t.y]),
+        lambda t: (torch.dequantize(t.f), t.f.double().dequantize()),
+    ],
     "int_repr": [lambda t: t.x.int_repr()],
     "q_scale": [lambda t: t.x.q_scale()],
     "q_zero_point": [lambda t: torch.q_zero_point(t.x)],
@@ -342,6 +357,8 @@ ROUNDED: dict[str, list[Row]] = {
     "mean": [lambda t: t.x.mean(), lambda t: t.x.mean(1), lambda t: torch.mean(t.x, [2, 3], keepdim=True)],
     "std": [lambda t: t.x.std(1), lambda t: torch.std(t.x, [2, 3], unbiased=False, keepdim=True)],
     "grid_sample": [lambda t: F.grid_sample(t.x, t.f[:, :3, :3, :2] / 3, align_corners=False)],
+    "grid_sampler": [lambda t: torch.grid_sampler(t.x, t.f[:, :3, :3, :2] / 3, 0, 0, False)],
+    "upsample_bilinear2d": [lambda t: torch.ops.aten.upsample_bilinear2d(t.x, [9, 8], False)],
     "interpolate": [
         lambda t: F.interpolate(t.x, (9, 8), mode="bilinear"),
         lambda t: F.interpolate(t.x, scale_factor=2, mode="bilinear", align_corners=True),
@@ -451,7 +468,7 @@ def test_a_function(name: str, row: Row, tolerance: float, dtype: torch.dtype, m
     with stand_ins(torch.nn.Module()):
         actual = row(SimpleNamespace(**stand_in))
     agree(expected, actual, tolerance)
-    assert name in called or name in ("slice", "size", "unbind")
+    assert name in called or name in ("dequantize", "slice", "size", "unbind")
 
 
 def test_each_function_has_a_row() -> None:

@@ -93,13 +93,18 @@ def _first(plugins: Plugins, options: Options, call: Mapping[str, Any]) -> Captu
     """Return the result of the first frontend that takes the model."""
     for implementation in (*plugins.implementations("capture"), _TORCH_EXPORT):
         program = _result(implementation, options, call)
-        if program is not None:
-            plugins.used.add(implementation.plugin.name)
+        if program is None:
+            continue
+        plugins.used.add(implementation.plugin.name)
+        if isinstance(program, CapturedProgram):
             return program
+        call = {**call, "model": program}
     raise CaptureError(_no_frontend(plugins, options, call["model"]))
 
 
-def _result(implementation: Implementation, options: Options, call: Mapping[str, Any]) -> CapturedProgram | None:
+def _result(
+    implementation: Implementation, options: Options, call: Mapping[str, Any]
+) -> CapturedProgram | torch.nn.Module | None:
     """Call one frontend; a foreign error becomes a PluginError with the hook's place."""
     try:
         program = implementation(options=options, **call)
@@ -107,7 +112,7 @@ def _result(implementation: Implementation, options: Options, call: Mapping[str,
         raise
     except Exception as error:  # anyone's code
         raise PluginError(f"{implementation} failed: {type(error).__name__}: {error}") from error
-    if program is not None and not isinstance(program, CapturedProgram):
+    if program is not None and not isinstance(program, (CapturedProgram, torch.nn.Module)):
         raise PluginError(f"{implementation} returned {program!r}, which is no CapturedProgram")
     return program
 

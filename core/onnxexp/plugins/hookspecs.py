@@ -65,7 +65,7 @@ def capture(
     spec: DynamicSpec,
     options: Options,
     context: ExportContext,
-) -> CapturedProgram | None:
+) -> CapturedProgram | torch.nn.Module | None:
     """Capture a model as a neutral graph: a frontend.
 
     When:
@@ -78,7 +78,8 @@ def capture(
         options: The options of the export; `options.capture` is "auto", "export", "trace" or "script".
         context: The options of the call, and `plugin_data`.
     Result:
-        A `CapturedProgram`, or None for a model that belongs to another frontend. The hook raises CaptureError for a model of
+        A `CapturedProgram`, or None for a model that belongs to another frontend. Or a module, which the frontends after this
+        one take in place of the model; its forward has the same parameters. The hook raises CaptureError for a model of
         its own that it cannot capture. [Write a frontend](api/frontends.md) lists the modules that help.
     First or all:
         The first plugin that does not pass. torch.export's frontend, the core's own, comes last: it takes every module under

@@ -27,6 +27,7 @@ from onnxexp_quantized.lowering.tables import TABLES
 from onnxexp_quantized.passes.check_weights import FindWeights
 from onnxexp_quantized.styles.operator_style import STYLES
 from onnxexp_quantized.styles.pass_list import passes_for
+from onnxexp_quantized.torchscript.program import as_program, programs_in
 
 __all__ = ["Quantized"]
 
@@ -69,11 +70,18 @@ class Quantized:
         return stack
 
     @hookimpl(tryfirst=True)
-    def capture(self, model: Any, args: Any, kwargs: Any, options: Options, context: ExportContext) -> None:
-        """Put stand-ins into a quantized model; other frontends capture it."""
+    def capture(self, model: Any, args: Any, kwargs: Any, options: Options, context: ExportContext) -> torch.nn.Module | None:
+        """Put stand-ins into a quantized model; other frontends capture it.
+
+        A quantized model in TorchScript becomes a module that runs its graph.
+        """
         stack: contextlib.ExitStack = context.plugin_data[_PATCHES]
         forms = {index: form for index, form in context.input_forms.items() if isinstance(form, IntegerForm)}
-        quantized = is_quantized(model) or bool(forms)
+        if isinstance(model, torch.nn.Module):
+            stack.enter_context(programs_in(model))
+        scripted = as_program(model, quantized=bool(forms))
+        model = scripted or model
+        quantized = is_quantized(model) or bool(forms) or scripted is not None
         check_model(model, options.capture, quantized)
         if quantized:
             stack.enter_context(stand_ins(model))
@@ -83,6 +91,7 @@ class Quantized:
             stack.enter_context(quantizing_functions())
         if isinstance(model, torch.nn.Module):
             stack.enter_context(constant_fake_quantization(model))
+        return scripted
 
     @hookimpl
     def pre_pass(self, context: ExportContext) -> list[Callable[[Graph], bool]]:

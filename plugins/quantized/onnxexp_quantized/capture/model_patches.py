@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -14,18 +14,19 @@ from onnxexp_quantized.capture import dynamic, parameters, recurrent
 from onnxexp_quantized.capture.packed_weights import is_packed, unpack
 from onnxexp_quantized.capture.stored_tensors import quantized_weight, stored
 
-__all__ = ["is_quantized", "quantizing_functions", "stand_ins"]
+__all__ = ["QUANTIZING", "is_quantized", "quantizing_functions", "stand_ins"]
 
-_FUNCTIONS = {
+QUANTIZING: dict[str, Callable[..., Any]] = {
     "quantize_per_tensor": parameters.quantize_per_tensor,
     "quantize_per_channel": parameters.quantize_per_channel,
     "quantize_per_tensor_dynamic": dynamic.quantize_per_tensor_dynamic,
     "_make_per_tensor_quantized_tensor": parameters.make_per_tensor,
     "_make_per_channel_quantized_tensor": parameters.make_per_channel,
+    "dequantize": parameters.dequantize,
     "quantized_lstm": recurrent.lstm,
     "quantized_gru": recurrent.gru,
 }
-"""The functions of torch that have no stand-in among their arguments."""
+"""The functions of torch that may have no stand-in among their arguments."""
 _PACKAGES = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
 """The packages of torch's quantized modules."""
 
@@ -46,7 +47,7 @@ def stand_ins(model: torch.nn.Module) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for parent in list(model.modules()):
             for path, module in [("", parent), *parent.named_children()]:
-                if not path or type(module).__name__.endswith("PackedParams"):
+                if path in ("", "_packed_params") or type(module).__name__.endswith("PackedParams"):
                     stack.enter_context(_patched(parent, module))
         stack.enter_context(quantizing_functions())
         stack.enter_context(replace_attributes(recurrent.packed_sequences()))
@@ -55,7 +56,8 @@ def stand_ins(model: torch.nn.Module) -> Iterator[None]:
 
 def quantizing_functions() -> AbstractContextManager[None]:
     """Replace the functions of torch that make quantized tensors of others."""
-    return replace_attributes([(torch, name, function) for name, function in _FUNCTIONS.items()])
+    functions = [(torch, name, function) for name, function in QUANTIZING.items()]
+    return replace_attributes([*functions, (torch.Tensor, "dequantize", parameters.dequantize)])
 
 
 @contextlib.contextmanager
@@ -122,7 +124,7 @@ def _is_parameter(module: torch.nn.Module, name: str) -> bool:
 def _replacement(node: torch.fx.Node) -> Any:
     """The function for a node that makes a quantized tensor."""
     name = node.target.__name__ if node.op == "call_function" and callable(node.target) else ""
-    return _FUNCTIONS[name] if name in _FUNCTIONS and node.target is vars(torch)[name] else None
+    return QUANTIZING[name] if name in QUANTIZING and node.target is vars(torch)[name] else None
 
 
 def _is_of_torch(module: torch.nn.Module) -> bool:

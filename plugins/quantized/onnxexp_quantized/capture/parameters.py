@@ -10,6 +10,7 @@ from onnxexp_quantized.capture.function_table import FunctionTable
 from onnxexp_quantized.capture.quantized_tensor import BY_INTEGERS, DTYPES, QuantizedTensor, decomposed
 
 __all__ = [
+    "dequantize",
     "make_per_channel",
     "make_per_tensor",
     "quantize_per_channel",
@@ -45,9 +46,16 @@ def make_per_channel(input: torch.Tensor, scale: torch.Tensor, zero_point: torch
 
 
 @table("dequantize")
-def _dequantize(tensors: Any) -> Any:
-    """dequantize.tensors(Tensor[] tensors) -> Tensor[]"""
-    return tuple(each.dequantize() for each in tensors) if isinstance(tensors, (list, tuple)) else tensors.dequantize()
+def dequantize(tensors: Any) -> Any:
+    """dequantize.tensors(Tensor[] tensors) -> Tensor[]
+
+    torch takes a float tensor too, and converts it to float32.
+    """
+    if isinstance(tensors, (list, tuple)):
+        return tuple(map(dequantize, tensors))
+    if isinstance(tensors, QuantizedTensor):
+        return tensors.dequantize()
+    return torch.ops.aten.dequantize.self(tensors) if tensors.is_quantized else tensors.float()
 
 
 table("int_repr")(lambda x: x.integers.clone())

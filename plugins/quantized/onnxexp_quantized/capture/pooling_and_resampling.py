@@ -19,7 +19,7 @@ table = FunctionTable()
 
 table.generic("topk sort msort argsort max min", on_integers)
 # a trace calls torch's kernels, and those of max pooling take uint8 images of up to 255 pixels only
-table.generic("max_pool1d max_pool2d max_pool3d std grid_sample", rounded_again)
+table.generic("max_pool1d max_pool2d max_pool3d std grid_sample grid_sampler", rounded_again)
 
 
 def _averaged(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -48,6 +48,17 @@ def _interpolate(input: QuantizedTensor, *args: Any, **kwargs: Any) -> Any:
     if mode.startswith("nearest") and input.integers.dtype == torch.uint8:
         return on_integers(functional.interpolate, (input, *args), kwargs)
     return _averaged(functional.interpolate, (input, *args), kwargs)  # torch has no nearest kernel for int8, which a trace needs
+
+
+def _resampled(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Resample by one of the operators that TorchScript has for `interpolate`."""
+    nearest = "nearest" in name_of(func) and first_of((args, kwargs)).integers.dtype == torch.uint8
+    return (on_integers if nearest else _averaged)(func, args, kwargs)
+
+
+table.generic(
+    "upsample_nearest2d upsample_nearest3d _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_bilinear2d", _resampled
+)
 
 
 def _max_pool(pool: Callable[..., torch.Tensor]) -> Callable[..., QuantizedTensor]:

@@ -16,7 +16,7 @@ import torch
 
 from onnxexp import CaptureError
 
-__all__ = ["BY_INTEGERS", "DTYPES", "PackedCell", "PackedWeight", "QuantizedTensor", "Range", "decomposed"]
+__all__ = ["BY_INTEGERS", "DTYPES", "PackedCell", "PackedWeight", "QuantizedTensor", "Range", "StandIn", "decomposed"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,7 @@ def decomposed() -> Any:
     return torch.ops.quantized_decomposed
 
 
-class _StandIn:
+class StandIn:
     """An object that torch's functions pass to the handlers."""
 
     @classmethod
@@ -63,7 +63,7 @@ class _StandIn:
         return call(func, args, kwargs or {})
 
 
-class QuantizedTensor(_StandIn):
+class QuantizedTensor(StandIn):
     """A quantized tensor: its integers and their parameters.
 
     Attributes:
@@ -201,7 +201,7 @@ class QuantizedTensor(_StandIn):
         return f"QuantizedTensor({self.dtype}, {list(self.shape)}, scale={self.scale}, zero_point={self.zero_point})"
 
 
-class PackedWeight(_StandIn):
+class PackedWeight(StandIn):
     """The packed parameters of a convolution or linear layer, unpacked.
 
     The tensors are buffers of the layer's module, so that a capture sees them as parameters of the model.

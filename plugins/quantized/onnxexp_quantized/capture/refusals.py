@@ -17,22 +17,16 @@ _SHOWN = 5
 
 
 def check_model(model: Any, capture: str, quantized: bool) -> None:
-    """Refuse models that are prepared but not converted, and TorchScript.
+    """Refuse models that are prepared but not converted, and scripts.
 
     Raises CaptureError.
     """
-    if isinstance(model, torch.jit.ScriptModule):
-        if any(_is_packed(module) for module in model.modules()):
-            raise CaptureError(
-                f"{model.original_name} is a quantized model in TorchScript, whose packed weights cannot be exported; cure: "
-                "export the eager model that was traced or scripted"
-            )
-    elif quantized and capture == "script":
+    if quantized and capture == "script":
         raise CaptureError(
-            f"{type(model).__name__} is a quantized model, and torch.jit.script keeps its weights packed; cure: capture='auto', "
+            "capture='script' takes no quantized model, since torch.jit.script keeps its weights packed; cure: capture='auto', "
             "'export' or 'trace'"
         )
-    elif isinstance(model, torch.nn.Module):
+    if isinstance(model, torch.nn.Module):
         _check_observers(model)
 
 
@@ -55,9 +49,3 @@ def _is_observer(module: torch.nn.Module) -> bool:
 
 def _is_fake_quantizer(module: torch.nn.Module) -> bool:
     return any(each.__name__ == "FakeQuantizeBase" for each in type(module).__mro__)
-
-
-def _is_packed(module: torch.nn.Module) -> bool:
-    """Whether a scripted module has packed parameters or quantized operators."""
-    text = str(module.inlined_graph) if "forward" in dir(module) else ""
-    return "PackedParams" in text or "quantized::" in text

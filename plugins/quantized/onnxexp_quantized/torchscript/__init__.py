@@ -1,0 +1,1 @@
+"""Quantized models in TorchScript: run node by node in Python, on stand-ins."""

@@ -1,0 +1,223 @@
+"""A TorchScript program as a module in Python, which frontends capture."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from onnxexp import CaptureError
+from onnxexp.capture.source_lines import is_user_code
+from onnxexp.request.module_and_forward import signature_of
+from onnxexp_quantized.torchscript.calls import call_operator
+
+__all__ = ["as_program", "programs_in"]
+
+_QUANTIZED = re.compile(r"PackedParams|CellParamsBase|quantized::|aten::quantize|per_tensor_quantized|per_channel_quantized")
+"""What the text of a quantized program has."""
+_PLACE = re.compile(r"""^(?:  File "(.+)", line (\d+)|(.+)\((\d+)\): )""", re.MULTILINE)
+"""A line of a script, or one of the callers of a traced operator."""
+_NUMBER_READERS = (
+    "aten::quantize_per_tensor",
+    "aten::Float",
+    "aten::FloatImplicit",
+    "aten::Int",
+    "aten::IntImplicit",
+    "aten::item",
+)
+"""The nodes that read a buffer as a number."""
+_NUMBERS = (torch.int64, torch.float64, torch.bool)
+"""The dtypes of the 0-d constants that stand for Python's numbers in a trace."""
+
+
+def _is_scripted(model: Any) -> bool:
+    return isinstance(model, torch.jit.ScriptModule)
+
+
+def as_program(model: Any, *, quantized: bool) -> torch.nn.Module | None:
+    """The program of a quantized model in TorchScript; None for any other model.
+
+    Args:
+        model: The model.
+        quantized: Whether its inputs are quantized.
+    """
+    if _is_scripted(model):
+        method = model._c._get_method("forward") if model._c._has_method("forward") else None
+    else:
+        method = vars(model).get("scripted") if isinstance(model, torch.nn.Module) else None
+    if method is None:
+        return None
+    graph = method.graph.copy()
+    torch._C._jit_pass_inline(graph)
+    if not quantized and not _QUANTIZED.search(str(graph)):
+        return None
+    return _Program(model, graph, method.schema)
+
+
+@contextlib.contextmanager
+def programs_in(model: torch.nn.Module) -> Iterator[None]:
+    """Replace the parts of a model that are quantized ones in TorchScript."""
+    parts = [(owner, *part) for owner in model.modules() if not _is_scripted(owner) for part in owner._modules.items()]
+    programs = {part: as_program(part, quantized=False) for _, _, part in parts}
+    with contextlib.ExitStack() as restore:
+        for owner, name, part in parts:
+            if programs[part] is not None:
+                restore.callback(owner._modules.__setitem__, name, part)
+                owner._modules[name] = programs[part]
+        yield
+
+
+class _Part(torch.nn.Module):
+    """A module of the program, with the attributes that the program reads."""
+
+
+class _Program(_Part):
+    """A program that runs node by node, with the branches that its inputs take.
+
+    Its submodules have the names of the scripted ones, and their tensors and packed parameters.
+    """
+
+    def __init__(self, model: torch.nn.Module, graph: Any, schema: Any) -> None:
+        super().__init__()
+        self._graph = graph
+        self._held: dict[int, tuple[torch.nn.Module, str]] = {}
+        self._known: dict[int, Any] = {}
+        method = _is_scripted(model)
+        self._inputs = [value.unique() for value in graph.inputs()][int(method) :]
+        objects: dict[int, tuple[Any, _Part]] = {next(graph.inputs()).unique(): (model._c, self)} if method else {}
+        self._hold(graph.block(), objects)
+        signature = signature_of(schema, method=method)
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            return self._run(bound.arguments.values())
+
+        vars(forward)["__signature__"] = signature
+        vars(self)["forward"] = forward
+
+    def _hold(self, block: Any, objects: dict[int, tuple[Any, _Part]]) -> None:
+        """Store the attributes and constants that the nodes of a block read."""
+        for node in block.nodes():
+            if node.kind() == "prim::GetAttr":
+                owner, part = objects[node.input().unique()]
+                name = node.s("name")
+                held = owner.getattr(name)
+                if isinstance(held, torch._C.ScriptModule):
+                    objects[node.output().unique()] = (held, _child(part, name))
+                else:
+                    self._store(node.output(), part, name, held)
+            elif node.kind() == "prim::Constant":
+                self._hold_constant(node.output())
+            elif node.kind() == "prim::SetAttr":
+                raise CaptureError(f"the program sets {node.s('name')} of a module; cure: export the eager model")
+            for inner in node.blocks():
+                self._hold(inner, objects)
+
+    def _hold_constant(self, value: Any) -> None:
+        """Store a constant; those of a frozen program have the names of attributes."""
+        held, label = value.toIValue(), value.debugName()
+        if not isinstance(held, (torch.Tensor, torch.ScriptObject)):
+            self._known[value.unique()] = held
+            return
+        *path, name = label.split(".")[1:] if label.startswith("self.") else [f"constant_{label.replace('.', '_')}"]
+        part: _Part = self
+        for each in path:
+            part = _child(part, each)
+        self._store(value, part, name, held)
+
+    def _store(self, value: Any, part: torch.nn.Module, name: str, held: Any) -> None:
+        if not isinstance(held, (torch.Tensor, torch.ScriptObject)):
+            self._known[value.unique()] = held
+        elif isinstance(held, torch.Tensor) and _is_number(value, held):
+            self._known[value.unique()] = held.item()
+        else:
+            self._held[value.unique()] = (part, name)
+            table: dict[str, Any] = part._buffers if isinstance(held, torch.Tensor) else vars(part)
+            table[name] = held.detach() if isinstance(held, torch.Tensor) else held
+
+    def _run(self, inputs: Any) -> Any:
+        """Run the program."""
+        env = dict(zip(self._inputs, inputs, strict=True))
+        results = self._block(self._graph.block(), env)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _block(self, block: Any, env: dict[int, Any]) -> list[Any]:
+        """Run the nodes of a block; return its outputs."""
+        for node in block.nodes():
+            results = self._node(node, env)
+            env.update(zip((value.unique() for value in node.outputs()), results, strict=True))
+        return [env[value.unique()] for value in block.returnNode().inputs()]
+
+    def _node(self, node: Any, env: dict[int, Any]) -> Sequence[Any]:
+        """Run a node; return the values of its outputs."""
+        kind = node.kind()
+        if kind in ("prim::GetAttr", "prim::Constant"):
+            unique = node.output().unique()
+            if unique in self._held:
+                return [getattr(*self._held[unique])]  # by the attribute's name
+            known = self._known.get(unique)
+            return [list(known) if type(known) is list else known]  # the program may write into it
+        args = [env[value.unique()] for value in node.inputs()]
+        if kind == "prim::If":
+            return self._block(list(node.blocks())[0 if args[0] else 1], env)
+        if kind == "prim::Loop":
+            return self._loop(next(node.blocks()), args, env)
+        structure = _STRUCTURES.get(kind)
+        if structure is not None:
+            return structure(args)
+        try:
+            result = call_operator(kind if kind.startswith("prim::") else node.schema().partition("(")[0], args)
+        except CaptureError as error:
+            raise CaptureError(f"{error}\n  at {_place(node)}") from error
+        if node.outputsSize() > 1:
+            return list(result)
+        return [list(result) if type(result) is tuple else result] if node.outputsSize() else []
+
+    def _loop(self, block: Any, args: Sequence[Any], env: dict[int, Any]) -> list[Any]:
+        """Run a loop; unrolled in the graph that is captured."""
+        longest, condition, *carried = args
+        for index in itertools.count():
+            if index >= longest or not condition:
+                return carried
+            env.update(zip((value.unique() for value in block.inputs()), [index, *carried], strict=True))
+            condition, *carried = self._block(block, env)
+        raise AssertionError
+
+
+_STRUCTURES: Mapping[str, Callable[[list[Any]], Sequence[Any]]] = {
+    "prim::ListConstruct": lambda args: [args],
+    "prim::TupleConstruct": lambda args: [tuple(args)],
+    "prim::DictConstruct": lambda args: [dict(zip(args[::2], args[1::2], strict=True))],
+    "prim::ListUnpack": lambda args: args[0],
+    "prim::TupleUnpack": lambda args: args[0],
+    "prim::TupleIndex": lambda args: [args[0][args[1]]],
+    "prim::Uninitialized": lambda args: [None],
+}
+"""Nodes that build and take apart containers."""
+
+
+def _child(part: torch.nn.Module, name: str) -> _Part:
+    """A submodule of the program, made at its first use."""
+    found = part._modules.get(name)
+    if not isinstance(found, _Part):
+        part._modules[name] = found = _Part()
+    return found
+
+
+def _place(node: Any) -> str:
+    """The line of the user's that a node is from, or torch's own."""
+    places = [(match[1] or match[3], match[2] or match[4]) for match in _PLACE.finditer(node.sourceRange())]
+    file, line = next((place for place in places if is_user_code(place[0])), places[0] if places else ("?", "?"))
+    return f"File {file}, line {line}"
+
+
+def _is_number(value: Any, tensor: torch.Tensor) -> bool:
+    """Whether a tensor is a number of a trace, or a scale or zero point."""
+    if value.node().kind() == "prim::Constant":
+        return tensor.dim() == 0 and tensor.dtype in _NUMBERS
+    return tensor.numel() == 1 and all(use.user.kind() in _NUMBER_READERS for use in value.uses())
