@@ -132,7 +132,17 @@ def test_other_dtypes_and_channels(capture: str) -> None:
         program([*values[:2], other], 2.0)
 
 
+class Total(nn.Module):
+    """A sum over a list, of any length in a script."""
+
+    def forward(self, xs: list[Tensor]) -> Tensor:
+        return torch.stack([x.dequantize() for x in xs]).sum(0)
+
+
 def test_refused_inputs_and_outputs() -> None:
+    x = inputs()[0]
+    with pytest.raises(onnxexp.CaptureError, match="an input is a quantized tensor, which ONNX does not have"):
+        onnxexp.export(torch.jit.script(Total()), ([x, x],))
     x = torch.quantize_per_channel(torch.randn(3, 5), torch.rand(3) + 0.1, torch.zeros(3, dtype=torch.int64), 0, torch.quint8)
     with pytest.raises(onnxexp.CaptureError, match="returns a tensor that is quantized per channel; cure: "):
         onnxexp.export(lambda x: x, (x,))

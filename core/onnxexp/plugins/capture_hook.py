@@ -158,13 +158,14 @@ def _check_tensors(model: torch.nn.Module, spec: DynamicSpec) -> None:
     if detect_fake_mode() is not None:
         raise CaptureError("the export runs inside FakeTensorMode, where tensors have no values; cure: leave that mode first")
     for leaf in spec.leaves:
-        tensor = leaf.value
-        if isinstance(tensor, torch.Tensor) and (tensor.is_nested or tensor.is_quantized or tensor.layout != torch.strided):
-            kind = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else str(tensor.layout)
-            raise CaptureError(f"an input is a {kind} tensor, which ONNX does not have; cure: give dense tensors")
-        if not isinstance(tensor, (torch.Tensor, TensorList)) and _holds_tensors(tensor):
+        value = leaf.value
+        for tensor in value if isinstance(value, TensorList) else [value] if isinstance(value, torch.Tensor) else ():
+            if tensor.is_nested or tensor.is_quantized or tensor.layout != torch.strided:
+                kind = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else str(tensor.layout)
+                raise CaptureError(f"an input is a {kind} tensor, which ONNX does not have; cure: give dense tensors")
+        if not isinstance(value, (torch.Tensor, TensorList)) and _holds_tensors(value):
             raise CaptureError(
-                f"the argument {leaf.name} is a {type(tensor).__name__}, whose tensors would become constants; cure: pass the "
+                f"the argument {leaf.name} is a {type(value).__name__}, whose tensors would become constants; cure: pass the "
                 "tensors themselves, or register the class with torch.utils._pytree.register_pytree_node"
             )
     for name, stored in (*model.named_parameters(), *model.named_buffers()):
