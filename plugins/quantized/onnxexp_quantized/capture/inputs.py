@@ -26,6 +26,8 @@ def quantized_inputs(
         args, kwargs: The example, with integers.
         forms: The parameters of the quantized inputs, by the index of the leaf.
     """
+    if not forms:
+        return lambda _module, args, kwargs: (args, kwargs)
     signature = inspect.signature(forward_of(model))  # a graph gets keyword arguments by position
     leaves = pytree.tree_leaves((tuple(args), dict(kwargs)))
     by_tensor = {id(leaves[index]): form.with_constants() for index, form in forms.items()}
@@ -38,8 +40,7 @@ def quantized_inputs(
 
     def pre_hook(_module: Any, args: Any, kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
-        if by_path:
-            bound.arguments.update(pytree.tree_map_with_path(quantized, bound.arguments))
+        bound.arguments.update(pytree.tree_map_with_path(quantized, bound.arguments))
         return bound.args, bound.kwargs
 
     return pre_hook
