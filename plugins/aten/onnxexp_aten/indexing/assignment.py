@@ -19,7 +19,7 @@ from onnxexp_aten.shape.diagonals import diagonal_places
 from onnxexp_aten.support.arguments import axis_of, rank_of
 from onnxexp_aten.support.kernel_dtypes import compute
 from onnxexp_aten.support.tensor_sizes import size_at, sizes_of, vector
-from onnxexp_aten.support.view_nodes import END, expanded, permuted, reshaped, sliced, unsqueezed
+from onnxexp_aten.support.view_nodes import END, expanded, permuted, reshaped, sliced, squeezed, unsqueezed
 
 __all__ = ["table"]
 
@@ -49,6 +49,7 @@ def index_put(op: Builder, self: Tensor, indices: list[Tensor | None], values: T
     tensors, axes = indices_and_axes(op, self, indices)
     rest = [axis for axis in range(rank_of(op, self)) if axis not in axes]
     common = common_sizes(op, tensors)
+    values = squeezed(op, values, range(rank_of(op, values) - len(common) - len(rest)))  # axes in front are 1 long
     order = [*axes, *rest]
     front = permuted(op, self, order)
     reduction = "add" if accumulate else "none"
