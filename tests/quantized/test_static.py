@@ -76,9 +76,10 @@ def differences(program: onnxexp.ONNXProgram, model: nn.Module, x: Tensor, optim
 
 
 def float_weights(program: onnxexp.ONNXProgram) -> list[str]:
-    """The matrices and kernels that are no integers; before opset 13, a scale by channel has as many axes as its kernel."""
-    floats = (each for each in program.model_proto.graph.initializer if each.data_type == onnx.TensorProto.FLOAT)
-    return [each.name for each in floats if sum(size > 1 for size in each.dims) > 1]
+    """The matrices and kernels that are no integers."""
+    initializers = program.model_proto.graph.initializer
+    matrices = [each for each in initializers if sum(size > 1 for size in each.dims) > 1]  # a scale by channels is none
+    return [each.name for each in matrices if each.data_type == onnx.TensorProto.FLOAT]
 
 
 @pytest.mark.parametrize(("flow", "name", "engine", "capture", "opset"), rows(), indirect=["engine"])

@@ -13,7 +13,7 @@ import torch
 from onnxexp_quantized.passes.graph_editor import GraphEditor, QuantizedPass, constant_of, producer, sole_user
 from onnxexp_quantized.passes.quantization_parameters import parameters_of
 
-__all__ = ["Int32Bias"]
+__all__ = ["Int32Bias", "as_int32"]
 
 _LARGEST = 2**31 - 1
 
@@ -77,12 +77,25 @@ def _quantized(node: ir.Node, product: ir.Node, index: int, channels: int, edito
     scale = None if weight is None else _weight_scale(weight, channels)
     if of is None or scale is None or (scale.numel() > 1 and scale.numel() != bias.numel()):
         return None
-    steps = scale.double() * of.scale
+    return as_int32(node, index, scale.double() * of.scale, editor)
+
+
+def as_int32(node: ir.Node, index: int, steps: torch.Tensor, editor: GraphEditor) -> ir.Value | None:
+    """Insert a DequantizeLinear of a constant before the node that uses it.
+
+    Args:
+        node: The node.
+        index: The place of the constant among its inputs.
+        steps: The scale of the integers: 0-d, or one for each element.
+
+    Returns:
+        Its output; None for integers beyond int32.
+    """
+    bias, given = constant_of(node, index), node.inputs[index]
+    assert bias is not None and given is not None
     integers = torch.round(bias.detach().double() / steps)
     if not bool((integers.abs() <= _LARGEST).all()):
         return None
-    given = node.inputs[index]
-    assert given is not None
     base = given.name or "bias"
     zero = editor.constant(torch.zeros_like(steps, dtype=torch.int32), torch.int32, f"{base}_zero_point")
     inputs = [

@@ -8,11 +8,11 @@ from typing import Any
 import onnx_ir as ir
 
 from onnxexp import OptionError, Options
-from onnxexp_quantized.passes.apart_from_quantizers import ApartFromQuantizers
 from onnxexp_quantized.passes.averages import Averages
 from onnxexp_quantized.passes.check_weights import CheckWeights
 from onnxexp_quantized.passes.int32_bias import Int32Bias
 from onnxexp_quantized.passes.integer_layout import DequantizeAfterLayout, QuantizeBeforeLayout
+from onnxexp_quantized.passes.own_biases import OwnBiases
 from onnxexp_quantized.passes.unsigned_activations import UnsignedActivations
 from onnxexp_quantized.styles.operator_style import OperatorStyle
 from onnxexp_quantized.weights.fold_scales import FoldScales
@@ -31,10 +31,11 @@ def passes_for(style: str, options: Options, plugin_data: Mapping[Any, Any]) -> 
     """
     weights = [FoldScales(), ArrangeWeights(), NarrowWeights()]
     passes: list[ir.passes.InPlacePass] = [*weights, DequantizeAfterLayout(), QuantizeBeforeLayout()]
-    last: list[ir.passes.InPlacePass] = [CheckWeights(plugin_data)]
     if options.target == "onnxruntime":
         passes = [Averages(), *passes, UnsignedActivations(), Int32Bias()]
-        last = [ApartFromQuantizers(), *last]
     elif style == "ort":
         raise OptionError(f"style='ort' writes operators of ONNX Runtime, and the target is {options.target!r}: choose one")
-    return [*passes, OperatorStyle(style), *last]
+    styled = [*passes, OperatorStyle(style)]
+    if options.target == "onnxruntime":
+        styled.append(OwnBiases())
+    return [*styled, CheckWeights(plugin_data)]

@@ -1,0 +1,110 @@
+"""Biases that keep ONNX Runtime from quantizing weights and biases itself.
+
+Between a DequantizeLinear and a QuantizeLinear, ONNX Runtime quantizes a float weight, with one scale for the whole tensor, and a
+float bias. A weight with a scale for each channel, which is a float product below opset 13, then loses its digits: results differ
+from torch's by several steps. Below opset 11 ONNX Runtime also fails at the Round that it inserts, which the opset does not have.
+It leaves a node alone whose bias is no initializer.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import torch
+
+from onnxexp_quantized.passes.graph_editor import GraphEditor, QuantizedPass, constant_of, producer, sole_user
+from onnxexp_quantized.passes.int32_bias import as_int32
+from onnxexp_quantized.passes.quantization_parameters import parameters_of
+
+__all__ = ["OwnBiases"]
+
+_ROUND = 11
+"""The first opset with Round."""
+
+
+class OwnBiases(QuantizedPass):
+    """Let a DequantizeLinear return the biases of some products.
+
+    They have a quantized x and a quantized result, and a float weight. Below opset 11 the weight may be quantized too.
+    """
+
+    operators = frozenset({"Conv", "ConvTranspose", "Gemm", "Add"})
+
+    def rewrite(self, node: ir.Node, editor: GraphEditor) -> bool:
+        if node.op_type != "Add":
+            return _rewrite(node, node, 2, editor)
+        for index in (0, 1):
+            product = producer(node.inputs[index], "MatMul")  # ONNX Runtime makes a Gemm of a MatMul and an Add
+            if product is not None and sole_user(product.outputs[0]) is node:
+                return _rewrite(node, product, 1 - index, editor)
+        return False
+
+
+def _rewrite(node: ir.Node, product: ir.Node, index: int, editor: GraphEditor) -> bool:
+    """Replace the bias that is an input of `node`, for the product of x and a weight."""
+    x, weight = (producer(value, "DequantizeLinear") for value in product.inputs[:2])
+    if x is None or not _leads_to_quantize(node) or (weight is not None and editor.opset >= _ROUND):
+        return False
+    if weight is None and not _add_missing_bias(node, editor):
+        return False
+    bias = constant_of(node, index)
+    if bias is None or bias.dim() != 1 or bias.dtype is not torch.float32:
+        return False
+    if weight is None:
+        quantized = as_int32(node, index, _fine_steps(bias), editor)
+    elif (of := parameters_of(x)) is not None and (scale := parameters_of(weight)) is not None:
+        quantized = as_int32(node, index, torch.tensor(scale.scale).double() * of.scale, editor)
+    else:
+        quantized = _at_run_time(node, index, x.inputs[1], weight.inputs[1], editor)
+    if quantized is not None:
+        node.replace_input_with(index, quantized)
+    return quantized is not None
+
+
+def _leads_to_quantize(node: ir.Node) -> bool:
+    """Whether only a QuantizeLinear uses a result, with Relu and Clip before it."""
+    user = sole_user(node.outputs[0])
+    while user is not None and user.op_type in ("Relu", "Clip"):
+        user = sole_user(user.outputs[0])
+    return user is not None and user.op_type == "QuantizeLinear"
+
+
+def _add_missing_bias(node: ir.Node, editor: GraphEditor) -> bool:
+    """Give a convolution without a bias one of zeros.
+
+    Returns False for an unknown number of channels.
+    """
+    if len(node.inputs) > 2 or node.op_type not in ("Conv", "ConvTranspose"):
+        return True
+    weight = node.inputs[1]
+    shape = None if weight is None else weight.shape
+    channels = None if shape is None else shape[0 if node.op_type == "Conv" else 1]
+    if not isinstance(channels, int):
+        return False
+    size = channels if node.op_type == "Conv" else channels * node.attributes.get_int("group", 1)
+    node.resize_inputs(3)
+    node.replace_input_with(2, editor.constant(torch.zeros(size), torch.float32, "zero_bias"))
+    return True
+
+
+def _fine_steps(bias: torch.Tensor) -> torch.Tensor:
+    """A scale that keeps float32's digits; no integer kernel takes a float weight."""
+    largest = bias.detach().abs().max() if bias.numel() else torch.ones(())
+    return largest.double().clamp(min=2.0**-96) / 2**30
+
+
+def _at_run_time(
+    node: ir.Node, index: int, x_scale: ir.Value | None, weight_scale: ir.Value | None, editor: GraphEditor
+) -> ir.Value:
+    """Quantize a bias where the scale of x is computed.
+
+    An integer kernel takes a bias in steps of both scales.
+    """
+    bias = node.inputs[index]
+    assert bias is not None and x_scale is not None
+    steps = editor.insert(node, "Mul", [x_scale, weight_scale], like=x_scale, dtype=ir.DataType.FLOAT)
+    quotient = editor.insert(node, "Div", [bias, steps], like=bias, dtype=ir.DataType.FLOAT)
+    half = editor.constant(0.5, torch.float32, "half")
+    above = editor.insert(node, "Add", [quotient, half], like=bias, dtype=ir.DataType.FLOAT)
+    whole = editor.insert(node, "Floor", [above], like=bias, dtype=ir.DataType.FLOAT)
+    integers = editor.insert(node, "Cast", [whole], {"to": ir.DataType.INT32}, like=bias, dtype=ir.DataType.INT32)
+    return editor.insert(node, "DequantizeLinear", [integers, steps], like=bias, dtype=ir.DataType.FLOAT)
