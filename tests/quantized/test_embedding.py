@@ -91,3 +91,31 @@ def test_bags_with_offsets(capture: str, last: bool) -> None:
     onnx.checker.check_model(program.model_proto, full_check=True)
     given = (torch.randint(50, (9,)), torch.tensor([0, 4, 4, 8, 9] if last else [0, 4, 4, 8]), torch.rand(9))
     torch.testing.assert_close(program(*given), model(*given), atol=1e-5, rtol=1e-5)
+
+
+class Bytes(nn.Module):
+    """A table of bytes that a model stores, with its operators."""
+
+    def __init__(self, bits: str) -> None:
+        super().__init__()
+        table = torch.randn(50, 12) * torch.logspace(-4, 4, 50).unsqueeze(1) if bits == "byte" else torch.randn(50, 12)
+        table[7], table[8] = 0, -3.5
+        self.bits = bits
+        self.register_buffer("table", getattr(torch.ops.quantized, f"embedding_bag_{bits}_prepack")(table))
+
+    def forward(self, indices: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
+        bags = getattr(torch.ops.quantized, f"embedding_bag_{self.bits}_rowwise_offsets")(self.table, indices, offsets)
+        return bags, getattr(torch.ops.quantized, f"embedding_bag_{self.bits}_unpack")(self.table)
+
+
+@pytest.mark.parametrize("capture", [pytest.param("export", marks=pytest.mark.full), "trace"])
+@pytest.mark.parametrize("bits", ["byte", "4bit", "2bit"])
+def test_tables_of_bytes(capture: str, bits: str) -> None:
+    torch.manual_seed(0)
+    model = Bytes(bits)
+    given = (torch.randint(50, (6,)), torch.tensor([0, 2, 5]))
+    program = onnxexp.export(model, given, capture=capture, opset_version=13, dynamic_shapes=({0: "indices"}, {0: "bags"}))
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    assert stored(program)[onnx.TensorProto.FLOAT] < 50 * 12  # scales at most
+    given = (torch.arange(50), torch.tensor([0, 4, 4, 8]))
+    torch.testing.assert_close(program(*given), model(*given), atol=1e-5, rtol=1e-5)

@@ -7,6 +7,7 @@ constant.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -51,6 +52,7 @@ def resizing_refused() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
 
 
 def _unless_empty(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def call(self: torch.Tensor, *args: Any, **options: Any) -> Any:
         if torch._C._is_tracing() and self.numel():
             raise CaptureError(f"torch.jit.trace does not record {name}; cure: {_CURE}")

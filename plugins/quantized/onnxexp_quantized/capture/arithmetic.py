@@ -29,7 +29,8 @@ def _binary(
 def _add_scalar(with_relu: bool, qa: QuantizedTensor, b: Any) -> QuantizedTensor:
     """quantized::add_scalar(Tensor qa, Scalar b) -> Tensor qc
 
-    The zero point moves. Where it would leave the dtype's range, it stays at the end, and a larger scale is used.
+    The zero point moves. Where it would leave the dtype's range, it stays at the end, and a larger scale is used. torch applies
+    no ReLU where the number is a tensor.
     """
     of, (scale, zero_point) = qa.of, qa.numbers()
     steps = round(_number(b) / scale)
@@ -40,7 +41,7 @@ def _add_scalar(with_relu: bool, qa: QuantizedTensor, b: Any) -> QuantizedTensor
         end, other = (of.lowest, of.highest) if moved < of.lowest else (of.highest, of.lowest)
         larger = abs(other - moved) / (of.highest - of.lowest) * scale
         result = QuantizedTensor.quantize(qa.dequantize() + steps * scale, larger, end, qa.dtype)
-    return relu(result) if with_relu else result
+    return relu(result) if with_relu and not isinstance(b, torch.Tensor) else result
 
 
 def _mul_scalar(with_relu: bool, qa: QuantizedTensor, b: Any) -> QuantizedTensor:
@@ -85,6 +86,8 @@ def _arithmetic(
     else:
         quantized, number = (qa, qb) if isinstance(qa, QuantizedTensor) else (qb, qa)
         result = scalar(relu, quantized, number)
+        if relu and scalar is _mul_scalar and _number(number) > 0:
+            return result  # torch leaves `out` as it was, in this case only
     return overwrite(written[0], result) if written else result
 
 

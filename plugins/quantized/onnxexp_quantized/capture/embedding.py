@@ -15,7 +15,7 @@ from onnxexp import CaptureError
 from onnxexp_quantized.capture.function_table import FunctionTable
 from onnxexp_quantized.capture.quantized_tensor import PackedWeight
 
-__all__ = ["table"]
+__all__ = ["add_rows", "refuse_pruned", "table"]
 
 table = FunctionTable()
 
@@ -37,7 +37,7 @@ def _rows(weight: PackedWeight, indices: torch.Tensor, bits: int) -> torch.Tenso
 
 def _embedding(bits: int, weight: PackedWeight, indices: torch.Tensor, pruned_weights: bool = False) -> torch.Tensor:
     """quantized::embedding_byte(EmbeddingPackedParamsBase weight, Tensor indices, bool pruned_weights=False) -> Tensor"""
-    _refuse_pruned(pruned_weights)
+    refuse_pruned(pruned_weights)
     return _rows(weight, indices, bits)
 
 
@@ -59,8 +59,18 @@ def _bag(
 
     torch adds the rows of a bag in every mode.
     """
-    _refuse_pruned(pruned_weights and compressed_indices_mapping is not None)
-    rows = _rows(weight, indices, bits)
+    refuse_pruned(pruned_weights and compressed_indices_mapping is not None)
+    return add_rows(_rows(weight, indices, bits), indices, offsets, per_sample_weights, include_last_offset)
+
+
+def add_rows(
+    rows: torch.Tensor,
+    indices: torch.Tensor,
+    offsets: torch.Tensor | None,
+    per_sample_weights: torch.Tensor | None,
+    include_last_offset: bool,
+) -> torch.Tensor:
+    """Add the rows of each bag, for indices that are a matrix or have offsets."""
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(-1)
     if indices.dim() == 2:
@@ -73,7 +83,7 @@ def _bag(
     return result
 
 
-def _refuse_pruned(pruned: Any) -> None:
+def refuse_pruned(pruned: Any) -> None:
     if pruned:
         raise CaptureError("a quantized embedding with pruned rows has no form in ONNX; cure: store the table without pruning")
 

@@ -21,6 +21,7 @@ from onnxexp_quantized.capture import (
     writing,
 )
 from onnxexp_quantized.capture.function_table import FunctionTable, name_of
+from onnxexp_quantized.capture.quantized_tensor import QuantizedTensor
 
 __all__ = ["FUNCTIONS", "call"]
 
@@ -37,10 +38,16 @@ def call(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
 
     Raises CaptureError for a function that has no implementation on them.
     """
-    implementation = FUNCTIONS.find(name_of(func))
+    name = name_of(func)
+    implementation = FUNCTIONS.find(name)
     if implementation is None:
         raise CaptureError(
-            f"{name_of(func)} is called with a quantized tensor, and onnxexp-plugin-quantized has no implementation of it; "
+            f"{name} is called with a quantized tensor, and onnxexp-plugin-quantized has no implementation of it; "
             "cure: dequantize before that line, and quantize after it"
+        )
+    if isinstance(kwargs.get("out"), QuantizedTensor) and not name.startswith("quantized::"):
+        raise CaptureError(
+            f"{name} is called with a quantized tensor as `out`, and torch's operators do not agree on the scale of its result; "
+            "cure: call it without `out`, and use what it returns"
         )
     return implementation(func, args, kwargs)

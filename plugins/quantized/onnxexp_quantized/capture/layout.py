@@ -66,17 +66,16 @@ def _same_parameters(source: QuantizedTensor, other: Any) -> bool:
 
 table.generic(
     """
-    alias as_strided atleast_1d atleast_2d atleast_3d broadcast_to channel_shuffle chunk clone contiguous detach diagonal expand
-    flatten flip index index_select movedim moveaxis narrow native_channel_shuffle permute pixel_shuffle pixel_unshuffle ravel
-    repeat repeat_interleave reshape rot90 select slice split split_with_sizes squeeze swapaxes swapdims t tensor_split tile
-    transpose unbind unflatten unfold unsqueeze view
+    _reshape_alias alias as_strided atleast_1d atleast_2d atleast_3d broadcast_to channel_shuffle chunk clone contiguous
+    detach diagonal expand flatten flip index index_select movedim moveaxis narrow native_channel_shuffle permute pixel_shuffle
+    pixel_unshuffle ravel repeat repeat_interleave reshape rot90 select slice split split_with_sizes squeeze swapaxes
+    swapdims t tensor_split tile transpose unbind unflatten unfold unsqueeze view
     """,
     on_integers,
 )
 table.generic("expand_as reshape_as view_as", shaped_like)
 table("T", "numpy_T")(lambda x: x.with_integers(x.integers.permute(*reversed(range(x.ndim)))))
 table("mT")(lambda x: x.with_integers(x.integers.transpose(-2, -1)))
-table("data")(lambda x: x)
 table("cpu")(lambda x: x)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from onnxexp.capture.torch_state import replace_attributes
-from onnxexp_quantized.capture import dynamic, parameters, recurrent
+from onnxexp_quantized.capture import byte_tables, dynamic, parameters, prepacking, recurrent
 from onnxexp_quantized.capture.packed_weights import is_packed, unpack
 from onnxexp_quantized.capture.stored_tensors import quantized_weight, stored
 
@@ -55,9 +55,30 @@ def stand_ins(model: torch.nn.Module) -> Iterator[None]:
 
 
 def quantizing_functions() -> AbstractContextManager[None]:
-    """Replace the functions of torch that make quantized tensors of others."""
+    """Replace the functions of torch that make quantized tensors of others.
+
+    Replaced as well are those that read tables of bytes.
+    """
+    operators: Any = torch.ops.quantized
+    own = {**byte_tables.replacements(), **prepacking.half_prepacking()}
     functions = [(torch, name, function) for name, function in QUANTIZING.items()]
-    return replace_attributes([*functions, (torch.Tensor, "dequantize", parameters.dequantize)])
+    methods = [(torch.Tensor, "dequantize", parameters.dequantize)]
+    table = [(operators, name, _Operator(operators, name, own[name])) for name in own]
+    return replace_attributes([*functions, *methods, *table])
+
+
+class _Operator:
+    """An operator of torch, schema and overloads, with another implementation."""
+
+    def __init__(self, namespace: Any, name: str, implementation: Callable[..., Any]) -> None:
+        self._packet = getattr(namespace, name)  # torch looks operators up by their names
+        self._implementation = implementation
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._implementation(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._packet, name)
 
 
 @contextlib.contextmanager

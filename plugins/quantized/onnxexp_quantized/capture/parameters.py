@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from onnxexp import CaptureError
 from onnxexp_quantized.capture.function_table import FunctionTable
 from onnxexp_quantized.capture.quantized_tensor import BY_INTEGERS, DTYPES, QuantizedTensor, decomposed
 
@@ -29,7 +30,15 @@ def quantize_per_tensor(input: torch.Tensor, scale: Any, zero_point: Any, dtype:
 def quantize_per_channel(
     input: torch.Tensor, scales: torch.Tensor, zero_points: torch.Tensor, axis: int, dtype: torch.dtype
 ) -> QuantizedTensor:
-    """torch.quantize_per_channel, for a stand-in."""
+    """torch.quantize_per_channel, for a stand-in.
+
+    Raises CaptureError for zero points that are floats, as the tables of embeddings have them.
+    """
+    if zero_points.is_floating_point():
+        raise CaptureError(
+            "torch.quantize_per_channel is called with float zero points, as for the table of an embedding; cure: quantize the "
+            "table in the model's __init__"
+        )
     of = DTYPES[dtype]
     integers = decomposed().quantize_per_channel(input, scales, zero_points, axis, of.lowest, of.highest, of.dtype)
     return QuantizedTensor(integers, scales, zero_points, dtype, axis)

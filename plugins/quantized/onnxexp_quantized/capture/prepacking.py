@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from onnxexp import CaptureError
 from onnxexp_quantized.capture.function_table import FunctionTable
-from onnxexp_quantized.capture.quantized_tensor import PackedWeight, QuantizedTensor
+from onnxexp_quantized.capture.quantized_tensor import PackedCell, PackedWeight, QuantizedTensor
 
-__all__ = ["table"]
+__all__ = ["half_prepacking", "table"]
 
 table = FunctionTable()
+
+
+_LARGEST = torch.finfo(torch.float16).max
 
 
 def _packed(weight: QuantizedTensor, bias: torch.Tensor | None, settings: dict[str, Any]) -> PackedWeight:
@@ -26,6 +31,74 @@ def _packed(weight: QuantizedTensor, bias: torch.Tensor | None, settings: dict[s
 def _linear_prepack(W: QuantizedTensor, B: torch.Tensor | None = None) -> PackedWeight:
     """quantized::linear_prepack(Tensor W, Tensor? B=None) -> LinearPackedParamsBase W_prepack"""
     return _packed(W, B, {})
+
+
+def half_prepacking() -> dict[str, Callable[..., Any]]:
+    """The functions of `torch.ops.quantized` that pack weights in float16.
+
+    Their arguments are ordinary tensors.
+    """
+    return {"linear_prepack_fp16": _prepack_half, "linear_dynamic_fp16_unpacked_weight": _linear_with_half}
+
+
+def _prepack_half(W: torch.Tensor, B: torch.Tensor | None = None) -> PackedWeight:
+    """quantized::linear_prepack_fp16(Tensor W, Tensor? B=None) -> LinearPackedParamsBase W_prepack"""
+    holder = torch.nn.Module()
+    tensors = {"weight": W.clamp(-_LARGEST, _LARGEST).half(), "bias": B}
+    holder._buffers.update({name: tensor for name, tensor in tensors.items() if tensor is not None})
+    return PackedWeight(holder, "", None, {})
+
+
+def _linear_with_half(X: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """quantized::linear_dynamic_fp16_unpacked_weight(Tensor X, Tensor weight, Tensor? bias) -> Tensor Y"""
+    return torch.nn.functional.linear(X, weight.clamp(-_LARGEST, _LARGEST).half().float(), bias)
+
+
+@table("quantized::linear_unpack_fp16")
+def _unpack_half(W_prepack: PackedWeight) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """quantized::linear_unpack_fp16(LinearPackedParamsBase W_prepack) -> (Tensor W_origin, Tensor? B_origin)"""
+    return W_prepack.half.float(), W_prepack.bias
+
+
+@table("quantized::embedding_bag_prepack")
+def _table_prepack(weight: QuantizedTensor) -> PackedWeight:
+    """quantized::embedding_bag_prepack(Tensor weight) -> EmbeddingPackedParamsBase W_prepack"""
+    if weight.dtype != torch.quint8:
+        raise CaptureError(
+            f"quantized::embedding_bag_prepack packs a table of {weight.dtype} in the model's forward; cure: pack it in the "
+            "model's __init__, as torch.ao.nn.quantized.Embedding does"
+        )
+    return _packed(weight, None, {})
+
+
+@table("quantized::embedding_bag_unpack")
+def _table_unpack(W_prepack: PackedWeight) -> QuantizedTensor:
+    """quantized::embedding_bag_unpack(EmbeddingPackedParamsBase W_prepack) -> Tensor W_origin"""
+    weight = W_prepack.weight
+    if weight.dtype != torch.quint8:
+        raise CaptureError(
+            f"quantized::embedding_bag_unpack returns a table of {weight.dtype}, which has two codes in a byte; cure: store the "
+            "table as a float buffer"
+        )
+    return weight
+
+
+@table("quantized::make_quantized_cell_params_dynamic")
+def _dynamic_cell(
+    w_ih: PackedWeight, w_hh: PackedWeight, bias_ih: torch.Tensor, bias_hh: torch.Tensor, reduce_range: bool = False
+) -> PackedCell:
+    """quantized::make_quantized_cell_params_dynamic(LinearPackedParamsBase w_ih, LinearPackedParamsBase w_hh, Tensor bias_ih,
+    Tensor bias_hh, bool reduce_range=False) -> CellParamsBase
+
+    The kernels use the biases of the packed weights.
+    """
+    return PackedCell("quantized_dynamic", w_ih, w_hh, reduce_range)
+
+
+@table("quantized::make_quantized_cell_params_fp16")
+def _half_cell(w_ih: PackedWeight, w_hh: PackedWeight) -> PackedCell:
+    """quantized::make_quantized_cell_params_fp16(LinearPackedParamsBase w_ih, LinearPackedParamsBase w_hh) -> CellParamsBase"""
+    return PackedCell("quantized_fp16", w_ih, w_hh, reduce_range=False)
 
 
 @table("quantized::conv_prepack", "quantized::conv1d_prepack", "quantized::conv2d_prepack", "quantized::conv3d_prepack")
@@ -62,7 +135,16 @@ def _setting(name: str, packed_weights: PackedWeight) -> Any:
     return int(value) if isinstance(value, bool) else value
 
 
+@table("quantized::conv2d_unpack_sizes")
+def _sizes(packed_weights: PackedWeight) -> tuple[Any, ...]:
+    """quantized::conv2d_unpack_sizes(Any packed_weights) -> Any"""
+    bias, settings = packed_weights.bias, packed_weights.settings
+    lists = (list(settings[name]) for name in ("stride", "padding", "dilation"))
+    return (list(packed_weights.weight.shape), None if bias is None else list(bias.shape), *lists, settings["groups"])
+
+
 table("quantized::linear_unpack")(functools.partial(_unpack, 0))
+table("quantized::conv_unpack")(functools.partial(_unpack, 2))
 for _axes in (1, 2, 3):
     table(f"quantized::conv_transpose{_axes}d_prepack")(_conv_transpose_prepack)
     for _kind in (f"conv{_axes}d", f"conv_transpose{_axes}d"):

@@ -57,16 +57,24 @@ def _check_forward_args(self: Any, input: torch.Tensor, hidden: Any, batch_sizes
 
 
 def _run(name: str, input: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]:
-    """Run the layers on padded sequences, or on packed ones with their batch sizes."""
+    """Run the layers on padded sequences, or on packed ones with their batch sizes.
+
+    torch's kernels add the biases that are packed, whatever the argument `has_biases` is.
+    """
     packed = not isinstance(args[2], bool)
-    states, cells, has_biases, num_layers, dropout, train, bidirectional, *batch_first = args[1 if packed else 0 :]
+    states, cells, _, num_layers, dropout, train, bidirectional, *batch_first = args[1 if packed else 0 :]
+    if not all(isinstance(cell, PackedCell) for cell in cells):
+        raise CaptureError(
+            f"a quantized {name} has weights that are packed neither for dynamic quantization nor in float16; cure: the layers "
+            "of torch.ao.nn.quantized.dynamic"
+        )
     if train and dropout > 0:
         raise CaptureError(f"a quantized {name} has no dropout in training mode; cure: call model.eval()")
     if packed:
         function = getattr(torch._VF, name)  # by the layer's name; onnxexp keeps a layer on packed sequences whole
-        params = [part for cell in cells for part in _float_parameters(cell, has_biases)]
+        params = [part for cell in cells for part in _float_parameters(cell)]
         result: tuple[torch.Tensor, ...] = function(
-            input, args[0], states, params, has_biases, num_layers, 0.0, False, bidirectional
+            input, args[0], states, params, bool(cells[0].biases), num_layers, 0.0, False, bidirectional
         )
         return result
     time_major = input.transpose(0, 1) if batch_first[0] else input
@@ -75,16 +83,15 @@ def _run(name: str, input: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]
     finals: list[list[torch.Tensor]] = []
     for layer in range(num_layers):
         part = slice(layer * directions, (layer + 1) * directions)
-        y, *final = recurrent_layer(name, time_major, [state[part] for state in starts], cells[part], has_biases)
+        y, *final = recurrent_layer(name, time_major, [state[part] for state in starts], cells[part])
         finals.append(final)
         time_major = y
     joined = [state[0] if num_layers == 1 else torch.cat(state) for state in zip(*finals, strict=True)]
     return time_major.transpose(0, 1) if batch_first[0] else time_major, *joined
 
 
-def _float_parameters(cell: PackedCell, has_biases: bool) -> list[torch.Tensor]:
-    weights = [dequantized(packed) for packed in (cell.input, cell.state)]
-    return weights + cell.biases if has_biases else weights
+def _float_parameters(cell: PackedCell) -> list[torch.Tensor]:
+    return [dequantized(cell.input), dequantized(cell.state), *cell.biases]
 
 
 def _gates(input: torch.Tensor, state: torch.Tensor, of_input: PackedWeight, of_state: PackedWeight) -> tuple[torch.Tensor, ...]:

@@ -70,7 +70,7 @@ def integer_linear(x: QuantizedTensor, weight: QuantizedTensor, bias: torch.Tens
 
 
 def recurrent_layer(
-    name: str, x: torch.Tensor, states: Sequence[torch.Tensor], cells: Sequence[PackedCell], has_biases: bool
+    name: str, x: torch.Tensor, states: Sequence[torch.Tensor], cells: Sequence[PackedCell]
 ) -> tuple[torch.Tensor, ...]:
     """Run a time-major layer; there is a cell for each direction."""
     define_operators()
@@ -79,7 +79,7 @@ def recurrent_layer(
     whole = [each.weight for each in packed if not each.is_half]
     parameters = [_as_tensors(weight, x.device) for weight in whole]
     scales, zero_points = ([pair[index] for pair in parameters] for index in (0, 1))
-    biases = [bias for cell in cells for bias in cell.biases] if has_biases else []
+    biases = [bias for cell in cells for bias in cell.biases]
     operator = getattr(torch.ops.onnxexp_quantized, name)  # by the layer's name
     result: tuple[torch.Tensor, ...] = operator(
         x, list(states), half or [weight.integers for weight in whole], scales, zero_points, biases

@@ -56,8 +56,10 @@ def _assign(self: QuantizedTensor, index: Any, value: Any) -> None:
     self.integers[index] = _as_codes(self, value)
 
 
-@table("index_put_")
-def _index_put(self: QuantizedTensor, indices: Any, values: torch.Tensor, accumulate: bool = False) -> QuantizedTensor:
+@table("index_put_", "_index_put_impl_")
+def _index_put(
+    self: QuantizedTensor, indices: Any, values: torch.Tensor, accumulate: bool = False, unsafe: bool = False
+) -> QuantizedTensor:
     """index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)"""
     self.integers.index_put_(indices, self.like(values).integers)
     return self

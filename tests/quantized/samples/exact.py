@@ -1,0 +1,168 @@
+"""Samples with torch's integers, bit by bit: functions that move integers, compare them, or read parameters."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional as F
+
+from tests.quantized.samples.operands import Row, assign, written
+
+__all__ = ["EXACT"]
+
+Q = torch.ops.quantized
+TO = (0.04, 50)
+
+
+
+def resampled(name: str, axes: int) -> Row:
+    """An operator that TorchScript has for `interpolate`."""
+    operator = torch.ops.aten.__getattr__(name)
+    return lambda t: operator({2: t.x, 3: t.v}[axes], [9, 8, 7][:axes])
+
+
+EXACT: dict[str, list[Row]] = {
+    "relu": [lambda t: F.relu(t.x), lambda t: torch.relu(t.x), written(lambda t: F.relu(t.x, inplace=True))],
+    "relu_": [written(lambda t: t.x.relu_()), written(lambda t: torch.relu_(t.x[:, 1]))],
+    "relu6": [lambda t: F.relu6(t.x)],
+    "hardtanh": [lambda t: F.hardtanh(t.x, -0.52, 1.23), written(lambda t: F.hardtanh(t.x, -1, 1, inplace=True))],
+    "hardtanh_": [written(lambda t: F.hardtanh_(t.x, -1, 1))],
+    "clamp": [lambda t: torch.clamp(t.x, -1, 1.3), lambda t: t.x.clamp(min=0.1), lambda t: t.x.clamp(max=0.1)],
+    "clip": [lambda t: torch.clip(t.x, -1, 1)],
+    "quantized::clamp": [lambda t: Q.clamp(t.x, -1, 1), lambda t: Q.clamp(t.x, None, 1)],
+    "quantized::relu6": [lambda t: Q.relu6(t.x), written(lambda t: Q.relu6(t.x, True))],
+    "max_pool1d": [lambda t: F.max_pool1d(t.s, 2)],
+    "max_pool2d": [lambda t: F.max_pool2d(t.x, 3, 2, 1), lambda t: F.max_pool2d(t.x, 2, ceil_mode=True)],
+    "max_pool3d": [lambda t: F.max_pool3d(t.v, 2)],
+    "quantized::max_pool1d": [lambda t: Q.max_pool1d(t.s, [2], [2], [0], [1], False)],
+    "quantized::max_pool2d": [lambda t: Q.max_pool2d(t.x, [3, 2], [2, 2], [1, 0], [1, 1], False)],
+    "quantized_max_pool1d": [lambda t: torch.quantized_max_pool1d(t.s, [2])],
+    "quantized_max_pool2d": [lambda t: torch.quantized_max_pool2d(t.x, [2, 2], [1, 1])],
+    "quantized_max_pool3d": [lambda t: torch.quantized_max_pool3d(t.v, [2, 2, 2])],
+    "max": [lambda t: t.x.max(), lambda t: torch.max(t.x.reshape(-1), 0).values, lambda t: t.m.max(1, keepdim=True).values],
+    "min": [lambda t: t.x.min(), lambda t: torch.min(t.x, 1).values],
+    "sort": [lambda t: torch.sort(t.x, 1).values, lambda t: t.x.sort(dim=1, descending=True, stable=True)],
+    "msort": [lambda t: torch.msort(t.x)],
+    "argsort": [lambda t: t.x.reshape(-1)[:3].argsort()],
+    "topk": [lambda t: t.x.topk(2).values, lambda t: torch.topk(t.x, 3, 1, False).values],
+    "interpolate": [
+        lambda t: F.interpolate(t.x, scale_factor=2), lambda t: F.interpolate(t.x, (9, 8), mode="nearest"),
+        lambda t: F.interpolate(t.x, (9, 8), None, "nearest-exact"), lambda t: F.interpolate(t.v, (5, 5, 6)),
+        lambda t: F.interpolate(t.v, (5, 5, 6), mode="nearest-exact"),
+        lambda t: F.upsample(t.x, scale_factor=2),
+    ],
+    **{
+        f"{name}{axes}d": [resampled(f"{name}{axes}d", axes)]
+        for name in ("upsample_nearest", "_upsample_nearest_exact") for axes in (2, 3)
+    },
+    "pad": [
+        lambda t: F.pad(t.x, (1, 2)), lambda t: F.pad(t.x, (1, 2, 0, 1), value=0.7), lambda t: F.pad(t.x, (-1, 2)),
+        lambda t: F.pad(t.x, (1, 2, 1, 0), "reflect"), lambda t: F.pad(t.s, (1, 2), mode="reflect"),
+    ],
+    "constant_pad_nd": [lambda t: torch.constant_pad_nd(t.x, (1, 2), 0.3)],
+    "chunk": [lambda t: t.x.chunk(2, 1)],
+    "split": [lambda t: t.x.split(3, 1), lambda t: torch.split(t.x, [1, 3], 1)],
+    "split_with_sizes": [lambda t: torch.split_with_sizes(t.x, [1, 3], 1)],
+    "tensor_split": [lambda t: t.x.tensor_split(3, 1)],
+    "unbind": [lambda t: t.x.unbind(1), lambda t: list(t.x)],
+    "stack": [lambda t: torch.stack([t.x, t.y], 1), lambda t: torch.stack([t.x, t.x])],
+    "cat": [lambda t: torch.cat([t.x, t.x[:, 1:]], 1), lambda t: torch.cat([t.m, t.m])],
+    "concat": [lambda t: torch.concat([t.x, t.x], dim=1)],
+    "concatenate": [lambda t: torch.concatenate([t.x, t.x], axis=1)],
+    "hstack": [lambda t: torch.hstack([t.x, t.y]), lambda t: torch.hstack([t.m[0], t.m[1]])],
+    "vstack": [lambda t: torch.vstack([t.x, t.y]), lambda t: torch.vstack([t.m[0], t.m[1]])],
+    "view": [lambda t: t.x.view(2, -1)],
+    "reshape": [lambda t: t.x.reshape(2, -1)],
+    "flatten": [lambda t: torch.flatten(t.x, 1)],
+    "ravel": [lambda t: t.x.ravel()],
+    "unflatten": [lambda t: t.x.unflatten(1, (2, 2))],
+    "permute": [lambda t: t.x.permute(0, 2, 3, 1)],
+    "transpose": [lambda t: t.x.transpose(1, 2)],
+    "swapaxes": [lambda t: t.x.swapaxes(1, 2)],
+    "swapdims": [lambda t: t.x.swapdims(1, 2)],
+    "movedim": [lambda t: t.x.movedim(1, 3)],
+    "moveaxis": [lambda t: t.x.moveaxis(1, 3)],
+    "t": [lambda t: t.m.t()],
+    "T": [lambda t: t.m.T],
+    "numpy_T": [lambda t: torch.ops.aten.numpy_T(t.m)],
+    "mT": [lambda t: t.s.mT],
+    "unsqueeze": [lambda t: torch.unsqueeze(t.x[None], 0)],
+    "squeeze": [lambda t: t.x[:1].squeeze(0), lambda t: t.x[:1].squeeze(), lambda t: t.x[:1, :1].squeeze((0, 1))],
+    "expand": [lambda t: t.x[:, :1].expand(2, 4, 6, 6)],
+    "expand_as": [lambda t: t.x[:, :1].expand_as(t.y)],
+    "view_as": [lambda t: t.x.flatten().view_as(t.y)],
+    "reshape_as": [lambda t: t.x.flatten().reshape_as(t.y)],
+    "broadcast_to": [lambda t: torch.broadcast_to(t.m, (2, 3, 5))],
+    "repeat": [lambda t: t.x.repeat(1, 2, 1, 1)],
+    "tile": [lambda t: t.x.tile(1, 1, 1, 2)],
+    "repeat_interleave": [lambda t: torch.repeat_interleave(t.x, 2, 1)],
+    "flip": [lambda t: t.x.flip(1)],
+    "rot90": [lambda t: torch.rot90(t.x, 1, [2, 3])],
+    "contiguous": [lambda t: t.x.transpose(1, 2).contiguous()],
+    "clone": [lambda t: t.x.clone()],
+    "detach": [lambda t: t.x.detach()],
+    "alias": [lambda t: torch.ops.aten.alias(t.x)],
+    "data": [lambda t: t.x.data],
+    "cpu": [lambda t: t.x.cpu()],
+    "to": [lambda t: t.x.to("cpu")],
+    "narrow": [lambda t: t.x.narrow(1, 1, 2)],
+    "select": [lambda t: t.x.select(1, 1)],
+    "slice": [lambda t: torch.ops.aten.slice(t.x, 1, 1, 3), lambda t: t.x[..., 1::2], lambda t: t.x[:, t.index]],
+    "index": [lambda t: torch.ops.aten.index(t.x, [None, t.index])],
+    "index_select": [lambda t: t.x.index_select(1, t.index)],
+    "diagonal": [lambda t: t.x.diagonal(0, 2, 3)],
+    "unfold": [lambda t: t.x.unfold(2, 2, 2)],
+    "as_strided": [lambda t: t.x.as_strided((2, 2), (1, 2))],
+    "atleast_1d": [lambda t: torch.atleast_1d(t.x)],
+    "atleast_2d": [lambda t: torch.atleast_2d(t.m[0])],
+    "atleast_3d": [lambda t: torch.atleast_3d(t.m)],
+    "channel_shuffle": [lambda t: F.channel_shuffle(t.x, 2)],
+    "native_channel_shuffle": [lambda t: torch.native_channel_shuffle(t.x, 2)],
+    "pixel_shuffle": [lambda t: F.pixel_shuffle(t.x, 2)],
+    "pixel_unshuffle": [lambda t: F.pixel_unshuffle(t.x, 2)],
+    "eq": [lambda t: t.x == t.y, lambda t: t.x == 0.5],
+    "ne": [lambda t: t.x != t.y, lambda t: t.x != 0.5],
+    "lt": [lambda t: t.x < t.y, lambda t: torch.lt(t.x, 0.5)],
+    "le": [lambda t: t.x <= t.y, lambda t: t.x <= 0.5],
+    "gt": [lambda t: t.x > t.y, lambda t: t.x[t.x > 0.5], lambda t: t.x > torch.tensor(0.5)],
+    "ge": [lambda t: t.x >= t.y, lambda t: t.x >= 0.5],
+    "fill_": [written(lambda t: t.x.fill_(0.51)), written(lambda t: t.x[0].fill_(100.0))],
+    "masked_fill": [lambda t: t.x.masked_fill(t.f > 0, 1.0), lambda t: t.x.masked_fill(t.f > 0, torch.tensor(-0.4))],
+    "masked_fill_": [
+        written(lambda t: t.x.masked_fill_(t.f > 0, 1.0)), written(lambda t: t.x.masked_fill_(t.f > 0, torch.tensor(-0.4))),
+    ],
+    "index_put_": [written(lambda t: t.x.index_put_((t.index[1:],), torch.tensor(1.0)))],
+    "copy_": [written(lambda t: t.x.copy_(t.f)), written(lambda t: t.x.copy_(t.y)), written(lambda t: t.x[1].copy_(t.f[0]))],
+    "__setitem__": [assign(lambda t: 1.0), assign(lambda t: t.f[0]), assign(lambda t: t.y[0])],
+    "full_like": [lambda t: torch.full_like(t.x, 1.0)],
+    "ones_like": [lambda t: torch.ones_like(t.x)],
+    "dropout": [lambda t: F.dropout(t.x, training=False)],
+    "dropout1d": [lambda t: F.dropout1d(t.s, training=False)],
+    "dropout2d": [lambda t: F.dropout2d(t.x, training=False)],
+    "dropout3d": [lambda t: F.dropout3d(t.v, training=False)],
+    "alpha_dropout": [lambda t: F.alpha_dropout(t.x, training=False)],
+    "feature_dropout": [lambda t: torch.feature_dropout(t.x, 0.5, False)],
+    "feature_alpha_dropout": [lambda t: F.feature_alpha_dropout(t.x, training=False)],
+    "quantized::dropout": [lambda t: Q.dropout(t.x, *TO), lambda t: Q.dropout(t.x, *TO, 0.5, False)],
+    "dequantize": [
+        lambda t: (torch.dequantize(t.x), t.x.dequantize()), lambda t: torch.dequantize([t.x, t.y]),
+        lambda t: (torch.dequantize(t.f), t.f.double().dequantize()),
+    ],
+    "int_repr": [lambda t: t.x.int_repr()],
+    "q_scale": [lambda t: t.x.q_scale()],
+    "q_zero_point": [lambda t: torch.q_zero_point(t.x)],
+    "q_per_channel_scales": [lambda t: t.w0.q_per_channel_scales().float()],
+    "q_per_channel_zero_points": [lambda t: t.w0.q_per_channel_zero_points()],
+    "q_per_channel_axis": [lambda t: t.w0.q_per_channel_axis()],
+    "qscheme": [lambda t: t.x.qscheme() == torch.per_tensor_affine],
+    "dim": [lambda t: t.x.dim()],
+    "ndimension": [lambda t: t.x.ndimension()],
+    "size": [lambda t: t.x.size(), lambda t: t.x.size(1), lambda t: (t.x.shape, t.x.ndim, len(t.x), t.x.dtype, t.x.device)],
+    "numel": [lambda t: t.x.numel(), lambda t: torch.numel(t.x)],
+    "nelement": [lambda t: t.x.nelement()],
+    "stride": [lambda t: t.x.stride(), lambda t: t.x.stride(1)],
+    "element_size": [lambda t: t.x.element_size()],
+    "is_contiguous": [lambda t: t.x.is_contiguous(), lambda t: t.x.transpose(1, 2).is_contiguous()],
+    "is_floating_point": [lambda t: t.x.is_floating_point()],
+    "is_complex": [lambda t: t.x.is_complex()],
+}  # fmt: skip
+"""Rows by the name of their function."""
