@@ -57,6 +57,7 @@ conformance: setup
 	$(CONFORMANCE) --exporter export trace --opset 9 13 17 18 20 23 $(ARGS)
 	$(CONFORMANCE) --exporter dynamic trace-dynamic --opset 20 $(ARGS)
 	$(CONFORMANCE) --exporter dynamo script --opset 20 --every $(EVERY) $(ARGS)
+	$(CONFORMANCE) --quantized --exporter export trace --opset 10 12 17 21 25 $(ARGS)
 
 fuzz: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED) --jobs $(JOBS) $(ARGS)

@@ -1,9 +1,11 @@
-"""Measure exporters on PyTorch's operator database.
+"""Measure exporters on PyTorch's operator database, and on operators of quantized tensors.
 
 python -m tests.conformance --opset 20 --dtype float32 int64 bool --samples 2 --out results.jsonl
 python -m tests.conformance --exporter dynamo script --every 10 --out peers.jsonl
+python -m tests.conformance --quantized --exporter export trace --out results.jsonl
 python -m tests.conformance --out results.jsonl --report failures
 python -m tests.conformance --out results.jsonl peers.jsonl --report table > docs/reference/operators.md
+python -m tests.conformance --quantized --out results.jsonl --report table > docs/reference/quantized-operators.md
 
 Seconds are the processor time of the exports alone, without a tiny first export of each exporter in a process.
 """
@@ -16,11 +18,13 @@ import json
 import sys
 from pathlib import Path
 
+from . import quantized, samples
 from .exporters import EXPORTERS
 from .judging import Result
 from .page import operator_page
+from .parts import of_part
+from .quantized_page import quantized_page
 from .running import Runner, read_results, tasks_of
-from .samples import DTYPES, dtypes_of, operators
 from .tables import failures, rates
 from .worker import key
 
@@ -39,9 +43,17 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--exporter", nargs="+", default=["export"], choices=EXPORTERS, help="export, trace: onnxexp; dynamo, script: torch.onnx"
     )
-    parser.add_argument("--opset", nargs="+", type=int, default=[20])
-    parser.add_argument("--dtype", nargs="+", default=["float32", "int64", "bool"], choices=DTYPES)
-    parser.add_argument("--samples", type=int, default=2, help="the number of samples of each operator and dtype")
+    parser.add_argument("--quantized", action="store_true", help="the operators on quantized tensors, which OpInfo does not have")
+    parser.add_argument("--opset", nargs="+", type=int, help="20 by default, and 21 with --quantized")
+    parser.add_argument(
+        "--dtype",
+        nargs="+",
+        choices=[*dict.fromkeys((*samples.DTYPES, *quantized.DTYPES))],
+        help="float32, int64 and bool by default, and all dtypes with --quantized",
+    )
+    parser.add_argument(
+        "--samples", type=int, help="the number of samples of each operator and dtype: 2 by default, and all with --quantized"
+    )
     parser.add_argument("--op", nargs="+", default=[], help="only operators whose names contain one of these texts")
     parser.add_argument("--every", type=int, default=1, help="only every N-th operator")
     parser.add_argument("--shard", default="1/1", help="one part of the operators, such as 2/4")
@@ -49,18 +61,23 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=60, help="the time limit of one sample in seconds")
     parser.add_argument("--redo", nargs="*", default=[], help="repeat samples with one of these outcomes (wrong, crash, ...)")
     parser.add_argument("--report", choices=["rates", "failures", "table"], help="only print a report of the results")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    options.opset = options.opset or [21 if options.quantized else 20]
+    options.dtype = options.dtype or (quantized.DTYPES if options.quantized else ("float32", "int64", "bool"))
+    options.samples = options.samples or (len(quantized.ROWS) if options.quantized else 2)
+    return options
 
 
 def main(argv: list[str] | None = None) -> int:
     options = _arguments(argv)
     if options.report is None:
         _run(options)
-    results = _known(options)
+    part = quantized if options.quantized else samples
+    results = of_part(_known(options), part)
     if options.report == "failures":
         print(failures(results))
     elif options.report == "table":
-        print(operator_page(results))
+        print(quantized_page(results) if options.quantized else operator_page(results))
     else:
         print(rates(results))
     return 0
@@ -84,9 +101,11 @@ def _run(options: argparse.Namespace) -> None:
         for path in options.out:
             _rewrite(path, [result for result in read_results(path) if result.outcome not in options.redo])
     done = {_key(result) for result in _known(options)}
-    part, parts = map(int, options.shard.split("/"))
-    names = [name for name in operators() if not options.op or any(wanted in name for wanted in options.op)][:: options.every]
-    pairs = [(name, dtype) for name in names[part - 1 :: parts] for dtype in dtypes_of(name) if dtype in options.dtype]
+    shard, shards = map(int, options.shard.split("/"))
+    part = quantized if options.quantized else samples
+    names = [name for name in part.operators() if not options.op or any(wanted in name for wanted in options.op)]
+    chosen = names[:: options.every][shard - 1 :: shards]
+    pairs = [(name, dtype) for name in chosen for dtype in part.dtypes_of(name) if dtype in options.dtype]
     with options.out[0].open("a", encoding="utf-8") as out:
         Runner(out, options.jobs, options.limit).run(tasks_of(pairs, options.samples, options.opset, options.exporter, done))
 

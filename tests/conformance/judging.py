@@ -170,9 +170,10 @@ class Judge:
         """Return the problem with the outputs, "" without one."""
         if len(actual) != len(expected):
             return f"{len(expected)} outputs in eager, {len(actual)} in ONNX"
-        for number, (one, other) in enumerate(zip(expected, actual, strict=True)):
+        quanta = self.sample.quanta(tensors) or [0.0] * len(expected)
+        for number, (one, other, quantum) in enumerate(zip(expected, actual, quanta, strict=True)):
             one, other = self._up_to_sign(one), self._up_to_sign(other)
-            problem = difference(one, other, values=not self.random)
+            problem = difference(one, other, values=not self.random, quantum=quantum)
             if problem and not self._as_good(expected, number, other, tensors) and not self._precise(number, other, tensors):
                 return f"output {number}: {problem}"
         return ""
@@ -292,8 +293,11 @@ def _array(tensor: torch.Tensor, type_: str) -> Any:
     return real.resolve_neg().contiguous().numpy()
 
 
-def difference(expected: Any, actual: Any, *, values: bool = True) -> str:
-    """Return the problem with one output, "" without one."""
+def difference(expected: Any, actual: Any, *, values: bool = True, quantum: float = 0.0) -> str:
+    """Return the problem with one output, "" without one.
+
+    A result that is rounded to multiples of `quantum` may differ by one.
+    """
     one, other = torch.as_tensor(expected).detach(), torch.as_tensor(actual).detach()
     if one.is_complex() and not other.is_complex():
         one = torch.view_as_real(one.resolve_conj())
@@ -307,7 +311,7 @@ def difference(expected: Any, actual: Any, *, values: bool = True) -> str:
     finite = one[one.isfinite()].abs() if relative else torch.empty(0)
     scale = max(1.0, float(finite.max())) if finite.numel() else 1.0
     try:
-        torch.testing.assert_close(other, one, rtol=relative, atol=absolute * scale, equal_nan=True)
+        torch.testing.assert_close(other, one, rtol=relative, atol=absolute * scale + quantum, equal_nan=True)
     except AssertionError as error:
         return _short(error, 300)
     return ""

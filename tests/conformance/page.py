@@ -8,16 +8,18 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from . import quantized
 from .judging import FAILURES, Result
 from .known import known
 from .samples import DTYPES, family_of
 from .tables import COUNTED, OTHERS, ratios
 
-__all__ = ["operator_page", "operator_table"]
+__all__ = ["OURS", "grouped", "operator_page", "operator_table", "row", "rule", "totals"]
 
 OURS = ("export", "trace", "dynamic", "trace-dynamic")
 
 _SHORT = {"float32": "f32", "int64": "i64", "float64": "f64", "float16": "f16", "int32": "i32", "uint8": "u8"}
+_DTYPES = dict.fromkeys((*DTYPES, *quantized.DTYPES))
 _TITLES = {"unsupported": "no operator"}
 _LONGEST = 110
 _PREFIX = re.compile(r"^\w+: (.*?\(\d+x\): )?")
@@ -54,7 +56,7 @@ opset works), `unsupported` (no lowering), `capture` (torch's own frontend refus
 
 def operator_page(results: Sequence[Result]) -> str:
     """Return the page as Markdown."""
-    parts = [_HEAD, "## In numbers\n", _totals(results)]
+    parts = [_HEAD, "## In numbers\n", totals(results)]
     if lines := ratios(results):
         parts += [f"\n{_RATIOS}\n"]
         parts += [f"- {line}" for line in lines]
@@ -65,31 +67,31 @@ def operator_page(results: Sequence[Result]) -> str:
     return "\n".join(parts)
 
 
-def _totals(results: Sequence[Result]) -> str:
+def totals(results: Sequence[Result]) -> str:
     """Return the table of samples, passes, failures and seconds by exporter and opset."""
     names = [*FAILURES, "random"]
-    lines = [_row("exporter", "opset", "samples", "passed", *(_TITLES.get(name, name) for name in names), "seconds")]
-    lines.append(_rule(len(names) + 5))
+    lines = [row("exporter", "opset", "samples", "passed", *(_TITLES.get(name, name) for name in names), "seconds")]
+    lines.append(rule(len(names) + 5))
     for (exporter, opset), group in sorted(
-        _grouped(results, lambda result: (result.exporter, result.opset)).items(), key=_ours_first
+        grouped(results, lambda result: (result.exporter, result.opset)).items(), key=_ours_first
     ):
         outcomes = Counter(result.outcome for result in group)
         counted = sum(outcomes[name] for name in COUNTED)
         seconds = sum(result.seconds for result in group)
         cells = (str(outcomes[name] or "") for name in names)
-        lines.append(_row(exporter, str(opset), str(counted), _share(outcomes), *cells, f"{seconds:.0f}"))
+        lines.append(row(exporter, str(opset), str(counted), _share(outcomes), *cells, f"{seconds:.0f}"))
     return "\n".join(lines)
 
 
 def _other_sizes(results: Sequence[Result]) -> str:
     """Return the table of right samples by the sizes that they were compared at besides the example's."""
-    lines = [_row("exporter", "opset", *OTHERS), _rule(len(OTHERS) + 2)]
+    lines = [row("exporter", "opset", *OTHERS), rule(len(OTHERS) + 2)]
     right = (result for result in results if result.others and result.outcome in ("pass", "random"))
     for (exporter, opset), group in sorted(
-        _grouped(right, lambda result: (result.exporter, result.opset)).items(), key=_ours_first
+        grouped(right, lambda result: (result.exporter, result.opset)).items(), key=_ours_first
     ):
         counts = Counter(result.others for result in group)
-        lines.append(_row(exporter, str(opset), *(str(counts[name] or "") for name in OTHERS)))
+        lines.append(row(exporter, str(opset), *(str(counts[name] or "") for name in OTHERS)))
     return "\n".join(lines)
 
 
@@ -101,15 +103,15 @@ def _ours_first(item: tuple[tuple[str, int], list[Result]]) -> tuple[int, str, i
 def _families(results: Sequence[Result]) -> str:
     exporters = _exporters(results)
     results = [result for result in results if result.exporter in OURS]
-    lines = [_row("family", "operators", *map(str, exporters)), _rule(len(exporters) + 2)]
-    for family, members in sorted(_grouped(results, lambda result: family_of(result.op)).items()):
+    lines = [row("family", "operators", *map(str, exporters)), rule(len(exporters) + 2)]
+    for family, members in sorted(grouped(results, lambda result: family_of(result.op)).items()):
         cells = []
         for exporter in exporters:
-            of_it = _grouped((result for result in members if result.exporter == exporter), lambda result: result.opset)
+            of_it = grouped((result for result in members if result.exporter == exporter), lambda result: result.opset)
             shares = sorted((_passed(Counter(result.outcome for result in group)) for group in of_it.values()), key=float)
             ends = dict.fromkeys(f"{share:.1f}" for share in (shares[0], shares[-1])) if shares else {}
             cells.append(f"{'–'.join(ends)} %" if ends else "")
-        lines.append(_row(family, str(len({result.op for result in members})), *cells))
+        lines.append(row(family, str(len({result.op for result in members})), *cells))
     return "\n".join(lines)
 
 
@@ -119,18 +121,18 @@ def operator_table(results: Sequence[Result]) -> str:
     results = [result for result in results if result.exporter in OURS and result.outcome != "eager"]
     measured = {name: sorted({result.opset for result in results if result.exporter == name}) for name in exporters}
     titles = [f"{name} ({_range(opsets)})" for name, opsets in measured.items()]
-    lines = [_row("operator", "dtypes", *titles, "why not"), _rule(len(exporters) + 3)]
-    for op, of_op in sorted(_grouped(results, lambda result: result.op).items()):
-        by_exporter = _grouped(of_op, lambda result: result.exporter)
+    lines = [row("operator", "dtypes", *titles, "why not"), rule(len(exporters) + 3)]
+    for op, of_op in sorted(grouped(results, lambda result: result.op).items()):
+        by_exporter = grouped(of_op, lambda result: result.exporter)
         cells = [_cell(by_exporter.get(name, [])) for name in exporters]
-        dtypes = " ".join(_SHORT.get(dtype, dtype) for dtype in DTYPES if any(result.dtype == dtype for result in of_op))
-        lines.append(_row(op, dtypes, *cells, _reason(op, of_op)))
+        dtypes = " ".join(_SHORT.get(dtype, dtype) for dtype in _DTYPES if any(result.dtype == dtype for result in of_op))
+        lines.append(row(op, dtypes, *cells, _reason(op, of_op)))
     return "\n".join(lines)
 
 
 def _cell(results: Sequence[Result]) -> str:
     """Return "yes", or a word for each range of opsets with the same outcome."""
-    words = {opset: _word(group) for opset, group in sorted(_grouped(results, lambda result: result.opset).items())}
+    words = {opset: _word(group) for opset, group in sorted(grouped(results, lambda result: result.opset).items())}
     if len(set(words.values())) == 1:
         return next(iter(words.values()))
     runs = [(word, list(opsets)) for word, opsets in itertools.groupby(words, key=words.__getitem__)]
@@ -175,7 +177,7 @@ def _exporters(results: Sequence[Result]) -> list[str]:
     return [name for name in OURS if any(result.exporter == name for result in results)]
 
 
-def _grouped(results: Iterable[Result], key: Callable[[Result], Key]) -> dict[Key, list[Result]]:
+def grouped(results: Iterable[Result], key: Callable[[Result], Key]) -> dict[Key, list[Result]]:
     groups: dict[Key, list[Result]] = defaultdict(list)
     for result in results:
         groups[key(result)].append(result)
@@ -186,9 +188,9 @@ def _range(opsets: Sequence[int]) -> str:
     return str(opsets[0]) if len(opsets) == 1 else f"{opsets[0]}–{opsets[-1]}"
 
 
-def _row(*cells: str) -> str:
+def row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _rule(columns: int) -> str:
+def rule(columns: int) -> str:
     return f"|{'---|' * columns}"

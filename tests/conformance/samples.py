@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,8 @@ class Sample:
     index: int
     module: torch.nn.Module
     tensors: tuple[torch.Tensor, ...]
+    quanta: Callable[[Sequence[torch.Tensor]], list[float]] = lambda tensors: []
+    """Returns how far each result may be from eager's, for these tensors, where it is rounded to multiples of a quantum."""
 
 
 class _Call(torch.nn.Module):

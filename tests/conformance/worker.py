@@ -50,10 +50,10 @@ def perform(task: Task, emit: Any) -> None:
     """
     from .exporters import warm
     from .judging import Judge
-    from .samples import samples
+    from .parts import part_of
 
     done = set(task.done)
-    for sample in samples(task.op, task.dtype, task.count):
+    for sample in part_of(task.op).samples(task.op, task.dtype, task.count):
         judge = None
         for exporter in in_turn(task.op, task.exporters):
             for opset in task.opsets:
