@@ -34,7 +34,7 @@ def weight_types(program: onnxexp.ONNXProgram) -> set[int]:
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
-@pytest.mark.parametrize("opset", [10, 13, 20, 23])
+@pytest.mark.parametrize("opset", [10, 20, *(pytest.param(opset, marks=pytest.mark.full) for opset in (13, 23))])
 @pytest.mark.parametrize("config", [quantization.default_dynamic_qconfig, quantization.per_channel_dynamic_qconfig])
 def test_linear_layers(capture: str, opset: int, config: quantization.QConfig) -> None:
     torch.manual_seed(0)

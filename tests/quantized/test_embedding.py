@@ -35,7 +35,7 @@ def stored(program: onnxexp.ONNXProgram) -> dict[int, int]:
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
 @pytest.mark.parametrize("bits", [8, 4])
-@pytest.mark.parametrize("opset", [10, 13, 20])
+@pytest.mark.parametrize("opset", [10, pytest.param(13, marks=pytest.mark.full), 20])
 def test_embeddings(capture: str, bits: int, opset: int) -> None:
     torch.manual_seed(0)
     model = quantized(nn.Sequential(nn.Embedding(50, 12)), bits)
@@ -109,7 +109,7 @@ class Bytes(nn.Module):
 
 
 @pytest.mark.parametrize("capture", [pytest.param("export", marks=pytest.mark.full), "trace"])
-@pytest.mark.parametrize("bits", ["byte", "4bit", "2bit"])
+@pytest.mark.parametrize("bits", ["byte", "4bit", pytest.param("2bit", marks=pytest.mark.full)])
 def test_tables_of_bytes(capture: str, bits: str) -> None:
     torch.manual_seed(0)
     model = Bytes(bits)

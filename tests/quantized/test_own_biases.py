@@ -37,7 +37,7 @@ LAYERS = [
 
 
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
-@pytest.mark.parametrize("opset", [10, pytest.param(12, marks=pytest.mark.full), 17])
+@pytest.mark.parametrize("opset", [*(pytest.param(opset, marks=pytest.mark.full) for opset in (10, 12)), 17])
 @pytest.mark.parametrize("layer", LAYERS, ids=str)
 def test_float_weights_stay_float(layer: nn.Module, opset: int) -> None:
     torch.manual_seed(0)
@@ -48,8 +48,31 @@ def test_float_weights_stay_float(layer: nn.Module, opset: int) -> None:
     assert (program(x) - model(x)).abs().max() <= 0.0101
 
 
+class HalfOfAWeight(nn.Module):
+    """A layer that uses a part of a quantized weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.quantize_per_tensor(torch.randn(4, 12), 0.02, 0, torch.qint8)
+        self.bias = nn.Parameter(torch.randn(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.quantize_per_tensor(x, 0.05, 60, torch.quint8).dequantize()
+        x = torch.addmm(self.bias, x, self.weight.dequantize()[:, 6:])
+        return torch.quantize_per_tensor(x, 0.1, 70, torch.quint8).dequantize()
+
+
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
-@pytest.mark.parametrize("style", ["qdq", "qoperator", "ort"])
+@pytest.mark.parametrize("opset", [10, 17])
+def test_a_part_of_a_weight(opset: int) -> None:
+    torch.manual_seed(0)
+    model, x = HalfOfAWeight().eval(), torch.randn(3, 4)
+    program = onnxexp.export(model, (x,), capture="trace", opset_version=opset)
+    assert (program(x) - model(x)).abs().max() <= 0.101
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+@pytest.mark.parametrize("style", ["qdq", *(pytest.param(style, marks=pytest.mark.full) for style in ("qoperator", "ort"))])
 def test_styles_at_opset_10(style: str) -> None:
     torch.manual_seed(0)
     weight = torch.quantize_per_tensor(torch.randn(6, 4, 3, 3), 0.02, 0, torch.qint8)

@@ -44,7 +44,7 @@ def _rewrite(node: ir.Node, product: ir.Node, index: int, editor: GraphEditor) -
     x, weight = (producer(value, "DequantizeLinear") for value in product.inputs[:2])
     if x is None or not _leads_to_quantize(node) or (weight is not None and editor.opset >= _ROUND):
         return False
-    if weight is None and not _add_missing_bias(node, editor):
+    if weight is None and (_depends_on_integers(product.inputs[1]) or not _add_missing_bias(node, editor)):
         return False
     bias = constant_of(node, index)
     if bias is None or bias.dim() != 1 or bias.dtype is not torch.float32:
@@ -58,6 +58,22 @@ def _rewrite(node: ir.Node, product: ir.Node, index: int, editor: GraphEditor) -
     if quantized is not None:
         node.replace_input_with(index, quantized)
     return quantized is not None
+
+
+def _depends_on_integers(weight: ir.Value | None) -> bool:
+    """Whether a DequantizeLinear is among the nodes that compute a weight.
+
+    ONNX Runtime does not fold it, so that the weight is no initializer; an integer kernel may take the weight yet.
+    """
+    found, seen = [weight], set()
+    while found:
+        node = None if (value := found.pop()) is None else value.producer()
+        if node is not None and node not in seen:
+            if node.op_type == "DequantizeLinear":
+                return True
+            seen.add(node)
+            found += node.inputs
+    return False
 
 
 def _leads_to_quantize(node: ir.Node) -> bool:
