@@ -160,6 +160,16 @@ def test_onnx_runtimes_own_quantization(capture: str) -> None:
     assert (program(x) - exact(x)).abs().mean() < (model(x) - exact(x)).abs().mean()
 
 
+def test_onnx_runtimes_own_quantization_keeps_the_range_of_a_convolution() -> None:
+    """torch's 7 bits leave room for results of twice the input's range, in whose steps it rounds them."""
+    torch.manual_seed(0)
+    weight = torch.quantize_per_tensor(torch.randn(4, 4, 3, 3) / 4, 0.01, 0, torch.qint8)
+    packed = torch.ops.quantized.conv2d_prepack(weight, torch.randn(4), [1, 1], [1, 1], [1, 1], 1)
+    model, x = Functions("conv2d_dynamic", packed, True).eval(), torch.randn(2, 4, 8, 8)
+    plugins = ["aten", "torchscript", Quantized(dynamic="ort")]
+    agree(onnxexp.export(model, (x,), capture="trace", plugins=plugins), model, x, quantum=float(x.max() - x.min()) / 127 * 1.01)
+
+
 def test_an_unknown_way_is_refused() -> None:
     with pytest.raises(onnxexp.OptionError, match="'exact' or 'ort'"):
         Quantized(dynamic="fast")

@@ -38,9 +38,11 @@ table("quantized::linear_relu_dynamic_fp16")(lambda *args: torch.relu(linear_fp1
 def _convolution(axes: int, qx: torch.Tensor, packed_weight: PackedWeight, reduce_range: bool = False) -> torch.Tensor:
     """quantized::conv2d_dynamic(Tensor qx, Conv2dPackedParamsBase packed_weight, bool reduce_range=False) -> Tensor
 
-    torch quantizes the result with the parameters of the input.
+    torch quantizes the result with the parameters of the input. Those of 7 bits leave room for twice the range, which those of
+    8 bits would cut off.
     """
-    quantized = dynamic_quantize(qx, torch.quint8, reduce_range and packed_weight.reduces_range)
+    reduced = reduce_range and packed_weight.reduces_range
+    quantized = dynamic_quantize(qx, torch.quint8, reduced, exact=reduced)
     return quantized.like(convolve(quantized.dequantize(), packed_weight, axes)).dequantize()
 
 

@@ -32,7 +32,7 @@ SMALLEST_SCALE = 6.1e-5
 
 _RECURRENT = "(Tensor x, Tensor[] states, Tensor[] weights, Tensor[] scales, Tensor[] zero_points, Tensor[] biases)"
 _SCHEMAS = {
-    "dynamic_quantize": "(Tensor x, ScalarType dtype, bool reduce_range) -> (Tensor, Tensor, Tensor)",
+    "dynamic_quantize": "(Tensor x, ScalarType dtype, bool reduce_range, bool exact) -> (Tensor, Tensor, Tensor)",
     "linear": "(Tensor x, Tensor scale, Tensor zero_point, Tensor weight, Tensor weight_scale, Tensor weight_zero_point, "
     "Tensor? bias) -> Tensor",
     "widen": "(Tensor weight) -> Tensor",
@@ -53,10 +53,14 @@ def define_operators() -> Any:
     return library
 
 
-def dynamic_quantize(x: torch.Tensor, dtype: torch.dtype, reduce_range: bool) -> QuantizedTensor:
-    """Quantize a float tensor with the scale of its smallest and largest value."""
+def dynamic_quantize(x: torch.Tensor, dtype: torch.dtype, reduce_range: bool, *, exact: bool = False) -> QuantizedTensor:
+    """Quantize a float tensor with the scale of its smallest and largest value.
+
+    `exact` keeps the plugin's option `dynamic="ort"` from using another scale than torch.
+    """
     define_operators()
-    integers, scale, zero_point = torch.ops.onnxexp_quantized.dynamic_quantize(x, DTYPES[dtype].dtype, reduce_range)
+    operator = torch.ops.onnxexp_quantized.dynamic_quantize
+    integers, scale, zero_point = operator(x, DTYPES[dtype].dtype, reduce_range, exact)
     return QuantizedTensor(integers, scale, zero_point, dtype)
 
 
@@ -130,19 +134,19 @@ def _fake_quantize(
     return torch.ops.aten.fake_quantize_per_channel_affine(x, scale, zero_point, axis, quant_min, quant_max)
 
 
-def _dynamic_quantize(x: torch.Tensor, dtype: torch.dtype, reduce_range: bool) -> tuple[torch.Tensor, ...]:
+def _dynamic_quantize(x: torch.Tensor, dtype: torch.dtype, reduce_range: bool, exact: bool) -> tuple[torch.Tensor, ...]:
     lowest, highest = integers_used(dtype, reduce_range)
     zero = x.new_zeros((1,))
     low, high = torch.cat([x.flatten(), zero]).double().aminmax()
-    exact = (high - low) / (highest - lowest)
-    zero_point = torch.round(lowest - low / exact.clamp(min=torch.finfo(torch.float64).tiny))
-    scale = exact.clamp(min=SMALLEST_SCALE).float()
+    step = (high - low) / (highest - lowest)
+    zero_point = torch.round(lowest - low / step.clamp(min=torch.finfo(torch.float64).tiny))
+    scale = step.clamp(min=SMALLEST_SCALE).float()
     limits = torch.iinfo(dtype)
     steps = torch.round(x * scale.reciprocal()) + zero_point.clamp(lowest, highest)
     return steps.clamp(limits.min, limits.max).to(dtype), scale, zero_point.clamp(lowest, highest).to(dtype)
 
 
-def _dynamic_quantize_shapes(x: torch.Tensor, dtype: torch.dtype, reduce_range: bool) -> tuple[torch.Tensor, ...]:
+def _dynamic_quantize_shapes(x: torch.Tensor, dtype: torch.dtype, reduce_range: bool, exact: bool) -> tuple[torch.Tensor, ...]:
     return torch.empty_like(x, dtype=dtype), x.new_empty((), dtype=torch.float32), x.new_empty((), dtype=dtype)
 
 

@@ -19,21 +19,21 @@ _DYNAMIC_QUANTIZE_LINEAR = 11
 
 
 @table("dynamic_quantize")
-def dynamic_quantize(op: Builder, x: Tensor, dtype: torch.dtype, reduce_range: bool) -> tuple[Tensor, ...]:
-    """dynamic_quantize(Tensor x, ScalarType dtype, bool reduce_range) -> (Tensor, Tensor, Tensor)"""
+def dynamic_quantize(op: Builder, x: Tensor, dtype: torch.dtype, reduce_range: bool, exact: bool) -> tuple[Tensor, ...]:
+    """dynamic_quantize(Tensor x, ScalarType dtype, bool reduce_range, bool exact) -> (Tensor, Tensor, Tensor)"""
     single = op.context.plugin_data[DYNAMIC] == "ort" and dtype == torch.uint8 and op.opset >= _DYNAMIC_QUANTIZE_LINEAR
-    if single:
+    if single and not exact:
         results: tuple[Tensor, ...] = op.DynamicQuantizeLinear(x)
         return results
     lowest, highest = integers_used(dtype, reduce_range)
     zero = op.constant(0.0, torch.float64)
     low = op.Min(op.cast(op.ReduceMin(x, keepdims=0), torch.float64), zero)
     high = op.Max(op.cast(op.ReduceMax(x, keepdims=0), torch.float64), zero)
-    exact = op.Div(op.Sub(high, low), float(highest - lowest))
-    steps = op.Sub(float(lowest), op.Div(low, op.Max(exact, torch.finfo(torch.float64).tiny)))
+    step = op.Div(op.Sub(high, low), float(highest - lowest))
+    steps = op.Sub(float(lowest), op.Div(low, op.Max(step, torch.finfo(torch.float64).tiny)))
     one, origin = op.constant(1.0), op.constant(0, dtype)
     zero_point = op.QuantizeLinear(op.cast(steps, torch.float32), one, origin)
-    scale = op.cast(op.Max(exact, SMALLEST_SCALE), torch.float32)
+    scale = op.cast(op.Max(step, SMALLEST_SCALE), torch.float32)
     # torch multiplies by the reciprocal, which rounds some halves to another step than the division does.
     return op.QuantizeLinear(op.Mul(x, op.Div(1.0, scale)), one, zero_point), scale, zero_point
 
