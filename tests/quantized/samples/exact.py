@@ -13,7 +13,6 @@ Q = torch.ops.quantized
 TO = (0.04, 50)
 
 
-
 def resampled(name: str, axes: int) -> Row:
     """An operator that TorchScript has for `interpolate`."""
     operator = torch.ops.aten.__getattr__(name)
