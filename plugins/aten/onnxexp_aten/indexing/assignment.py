@@ -158,6 +158,17 @@ def _replaced(op: Builder, self: Tensor, src: Tensor, axis: int, start: Any, end
     return parts[0] if len(parts) == 1 else op.Concat(*parts, axis=axis)
 
 
+def _named(op: Builder, x: Tensor, other: Tensor, free: int | None = None) -> Tensor:
+    """Give `x` the names of another tensor's sizes; eager has checked that they are equal.
+
+    The axis `free` may have another name.
+    """
+    if x.shape is None or other.shape is None:
+        return x
+    differ = any(one != two for axis, (one, two) in enumerate(zip(x.shape, other.shape, strict=True)) if axis != free)
+    return expanded(op, x, other.shape, others=[other]) if differ else x
+
+
 def _around(op: Builder, self: Tensor, src: Tensor, axis: int, start: Any, end: Any) -> tuple[Any, Any]:
     """Bounds of the parts before and behind a slice that `src` replaces.
 
@@ -190,9 +201,10 @@ def slice_scatter(op: Builder, self: Tensor, src: Tensor, dim: int, start: Any, 
     if isinstance(length, int) and length == 0:
         return self
     if step == 1 and self.shape is not None and length == self.shape[axis]:
-        return src
+        return _named(op, src, self)
     if step == 1:
-        return _replaced(op, self, src, axis, *_around(op, self, src, axis, start, end))
+        made = _replaced(op, self, src, axis, *_around(op, self, src, axis, start, end))
+        return _named(op, made, self, None if made is src else axis)
     size = size_at(op, self, axis)
     if isinstance(size, int) and op.is_static([start, end]):
         places: Tensor = op.constant(torch.arange(size)[op.static(start) : op.static(end) : step])
