@@ -15,7 +15,7 @@ TO = (0.04, 50)
 
 def resampled(name: str, axes: int) -> Row:
     """An operator that TorchScript has for `interpolate`."""
-    operator = torch.ops.aten.__getattr__(name)
+    operator = getattr(torch.ops.aten, name)  # by its name; __getattr__ would make another
     return lambda t: operator({2: t.x, 3: t.v}[axes], [9, 8, 7][:axes])
 
 

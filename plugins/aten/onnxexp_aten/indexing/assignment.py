@@ -159,9 +159,9 @@ def _replaced(op: Builder, self: Tensor, src: Tensor, axis: int, start: Any, end
 
 
 def _named(op: Builder, x: Tensor, other: Tensor, free: int | None = None) -> Tensor:
-    """Give `x` the names of another tensor's sizes; eager has checked that they are equal.
+    """Give `x` the names of another tensor's sizes.
 
-    The axis `free` may have another name.
+    Eager has checked that they are equal. The axis `free` may have another name.
     """
     if x.shape is None or other.shape is None:
         return x
