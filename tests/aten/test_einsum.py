@@ -46,3 +46,14 @@ def test_products(check):
 )
 def test_equations(check):
     check()
+
+
+@cases(
+    case("...i,...i->...", r(1, 1), r(6, 2), dynamic={1: [0]}),
+    case("...i,...i->...", r(1, 3, 3, 1), r(2, 3, 3, 2), dynamic={1: [0, 3]}),
+    case("bij,bjk->bik", r(1, 2, 3), r(4, 3, 5), dynamic={1: [0]}, emits={"MatMul"}),
+    case("bijk,bkl->bijl", r(1, 2, 3, 4), r(5, 4, 2), dynamic={1: [0]}),
+    case("bi,bj,bk->bijk", r(1, 2), r(3, 2), r(1, 2), dynamic={1: [0]}),
+)
+def test_broadcast_axes(check):
+    check()

@@ -41,6 +41,7 @@ def einsum(op: Builder, equation: str, tensors: list[Tensor], path: Any) -> Tens
             return composed
     if plain and not has_einsum:
         return _chained(op, tensors, terms, result)
+    tensors = _expanded(op, tensors, terms)  # ONNX's shape inference takes the first size of a letter
     dtype = tensors[0].dtype
     compute = dtype if dtype in _EINSUM_DTYPES else torch.int32
     written = op.Einsum(*(op.cast(tensor, compute) for tensor in tensors), equation=f"{','.join(terms)}->{result}")
@@ -88,7 +89,7 @@ def _matmul(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], result
     if alone or not over or _broadcasts(op, tensors, terms, over):
         return _spread(op, tensors, terms, result) if flatten else None
     if max(map(len, (over, rows, columns))) > 1:
-        return _flattened(op, tensors, terms, result, (batch, over, rows, columns)) if flatten else None
+        return _flattened(op, _expanded(op, tensors, terms), terms, result, (batch, over, rows, columns)) if flatten else None
     first = permuted(op, a, [left.index(letter) for letter in batch + rows + over])
     second = permuted(op, b, [right.index(letter) for letter in batch + over + columns])
     if not rows and batch:
@@ -103,9 +104,24 @@ def _matmul(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], result
 
 
 def _broadcasts(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str], letters: str) -> bool:
-    """Whether a summed axis is broadcast: 1 in one tensor, larger in the other."""
+    """Whether one of these axes is broadcast: 1 in one tensor, larger in the other."""
     (a, b), (left, right) = tensors, terms
     return any((a.shape or ())[left.index(letter)] != (b.shape or ())[right.index(letter)] for letter in letters)
+
+
+def _expanded(op: Builder, tensors: Sequence[Tensor], terms: Sequence[str]) -> list[Tensor]:
+    """Give axes of size 1 the size that their letter has elsewhere."""
+    sizes: dict[str, Any] = {}
+    for tensor, term in zip(tensors, terms, strict=True):
+        for place, letter in enumerate(term):
+            if (tensor.shape or ())[place] != 1:
+                sizes.setdefault(letter, size_at(op, tensor, place))
+    made = []
+    for tensor, term in zip(tensors, terms, strict=True):
+        target = [sizes.get(letter, 1) if size == 1 else 1 for letter, size in zip(term, tensor.shape or (), strict=True)]
+        alike = all(isinstance(size, int) and size == 1 for size in target)
+        made.append(tensor if alike else op.Expand(tensor, vector(op, target)))
+    return made
 
 
 def _flattened(
