@@ -65,6 +65,7 @@ def test_pixels(check):
     Case(torch.trace, torch.randint(0, 99, (2, 5), dtype=torch.uint8), name="trace_of_bytes"),
     Case(lambda x: torch.as_strided(x, (2, 3), (1, 2), 1), torch.randn(8), emits={"Gather"}, name="as_strided"),
     Case(lambda x: torch.as_strided(x, (2, 3), (1, 2), 1), torch.randn(8), dynamic={0: [0]}, name="as_strided_dynamic"),
+    Case(lambda x: x.to(torch.zeros(2)).as_strided((1, 2), (1, 2), 0), torch.randn(3, 4), name="as_strided_of_the_same_tensor"),
     Case(lambda x: x.t().as_strided((3,), (1,), 0), SQUARE, opsets=(9, 20), name="as_strided_transposed"),
     Case(lambda x: x.t().as_strided((3,), (1,)), SQUARE, dynamic={0: [0]}, opsets=(9, 20), name="as_strided_transposed_dynamic"),
     Case(lambda x: x[1:].as_strided((2,), (2,), 0), SQUARE, dynamic={0: [0]}, opsets=(9, 20), name="as_strided_rows"),

@@ -117,9 +117,10 @@ def _has_few_axes(value: Value) -> bool:
 
 
 def on_meta(op: str, args: Iterable[Any]) -> Any:
-    """Call an operator whose tensors are on the meta device."""
+    """Call an operator whose tensors are on the meta device, and stay there."""
     operator: Any = overload(op)
-    return operator(**{argument.name: arg for argument, arg in zip(operator._schema.arguments, args, strict=False)})
+    there = (torch.device("meta") if isinstance(arg, torch.device) else arg for arg in args)
+    return operator(**{argument.name: arg for argument, arg in zip(operator._schema.arguments, there, strict=False)})
 
 
 def _is_rows(node: Node) -> bool:
