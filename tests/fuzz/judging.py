@@ -11,7 +11,7 @@ from typing import Any
 import onnx
 import torch
 
-from onnxexp.errors import LoweringError, OnnxExporterError, OpsetError
+from onnxexp.errors import LoweringError, OnnxExporterError, OpsetError, PluginError
 from onnxexp.program.declared_sizes import contradiction
 
 from .comparing import Problem, compared, is_rounding
@@ -133,8 +133,11 @@ class _Judge:
         detail = f"{type(error).__name__}: {error}"
         if self.exporter != "onnxexp":
             return _Verdict("refused", detail)
-        unexpected = not isinstance(error, OnnxExporterError) or (
-            isinstance(error, LoweringError) and not isinstance(error.__cause__, LoweringError | None)
+        unexpected = (
+            not isinstance(error, OnnxExporterError)
+            or isinstance(error, PluginError)
+            or (isinstance(error, LoweringError) and not isinstance(error.__cause__, LoweringError | None))
+            or " where torch returns " in detail  # a symbolic's result has another shape or dtype
         )
         if isinstance(error, OpsetError):
             return _Verdict("opset", detail)
