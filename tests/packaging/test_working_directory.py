@@ -46,6 +46,7 @@ def test_a_pack_that_lies_there_does_not_load(environment: Environment, tmp_path
 @pytest.mark.full
 def test_a_module_that_lies_there_does_not_stand_in(environment: Environment, tmp_path: Path) -> None:
     (tmp_path / "good_pack.py").write_text("raise SystemExit('it ran')\n")
+    (tmp_path / "pyproject.toml").write_text("[tool.onnxexp]\nstrict_plugins = true\n")
     reported, _ = environment.python(EXPORT, cwd=tmp_path).reported
     assert "'good_pack' would be loaded from the working directory" in reported and "good-pack 1.0" in reported
 
