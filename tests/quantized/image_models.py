@@ -68,12 +68,12 @@ class SqueezeExcitation(nn.Module):
 def MobileNetV2(classes: int = 10) -> nn.Module:
     """Sandler et al. 2018."""
     plan = [(8, 1, 1), (12, 6, 2), (12, 6, 1), (16, 6, 2), (16, 6, 1), (24, 6, 2), (24, 6, 1)]
-    layers: list[nn.Module] = [Unit(3, 8, 3, 2, act=nn.ReLU6)]
+    layers: list[nn.Module] = [Unit(3, 8, 3, 2, act=nn.ReLU)]
     entry = 8
     for leave, expand, stride in plan:
-        layers.append(Inverted(entry, leave, expand, 3, stride, nn.ReLU6, False))
+        layers.append(Inverted(entry, leave, expand, 3, stride, nn.ReLU, False))
         entry = leave
-    return Classifier(nn.Sequential(*layers, Unit(entry, 64, 1, act=nn.ReLU6)), 64, classes)
+    return Classifier(nn.Sequential(*layers, Unit(entry, 64, 1, act=nn.ReLU)), 64, classes)
 
 
 def MobileNetV3(classes: int = 10) -> nn.Module:

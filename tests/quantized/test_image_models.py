@@ -44,7 +44,7 @@ def pictures(count: int, side: int, seed: int) -> tuple[Tensor, Tensor]:
 
 @functools.cache
 def trained(name: str) -> nn.Module:
-    """A network that tells the kinds apart: one of random weights multiplies each rounding difference from layer to layer."""
+    """Train a network: one of random weights multiplies each rounding difference from layer to layer."""
     build, side = NETWORKS[name]
     torch.manual_seed(0)
     model = build().train()
@@ -82,7 +82,7 @@ def run(program: onnxexp.ONNXProgram, images: Tensor, optimized: bool) -> Tensor
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("engine", ["fbgemm", "onednn"])
+@pytest.mark.parametrize("engine", ["fbgemm", "onednn", "qnnpack"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network(name: str, engine: str, request: pytest.FixtureRequest) -> None:
     before = torch.backends.quantized.engine
@@ -95,11 +95,14 @@ def test_a_network(name: str, engine: str, request: pytest.FixtureRequest) -> No
     given = images(model, 200, side, 3)
     expected = model(given)
     step = quantum(model, given)
-    exact, fused = (run(program, given, optimized) for optimized in (False, True))
-    # QuantizeLinear divides by the scale, torch multiplies by its inverse: of 100 000 sums of ResNet-50's 16 blocks,
-    # one is rounded to another integer
-    assert (((exact - expected) / step).abs() < 1.01).float().mean() >= (0.995 if name == "resnet50" else 0.999)
-    # the kernels of ONNX Runtime also round the bias to an integer
-    assert ((fused - expected) / step).abs().max() < 9
-    for result in (exact, fused):
+    plain, fused = (run(program, given, optimized) for optimized in (False, True))
+    # ONNX Runtime's integer kernels round the bias to an integer, and so does QNNPACK. FBGEMM and oneDNN add it in float,
+    # and so does a graph without fusions.
+    like, unlike = (fused, plain) if engine == "qnnpack" else (plain, fused)
+    # QuantizeLinear divides by the scale, oneDNN multiplies by its inverse: of 100 000 sums of ResNet-50's 16 blocks, one is
+    # rounded to another integer; FBGEMM and oneDNN differ in 0.3 % of its codes.
+    within = 0.995 if (name, engine) == ("resnet50", "onednn") else 0.999
+    assert (((like - expected) / step).abs() < 1.01).float().mean() >= within
+    assert ((unlike - expected) / step).abs().max() < 9
+    for result in (plain, fused):
         assert torch.equal(result.argmax(1), expected.argmax(1))
