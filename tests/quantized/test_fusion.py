@@ -185,3 +185,18 @@ def test_signed_activations_become_unsigned(tmp_path: Path) -> None:
 def test_signed_outputs_stay_signed() -> None:
     program = onnxexp.export(Model(lambda model, x: SIGNED.quantize(F.relu(x))), (torch.randn(ROWS),))
     assert program.model_proto.graph.output[0].type.tensor_type.elem_type == onnx.TensorProto.INT8
+
+
+@pytest.mark.parametrize(
+    ("function", "kernel"),
+    [
+        (lambda model, x: F.softmax(IN(x), -1), "Softmax"),
+        (lambda model, x: F.avg_pool2d(IN(x), 3, padding=1, count_include_pad=False), "AveragePool"),
+    ],
+)
+def test_integer_kernels_that_are_slow_and_inexact_are_not_used(
+    function: Callable[[Model, Tensor], Tensor], kernel: str, tmp_path: Path
+) -> None:
+    program = exported(lambda model, x: OUT(function(model, x)), (2, 3, 8, 8))
+    used = kernels(program, tmp_path)
+    assert kernel in used and not {"QLinearSoftmax", "QLinearAveragePool"} & set(used)

@@ -95,10 +95,8 @@ def test_a_model(flow: str, name: str, engine: str, capture: str, opset: int) ->
     assert float_weights(program) == []
     for sizes in (shape, *others):
         x = torch.randn(sizes)
-        exact, fused = (differences(program, model, x, optimized) for optimized in (False, True))
-        assert exact.max() < 1.01
-        # the kernels of ONNX Runtime round otherwise at ties, and a block of a transformer has many steps in one row
-        assert fused.max() < 2.01 and (fused < 1.01).float().mean() > 0.98
+        for optimized in (False, True):
+            assert differences(program, model, x, optimized).max() < 1.01
 
 
 class Stored(nn.Module):

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from onnxexp import OptionError, Options
 from onnxexp_quantized.passes.averages import Averages
 from onnxexp_quantized.passes.check_weights import CheckWeights
+from onnxexp_quantized.passes.float_kernels import FloatKernels
 from onnxexp_quantized.passes.int32_bias import Int32Bias
 from onnxexp_quantized.passes.integer_layout import DequantizeAfterLayout, QuantizeBeforeLayout
 from onnxexp_quantized.passes.own_biases import OwnBiases
@@ -37,5 +38,5 @@ def passes_for(style: str, options: Options, plugin_data: Mapping[Any, Any]) -> 
         raise OptionError(f"style='ort' writes operators of ONNX Runtime, and the target is {options.target!r}: choose one")
     styled = [*passes, OperatorStyle(style)]
     if options.target == "onnxruntime":
-        styled.append(OwnBiases())
+        styled += [OwnBiases(), FloatKernels()]
     return [*styled, CheckWeights(plugin_data)]
