@@ -158,8 +158,15 @@ class Builder(ControlFlow):
             raise AttributeError(f"{type(self).__name__} has no {name}; ONNX operators begin with a capital letter")
         return functools.partial(self.call, "", name)
 
-    def domain(self, domain: str) -> Domain:
-        """The operators of another domain: ``op.domain("my.domain").Foo(x, alpha=1.0)``."""
+    def domain(self, domain: str, version: int | None = None) -> Domain:
+        """The operators of another domain: ``op.domain("my.domain").Foo(x, alpha=1.0)``.
+
+        `version` is imported where the user's `custom_opsets` have none. Raises LoweringError where the model imports another one.
+        """
+        if version is not None and (imported := self._state.import_domain(domain, version)) != version:
+            raise LoweringError(
+                f"this needs version {version} of {domain}, and the model imports version {imported}: choose one with custom_opsets"
+            )
         return Domain(self, domain)
 
     def call(self, domain: str, name: str, /, *args: Any, outputs: int | None = None, **kwargs: Any) -> Any:

@@ -80,9 +80,9 @@ class GraphState:
         self._custom_opsets = custom_opsets
         self._make_tensor = make_tensor
 
-    def import_domain(self, domain: str) -> int:
-        """The version at which a domain is imported: the user's choice, else 1."""
-        return self.opset_imports.setdefault(domain, self._custom_opsets.get(domain, 1))
+    def import_domain(self, domain: str, default: int = 1) -> int:
+        """The version at which a domain is imported: the user's choice, else the default of the first call."""
+        return self.opset_imports.setdefault(domain, self._custom_opsets.get(domain, default))
 
     def fresh_dim(self) -> str:
         """A name for an unknown size."""

@@ -1,0 +1,1 @@
+"""Model-local functions for custom operators."""

@@ -1,0 +1,140 @@
+"""How the arguments of a torch operator become the inputs and attributes of an ONNX operator.
+
+Tensors, optional tensors and one list of tensors are inputs, in the order of the schema. Of the other arguments, those that are
+named in `attrs` are attributes; the rest are inputs too, numbers as 0-d tensors and lists of numbers as 1-D tensors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from onnxexp import Builder, OptionError, Tensor
+from onnxexp.builder.dtypes import to_onnx
+
+__all__ = ["LETTERS", "CallForm"]
+
+LETTERS = {
+    "float": ("f",),
+    "int": ("i",),
+    "SymInt": ("i",),
+    "bool": ("i",),
+    "ScalarType": ("i",),
+    "number": ("f", "i"),
+    "Scalar": ("f", "i"),
+    "str": ("s",),
+    "List[float]": ("fs",),
+    "List[int]": ("is",),
+    "List[SymInt]": ("is",),
+    "List[bool]": ("is",),
+    "List[str]": ("ss",),
+}
+"""The kinds of attribute that a schema's type allows, as torch.onnx writes them after ``alpha_``: f, i, s, and fs, is, ss."""
+_NUMBERS = frozenset({"float", "int", "SymInt", "bool", "number", "Scalar", "List[float]", "List[int]", "List[SymInt]"})
+_TENSORS = frozenset({"Tensor", "List[Tensor]", "List[Optional[Tensor]]"})
+
+
+@dataclasses.dataclass(frozen=True)
+class CallForm:
+    """The arguments of a torch operator in the form of an ONNX operator.
+
+    Attributes:
+        schema: The torch operator's schema.
+        attributes: The ONNX attribute of each argument that becomes one, by the argument's name.
+        letters: The kind of each attribute.
+    """
+
+    schema: torch.FunctionSchema
+    attributes: Mapping[str, str]
+    letters: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """The operator's full name: ``custom_ops::foo``, ``custom_ops::foo.Scalar``."""
+        overload = self.schema.overload_name
+        return f"{self.schema.name}.{overload}" if overload else self.schema.name
+
+    @classmethod
+    def of(cls, schema: torch.FunctionSchema, attrs: Mapping[str, str] | None) -> CallForm:
+        """Match the attributes with the schema.
+
+        An attribute belongs to the argument of its name. Where the schema has no such names (``m.def("foo", &foo)`` calls them
+        ``_0``, ``_1``, …), the attributes belong to the arguments that are no tensors, in order.
+
+        Raises OptionError where schema and attributes disagree; the message lists every problem.
+        """
+        plain = {each.name: type_name(each) for each in schema.arguments if type_name(each) not in _TENSORS}
+        problems = [f"{name} is a {kind}, which ONNX has no form of" for name, kind in plain.items() if kind not in LETTERS]
+        if attrs is None:
+            attrs = {name: LETTERS[kind][0] for name, kind in plain.items() if kind in LETTERS}
+        unnamed = all(each.name.startswith("_") for each in schema.arguments)
+        named = dict(zip(plain, attrs, strict=False)) if unnamed else {name: name for name in attrs}
+        if unnamed and len(attrs) > len(plain):
+            problems.append(f"there are {len(attrs)} attributes and {len(plain)} arguments that are no tensors")
+        for argument, attribute in named.items():
+            kind, letter = plain.get(argument), attrs[attribute]
+            if kind is None:
+                problems.append(f"the attribute {attribute!r} is no argument of the operator, or a tensor")
+            elif letter not in LETTERS.get(kind, (letter,)):
+                problems.append(f"{attribute!r} is {letter!r}, and a {kind} is {' or '.join(map(repr, LETTERS[kind]))}")
+        left = [name for name, kind in plain.items() if name not in named and kind in LETTERS and kind not in _NUMBERS]
+        problems += [f"{name} is a {plain[name]}, which can only be an attribute: add it to attrs" for name in left]
+        if sum(type_name(each).startswith("List[") and type_name(each) in _TENSORS for each in schema.arguments) > 1:
+            problems.append("it takes two lists of tensors, and an ONNX operator has one: give a symbolic")
+        if problems:
+            raise OptionError(f"{schema}: {'; '.join(problems)}")
+        return cls(schema, named, attrs)
+
+    def split(self, op: Builder, args: Sequence[Any]) -> tuple[list[Tensor | None], dict[str, Any]]:
+        """Split the arguments of a call, in the schema's order, into inputs and attributes.
+
+        Raises LoweringError for an attribute that is computed when the model runs.
+        """
+        inputs: list[Tensor | None] = []
+        attributes: dict[str, Any] = {}
+        for argument, arg in zip(self.schema.arguments, args, strict=True):
+            name = self.attributes.get(argument.name)
+            if name is None:
+                inputs += _inputs(op, arg)
+            elif arg is not None:
+                attributes[name] = _attribute(op, arg, name, self.letters[name])
+        while inputs and inputs[-1] is None:
+            del inputs[-1]
+        return inputs, attributes
+
+
+def type_name(argument: Any) -> str:
+    """A schema argument's type without Optional: ``Tensor``, ``List[int]``, ``ScalarType``."""
+    kind = argument.real_type  # `type` shows a ScalarType as an int
+    return str(kind.getElementType() if isinstance(kind, torch.OptionalType) else kind)
+
+
+def _inputs(op: Builder, arg: Any) -> Iterator[Tensor | None]:
+    if isinstance(arg, (list, tuple)) and any(each is None or (isinstance(each, Tensor) and each.scalar is None) for each in arg):
+        for each in arg:
+            yield from _inputs(op, each)
+    elif arg is None or isinstance(arg, Tensor):
+        yield arg
+    elif isinstance(arg, (list, tuple)):
+        whole = not any(isinstance(each, float) or (isinstance(each, Tensor) and each.dtype is not torch.int64) for each in arg)
+        yield op.constant(list(arg), torch.int64 if whole else torch.float32)
+    else:
+        yield op.constant(arg)
+
+
+def _attribute(op: Builder, arg: Any, name: str, letter: str) -> Any:
+    if not op.is_static(arg):
+        raise op.error(
+            f"the attribute {name} is computed when the model runs ({arg!r}): leave {name} out of attrs, so that it is an input"
+        )
+    value = op.static(arg, name)
+    if isinstance(value, torch.dtype):
+        return int(to_onnx(value))
+    if letter in ("f", "fs"):
+        return [float(each) for each in value] if letter == "fs" else float(value)
+    if letter in ("i", "is"):
+        return [int(each) for each in value] if letter == "is" else int(value)
+    return value

@@ -1,0 +1,163 @@
+"""Fake kernels for operators whose author wrote none.
+
+torch.export must know the output shapes of an operator at symbolic sizes. Here the real kernel runs on small tensors of zeros at
+several sets of sizes, and each output size is traced back to the symbolic sizes of the inputs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
+
+from onnxexp import CaptureError, warn
+from onnxexp_custom_cpp.capture.size_rules import Rule, rule_for, substitutions
+
+__all__ = ["automatic_fakes"]
+
+_OWN = """
+aten prim prims quantized quantized_decomposed onnx inductor _inductor_test c10d c10d_functional _c10d_functional
+_c10d_functional_autograd _dtensor sparse mkldnn mkl mkldnn_prepacked xnnpack prepacked vulkan vulkan_prepack static_runtime
+_quantized debugprims rngprims higher_order streaming profiler fsdp symm_mem dist metal metal_prepack cuda cudnn nnapi _test
+onnxexp torchao dynamo export
+"""
+"""Namespaces of torch itself, whose operators have fake kernels or take no part in a capture."""
+
+
+@contextlib.contextmanager
+def automatic_fakes() -> Iterator[None]:
+    """Register a fake kernel for every custom operator that has none, and remove it in the end."""
+    with contextlib.ExitStack() as stack:
+        for name in _without_fake():
+            library = torch.library.Library(name.partition("::")[0], "FRAGMENT")  # type: ignore[no-untyped-call]
+            stack.callback(library._destroy)
+            torch.library.register_fake(name, _fake(name), lib=library)
+        yield
+
+
+def _without_fake() -> list[str]:
+    """List the custom operators of the process that only have a real kernel."""
+    own = frozenset(_OWN.split())
+    names = [name for name in torch._C._dispatch_get_all_op_names() if name.partition("::")[0] not in own]
+    return [name for name in names if _has_real_kernel_only(name)]
+
+
+def _has_real_kernel_only(name: str) -> bool:
+    def has(key: str) -> bool:
+        return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, key))
+
+    if any(map(has, ("Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd"))):
+        return False
+    registered = torch._library.simple_registry.singleton.find(name).fake_impl.kernel
+    return registered is None and has("CPU")
+
+
+def _fake(name: str) -> Callable[..., Any]:
+    """The fake kernel of an operator."""
+    packet, _, overload = name.partition(".")
+    namespace, _, base = packet.partition("::")
+    operator = getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
+
+    def automatic(*args: Any, **kwargs: Any) -> Any:
+        return _Probes(name, operator, args, kwargs).fake_results()
+
+    return automatic
+
+
+class _Probes:
+    """Runs of a kernel at several sets of sizes, in place of one call of its fake kernel."""
+
+    def __init__(self, name: str, operator: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        self.name = name
+        self._operator = operator
+        self._leaves, self._spec = pytree.tree_flatten((tuple(args), kwargs))
+        sizes = [size for leaf in self._leaves for size in (leaf.shape if isinstance(leaf, torch.Tensor) else [leaf])]
+        self._sizes = [size for size in sizes if isinstance(size, torch.SymInt)]
+        self._like = next((leaf for leaf in self._leaves if isinstance(leaf, torch.Tensor)), None)
+
+    def fake_results(self) -> Any:
+        """Empty fake tensors of the results' shapes.
+
+        Raises CaptureError where the kernel does not run on zeros.
+        """
+        points = substitutions(self._sizes)
+        try:
+            first = self._run(points[0], 0)
+        except Exception as error:
+            raise CaptureError(
+                f"{self.name} has no fake kernel, and its kernel does not run on zeros of the example's sizes: "
+                f"{type(error).__name__}: {error}; write one with torch.library.register_fake({self.name!r})"
+            ) from error
+        used, runs = [points[0]], [first]
+        for point in points[1:]:
+            with contextlib.suppress(Exception):  # these sizes may break a condition of the kernel's
+                runs.append(self._run(point, 0))
+                used.append(point)
+        free = self._depends_on_values(points[0], first)
+        flat = [pytree.tree_flatten(run)[0] for run in runs]
+        spec = pytree.tree_structure(first)
+        results = [self._result(index, [run[index] for run in flat], used, free) for index in range(len(flat[0]))]
+        return pytree.tree_unflatten(results, spec)
+
+    def _run(self, point: Callable[[Any], int], fill: int) -> Any:
+        """The results at one set of sizes, for inputs of zeros (or ones, where they are floats)."""
+
+        def real(leaf: Any) -> Any:
+            if isinstance(leaf, torch.SymInt):
+                return point(leaf)
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            value = fill if leaf.dtype.is_floating_point else 0
+            return torch.full([point(size) for size in leaf.shape], value, dtype=leaf.dtype, device=leaf.device)
+
+        with _disable_current_modes(), torch.no_grad():
+            args, kwargs = pytree.tree_unflatten([real(leaf) for leaf in self._leaves], self._spec)
+            return self._operator(*args, **kwargs)
+
+    def _depends_on_values(self, point: Callable[[Any], int], zeros: Any) -> list[set[int]]:
+        """The axes of each result whose size is another one for other values."""
+        try:
+            ones = self._run(point, 1)
+        except Exception:  # noqa: BLE001 - a kernel may refuse these values: then the zeros decide
+            return []
+        pairs = zip(pytree.tree_leaves(zeros), pytree.tree_leaves(ones), strict=False)
+        return [
+            {axis for axis, (one, other) in enumerate(zip(a.shape, b.shape, strict=False)) if one != other}
+            for a, b in pairs
+            if isinstance(a, torch.Tensor)
+        ]
+
+    def _result(self, index: int, runs: Sequence[Any], points: Sequence[Callable[[Any], int]], free: list[set[int]]) -> Any:
+        made = runs[0]
+        if not isinstance(made, torch.Tensor):
+            return made
+        shape: list[Any] = []
+        for axis in range(made.dim()):
+            values = [int(run.shape[axis]) for run in runs]
+            rule = None if index < len(free) and axis in free[index] else rule_for(values, self._sizes, points)
+            if rule is None:
+                shape.append(self._new_size(index, axis))
+            else:
+                shape.append(self._size(rule, index, axis))
+        device = self._like.device if self._like is not None else made.device
+        return torch.empty(shape, dtype=made.dtype, device=device)
+
+    def _size(self, rule: Rule, index: int, axis: int) -> Any:
+        if rule.others:
+            warn(
+                f"{self.name} has no fake kernel; axis {axis} of its output {index} could be {' or '.join(rule.texts)}, and is "
+                f"taken for {rule.texts[0]}: write one with torch.library.register_fake({self.name!r})"
+            )
+        return rule.size
+
+    def _new_size(self, index: int, axis: int) -> Any:
+        """A size that only the run knows."""
+        warn(
+            f"{self.name} has no fake kernel; the size of axis {axis} of its output {index} follows from no input size, and is taken "
+            f"for one that depends on values: write one with torch.library.register_fake({self.name!r})"
+        )
+        return torch.library.get_ctx().new_dynamic_size()

@@ -1,0 +1,54 @@
+"""The plugin's hooks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import onnx_ir as ir
+
+from onnxexp import ExportContext, hookimpl
+from onnxexp_custom_cpp.bodies.add_bodies import AddBodies
+from onnxexp_custom_cpp.capture.automatic_fakes import automatic_fakes
+from onnxexp_custom_cpp.operators import EMITTED
+from onnxexp_custom_cpp.registry import REGISTERED
+
+__all__ = ["CustomCpp"]
+
+_METADATA = "onnxexp.torch_operators"
+
+
+class CustomCpp:
+    """The plugin: exports and runs custom operators."""
+
+    symbolics = REGISTERED
+
+    @hookimpl
+    def capture_context(self, context: ExportContext) -> AbstractContextManager[None]:
+        context.plugin_data[EMITTED] = {}
+        return automatic_fakes()
+
+    @hookimpl
+    def post_pass(self, context: ExportContext) -> list[Any]:
+        return [write_mapping(context), AddBodies(context)]
+
+
+def write_mapping(context: ExportContext) -> Callable[[ir.Model], bool]:
+    """A pass that writes to the metadata which torch operators the custom operators are."""
+
+    def write_torch_operators(model: ir.Model) -> bool:
+        emitted = context.plugin_data.get(EMITTED) or {}
+        if emitted:
+            model.metadata_props[_METADATA] = json.dumps(
+                {
+                    name: {"torch": form.name, "attributes": dict(form.attributes)}
+                    | ({"libraries": operator.libraries} if operator.libraries else {})
+                    | ({"modules": operator.modules} if operator.modules else {})
+                    for name, (operator, form) in sorted(emitted.items())
+                }
+            )
+        return bool(emitted)
+
+    return write_torch_operators
