@@ -17,18 +17,19 @@ from onnxexp.capture.torch_state import LOCK
 from onnxexp.lowering.assemble import assemble
 from onnxexp.lowering.control_flow import LOWERINGS
 from onnxexp.lowering.graph_io import bind_inputs, call_signature, graph_outputs, name_graph_io
-from onnxexp.lowering.keep_torch_ops import OperatorExportTypes
+from onnxexp.lowering.keep_torch_ops import export_type_of, warn_of_torch
 from onnxexp.lowering.lowering import Lowering
 from onnxexp.passes.manager import Passes
 from onnxexp.plugins import capture_hook
 from onnxexp.plugins import loading as plugin_loading
 from onnxexp.plugins.serialize_hook import write_program
+from onnxexp.plugins.session_hook import prepare_session
 from onnxexp.program.program import ONNXProgram
 from onnxexp.request import config as configuration
 from onnxexp.request.example_call import read_call
 from onnxexp.request.export_context import ExportContext
 from onnxexp.request.options import Options, refuse_unknown
-from onnxexp.request.training_mode import TrainingMode, enum_member
+from onnxexp.request.training_mode import TrainingMode
 
 __all__ = ["export"]
 
@@ -49,6 +50,7 @@ def export(
     capture: str = "auto",
     training: TrainingMode | str = TrainingMode.EVAL,
     operator_export_type: Any = "ONNX",
+    fallback: Literal["torch"] | None = None,
     plugins: Sequence[Any] | None = None,
     without: Sequence[str] = (),
     prefer: Mapping[str, str] | None = None,
@@ -84,6 +86,8 @@ def export(
         operator_export_type: The treatment of operators that ONNX lacks: "ONNX" (an error), "ONNX_FALLTHROUGH" (kept in their
             own domain), "ONNX_ATEN_FALLBACK" (ATen nodes), "ONNX_ATEN" (all operators become ATen nodes), "RAW" (all operators
             are kept, and the captured graph is printed).
+        fallback: "torch" keeps operators that no plugin lowers, as nodes that onnxexp-plugin-custom-cpp runs by calling torch. A
+            warning names them. It is the export type "ONNX_ATEN_FALLBACK".
         training: The mode of the exported model: inference (EVAL), unchanged (PRESERVE), or training (TRAINING).
         plugins: Exactly these plugins: names of installed ones, and SymbolicTables or objects with hooks, which win over those.
             The literal ``...`` stands for every other installed plugin (``[my_table, ...]``). An object replaces an installed
@@ -120,7 +124,7 @@ def export(
     options = Options.read(config, claims=packs.dispatcher.operators, capture=capture, training=training,
                            custom_opsets=custom_opsets, export_params=export_params, do_constant_folding=do_constant_folding,
                            keep_initializers_as_inputs=keep_initializers_as_inputs)  # fmt: skip
-    export_type = enum_member(OperatorExportTypes, operator_export_type, "operator_export_type")
+    export_type = export_type_of(operator_export_type, fallback)
     context = ExportContext(options)
     passes = Passes(packs, context)
     call = read_call(model, args, kwargs, capture=options.capture, dynamic_shapes=dynamic_shapes, dynamic_axes=dynamic_axes,
@@ -139,16 +143,17 @@ def export(
         lowering = Lowering(builder, packs, captured.decompose, export_type, LOWERINGS)
         weights = bind_inputs(lowering, captured, io, call.spec, export_params, keep_initializers_as_inputs)
         results = lowering.run(captured.graph)
+    needs_torch = warn_of_torch(lowering.kept, export_type)
     with clock("assemble"), contextlib.closing(builder):
         onnx_model = assemble(builder, graph_outputs(io, results))
     with clock("post passes"):
         passes.post(onnx_model)
-        onnx_model.metadata_props.update(_metadata(packs, context))
+        onnx_model.metadata_props.update(_metadata(packs, context) | needs_torch)
     program = ONNXProgram(
         onnx_model, signature=call_signature(captured, io, call, context),
         eager=functools.partial(run_original, call, context), example=(call.args, call.kwargs), weights=weights,
         plugins_used=packs.used_plugins, timings=seconds, spec=call.spec, write=functools.partial(write_program, packs, context),
-        pass_timings=passes.seconds, lowered=lowering.lowered,
+        pass_timings=passes.seconds, lowered=lowering.lowered, prepare=functools.partial(prepare_session, packs),
     )  # fmt: skip
     if verify:
         with clock("verify"):

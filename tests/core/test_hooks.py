@@ -75,7 +75,9 @@ def test_an_export_that_is_saved_calls_every_hook(tmp_path: Path) -> None:
         parameters = ", ".join(inspect.signature(vars(hookspecs)[hook]).parameters)
         return eval(f"lambda {parameters}: called.append(hook)", {"called": called, "hook": hook})
 
-    run(**{hook: recorded(hook) for hook in HOOKS}).save(tmp_path / "model.onnx")
+    program = run(**{hook: recorded(hook) for hook in HOOKS})
+    program.save(tmp_path / "model.onnx")
+    program.verify()
     assert set(called) == set(HOOKS)
 
 

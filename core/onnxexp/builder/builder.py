@@ -161,11 +161,11 @@ class Builder(ControlFlow):
     def domain(self, domain: str, version: int | None = None) -> Domain:
         """The operators of another domain: ``op.domain("my.domain").Foo(x, alpha=1.0)``.
 
-        `version` is imported where the user's `custom_opsets` have none. Raises LoweringError where the model imports another one.
+        `version` is imported where the user's `custom_opsets` have none. Raises LoweringError where the model imports another.
         """
         if version is not None and (imported := self._state.import_domain(domain, version)) != version:
             raise LoweringError(
-                f"this needs version {version} of {domain}, and the model imports version {imported}: choose one with custom_opsets"
+                f"this needs version {version} of {domain}, and the model imports {imported}: choose one with custom_opsets"
             )
         return Domain(self, domain)
 

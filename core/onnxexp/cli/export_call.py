@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--operator-export-type", metavar="TYPE", help="the treatment of operators that no plugin lowers: ONNX (an error), "
         "ONNX_FALLTHROUGH, ONNX_ATEN_FALLBACK, ONNX_ATEN or RAW",
     )  # fmt: skip
+    group.add_argument("--fallback", metavar="torch", help="torch: keep operators that no plugin lowers, and run them in torch")
     group.add_argument(
         "--target",
         dest="runs_in",
@@ -85,6 +86,7 @@ def prepare(options: argparse.Namespace, progress: Progress) -> Prepared:
         "skip_passes": names(options.skip_pass),
         "capture": options.capture,
         "operator_export_type": options.operator_export_type,
+        "fallback": options.fallback,
         "debug": options.debug,
         "check_sizes": options.check_sizes,
     }

@@ -6,6 +6,7 @@ names of an export, else by position.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,9 +19,12 @@ from torch.utils import _pytree as pytree
 from onnxexp.builder.torch_tensor_data import TorchTensor
 from onnxexp.cli.model_target import Target
 from onnxexp.errors import OptionError, VerificationError
+from onnxexp.plugins import loading
+from onnxexp.plugins.session_hook import prepare_session
 from onnxexp.program.comparison import VerificationReport, compare, run_eager
 from onnxexp.program.onnxruntime_session import Session
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature
+from onnxexp.request import config
 from onnxexp.request.module_and_forward import as_module, forward_of
 from onnxexp.request.pytree_leaves import Leaf, bind, flatten_inputs, flatten_outputs
 from onnxexp.request.tensor_list import TensorList, whole_lists
@@ -43,7 +47,7 @@ class Comparer:
             self._model = ir.load(path)
         except Exception as error:  # the errors of protobuf and of external data have no common class
             raise OptionError(f"{path} is not an ONNX model: {type(error).__name__}: {error}") from error
-        self._session = Session(self._model)
+        self._session = Session(self._model, functools.partial(prepare_session, loading.load(config.load())))
         self._inputs = {
             value.name or "": value for value in self._model.graph.inputs if value.name not in self._model.graph.initializers
         }

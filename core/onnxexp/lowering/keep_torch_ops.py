@@ -11,13 +11,17 @@ import torch
 from onnxexp.builder import operands
 from onnxexp.builder.builder import Builder
 from onnxexp.builder.dtypes import of_python
-from onnxexp.builder.tensor import Tensor
+from onnxexp.builder.tensor import ComplexTensor, Tensor, real_dtype
+from onnxexp.errors import OptionError
 from onnxexp.neutral_graph import Node, TensorType
+from onnxexp.request.training_mode import enum_member
 from onnxexp.torch_ops.schemas import overload
 from onnxexp.torch_ops.type_codes import type_code
+from onnxexp.user_warnings import warn
 
-__all__ = ["OperatorExportTypes", "emit_torch_node"]
+__all__ = ["TORCH_ARGUMENTS", "OperatorExportTypes", "emit_torch_node", "export_type_of", "warn_of_torch"]
 
+TORCH_ARGUMENTS = "torch_arguments"
 _ATEN = "org.pytorch.aten"
 _EXECUTION_ARGUMENTS = ("pin_memory", "device", "layout", "memory_format", "non_blocking", "generator")
 """Arguments about how torch computes, not about the result."""
@@ -56,16 +60,47 @@ class OperatorExportTypes(enum.Enum):
         return self is not OperatorExportTypes.ONNX
 
 
+def export_type_of(given: Any, fallback: str | None) -> OperatorExportTypes:
+    """Read the arguments of `export`. Raises OptionError."""
+    kind = enum_member(OperatorExportTypes, given, "operator_export_type")
+    if fallback not in (None, "torch") or (fallback and kind is not OperatorExportTypes.ONNX):
+        raise OptionError(
+            f"fallback is {fallback!r} and operator_export_type {kind.name}: 'torch' or None, and only one of the two"
+        )
+    return OperatorExportTypes.ONNX_ATEN_FALLBACK if fallback else kind
+
+
+def warn_of_torch(kept: Sequence[Node], kind: OperatorExportTypes) -> dict[str, str]:
+    """Warn of the operators that need torch when the model runs; return them as metadata."""
+    if not kept or kind is not OperatorExportTypes.ONNX_ATEN_FALLBACK:
+        return {}
+    lines = {f"{node.op} ({node.where})" if node.where.file else node.op: None for node in kept}
+    warn(f"nodes that need torch when the model runs, through onnxexp-plugin-custom-cpp: {'; '.join(lines)}")
+    return {"onnxexp.needs_torch": "; ".join(dict.fromkeys(node.op for node in kept))}
+
+
 def emit_torch_node(op: Builder, node: Node, args: Sequence[Any], how: OperatorExportTypes) -> list[Tensor]:
-    """Emit a call as one node: tensors are inputs, constants are attributes."""
+    """Emit a call as one node: tensors are inputs, constants are attributes.
+
+    The attribute `torch_arguments` rebuilds the call. It has a word for each argument of the schema: "input" for the next input,
+    "complex" for one of real pairs, "inputs:3" for a list of the next three, "none", or "=name" for an attribute. A complex result
+    is one of real pairs.
+    """
     inputs: list[Tensor | None] = []
     attributes: dict[str, Any] = {}
+    words = []
     for name, arg in zip(_names(node, len(args)), args, strict=True):
-        if name in _EXECUTION_ARGUMENTS:
-            continue
-        if _is_input(arg):
-            inputs += _inputs(op, arg)
-        elif arg is not None:
+        if arg is None or name in _EXECUTION_ARGUMENTS:
+            words.append("none")
+        elif isinstance(arg, ComplexTensor):
+            inputs.append(arg.view_as_real())
+            words.append("complex")
+        elif _is_input(arg):
+            added = _inputs(op, arg)
+            inputs += added
+            words.append(f"inputs:{len(added)}" if isinstance(arg, (list, tuple)) and not _is_sizes(arg) else "input")
+        else:
+            words.append(f"={name}")
             attributes[name] = _attribute(arg)
     namespace, _, full = node.op.partition("::")
     base, _, suffix = full.partition(".")
@@ -74,10 +109,16 @@ def emit_torch_node(op: Builder, node: Node, args: Sequence[Any], how: OperatorE
     else:
         domain, kind = namespace, base
         attributes |= {"overload_name": suffix} if suffix else {}
+    if overload(node.op) is not None:
+        attributes[TORCH_ARGUMENTS] = " ".join(words)
     results = list(op.emit(domain, kind, inputs, attributes, len(node.outputs)))
-    for result, value in zip(results, node.outputs, strict=True):
+    for index, (result, value) in enumerate(zip(results, node.outputs, strict=True)):
         dtype = value.type.dtype if isinstance(value.type, TensorType) else of_python(value.type.kind())
-        result.fill(TensorType(dtype, None))
+        if dtype is None or not dtype.is_complex:
+            result.fill(TensorType(dtype, None))
+        else:
+            result.fill(TensorType(real_dtype(dtype), None))
+            results[index] = ComplexTensor.view_as_complex(result)
     return results
 
 
@@ -94,9 +135,13 @@ def _is_input(arg: Any) -> bool:
 def _inputs(op: Builder, arg: Any) -> list[Tensor | None]:
     if isinstance(arg, Tensor):
         return [arg]
-    if any(isinstance(element, Tensor) and element.scalar is not None for element in arg):
+    if _is_sizes(arg):
         return [op.constant(list(arg), torch.int64)]
     return [None if element is None else operands.tensor(op, element) for element in arg]
+
+
+def _is_sizes(arg: Sequence[Any]) -> bool:
+    return any(isinstance(element, Tensor) and element.scalar is not None for element in arg)
 
 
 def _attribute(arg: Any) -> Any:

@@ -36,6 +36,7 @@ class Lowering:
     Attributes:
         lowered: Every node of the captured graph and its lowering: a plugin's name, "decomposed", "core", or "" for none.
         problems: The nodes that could not be lowered.
+        kept: The nodes that became nodes of torch's operators.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Lowering:
         builder.connect(self.resolve, self.call)
         self.lowered: list[tuple[Node, str]] = []
         self.problems: list[Problem] = []
+        self.kept: list[Node] = []
         self._resolver = SymbolicResolver(builder, plugins)
         self._core_lowerings = core_lowerings or {}
         self._off = plugins.off
@@ -182,6 +184,7 @@ class Lowering:
 
     def _kept(self, node: Node) -> list[Any]:
         self._note(node, "core")
+        self.kept.append(node)
         return list(emit_torch_node(self.builder, node, [self.resolve(arg) for arg in node.args], self._export_type))
 
     def _empty(self, value: Value) -> Tensor | None:

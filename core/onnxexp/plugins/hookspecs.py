@@ -1,7 +1,8 @@
 """The hooks of plugins, for pluggy. Mark implementations with `onnxexp.hookimpl`.
 
 An implementation takes the parameters that it needs, by their names here, and leaves out the others. Every hook may take
-`context`: the `ExportContext` of the export, in whose `plugin_data` a plugin passes data from one hook to another. Plugins are
+`context`: the `ExportContext` of the export, in whose `plugin_data` a plugin passes data from one hook to another
+(`prepare_session` is no part of an export, and has none). Plugins are
 called in the order of their names, those passed to `export` first; pluggy's ``tryfirst`` and ``trylast`` change that.
 """
 
@@ -16,6 +17,7 @@ import pluggy
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    import onnxruntime
     import torch
 
     from onnxexp.builder.builder import Builder
@@ -27,7 +29,17 @@ if TYPE_CHECKING:
     from onnxexp.request.export_context import ExportContext
     from onnxexp.request.options import Options
 
-__all__ = ["PROJECT", "capture", "capture_context", "hookimpl", "lower_node", "post_pass", "pre_pass", "serialize"]
+__all__ = [
+    "PROJECT",
+    "capture",
+    "capture_context",
+    "hookimpl",
+    "lower_node",
+    "post_pass",
+    "pre_pass",
+    "prepare_session",
+    "serialize",
+]
 
 PROJECT = "onnxexp"
 hookimpl = pluggy.HookimplMarker(PROJECT)
@@ -205,4 +217,27 @@ def serialize(program: ONNXProgram, path: Path, options: Any, context: ExportCon
                 if path.suffix == ".onnxtxt":
                     path.write_text(onnx.printer.to_text(program.model_proto))
                     return True
+    """
+
+
+@_hookspec
+def prepare_session(model: ir.Model, options: onnxruntime.SessionOptions) -> ir.Model | None:
+    """Prepare a model for ONNX Runtime, and the options of its session.
+
+    When:
+        Before each load of a model into ONNX Runtime: at the first call of an `ONNXProgram`, in `verify`, in ``onnxexp verify``.
+    Parameters:
+        model: The model, which stays as it is.
+        options: The options of the session, for libraries of custom operators for instance.
+    Result:
+        Another model to load in its place, or None. Inputs and outputs are those of `model`.
+    First or all:
+        All, by the plugins' names; each gets the model of the one before it.
+    Example:
+        A library with the kernels of a domain::
+
+            @onnxexp.hookimpl
+            def prepare_session(model, options):
+                if "my.domain" in model.opset_imports:
+                    options.register_custom_ops_library(my_kernels.path())
     """

@@ -12,9 +12,9 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
@@ -28,7 +28,10 @@ from onnxexp.program.declared_sizes import contradiction
 from onnxexp.program.model_text import place_of, type_text
 from onnxexp.serialize import WriteOptions, save
 
-__all__ = ["Session"]
+__all__ = ["Prepare", "Session"]
+
+Prepare: TypeAlias = "Callable[[ir.Model, Any], ir.Model]"
+"""Prepares a model, and ONNX Runtime's session options, see the hook `prepare_session`."""
 
 _IN_MEMORY = 1 << 30
 """Bytes of weights above which a model goes through a temporary file."""
@@ -49,8 +52,9 @@ class Session:
     Raises OnnxExporterError where ONNX Runtime is not installed or refuses the model.
     """
 
-    def __init__(self, model: ir.Model) -> None:
+    def __init__(self, model: ir.Model, prepare: Prepare = lambda model, options: model) -> None:
         self._model = model
+        self._prepare = prepare
         self._ort = _onnxruntime()
         graph = model.graph
         self._inputs = {value.name or "": value for value in graph.inputs}
@@ -96,16 +100,17 @@ class Session:
 
     def _load(self, options: Any) -> Any:
         providers = ["CPUExecutionProvider"]
-        weights = (value.const_value for value in self._model.graph.initializers.values())
+        model = self._prepare(self._model, options)
+        weights = (value.const_value for value in model.graph.initializers.values())
         if sum(weight.nbytes for weight in weights if weight is not None) <= _IN_MEMORY:
             buffer = io.BytesIO()
-            save(self._model, buffer, WriteOptions(external_data=False))
+            save(model, buffer, WriteOptions(external_data=False))
             return self._ort.InferenceSession(buffer.getvalue(), options, providers=providers)
         folder = tempfile.mkdtemp(prefix="onnxexp-")
         # The session may map the weights, so the files live as long as it does.
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         path = os.path.join(folder, "model.onnx")
-        save(self._model, path, WriteOptions(external_data=True))
+        save(model, path, WriteOptions(external_data=True))
         return self._ort.InferenceSession(path, options, providers=providers)
 
     def _check_names(self, feeds: Mapping[str, Any]) -> None:

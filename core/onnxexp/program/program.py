@@ -17,7 +17,7 @@ from onnxexp.errors import OnnxExporterError, VerificationError
 from onnxexp.neutral_graph import Node
 from onnxexp.program.comparison import VerificationReport, compare, run_eager
 from onnxexp.program.model_text import ascii_text, render, type_text
-from onnxexp.program.onnxruntime_session import Session
+from onnxexp.program.onnxruntime_session import Prepare, Session
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.serialize import SavedFile, WriteOptions, save, to_proto
@@ -43,6 +43,7 @@ class ONNXProgram:
         timings: Seconds by stage of the export, in order.
         pass_timings: Seconds by pass, as ``plugin/pass``.
         spec: The dynamic axes and numbers of the export; None where there are none.
+        prepare: Prepares the model for ONNX Runtime, by the plugins' hooks.
         lowered: The nodes of the captured graph, each with its lowering: a plugin's name, "decomposed", or "core".
     """
 
@@ -56,6 +57,7 @@ class ONNXProgram:
         weights: Mapping[str, torch.Tensor] | None = None,
         plugins_used: Callable[[], Sequence[Any]] = tuple,
         write: Write = lambda program, target, options: save(program.model, target, options),
+        prepare: Prepare = lambda model, options: model,
         timings: dict[str, float] | None = None,
         pass_timings: dict[str, float] | None = None,
         lowered: list[tuple[Node, str]] | None = None,
@@ -72,6 +74,7 @@ class ONNXProgram:
         self._model = model
         self._plugins_used = plugins_used
         self._write = write
+        self.prepare = prepare
         self._session: Session | None = None
         self._lock = threading.Lock()
 
@@ -182,7 +185,7 @@ class ONNXProgram:
 
     def _run(self, leaves: Sequence[Any]) -> list[Any]:
         with self._lock:  # the session is made at the first call
-            session = self._session = self._session or Session(self._model)
+            session = self._session = self._session or Session(self._model, self.prepare)
         return session.run({**self.weights, **self.signature.feeds(leaves)})
 
     def __str__(self) -> str:

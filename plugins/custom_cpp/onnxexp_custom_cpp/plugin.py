@@ -15,9 +15,10 @@ from onnxexp_custom_cpp.capture.automatic_fakes import automatic_fakes
 from onnxexp_custom_cpp.operators import EMITTED
 from onnxexp_custom_cpp.registry import REGISTERED
 
-__all__ = ["CustomCpp"]
+__all__ = ["METADATA", "CustomCpp"]
 
-_METADATA = "onnxexp.torch_operators"
+METADATA = "onnxexp.torch_operators"
+"""The key in a model's metadata: the torch operators of its custom operators, as JSON."""
 
 
 class CustomCpp:
@@ -31,6 +32,15 @@ class CustomCpp:
         return automatic_fakes()
 
     @hookimpl
+    def prepare_session(self, model: ir.Model, options: Any) -> ir.Model | None:
+        needs_torch = METADATA in model.metadata_props or "onnxexp.needs_torch" in model.metadata_props
+        if not needs_torch:
+            return None
+        from onnxexp_custom_cpp.runtime import prepare  # most exports run no custom operator
+
+        return prepare(model, options)
+
+    @hookimpl
     def post_pass(self, context: ExportContext) -> list[Any]:
         return [write_mapping(context), AddBodies(context)]
 
@@ -41,7 +51,7 @@ def write_mapping(context: ExportContext) -> Callable[[ir.Model], bool]:
     def write_torch_operators(model: ir.Model) -> bool:
         emitted = context.plugin_data.get(EMITTED) or {}
         if emitted:
-            model.metadata_props[_METADATA] = json.dumps(
+            model.metadata_props[METADATA] = json.dumps(
                 {
                     name: {"torch": form.name, "attributes": dict(form.attributes)}
                     | ({"libraries": operator.libraries} if operator.libraries else {})

@@ -311,7 +311,7 @@ def _intermediate(program: onnxexp.ONNXProgram, args: Sequence[Any]) -> dict[str
                 model.graph.outputs.append(output)
     leaves = program.signature.flatten(tuple(args), {})
     feeds = program.signature.feeds(leaves)
-    results = Session(model).run({**program.weights, **feeds})
+    results = Session(model, program.prepare).run({**program.weights, **feeds})
     return {str(value.name): result for value, result in zip(model.graph.outputs, results, strict=True)}
 
 

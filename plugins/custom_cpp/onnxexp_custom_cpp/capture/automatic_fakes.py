@@ -157,7 +157,7 @@ class _Probes:
     def _new_size(self, index: int, axis: int) -> Any:
         """A size that only the run knows."""
         warn(
-            f"{self.name} has no fake kernel; the size of axis {axis} of its output {index} follows from no input size, and is taken "
-            f"for one that depends on values: write one with torch.library.register_fake({self.name!r})"
+            f"{self.name} has no fake kernel; the size of axis {axis} of its output {index} follows from no input size, and is "
+            f"taken for one that depends on values: write one with torch.library.register_fake({self.name!r})"
         )
         return torch.library.get_ctx().new_dynamic_size()

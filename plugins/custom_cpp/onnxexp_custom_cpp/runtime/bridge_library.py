@@ -1,0 +1,111 @@
+"""Build the torch bridge once for each version of torch and ONNX Runtime, and load it."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+import platformdirs
+import torch
+from torch.utils import cpp_extension
+
+from onnxexp_custom_cpp.runtime.errors import BridgeError
+
+__all__ = ["Bridge", "bridge", "library_path"]
+
+_SOURCE = Path(__file__).with_name("torch_bridge.cpp")
+
+
+class Bridge:
+    """The loaded library.
+
+    Attributes:
+        path: The file, for `SessionOptions.register_custom_ops_library`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._library = ctypes.CDLL(str(path))
+        for function in (self._library.onnxexp_bridge_declare, self._library.onnxexp_bridge_error):
+            function.restype = ctypes.c_char_p
+
+    def register(self, declaration: str, options: object) -> None:
+        """Add the declared operators to the options of a session.
+
+        Raises BridgeError where torch lacks an operator, or ONNX Runtime's C API is not the known one.
+        """
+        if problem := self._library.onnxexp_bridge_declare(declaration.encode()):
+            raise BridgeError(problem.decode())
+        options.register_custom_ops_library(str(self.path))  # type: ignore[attr-defined] # onnxruntime has no types
+        if problem := self._library.onnxexp_bridge_error():
+            raise BridgeError(f"{problem.decode()}: the bridge does not run in it; use ONNX Runtime 1.20 or later, below 2")
+
+
+@functools.cache
+def bridge() -> Bridge:
+    """The bridge, built at the first use. Raises BridgeError where it cannot be built or loaded."""
+    path = library_path()
+    try:
+        return Bridge(path)
+    except OSError as error:
+        raise BridgeError(f"{path} does not load ({error}): delete it, so that it is built again") from error
+
+
+def library_path() -> Path:
+    """The file of the bridge in the user's cache folder; it is built if there is none.
+
+    A build writes to a folder of its own and moves the finished file: two processes may build at once, and one that is stopped
+    leaves nothing behind.
+
+    Raises BridgeError without a C++ compiler, or where it fails.
+    """
+    folder = platformdirs.user_cache_path("onnxexp")
+    target = folder / f"torch_bridge-{_key()}{sysconfig.get_config_var('EXT_SUFFIX') or '.so'}"
+    if target.exists():
+        return target
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as work:
+            built = Path(work) / target.name
+            _compile(built)
+            built.replace(target)
+    except OSError as error:
+        raise BridgeError(
+            f"the torch bridge cannot be written to {folder}: {error}; XDG_CACHE_HOME names another folder"
+        ) from error
+    return target
+
+
+def _key() -> str:
+    import onnxruntime
+
+    source = hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:12]
+    return f"torch{torch.__version__}-onnxruntime{onnxruntime.__version__}-{source}"
+
+
+def _compile(target: Path) -> None:
+    compiler = os.environ.get("CXX") or next((name for name in ("c++", "g++", "clang++") if shutil.which(name)), "")
+    if not compiler or not shutil.which(compiler):
+        raise BridgeError(
+            f"the torch bridge is built by a C++ compiler, and there is none ({compiler or 'c++, g++, clang++'}): install one, or "
+            "use bridge='python' with the package onnxruntime-extensions"
+        )
+    print(f"onnxexp: building the torch bridge for torch {torch.__version__} (once, about 20 s) ...", file=sys.stderr, flush=True)
+    includes = [f"-I{path}" for path in cpp_extension.include_paths()]
+    libraries = [f"-L{path}" for path in cpp_extension.library_paths()]
+    abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
+    command = [
+        compiler, "-shared", "-fPIC", "-O1", "-std=c++20", abi, *includes, str(_SOURCE), "-o", str(target), *libraries,
+        "-lc10", "-ltorch_cpu", *([] if sys.platform == "darwin" else ["-Wl,-rpath," + path for path in cpp_extension.library_paths()]),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BridgeError(f"{compiler} could not build the torch bridge:\n{done.stderr[-4000:]}")

@@ -1,0 +1,11 @@
+"""The exception of the running side."""
+
+from __future__ import annotations
+
+from onnxexp import OnnxExporterError
+
+__all__ = ["BridgeError"]
+
+
+class BridgeError(OnnxExporterError):
+    """A custom operator of a model cannot be run."""

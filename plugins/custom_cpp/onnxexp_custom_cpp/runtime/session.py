@@ -1,0 +1,158 @@
+"""Load a model with custom operators into ONNX Runtime."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+import torch
+
+from onnxexp.serialize import WriteOptions, save
+from onnxexp_custom_cpp.plugin import METADATA
+from onnxexp_custom_cpp.runtime import python_ops
+from onnxexp_custom_cpp.runtime.bridge_library import bridge as load_bridge
+from onnxexp_custom_cpp.runtime.errors import BridgeError
+from onnxexp_custom_cpp.runtime.libraries import Libraries
+from onnxexp_custom_cpp.runtime.torch_call import DOMAIN, TorchCall, call_of
+
+__all__ = ["prepare", "session"]
+
+_BRIDGES = ("auto", "torch", "python", "never")
+
+
+def session(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model,
+    *,
+    libraries: Sequence[str | os.PathLike[str]] = (),
+    bridge: str = "auto",
+    options: Any = None,
+    providers: Sequence[Any] = ("CPUExecutionProvider",),
+) -> Any:
+    """Load a model into ONNX Runtime, so that its custom operators run.
+
+    Each custom operator runs by the first of these that it has: the kernel of a library, its function in the model, torch's
+    operator through the torch bridge.
+
+    Args:
+        model: The model, or its file.
+        libraries: Libraries of custom operators for ONNX Runtime, and of torch operators.
+        bridge: "auto"; "torch" takes the torch bridge also for operators with a function; "python" calls torch operators from
+            Python, through the package onnxruntime-extensions, without a C++ compiler; "never" calls none.
+        options: An `onnxruntime.SessionOptions`.
+        providers: ONNX Runtime's execution providers.
+
+    Returns:
+        An `onnxruntime.InferenceSession`.
+
+    Raises:
+        BridgeError: An operator cannot be run, a library does not load, or the bridge cannot be built; the message names them all.
+    """
+    import onnxruntime
+
+    options = options if options is not None else onnxruntime.SessionOptions()
+    loaded, folder = _loaded(model)
+    prepared = prepare(loaded, options, libraries=libraries, bridge=bridge)
+    try:
+        if prepared is loaded and folder is not None:
+            return onnxruntime.InferenceSession(os.fspath(model), options, providers=list(providers))  # type: ignore[arg-type]
+        buffer = io.BytesIO()
+        save(prepared, buffer, WriteOptions(external_data=False))
+        return onnxruntime.InferenceSession(buffer.getvalue(), options, providers=list(providers))
+    except Exception as error:  # ONNX Runtime's errors have no base of their own
+        raise BridgeError(f"ONNX Runtime does not take the model: {error}") from error
+
+
+def prepare(model: ir.Model, options: Any, *, libraries: Sequence[str | os.PathLike[str]] = (), bridge: str = "auto") -> ir.Model:
+    """Prepare a model and the options of its session; arguments and errors are those of `session`.
+
+    Returns the model itself where no node of it needs torch, else a changed copy.
+    """
+    if bridge not in _BRIDGES:
+        raise BridgeError(f"bridge is {bridge!r}; it may be {' or '.join(map(repr, _BRIDGES))}")
+    mapped: Mapping[str, Any] = json.loads(model.metadata_props.get(METADATA, "{}"))
+    found = Libraries(libraries, options)
+    if bridge == "never" or not any(_candidates(model, mapped)):
+        return model
+    for each in mapped.values():
+        found.load_torch_operator(each)
+    model = _with_types(model.clone(), mapped)
+    nodes = [
+        node
+        for node in _candidates(model, mapped)
+        if not found.serves(node) and (bridge in ("torch", "python") or node.op_identifier() not in model.functions)
+    ]
+    calls = {node: call for node in nodes if (call := call_of(node, mapped.get(f"{node.domain}::{node.op_type}"))) is not None}
+    if not calls:
+        return model
+    names = _renamed(calls)
+    if bridge == "python":
+        python_ops.register(names, options)
+    else:
+        load_bridge().register("".join(call.declaration(name) for name, call in names.items()), options)
+    if not all(call.repeatable for call in names.values()):
+        options.add_session_config_entry("optimization.disable_specified_optimizers", "ConstantFolding")
+    # ONNX Runtime's threads spin while they wait, and keep torch's from running
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    model.graph.opset_imports[DOMAIN] = 1
+    return model
+
+
+def _loaded(model: Any) -> tuple[ir.Model, Path | None]:
+    """The model, and the folder of its file."""
+    if isinstance(model, ir.Model):
+        return model, None
+    if isinstance(model, onnx.ModelProto):
+        return ir.from_proto(model), None
+    if isinstance(model, bytes):
+        return ir.from_proto(onnx.load_model_from_string(model)), None
+    path = Path(model)
+    if not path.is_file():
+        raise BridgeError(f"there is no file {path}")
+    try:
+        return ir.load(path), path.parent
+    except Exception as error:  # the errors of protobuf and of external data have no common class
+        raise BridgeError(f"{path} is not an ONNX model: {type(error).__name__}: {error}") from error
+
+
+def _candidates(model: ir.Model, mapped: Mapping[str, Any]) -> list[ir.Node]:
+    """The nodes that stand for torch operators, those of subgraphs and functions too."""
+    return [
+        node
+        for node in (*model.graph.all_nodes(), *(node for each in model.functions.values() for node in each.all_nodes()))
+        if "torch_arguments" in node.attributes or f"{node.domain}::{node.op_type}" in mapped
+    ]
+
+
+def _with_types(model: ir.Model, mapped: Mapping[str, Any]) -> ir.Model:
+    """Infer the types that the nodes need and the file lacks."""
+    values = [value for node in _candidates(model, mapped) for value in node.inputs if value is not None]
+    if any(value.dtype is None for value in values):
+        ir.passes.common.ShapeInferencePass()(model)
+    return model
+
+
+def _renamed(calls: Mapping[ir.Node, TorchCall]) -> dict[str, TorchCall]:
+    """Give each kind of call an operator of its own, with the constants left out.
+
+    Calls that may differ from run to run get one each: ONNX Runtime merges equal nodes.
+    """
+    names: dict[str, TorchCall] = {}
+    known: dict[Any, str] = {}
+    for node, call in calls.items():
+        base = call.operator._schema.name.replace("::", "_")
+        key = call.declaration("") if call.repeatable else node
+        name = known.setdefault(key, f"{base}_{len(known)}")
+        names[name] = call
+        present = [value for value in node.inputs if value is not None]
+        node.resize_inputs(len(present))
+        for index, value in enumerate(present):
+            node.replace_input_with(index, value)
+        node.attributes.clear()
+        node.domain, node.op_type, node.overload = DOMAIN, name, ""
+    return names

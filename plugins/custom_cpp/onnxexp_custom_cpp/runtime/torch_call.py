@@ -1,0 +1,237 @@
+"""Rebuild the call of a torch operator from an ONNX node.
+
+Two kinds of nodes are known: those of an export with ``fallback="torch"``, whose attribute `torch_arguments` describes the call,
+and those of registered operators, which the model's metadata describe.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from onnxexp.builder.dtypes import from_onnx
+from onnxexp.torch_ops.schemas import overload
+from onnxexp.torch_ops.type_codes import type_code
+from onnxexp_custom_cpp.call_form import type_name
+from onnxexp_custom_cpp.runtime.errors import BridgeError
+
+__all__ = ["DOMAIN", "Argument", "TorchCall", "call_of"]
+
+DOMAIN = "onnxexp.torch_bridge"
+"""The ONNX domain of the operators that call torch."""
+_WORDS = "torch_arguments"
+_ATEN = "org.pytorch.aten"
+_INPUT_KINDS = {
+    "Tensor": "tensor", "int": "integer", "SymInt": "integer", "bool": "boolean", "float": "float",
+    "List[int]": "integers", "List[SymInt]": "integers", "List[float]": "floats",
+}  # fmt: skip
+"""What the bridge makes of one input, by the type of the argument."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """One argument of the call.
+
+    Attributes:
+        kind: "constant", or what is made of inputs: "tensor", "complex" (of real pairs), "tensors", "optionals", "integer",
+            "integers", "float", "floats", "boolean".
+        value: The constant.
+        pattern: Of a list: 1 for each element that is an input, 0 for each that is None.
+    """
+
+    kind: str
+    value: Any = None
+    pattern: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class TorchCall:
+    """A call of a torch operator.
+
+    Attributes:
+        operator: The operator.
+        arguments: Its arguments, in the order of the schema.
+        inputs, outputs: The ONNX element types of the tensors.
+    """
+
+    operator: torch._ops.OpOverload
+    arguments: tuple[Argument, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether equal calls have equal results; unknown for operators that are not torch's own."""
+        return self.operator.namespace == "aten" and torch.Tag.nondeterministic_seeded not in self.operator.tags
+
+    def declaration(self, name: str) -> str:
+        """The call as the bridge reads it."""
+        schema = self.operator._schema
+        lines = [
+            f"operator {name} {schema.name} {schema.overload_name or '-'}",
+            " ".join(["inputs", *map(str, self.inputs)]),
+            " ".join(["outputs", *map(str, self.outputs)]),
+            *(
+                f"constant {_constant(each.value)}" if each.kind == "constant" else f"{each.kind} {each.pattern}".rstrip()
+                for each in self.arguments
+            ),
+        ]
+        return "\n".join(lines) + "\n"
+
+    def __call__(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
+        """Call the operator. Returns its results as one list of tensors."""
+        given = iter(tensors)
+        with torch.no_grad():
+            results = self.operator(*[_value(each, given) for each in self.arguments])
+        flat: list[Any] = []
+        for each in results if isinstance(results, (tuple, list)) else [results]:
+            flat += each if isinstance(each, (tuple, list)) else [each]
+        made = map(torch.as_tensor, flat)
+        return [torch.view_as_real(each) if each.is_complex() else each for each in made]
+
+
+def call_of(node: ir.Node, mapped: Mapping[str, Any] | None) -> TorchCall | None:
+    """The call that a node stands for; None for a node of another kind.
+
+    Args:
+        node: The node.
+        mapped: The metadata of its operator: ``{"torch": ..., "attributes": {...}}``; None where there are none.
+
+    Raises BridgeError where torch lacks the operator, or the file lacks a type.
+    """
+    words = node.attributes.get(_WORDS)
+    if words is None and mapped is None:
+        return None
+    operator = _operator(node, mapped)
+    if words is not None:
+        described: Sequence[str] = words.as_string().split()
+    else:
+        assert mapped is not None
+        described = list(_described(operator, mapped["attributes"], node))
+    formals = operator._schema.arguments
+    if len(described) != len(formals):
+        raise BridgeError(f"{node.name}: the file has {len(described)} arguments for {operator._schema}")
+    inputs = list(node.inputs)
+    onnx_dtypes = words is None
+    arguments = [_argument(formal, each, inputs, node, onnx_dtypes) for formal, each in zip(formals, described, strict=True)]
+    given = [value for value in node.inputs if value is not None]
+    return TorchCall(operator, tuple(arguments), tuple(map(_type, given)), tuple(map(_type, node.outputs)))
+
+
+def _operator(node: ir.Node, mapped: Mapping[str, Any] | None) -> torch._ops.OpOverload:
+    if mapped is not None:
+        name = str(mapped["torch"])
+    else:
+        base = node.attributes.get_string("operator", "") if node.domain == _ATEN else node.op_type
+        suffix = node.attributes.get_string("overload_name", "")
+        name = f"{'aten' if node.domain == _ATEN else node.domain}::{base}" + (f".{suffix}" if suffix else "")
+    found = overload(name)
+    if found is None:
+        raise BridgeError(
+            f"{node.domain}::{node.op_type} is torch's operator {name}, which this process does not have: load its library "
+            "(libraries=[...]), or import the Python module that defines it"
+        )
+    return found
+
+
+def _described(operator: torch._ops.OpOverload, attributes: Mapping[str, str], node: ir.Node) -> Iterator[str]:
+    """The words for a registered operator, as in `torch_arguments`."""
+    formals = operator._schema.arguments
+    others = sum(each.name not in attributes for each in formals) - 1
+    for formal in formals:
+        if formal.name in attributes:
+            name = attributes[formal.name]
+            yield f"={name}" if name in node.attributes else "none"
+        elif type_name(formal) in ("List[Tensor]", "List[Optional[Tensor]]"):
+            yield f"inputs:{max(len(node.inputs) - others, 0)}"
+        else:
+            yield "input"
+
+
+def _argument(formal: Any, word: str, inputs: list[ir.Value | None], node: ir.Node, onnx_dtypes: bool) -> Argument:
+    """One argument; takes its inputs off the list."""
+    kind = type_name(formal)
+    if word.startswith("="):
+        return Argument("constant", _of_attribute(node.attributes[word[1:]], kind, onnx_dtypes))
+    if word == "none":
+        return Argument("constant", None if isinstance(formal.real_type, torch.OptionalType) else formal.default_value)
+    if word.startswith("inputs:"):
+        taken = [inputs.pop(0) for _ in range(int(word.removeprefix("inputs:")))]
+        pattern = "".join("0" if value is None else "1" for value in taken)
+        return Argument("optionals" if kind == "List[Optional[Tensor]]" else "tensors", pattern=pattern)
+    value = inputs.pop(0) if inputs else None
+    if word == "complex":
+        return Argument("complex")
+    if value is None:
+        return Argument("constant", None)
+    if kind == "number":
+        return Argument("float" if from_onnx(_type(value)).is_floating_point else "integer")
+    return Argument(_INPUT_KINDS[kind])
+
+
+def _of_attribute(attribute: ir.Attr, kind: str, onnx_dtypes: bool) -> Any:
+    """The Python value of an attribute, for an argument of a type."""
+    value = attribute.value
+    if isinstance(value, (list, tuple)):
+        return [bool(each) if kind == "List[bool]" else each for each in value]
+    if kind == "bool":
+        return bool(value)
+    if kind == "float":
+        return float(value)
+    if kind == "ScalarType" and onnx_dtypes:
+        return type_code(from_onnx(int(value)))
+    return _Device(value) if kind == "Device" else value
+
+
+class _Device(str):
+    """The name of a device."""
+
+    __slots__ = ()
+
+
+def _type(value: ir.Value) -> int:
+    if value.dtype is None:
+        raise BridgeError(f"the file does not have the dtype of {value.name}, which the torch bridge needs")
+    return int(value.dtype)
+
+
+def _constant(value: Any) -> str:
+    """A constant as the bridge reads it."""
+    if value is None:
+        return "none"
+    if isinstance(value, (list, tuple)):
+        letter = "is" if not value else _letter(value[0]) + "s"
+        return " ".join([letter, *map(_text, value)])
+    return f"{_letter(value)} {_text(value)}"
+
+
+def _letter(value: Any) -> str:
+    kinds = (_Device, "device"), (bool, "b"), (int, "i"), (float, "f"), (str, "s")
+    for type_, letter in kinds:
+        if isinstance(value, type_):
+            return letter
+    raise BridgeError(f"the torch bridge has no form for the constant {value!r}")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, str) and not isinstance(value, _Device):
+        return "x" + value.encode().hex()
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def _value(argument: Argument, given: Iterator[torch.Tensor]) -> Any:
+    """The Python value of an argument."""
+    if argument.kind == "constant":
+        return torch.device(argument.value) if isinstance(argument.value, _Device) else argument.value
+    if argument.kind in ("tensors", "optionals"):
+        return [next(given) if each == "1" else None for each in argument.pattern]
+    tensor = next(given)
+    if argument.kind == "complex":
+        return torch.view_as_complex(tensor)
+    return tensor if argument.kind == "tensor" else tensor.tolist()
