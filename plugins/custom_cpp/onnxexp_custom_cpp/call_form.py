@@ -98,7 +98,7 @@ class CallForm:
         for argument, arg in zip(self.schema.arguments, args, strict=True):
             name = self.attributes.get(argument.name)
             if name is None:
-                inputs += _inputs(op, arg)
+                inputs += _inputs(op, arg, type_name(argument) in _TENSORS)
             elif arg is not None:
                 attributes[name] = _attribute(op, arg, name, self.letters[name])
         while inputs and inputs[-1] is None:
@@ -112,12 +112,11 @@ def type_name(argument: Any) -> str:
     return str(kind.getElementType() if isinstance(kind, torch.OptionalType) else kind)
 
 
-def _inputs(op: Builder, arg: Any) -> Iterator[Tensor | None]:
-    if isinstance(arg, (list, tuple)) and any(each is None or (isinstance(each, Tensor) and each.scalar is None) for each in arg):
-        for each in arg:
-            yield from _inputs(op, each)
-    elif arg is None or isinstance(arg, Tensor):
+def _inputs(op: Builder, arg: Any, tensors: bool) -> Iterator[Tensor | None]:
+    if arg is None or isinstance(arg, Tensor):
         yield arg
+    elif tensors:
+        yield from arg
     elif isinstance(arg, (list, tuple)):
         whole = not any(isinstance(each, float) or (isinstance(each, Tensor) and each.dtype is not torch.int64) for each in arg)
         yield op.constant(list(arg), torch.int64 if whole else torch.float32)

@@ -21,6 +21,7 @@ from onnxexp_custom_cpp.runtime.errors import BridgeError
 
 __all__ = ["Bridge", "bridge", "library_path"]
 
+_SUFFIX = str(sysconfig.get_config_var("SHLIB_SUFFIX") or ".so")
 _SOURCE = Path(__file__).with_name("torch_bridge.cpp")
 
 
@@ -68,7 +69,7 @@ def library_path() -> Path:
     Raises BridgeError without a C++ compiler, or where it fails.
     """
     folder = platformdirs.user_cache_path("onnxexp")
-    target = folder / f"torch_bridge-{_key()}{sysconfig.get_config_var('EXT_SUFFIX') or '.so'}"
+    target = folder / f"torch_bridge-{_key()}{_SUFFIX}"
     if target.exists():
         return target
     try:
@@ -102,10 +103,9 @@ def _compile(target: Path) -> None:
     includes = [f"-I{path}" for path in cpp_extension.include_paths()]
     libraries = [f"-L{path}" for path in cpp_extension.library_paths()]
     abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
-    command = [
-        compiler, "-shared", "-fPIC", "-O1", "-std=c++20", abi, *includes, str(_SOURCE), "-o", str(target), *libraries,
-        "-lc10", "-ltorch_cpu", *([] if sys.platform == "darwin" else ["-Wl,-rpath," + path for path in cpp_extension.library_paths()]),
-    ]  # fmt: skip
+    command = [compiler, "-shared", "-fPIC", "-O1", "-std=c++20", abi, *includes, str(_SOURCE), "-o", str(target)]
+    rpaths = [] if sys.platform == "darwin" else [f"-Wl,-rpath,{path}" for path in cpp_extension.library_paths()]
+    command += [*libraries, "-lc10", "-ltorch_cpu", *rpaths]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BridgeError(f"{compiler} could not build the torch bridge:\n{done.stderr[-4000:]}")

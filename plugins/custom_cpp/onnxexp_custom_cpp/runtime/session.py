@@ -11,7 +11,6 @@ from typing import Any
 
 import onnx
 import onnx_ir as ir
-import torch
 
 from onnxexp.serialize import WriteOptions, save
 from onnxexp_custom_cpp.plugin import METADATA
@@ -51,7 +50,7 @@ def session(
         An `onnxruntime.InferenceSession`.
 
     Raises:
-        BridgeError: An operator cannot be run, a library does not load, or the bridge cannot be built; the message names them all.
+        BridgeError: An operator cannot be run, a library does not load, or the bridge cannot be built.
     """
     import onnxruntime
 

@@ -345,6 +345,14 @@ c10::IValue constant(const std::string& kind, std::istringstream& line) {
   throw std::runtime_error("the declaration has an unknown constant " + kind);
 }
 
+// A number in place of a tensor: it does not take part in type promotion as a tensor would.
+at::Tensor wrapped_number(const c10::IValue& value) {
+  auto dtype = value.isDouble() ? at::kDouble : value.isBool() ? at::kBool : at::kLong;
+  at::Tensor made = at::scalar_tensor(value.toScalar(), at::TensorOptions().dtype(dtype));
+  made.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return made;
+}
+
 std::vector<std::unique_ptr<Operator>> parse(const std::string& text) {
   std::vector<std::unique_ptr<Operator>> operators;
   std::istringstream lines(text);
@@ -365,9 +373,10 @@ std::vector<std::unique_ptr<Operator>> parse(const std::string& text) {
         if (torch_type(each) < 0) throw std::runtime_error("torch has no dtype for the ONNX element type " + std::to_string(each));
       }
       (what == "inputs" ? operators.back()->input_types : operators.back()->output_types) = types;
-    } else if (what == "constant") {
+    } else if (what == "constant" || what == "number") {
       std::string kind = word(line);
-      operators.back()->arguments.push_back({"constant", "", constant(kind, line)});
+      c10::IValue value = constant(kind, line);
+      operators.back()->arguments.push_back({"constant", "", what == "number" ? wrapped_number(value) : value});
     } else {
       operators.back()->arguments.push_back({what, word(line), c10::IValue()});
     }

@@ -24,6 +24,7 @@ __all__ = ["DOMAIN", "Argument", "TorchCall", "call_of"]
 DOMAIN = "onnxexp.torch_bridge"
 """The ONNX domain of the operators that call torch."""
 _WORDS = "torch_arguments"
+_CONSTANTS = ("constant", "number")
 _ATEN = "org.pytorch.aten"
 _INPUT_KINDS = {
     "Tensor": "tensor", "int": "integer", "SymInt": "integer", "bool": "boolean", "float": "float",
@@ -37,8 +38,8 @@ class Argument:
     """One argument of the call.
 
     Attributes:
-        kind: "constant", or what is made of inputs: "tensor", "complex" (of real pairs), "tensors", "optionals", "integer",
-            "integers", "float", "floats", "boolean".
+        kind: "constant", "number" (a constant in place of a tensor), or what is made of inputs: "tensor", "complex" (of real
+            pairs), "tensors", "optionals", "integer", "integers", "float", "floats", "boolean".
         value: The constant.
         pattern: Of a list: 1 for each element that is an input, 0 for each that is None.
     """
@@ -76,7 +77,7 @@ class TorchCall:
             " ".join(["inputs", *map(str, self.inputs)]),
             " ".join(["outputs", *map(str, self.outputs)]),
             *(
-                f"constant {_constant(each.value)}" if each.kind == "constant" else f"{each.kind} {each.pattern}".rstrip()
+                f"{each.kind} {_constant(each.value)}" if each.kind in _CONSTANTS else f"{each.kind} {each.pattern}".rstrip()
                 for each in self.arguments
             ),
         ]
@@ -156,7 +157,8 @@ def _argument(formal: Any, word: str, inputs: list[ir.Value | None], node: ir.No
     """One argument; takes its inputs off the list."""
     kind = type_name(formal)
     if word.startswith("="):
-        return Argument("constant", _of_attribute(node.attributes[word[1:]], kind, onnx_dtypes))
+        value = _of_attribute(node.attributes[word[1:]], kind, onnx_dtypes)
+        return Argument("number" if kind == "Tensor" else "constant", value)
     if word == "none":
         return Argument("constant", None if isinstance(formal.real_type, torch.OptionalType) else formal.default_value)
     if word.startswith("inputs:"):
@@ -227,7 +229,7 @@ def _text(value: Any) -> str:
 
 def _value(argument: Argument, given: Iterator[torch.Tensor]) -> Any:
     """The Python value of an argument."""
-    if argument.kind == "constant":
+    if argument.kind in _CONSTANTS:
         return torch.device(argument.value) if isinstance(argument.value, _Device) else argument.value
     if argument.kind in ("tensors", "optionals"):
         return [next(given) if each == "1" else None for each in argument.pattern]
