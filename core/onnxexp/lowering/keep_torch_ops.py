@@ -83,8 +83,8 @@ def emit_torch_node(op: Builder, node: Node, args: Sequence[Any], how: OperatorE
     """Emit a call as one node: tensors are inputs, constants are attributes.
 
     The attribute `torch_arguments` rebuilds the call. It has a word for each argument of the schema: "input" for the next input,
-    "complex" for one of real pairs, "inputs:3" for a list of the next three, "none", or "=name" for an attribute. A complex result
-    is one of real pairs.
+    "complex" for one of real pairs, "inputs:3" for a list of the next three, "none", or "=name" for an attribute. A complex
+    result is one of real pairs.
     """
     inputs: list[Tensor | None] = []
     attributes: dict[str, Any] = {}

@@ -96,7 +96,7 @@ def _compile(target: Path) -> None:
     compiler = os.environ.get("CXX") or next((name for name in ("c++", "g++", "clang++") if shutil.which(name)), "")
     if not compiler or not shutil.which(compiler):
         raise BridgeError(
-            f"the torch bridge is built by a C++ compiler, and there is none ({compiler or 'c++, g++, clang++'}): install one, or "
+            f"the torch bridge is built by a C++ compiler, and there is none ({compiler or 'c++, g++'}): install one, or "
             "use bridge='python' with the package onnxruntime-extensions"
         )
     print(f"onnxexp: building the torch bridge for torch {torch.__version__} (once, about 20 s) ...", file=sys.stderr, flush=True)
