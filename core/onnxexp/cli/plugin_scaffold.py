@@ -17,7 +17,7 @@ from pathlib import Path
 from onnxexp.errors import OptionError
 from onnxexp.plugins.discovery import discover
 
-__all__ = ["create"]
+__all__ = ["create", "write_new"]
 
 _PROJECT, _PACKAGE = "acme-ops", "acme_ops"
 """The example's names, replaced in its texts and paths."""
@@ -62,14 +62,22 @@ def create(name: str, directory: str | os.PathLike[str]) -> list[Path]:
     project, package = _names(name)
     root = Path(directory)
     texts = {root / _renamed(path, project, package): _renamed(text, project, package) for path, text in _templates()}
+    write_new(root, texts, project)
+    return list(texts)
+
+
+def write_new(root: Path, texts: dict[Path, str], what: str) -> None:
+    """Write new files below a folder, all or none.
+
+    Raises OptionError where one exists already, OSError where the disk fails.
+    """
     for folder in [root, *root.parents]:
         if folder.exists() and not folder.is_dir():
-            raise OptionError(f"{folder} is a file; choose a folder to write {project} into")
+            raise OptionError(f"{folder} is a file; choose a folder to write {what} into")
     existing = [str(path) for path in texts if os.path.lexists(path)]
     if existing:
         raise OptionError(f"files are never overwritten, and these exist already: {', '.join(existing)}; choose another folder")
     _write(texts)
-    return list(texts)
 
 
 def _names(name: str) -> tuple[str, str]:

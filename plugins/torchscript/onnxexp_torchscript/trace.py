@@ -22,6 +22,7 @@ from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.pytree_leaves import register_dataclasses
 from onnxexp.request.tensor_list import TensorList
 from onnxexp_torchscript.call_repair import broadcast_writes, fit
+from onnxexp_torchscript.compilable_replacements import compilable
 from onnxexp_torchscript.inplace_size_arithmetic import immutable_sizes
 from onnxexp_torchscript.made_constants import made_constants
 from onnxexp_torchscript.random_state import RandomState
@@ -186,7 +187,8 @@ def _traced(flat: _Flat, parts: _ModelTensors, functions: list[Any], caught: lis
     try:
         with (
             warnings.catch_warnings(record=True) as recorded,
-            replace_attributes(_replaced(functions)),
+            compilable(_replaced(functions)) as replacements,
+            replace_attributes(replacements),
             replace_attributes(_compiled(parts.modules.values())),
             replace_attributes(replaced),
             immutable_sizes(),

@@ -21,7 +21,7 @@ from onnxexp.capture.torch_export.symbol_names import size_label
 from onnxexp.neutral_graph import Where
 from onnxexp.request.dynamic_shapes import DynamicSpec
 
-__all__ = ["explain"]
+__all__ = ["branches_on_values", "explain"]
 
 _BULLET = re.compile(r"^\s*- (.*)$", re.MULTILINE)
 _SIZE = re.compile(r"(?:L|inputs)(?P<path>(?:\[[^\]]*\]|\.(?!shape\b|size\b)\w+)*)(?:\.size\(\)|\.shape)?(?:\[(?P<axis>\d+)\])?")
@@ -29,6 +29,11 @@ _FIXED = re.compile(r"^You marked (?P<size>.+?) as dynamic but your code special
 _WRAPPED = re.compile(r"got (\w+)\(['\"](.*?)['\"]\)$", re.MULTILINE)
 _HINT = re.compile(r"^Received user-specified dim hint .*(?:static shape|hint) of (?P<value>-?\d+) for dimension (?P<size>.+)\.$")
 _BRANCH_CURE = "Use torch.where or torch.cond, state the condition with torch._check, or compile that part with torch.jit.script."
+
+
+def branches_on_values(error: BaseException) -> bool:
+    """Whether the model branches in Python on a value that is known only at run time: no mode and no size helps."""
+    return any(isinstance(link, GuardOnDataDependentSymNode) for link in _chain(error))
 
 
 def explain(error: BaseException, spec: DynamicSpec) -> str:

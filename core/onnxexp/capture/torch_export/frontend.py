@@ -21,7 +21,7 @@ from onnxexp.capture.source_lines import model_error, record_user_lines
 from onnxexp.capture.torch_export.assumed_sizes import check_assumed_sizes
 from onnxexp.capture.torch_export.decompose.node_decomposer import Decomposer
 from onnxexp.capture.torch_export.derived_sizes import holds_at_example, larger_sizes, with_sizes
-from onnxexp.capture.torch_export.export_errors import explain
+from onnxexp.capture.torch_export.export_errors import branches_on_values, explain
 from onnxexp.capture.torch_export.fake_values import fake_mode
 from onnxexp.capture.torch_export.guard_warnings import fixed_numbers, record_guard_sources, restrictions
 from onnxexp.capture.torch_export.program_converter import mutated_names, resolve_vmap, to_graph
@@ -39,7 +39,13 @@ __all__ = ["CaptureRefused", "capture", "export_program", "from_exported"]
 
 
 class CaptureRefused(CaptureError):
-    """torch.export cannot capture the model."""
+    """torch.export cannot capture the model.
+
+    Attributes:
+        everywhere: Whether it is as impossible at other sizes.
+    """
+
+    everywhere = False
 
 
 def capture(
@@ -97,8 +103,8 @@ def export_program(
     """
     try:
         program = _export_example(model, args, kwargs, spec, training)
-    except CaptureRefused:
-        for _, larger_args, larger_kwargs in list(other_examples(args, kwargs, spec))[-1:]:
+    except CaptureRefused as refused:
+        for _, larger_args, larger_kwargs in [] if refused.everywhere else list(other_examples(args, kwargs, spec))[-1:]:
             with contextlib.suppress(CaptureError):
                 program = _export_example(model, larger_args, larger_kwargs, spec, training)
                 if holds_at_example(program, spec):
@@ -124,6 +130,7 @@ def _export_example(
     """
     failures: dict[str, list[str]] = {}
     error_class: type[CaptureError] = CaptureRefused
+    everywhere = False
     with (
         torch_mode(),
         model_mode(model.modules(), training),
@@ -142,11 +149,16 @@ def _export_example(
                 if not strict and _register_output_classes(model, example, example_kwargs, spec):
                     continue
                 reason = explain(error, spec)
+                everywhere = branches_on_values(error)
+                attempts = attempts[:1] if everywhere else attempts
             failures.setdefault(reason, []).append(f"torch.export (strict={attempts.pop(0)})")
     reasons = [f"{' and '.join(strategies)}: {reason}" for reason, strategies in failures.items()]
     lines = "\n".join(f"  {line}".replace("\n", "\n    ") for line in reasons)
     # `from None`: the traceback through torch's tracer has no line of the user's code
-    raise error_class(f"the model could not be captured:\n{lines}") from None
+    refused = error_class(f"the model could not be captured:\n{lines}")
+    if isinstance(refused, CaptureRefused):
+        refused.everywhere = everywhere
+    raise refused from None
 
 
 def _export(model: torch.nn.Module, args: Any, kwargs: Any, spec: DynamicSpec, strict: bool) -> ExportedProgram:

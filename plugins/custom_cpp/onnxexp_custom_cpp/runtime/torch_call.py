@@ -87,7 +87,8 @@ class TorchCall:
         """Call the operator. Returns its results as one list of tensors."""
         given = iter(tensors)
         with torch.no_grad():
-            results = self.operator(*[_value(each, given) for each in self.arguments])
+            names = [formal.name for formal in self.operator._schema.arguments]
+            results = self.operator(**{name: _value(each, given) for name, each in zip(names, self.arguments, strict=True)})
         flat: list[Any] = []
         for each in results if isinstance(results, (tuple, list)) else [results]:
             flat += each if isinstance(each, (tuple, list)) else [each]

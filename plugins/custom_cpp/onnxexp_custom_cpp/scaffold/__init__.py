@@ -1,0 +1,1 @@
+"""The command `onnxexp scaffold-op`: a new pack around one C++ operator."""
