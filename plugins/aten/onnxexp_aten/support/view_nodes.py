@@ -86,6 +86,8 @@ def _target(shape: Sequence[Dim] | None, sizes: Sequence[Dim], given: Sequence[A
     for axis, size in enumerate(sizes):
         if isinstance(size, str) and shape is not None and axis < len(shape) and shape[axis] == size:
             target[axis] = 0
+        elif isinstance(size, str) and given is not None and isinstance(given[axis], int) and given[axis] > 0:
+            target[axis] = given[axis]  # a number that the frontend read from a tensor has a symbolic size as well
     missing = [axis for axis, size in enumerate(target) if isinstance(size, str)]
     if missing:
         computed = [axis for axis in missing if sizes[axis] not in (shape or ())] if given is None else missing

@@ -1,14 +1,14 @@
 """Fake kernels for operators whose author wrote none.
 
-torch.export must know the output shapes of an operator at symbolic sizes. Here the real kernel runs on small tensors of zeros at
-several sets of sizes, and each output size is traced back to the symbolic sizes of the inputs.
+torch.export must know the output shapes of an operator at symbolic sizes. Here the real kernel runs on small tensors at several
+sets of sizes, and each output size is traced back to the symbolic sizes of the inputs.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.utils import _pytree as pytree
@@ -27,16 +27,26 @@ onnxexp torchao dynamo export
 """
 """Namespaces of torch itself, whose operators have fake kernels or take no part in a capture."""
 
+_Fill: TypeAlias = "Callable[[list[int]], torch.Tensor]"
+_FILLS: tuple[_Fill, ...] = (torch.zeros, torch.ones, lambda shape: torch.rand(shape).cumsum(-1) if shape else torch.rand(shape))
+"""Values of floating-point inputs; the last ones increase in each row, as the corners of boxes do."""
+
 
 @contextlib.contextmanager
 def automatic_fakes() -> Iterator[None]:
-    """Register a fake kernel for every custom operator that has none, and remove it in the end."""
+    """Register a fake kernel for every custom operator that has none, and remove it in the end.
+
+    Warnings come last: the capture drops those of torch.
+    """
+    unclear: dict[str, None] = {}
     with contextlib.ExitStack() as stack:
         for name in _without_fake():
             library = torch.library.Library(name.partition("::")[0], "FRAGMENT")  # type: ignore[no-untyped-call]
             stack.callback(library._destroy)
-            torch.library.register_fake(name, _fake(name), lib=library)
+            torch.library.register_fake(name, _fake(name, unclear), lib=library)
         yield
+    for message in unclear:
+        warn(message)
 
 
 def _without_fake() -> list[str]:
@@ -56,14 +66,14 @@ def _has_real_kernel_only(name: str) -> bool:
     return registered is None and has("CPU")
 
 
-def _fake(name: str) -> Callable[..., Any]:
-    """The fake kernel of an operator."""
+def _fake(name: str, unclear: dict[str, None]) -> Callable[..., Any]:
+    """The fake kernel of an operator; what is unclear about it goes into a list."""
     packet, _, overload = name.partition(".")
     namespace, _, base = packet.partition("::")
     operator = getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
 
     def automatic(*args: Any, **kwargs: Any) -> Any:
-        return _Probes(name, operator, args, kwargs).fake_results()
+        return _Probes(name, operator, args, kwargs, unclear).fake_results()
 
     return automatic
 
@@ -71,8 +81,8 @@ def _fake(name: str) -> Callable[..., Any]:
 class _Probes:
     """Runs of a kernel at several sets of sizes, in place of one call of its fake kernel."""
 
-    def __init__(self, name: str, operator: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        self.name = name
+    def __init__(self, name: str, operator: Any, args: Sequence[Any], kwargs: dict[str, Any], unclear: dict[str, None]) -> None:
+        self.name, self._unclear = name, unclear
         self._operator = operator
         self._leaves, self._spec = pytree.tree_flatten((tuple(args), kwargs))
         sizes = [size for leaf in self._leaves for size in (leaf.shape if isinstance(leaf, torch.Tensor) else [leaf])]
@@ -82,20 +92,14 @@ class _Probes:
     def fake_results(self) -> Any:
         """Empty fake tensors of the results' shapes.
 
-        Raises CaptureError where the kernel does not run on zeros.
+        Raises CaptureError where the kernel does not run.
         """
         points = substitutions(self._sizes)
-        try:
-            first = self._run(points[0], 0)
-        except Exception as error:
-            raise CaptureError(
-                f"{self.name} has no fake kernel, and its kernel does not run on zeros of the example's sizes: "
-                f"{type(error).__name__}: {error}; write one with torch.library.register_fake({self.name!r})"
-            ) from error
+        fill, first = self._first(points[0])
         used, runs = [points[0]], [first]
         for point in points[1:]:
             with contextlib.suppress(Exception):  # these sizes may break a condition of the kernel's
-                runs.append(self._run(point, 0))
+                runs.append(self._run(point, fill))
                 used.append(point)
         free = self._depends_on_values(points[0], first)
         flat = [pytree.tree_flatten(run)[0] for run in runs]
@@ -103,42 +107,57 @@ class _Probes:
         results = [self._result(index, [run[index] for run in flat], used, free) for index in range(len(flat[0]))]
         return pytree.tree_unflatten(results, spec)
 
-    def _run(self, point: Callable[[Any], int], fill: int) -> Any:
-        """The results at one set of sizes, for inputs of zeros (or ones, where they are floats)."""
+    def _first(self, point: Callable[[Any], int]) -> tuple[_Fill, Any]:
+        """The first values that the kernel takes, with its results."""
+        problems: dict[str, None] = {}
+        for fill in _FILLS:
+            try:
+                return fill, self._run(point, fill)
+            except Exception as error:  # noqa: BLE001 - a kernel may raise anything
+                problems[f"{type(error).__name__}: {error}"] = None
+        raise CaptureError(
+            f"{self.name} has no fake kernel, and its kernel runs neither on zeros of the example's sizes nor on other numbers: "
+            f"{'; '.join(problems)}; write one with torch.library.register_fake({self.name!r})"
+        )
+
+    def _run(self, point: Callable[[Any], int], fill: _Fill) -> Any:
+        """The results at one set of sizes. Integers are 0: they may be indices."""
 
         def real(leaf: Any) -> Any:
             if isinstance(leaf, torch.SymInt):
                 return point(leaf)
             if not isinstance(leaf, torch.Tensor):
                 return leaf
-            value = fill if leaf.dtype.is_floating_point else 0
-            return torch.full([point(size) for size in leaf.shape], value, dtype=leaf.dtype, device=leaf.device)
+            shape = [point(size) for size in leaf.shape]
+            made = fill(shape) if leaf.dtype.is_floating_point else torch.zeros(shape)
+            return made.to(device=leaf.device, dtype=leaf.dtype)
 
-        with _disable_current_modes(), torch.no_grad():
+        with _disable_current_modes(), torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
             args, kwargs = pytree.tree_unflatten([real(leaf) for leaf in self._leaves], self._spec)
             return self._operator(*args, **kwargs)
 
-    def _depends_on_values(self, point: Callable[[Any], int], zeros: Any) -> list[set[int]]:
-        """The axes of each result whose size is another one for other values."""
-        try:
-            ones = self._run(point, 1)
-        except Exception:  # noqa: BLE001 - a kernel may refuse these values: then the zeros decide
-            return []
-        pairs = zip(pytree.tree_leaves(zeros), pytree.tree_leaves(ones), strict=False)
-        return [
-            {axis for axis, (one, other) in enumerate(zip(a.shape, b.shape, strict=False)) if one != other}
-            for a, b in pairs
-            if isinstance(a, torch.Tensor)
-        ]
+    def _depends_on_values(self, point: Callable[[Any], int], first: Any) -> set[tuple[int, int]]:
+        """The results and axes whose size is another one for other values."""
+        found: set[tuple[int, int]] = set()
+        for fill in _FILLS:
+            with contextlib.suppress(Exception):  # a kernel may refuse these values: then the others decide
+                for index, (one, other) in enumerate(
+                    zip(*map(pytree.tree_leaves, (first, self._run(point, fill))), strict=False)
+                ):
+                    if isinstance(one, torch.Tensor):
+                        sizes = zip(one.shape, other.shape, strict=False)
+                        found |= {(index, axis) for axis, (here, there) in enumerate(sizes) if here != there}
+        return found
 
-    def _result(self, index: int, runs: Sequence[Any], points: Sequence[Callable[[Any], int]], free: list[set[int]]) -> Any:
+    def _result(self, index: int, runs: Sequence[Any], points: Sequence[Callable[[Any], int]], free: set[tuple[int, int]]) -> Any:
         made = runs[0]
         if not isinstance(made, torch.Tensor):
             return made
         shape: list[Any] = []
         for axis in range(made.dim()):
             values = [int(run.shape[axis]) for run in runs]
-            rule = None if index < len(free) and axis in free[index] else rule_for(values, self._sizes, points)
+            rule = None if (index, axis) in free else rule_for(values, self._sizes, points)
             if rule is None:
                 shape.append(self._new_size(index, axis))
             else:
@@ -148,16 +167,14 @@ class _Probes:
 
     def _size(self, rule: Rule, index: int, axis: int) -> Any:
         if rule.others:
-            warn(
-                f"{self.name} has no fake kernel; axis {axis} of its output {index} could be {' or '.join(rule.texts)}, and is "
-                f"taken for {rule.texts[0]}: write one with torch.library.register_fake({self.name!r})"
-            )
+            self._note(f"axis {axis} of its output {index} could be {' or '.join(rule.texts)}, and is taken for {rule.texts[0]}")
         return rule.size
 
     def _new_size(self, index: int, axis: int) -> Any:
         """A size that only the run knows."""
-        warn(
-            f"{self.name} has no fake kernel; the size of axis {axis} of its output {index} follows from no input size, and is "
-            f"taken for one that depends on values: write one with torch.library.register_fake({self.name!r})"
-        )
+        self._note(f"axis {axis} of its output {index} follows from no input size, and is taken for one that depends on values")
         return torch.library.get_ctx().new_dynamic_size()
+
+    def _note(self, what: str) -> None:
+        cure = f"write one with torch.library.register_fake({self.name!r})"
+        self._unclear[f"{self.name} has no fake kernel; {what}: {cure}"] = None

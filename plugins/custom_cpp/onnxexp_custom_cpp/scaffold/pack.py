@@ -59,7 +59,9 @@ def create(
     folder = resources.files("onnxexp_custom_cpp.scaffold") / "templates"
     root = Path(directory)
     texts = {
-        root / path.format(name=name, package=package): _Template((folder / f"{template}.txt").read_text("utf-8")).substitute(values)
+        root / path.format(name=name, package=package): _Template((folder / f"{template}.txt").read_text("utf-8")).substitute(
+            values
+        )
         for template, path in _FILES.items()
     }
     write_new(root, texts, name)

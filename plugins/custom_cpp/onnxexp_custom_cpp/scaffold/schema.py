@@ -51,7 +51,7 @@ def _number(parameter: str, field: str, letter: str, example: str, *, optional: 
     return Kind(
         f"std::optional<{parameter}>" if optional else parameter, field,
         "given.{n} = {n}.value_or(0);" if optional else "given.{n} = {n};",
-        f'attribute(info, "{{n}}", given.{{n}});', example, " = 0", letter,
+        'attribute(info, "{n}", given.{n});', example, " = 0", letter,
         add_to_factor="factor += static_cast<float>(given.{n});", numpy_factor="factor += np.float32({n})",
     )  # fmt: skip
 
@@ -96,7 +96,8 @@ KINDS = {
     "Optional[int]": _number("int64_t", "int64_t", "i", "2", optional=True),
     "Optional[bool]": _number("bool", "int64_t", "i", "True", optional=True),
     "str": Kind(
-        "c10::string_view", "std::string", "given.{n} = std::string({n});", 'attribute(info, "{n}", given.{n});', '"abc"', "", "s",
+        "c10::string_view", "std::string", "given.{n} = std::string({n});", 'attribute(info, "{n}", given.{n});', '"abc"',
+        letter="s",
         add_to_factor="factor += static_cast<float>(given.{n}.size());", numpy_factor="factor += np.float32(len({n}))",
     ),
     "List[int]": _list("at::IntArrayRef", "int64_t", "is", "[1, 2]"),
@@ -149,7 +150,9 @@ def read(name: str, text: str) -> OperatorSchema:
     try:
         parsed = torch._C.parse_schema(text)
     except RuntimeError as error:
-        raise OptionError(f'--schema {text!r} is no schema of torch: {error}; write it as "{name}(Tensor a, float s) -> Tensor"') from None
+        raise OptionError(
+            f'--schema {text!r} is no schema of torch: {error}; write it as "{name}(Tensor a, float s) -> Tensor"'
+        ) from None
     problems = []
     if parsed.name != name:
         problems.append(f"it is called {parsed.name}, and NAME is {name}: use one name")
@@ -158,7 +161,7 @@ def read(name: str, text: str) -> OperatorSchema:
         kind = str(each.real_type)
         if kind not in KINDS:
             problems.append(f"{each.name} is a {kind}; there are {', '.join(KINDS)}")
-        elif keyword.iskeyword(each.name) or each.name in _TAKEN:
+        elif keyword.iskeyword(each.name) or each.name in _TAKEN.split():
             problems.append(f"{each.name} is a word of Python or C++, or of the pack: choose another name")
         elif each.alias_info is not None:
             problems.append(f"{each.name} is written to, and an ONNX operator has no such inputs")
@@ -176,5 +179,7 @@ def read(name: str, text: str) -> OperatorSchema:
     return OperatorSchema(name, text, tuple(arguments), len(parsed.returns))
 
 
-_TAKEN = frozenset("given outputs results context info next count kernel shapes result factor x double float int bool".split())
+_TAKEN = """
+given outputs results context info next count kernel shapes result factor x double float int bool
+"""
 """Names that the generated files use."""
