@@ -1,4 +1,4 @@
-# make demo | test-quick | test | test-full | third-parties | conformance | fuzz | lint | docs | bench | setup | format | clean
+# make demo | test-quick | test | test-full | third-parties | torchvision | conformance | fuzz | lint | docs | bench | setup | format | clean
 #
 #   PYTHON  the interpreter that makes the environment (3.10 or newer)
 #   VENV    where the environment is; each target that needs it makes it, and makes it again after a pyproject.toml changed
@@ -25,7 +25,7 @@ PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 # test-quick leaves these out: they start processes, or call torch.export in every test.
 SLOW    = cli_[!p]* scaffold reentrancy autocast export export_* functionalize higher_order scan dynamic restrictions
 
-.PHONY: help setup demo test-quick test test-full third-parties conformance fuzz lint docs format bench clean
+.PHONY: help setup demo test-quick test test-full third-parties torchvision conformance fuzz lint docs format bench clean
 .DELETE_ON_ERROR:
 
 help:
@@ -52,6 +52,11 @@ third-parties: setup
 	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > "$$($(VENV)/third-parties/bin/python -c 'import site; print(site.getsitepackages()[0])')/project.pth"
 	$(VENV)/third-parties/bin/python -m pip install --quiet --no-deps -r tests/torch_onnx/third-parties.txt
 	OMP_NUM_THREADS=1 PYTHONPATH=core:plugins/aten:plugins/autograd:plugins/torchscript:plugins/torch_onnx $(VENV)/third-parties/bin/python -m pytest -p no:xdist tests/torch_onnx/test_third_parties.py tests/torch_onnx/test_third_party_functions.py $(ARGS)
+
+# torchvision beside the environment, built from Debian's source package (two minutes), and the tests that need it.
+torchvision: setup
+	$(BIN)/python -m tests.torchvision.build_torchvision $(VENV)/torchvision
+	$(PYTEST) -m "full or not full" $(ARGS) tests/torchvision
 
 conformance: setup
 	$(CONFORMANCE) --exporter export trace --opset 9 13 17 18 20 23 $(ARGS)

@@ -59,7 +59,7 @@ def test_the_makefile_has_the_commands() -> None:
 
 
 def test_it_installs_every_plugin(readme: Environment) -> None:
-    extras = {"aten", "autograd", "quantized", "torchscript", "torch-onnx"}
+    extras = {"aten", "autograd", "custom-cpp", "quantized", "torchscript", "torchvision", "torch-onnx"}
     assert readme.states() == dict.fromkeys(extras, "on")
 
 
@@ -73,9 +73,11 @@ def test_the_code_and_the_settings(readme: Environment) -> None:
     assert readme.states(cwd=folder) == {
         "aten": "on",
         "autograd": "on",
+        "custom-cpp": "on",
         "quantized": "off",
         "torch-onnx": "on",
         "torchscript": "off",
+        "torchvision": "on",
     }
 
 

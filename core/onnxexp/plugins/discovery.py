@@ -26,7 +26,7 @@ __all__ = ["GROUP", "InstalledPlugin", "PluginStatus", "discover", "packs", "rec
 
 GROUP = "onnxexp.plugins"
 _QUANTIZED = dict.fromkeys(("quantized", "quantized_decomposed", "torchao"), "onnxexp-plugin-quantized")
-_PACKS = {"aten": "onnxexp-plugin-aten", "torchvision": "onnxexp-plugin-torch-onnx", **_QUANTIZED}
+_PACKS = {"aten": "onnxexp-plugin-aten", "torchvision": "onnxexp-plugin-torchvision", **_QUANTIZED}
 """This project's distributions, by the namespace of torch operators and classes."""
 
 
