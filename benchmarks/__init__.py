@@ -4,6 +4,7 @@
     case                            the definition of a benchmark model
     exporters                       the compared tools: onnxexp twice, torch.onnx.export twice, torch.export alone
     export_worker, latency_worker   one measurement in its own process
+    bridge                          what the torch bridge adds to a call
     quantized, quantized_models     quantized models: onnxexp's float file, its quantized file, torch.onnx's quantized file
     quantized_worker                one of them, in its own process
     running                         the parent process, which runs the workers one after the other

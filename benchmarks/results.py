@@ -131,7 +131,7 @@ class ModelResult:
 class Run:
     """One run: the machine, the settings, the models, the cost of plugins in ms.
 
-    Last the quantized models.
+    Last the quantized models, and microseconds per call of a C++ operator by who calls it.
     """
 
     machine: dict[str, str]
@@ -139,6 +139,7 @@ class Run:
     models: list[ModelResult]
     platform: dict[str, float] = dataclasses.field(default_factory=dict)
     quantized: list[QuantizedResult] = dataclasses.field(default_factory=list)
+    bridge: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write the run as JSON."""
@@ -154,4 +155,4 @@ class Run:
             for item in data["models"]
         ]
         quantized = [QuantizedResult(**item) for item in data.get("quantized", [])]
-        return Run(data["machine"], data["settings"], models, data.get("platform", {}), quantized)
+        return Run(data["machine"], data["settings"], models, data.get("platform", {}), quantized, data.get("bridge", {}))

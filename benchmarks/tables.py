@@ -10,6 +10,7 @@ from rich.table import Table as RichTable
 
 from . import targets
 from .exporters import PEERS
+from .bridge import LIMIT
 from .quantized import QuantizedResult
 from .quantized_worker import FLOAT, OWN
 from .results import ModelResult, Run, ToolResult
@@ -40,6 +41,7 @@ def tables(run: Run) -> list[Table]:
         _latency(models),
         _trace(models),
         _quantized(run.quantized),
+        _bridge(run.bridge),
         _platform(run.platform),
         _failures(models),
     ]
@@ -197,6 +199,15 @@ def _quantized(results: Sequence[QuantizedResult]) -> Table:
     )
     header = ("model", "float", "onnxexp", *PEERS, "÷ float", "÷ better", "file ÷ float", "error", "missed")
     return Table("Quantized models", note, header, rows)
+
+
+def _bridge(microseconds: dict[str, float]) -> Table:
+    rows = [(name, _number(value, 2)) for name, value in microseconds.items()]
+    note = (
+        "Microseconds per call of aten::mul on 16 numbers, 256 calls in a chain, one thread. The bridge may add "
+        f"{LIMIT:.0f} to ONNX Runtime's kernel. torch.onnx writes such nodes, and nothing runs them."
+    )
+    return Table("A C++ operator through the torch bridge", note, ("called by", "µs"), rows)
 
 
 def _platform(milliseconds: dict[str, float]) -> Table:

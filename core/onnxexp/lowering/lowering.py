@@ -79,7 +79,7 @@ class Lowering:
             LoweringError: A symbolic cannot lower a call.
         """
         try:
-            if not self._resolver and graph.nodes and not self._export_type.keeps_all:
+            if not self._resolver and graph.nodes and not self._export_type.keeps_unknown:
                 raise no_plugins(graph, self._off)
             self._symbols = frozenset(size for tensor in self.builder.graph_inputs for size in tensor.known_shape or ())
             outputs = self.block(graph)
