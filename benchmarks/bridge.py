@@ -1,7 +1,7 @@
 """What the torch bridge adds to a call of a C++ operator in ONNX Runtime.
 
 One tiny operator runs 256 times in a chain: through the torch bridge, and as ONNX Runtime's own kernels. The difference for each
-call is the bridge's, with torch's dispatcher and kernel in it. torch.onnx is no peer: it writes such nodes, and nothing runs them.
+call is the bridge's, with torch's dispatcher and kernel in it. torch.onnx is no peer: nothing runs such nodes of its files.
 """
 
 from __future__ import annotations

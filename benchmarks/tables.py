@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from . import targets
-from .exporters import PEERS
 from .bridge import LIMIT
+from .exporters import PEERS
 from .quantized import QuantizedResult
 from .quantized_worker import FLOAT, OWN
 from .results import ModelResult, Run, ToolResult

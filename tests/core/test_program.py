@@ -230,9 +230,9 @@ def test_session_is_made_once_and_dropped_with_the_model(monkeypatch: pytest.Mon
     made: list[ir.Model] = []
 
     class Counted(Session):
-        def __init__(self, model: ir.Model) -> None:
+        def __init__(self, model: ir.Model, *args: Any) -> None:
             made.append(model)
-            super().__init__(model)
+            super().__init__(model, *args)
 
     monkeypatch.setattr("onnxexp.program.program.Session", Counted)
     exported = program(ADD, optional, numbers(1), numbers(2), feeds={"a": 0, "b": 1})

@@ -81,7 +81,7 @@ class GraphState:
         self._make_tensor = make_tensor
 
     def import_domain(self, domain: str, default: int = 1) -> int:
-        """The version at which a domain is imported: the user's choice, else the default of the first call."""
+        """The version at which a domain is imported: the user's, else the first default."""
         return self.opset_imports.setdefault(domain, self._custom_opsets.get(domain, default))
 
     def fresh_dim(self) -> str:

@@ -71,7 +71,7 @@ def export_type_of(given: Any, fallback: str | None) -> OperatorExportTypes:
 
 
 def warn_of_torch(kept: Sequence[Node], kind: OperatorExportTypes) -> dict[str, str]:
-    """Warn of the operators that need torch when the model runs; return them as metadata."""
+    """Warn of operators that need torch in a run; return them as metadata."""
     if not kept or kind is not OperatorExportTypes.ONNX_ATEN_FALLBACK:
         return {}
     lines = {f"{node.op} ({node.where})" if node.where.file else node.op: None for node in kept}

@@ -13,7 +13,7 @@ __all__ = ["prepare_session"]
 
 
 def prepare_session(plugins: Plugins, model: ir.Model, options: Any) -> ir.Model:
-    """Return the model that ONNX Runtime loads. Raises PluginError, with the plugin's name, where a hook fails."""
+    """Return the model that ONNX Runtime loads. Raises PluginError."""
     for implementation in plugins.implementations("prepare_session"):
         try:
             changed = implementation(model=model, options=options)

@@ -1,4 +1,4 @@
-"""How the arguments of a torch operator become the inputs and attributes of an ONNX operator.
+"""Turn the arguments of a torch operator into ONNX inputs and attributes.
 
 Tensors, optional tensors and one list of tensors are inputs, in the order of the schema. Of the other arguments, those that are
 named in `attrs` are attributes; the rest are inputs too, numbers as 0-d tensors and lists of numbers as 1-D tensors.
@@ -89,7 +89,7 @@ class CallForm:
         return cls(schema, named, attrs)
 
     def split(self, op: Builder, args: Sequence[Any]) -> tuple[list[Tensor | None], dict[str, Any]]:
-        """Split the arguments of a call, in the schema's order, into inputs and attributes.
+        """Split the arguments of a call into inputs and attributes.
 
         Raises LoweringError for an attribute that is computed when the model runs.
         """
@@ -107,7 +107,7 @@ class CallForm:
 
 
 def type_name(argument: Any) -> str:
-    """A schema argument's type without Optional: ``Tensor``, ``List[int]``, ``ScalarType``."""
+    """A schema argument's type without Optional: ``List[int]``, ``ScalarType``."""
     kind = argument.real_type  # `type` shows a ScalarType as an int
     return str(kind.getElementType() if isinstance(kind, torch.OptionalType) else kind)
 

@@ -1,4 +1,4 @@
-"""Custom operators: which ONNX operator a torch operator becomes, by version of its domain."""
+"""Custom operators: the ONNX form of a torch operator, by version of its domain."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class OperatorTable(SymbolicTable):
             self.add(operator)
 
     def add(self, operator: Operator, *, override: bool = False) -> None:
-        """Add an operator; `override` replaces one of the same torch operator, domain and version."""
+        """Add an operator; `override` replaces the one of the same version."""
         if operator.symbolic is None:
             for schema in schemas(operator.torch):  # none yet, where the library of the operator is loaded later
                 CallForm.of(schema, operator.attrs)
@@ -110,7 +110,9 @@ class OperatorTable(SymbolicTable):
             )
         domains = {each.domain for each in versions.values()} - {operator.domain}
         if domains:
-            raise OptionError(f"{operator.torch} is registered for the domain {min(domains)}, and now for {operator.domain}")
+            raise OptionError(
+                f"{operator.torch} is registered for the domain {min(domains)}, and now for {operator.domain}: choose one"
+            )
         versions[operator.version] = operator
 
     def remove(self, torch_name: str) -> None:
@@ -139,7 +141,7 @@ def _lower(versions: Mapping[int, Operator], op: Builder, args: Sequence[Any]) -
     domain = op.domain(operator.domain, op.custom_opsets.get(operator.domain, operator.version))
     emitted = op.context.plugin_data.get(EMITTED)
     if emitted is None:
-        raise op.error(f"{operator.torch} needs the plugin custom-cpp, which is off: enable it")
+        raise op.error(f"{operator.torch} needs the plugin custom-cpp, which is off: give its name in `plugins`, or enable it")
     if operator.symbolic is not None:
         return operator.symbolic(op, *args)
     form = operator.form(op.node.op)
@@ -158,7 +160,7 @@ def _chosen(versions: Mapping[int, Operator], op: Builder) -> Operator:
     if not fitting:
         raise op.error(
             f"{newest.torch} is registered for {newest.domain} version {' and '.join(map(str, sorted(versions)))}, and the model "
-            f"imports version {imported}: custom_opsets={{{newest.domain!r}: {min(versions)}}}"
+            f"imports version {imported}: give custom_opsets={{{newest.domain!r}: {min(versions)}}}"
         )
     return versions[max(fitting)]
 

@@ -42,5 +42,5 @@ def register_op(
 
 
 def unregister_op(torch: str) -> None:
-    """Remove every version of a registered operator. Raises OptionError where there is none."""
+    """Remove every version of an operator. Raises OptionError without one."""
     REGISTERED.remove(torch)

@@ -1,4 +1,7 @@
-"""Let torch.jit.script compile functions while a model is traced, as torchvision does for its boxes."""
+"""Let torch.jit.script compile functions while a model is traced.
+
+torchvision compiles the loops over its boxes so.
+"""
 
 from __future__ import annotations
 

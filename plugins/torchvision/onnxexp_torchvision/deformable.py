@@ -68,7 +68,10 @@ def _sampled(
 
 
 def _grid(op: Builder, moved: Tensor, kernel: list[int], numbers: list[int], out: Any, size: Any) -> Tensor:
-    """GridSample's places, x before y, between -1 and 1: [batch * offset groups, elements, out height, out width, 2]."""
+    """GridSample's places, x before y, between -1 and 1.
+
+    Their shape is [batch * offset groups, elements, out height, out width, 2].
+    """
     places = []
     for axis in (1, 0):
         stride, pad, dilation = numbers[axis], numbers[2 + axis], numbers[4 + axis]

@@ -113,7 +113,7 @@ def _constants(form: CallForm, node: ir.Node) -> Mapping[str, Any]:
 def _example(value: ir.Value, numbers: dict[str, int]) -> tuple[torch.Tensor, dict[int, str]]:
     """A tensor of an input's type, and the names of its dynamic axes."""
     if value.dtype is None or value.shape is None:
-        raise LoweringError(f"the rank of {value.name} is not known, which the body of an operator needs")
+        raise LoweringError(f"the rank of {value.name} must be known for the body of an operator: give an onnxscript function")
     sizes: list[int] = []
     named: dict[int, str] = {}
     for axis, size in enumerate(value.shape):

@@ -34,7 +34,7 @@ _FILLS: tuple[_Fill, ...] = (torch.zeros, torch.ones, lambda shape: torch.rand(s
 
 @contextlib.contextmanager
 def automatic_fakes() -> Iterator[None]:
-    """Register a fake kernel for every custom operator that has none, and remove it in the end.
+    """Register a fake kernel for every custom operator without one, for a while.
 
     Warnings come last: the capture drops those of torch.
     """
@@ -79,7 +79,7 @@ def _fake(name: str, unclear: dict[str, None]) -> Callable[..., Any]:
 
 
 class _Probes:
-    """Runs of a kernel at several sets of sizes, in place of one call of its fake kernel."""
+    """Runs of a kernel at several sets of sizes, for one call of its fake kernel."""
 
     def __init__(self, name: str, operator: Any, args: Sequence[Any], kwargs: dict[str, Any], unclear: dict[str, None]) -> None:
         self.name, self._unclear = name, unclear

@@ -1,4 +1,7 @@
-"""Trace an output size, known at several sets of input sizes, back to the symbolic sizes of the inputs."""
+"""Trace an output size back to the symbolic sizes of the inputs.
+
+It is known at several sets of input sizes.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ def _substitute(point: dict[Any, int]) -> Callable[[Any], int]:
 
 
 def rule_for(values: Sequence[int], sizes: Sequence[Any], points: Sequence[Callable[[Any], int]]) -> Rule | None:
-    """The rule of an output size that has these values at these points; None where there is none.
+    """The rule of an output size that has these values at these points, or None.
 
     A number, an input's size, and one that differs from an input's size by a number or a factor are tried before sums and
     products of two. Of one kind, several may fit: where the kernel runs at few sizes, or two sizes are equal.

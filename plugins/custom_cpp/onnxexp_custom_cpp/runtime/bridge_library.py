@@ -1,4 +1,4 @@
-"""Build the torch bridge once for each version of torch and ONNX Runtime, and load it."""
+"""Build the torch bridge once for each torch and ONNX Runtime, and load it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ class Bridge:
 
 @functools.cache
 def bridge() -> Bridge:
-    """The bridge, built at the first use. Raises BridgeError where it cannot be built or loaded."""
+    """The bridge, built at the first use.
+
+    Raises BridgeError where it cannot be built or loaded.
+    """
     path = library_path()
     try:
         return Bridge(path)
@@ -99,7 +102,8 @@ def _compile(target: Path) -> None:
             f"the torch bridge is built by a C++ compiler, and there is none ({compiler or 'c++, g++'}): install one, or "
             "use bridge='python' with the package onnxruntime-extensions"
         )
-    print(f"onnxexp: building the torch bridge for torch {torch.__version__} (once, about 20 s) ...", file=sys.stderr, flush=True)
+    sys.stderr.write(f"onnxexp: building the torch bridge for torch {torch.__version__} (once, about 20 s) ...\n")
+    sys.stderr.flush()
     includes = [f"-I{path}" for path in cpp_extension.include_paths()]
     libraries = [f"-L{path}" for path in cpp_extension.library_paths()]
     abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"

@@ -12,7 +12,6 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnxexp.serialize import to_proto
 from onnxexp.torch_ops.schemas import overload
 from onnxexp_custom_cpp.runtime.errors import BridgeError
 
@@ -20,7 +19,7 @@ __all__ = ["Libraries"]
 
 
 class Libraries:
-    """The libraries of one session; those of ONNX Runtime are registered with its options.
+    """The libraries of one session; its options get those of ONNX Runtime.
 
     Raises BridgeError for a file that is neither kind of library, or does not load.
     """
@@ -76,7 +75,7 @@ class Libraries:
             [value for value in inputs if value is not None], outputs, nodes=[alone], opset_imports=imports, name="one"
         )
         try:
-            onnxruntime.InferenceSession(to_proto(ir.Model(graph, ir_version=8)).SerializeToString(), options)
+            onnxruntime.InferenceSession(ir.to_proto(ir.Model(graph, ir_version=8)).SerializeToString(), options)
         except Exception:  # noqa: BLE001 - ONNX Runtime's errors have no base of their own; the whole model's load reports them
             return False
         return True

@@ -1,4 +1,4 @@
-"""Call torch operators from Python, through onnxruntime-extensions, where no C++ compiler can build the torch bridge."""
+"""Call torch operators from Python, where no C++ compiler can build the bridge."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
-from onnxexp.serialize import WriteOptions, save
 from onnxexp_custom_cpp.plugin import METADATA
 from onnxexp_custom_cpp.runtime import python_ops
 from onnxexp_custom_cpp.runtime.bridge_library import bridge as load_bridge
@@ -22,6 +21,8 @@ from onnxexp_custom_cpp.runtime.torch_call import DOMAIN, TorchCall, call_of
 
 __all__ = ["prepare", "session"]
 
+_IN_MEMORY = 1 << 30
+"""Bytes of weights above which a model goes through a temporary file."""
 _BRIDGES = ("auto", "torch", "python", "never")
 
 
@@ -60,15 +61,13 @@ def session(
     try:
         if prepared is loaded and folder is not None:
             return onnxruntime.InferenceSession(os.fspath(model), options, providers=list(providers))  # type: ignore[arg-type]
-        buffer = io.BytesIO()
-        save(prepared, buffer, WriteOptions(external_data=False))
-        return onnxruntime.InferenceSession(buffer.getvalue(), options, providers=list(providers))
+        return _session_of(prepared, options, list(providers))
     except Exception as error:  # ONNX Runtime's errors have no base of their own
         raise BridgeError(f"ONNX Runtime does not take the model: {error}") from error
 
 
 def prepare(model: ir.Model, options: Any, *, libraries: Sequence[str | os.PathLike[str]] = (), bridge: str = "auto") -> ir.Model:
-    """Prepare a model and the options of its session; arguments and errors are those of `session`.
+    """Prepare a model and the options of its session, as `session` does.
 
     Returns the model itself where no node of it needs torch, else a changed copy.
     """
@@ -100,6 +99,19 @@ def prepare(model: ir.Model, options: Any, *, libraries: Sequence[str | os.PathL
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     model.graph.opset_imports[DOMAIN] = 1
     return model
+
+
+def _session_of(model: ir.Model, options: Any, providers: list[Any]) -> Any:
+    """Load a model from memory; one with large weights through a temporary file."""
+    import onnxruntime
+
+    weights = (value.const_value for value in model.graph.initializers.values())
+    if sum(weight.nbytes for weight in weights if weight is not None) <= _IN_MEMORY:
+        return onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString(), options, providers=providers)
+    with tempfile.TemporaryDirectory(prefix="onnxexp-") as folder:
+        path = Path(folder) / "model.onnx"
+        ir.save(model, path, external_data="weights")
+        return onnxruntime.InferenceSession(path, options, providers=providers)
 
 
 def _loaded(model: Any) -> tuple[ir.Model, Path | None]:

@@ -66,7 +66,7 @@ class TorchCall:
 
     @property
     def repeatable(self) -> bool:
-        """Whether equal calls have equal results; unknown for operators that are not torch's own."""
+        """Whether equal calls have equal results; only torch's own operators tell."""
         return self.operator.namespace == "aten" and torch.Tag.nondeterministic_seeded not in self.operator.tags
 
     def declaration(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Read the schema of the operator to write, and the text that each kind of argument has in the pack."""
+"""Read the operator's schema; the text of each kind of argument in the pack."""
 
 from __future__ import annotations
 
@@ -146,7 +146,10 @@ class OperatorSchema:
 
 
 def read(name: str, text: str) -> OperatorSchema:
-    """Parse a schema. Raises OptionError where the pack has no form of it; the message lists every problem."""
+    """Parse a schema.
+
+    Raises OptionError where the pack has no form of it; the message lists every problem.
+    """
     try:
         parsed = torch._C.parse_schema(text)
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""Keep ONNX Runtime from integer kernels that are slower than the float ones, and less exact.
+"""Keep ONNX Runtime from integer kernels that are slow and less exact.
 
 The softmax of 8×12×128×128 integers takes 5.9 ms in QLinearSoftmax, and 6 percent of the results are one step off. In float, with
 both conversions, it takes 1.7 ms. An average of windows takes 1.6 ms in QLinearAveragePool, and 0.25 ms in float.
@@ -14,7 +14,7 @@ __all__ = ["FloatKernels"]
 
 
 class FloatKernels(QuantizedPass):
-    """Put a Clip without bounds between a DequantizeLinear and an operator that is faster in float.
+    """Put a Clip without bounds before an operator that is faster in float.
 
     ONNX Runtime fuses an operator with the DequantizeLinear and QuantizeLinear next to it. It leaves such a Clip in the graph.
     """
