@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onnxexp.builder.producer import Producer
     from onnxexp.builder.tensor import ComplexTensor, Tensor
     from onnxexp.capture.torch_state import is_exporting as is_in_onnx_export
-    from onnxexp.dry_run import CheckReport, check
+    from onnxexp.cli.dry_run import CheckReport, check
     from onnxexp.lowering.keep_torch_ops import OperatorExportTypes
     from onnxexp.neutral_graph import Graph, Node, ScalarType, TensorType, Value
     from onnxexp.pipeline import export
@@ -60,7 +60,7 @@ __all__ += errors.__all__
 
 _HOMES = {
     "Builder": "builder.builder",
-    **dict.fromkeys(("CheckReport", "check"), "dry_run"),
+    **dict.fromkeys(("CheckReport", "check"), "cli.dry_run"),
     **dict.fromkeys(("ComplexTensor", "Tensor"), "builder.tensor"),
     "ExportContext": "request.export_context",
     **dict.fromkeys(("Graph", "Node", "ScalarType", "TensorType", "Value"), "neutral_graph"),

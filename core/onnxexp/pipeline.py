@@ -22,8 +22,7 @@ from onnxexp.lowering.lowering import Lowering
 from onnxexp.passes.manager import Passes
 from onnxexp.plugins import capture_hook
 from onnxexp.plugins import loading as plugin_loading
-from onnxexp.plugins.serialize_hook import write_program
-from onnxexp.plugins.session_hook import prepare_session
+from onnxexp.plugins.program_hooks import prepare_session, write_program
 from onnxexp.program.program import ONNXProgram
 from onnxexp.request import config as configuration
 from onnxexp.request.example_call import read_call
@@ -143,12 +142,11 @@ def export(
         lowering = Lowering(builder, packs, captured.decompose, export_type, LOWERINGS)
         weights = bind_inputs(lowering, captured, io, call.spec, export_params, keep_initializers_as_inputs)
         results = lowering.run(captured.graph)
-    needs_torch = warn_of_torch(lowering.kept, export_type)
     with clock("assemble"), contextlib.closing(builder):
         onnx_model = assemble(builder, graph_outputs(io, results))
     with clock("post passes"):
         passes.post(onnx_model)
-        onnx_model.metadata_props.update(_metadata(packs, context) | needs_torch)
+        onnx_model.metadata_props.update(_metadata(packs, context) | warn_of_torch(lowering.kept, export_type))
     program = ONNXProgram(
         onnx_model, signature=call_signature(captured, io, call, context),
         eager=functools.partial(run_original, call, context), example=(call.args, call.kwargs), weights=weights,

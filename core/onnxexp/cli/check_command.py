@@ -11,7 +11,7 @@ from onnxexp.cli.text_or_json import Output, Progress
 from onnxexp.errors import UnsupportedOperators
 
 if TYPE_CHECKING:
-    from onnxexp.dry_run import CheckReport
+    from onnxexp.cli.dry_run import CheckReport
     from onnxexp.neutral_graph import Node
 
 __all__ = ["arguments", "run"]
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     """Print which plugin lowers each operator; return 1 if an export would fail."""
     with Progress() as progress:
         prepared = prepare(options, progress)
-        from onnxexp.dry_run import check
+        from onnxexp.cli.dry_run import check
 
         arguments = {name: value for name, value in prepared.options.items() if name not in _NOT_FOR_CHECKS}
         report = check(prepared.model, prepared.args, **arguments)

@@ -20,7 +20,7 @@ from onnxexp.builder.torch_tensor_data import TorchTensor
 from onnxexp.cli.model_target import Target
 from onnxexp.errors import OptionError, VerificationError
 from onnxexp.plugins import loading
-from onnxexp.plugins.session_hook import prepare_session
+from onnxexp.plugins.program_hooks import prepare_session
 from onnxexp.program.comparison import VerificationReport, compare, run_eager
 from onnxexp.program.onnxruntime_session import Session
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature

@@ -39,11 +39,7 @@ __all__ = ["CaptureRefused", "capture", "export_program", "from_exported"]
 
 
 class CaptureRefused(CaptureError):
-    """torch.export cannot capture the model.
-
-    Attributes:
-        everywhere: Whether it is as impossible at other sizes.
-    """
+    """torch.export cannot capture the model (`everywhere`: at no size)."""
 
     everywhere = False
 

@@ -1,17 +1,20 @@
-"""Write a program: by a plugin's hook `serialize`, or by the core's writer."""
+"""The hooks of a finished program: write it, or prepare it for ONNX Runtime."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
-from onnxexp.errors import SerializeError
+import onnx_ir as ir
+
+from onnxexp.errors import OnnxExporterError, PluginError, SerializeError
 from onnxexp.plugins.loading import Plugins
 from onnxexp.program.program import ONNXProgram, Target
 from onnxexp.request.export_context import ExportContext
 from onnxexp.serialize import SavedFile, WriteOptions, save
 
-__all__ = ["write_program"]
+__all__ = ["prepare_session", "write_program"]
 
 
 def write_program(
@@ -34,3 +37,16 @@ def write_program(
             plugins.used.add(implementation.plugin.name)
             return SavedFile((path,), path.stat().st_size)
     return save(program.model, target, options)
+
+
+def prepare_session(plugins: Plugins, model: ir.Model, options: Any) -> ir.Model:
+    """Return the model that ONNX Runtime loads. Raises PluginError."""
+    for implementation in plugins.implementations("prepare_session"):
+        try:
+            changed = implementation(model=model, options=options)
+        except OnnxExporterError:
+            raise
+        except Exception as error:  # a hook may raise anything: the error names the plugin
+            raise PluginError(f"{implementation} failed: {type(error).__name__}: {error}") from error
+        model = model if changed is None else changed
+    return model
