@@ -73,11 +73,11 @@ def test_the_code_and_the_settings(readme: Environment) -> None:
     assert readme.states(cwd=folder) == {
         "aten": "on",
         "autograd": "on",
-        "custom-cpp": "on",
+        "custom-cpp": "off",
         "quantized": "off",
         "torch-onnx": "on",
         "torchscript": "off",
-        "torchvision": "on",
+        "torchvision": "off",
     }
 
 
