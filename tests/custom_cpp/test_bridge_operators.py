@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -181,3 +182,28 @@ def test_the_export_names_the_nodes_that_need_torch() -> None:
     assert program.model.metadata_props["onnxexp.needs_torch"] == "aten::linalg_ldl_factor"
     with pytest.raises(onnxexp.UnsupportedOperators):
         onnxexp.export(model, example)
+
+
+def test_a_program_runs_from_several_threads() -> None:
+    """The Python operator of one thread waits for the lock of the interpreter, which another has while it makes tensors."""
+
+    @torch.library.custom_op("onnxexp_tests::doubled", mutates_args=())
+    def doubled(x: Tensor) -> Tensor:
+        return torch.tensor((x * 2).tolist())
+
+    program = exported(lambda x: doubled(torch.linalg.inv(x) * x), spd(3).float(), capture="trace")
+    inputs = [spd(3).float() for _ in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(program, inputs))
+    for x, result in zip(inputs, results, strict=True):
+        torch.testing.assert_close(result, torch.linalg.inv(x) * x * 2, rtol=1e-4, atol=1e-4)
+
+
+def test_an_operator_in_a_branch() -> None:
+    def function(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda x: torch.linalg.matrix_exp(x), lambda x: torch.linalg.pinv(x), (x,))
+
+    program = exported(function, spd(3), capture="export", dynamic_shapes=(({0: "n", 1: "n"},),))
+    for n in (2, 5):
+        for x in (spd(n), -spd(n)):
+            program.verify((x,))
