@@ -23,7 +23,7 @@ def _cache() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def foo() -> None:
-    """Load `custom_ops::foo_forward` and `custom_ops::bar`."""
+    """Load `cpp_ops::foo_forward` and `cpp_ops::bar`."""
     load_foo()
 
 

@@ -38,12 +38,12 @@ std::tuple<at::Tensor, at::Tensor> bar(
 
 at::Tensor scaled(const at::Tensor& x, double by, c10::SymInt plus) { return x * by + plus.guard_int(__FILE__, __LINE__); }
 
-TORCH_LIBRARY(custom_ops, m) {
+TORCH_LIBRARY(cpp_ops, m) {
   m.def("scaled(Tensor x, float by, SymInt plus) -> Tensor");
   m.def("foo_forward(Tensor input1, Tensor input2, float attr1, int attr2) -> Tensor");
   m.def("bar(Tensor x, Tensor? weight, Tensor[] more, bool twice, int[] sizes) -> (Tensor, Tensor)");
 }
-TORCH_LIBRARY_IMPL(custom_ops, CPU, m) {
+TORCH_LIBRARY_IMPL(cpp_ops, CPU, m) {
   m.impl("foo_forward", &foo_forward);
   m.impl("bar", &bar);
   m.impl("scaled", &scaled);
@@ -118,11 +118,11 @@ extern "C" Status RegisterCustomOps(void* options, const void* const* base) {
 
 
 def torch_library() -> Path:
-    """The library that registers `custom_ops::foo_forward` and `custom_ops::bar` with torch, without fake kernels."""
+    """The library that registers `cpp_ops::foo_forward` and `cpp_ops::bar` with torch, without fake kernels."""
     includes = [f"-I{path}" for path in cpp_extension.include_paths()]
     libraries = [f"-L{path}" for path in cpp_extension.library_paths()]
     abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
-    return _built("custom_ops", _TORCH, [abi, *includes], [*libraries, "-lc10", "-ltorch_cpu"])
+    return _built("cpp_ops", _TORCH, [abi, *includes], [*libraries, "-lc10", "-ltorch_cpu"])
 
 
 def ort_library() -> Path:

@@ -26,7 +26,7 @@ class CustomModel(nn.Module):
         self.attr1, self.attr2 = attr1, attr2
 
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
-        return torch.ops.custom_ops.foo_forward(input1, input2, self.attr1, self.attr2)
+        return torch.ops.cpp_ops.foo_forward(input1, input2, self.attr1, self.attr2)
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ def registered() -> Iterator[None]:
     def symbolic_foo_forward(g: Any, input1: Any, input2: Any, attr1: float, attr2: int) -> Any:
         return g.op("custom_domain::Foo", input1, input2, attr1_f=attr1, attr2_i=attr2)
 
-    onnxexp_torch_onnx.register_custom_op_symbolic("custom_ops::foo_forward", symbolic_foo_forward, 9)
+    onnxexp_torch_onnx.register_custom_op_symbolic("cpp_ops::foo_forward", symbolic_foo_forward, 9)
     yield
-    onnxexp_torch_onnx.unregister_custom_op_symbolic("custom_ops::foo_forward", 9)
+    onnxexp_torch_onnx.unregister_custom_op_symbolic("cpp_ops::foo_forward", 9)
 
 
 @pytest.mark.usefixtures("registered")

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("foo", "registrations")
 
 class Foo(nn.Module):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return torch.ops.custom_ops.foo_forward(x.relu(), y, 0.5, 3)
+        return torch.ops.cpp_ops.foo_forward(x.relu(), y, 0.5, 3)
 
 
 ATTRS = {"attr1": "f", "attr2": "i"}
@@ -52,7 +52,7 @@ def expected(given: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("capture", ["export", "trace", "script"])
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_one_node_at_the_version_of_the_call(capture: str, version: int) -> None:
-    register_op("custom_ops::foo_forward", onnx="custom_domain::Foo", version=1, attrs=ATTRS)
+    register_op("cpp_ops::foo_forward", onnx="custom_domain::Foo", version=1, attrs=ATTRS)
     program = exported(capture, custom_opsets={"custom_domain": version})
     assert program.model.opset_imports["custom_domain"] == version
     (node,) = [node for node in program.model.graph if node.domain == "custom_domain"]
@@ -61,7 +61,7 @@ def test_one_node_at_the_version_of_the_call(capture: str, version: int) -> None
 
 
 def test_an_exported_program_of_strict_mode() -> None:
-    register_op("custom_ops::foo_forward", onnx="custom_domain::Foo", attrs=ATTRS)
+    register_op("cpp_ops::foo_forward", onnx="custom_domain::Foo", attrs=ATTRS)
     example = torch.randn(3, 4), torch.randn(3, 4)
     with pytest.raises(Exception, match=r"foo_forward"):  # torch itself wants a fake kernel
         torch.export.export(Foo(), example, strict=True)
@@ -80,7 +80,7 @@ def test_the_version_decides_between_two_forms(versions: tuple[int, ...], import
 
     for version in versions:
         symbolic = form("first" if version == 1 else "second")
-        register_op("custom_ops::foo_forward", onnx="custom_domain::Foo", version=version, symbolic=symbolic)
+        register_op("cpp_ops::foo_forward", onnx="custom_domain::Foo", version=version, symbolic=symbolic)
     program = exported(custom_opsets={} if imported is None else {"custom_domain": imported})
     (node,) = [node for node in program.model.graph if node.domain == "custom_domain"]
     assert list(node.attributes) == [name]
@@ -88,7 +88,7 @@ def test_the_version_decides_between_two_forms(versions: tuple[int, ...], import
 
 
 def test_a_version_below_every_form_is_an_error() -> None:
-    register_op("custom_ops::foo_forward", onnx="custom_domain::Foo", version=2, attrs=ATTRS)
+    register_op("cpp_ops::foo_forward", onnx="custom_domain::Foo", version=2, attrs=ATTRS)
     with pytest.raises(onnxexp.LoweringError, match=r"registered for custom_domain version 2, and the model imports version 1"):
         exported(custom_opsets={"custom_domain": 1})
 
@@ -96,10 +96,10 @@ def test_a_version_below_every_form_is_an_error() -> None:
 def test_two_operators_want_two_versions_of_one_domain() -> None:
     class Both(nn.Module):
         def forward(self, x: Tensor, y: Tensor) -> Tensor:
-            return torch.ops.custom_ops.bar(torch.ops.custom_ops.foo_forward(x, y, 1.0, 1), None, [y], True, [1])[0]
+            return torch.ops.cpp_ops.bar(torch.ops.cpp_ops.foo_forward(x, y, 1.0, 1), None, [y], True, [1])[0]
 
-    register_op("custom_ops::foo_forward", onnx="custom_domain::Foo", version=2, attrs=ATTRS)
-    register_op("custom_ops::bar", onnx="custom_domain::Bar", version=3)
+    register_op("cpp_ops::foo_forward", onnx="custom_domain::Foo", version=2, attrs=ATTRS)
+    register_op("cpp_ops::bar", onnx="custom_domain::Bar", version=3)
     with pytest.raises(onnxexp.LoweringError, match=r"needs version 3 of custom_domain.*imports 2.*custom_opsets"):
         exported(model=Both())
     program = exported(model=Both(), custom_opsets={"custom_domain": 3})
@@ -108,7 +108,7 @@ def test_two_operators_want_two_versions_of_one_domain() -> None:
 
 def test_a_table_in_a_plugin() -> None:
     class Pack:
-        symbolics = OperatorTable(Operator("custom_ops::foo_forward", "acme::Foo", version=4, attrs=ATTRS))
+        symbolics = OperatorTable(Operator("cpp_ops::foo_forward", "acme::Foo", version=4, attrs=ATTRS))
 
     program = exported(plugins=[Pack(), ...])
     assert program.model.opset_imports["acme"] == 4
@@ -116,10 +116,10 @@ def test_a_table_in_a_plugin() -> None:
 
 def ways(tmp_path: Path) -> dict[str, Any]:
     """Sessions that run the operator by a library, a body, the torch bridge, and ONNX's reference evaluator."""
-    register_op("custom_ops::foo_forward", onnx="custom_domain::Foo", attrs=ATTRS)
+    register_op("cpp_ops::foo_forward", onnx="custom_domain::Foo", attrs=ATTRS)
     plain = exported()
     register_op(
-        "custom_ops::foo_forward", onnx="custom_domain::Foo", attrs=ATTRS, override=True,
+        "cpp_ops::foo_forward", onnx="custom_domain::Foo", attrs=ATTRS, override=True,
         body=lambda input1, input2, attr1, attr2: input1 * attr1 + input2 * attr2,
     )  # fmt: skip
     with_body = exported()
@@ -146,14 +146,14 @@ def test_every_way_to_run_it_gives_the_same(tmp_path: Path) -> None:
 def test_python_runs_it_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime_extensions", reason="the package is optional")
     monkeypatch.setenv("CXX", "no-compiler")
-    register_op("custom_ops::foo_forward", onnx="custom_domain::Foo", attrs=ATTRS)
+    register_op("cpp_ops::foo_forward", onnx="custom_domain::Foo", attrs=ATTRS)
     session = runtime.session(exported().model, bridge="python")
     for rows in (1, 5):
         np.testing.assert_allclose(session.run(None, feeds(rows))[0], expected(feeds(rows)), rtol=1e-6)
 
 
 def test_a_call_of_the_program_and_verify_use_the_bridge() -> None:
-    register_op("custom_ops::foo_forward", onnx="custom_domain::Foo", attrs=ATTRS)
+    register_op("cpp_ops::foo_forward", onnx="custom_domain::Foo", attrs=ATTRS)
     program = exported(verify=True)
     torch.testing.assert_close(program(torch.ones(7, 4), torch.ones(7, 4)), torch.full((7, 4), 3.5))
 
@@ -161,11 +161,11 @@ def test_a_call_of_the_program_and_verify_use_the_bridge() -> None:
 def test_arguments_of_every_kind() -> None:
     class Bar(nn.Module):
         def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-            first, second = torch.ops.custom_ops.bar(x, y, [x, y], True, [1, 2])
-            third, _ = torch.ops.custom_ops.bar(x, None, [], False, [x.shape[1]])
+            first, second = torch.ops.cpp_ops.bar(x, y, [x, y], True, [1, 2])
+            third, _ = torch.ops.cpp_ops.bar(x, None, [], False, [x.shape[1]])
             return first, second, third
 
-    register_op("custom_ops::bar", onnx="custom_domain::Bar", attrs={"twice": "i", "sizes": "is"})
+    register_op("cpp_ops::bar", onnx="custom_domain::Bar", attrs={"twice": "i", "sizes": "is"})
     for capture in ("export", "trace"):
         program = exported(capture, model=Bar())
         first, third = (node for node in program.model.graph if node.op_type == "Bar")
@@ -178,14 +178,14 @@ def test_arguments_of_every_kind() -> None:
 def test_numbers_that_are_no_attributes_are_inputs() -> None:
     class Sized(nn.Module):
         def forward(self, x: Tensor, y: Tensor) -> Tensor:
-            return torch.ops.custom_ops.scaled(x, 2.0, x.shape[0]) + y
+            return torch.ops.cpp_ops.scaled(x, 2.0, x.shape[0]) + y
 
-    register_op("custom_ops::scaled", onnx="custom_domain::Scaled", attrs={"by": "f"})
+    register_op("cpp_ops::scaled", onnx="custom_domain::Scaled", attrs={"by": "f"})
     program = exported(model=Sized())
     for rows in (2, 5):
         x, y = torch.randn(rows, 4), torch.randn(rows, 4)
         torch.testing.assert_close(program(x, y), 2 * x + rows + y)
-    register_op("custom_ops::scaled", onnx="custom_domain::Scaled", override=True)
+    register_op("cpp_ops::scaled", onnx="custom_domain::Scaled", override=True)
     with pytest.raises(onnxexp.LoweringError, match=r"plus is computed when the model runs.*leave plus out of attrs"):
         exported(model=Sized())
 
@@ -198,7 +198,7 @@ def test_the_body_of_an_onnxscript_function() -> None:
         factor = opset20.Cast(opset20.Constant(value_int=attr2), to=1)
         return opset20.Add(opset20.Mul(input1, opset20.Constant(value_float=attr1)), opset20.Mul(input2, factor))
 
-    register_op("custom_ops::foo_forward", onnx="custom_domain::Foo", attrs=ATTRS, body=Foo)
+    register_op("cpp_ops::foo_forward", onnx="custom_domain::Foo", attrs=ATTRS, body=Foo)
     session = onnxruntime.InferenceSession(exported().model_proto.SerializeToString())
     np.testing.assert_allclose(session.run(None, feeds(5))[0], expected(feeds(5)), rtol=1e-6)
 
@@ -206,10 +206,10 @@ def test_the_body_of_an_onnxscript_function() -> None:
 def test_bodies_differ_where_the_calls_do() -> None:
     class Twice(nn.Module):
         def forward(self, x: Tensor, y: Tensor) -> Tensor:
-            foo = torch.ops.custom_ops.foo_forward
+            foo = torch.ops.cpp_ops.foo_forward
             return foo(foo(x, y, 0.5, 3), y, 2.0, 1) + foo(x.sum(0), y.sum(0), 2.0, 1)
 
-    register_op("custom_ops::foo_forward", onnx="custom_domain::Foo", attrs=ATTRS, body=lambda a, b, s, n: a * s + b * n)
+    register_op("cpp_ops::foo_forward", onnx="custom_domain::Foo", attrs=ATTRS, body=lambda a, b, s, n: a * s + b * n)
     program = exported(model=Twice())
     assert len(program.model.functions) == 3
     session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
@@ -219,12 +219,12 @@ def test_bodies_differ_where_the_calls_do() -> None:
 
 
 def test_a_fresh_process_runs_the_file(tmp_path: Path) -> None:
-    register_op("custom_ops::foo_forward", onnx="custom_domain::Foo", attrs=ATTRS, libraries=[str(torch_library())])
+    register_op("cpp_ops::foo_forward", onnx="custom_domain::Foo", attrs=ATTRS, libraries=[str(torch_library())])
     program = exported()
     program.save(tmp_path / "model.onnx")
     assert json.loads(program.model.metadata_props["onnxexp.torch_operators"]) == {
         "custom_domain::Foo": {
-            "torch": "custom_ops::foo_forward",
+            "torch": "cpp_ops::foo_forward",
             "attributes": {"attr1": "attr1", "attr2": "attr2"},
             "libraries": [str(torch_library())],
         }

@@ -42,7 +42,7 @@ class Lambda(nn.Module):
 ])  # fmt: skip
 def test_schema_and_attributes_that_disagree(attrs: dict[str, str], message: str) -> None:
     with pytest.raises(onnxexp.OptionError, match=message):
-        register_op("custom_ops::foo_forward", onnx="custom_domain::Foo", attrs=attrs)
+        register_op("cpp_ops::foo_forward", onnx="custom_domain::Foo", attrs=attrs)
 
 
 def test_a_library_that_is_loaded_later_is_checked_at_the_export() -> None:
@@ -62,16 +62,16 @@ def test_arguments_without_a_form() -> None:
 
 
 def test_an_operator_is_registered_once() -> None:
-    register_op("custom_ops::foo_forward", onnx="custom_domain::Foo", attrs=ATTRS)
+    register_op("cpp_ops::foo_forward", onnx="custom_domain::Foo", attrs=ATTRS)
     with pytest.raises(
         onnxexp.OptionError, match=r"is registered as custom_domain::Foo version 1 already; override=True replaces it"
     ):
-        register_op("custom_ops::foo_forward", onnx="custom_domain::Foo", attrs=ATTRS)
+        register_op("cpp_ops::foo_forward", onnx="custom_domain::Foo", attrs=ATTRS)
     with pytest.raises(onnxexp.OptionError, match=r"registered for the domain custom_domain, and now for other_domain"):
-        register_op("custom_ops::foo_forward", onnx="other_domain::Foo", version=2, attrs=ATTRS)
-    register_op("custom_ops::foo_forward", onnx="custom_domain::Other", attrs=ATTRS, override=True)
+        register_op("cpp_ops::foo_forward", onnx="other_domain::Foo", version=2, attrs=ATTRS)
+    register_op("cpp_ops::foo_forward", onnx="custom_domain::Other", attrs=ATTRS, override=True)
     with pytest.raises(onnxexp.OptionError, match=r"already"):
-        OperatorTable(*[Operator("custom_ops::foo_forward", "custom_domain::Foo", attrs=ATTRS)] * 2)
+        OperatorTable(*[Operator("cpp_ops::foo_forward", "custom_domain::Foo", attrs=ATTRS)] * 2)
 
 
 def test_what_was_registered_can_be_removed() -> None:
@@ -131,10 +131,10 @@ def test_arguments_without_names_take_the_attributes_in_order() -> None:
 
 def test_without_the_plugin_the_table_says_what_it_needs() -> None:
     class Pack:
-        symbolics = OperatorTable(Operator("custom_ops::foo_forward", "acme::Foo", attrs=ATTRS))
+        symbolics = OperatorTable(Operator("cpp_ops::foo_forward", "acme::Foo", attrs=ATTRS))
 
-    foo = Lambda(lambda x: torch.ops.custom_ops.foo_forward(x, x, 1.0, 1))
-    with pytest.raises(onnxexp.LoweringError, match=r"custom_ops::foo_forward needs the plugin custom-cpp, which is off"):
+    foo = Lambda(lambda x: torch.ops.cpp_ops.foo_forward(x, x, 1.0, 1))
+    with pytest.raises(onnxexp.LoweringError, match=r"cpp_ops::foo_forward needs the plugin custom-cpp, which is off"):
         onnxexp.export(foo, (torch.ones(3),), capture="trace", plugins=[Pack(), ...], without=["custom-cpp"])
 
 

@@ -24,19 +24,19 @@ pytestmark = pytest.mark.usefixtures("foo", "registrations")
 
 class Foo(nn.Module):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return torch.ops.custom_ops.foo_forward(x, y, 0.5, 3)
+        return torch.ops.cpp_ops.foo_forward(x, y, 0.5, 3)
 
 
 @pytest.fixture
 def program() -> onnxexp.ONNXProgram:
-    register_op("custom_ops::foo_forward", onnx="custom_domain::Foo", attrs={"attr1": "f", "attr2": "i"})
+    register_op("cpp_ops::foo_forward", onnx="custom_domain::Foo", attrs={"attr1": "f", "attr2": "i"})
     return onnxexp.export(Foo(), (torch.randn(3, 4), torch.randn(3, 4)), dynamic_shapes=({0: "n"}, {0: "m"}), capture="trace")
 
 
 def test_a_kernel_that_throws(program: onnxexp.ONNXProgram) -> None:
     session = runtime.session(program.model)
     ones = np.ones((2, 4), np.float32)
-    with pytest.raises(Exception, match=r"custom_ops::foo_forward: foo_forward: the sizes differ"):
+    with pytest.raises(Exception, match=r"cpp_ops::foo_forward: foo_forward: the sizes differ"):
         session.run(None, {"x": ones, "y": np.ones((3, 4), np.float32)})
     np.testing.assert_array_equal(session.run(None, {"x": ones, "y": ones})[0], np.full((2, 4), 3.5))
 
@@ -61,7 +61,7 @@ def test_a_result_of_another_dtype_than_the_file_says(program: onnxexp.ONNXProgr
     node.outputs[0].dtype = ir.DataType.DOUBLE
     session = runtime.session(model)
     ones = np.ones((2, 4), np.float32)
-    with pytest.raises(Exception, match=r"custom_ops::foo_forward: result 0 is Float, and the model declares .* 11"):
+    with pytest.raises(Exception, match=r"cpp_ops::foo_forward: result 0 is Float, and the model declares .* 11"):
         session.run(None, {"x": ones, "y": ones})
 
 
@@ -69,7 +69,7 @@ def test_an_operator_that_torch_does_not_have(program: onnxexp.ONNXProgram, tmp_
     program.save(tmp_path / "model.onnx")
     code = "import sys; from onnxexp_custom_cpp import runtime; runtime.session(sys.argv[1])"
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "model.onnx"], capture_output=True, text=True, check=False)
-    assert "custom_domain::Foo is torch's operator custom_ops::foo_forward, which this process does not have" in done.stderr
+    assert "custom_domain::Foo is torch's operator cpp_ops::foo_forward, which this process does not have" in done.stderr
     assert "libraries=[...]" in done.stderr
 
 
@@ -101,7 +101,7 @@ def test_a_library_that_lacks_the_operator(program: onnxexp.ONNXProgram) -> None
 
 
 def test_a_library_with_another_dtype_leaves_the_node_to_the_bridge() -> None:
-    register_op("custom_ops::foo_forward", onnx="custom_domain::Foo", attrs={"attr1": "f", "attr2": "i"})
+    register_op("cpp_ops::foo_forward", onnx="custom_domain::Foo", attrs={"attr1": "f", "attr2": "i"})
     x = torch.randn(3, 4, dtype=torch.float64)
     program = onnxexp.export(Foo(), (x, x))
     session = runtime.session(program.model, libraries=[ort_library()])

@@ -32,7 +32,7 @@ _BRANCH_CURE = "Use torch.where or torch.cond, state the condition with torch._c
 
 
 def branches_on_values(error: BaseException) -> bool:
-    """Whether the model branches on a run-time value: no mode and no size helps."""
+    """Whether the model branches on a run-time value: no other size helps."""
     return any(isinstance(link, GuardOnDataDependentSymNode) for link in _chain(error))
 
 
