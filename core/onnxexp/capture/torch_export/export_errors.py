@@ -32,8 +32,11 @@ _BRANCH_CURE = "Use torch.where or torch.cond, state the condition with torch._c
 
 
 def branches_on_values(error: BaseException) -> bool:
-    """Whether the model branches on a run-time value: no other size helps."""
-    return any(isinstance(link, GuardOnDataDependentSymNode) for link in _chain(error))
+    """Whether the model branches on a run-time value: no mode and no size helps.
+
+    A number alone, as in ``x[int(i)]``, may do in strict mode.
+    """
+    return any(isinstance(link, GuardOnDataDependentSymNode) and not link.cond.is_Symbol for link in _chain(error))
 
 
 def explain(error: BaseException, spec: DynamicSpec) -> str:

@@ -146,6 +146,7 @@ def _export_example(
                     continue
                 reason = explain(error, spec)
                 everywhere = branches_on_values(error)
+                attempts = attempts[:1] if everywhere else attempts
             failures.setdefault(reason, []).append(f"torch.export (strict={attempts.pop(0)})")
     reasons = [f"{' and '.join(strategies)}: {reason}" for reason, strategies in failures.items()]
     lines = "\n".join(f"  {line}".replace("\n", "\n    ") for line in reasons)
