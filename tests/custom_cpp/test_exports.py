@@ -237,3 +237,24 @@ def test_a_fresh_process_runs_the_file(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "model.onnx"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str([[3.5] * 4] * 2)
+
+
+def test_the_command_verify_runs_the_operator(tmp_path: Path) -> None:
+    (tmp_path / "models.py").write_text(
+        "import torch\n"
+        "from onnxexp_custom_cpp import register_op\n"
+        f"torch.ops.load_library({str(torch_library())!r})\n"
+        "register_op('cpp_ops::foo_forward', onnx='custom_domain::Foo')\n"
+        "class Model(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return torch.ops.cpp_ops.foo_forward(x, x, 0.5, 3)\n"
+        "def make():\n"
+        "    return Model(), (torch.randn(3, 4),)\n"
+    )
+    command = [sys.executable, "-m", "onnxexp"]
+    for arguments in (
+        ["export", "models.py:make", "-o", "model.onnx", "--dynamic", "x:0=n", "--verify"],
+        ["verify", "model.onnx", "--against", "models.py:make", "--sizes", "n=5"],
+    ):
+        done = subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr

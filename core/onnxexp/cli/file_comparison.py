@@ -37,7 +37,6 @@ class Comparer:
 
     Raises:
         OptionError: The file is missing or is not an ONNX model.
-        OnnxExporterError: ONNX Runtime refuses the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,17 +46,22 @@ class Comparer:
             self._model = ir.load(path)
         except Exception as error:  # the errors of protobuf and of external data have no common class
             raise OptionError(f"{path} is not an ONNX model: {type(error).__name__}: {error}") from error
-        self._session = Session(self._model, functools.partial(prepare_session, loading.load(config.load())))
+        self._plugins = loading.load(config.load())  # before the model, which may put its folder on the path
         self._inputs = {
             value.name or "": value for value in self._model.graph.inputs if value.name not in self._model.graph.initializers
         }
         self._outputs = [value.name or "" for value in self._model.graph.outputs]
 
     def against(self, target: Target) -> None:
-        """Set the model to compare with.
+        """Set the model to compare with, and load the file.
 
-        Raise OptionError if its example does not match the file's inputs.
+        The model may define operators of the file.
+
+        Raises:
+            OptionError: Its example does not match the file's inputs.
+            OnnxExporterError: ONNX Runtime refuses the file.
         """
+        self._session = Session(self._model, functools.partial(prepare_session, self._plugins))
         program = isinstance(target.model, torch.export.ExportedProgram)
         args, kwargs = target.args, target.kwargs
         if program and not args and not kwargs and target.model.example_inputs is not None:
