@@ -32,10 +32,8 @@ _BRANCH_CURE = "Use torch.where or torch.cond, state the condition with torch._c
 
 
 def branches_on_values(error: BaseException) -> bool:
-    """Whether the model branches on a run-time value: no mode and no size helps.
-
-    A number alone, as in ``x[int(i)]``, may do in strict mode.
-    """
+    """Whether the model branches on a run-time value: no mode and no size helps."""
+    # a number alone, as in x[int(i)], may do in strict mode
     return any(isinstance(link, GuardOnDataDependentSymNode) and not link.cond.is_Symbol for link in _chain(error))
 
 
