@@ -79,7 +79,13 @@ class SerializeError(OnnxExporterError):
 
 
 class VerificationError(OnnxExporterError, AssertionError):
-    """The exported model and the original disagree."""
+    """The exported model and the original disagree.
+
+    Attributes:
+        report: The comparison of all outputs; None where they cannot be compared.
+    """
+
+    report: Any = None
 
 
 class PluginError(OnnxExporterError):

@@ -11,14 +11,12 @@ from typing import Any, BinaryIO, Literal
 
 import torch
 
-from onnxexp.builder.builder import Builder
 from onnxexp.capture.model_tensors import run_original
 from onnxexp.capture.torch_state import LOCK
 from onnxexp.lowering.assemble import assemble
-from onnxexp.lowering.control_flow import LOWERINGS
-from onnxexp.lowering.graph_io import bind_inputs, call_signature, graph_outputs, name_graph_io
+from onnxexp.lowering.build import Build
+from onnxexp.lowering.graph_io import call_signature, graph_outputs, name_graph_io
 from onnxexp.lowering.keep_torch_ops import export_type_of, warn_of_torch
-from onnxexp.lowering.lowering import Lowering
 from onnxexp.passes.manager import Passes
 from onnxexp.plugins import capture_hook
 from onnxexp.plugins import loading as plugin_loading
@@ -137,13 +135,11 @@ def export(
         passes.pre(captured.graph)
     if export_type.verbose:
         print(captured.graph)
+    build = Build(captured, io, call, packs, context, export_type, export_params, keep_initializers_as_inputs, passes)
     with clock("lower"):
-        builder = Builder.for_export(context)
-        lowering = Lowering(builder, packs, captured.decompose, export_type, LOWERINGS)
-        weights = bind_inputs(lowering, captured, io, call.spec, export_params, keep_initializers_as_inputs)
-        results = lowering.run(captured.graph)
-    with clock("assemble"), contextlib.closing(builder):
-        onnx_model = assemble(builder, graph_outputs(io, results))
+        lowering, weights, results = build.lower()
+    with clock("assemble"), contextlib.closing(lowering.builder):
+        onnx_model = assemble(lowering.builder, graph_outputs(io, results))
     with clock("post passes"):
         passes.post(onnx_model)
         onnx_model.metadata_props.update(_metadata(packs, context) | warn_of_torch(lowering.kept, export_type))
@@ -151,7 +147,7 @@ def export(
         onnx_model, signature=call_signature(captured, io, call, context),
         eager=functools.partial(run_original, call, context), example=(call.args, call.kwargs), weights=weights,
         plugins_used=packs.used_plugins, timings=seconds, spec=call.spec, write=functools.partial(write_program, packs, context),
-        pass_timings=passes.seconds, lowered=lowering.lowered, prepare=functools.partial(prepare_session, packs),
+        pass_timings=passes.seconds, lowered=lowering.lowered, record=build.record(lowering), prepare=functools.partial(prepare_session, packs),
     )  # fmt: skip
     if verify:
         with clock("verify"):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from onnxexp.errors import OnnxExporterError, VerificationError
-from onnxexp.program.comparison import compare, run_eager
+from onnxexp.checking.comparison import compare, run_eager
 from onnxexp.program.program import ONNXProgram
 from tests.core.test_program import ADD, numbers, program
 

@@ -42,20 +42,27 @@ class Provenance:
 
     node_prefix: str = ""
     value_base: str = ""
-    metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    metadata: Mapping[str, str] = dataclasses.field(default_factory=lambda: {"onnxexp.plugin": "core"})
 
     @classmethod
     def of(cls, node: Node) -> Provenance:
         """The provenance of one captured node."""
         where = node.where
-        metadata = {"onnxexp.op": node.op}
+        base = node.outputs[0].name if node.outputs else node.op
+        metadata = {"onnxexp.op": node.op, "onnxexp.node": base}
         if where.scope:
             metadata["onnxexp.scope"] = where.scope
+        if where.module:
+            metadata["onnxexp.module"] = where.module
         if where.file:
             file = where.file.replace("\\", "/").rsplit("/", 1)[-1]
             metadata["onnxexp.source"] = f"{file}:{where.line}"
-        base = node.outputs[0].name if node.outputs else node.op
         return cls(f"{where.scope}/" if where.scope else "", base, metadata)
+
+    def lowered_by(self, plugin: str, symbolic: str) -> Provenance:
+        """The provenance of the nodes that a plugin's symbolic makes."""
+        made = {"onnxexp.plugin": plugin, "onnxexp.symbolic": symbolic}
+        return Provenance(self.node_prefix, self.value_base, {**self.metadata, **made})
 
 
 class GraphState:

@@ -21,7 +21,7 @@ from onnxexp.cli.model_target import Target
 from onnxexp.errors import OptionError, VerificationError
 from onnxexp.plugins import loading
 from onnxexp.plugins.program_hooks import prepare_session
-from onnxexp.program.comparison import VerificationReport, compare, run_eager
+from onnxexp.checking.comparison import VerificationReport, compare, run_eager
 from onnxexp.program.onnxruntime_session import Session
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature
 from onnxexp.request import config

@@ -14,7 +14,7 @@ from onnxexp.errors import OptionError, VerificationError
 
 if TYPE_CHECKING:
     from onnxexp.cli.file_comparison import Comparer
-    from onnxexp.program.comparison import VerificationReport
+    from onnxexp.checking.comparison import VerificationReport
 
 __all__ = ["arguments", "run"]
 

@@ -17,6 +17,7 @@ from onnxexp.lowering.problem_report import Problem, describe, no_plugins, unsup
 from onnxexp.lowering.symbolic_resolver import Resolution, SymbolicResolver
 from onnxexp.neutral_graph import Dim, Graph, Node, TensorType, Value, replace_values
 from onnxexp.plugins.loading import Plugins
+from onnxexp.program.lowering_record import Counterpart
 from onnxexp.torch_ops.schemas import called
 
 __all__ = ["Decompose", "Lowering", "NodeLowering"]
@@ -27,6 +28,9 @@ Decompose: TypeAlias = Callable[[Node], Graph | None]
 NodeLowering: TypeAlias = "Callable[[Lowering, Node], list[Any]]"
 """The core's own lowering of one node, see `control_flow`."""
 
+_SMALL = 4096
+"""Bytes up to which a folded constant is kept beside the program, to be compared."""
+
 
 class Lowering:
     """The lowering of one export: `run` adds ONNX nodes to the builder.
@@ -35,6 +39,8 @@ class Lowering:
 
     Attributes:
         lowered: Every node of the captured graph and its lowering: a plugin's name, "decomposed", "core", or "" for none.
+        symbolics: The full name of the symbolic that lowered a node, also one of a decomposition.
+        decompositions: The graphs of the nodes that were decomposed.
         problems: The nodes that could not be lowered.
         kept: The nodes that became nodes of torch's operators.
     """
@@ -51,6 +57,8 @@ class Lowering:
         self._state = state_of(builder)
         builder.connect(self.resolve, self.call)
         self.lowered: list[tuple[Node, str]] = []
+        self.symbolics: dict[Node, str] = {}
+        self.decompositions: dict[Node, Graph] = {}
         self.problems: list[Problem] = []
         self.kept: list[Node] = []
         self._resolver = SymbolicResolver(builder, plugins)
@@ -165,8 +173,10 @@ class Lowering:
         if resolution.results is not None:
             self._check(node, resolution)
             self._note(node, resolution.plugin)
+            self.symbolics[node] = self._state.provenance.metadata.get("onnxexp.symbolic", "")
             return resolution.results
         if (graph := self._decompose(node)) is not None:
+            self.decompositions[node] = graph
             before = len(self.problems)
             results = self._decomposed(node, graph, resolution.refusal)
             if len(self.problems) != before and self._export_type.keeps_unknown:
@@ -251,6 +261,19 @@ class Lowering:
         for value, result in zip(node.outputs, resolution.results or (), strict=True):
             if mismatch := output_mismatch(value, result, shapes=value in self._used, symbols=self._symbols):
                 raise LoweringError(f"{resolution.who} {mismatch}")
+
+    def counterparts(self) -> dict[Value, Counterpart]:
+        """The ONNX value of each captured value, or its number or tensor where it is a small constant."""
+        found: dict[Value, Counterpart] = {}
+        for value, bound in self._env.items():
+            if not isinstance(bound, Tensor):
+                if isinstance(bound, (bool, int, float)):
+                    found[value] = bound
+            elif bound.known_value is not None:
+                found[value] = bound.known_value
+            elif bound.const is not None and bound.const.nbytes <= _SMALL:
+                found[value] = bound.const
+        return found
 
     def _types(self, node: Node) -> list[str]:
         return [repr(self._env.get(value, value)) for value in node.inputs()]

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from onnxexp.builder.builder import Builder, Declined
+from onnxexp.builder.builder import Builder, Declined, state_of
 from onnxexp.builder.tensor import Tensor
 from onnxexp.errors import LoweringError, OpsetError
 from onnxexp.neutral_graph import Node
@@ -38,7 +38,7 @@ class SymbolicResolver:
     """Call the `lower_node` hooks, then the symbolics, until one does not decline."""
 
     def __init__(self, builder: Builder, plugins: Plugins) -> None:
-        self._builder = builder
+        self._builder, self._state = builder, state_of(builder)
         self._dispatcher = plugins.dispatcher
         self._used = plugins.used
         self._hooks = plugins.implementations("lower_node")
@@ -52,10 +52,11 @@ class SymbolicResolver:
         Raises LoweringError, with the plugin's file and line, where its code fails or returns a wrong type.
         """
         refusal: LoweringError | None = None
+        before = self._state.provenance
         given = {"op": self._builder, "node": node, "context": self._builder.context} if self._hooks else {}
         for hook in self._hooks:
             try:
-                results = self._call(hook, hook.function, [given[name] for name in hook.parameters])
+                results = self._call(hook, hook.plugin.name, hook.name, hook.function, [given[name] for name in hook.parameters])
             except Declined as error:
                 refusal = error
                 continue
@@ -68,11 +69,13 @@ class SymbolicResolver:
                 refusal = Declined(f"{candidate}: {reason}")
                 continue
             try:
-                results = self._call(candidate, candidate.symbolic.function, (self._builder, *args))
+                symbolic = candidate.symbolic
+                results = self._call(candidate, candidate.source.plugin, symbolic.name, symbolic.function, (self._builder, *args))
             except Declined as error:
                 refusal = error
                 continue
             return self._resolution(results, candidate.source.plugin, candidate, node)
+        self._state.provenance = before
         return Resolution(None, refusal=refusal or self._other_opset(node))
 
     def _other_opset(self, node: Node) -> LoweringError | None:
@@ -84,7 +87,8 @@ class SymbolicResolver:
         limit = f"lowers {node.op} from opset {first} on" if first else f"serves up to opset {known.symbolic.until}"
         return OpsetError(f"the plugin {known.source.plugin!r} {limit}; the target is opset {target}", first)
 
-    def _call(self, who: Who, function: Callable[..., Any], args: Sequence[Any]) -> Any:
+    def _call(self, who: Who, plugin: str, name: str, function: Callable[..., Any], args: Sequence[Any]) -> Any:
+        self._state.provenance = self._state.provenance.lowered_by(plugin, name)
         try:
             return function(*args)
         except LoweringError:

@@ -59,19 +59,24 @@ class Passes:
             if name not in names:
                 raise OptionError(f"skip_passes: there is no pass {name!r}{nearest(name, names)}; there are {', '.join(known)}")
 
+    @property
+    def post_names(self) -> list[str]:
+        """The passes that `post` runs, as ``plugin/name``."""
+        return [each.id for each in self._post if not self._skipped(each)]
+
     def pre(self, graph: Graph) -> None:
         """Run the plugins' passes on the captured graph. Raises PassError."""
         self._run(self._pre, graph, contract.check_graph)
 
-    def post(self, model: ir.Model) -> None:
-        """Run all passes on the finished model. Raises PassError."""
-        self._run(self._post, model, contract.check_model)
+    def post(self, model: ir.Model, count: int | None = None) -> None:
+        """Run the passes on the finished model; all, or the first so many. Raises PassError."""
+        self._run([each for each in self._post if not self._skipped(each)][:count], model, contract.check_model)
         self._plugin_data.clear()  # it may hold Tensors, and these the builder and the weights
 
     def _run(self, passes: Sequence[_Pass[Subject]], subject: Subject, check: Callable[[Subject], str]) -> None:
-        before, skipped = contract.contract(subject), self._options.skip_passes
+        before = contract.contract(subject)
         for each in passes:
-            if each.name in skipped or each.id in skipped:
+            if self._skipped(each):
                 continue
             start = time.perf_counter()
             try:
@@ -89,6 +94,18 @@ class Passes:
             # a pass that returns nothing may have changed something
             if result.modified if isinstance(result, ir.passes.PassResult) else result is not False:
                 self._plugins.used.add(each.plugin.name)
+                if isinstance(subject, ir.Model):
+                    _sign(subject, each.id)
+
+    def _skipped(self, each: _Pass[Any]) -> bool:
+        return each.name in self._options.skip_passes or each.id in self._options.skip_passes
+
+
+def _sign(model: ir.Model, made_by: str) -> None:
+    """Write a pass's name into the nodes that it made: all others have metadata already."""
+    for node in model.graph.all_nodes():
+        if not node.metadata_props:
+            node.metadata_props["onnxexp.pass"] = made_by
 
 
 def _misused(result: Any, subject: Any) -> str:

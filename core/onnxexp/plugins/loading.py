@@ -29,7 +29,7 @@ from onnxexp.request.config import load as load_config
 from onnxexp.request.export_context import ExportContext
 from onnxexp.suggest import nearest
 from onnxexp.symbolics.dispatch import Dispatcher, Source
-from onnxexp.symbolics.table import SymbolicTable, location_of
+from onnxexp.symbolics.table import SymbolicTable, location_of, name_of
 from onnxexp.user_warnings import warn
 
 __all__ = ["Implementation", "Plugin", "Plugins", "load", "symbolics_for"]
@@ -75,6 +75,11 @@ class Implementation:
     hook: str
     function: Callable[..., Any]
     parameters: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The function's full name."""
+        return name_of(self.function)
 
     def __call__(self, **given: Any) -> Any:
         return self.function(*[given[name] for name in self.parameters])

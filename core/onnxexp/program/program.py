@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO, TypeAlias
 
@@ -12,10 +11,13 @@ import onnx
 import onnx_ir as ir
 import torch
 
-from onnxexp.capture.example_inputs import other_examples
-from onnxexp.errors import OnnxExporterError, VerificationError
+from onnxexp.checking.comparison import Tolerances, VerificationReport
+from onnxexp.checking.exported import opener
+from onnxexp.checking.mismatch import find_mismatch
+from onnxexp.checking.mismatch_report import MismatchReport
+from onnxexp.checking.verification import Case, cases_of, verify
 from onnxexp.neutral_graph import Node
-from onnxexp.program.comparison import VerificationReport, compare, run_eager
+from onnxexp.program.lowering_record import LoweringRecord
 from onnxexp.program.model_text import ascii_text, render, type_text
 from onnxexp.program.onnxruntime_session import Prepare, Session
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature
@@ -45,6 +47,7 @@ class ONNXProgram:
         spec: The dynamic axes and numbers of the export; None where there are none.
         prepare: Prepares the model for ONNX Runtime, by the plugins' hooks.
         lowered: The nodes of the captured graph, each with its lowering: a plugin's name, "decomposed", or "core".
+        record: The captured graph and the ONNX value of each of its values; None for a program that was made otherwise.
     """
 
     def __init__(
@@ -61,12 +64,14 @@ class ONNXProgram:
         timings: dict[str, float] | None = None,
         pass_timings: dict[str, float] | None = None,
         lowered: list[tuple[Node, str]] | None = None,
+        record: LoweringRecord | None = None,
         spec: DynamicSpec | None = None,
     ) -> None:
         self.signature = signature
         self.timings = timings or {}
         self.pass_timings = pass_timings or {}
         self.lowered = lowered or []
+        self.record = record
         self.eager = eager
         self.spec = spec
         self.example = example
@@ -132,61 +137,89 @@ class ONNXProgram:
         args: Sequence[Any] | torch.Tensor | None = None,
         kwargs: Mapping[str, Any] | None = None,
         *,
+        inputs: Sequence[Any] | str | None = None,
         rtol: float | None = None,
         atol: float | None = None,
+        tolerances: Tolerances | None = None,
+        backend: str = "onnxruntime",
+        seed: int = 0,
     ) -> VerificationReport:
         """Compare the dtype, shape and values of every output with the original's.
 
+        Outputs that depend on random numbers, such as those of a dropout in training mode, are compared by dtype and shape.
+
         Args:
-            args: Positional arguments; the example's where neither `args` nor `kwargs` is given.
+            args: Positional arguments; the example's where neither `args`, `kwargs` nor `inputs` is given.
             kwargs: Keyword arguments.
-            rtol: Relative tolerance; by default it depends on the dtype (see `onnxexp.program.comparison`).
+            inputs: Several inputs: a list with a tuple of positional arguments, a tensor, or a dict of keyword arguments for each.
+                Or "random": tensors of the example's shapes, dtypes and ranges; or "sizes": such tensors at the example's sizes
+                and at others of the dynamic axes (1, odd ones that differ from each other, twice the example's).
+            rtol: Relative tolerance; by default it depends on the dtype (see `onnxexp.checking.comparison`).
             atol: Absolute tolerance; by default it depends on the dtype and the values' magnitude.
+            tolerances: ``{dtype: (rtol, atol)}``.
+            backend: "onnxruntime", or "reference" for ONNX's reference evaluator.
+            seed: The seed of random inputs.
 
         Raises:
-            VerificationError: Outputs differ; the message lists them all.
+            VerificationError: Outputs differ; the message lists them all, and `report` has them.
             OnnxExporterError: The program cannot be run, or there is no original.
         """
-        if self.eager is None:
-            raise OnnxExporterError("this program was made without an original to compare with")
-        if args is None and kwargs is None:
-            args, kwargs = self.example
-        args = (args,) if isinstance(args, torch.Tensor) else tuple(args or ())
-        leaves = self.signature.flatten(args, kwargs or {})
-        return self._compared(run_eager(self.eager, args, kwargs or {}), leaves, rtol=rtol, atol=atol)
+        if inputs is not None:
+            cases = list(cases_of(self, inputs, seed))
+        else:
+            cases = [Case("", *self._call_or_example(args, kwargs))]
+        runner = self._loaded() if backend == "onnxruntime" else opener(backend, self.prepare)(self._model)
+        return verify(self, runner, cases, rtol=rtol, atol=atol, tolerances=tolerances)
 
-    def verify_sizes(self) -> None:
-        """Compare with the original on the example, and at other sizes of dynamic axes.
+    def verify_sizes(self) -> VerificationReport:
+        """Compare with the original on the example, and on the example repeated to other sizes of dynamic axes.
 
         The sizes are 1, odd ones that differ from each other, and twice the example's, as far as the axes' ranges, the program's
         restrictions and the original allow them. Raises VerificationError with the sizes.
         """
-        self.verify()
-        assert self.eager is not None
-        for sizes, args, kwargs in other_examples(*self.example, self.spec) if self.spec is not None else ():
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    leaves, expected = self.signature.flatten(args, kwargs), run_eager(self.eager, args, kwargs)
-            except Exception:  # noqa: BLE001, S112 - outside the restrictions, or the user's model raises: no size to compare
-                continue
-            try:
-                self._compared(expected, leaves)
-            except OnnxExporterError as error:
-                raise VerificationError(f"where {sizes}: {error}") from error
+        return self.verify(inputs="repeated")
 
-    def _compared(self, expected: Any, leaves: Sequence[Any], **tolerances: float | None) -> VerificationReport:
-        """Run the program on a call's leaves. Raises VerificationError for other results."""
-        results = self._run(leaves)
-        names = self.signature.output_names([value.name or "" for value in self._model.graph.outputs], results)
-        report = compare(expected, self.signature.unflatten(results, leaves), names, **tolerances)
-        report.raise_for_difference()
-        return report
+    def find_mismatch(
+        self,
+        args: Sequence[Any] | torch.Tensor | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        rtol: float | None = None,
+        atol: float | None = None,
+        tolerances: Tolerances | None = None,
+        backend: str = "onnxruntime",
+        chunk_bytes: int = 256 << 20,
+    ) -> MismatchReport:
+        """Find the first captured node whose ONNX value differs, and what is to blame for it.
+
+        Every captured node is run in torch, beside its ONNX value: on torch's own results, which shows how errors grow, and on
+        ONNX's, which shows the nodes that are wrong by themselves. Print the report.
+
+        Args:
+            args, kwargs, rtol, atol, tolerances, backend: As for `verify`.
+            chunk_bytes: The bytes of torch's results that are kept at once; those of ONNX take as much again.
+
+        Raises:
+            OptionError: The program was not made by an export.
+            OnnxExporterError: The arguments do not fit, or the backend cannot run the model.
+        """
+        return find_mismatch(
+            self, *self._call_or_example(args, kwargs), rtol=rtol, atol=atol, tolerances=tolerances, backend=backend,
+            chunk_bytes=chunk_bytes,
+        )  # fmt: skip
+
+    def _call_or_example(self, args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        if args is None and kwargs is None:
+            return tuple(self.example[0]), self.example[1]
+        return (args,) if isinstance(args, torch.Tensor) else tuple(args or ()), kwargs or {}
+
+    def _loaded(self) -> Session:
+        with self._lock:  # the session is made at the first call
+            self._session = self._session or Session(self._model, self.prepare)
+            return self._session
 
     def _run(self, leaves: Sequence[Any]) -> list[Any]:
-        with self._lock:  # the session is made at the first call
-            session = self._session = self._session or Session(self._model, self.prepare)
-        return session.run({**self.weights, **self.signature.feeds(leaves)})
+        return self._loaded().run({**self.weights, **self.signature.feeds(leaves)})
 
     def __str__(self) -> str:
         return render(self.model)

@@ -11,7 +11,7 @@ import torch
 
 from onnxexp.builder.tensor import Tensor
 
-__all__ = ["Symbolic", "SymbolicTable", "location_of"]
+__all__ = ["Symbolic", "SymbolicTable", "location_of", "name_of"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -55,9 +55,21 @@ class Symbolic:
         return ""
 
     @property
+    def name(self) -> str:
+        """The function's full name (``onnxexp_aten.math.gelu``), or ``onnx.Relu`` for a one-to-one entry."""
+        return f"onnx.{self.direct}" if self.direct else name_of(self.function)
+
+    @property
     def location(self) -> str:
         """``file:line`` of the function; "" for a one-to-one entry."""
         return "" if self.direct else location_of(self.function)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """The full name of a function or a method, or of the class of a callable object."""
+    plain = inspect.unwrap(function)
+    named = plain if inspect.isroutine(plain) else type(plain)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def location_of(function: Callable[..., Any]) -> str:

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 import onnxexp
 from onnxexp import CaptureError, TrainingMode
 from onnxexp.capture.torch_state import model_mode, torch_mode
-from onnxexp.program.comparison import compare
+from onnxexp.checking.comparison import compare
 from onnxexp.program.onnxruntime_session import Session
 from onnxexp_torch_onnx.export_state import training_mode
 from onnxexp_torch_onnx.registry import registered

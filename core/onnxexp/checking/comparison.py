@@ -8,8 +8,9 @@ that of the one element they end up in. Tolerances that are given are taken as t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -20,7 +21,10 @@ from onnxexp.errors import VerificationError
 from onnxexp.neutral_graph import TensorType
 from onnxexp.request.tensor_list import TensorList
 
-__all__ = ["Comparison", "VerificationReport", "compare", "run_eager"]
+__all__ = ["Comparison", "Tolerances", "VerificationReport", "compare", "run_eager"]
+
+Tolerances: TypeAlias = Mapping[torch.dtype, "tuple[float | None, float | None]"]
+"""``(rtol, atol)`` by dtype; None leaves the default."""
 
 _TOLERANCES: dict[torch.dtype, tuple[float, float]] = {
     torch.float16: (1e-3, 1e-3),
@@ -49,6 +53,8 @@ class Comparison:
         problem: The difference; "" where they agree.
         max_abs: The largest absolute error; 0 for equal values, and for values that cannot be subtracted.
         max_rel: The largest relative error; inf where zero was expected and something else came.
+        snr: The ratio of the original's power to the error's, in dB, over the finite values; inf for equal values.
+        note: What was left out of the comparison, such as the values of random numbers; else "".
     """
 
     name: str
@@ -57,13 +63,32 @@ class Comparison:
     problem: str = ""
     max_abs: float = 0.0
     max_rel: float = 0.0
+    snr: float = math.inf
+    note: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class VerificationReport:
-    """The comparison of all outputs; its text has a line for each."""
+    """The comparison of all outputs on one or several inputs; its text has a line for each output.
+
+    Attributes:
+        outputs: The outputs; for several inputs those of each in turn.
+        inputs: The inputs in words; "" for those that were given.
+        cases: The report on each of several inputs.
+        skipped: Inputs that were not compared, with the reason.
+    """
 
     outputs: tuple[Comparison, ...]
+    inputs: str = ""
+    cases: tuple[VerificationReport, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, cases: Sequence[VerificationReport], skipped: Sequence[str] = ()) -> VerificationReport:
+        """One report of several inputs."""
+        if len(cases) == 1 and not skipped and not cases[0].inputs:
+            return cases[0]
+        return cls(tuple(output for case in cases for output in case.outputs), "", tuple(cases), tuple(skipped))
 
     @property
     def ok(self) -> bool:
@@ -80,19 +105,39 @@ class VerificationReport:
         """The largest relative error of all outputs."""
         return max((output.max_rel for output in self.outputs), default=0.0)
 
+    @property
+    def snr(self) -> float:
+        """The lowest signal-to-noise ratio of all outputs, in dB."""
+        return min((output.snr for output in self.outputs), default=math.inf)
+
     def raise_for_difference(self) -> None:
-        """Raise VerificationError listing every output that differs, if one does."""
-        differing = [output for output in self.outputs if output.problem]
-        if differing:
-            title = f"the exported model disagrees with the original in {len(differing)} of {len(self.outputs)} outputs:"
-            raise VerificationError("\n".join([title, *(f"  {output.name}: {output.problem}" for output in differing)]))
+        """Raise VerificationError listing every output that differs, if one does; its `report` is this report."""
+        failed = [case for case in self.cases or (self,) if not case.ok]
+        if not failed:
+            return
+        problems = []
+        for case in failed:
+            wrong = [output for output in case.outputs if output.problem]
+            where = f"where {case.inputs}: " if case.inputs else ""
+            problems.append(
+                f"{where}the exported model disagrees with the original in {len(wrong)} of {len(case.outputs)} outputs:"
+            )
+            problems += [f"  {output.name}: {output.problem}" for output in wrong]
+        error = VerificationError("\n".join(problems))
+        error.report = self
+        raise error
 
     def __str__(self) -> str:
-        agreeing = sum(not output.problem for output in self.outputs)
-        lines = [f"{agreeing} of {len(self.outputs)} outputs agree with the original"]
-        for output in self.outputs:
-            fine = f"{output.actual}, max abs error {output.max_abs:.3g}, max rel error {output.max_rel:.3g}"
-            lines.append(f"  {output.name}: {output.problem or fine}")
+        lines = []
+        for case in self.cases or (self,):
+            agreeing = sum(not output.problem for output in case.outputs)
+            where = f"{case.inputs}: " if case.inputs else ""
+            lines.append(f"{where}{agreeing} of {len(case.outputs)} outputs agree with the original")
+            for output in case.outputs:
+                fine = f"{output.actual}, max abs error {output.max_abs:.3g}, max rel error {output.max_rel:.3g}"
+                fine += f", SNR {output.snr:.0f} dB" if math.isfinite(output.snr) else ""
+                lines.append(f"  {output.name}: {output.problem or fine}" + (f" ({output.note})" if output.note else ""))
+        lines += [f"not compared: {text}" for text in self.skipped]
         return "\n".join(lines)
 
 
@@ -129,7 +174,14 @@ def run_eager(eager: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
 
 
 def compare(
-    expected: Any, actual: Any, names: Sequence[str], *, rtol: float | None = None, atol: float | None = None
+    expected: Any,
+    actual: Any,
+    names: Sequence[str],
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    tolerances: Tolerances | None = None,
+    random: Collection[str] = (),
 ) -> VerificationReport:
     """Compare two results, leaf by leaf.
 
@@ -139,6 +191,8 @@ def compare(
         names: A name per leaf of `actual`.
         rtol: Relative tolerance, by dtype where None.
         atol: Absolute tolerance, by dtype and magnitude where None.
+        tolerances: ``(rtol, atol)`` by dtype, in place of the defaults.
+        random: The names of outputs that depend on random numbers: dtype and shape are compared, values are not.
 
     Raises:
         VerificationError: the structures differ.
@@ -146,8 +200,15 @@ def compare(
     wanted, got = pytree.tree_leaves(expected), pytree.tree_leaves(actual)
     if len(wanted) != len(got):
         raise VerificationError(f"the original returns {len(wanted)} values at these inputs, the exported model {len(got)}")
-    leaves = zip(names, wanted, got, strict=True)
-    return VerificationReport(tuple(_compared(name, one, other, rtol, atol) for name, one, other in leaves))
+    compared = []
+    for name, one, other in zip(names, wanted, got, strict=True):
+        given = (tolerances or {}).get(one.dtype) if isinstance(one, torch.Tensor) else None
+        allowed = tuple(first if first is not None else second for first, second in zip((rtol, atol), given or (None, None)))
+        if name in random and isinstance(one, torch.Tensor) and _type(one) == _type(other):
+            compared.append(Comparison(name, _type(one), _type(other), note="random values, not compared"))
+        else:
+            compared.append(_compared(name, one, other, *allowed))
+    return VerificationReport(tuple(compared))
 
 
 def _compared(name: str, expected: Any, actual: Any, rtol: float | None, atol: float | None) -> Comparison:
@@ -161,6 +222,8 @@ def _compared(name: str, expected: Any, actual: Any, rtol: float | None, atol: f
         return Comparison(name, *types, "" if expected == actual else f"expected {expected!r}, got {actual!r}")
     if expected.numel() == 0:
         return Comparison(name, *types)
+    if expected.is_sparse or expected.is_quantized:
+        expected, actual = (each.dequantize() if each.is_quantized else each.to_dense() for each in (expected, actual))
     return _values(name, types, expected.detach().cpu(), actual.detach().cpu(), rtol, atol)
 
 
@@ -195,9 +258,26 @@ def _values(
         problem = (
             f"{types[0]}, {int(off.sum())} of {off.numel()} elements are off by more than rtol={rtol:.3g}, atol={atol:.3g}; "
             f"the worst, at {index}: expected {_number(expected, worst)}, got {_number(actual, worst)} "
-            f"(max abs error {max_abs:.3g}, max rel error {max_rel:.3g})"
+            f"(max abs error {max_abs:.3g}, max rel error {max_rel:.3g}){_not_finite(one, other)}"
         )
-    return Comparison(name, *types, problem, max_abs, max_rel)
+    return Comparison(name, *types, problem, max_abs, max_rel, _snr(magnitude, error))
+
+
+def _snr(magnitude: torch.Tensor, error: torch.Tensor) -> float:
+    """The power of the finite values over that of their errors, in dB."""
+    both = magnitude.isfinite() & error.isfinite()
+    signal, noise = (float(each[both].square().sum()) for each in (magnitude, error))
+    return math.inf if noise == 0 else -math.inf if signal == 0 else 10 * math.log10(signal / noise)
+
+
+def _not_finite(expected: torch.Tensor, actual: torch.Tensor) -> str:
+    """Counts of NaN and infinities where the two have different ones."""
+    counts = [
+        f"{int(of(actual).sum())} {name} where the original has {int(of(expected).sum())}"
+        for name, of in (("NaN", torch.isnan), ("infinities", torch.isinf))
+        if not torch.equal(of(expected), of(actual))
+    ]
+    return f"; {', '.join(counts)}" if counts else ""
 
 
 def _number(tensor: torch.Tensor, position: int) -> str:

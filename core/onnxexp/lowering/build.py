@@ -1,0 +1,74 @@
+"""Lower one captured program: for the export, and again to find the pass that changed a value."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from onnxexp.builder.builder import Builder
+from onnxexp.capture.captured_program import CapturedProgram
+from onnxexp.lowering.assemble import assemble
+from onnxexp.lowering.control_flow import LOWERINGS
+from onnxexp.lowering.graph_io import GraphIO, bind_inputs, graph_outputs
+from onnxexp.lowering.keep_torch_ops import OperatorExportTypes
+from onnxexp.lowering.lowering import Lowering
+from onnxexp.passes.manager import Passes
+from onnxexp.plugins.loading import Plugins
+from onnxexp.program.lowering_record import LoweringRecord
+from onnxexp.request.example_call import ExampleCall
+from onnxexp.request.export_context import ExportContext
+
+__all__ = ["Build"]
+
+
+@dataclasses.dataclass(eq=False)
+class Build:
+    """What lowering needs: the captured program, the names of inputs and outputs, the plugins, the options, the passes."""
+
+    captured: CapturedProgram
+    io: GraphIO
+    call: ExampleCall
+    packs: Plugins
+    context: ExportContext
+    export_type: OperatorExportTypes
+    export_params: bool
+    as_inputs: bool
+    passes: Passes
+
+    def __post_init__(self) -> None:
+        self._params, self._plugin_data = dict(self.captured.graph.params), dict(self.context.plugin_data)
+
+    def lower(self) -> tuple[Lowering, dict[str, torch.Tensor], list[Any]]:
+        """Lower the captured graph; return the weights that only the caller has, and the results.
+
+        Raises what `Lowering.run` raises.
+        """
+        graph = self.captured.graph
+        lowering = Lowering(
+            Builder.for_export(self.context), self.packs, self.captured.decompose, self.export_type, LOWERINGS
+        )
+        weights = bind_inputs(lowering, self.captured, self.io, self.call.spec, self.export_params, self.as_inputs)
+        try:
+            return lowering, weights, lowering.run(graph)
+        finally:
+            graph.params.update(self._params)  # parameters that are inputs were taken out
+
+    def record(self, lowering: Lowering) -> LoweringRecord:
+        """Keep what the comparison of both graphs needs."""
+        return LoweringRecord(
+            self.captured.graph, lowering.counterparts(), dict(lowering.lowered), lowering.symbolics, lowering.decompositions,
+            self.passes.post_names, self.rebuilt,
+        )  # fmt: skip
+
+    def rebuilt(self, passes: int) -> tuple[ir.Model, LoweringRecord]:
+        """Lower the captured graph again, and run the first so many post passes."""
+        self.context.plugin_data.update(self._plugin_data)
+        lowering, _, results = self.lower()
+        with contextlib.closing(lowering.builder):
+            model = assemble(lowering.builder, graph_outputs(self.io, results))
+        self.passes.post(model, passes)
+        return model, self.record(lowering)
