@@ -140,6 +140,7 @@ def export(
         lowering, weights, results = build.lower()
     with clock("assemble"), contextlib.closing(lowering.builder):
         onnx_model = assemble(lowering.builder, graph_outputs(io, results))
+        record = build.record(lowering)
     with clock("post passes"):
         passes.post(onnx_model)
         onnx_model.metadata_props.update(_metadata(packs, context) | warn_of_torch(lowering.kept, export_type))
@@ -147,7 +148,7 @@ def export(
         onnx_model, signature=call_signature(captured, io, call, context),
         eager=functools.partial(run_original, call, context), example=(call.args, call.kwargs), weights=weights,
         plugins_used=packs.used_plugins, timings=seconds, spec=call.spec, write=functools.partial(write_program, packs, context),
-        pass_timings=passes.seconds, lowered=lowering.lowered, record=build.record(lowering), prepare=functools.partial(prepare_session, packs),
+        pass_timings=passes.seconds, lowered=lowering.lowered, record=record, prepare=functools.partial(prepare_session, packs),
     )  # fmt: skip
     if verify:
         with clock("verify"):

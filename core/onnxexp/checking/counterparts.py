@@ -14,9 +14,7 @@ __all__ = ["Counterparts", "as_captured"]
 
 
 class Counterparts:
-    """The ONNX value of each captured value in one model, as a record has them.
-
-    A pass may have replaced a value by another one of the same name; a model from a file has the names alone.
+    """The ONNX value of each captured value in one model, by the names of a record.
 
     Attributes:
         model: The model.
@@ -30,7 +28,7 @@ class Counterparts:
             live.update((value.name, value) for value in (*graph.inputs, *graph.initializers.values()))
             live.update((output.name, output) for node in graph for output in node.outputs)
         present = {
-            value: live.get(each.name) if isinstance(each, ir.Value) else each for value, each in recorded.items()
+            value: live.get(each) if isinstance(each, str) else each for value, each in recorded.items()
         }
         self.found = {value: each for value, each in present.items() if each is not None}
 

@@ -142,7 +142,7 @@ class GraphComparison:
         """Complete the report of a fault: its ONNX nodes, and the nodes in its blocks."""
         outputs = self.counterparts.of(node)
         nodes, _ = boundary(outputs, self.counterparts.onnx_values() - set(outputs))
-        texts = tuple(f"{each.op_type} {each.name}".strip() for each in reversed(nodes))
+        texts = tuple(f"{each.op_type} ({each.name})" for each in reversed(nodes))
         flow = _flow(outputs) if node.blocks else None
         inside = self.descend(self, node, values, flow) if flow is not None and self.descend is not None else []
         evidence = functools.partial(gather, self.graph, node, made.merged, self.counterparts, self.open_run, self.inputs)

@@ -70,5 +70,6 @@ class Build:
         lowering, _, results = self.lower()
         with contextlib.closing(lowering.builder):
             model = assemble(lowering.builder, graph_outputs(self.io, results))
+            record = self.record(lowering)
         self.passes.post(model, passes)
-        return model, self.record(lowering)
+        return model, record

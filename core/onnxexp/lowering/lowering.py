@@ -263,14 +263,14 @@ class Lowering:
                 raise LoweringError(f"{resolution.who} {mismatch}")
 
     def counterparts(self) -> dict[Value, Counterpart]:
-        """The ONNX value of each captured value, or its number or tensor where it is a small constant."""
+        """The name of each captured value's ONNX value, or its number or tensor where it is a small constant."""
         found: dict[Value, Counterpart] = {}
         for value, bound in self._env.items():
             if not isinstance(bound, Tensor):
                 if isinstance(bound, (bool, int, float)):
                     found[value] = bound
             elif bound.known_value is not None:
-                found[value] = bound.known_value
+                found[value] = str(bound.known_value.name)
             elif bound.const is not None and bound.const.nbytes <= _SMALL:
                 found[value] = bound.const
         return found

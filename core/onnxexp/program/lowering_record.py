@@ -13,7 +13,7 @@ from onnxexp.neutral_graph import Graph, Node, Value
 __all__ = ["Counterpart", "LoweringRecord"]
 
 Counterpart: TypeAlias = Any
-"""The `onnx_ir.Value` of a captured value; a small constant is a torch.Tensor or a number."""
+"""The name of a captured value's ONNX value; a small constant is a torch.Tensor or a number."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -22,8 +22,8 @@ class LoweringRecord:
 
     Attributes:
         graph: The captured graph after the pre passes.
-        counterparts: The counterpart of each captured value, those in blocks and decompositions too; values that were folded
-            away, and complex tensors, have none.
+        counterparts: The counterpart of each captured value before the post passes, those in blocks and decompositions too.
+            Values that were folded away, and complex tensors, have none. A pass that changes what a value is must rename it.
         plugins: The plugin that lowered each node of the captured graph, "decomposed" or "core".
         symbolics: The full name of the symbolic that lowered a node, also one of a decomposition.
         decompositions: The graphs of the nodes that were decomposed.
