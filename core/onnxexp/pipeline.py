@@ -57,7 +57,8 @@ def export(
     keep_initializers_as_inputs: bool = False,
     do_constant_folding: bool = True,
     external_data: bool | None = None,
-    verify: bool = False,
+    verify: bool | Literal["sizes"] = False,
+    strip: bool = False,
     verbose: bool = False,
     debug: bool | None = None,
     check_sizes: bool | None = None,
@@ -97,8 +98,9 @@ def export(
         keep_initializers_as_inputs: True also lists the parameters among the graph's inputs, so that a caller can override them.
         do_constant_folding: False keeps computations on constants in the graph.
         external_data: True writes the weights into a file beside `f`, False writes one file; None splits only above 2 GB.
-        verify: Compare the program with the model, in ONNX Runtime, on the example and at other sizes of the dynamic axes,
-            before the file is written.
+        verify: Compare the program with the model in ONNX Runtime, before the file is written: True on the example, repeated to
+            other sizes of the dynamic axes; "sizes" on the example, and on random inputs at other sizes.
+        strip: Leave the origin of each node (module, source line, operator, symbolic) out of the file.
         verbose: Print the finished graph.
         debug: Check the graph after every pass.
         check_sizes: False skips the second trace, which shows what a trace fixes on a dynamic axis.
@@ -152,10 +154,10 @@ def export(
     )  # fmt: skip
     if verify:
         with clock("verify"):
-            program.verify_sizes()
+            program.verify(inputs=verify if isinstance(verify, str) else "repeated")
     if f is not None:
         with clock("write"):
-            program.save(f, external_data=external_data)
+            program.save(f, external_data=external_data, strip=strip)
     if verbose:
         print(program)
     return program

@@ -25,7 +25,7 @@ PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 MAX_LOOSE_FILES = 10
 MAX_LINES = 13_500
 MAX_LINES_WITHOUT_FRONTEND = 9_000
-TOOLS = ("cli/", "testing/")
+TOOLS = ("cli/", "testing/", "checking/")
 FRONTEND = ("capture/", "functionalize/")
 MAY_KNOW_OPERATORS = {"onnxexp/capture/torch_export/", "onnxexp/functionalize/", "onnxexp/cli/"}
 

@@ -25,7 +25,7 @@ from onnxexp.request.axis_spec import Axis
 from onnxexp.request.dynamic_shapes import DynamicSpec
 from onnxexp.request.tensor_list import TensorList
 
-__all__ = ["adapted_inputs", "derivation", "enlarge", "describe_enlargement", "grow", "other_examples"]
+__all__ = ["adapted_inputs", "derivation", "describe_enlargement", "enlarge", "grow", "other_examples"]
 
 
 @contextlib.contextmanager
@@ -112,6 +112,7 @@ def other_examples(
             low, high = _bounds(request.dim)
             present = (tensor.shape[axis] - function(0)) // (function(1) - function(0))
             size = max(rule(place, present), low)
+            size += 2 if size == present and size > 1 else 0  # a size that the export did not see
             size = function(size if high is None else min(size, high))
             changed[index] = grow(tensor, axis, size) if tensor.shape[axis] else tensor
             texts.append(f"axis {axis} of {spec.leaves[index].name} is {size}")

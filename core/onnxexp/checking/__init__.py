@@ -1,1 +1,1 @@
-"""Compare an exported model with the original: outputs, every node, other sizes, other backends."""
+"""Compare an exported model with the original: its outputs, or every node."""

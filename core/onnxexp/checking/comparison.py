@@ -69,7 +69,9 @@ class Comparison:
 
 @dataclasses.dataclass(frozen=True)
 class VerificationReport:
-    """The comparison of all outputs on one or several inputs; its text has a line for each output.
+    """The comparison of all outputs on one or several inputs.
+
+    Its text has a line for each output.
 
     Attributes:
         outputs: The outputs; for several inputs those of each in turn.
@@ -111,7 +113,10 @@ class VerificationReport:
         return min((output.snr for output in self.outputs), default=math.inf)
 
     def raise_for_difference(self) -> None:
-        """Raise VerificationError listing every output that differs, if one does; its `report` is this report."""
+        """Raise VerificationError listing every output that differs, if one does.
+
+        Its `report` is this report.
+        """
         failed = [case for case in self.cases or (self,) if not case.ok]
         if not failed:
             return
@@ -202,8 +207,8 @@ def compare(
         raise VerificationError(f"the original returns {len(wanted)} values at these inputs, the exported model {len(got)}")
     compared = []
     for name, one, other in zip(names, wanted, got, strict=True):
-        given = (tolerances or {}).get(one.dtype) if isinstance(one, torch.Tensor) else None
-        allowed = tuple(first if first is not None else second for first, second in zip((rtol, atol), given or (None, None)))
+        by_dtype = (tolerances or {}).get(one.dtype, (None, None)) if isinstance(one, torch.Tensor) else (None, None)
+        allowed = (by_dtype[0] if rtol is None else rtol, by_dtype[1] if atol is None else atol)
         if name in random and isinstance(one, torch.Tensor) and _type(one) == _type(other):
             compared.append(Comparison(name, _type(one), _type(other), note="random values, not compared"))
         else:

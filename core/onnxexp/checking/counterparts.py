@@ -27,9 +27,7 @@ class Counterparts:
         for graph in (model.graph, *model.graph.subgraphs()):
             live.update((value.name, value) for value in (*graph.inputs, *graph.initializers.values()))
             live.update((output.name, output) for node in graph for output in node.outputs)
-        present = {
-            value: live.get(each) if isinstance(each, str) else each for value, each in recorded.items()
-        }
+        present = {value: live.get(each) if isinstance(each, str) else each for value, each in recorded.items()}
         self.found = {value: each for value, each in present.items() if each is not None}
 
     def onnx(self, value: Value) -> ir.Value | None:

@@ -1,4 +1,7 @@
-"""Gather what shows a fault: the nodes of both graphs, their inputs, and both results."""
+"""Gather what shows a fault.
+
+The nodes of both graphs, their inputs, and both results.
+"""
 
 from __future__ import annotations
 
@@ -65,9 +68,8 @@ def gather(
     wanted = [counterparts.found[output] for output in outputs]
     own = {counterparts.onnx(value) for value in made}
     onnx_nodes, start = boundary(wanted, counterparts.onnx_values() - own)
-    values = open_run().values(
-        [*(value for value in start if value.const_value is None), *(each for value in read if (each := counterparts.onnx(value)))]
-    )
+    read_onnx = [onnx for value in read if (onnx := counterparts.onnx(value)) is not None]
+    values = open_run().values([*(value for value in start if value.const_value is None), *read_onnx])
     inputs = {value: _input(value, counterparts, values, {**around, **graph.params}) for value in read}
     order = {each: index for index, each in enumerate(_graph_of(onnx_nodes))}
     ordered = sorted(onnx_nodes, key=order.__getitem__)

@@ -16,9 +16,7 @@ from onnxexp.errors import OnnxExporterError
 __all__ = ["find_origin"]
 
 
-def find_origin(
-    compared: Any, reports: list[NodeReport], *, rebuild: bool
-) -> tuple[Origin | None, list[NodeReport]]:
+def find_origin(compared: Any, reports: list[NodeReport], *, rebuild: bool) -> tuple[Origin | None, list[NodeReport]]:
     """Find what is to blame for the first fault.
 
     The captured graph is lowered again, without passes: there every captured node has a value of its own, those of
@@ -53,14 +51,17 @@ def find_origin(
 
 
 def _exact(report: NodeReport, faults: dict[str, NodeReport]) -> NodeReport:
-    """Replace the report of a fault by that of the exact node, which may be one that it covers."""
+    """Replace the report of a fault by that of the exact node.
+
+    It may be a node that the first one covers.
+    """
     if report.status != "fault":
         return report
     return next((faults[name] for name in (*report.merged, report.name) if name in faults), report)
 
 
 def _unoptimized(compared: Any, passes: int) -> Any:
-    """The comparison with the first so many passes, and nodes of decompositions one by one."""
+    """The comparison after the first passes, with nodes of decompositions."""
     model, record = compared.record.rebuild(passes)
     return dataclasses.replace(compared, model=model, record=flattened(record))
 
@@ -77,7 +78,10 @@ def _pass(compared: Any, suspects: set[str]) -> str:
 
 
 def _symbolic_or_runtime(settings: Settings, fault: NodeReport) -> Origin:
-    """Run the ONNX nodes of a fault in the reference evaluator: the file is right where it agrees with torch."""
+    """Run the ONNX nodes of a fault in the reference evaluator.
+
+    The file is right where it agrees with torch.
+    """
     try:
         evidence = fault.evidence() if fault.evidence is not None else None
         results = ReferenceSession(evidence.model).run(evidence.feeds) if evidence is not None else []

@@ -1,4 +1,4 @@
-"""Put the nodes of decompositions into the captured graph, to compare them one by one."""
+"""Put the nodes of decompositions into the captured graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ __all__ = ["flattened"]
 
 
 def flattened(record: LoweringRecord) -> LoweringRecord:
-    """The record with the nodes of each decomposition before the node that was decomposed, as parts of it."""
+    """The record with the nodes of decompositions in its graph.
+
+    They come before the node that was decomposed, as parts of it.
+    """
     flat = _Flattened(record)
     graph = record.graph
     nodes = list(flat.nodes(graph, {}, ""))

@@ -24,7 +24,10 @@ __all__ = ["GraphComparison", "Settings"]
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How to compare: the backend, the tolerances, and the bytes of torch's results that are kept at once."""
+    """How to compare.
+
+    The backend, the tolerances, and the bytes of torch's results that are kept at once.
+    """
 
     open_session: OpenSession
     rtol: float | None = None
@@ -58,7 +61,7 @@ class GraphComparison:
     settings: Settings
     inputs: Mapping[Value, Any]
     describe: Callable[..., NodeReport]
-    descend: Callable[[GraphComparison, Node, Mapping[Value, Any], ir.Node], list[NodeReport]] | None = None
+    descend: Callable[[GraphComparison, Node, Mapping[ir.Value, Any], ir.Node], list[NodeReport]] | None = None
     path: str = ""
     torch_outputs: list[Any] = dataclasses.field(default_factory=list, init=False)
 
@@ -104,9 +107,9 @@ class GraphComparison:
             wanted += values
             if node.blocks and self.descend is not None and (flow := _flow(values)) is not None:
                 wanted += free_values(flow)
-        values = self.run.values(wanted)
+        found = self.run.values(wanted)
         for node, results, note in pending:
-            yield self._report(node, results, note, values)
+            yield self._report(node, results, note, found)
 
     def _report(self, node: Node, results: list[Any] | None, note: str, values: Mapping[ir.Value, Any]) -> NodeReport:
         found = [self._actual(output, values) for output in node.outputs]
@@ -168,7 +171,10 @@ class GraphComparison:
         return _NONE if counterpart is None else as_captured(output, counterpart)
 
     def seen(self, value: Value) -> Any:
-        """ONNX's result of a captured value, or what torch makes of ONNX's results before it. Raises KeyError."""
+        """ONNX's result of a captured value, or what torch makes of ONNX's.
+
+        Raises KeyError.
+        """
         return self._seen[value]
 
     def known(self) -> Mapping[Value, Any]:

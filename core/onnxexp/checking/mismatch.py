@@ -1,4 +1,4 @@
-"""Find the first captured node whose ONNX value differs, in one run of torch and one of ONNX."""
+"""Find the first captured node whose ONNX value differs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
 
-from onnxexp.checking.blocks import compare_blocks
+from onnxexp.checking.block_comparison import compare_blocks
 from onnxexp.checking.comparison import Tolerances, VerificationReport, compare, run_eager
+from onnxexp.checking.counterparts import Counterparts
 from onnxexp.checking.exported import Exported, opener
 from onnxexp.checking.fault_origin import find_origin
-from onnxexp.checking.counterparts import Counterparts
 from onnxexp.checking.graph_comparison import GraphComparison, Settings
 from onnxexp.checking.mismatch_report import MismatchReport, NodeReport
 from onnxexp.checking.onnx_slices import SlicedRun
 from onnxexp.checking.verification import random_outputs
-from onnxexp.errors import OnnxExporterError, OptionError, VerificationError
+from onnxexp.errors import OptionError
 from onnxexp.neutral_graph import Value
 from onnxexp.program.lowering_record import LoweringRecord
 
@@ -54,7 +54,7 @@ class NodeComparison:
 
     def sliced_run(self) -> SlicedRun:
         """A new run of the model from its inputs."""
-        given = {value: self.feeds[value.name] for value in self.model.graph.inputs if value.name in self.feeds}
+        given = {value: self.feeds[name] for value in self.model.graph.inputs if (name := value.name or "") in self.feeds}
         return SlicedRun(self.model, self.model.graph, given, self.settings.open_session)
 
     def reports(self) -> list[NodeReport]:
@@ -71,7 +71,14 @@ class NodeComparison:
     def describe(self, node: Any, path: str, status: Any, **fields: Any) -> NodeReport:
         """Make a node's report, with its plugin and symbolic."""
         symbolic, owner = self.record.symbolics.get(node, ""), self.record.owners.get(node)
-        return NodeReport(node, f"{owner}/{path}" if owner else path, status, plugin=self.record.plugins.get(node, ""), symbolic=symbolic, **fields)
+        return NodeReport(
+            node,
+            f"{owner}/{path}" if owner else path,
+            status,
+            plugin=self.record.plugins.get(node, ""),
+            symbolic=symbolic,
+            **fields,
+        )
 
 
 def find_mismatch(
@@ -86,7 +93,7 @@ def find_mismatch(
     atol: float | None = None,
     tolerances: Tolerances | None = None,
 ) -> MismatchReport:
-    """Compare every captured node with its ONNX value, see `ONNXProgram.find_mismatch`.
+    """Compare every captured node with ONNX, see `ONNXProgram.find_mismatch`.
 
     Args:
         model: Another model than the program's, whose values have the same names: one from a file.
@@ -119,7 +126,10 @@ def _inputs(program: Exported, leaves: Sequence[Any], feeds: Mapping[str, Any]) 
 def _whole(
     program: Exported, compared: NodeComparison, args: Sequence[Any], kwargs: Mapping[str, Any], leaves: Sequence[Any]
 ) -> tuple[VerificationReport | None, str, str]:
-    """Compare the outputs of the model as a whole with the original's; explain differences that no node has."""
+    """Compare the outputs of the model as a whole with the original's.
+
+    Explain differences that no node has.
+    """
     settings, names = compared.settings, [value.name or "" for value in compared.model.graph.outputs]
     tolerances = {"rtol": settings.rtol, "atol": settings.atol, "tolerances": settings.tolerances}
     random = random_outputs(program)

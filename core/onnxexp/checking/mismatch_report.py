@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -67,7 +66,10 @@ class NodeReport:
         return self.node.where.scope
 
     def innermost(self) -> NodeReport:
-        """The first fault inside, as deep as there is one; the node itself where there is none."""
+        """The first fault inside, as deep as there is one.
+
+        The node itself where there is none.
+        """
         inner = next((each for each in self.inside if each.status == "fault"), None)
         return self if inner is None else inner.innermost()
 
@@ -131,31 +133,37 @@ class MismatchReport:
 
     @property
     def first(self) -> NodeReport | None:
-        """The first node at fault, the innermost where it is in a block or a decomposition."""
+        """The first node at fault; the innermost one of a block or decomposition."""
         return self.faults[0].innermost() if self.faults else None
 
     @property
     def worst(self) -> NodeReport | None:
-        """The node with the largest error relative to its tolerance's dtype: the lowest ratio of signal to noise."""
-        measured = [each for each in self.nodes if each.total is not None and math.isfinite(each.total.snr)]
-        return min(measured, key=lambda each: each.total.snr if each.total else math.inf, default=None)
+        """The node with the largest absolute error; None where all are equal."""
+        measured = [each for each in self.nodes if each.total is not None and each.total.max_abs > 0]
+        return max(measured, key=lambda each: each.total.max_abs if each.total else 0.0, default=None)
 
     def growth(self) -> list[tuple[str, float, float]]:
-        """The error along the graph: name, largest absolute error so far, and of the node alone."""
-        return [
-            (each.name, each.total.max_abs, each.local.max_abs if each.local else 0.0) for each in self.nodes if each.total
-        ]
+        """The errors along the graph, node by node.
+
+        Each entry has a name, the largest absolute error of both graphs from their start, and that of the node alone.
+        """
+        return [(each.name, each.total.max_abs, each.local.max_abs if each.local else 0.0) for each in self.nodes if each.total]
 
     def by_module(self) -> dict[str, tuple[int, float, float]]:
-        """For each module: its nodes, the largest error of a node alone, and the error at its end."""
+        """The errors by module.
+
+        Each entry has the number of nodes, the largest absolute error of a node alone, and the error of the last node.
+        """
         return self._grouped(lambda each: each.scope)
 
     def by_operator(self) -> dict[str, tuple[int, float, float]]:
-        """For each operator: its nodes, the largest error of a node alone, and the error at the last one."""
+        """The errors by operator, as `by_module` has them."""
         return self._grouped(lambda each: each.op)
 
     def export_repro(self, folder: str | os.PathLike[str], fault: NodeReport | None = None) -> Path:
-        """Write the ONNX nodes and the torch call of a fault, with its inputs and results, as a script that runs by itself.
+        """Write a fault as a script that runs by itself.
+
+        It has the ONNX nodes and the torch call, with their inputs and results.
 
         Args:
             folder: Where to write ``repro.py``, ``model.onnx`` and ``data.pt``; made where it does not exist.
@@ -195,7 +203,8 @@ class MismatchReport:
             yield f"no node differs: {counts['ok']} of {len(self.nodes)} captured nodes agree with ONNX{shared}{unknown}"
             if self.worst is not None and self.worst.total is not None:
                 total = self.worst.total
-                yield f"largest error at %{self.worst.path} ({self.worst.op}): max abs error {total.max_abs:.3g}, SNR {total.snr:.0f} dB"
+                error = f"max abs error {total.max_abs:.3g}, SNR {total.snr:.0f} dB"
+                yield f"largest error at %{self.worst.path} ({self.worst.op}): {error}"
         else:
             title = "1 node computes" if len(faults) == 1 else f"{len(faults)} nodes compute"
             yield f"{title} another value in ONNX than in torch ({len(self.nodes)} captured nodes{shared}{unknown}); the first:"

@@ -1,4 +1,4 @@
-"""Run an ONNX graph in slices, so that every value of it can be seen in bounded memory."""
+"""Run an ONNX graph in slices: all its values, in bounded memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ def free_values(node: ir.Node) -> list[ir.Value]:
 
 
 def boundary(outputs: Iterable[ir.Value], stop: Collection[ir.Value]) -> tuple[list[ir.Node], list[ir.Value]]:
-    """The nodes that compute these values from those in `stop`, in no order, and the values that they start from."""
+    """The nodes that compute these values from those in `stop`, in no order.
+
+    Returns the values that they start from, too.
+    """
     nodes: dict[ir.Node, None] = {}
     start: dict[ir.Value, None] = {}
     stack = [producer for value in outputs if (producer := value.producer()) is not None]
@@ -56,14 +59,15 @@ def boundary(outputs: Iterable[ir.Value], stop: Collection[ir.Value]) -> tuple[l
 def slice_model(
     model: ir.Model, nodes: Sequence[ir.Node], outputs: Sequence[ir.Value], given: Mapping[ir.Value, Any]
 ) -> ir.Model:
-    """Make a model of some nodes; the values in `given` are its inputs, with the types of these tensors."""
+    """Make a model of some nodes.
+
+    The values in `given` are its inputs, with the types of these tensors.
+    """
     made = {output for node in nodes for output in node.outputs}
     read = dict.fromkeys(value for node in nodes for value in free_values(node) if value not in made)
     inputs = [value for value in read if value in given]
     weights = [value for value in read if value not in given and value.const_value is not None]
-    view = ir.GraphView(
-        inputs, outputs, nodes=nodes, initializers=weights, opset_imports=model.graph.opset_imports, name="slice"
-    )
+    view = ir.GraphView(inputs, outputs, nodes=nodes, initializers=weights, opset_imports=model.graph.opset_imports, name="slice")
     graph = view.clone()
     for copied, value in zip(graph.inputs, inputs, strict=True):
         tensor = given[value]
@@ -77,7 +81,9 @@ def slice_model(
 
 
 class SlicedRun:
-    """The values of one graph for one call. Each node runs once, when a value that depends on it is first wanted.
+    """The values of one graph for one call.
+
+    Each node runs once, when a value that depends on it is first wanted.
 
     Args:
         model: The model of the graph, for its functions and opsets.

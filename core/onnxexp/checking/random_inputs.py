@@ -1,4 +1,4 @@
-"""Random inputs like an example's: the same structure, dtypes, shapes and ranges."""
+"""Random inputs like an example's: of the same structure, dtypes and ranges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _FEW = 16
 
 
 def random_like(args: Sequence[Any], kwargs: Mapping[str, Any], seed: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Replace the tensors of a call by random ones; a tensor that occurs twice stays one.
+    """Replace the tensors of a call by random ones.
+
+    A tensor that occurs twice stays one.
 
     Floats are normal numbers with the example's mean and deviation, integers lie between its least and greatest. Tensors with a
     few different numbers (masks, labels) get these numbers again.
@@ -44,7 +46,7 @@ def _random_tensor(example: torch.Tensor, generator: torch.Generator) -> torch.T
     if flat.is_complex():
         return torch.view_as_complex(_random_tensor(torch.view_as_real(flat), generator)).reshape(example.shape)
     wide = flat.double()
-    values = wide.unique() if flat.numel() > _FEW or flat.dtype == torch.bool else wide
+    values = torch.unique(wide) if flat.numel() > _FEW or flat.dtype == torch.bool else wide
     if flat.dtype == torch.bool or (flat.numel() > _FEW and len(values) <= _FEW):
         drawn = values[torch.randint(len(values), (flat.numel(),), generator=generator)]
     elif flat.dtype.is_floating_point:

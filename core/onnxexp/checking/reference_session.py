@@ -1,4 +1,7 @@
-"""Run a model in ONNX's reference evaluator: slow, and independent of ONNX Runtime."""
+"""Run a model in ONNX's reference evaluator.
+
+Slow, and independent of ONNX Runtime.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ __all__ = ["ReferenceSession", "to_torch"]
 
 
 class ReferenceSession:
-    """A model in the reference evaluator. Raises OnnxExporterError where it has no such operator."""
+    """A model in the reference evaluator.
+
+    Raises OnnxExporterError where it has no such operator.
+    """
 
     def __init__(self, model: ir.Model) -> None:
         try:
@@ -30,7 +36,10 @@ class ReferenceSession:
             ) from error
 
     def run(self, feeds: Mapping[str, Any]) -> list[Any]:
-        """Run the model on tensors and numbers by input; return its outputs in order. Raises OnnxExporterError."""
+        """Run the model on tensors and numbers by input; return its outputs in order.
+
+        Raises OnnxExporterError.
+        """
         try:
             results = self._evaluator.run(None, {name: _to_numpy(feed) for name, feed in feeds.items()})
         except Exception as error:  # as above
@@ -49,7 +58,10 @@ def _to_numpy(feed: Any) -> Any:
 
 
 def to_torch(result: Any) -> Any:
-    """A numpy array, also of ml_dtypes, as a tensor; a list as a list of tensors; None as it is."""
+    """A numpy array, also of ml_dtypes, as a tensor; a list as a list of tensors.
+
+    None as it is.
+    """
     if result is None or isinstance(result, list):
         return None if result is None else [to_torch(element) for element in result]
     array = np.asarray(result)
@@ -57,4 +69,3 @@ def to_torch(result: Any) -> Any:
         return torch.from_numpy(np.array(array))
     bits = torch.from_numpy(np.array(array).view(f"u{array.dtype.itemsize}"))
     return bits.view(from_onnx(ir.tensor(array).dtype))  # bfloat16 and float8 of ml_dtypes
-

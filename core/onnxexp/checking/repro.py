@@ -18,7 +18,9 @@ __all__ = ["write_repro"]
 
 
 def write_repro(evidence: Evidence, text: str, folder: Path) -> Path:
-    """Write ``repro.py``, ``model.onnx`` and ``data.pt`` into a folder, which is made where it does not exist.
+    """Write ``repro.py``, ``model.onnx`` and ``data.pt`` into a folder.
+
+    The folder is made where it does not exist.
 
     Returns the script's path.
     """
@@ -29,14 +31,14 @@ def write_repro(evidence: Evidence, text: str, folder: Path) -> Path:
     inputs = {names[value]: tensor for value, tensor in evidence.inputs.items()}
     torch.save({"feeds": dict(evidence.feeds), "inputs": inputs, "expected": list(evidence.expected)}, folder / "data.pt")
     if calls is None:
-        reference = ["expected = data[\"expected\"]  # torch's results; the nodes have blocks, which a script cannot call"]
+        reference = ['expected = data["expected"]  # torch\'s results; the nodes have blocks, which a script cannot call']
     else:
-        loads = [f'{name} = data["inputs"]["{name}"]  # %{value.name}: {value.type}' for value, name in names.items() if name in calls]
+        loads = [
+            f'{name} = data["inputs"]["{name}"]  # %{value.name}: {value.type}' for value, name in names.items() if name in calls
+        ]
         results = ", ".join(names[output] for output in evidence.outputs)
         reference = [*loads, *calls.splitlines(), f"expected = [{results}]"]
-    script = _SCRIPT.format(
-        comment="\n".join(f"# {line}".rstrip() for line in text.splitlines()), reference="\n".join(reference)
-    )
+    script = _SCRIPT.format(comment="\n".join(f"# {line}".rstrip() for line in text.splitlines()), reference="\n".join(reference))
     path = folder / "repro.py"
     path.write_text(script, encoding="utf-8")
     return path
@@ -55,13 +57,15 @@ def _calls(evidence: Evidence, names: dict[Value, str]) -> str | None:
             targets.append(names[output])
         arguments = ", ".join(_arguments(node, function, names))
         call = f"torch.ops.{function}({arguments})"
-        lines.append(f"{', '.join(targets)}{',' if _many(function) and len(targets) == 1 else ''} = {call}  # {node.where}".rstrip(" #"))
+        lines.append(
+            f"{', '.join(targets)}{',' if _many(function) and len(targets) == 1 else ''} = {call}  # {node.where}".rstrip(" #")
+        )
     return "\n".join(lines)
 
 
 def _arguments(node: Node, function: Any, names: Mapping[Value, str]) -> list[str]:
     """Every argument of a call that differs from the schema's default."""
-    written = []
+    written: list[str] = []
     for formal, arg in zip(function._schema.arguments, node.args, strict=True):
         if formal.has_default_value() and not _values(arg) and arg == formal.default_value:
             continue
@@ -88,7 +92,7 @@ def _text(arg: Any, names: Mapping[Value, str]) -> str:
         return names[arg]
     if isinstance(arg, (list, tuple)):
         return f"[{', '.join(_text(each, names) for each in arg)}]"
-    if isinstance(arg, float) and arg != arg or arg in (float("inf"), float("-inf")):
+    if (isinstance(arg, float) and arg != arg) or arg in (float("inf"), float("-inf")):
         return f'float("{arg}")'
     return f"torch.device({str(arg)!r})" if isinstance(arg, torch.device) else repr(arg)
 

@@ -1,4 +1,7 @@
-"""Compare a program with its original: on given inputs, on random ones, at other sizes, in two backends."""
+"""Compare a program with its original.
+
+On given inputs, on random ones, at other sizes, in two backends.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,14 @@ from onnxexp.checking.torch_interpreter import is_random
 from onnxexp.errors import OnnxExporterError, OptionError, VerificationError
 from onnxexp.neutral_graph import Value, values_in
 
-__all__ = ["Case", "cases_of", "verify"]
+__all__ = ["InputCase", "cases_of", "verify"]
 
 
-class Case(NamedTuple):
-    """Inputs to compare on: in words ("" for those that were given), and whether the original may refuse them."""
+class InputCase(NamedTuple):
+    """Inputs to compare on.
+
+    In words ("" for those that were given), and whether the original may refuse them.
+    """
 
     text: str
     args: Sequence[Any]
@@ -29,37 +35,46 @@ class Case(NamedTuple):
     optional: bool = False
 
 
-def cases_of(program: Exported, inputs: Any, seed: int = 0) -> Iterator[Case]:
-    """The inputs that `ONNXProgram.verify` compares on, by its argument `inputs`. Raises OptionError."""
+def cases_of(program: Exported, inputs: Any, seed: int = 0) -> Iterator[InputCase]:
+    """The inputs that `ONNXProgram.verify` compares on, by its argument `inputs`.
+
+    Raises OptionError.
+    """
     args, kwargs = program.example
     if inputs == "random":
-        yield Case("the inputs are random", *random_like(args, kwargs, seed))
+        yield InputCase("the inputs are random", *random_like(args, kwargs, seed))
     elif inputs in ("sizes", "repeated"):
-        yield Case("" if inputs == "repeated" else "the inputs are the example", args, kwargs)
+        yield InputCase("" if inputs == "repeated" else "the inputs are the example", args, kwargs)
         for sizes, other, named in other_examples(args, kwargs, program.spec) if program.spec is not None else ():
             resized = (other, named) if inputs == "repeated" else random_like(other, named, seed)
-            yield Case(sizes, *resized, optional=True)
+            yield InputCase(sizes, *resized, optional=True)
     elif isinstance(inputs, (list, tuple)) and inputs:
         for index, given in enumerate(inputs):
             text = f"the inputs are inputs[{index}]"
             if isinstance(given, Mapping):
-                yield Case(text, (), given)
+                yield InputCase(text, (), given)
             else:
-                yield Case(text, (given,) if isinstance(given, torch.Tensor) else tuple(given), {})
+                yield InputCase(text, (given,) if isinstance(given, torch.Tensor) else tuple(given), {})
     else:
-        raise OptionError(f"inputs is {inputs!r}; give a list of argument tuples, 'random', 'sizes' (random at other sizes), or 'repeated' (the example repeated to other sizes)")
+        raise OptionError(
+            f"inputs is {inputs!r}; give a list of argument tuples, 'random', 'sizes' (random ones at other sizes), or 'repeated' "
+            "(the example, repeated to other sizes)"
+        )
 
 
 def verify(
     program: Exported,
     runner: Runner,
-    cases: Sequence[Case],
+    cases: Sequence[InputCase],
     *,
     rtol: float | None = None,
     atol: float | None = None,
     tolerances: Tolerances | None = None,
 ) -> VerificationReport:
-    """Compare all outputs on all cases. Raises VerificationError, and OnnxExporterError where the program cannot be run."""
+    """Compare all outputs on all cases.
+
+    Raises VerificationError, and OnnxExporterError where the program cannot be run.
+    """
     if program.eager is None:
         raise OnnxExporterError("this program was made without an original to compare with")
     random = random_outputs(program)
@@ -92,7 +107,10 @@ def verify(
 
 
 def random_outputs(program: Exported) -> frozenset[str]:
-    """The names of the outputs that depend on random numbers, such as those of a dropout in training mode."""
+    """The names of the outputs that depend on random numbers.
+
+    A dropout in training mode draws some.
+    """
     if program.record is None:
         return frozenset()
     graph, random = program.record.graph, set[Value]()

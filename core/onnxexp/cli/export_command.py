@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxexp.cli.export_call import add_arguments, prepare
 from onnxexp.cli.text_or_json import Output, Progress, readable
-from onnxexp.errors import VerificationError
+from onnxexp.errors import OnnxExporterError, VerificationError
 
 if TYPE_CHECKING:
     from onnxexp.program.program import ONNXProgram
@@ -30,11 +30,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     files.add_argument("--external-data", action="store_true", help="put the weights into a second file beside FILE")
     files.add_argument("--one-file", action="store_true", help="never write a second file (default: only above 2 GB)")
     group.add_argument(
-        "--verify",
-        action="store_true",
-        help="compare with the model in ONNX Runtime, on the example inputs "
-        "and at other sizes of the dynamic axes, before FILE is written",
-    )
+        "--verify", nargs="?", const=True, default=False, choices=[True, "sizes"], metavar="sizes",
+        help="compare with the model in ONNX Runtime before FILE is written, on the example inputs, repeated to other sizes of the "
+        "dynamic axes; sizes: on random inputs too. Where they differ, the first node that does is shown",
+    )  # fmt: skip
+    group.add_argument("--strip", action="store_true", help="leave the origin of each node out of the file, see `onnxexp explain`")
     group.add_argument("--print", action="store_true", help="print the finished graph")
 
 
@@ -79,23 +79,33 @@ def _export(options: argparse.Namespace, progress: Progress) -> tuple[ONNXProgra
 
     external = prepared.options.pop("external_data", None)
     external = True if options.external_data else False if options.one_file else external
-    verify = prepared.options.pop("verify", False) or options.verify
+    verify = options.verify or prepared.options.pop("verify", False)
+    prepared.options.pop("verify", None)
     program = export(prepared.model, prepared.args, **prepared.options)
     program.timings = {"load torch and the model": loading, **program.timings}
     if verify:
         progress.stage("comparing with the model in ONNX Runtime")
         begin = time.perf_counter()
         try:
-            program.verify_sizes()
+            program.verify(inputs=verify if isinstance(verify, str) else "repeated")
         except VerificationError as error:
-            return program, SavedFile((), 0), f"{error}\nnothing is written: {options.output} stays as it was"
+            progress.stage("looking for the first node that differs")
+            located = f"{error}\n{_located(program)}"
+            return program, SavedFile((), 0), f"{located}\nnothing is written: {options.output} stays as it was"
         finally:
             program.timings["verify"] = time.perf_counter() - begin
     progress.stage(f"writing {options.output}")
     begin = time.perf_counter()
-    saved = program.save(options.output, external_data=external)
+    saved = program.save(options.output, external_data=external, strip=options.strip or prepared.options.pop("strip", False))
     program.timings["write"] = time.perf_counter() - begin
     return program, saved, "" if verify else None
+
+
+def _located(program: ONNXProgram) -> str:
+    try:
+        return str(program.find_mismatch())
+    except OnnxExporterError as error:  # the difference itself is reported all the same
+        return f"the node cannot be located: {error}"
 
 
 def _summary(output: Output, program: ONNXProgram, saved: SavedFile, seconds: float) -> None:

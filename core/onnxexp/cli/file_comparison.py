@@ -17,11 +17,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onnxexp.builder.torch_tensor_data import TorchTensor
+from onnxexp.checking.comparison import VerificationReport, compare, run_eager
 from onnxexp.cli.model_target import Target
 from onnxexp.errors import OptionError, VerificationError
 from onnxexp.plugins import loading
 from onnxexp.plugins.program_hooks import prepare_session
-from onnxexp.checking.comparison import VerificationReport, compare, run_eager
 from onnxexp.program.onnxruntime_session import Session
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature
 from onnxexp.request import config

@@ -13,8 +13,8 @@ from onnxexp.cli.text_or_json import Output, Progress
 from onnxexp.errors import OptionError, VerificationError
 
 if TYPE_CHECKING:
-    from onnxexp.cli.file_comparison import Comparer
     from onnxexp.checking.comparison import VerificationReport
+    from onnxexp.cli.file_comparison import Comparer
 
 __all__ = ["arguments", "run"]
 

@@ -1,4 +1,7 @@
-"""Lower one captured program: for the export, and again to find the pass that changed a value."""
+"""Lower one captured program.
+
+For the export, and again to find the pass that changed a value.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ __all__ = ["Build"]
 
 @dataclasses.dataclass(eq=False)
 class Build:
-    """What lowering needs: the captured program, the names of inputs and outputs, the plugins, the options, the passes."""
+    """What lowering needs.
+
+    The captured program, the names of inputs and outputs, the plugins, the options, the passes.
+    """
 
     captured: CapturedProgram
     io: GraphIO
@@ -43,14 +49,14 @@ class Build:
         self._params, self._plugin_data = dict(self.captured.graph.params), dict(self.context.plugin_data)
 
     def lower(self) -> tuple[Lowering, dict[str, torch.Tensor], list[Any]]:
-        """Lower the captured graph; return the weights that only the caller has, and the results.
+        """Lower the captured graph.
+
+        Return the weights that only the caller has, and the results.
 
         Raises what `Lowering.run` raises.
         """
         graph = self.captured.graph
-        lowering = Lowering(
-            Builder.for_export(self.context), self.packs, self.captured.decompose, self.export_type, LOWERINGS
-        )
+        lowering = Lowering(Builder.for_export(self.context), self.packs, self.captured.decompose, self.export_type, LOWERINGS)
         weights = bind_inputs(lowering, self.captured, self.io, self.call.spec, self.export_params, self.as_inputs)
         try:
             return lowering, weights, lowering.run(graph)

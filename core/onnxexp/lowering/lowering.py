@@ -263,7 +263,10 @@ class Lowering:
                 raise LoweringError(f"{resolution.who} {mismatch}")
 
     def counterparts(self) -> dict[Value, Counterpart]:
-        """The name of each captured value's ONNX value, or its number or tensor where it is a small constant."""
+        """The name of each captured value's ONNX value.
+
+        A small constant is a number or tensor.
+        """
         found: dict[Value, Counterpart] = {}
         for value, bound in self._env.items():
             if not isinstance(bound, Tensor):

@@ -69,7 +69,10 @@ class Passes:
         self._run(self._pre, graph, contract.check_graph)
 
     def post(self, model: ir.Model, count: int | None = None) -> None:
-        """Run the passes on the finished model; all, or the first so many. Raises PassError."""
+        """Run the passes on the finished model; all, or the first so many.
+
+        Raises PassError.
+        """
         self._run([each for each in self._post if not self._skipped(each)][:count], model, contract.check_model)
         self._plugin_data.clear()  # it may hold Tensors, and these the builder and the weights
 
@@ -102,7 +105,10 @@ class Passes:
 
 
 def _sign(model: ir.Model, made_by: str) -> None:
-    """Write a pass's name into the nodes that it made: all others have metadata already."""
+    """Write a pass's name into the nodes that it made.
+
+    All others have metadata already.
+    """
     for node in model.graph.all_nodes():
         if not node.metadata_props:
             node.metadata_props["onnxexp.pass"] = made_by

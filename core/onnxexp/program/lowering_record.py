@@ -1,4 +1,4 @@
-"""What an export keeps of its lowering, to compare the captured graph with the ONNX graph node by node."""
+"""What an export keeps of its lowering, to compare both graphs node by node."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -15,13 +16,14 @@ from onnxexp.checking.comparison import Tolerances, VerificationReport
 from onnxexp.checking.exported import opener
 from onnxexp.checking.mismatch import find_mismatch
 from onnxexp.checking.mismatch_report import MismatchReport
-from onnxexp.checking.verification import Case, cases_of, verify
+from onnxexp.checking.verification import InputCase, cases_of, verify
 from onnxexp.neutral_graph import Node
 from onnxexp.program.lowering_record import LoweringRecord
 from onnxexp.program.model_text import ascii_text, render, type_text
 from onnxexp.program.onnxruntime_session import Prepare, Session
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature
 from onnxexp.request.dynamic_shapes import DynamicSpec
+from onnxexp.program.origins import without_origins
 from onnxexp.serialize import SavedFile, WriteOptions, save, to_proto
 
 __all__ = ["InputSlot", "ONNXProgram", "OutputSlot", "Signature", "Target", "Write"]
@@ -107,7 +109,7 @@ class ONNXProgram:
         """The model as a protobuf message with a copy of the weights, made at each access."""
         return to_proto(self._model)
 
-    def save(self, target: Target, *, external_data: bool | None = None) -> SavedFile:
+    def save(self, target: Target, *, external_data: bool | None = None, strip: bool = False) -> SavedFile:
         """Write the model, atomically if the target is a path; return the files.
 
         If the target is a path, the plugins' hook `serialize` comes before the core's writer.
@@ -115,11 +117,13 @@ class ONNXProgram:
         Args:
             target: A path, or a binary file object.
             external_data: Whether the weights go into a second file beside it; None: only above the 2 GB limit of one file.
+            strip: Leave the origin of each node (module, source line, operator, symbolic) out of the file.
 
         Raises:
             SerializeError: The model could not be written. An earlier file is unharmed.
         """
-        return self._write(self, target, WriteOptions(external_data=external_data))
+        with without_origins(self._model) if strip else contextlib.nullcontext():
+            return self._write(self, target, WriteOptions(external_data=external_data))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model in ONNX Runtime, with the original's arguments.
@@ -151,9 +155,9 @@ class ONNXProgram:
         Args:
             args: Positional arguments; the example's where neither `args`, `kwargs` nor `inputs` is given.
             kwargs: Keyword arguments.
-            inputs: Several inputs: a list with a tuple of positional arguments, a tensor, or a dict of keyword arguments for each.
-                Or "random": tensors of the example's shapes, dtypes and ranges; or "sizes": such tensors at the example's sizes
-                and at others of the dynamic axes (1, odd ones that differ from each other, twice the example's).
+            inputs: Several inputs: for each a tuple of positional arguments, a tensor, or a dict of keyword arguments. Or
+                "random": tensors of the example's shapes, dtypes and ranges. Or "sizes": such tensors at the example's sizes and
+                at others of the dynamic axes: 1, odd ones that differ from each other, twice the example's.
             rtol: Relative tolerance; by default it depends on the dtype (see `onnxexp.checking.comparison`).
             atol: Absolute tolerance; by default it depends on the dtype and the values' magnitude.
             tolerances: ``{dtype: (rtol, atol)}``.
@@ -167,12 +171,12 @@ class ONNXProgram:
         if inputs is not None:
             cases = list(cases_of(self, inputs, seed))
         else:
-            cases = [Case("", *self._call_or_example(args, kwargs))]
+            cases = [InputCase("", *self._call_or_example(args, kwargs))]
         runner = self._loaded() if backend == "onnxruntime" else opener(backend, self.prepare)(self._model)
         return verify(self, runner, cases, rtol=rtol, atol=atol, tolerances=tolerances)
 
     def verify_sizes(self) -> VerificationReport:
-        """Compare with the original on the example, and on the example repeated to other sizes of dynamic axes.
+        """Compare on the example, and on the example repeated to other sizes.
 
         The sizes are 1, odd ones that differ from each other, and twice the example's, as far as the axes' ranges, the program's
         restrictions and the original allow them. Raises VerificationError with the sizes.
@@ -190,7 +194,7 @@ class ONNXProgram:
         backend: str = "onnxruntime",
         chunk_bytes: int = 256 << 20,
     ) -> MismatchReport:
-        """Find the first captured node whose ONNX value differs, and what is to blame for it.
+        """Find the first captured node whose ONNX value differs, and the cause.
 
         Every captured node is run in torch, beside its ONNX value: on torch's own results, which shows how errors grow, and on
         ONNX's, which shows the nodes that are wrong by themselves. Print the report.

@@ -56,7 +56,10 @@ class Symbolic:
 
     @property
     def name(self) -> str:
-        """The function's full name (``onnxexp_aten.math.gelu``), or ``onnx.Relu`` for a one-to-one entry."""
+        """The function's full name (``onnxexp_aten.math.gelu``).
+
+        ``onnx.Relu`` for a one-to-one entry.
+        """
         return f"onnx.{self.direct}" if self.direct else name_of(self.function)
 
     @property

@@ -16,7 +16,7 @@ from onnxexp.checking.mismatch_report import NodeReport
 from onnxexp.checking.onnx_slices import SlicedRun, free_values
 from onnxexp.checking.reference_session import to_torch
 from onnxexp.errors import OnnxExporterError
-from onnxexp.neutral_graph import Graph, Node, Value
+from onnxexp.neutral_graph import Graph, Node
 
 __all__ = ["compare_blocks"]
 
@@ -29,7 +29,9 @@ Iteration: TypeAlias = "tuple[str, Graph, ir.Graph, dict[ir.Value, Any]]"
 
 
 def compare_blocks(outer: GraphComparison, node: Node, values: Values, flow: ir.Node) -> list[NodeReport]:
-    """Compare the nodes of the branch that was taken, or of the first iteration with a fault; [] where there is none.
+    """Compare the nodes of the taken branch, or of the first iteration with a fault.
+
+    Returns [] where there is no fault.
 
     Args:
         outer: The comparison of the graph around.
@@ -49,9 +51,7 @@ def compare_blocks(outer: GraphComparison, node: Node, values: Values, flow: ir.
     return []
 
 
-def _reports(
-    outer: GraphComparison, node: Node, block: Graph, graph: ir.Graph, given: Values, title: str
-) -> list[NodeReport]:
+def _reports(outer: GraphComparison, node: Node, block: Graph, graph: ir.Graph, given: Values, title: str) -> list[NodeReport]:
     counterparts = outer.counterparts
     inputs = {
         value: as_captured(value, given[onnx])

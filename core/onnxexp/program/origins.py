@@ -1,0 +1,59 @@
+"""The origin of an ONNX node, which an export writes into its `metadata_props`."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+__all__ = ["NodeOrigin", "origin_of", "without_origins"]
+
+PREFIX = "onnxexp."
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeOrigin:
+    """Where a node comes from; each field may be "".
+
+    Attributes:
+        op: The torch operator.
+        node: The name of the captured node, which is that of its first result.
+        scope, module: The path of the module, and its class.
+        source: ``file:line`` of the user's code.
+        plugin, symbolic: The plugin and the full name of the symbolic that made it.
+        made_by: The pass that made it.
+    """
+
+    op: str = ""
+    node: str = ""
+    scope: str = ""
+    module: str = ""
+    source: str = ""
+    plugin: str = ""
+    symbolic: str = ""
+    made_by: str = ""
+
+
+def origin_of(node: ir.Node) -> NodeOrigin | None:
+    """The origin of a node; None where its file has none."""
+    found = {name[len(PREFIX) :]: text for name, text in node.metadata_props.items() if name.startswith(PREFIX)}
+    found["made_by"] = found.pop("pass", "")
+    known = {field.name: found.get(field.name, "") for field in dataclasses.fields(NodeOrigin)}
+    return NodeOrigin(**known) if any(known.values()) else None
+
+
+@contextlib.contextmanager
+def without_origins(model: ir.Model) -> Iterator[None]:
+    """Take the origins out of all nodes of a model, and put them back at the end."""
+    nodes = [*model.graph.all_nodes(), *(node for function in model.functions.values() for node in function.all_nodes())]
+    kept = [(node, dict(node.metadata_props)) for node in nodes]
+    try:
+        for node, properties in kept:
+            node.metadata_props.clear()
+            node.metadata_props.update({name: text for name, text in properties.items() if not name.startswith(PREFIX)})
+        yield
+    finally:
+        for node, properties in kept:
+            node.metadata_props.update(properties)
