@@ -20,7 +20,7 @@ from onnxexp.lowering.keep_torch_ops import export_type_of, warn_of_torch
 from onnxexp.passes.manager import Passes
 from onnxexp.plugins import capture_hook
 from onnxexp.plugins import loading as plugin_loading
-from onnxexp.plugins.program_hooks import prepare_session, write_program
+from onnxexp.plugins.program_hooks import prepare_session, report_program, write_program
 from onnxexp.program.program import ONNXProgram
 from onnxexp.request import config as configuration
 from onnxexp.request.example_call import read_call
@@ -151,6 +151,7 @@ def export(
         eager=functools.partial(run_original, call, context), example=(call.args, call.kwargs), weights=weights,
         plugins_used=packs.used_plugins, timings=seconds, spec=call.spec, write=functools.partial(write_program, packs, context),
         pass_timings=passes.seconds, lowered=lowering.lowered, record=record, prepare=functools.partial(prepare_session, packs),
+        write_report=functools.partial(report_program, packs),
     )  # fmt: skip
     if verify:
         with clock("verify"):

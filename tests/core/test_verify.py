@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from onnxexp.errors import OnnxExporterError, VerificationError
 from onnxexp.checking.comparison import compare, run_eager
+from onnxexp.errors import OnnxExporterError, VerificationError
 from onnxexp.program.program import ONNXProgram
 from tests.core.test_program import ADD, numbers, program
 

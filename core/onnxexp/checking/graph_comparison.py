@@ -15,6 +15,7 @@ from onnxexp.checking.counterparts import Counterparts, as_captured
 from onnxexp.checking.evidence import gather
 from onnxexp.checking.mismatch_report import NodeReport
 from onnxexp.checking.onnx_slices import OpenSession, SlicedRun, boundary, free_values
+from onnxexp.checking.origins import origin_of
 from onnxexp.checking.reference_session import to_torch
 from onnxexp.checking.torch_interpreter import CannotRun, Interpreter, is_random
 from onnxexp.neutral_graph import Graph, Node, Value, replace_values, values_in
@@ -149,6 +150,9 @@ class GraphComparison:
         flow = _flow(outputs) if node.blocks else None
         inside = self.descend(self, node, values, flow) if flow is not None and self.descend is not None else []
         evidence = functools.partial(gather, self.graph, node, made.merged, self.counterparts, self.open_run, self.inputs)
+        origin = origin_of(nodes[0]) if nodes else None
+        if origin is not None and origin.symbolic:  # what the file says, which another export may have written
+            made = dataclasses.replace(made, plugin=origin.plugin, symbolic=origin.symbolic)
         return dataclasses.replace(made, onnx_nodes=texts, inside=tuple(inside), evidence=evidence)
 
     def _expected(self, node: Node, results: list[Any] | None) -> tuple[list[Any] | None, str]:

@@ -33,9 +33,7 @@ def write_repro(evidence: Evidence, text: str, folder: Path) -> Path:
     if calls is None:
         reference = ['expected = data["expected"]  # torch\'s results; the nodes have blocks, which a script cannot call']
     else:
-        loads = [
-            f'{name} = data["inputs"]["{name}"]  # %{value.name}: {value.type}' for value, name in names.items() if name in calls
-        ]
+        loads = [f'{names[value]} = data["inputs"]["{names[value]}"]  # %{value.name}: {value.type}' for value in evidence.inputs]
         results = ", ".join(names[output] for output in evidence.outputs)
         reference = [*loads, *calls.splitlines(), f"expected = [{results}]"]
     script = _SCRIPT.format(comment="\n".join(f"# {line}".rstrip() for line in text.splitlines()), reference="\n".join(reference))

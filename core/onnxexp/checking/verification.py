@@ -57,8 +57,8 @@ def cases_of(program: Exported, inputs: Any, seed: int = 0) -> Iterator[InputCas
                 yield InputCase(text, (given,) if isinstance(given, torch.Tensor) else tuple(given), {})
     else:
         raise OptionError(
-            f"inputs is {inputs!r}; give a list of argument tuples, 'random', 'sizes' (random ones at other sizes), or 'repeated' "
-            "(the example, repeated to other sizes)"
+            f"inputs is {inputs!r}; give a list of argument tuples, 'random', 'sizes' (random ones at other sizes), or "
+            "'repeated' (the example, repeated to other sizes)"
         )
 
 

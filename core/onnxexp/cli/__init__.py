@@ -29,7 +29,9 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS = {
     "export": "write a model as ONNX",
     "check": "show which plugin would lower each operator of a model, and list all obstacles, without writing a file",
-    "verify": "compare an ONNX file with its PyTorch model",
+    "verify": "compare an ONNX file with its PyTorch model, and find the first node that differs",
+    "explain": "show where the nodes of an ONNX file come from: module, source line, operator, symbolic",
+    "diff": "show what changed between two ONNX files, by module",
     "plugins": "list the installed plugins; `plugins why OP` shows which plugin lowers an operator",
     "ops": "list the operators that the plugins lower",
     "config": "show each setting and its origin",

@@ -31,10 +31,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     files.add_argument("--one-file", action="store_true", help="never write a second file (default: only above 2 GB)")
     group.add_argument(
         "--verify", nargs="?", const=True, default=False, choices=[True, "sizes"], metavar="sizes",
-        help="compare with the model in ONNX Runtime before FILE is written, on the example inputs, repeated to other sizes of the "
-        "dynamic axes; sizes: on random inputs too. Where they differ, the first node that does is shown",
+        help="compare with the model in ONNX Runtime before FILE is written, on the example inputs, repeated to other sizes of "
+        "the dynamic axes; sizes: on random inputs too. Where they differ, the first node that does is shown",
     )  # fmt: skip
-    group.add_argument("--strip", action="store_true", help="leave the origin of each node out of the file, see `onnxexp explain`")
+    group.add_argument(
+        "--strip", action="store_true", help="leave the origin of each node out of the file, see `onnxexp explain`"
+    )
+    group.add_argument("--report", type=Path, metavar="FILE", help="write a page about the model (needs onnxexp-plugin-report)")
+    group.add_argument("--profile", action="store_true", help="show in it the time of each operator in ONNX Runtime")
+    group.add_argument("--errors", action="store_true", help="show in it the error of each node")
     group.add_argument("--print", action="store_true", help="print the finished graph")
 
 
@@ -48,6 +53,14 @@ def run(options: argparse.Namespace, output: Output) -> int:
         warnings.simplefilter("default")
         try:
             program, saved, difference = _export(options, progress)
+            if options.report is not None:
+                progress.stage(f"writing {options.report}")
+                program.report(
+                    options.report,
+                    mismatch=options.errors or bool(difference),
+                    profile=options.profile,
+                    warnings=_remarks(caught),
+                )
         except BaseException:
             for remark in _remarks(caught):  # they may explain the error
                 print(readable(f"warning: {remark}", sys.stderr), file=sys.stderr)
@@ -109,7 +122,8 @@ def _located(program: ONNXProgram) -> str:
 
 
 def _summary(output: Output, program: ONNXProgram, saved: SavedFile, seconds: float) -> None:
-    from onnxexp.program.model_text import bytes_text, initializers_text, type_text
+    from onnxexp.checking.model_text import initializers_text
+    from onnxexp.program.type_text import bytes_text, type_text
 
     graph = program.model.graph
     stages = ", ".join(f"{stage} {spent:.2f}" for stage, spent in program.timings.items() if spent >= 0.005)
@@ -133,7 +147,7 @@ def _packs(program: ONNXProgram) -> list[str]:
 
 
 def _document(program: ONNXProgram, saved: SavedFile, seconds: float) -> dict[str, Any]:
-    from onnxexp.program.model_text import type_text
+    from onnxexp.program.type_text import type_text
 
     graph = program.model.graph
     return {

@@ -18,8 +18,12 @@ from torch.utils import _pytree as pytree
 
 from onnxexp.builder.torch_tensor_data import TorchTensor
 from onnxexp.checking.comparison import VerificationReport, compare, run_eager
+from onnxexp.checking.mismatch import find_mismatch
+from onnxexp.checking.mismatch_report import MismatchReport
+from onnxexp.cli.model_file import load_model
 from onnxexp.cli.model_target import Target
 from onnxexp.errors import OptionError, VerificationError
+from onnxexp.pipeline import export
 from onnxexp.plugins import loading
 from onnxexp.plugins.program_hooks import prepare_session
 from onnxexp.program.onnxruntime_session import Session
@@ -40,12 +44,7 @@ class Comparer:
     """
 
     def __init__(self, path: Path) -> None:
-        if not path.is_file():
-            raise OptionError(f"there is no file {path}")
-        try:
-            self._model = ir.load(path)
-        except Exception as error:  # the errors of protobuf and of external data have no common class
-            raise OptionError(f"{path} is not an ONNX model: {type(error).__name__}: {error}") from error
+        self._model = load_model(path)
         self._plugins = loading.load(config.load())  # before the model, which may put its folder on the path
         self._inputs = {
             value.name or "": value for value in self._model.graph.inputs if value.name not in self._model.graph.initializers
@@ -71,7 +70,7 @@ class Comparer:
             self._eager.eval()
         if any(isinstance(value.type, (ir.SequenceType, ir.OptionalType)) for value in self._inputs.values()):
             args, kwargs = whole_lists(self._eager, args, kwargs, "script")
-        self._args, self._kwargs = args, dict(kwargs)
+        self._args, self._kwargs, self._target = args, dict(kwargs), target
         leaves = flatten_inputs(bind(forward_of(self._eager), args, self._kwargs), args, self._kwargs)
         self._slots = self._match_inputs(leaves)
 
@@ -111,6 +110,31 @@ class Comparer:
             for name, written in shared.items()
             if written is not None and TorchTensor(own[name].detach().cpu()).tobytes() != written.tobytes()
         ]
+
+    def find_mismatch(self, **tolerances: Any) -> MismatchReport:
+        """Compare node by node: with the values of the same names of an export made now.
+
+        Raises OptionError where the file's values have other names, and what `onnxexp.export` raises.
+        """
+        names = list(self._inputs)
+        axes = {
+            name: {axis: str(size.value) for axis, size in enumerate(value.shape or ()) if isinstance(size, ir.SymbolicDim)}
+            for name, value in self._inputs.items()
+        }
+        asked = {"opset_version": self._model.opset_imports.get(""), "input_names": names, **self._target.options}
+        if "dynamic_shapes" not in asked:
+            asked.setdefault("dynamic_axes", {name: each for name, each in axes.items() if each})
+        for name in ("f", "verify", "verbose", "external_data"):
+            asked.pop(name, None)
+        program = export(self._target.model, tuple(self._args), kwargs=self._kwargs, **asked)
+        own, file = ({value.name for node in model.graph for value in node.outputs} for model in (program.model, self._model))
+        shared = own & file
+        if 2 * len(shared) < len(own) or set(names) != {value.name for value in program.model.graph.inputs}:
+            raise OptionError(
+                f"the file's values have other names than those of an export of this model now ({len(shared)} of {len(own)} are "
+                "there): onnxexp did not write it, or with other options; export the model again and use program.find_mismatch()"
+            )
+        return find_mismatch(program, *program.example, model=self._model, **tolerances)
 
     def _match_inputs(self, leaves: list[Leaf]) -> list[InputSlot]:
         by_name = {leaf.name: index for index, leaf in enumerate(leaves)}

@@ -29,6 +29,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--sizes", action="append", metavar="NAME=SIZE,...", default=[],
         help="also compare at these sizes of dynamic axes, such as batch=5,seq=12 (repeatable)",
     )  # fmt: skip
+    group.add_argument("--find-mismatch", action="store_true", help="also compare node by node, and show the first that differs")
+    group.add_argument("--repro", type=Path, metavar="DIR", help="write that node as a script that runs by itself to DIR")
     group.add_argument("--rtol", type=float, metavar="X", help="relative tolerance (default: by dtype)")
     group.add_argument("--atol", type=float, metavar="X", help="absolute tolerance (default: by dtype and magnitude)")
 
@@ -84,8 +86,19 @@ def run(options: argparse.Namespace, output: Output) -> int:
             f"the file's weights differ from the model's: {', '.join(differing[:3])}{', …' if len(differing) > 3 else ''}. Does "
             f"{options.against} create random weights, or was the model trained after the export?"
         )
-    output.document({"ok": ok, "runs": [_document(each) for each in runs], "differing_weights": differing})
+    located = _located(comparer, options, output) if options.find_mismatch or options.repro else {}
+    output.document({"ok": ok, **located, "runs": [_document(each) for each in runs], "differing_weights": differing})
     return 0 if ok else 1
+
+
+def _located(comparer: Comparer, options: argparse.Namespace, output: Output) -> dict[str, Any]:
+    """Compare node by node, print the report, and write the script."""
+    report = comparer.find_mismatch(rtol=options.rtol, atol=options.atol)
+    output.line(str(report), "" if report.ok else "red")
+    first = report.first
+    if options.repro is not None and first is not None:
+        output.line(f"wrote {report.export_repro(options.repro)}")
+    return {"mismatch": None if first is None else {"node": first.path, "op": first.op, "symbolic": first.symbolic}}
 
 
 def _compared(comparer: Comparer, sizes: dict[str, int], options: argparse.Namespace) -> _Run:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from onnxexp.builder.builder import Builder
     from onnxexp.builder.tensor import Tensor
     from onnxexp.capture.captured_program import CapturedProgram
+    from onnxexp.checking.mismatch_report import MismatchReport
     from onnxexp.neutral_graph import Graph, Node
     from onnxexp.program.program import ONNXProgram
     from onnxexp.request.dynamic_shapes import DynamicSpec
@@ -39,6 +40,7 @@ __all__ = [
     "pre_pass",
     "prepare_session",
     "serialize",
+    "write_report",
 ]
 
 PROJECT = "onnxexp"
@@ -240,4 +242,33 @@ def prepare_session(model: ir.Model, options: onnxruntime.SessionOptions) -> ir.
             def prepare_session(model, options):
                 if "my.domain" in model.opset_imports:
                     options.register_custom_ops_library(my_kernels.path())
+    """
+
+
+@_hookspec(firstresult=True)
+def write_report(
+    program: ONNXProgram, path: Path, mismatch: MismatchReport | None, profile: bool, warnings: Sequence[str]
+) -> bool | None:
+    """Write a report on a program for people to look at.
+
+    When:
+        At each `ONNXProgram.report`, and at ``onnxexp export --report``.
+    Parameters:
+        program: The exported program.
+        path: Where to write it.
+        mismatch: The result of `ONNXProgram.find_mismatch`, where errors are to be shown.
+        profile: Whether to show the time that each operator takes in ONNX Runtime.
+        warnings: The warnings of the export.
+    Result:
+        True once the file is written; None for a path that another plugin writes. An earlier file must be unharmed by an error.
+    First or all:
+        The first plugin that does not pass.
+    Example:
+        A list of the operators::
+
+            @onnxexp.hookimpl
+            def write_report(program, path):
+                if path.suffix == ".txt":
+                    path.write_text("\\n".join(node.op_type for node in program.model.graph))
+                    return True
     """

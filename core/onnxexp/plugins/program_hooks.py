@@ -1,20 +1,24 @@
-"""The hooks of a finished program: write it, or prepare it for ONNX Runtime."""
+"""The hooks of a finished program: write it, report on it, prepare it to run."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
 
+from onnxexp.checking.mismatch_report import MismatchReport
 from onnxexp.errors import OnnxExporterError, PluginError, SerializeError
+from onnxexp.plugins import loading
 from onnxexp.plugins.loading import Plugins
 from onnxexp.program.program import ONNXProgram, Target
+from onnxexp.request import config
 from onnxexp.request.export_context import ExportContext
 from onnxexp.serialize import SavedFile, WriteOptions, save
 
-__all__ = ["prepare_session", "write_program"]
+__all__ = ["prepare_session", "report_program", "write_program"]
 
 
 def write_program(
@@ -50,3 +54,25 @@ def prepare_session(plugins: Plugins, model: ir.Model, options: Any) -> ir.Model
             raise PluginError(f"{implementation} failed: {type(error).__name__}: {error}") from error
         model = model if changed is None else changed
     return model
+
+
+def report_program(
+    plugins: Plugins, program: ONNXProgram, path: Path, mismatch: MismatchReport | None, profile: bool, warnings: Sequence[str]
+) -> None:
+    """Write a report.
+
+    An installed plugin does it where the program's own have no such hook.
+
+    Raises PluginError where there is none, or its hook fails.
+    """
+    own = plugins.implementations("write_report")
+    for implementation in own or loading.load(config.load()).implementations("write_report"):
+        try:
+            written = implementation(program=program, path=path, mismatch=mismatch, profile=profile, warnings=warnings)
+        except OnnxExporterError:
+            raise
+        except Exception as error:  # a hook may raise anything: the error names the plugin
+            raise PluginError(f"{implementation} failed on {path}: {type(error).__name__}: {error}") from error
+        if written:
+            return
+    raise PluginError(f"no plugin writes a report to {path}: `pip install onnxexp-plugin-report` for a page (.html)")

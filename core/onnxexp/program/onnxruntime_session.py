@@ -25,7 +25,7 @@ from onnxexp.builder.torch_tensor_data import has_data
 from onnxexp.errors import OnnxExporterError
 from onnxexp.neutral_graph import TensorType
 from onnxexp.program.declared_sizes import contradiction
-from onnxexp.program.model_text import place_of, type_text
+from onnxexp.program.type_text import place_of, type_text
 from onnxexp.serialize import WriteOptions, save
 
 __all__ = ["Prepare", "Session"]

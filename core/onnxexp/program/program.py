@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 import onnx
@@ -16,14 +17,16 @@ from onnxexp.checking.comparison import Tolerances, VerificationReport
 from onnxexp.checking.exported import opener
 from onnxexp.checking.mismatch import find_mismatch
 from onnxexp.checking.mismatch_report import MismatchReport
+from onnxexp.checking.model_text import render
+from onnxexp.checking.origins import without_origins
 from onnxexp.checking.verification import InputCase, cases_of, verify
+from onnxexp.errors import OnnxExporterError
 from onnxexp.neutral_graph import Node
 from onnxexp.program.lowering_record import LoweringRecord
-from onnxexp.program.model_text import ascii_text, render, type_text
 from onnxexp.program.onnxruntime_session import Prepare, Session
 from onnxexp.program.signature import InputSlot, OutputSlot, Signature
+from onnxexp.program.type_text import ascii_text, type_text
 from onnxexp.request.dynamic_shapes import DynamicSpec
-from onnxexp.program.origins import without_origins
 from onnxexp.serialize import SavedFile, WriteOptions, save, to_proto
 
 __all__ = ["InputSlot", "ONNXProgram", "OutputSlot", "Signature", "Target", "Write"]
@@ -31,6 +34,7 @@ __all__ = ["InputSlot", "ONNXProgram", "OutputSlot", "Signature", "Target", "Wri
 Target: TypeAlias = "str | os.PathLike[str] | BinaryIO"
 Write: TypeAlias = "Callable[[ONNXProgram, Target, WriteOptions], SavedFile]"
 """Writes a program to a path or a binary file object."""
+WriteReport: TypeAlias = "Callable[[ONNXProgram, Path, MismatchReport | None, bool, Sequence[str]], None]"
 
 
 class ONNXProgram:
@@ -68,6 +72,7 @@ class ONNXProgram:
         lowered: list[tuple[Node, str]] | None = None,
         record: LoweringRecord | None = None,
         spec: DynamicSpec | None = None,
+        write_report: WriteReport | None = None,
     ) -> None:
         self.signature = signature
         self.timings = timings or {}
@@ -80,7 +85,7 @@ class ONNXProgram:
         self.weights = dict(weights or {})
         self._model = model
         self._plugins_used = plugins_used
-        self._write = write
+        self._write, self._write_report = write, write_report
         self.prepare = prepare
         self._session: Session | None = None
         self._lock = threading.Lock()
@@ -124,6 +129,32 @@ class ONNXProgram:
         """
         with without_origins(self._model) if strip else contextlib.nullcontext():
             return self._write(self, target, WriteOptions(external_data=external_data))
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        mismatch: MismatchReport | bool = False,
+        profile: bool = False,
+        warnings: Sequence[str] = (),
+    ) -> None:
+        """Write a page about this program, by a plugin such as onnxexp-plugin-report.
+
+        Its graph, weights, times and errors.
+
+        Args:
+            path: The file, ``report.html``.
+            mismatch: A result of `find_mismatch`, whose errors are shown; True runs it on the example.
+            profile: Show the time that each operator takes in ONNX Runtime.
+            warnings: The warnings of the export.
+
+        Raises:
+            OnnxExporterError: No plugin writes such a file, or it failed. An earlier file is unharmed.
+        """
+        if self._write_report is None:
+            raise OnnxExporterError("only a program of an export can be reported: make it with onnxexp.export")
+        found = self.find_mismatch() if mismatch is True else mismatch or None
+        self._write_report(self, Path(path), found, profile, warnings)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model in ONNX Runtime, with the original's arguments.

@@ -5,16 +5,15 @@ ASCII only, so that it prints on every terminal.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import onnx_ir as ir
 
-from onnxexp.builder.dtypes import from_onnx
+from onnxexp.program.type_text import ascii_text, bytes_text, dtype_text, type_text
 
-__all__ = ["ascii_text", "bytes_text", "place_of", "render", "type_text"]
+__all__ = ["initializers_text", "node_text", "render"]
 
 _INLINE = 8
 """Elements up to which a constant is shown by its contents."""
@@ -38,37 +37,12 @@ def render(model: ir.Model) -> str:
     return ascii_text("\n".join(lines))
 
 
-def type_text(value: ir.Value) -> str:
-    """Write a type: ``float32[batch, 3]``, ``sequence(int64[...])``, ``?``."""
-    return _type(value.type, value.shape)
-
-
-def place_of(node: ir.Node) -> str:
-    """Describe a node's origin: module, torch operator and the user's source line."""
-    known = [node.metadata_props.get(f"onnxexp.{key}", "") for key in ("scope", "op", "source")]
-    origin = ", ".join(part for part in known if part)
-    return f"{node.name or 'a node'} ({node.op_type})" + (f", from {origin}" if origin else "")
-
-
-def bytes_text(count: int) -> str:
-    """Write a number of bytes as ``1.5 MB``, in powers of 1000."""
-    if count < 1000:
-        return f"{count} bytes"
-    power = min(int(math.log10(count) / 3), 4)
-    return f"{count / 1000**power:.1f} {('kB', 'MB', 'GB', 'TB')[power - 1]}"
-
-
-def ascii_text(text: str) -> str:
-    """Escape all characters that are not ASCII."""
-    return text.encode("ascii", "backslashreplace").decode("ascii")
-
-
 def initializers_text(graph: ir.Graph) -> str:
     """Summarize the initializers: ``12 (1.5 MB): 10 float32, 2 int64``."""
     tensors = [value.const_value for value in graph.initializers.values() if value.const_value is not None]
     if not tensors:
         return str(len(graph.initializers)) if graph.initializers else "none"
-    kinds = Counter(_dtype(tensor.dtype) for tensor in tensors)
+    kinds = Counter(dtype_text(tensor.dtype) for tensor in tensors)
     listed = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     return f"{len(graph.initializers)} ({bytes_text(sum(tensor.nbytes for tensor in tensors))}): {listed}"
 
@@ -101,10 +75,11 @@ def _body(graph: ir.Graph | ir.Function, depth: int) -> Iterator[str]:
         if scope and (not modules or modules[-1] != scope):
             yield f"{'  ' * (depth + len(modules))}[{scope}]"
             modules.append(scope)
-        yield from _node(node, depth + len(modules))
+        yield from node_text(node, depth + len(modules))
 
 
-def _node(node: ir.Node, depth: int) -> Iterator[str]:
+def node_text(node: ir.Node, depth: int) -> Iterator[str]:
+    """Write a node with its blocks, line by line."""
     indent = "  " * depth
     blocks = [attr for attr in node.attributes.values() if attr.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)]
     outputs = ", ".join(_declared(value) for value in node.outputs if value.name)
@@ -150,9 +125,9 @@ def _attribute(attr: ir.Attr) -> str:
 def _attribute_value(attr: ir.Attr) -> str:
     value: Any = attr.value
     if attr.type is ir.AttributeType.TENSOR:
-        return _contents(value) if value.size <= _INLINE else f"<{_dtype(value.dtype)}{list(value.shape)}>"
+        return _contents(value) if value.size <= _INLINE else f"<{dtype_text(value.dtype)}{list(value.shape)}>"
     if attr.type is ir.AttributeType.INT and attr.name in _DTYPE_ATTRIBUTES:
-        return _dtype(value)
+        return dtype_text(value)
     if attr.type in (ir.AttributeType.FLOAT, ir.AttributeType.FLOATS):
         return _contents(value)
     if isinstance(value, (int, str)):
@@ -173,21 +148,3 @@ def _contents(constant: Any) -> str:
         text = f"{constant:.7g}"
         return text if any(mark in text for mark in ".einf") else f"{text}.0"
     return repr(constant)
-
-
-def _type(type_: ir.TypeProtocol | None, shape: ir.Shape | None) -> str:
-    if isinstance(type_, (ir.SequenceType, ir.OptionalType)):
-        kind = "sequence" if isinstance(type_, ir.SequenceType) else "optional"
-        return f"{kind}({_type(type_.elem_type, shape)})"
-    if type_ is None:
-        return "?"
-    sizes = ", ".join(str(size if isinstance(size, int) else size.value or "?") for size in shape) if shape is not None else "..."
-    return f"{_dtype(type_.dtype)}[{sizes}]"
-
-
-def _dtype(data_type: ir.DataType | int) -> str:
-    """Write an element type by torch's name, or by ONNX's in lower case."""
-    try:
-        return str(from_onnx(data_type)).removeprefix("torch.")
-    except (TypeError, ValueError):
-        return ir.DataType(data_type).name.lower() if data_type in ir.DataType.__members__.values() else str(data_type)
