@@ -38,7 +38,7 @@ def wrong(opset: int = 9) -> None:
 def test_nothing_differs(capsys: pytest.CaptureFixture[str]) -> None:
     info = find_mismatch(MODEL, X, opset_version=15)
     assert not info.has_mismatch() and info.upper_graph_info is None
-    assert info.essential_node_count() == 6 and "aten.gelu.default" in info.essential_node_kinds()
+    assert info.essential_node_count() == 6 and "aten::gelu" in info.essential_node_kinds()
     info.pretty_print_mismatch()
     assert capsys.readouterr().out == "nothing differs\n"
 
@@ -48,7 +48,7 @@ def test_the_operator_at_fault_is_found(capsys: pytest.CaptureFixture[str], tmp_
     info = find_mismatch(MODEL, (X,), opset_version=15)
     assert info.has_mismatch()
     (leaf,) = info.all_mismatch_leaf_graph_info()
-    assert [step.kind for step in leaf.graph] == ["aten.gelu.default"] and "gelu" in str(leaf.mismatch_error)
+    assert [node.op for node in leaf.graph] == ["aten::gelu"] and "gelu" in str(leaf.mismatch_error)
     assert info.find_partition(leaf.id) is leaf and info.find_partition("0000000") is None
     info.pretty_print_tree()
     info.pretty_print_mismatch(graph=True)
@@ -56,7 +56,7 @@ def test_the_operator_at_fault_is_found(capsys: pytest.CaptureFixture[str], tmp_
     assert printed.count("x id:") == len(leaf.id) + 1 and "elements are off" in printed
     assert "torch.nn.functional.gelu(self.linear(x))" in printed  # the user's line
     folder = Path(leaf.export_repro(str(tmp_path)))
-    assert sorted(path.name for path in folder.iterdir()) == ["mismatch.txt", "model.onnx", "results.pt"]
+    assert sorted(path.name for path in folder.iterdir()) == ["data.pt", "mismatch.txt", "model.onnx", "repro.py"]
     onnx.checker.check_model(onnx.load(folder / "model.onnx"))
     info.clear()
     assert not info.has_mismatch()
@@ -65,7 +65,7 @@ def test_the_operator_at_fault_is_found(capsys: pytest.CaptureFixture[str], tmp_
 def test_what_only_passes_an_error_on_is_not_at_fault() -> None:
     wrong()
     info = find_mismatch(MODEL, X)
-    assert {step.kind for leaf in info.all_mismatch_leaf_graph_info() for step in leaf.graph} == {"aten.gelu.default"}
+    assert {node.op for leaf in info.all_mismatch_leaf_graph_info() for node in leaf.graph} == {"aten::gelu"}
 
 
 def test_tolerances_of_find_mismatch() -> None:
@@ -75,7 +75,7 @@ def test_tolerances_of_find_mismatch() -> None:
     assert isinstance(info, GraphInfo) and not info.has_mismatch()
     info.find_mismatch(VerificationOptions(rtol=1e-6, atol=1e-6))
     (leaf,) = info.all_mismatch_leaf_graph_info()
-    assert [step.kind for step in leaf.graph] == ["aten.sigmoid.default"]
+    assert [node.op for node in leaf.graph] == ["aten::sigmoid"]
     info.find_mismatch(VerificationOptions(atol=1e-2))
     assert not info.has_mismatch() and info.upper_graph_info is None
 
@@ -104,7 +104,7 @@ def test_each_operator_at_fault_is_found(form: str) -> None:
     onnx_exporter.register_custom_op_symbolic("aten::relu", lambda g, x: x, 9)
     info = find_mismatch(model, X, opset_version=15)
     leaves = info.all_mismatch_leaf_graph_info()
-    assert [step.kind for leaf in leaves for step in leaf.graph] == ["aten.relu.default"] * 2
+    assert [node.op for leaf in leaves for node in leaf.graph] == ["aten::relu"] * 2
     assert info.export_options["opset_version"] == 15 and info.input_args[0] is X and len(info.params_dict) == 6
     error, onnx_model, onnx_outs, pt_outs = leaves[0].verify_export(VerificationOptions())
     assert "relu" in str(error) and onnx_model is info.model and pt_outs == leaves[0].pt_outs

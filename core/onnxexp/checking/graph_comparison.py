@@ -35,6 +35,7 @@ class Settings:
     atol: float | None = None
     tolerances: Tolerances | None = None
     chunk_bytes: int = 256 << 20
+    keep_values: bool = False
 
     def compare(self, name: str, expected: Any, actual: Any) -> Comparison:
         """Compare one value."""
@@ -117,7 +118,7 @@ class GraphComparison:
         expected, problem = self._expected(node, results)
         covered = tuple(dict.fromkeys(name for value in node.inputs() for name in self._uncovered.get(value, ())))
         random = is_random(node)
-        local, total, compared = [], [], False
+        local, total, kept, compared = [], [], [], False
         for place, (output, actual) in enumerate(zip(node.outputs, found, strict=True)):
             mine = expected[place] if expected is not None else None
             self._equal.discard(output)
@@ -133,12 +134,15 @@ class GraphComparison:
                 self._equal.add(output)
             else:
                 total.append(self.settings.compare(output.name, self._reference[output], actual))
+            if self.settings.keep_values:
+                kept.append((self._reference[output], mine, actual))
             if expected is not None and not random:
                 local.append(self.settings.compare(output.name, mine, actual))
         status, note = _status(compared, random, local, note or problem)
         made = self.describe(
             node, f"{self.path}{node.outputs[0].name if node.outputs else node.op}", status,
             local=_worst(local), total=_worst(total) or _worst(local), merged=covered if compared else (), note=note,
+            values=tuple(kept),
         )  # fmt: skip
         return self._inside(made, node, values) if status == "fault" else made
 

@@ -92,18 +92,20 @@ def find_mismatch(
     rtol: float | None = None,
     atol: float | None = None,
     tolerances: Tolerances | None = None,
+    keep_values: bool = False,
 ) -> MismatchReport:
     """Compare every captured node with ONNX, see `ONNXProgram.find_mismatch`.
 
     Args:
         model: Another model than the program's, whose values have the same names: one from a file.
+        keep_values: Keep both sides' results in the reports of the nodes.
     """
     if program.record is None:
         raise OptionError("this program was not made by an export: there is no captured graph to compare with")
     begin = time.perf_counter()
     leaves = program.signature.flatten(args, kwargs)
     feeds = {**program.weights, **program.signature.feeds(leaves)}
-    settings = Settings(opener(backend, program.prepare), rtol, atol, tolerances, chunk_bytes)
+    settings = Settings(opener(backend, program.prepare), rtol, atol, tolerances, chunk_bytes, keep_values)
     compared = NodeComparison(model or program.model, program.record, feeds, _inputs(program, leaves, feeds), settings)
     with _quiet():
         reports = compared.reports()

@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from onnxexp.checking.comparison import Comparison, VerificationReport
 from onnxexp.checking.evidence import Evidence
@@ -37,6 +37,7 @@ class NodeReport:
         note: Why it is unchecked, or which iteration of a loop it is.
         inside: The nodes of its blocks, where it is at fault.
         evidence: Gathers the smallest part of both graphs that shows the fault.
+        values: For each result torch's own, torch's on ONNX's inputs, and ONNX's; kept on demand only.
     """
 
     node: Node
@@ -51,6 +52,7 @@ class NodeReport:
     note: str = ""
     inside: tuple[NodeReport, ...] = ()
     evidence: Callable[[], Evidence] | None = dataclasses.field(default=None, repr=False)
+    values: tuple[tuple[Any, Any, Any], ...] = dataclasses.field(default=(), repr=False)
 
     @property
     def name(self) -> str:
