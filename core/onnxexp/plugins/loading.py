@@ -35,7 +35,7 @@ from onnxexp.user_warnings import warn
 __all__ = ["Implementation", "Plugin", "Plugins", "load", "symbolics_for"]
 
 _ROUTINES = (types.FunctionType, types.MethodType, staticmethod, classmethod)
-HOOKS = ("capture_context", "capture", "pre_pass", "lower_node", "post_pass", "serialize", "prepare_session")
+HOOKS = ("capture_context", "capture", "pre_pass", "lower_node", "post_pass", "serialize", "prepare_session", "write_report")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,58 @@
+"""Write the page: one HTML file with its style, its script and its document."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import html
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+__all__ = ["write_page"]
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="onnxexp">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<div id="app"><p class="loading">Reading the model&hellip;</p></div>
+<script id="document" type="application/octet-stream">{document}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def write_page(document: Mapping[str, Any], path: Path) -> None:
+    """Write a document as a page, in one step: an earlier file stays until the new one is whole.
+
+    The document is compressed, and encoded in letters that cannot end its element.
+    """
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    packed = base64.b64encode(gzip.compress(text.encode("utf-8"), 6, mtime=0)).decode("ascii")
+    page = _PAGE.format(title=html.escape(document["title"]), style=_asset("page.css"), script=_asset("page.js"), document=packed)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(page)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _asset(name: str) -> str:
+    """A file of the bundle. An element's end tag inside it would end the element of the page."""
+    text = (resources.files("onnxexp_report") / "assets" / name).read_text("utf-8")
+    return text.replace("</script", "<\\/script").replace("</style", "<\\/style")

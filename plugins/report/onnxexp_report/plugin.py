@@ -1,0 +1,34 @@
+"""The plugin object: the hook `write_report`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from onnxexp import ONNXProgram, hookimpl
+
+__all__ = ["ReportPage", "plugin"]
+
+
+class ReportPage:
+    """Write reports as HTML pages; paths with another ending than .html are left to other plugins."""
+
+    name = "report"
+
+    @hookimpl
+    def write_report(
+        self, program: ONNXProgram, path: Path, mismatch: Any, profile: bool, warnings: Sequence[str]
+    ) -> bool | None:
+        if path.suffix.lower() not in (".html", ".htm"):
+            return None
+        from onnxexp_report.document import document
+        from onnxexp_report.page import write_page
+        from onnxexp_report.profile import profiled
+
+        times = profiled(program) if profile else None
+        write_page(document(program, mismatch=mismatch, profile=times, warnings=warnings), path)
+        return True
+
+
+plugin = ReportPage()
