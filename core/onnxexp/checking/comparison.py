@@ -21,7 +21,7 @@ from onnxexp.errors import VerificationError
 from onnxexp.neutral_graph import TensorType
 from onnxexp.request.tensor_list import TensorList
 
-__all__ = ["Comparison", "Tolerances", "VerificationReport", "compare", "run_eager"]
+__all__ = ["Comparison", "Tolerances", "VerificationReport", "compare", "run_eager", "type_name"]
 
 Tolerances: TypeAlias = Mapping[torch.dtype, "tuple[float | None, float | None]"]
 """``(rtol, atol)`` by dtype; None leaves the default."""
@@ -209,15 +209,15 @@ def compare(
     for name, one, other in zip(names, wanted, got, strict=True):
         by_dtype = (tolerances or {}).get(one.dtype, (None, None)) if isinstance(one, torch.Tensor) else (None, None)
         allowed = (by_dtype[0] if rtol is None else rtol, by_dtype[1] if atol is None else atol)
-        if name in random and isinstance(one, torch.Tensor) and _type(one) == _type(other):
-            compared.append(Comparison(name, _type(one), _type(other), note="random values, not compared"))
+        if name in random and isinstance(one, torch.Tensor) and type_name(one) == type_name(other):
+            compared.append(Comparison(name, type_name(one), type_name(other), note="random values, not compared"))
         else:
             compared.append(_compared(name, one, other, *allowed))
     return VerificationReport(tuple(compared))
 
 
 def _compared(name: str, expected: Any, actual: Any, rtol: float | None, atol: float | None) -> Comparison:
-    types = _type(expected), _type(actual)
+    types = type_name(expected), type_name(actual)
     if types[0] != types[1]:
         return Comparison(name, *types, f"expected {types[0]}, got {types[1]}")
     if isinstance(expected, float):
@@ -290,5 +290,6 @@ def _number(tensor: torch.Tensor, position: int) -> str:
     return f"{value:.7g}" if isinstance(value, float) else str(value)
 
 
-def _type(value: Any) -> str:
+def type_name(value: Any) -> str:
+    """``float32[2, 3]``, or the class of a value that is no tensor."""
     return str(TensorType(value.dtype, tuple(value.shape))) if isinstance(value, torch.Tensor) else type(value).__name__

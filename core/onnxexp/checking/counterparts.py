@@ -8,9 +8,10 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from onnxexp.builder.dtypes import from_onnx
 from onnxexp.neutral_graph import Node, ScalarType, TensorType, Value
 
-__all__ = ["Counterparts", "as_captured"]
+__all__ = ["Counterparts", "as_captured", "as_onnx"]
 
 
 class Counterparts:
@@ -51,3 +52,11 @@ def as_captured(value: Value, result: Any) -> Any:
     if isinstance(value.type, TensorType) and isinstance(result, (bool, int, float)):
         return torch.tensor(result, dtype=value.type.dtype)
     return result
+
+
+def as_onnx(value: ir.Value, result: Any) -> Any:
+    """A captured result in the ONNX value's form: a number as a tensor of its dtype and rank."""
+    if not isinstance(result, (bool, int, float)) or value.dtype is None:
+        return result
+    sizes = [1] * (len(value.shape) if value.shape is not None else 0)
+    return torch.tensor(result, dtype=from_onnx(value.dtype)).reshape(sizes)

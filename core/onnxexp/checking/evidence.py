@@ -11,13 +11,12 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnxexp.checking.counterparts import Counterparts, as_captured
+from onnxexp.checking.counterparts import Counterparts, as_onnx
 from onnxexp.checking.onnx_slices import SlicedRun, boundary, slice_model
-from onnxexp.checking.reference_session import to_torch
 from onnxexp.checking.torch_interpreter import Interpreter
-from onnxexp.neutral_graph import Graph, Node, Value, values_in
+from onnxexp.neutral_graph import Node, Value, values_in
 
-__all__ = ["Evidence", "gather"]
+__all__ = ["Evidence", "border", "gather", "region_inputs"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -42,45 +41,60 @@ class Evidence:
 
 
 def gather(
-    graph: Graph,
-    node: Node,
-    merged: Sequence[str],
+    nodes: Sequence[Node],
     counterparts: Counterparts,
+    known: Mapping[Value, Any],
     open_run: Callable[[], SlicedRun],
     around: Mapping[Value, Any],
 ) -> Evidence:
-    """Run the ONNX graph again up to a fault, and take the values at its border.
+    """Take the values at the border of a fault, and torch's results inside it.
 
     Args:
-        graph: The captured graph.
-        node: The node at fault.
-        merged: The names of the nodes before it that its result covers.
+        nodes: The captured nodes, the one at fault last.
         counterparts: The ONNX values of the captured ones.
-        open_run: Begins a run of the ONNX graph.
+        known: What the nodes read, as ONNX has it.
+        open_run: Begins a run of the ONNX graph, for values at the border that the nodes do not read.
         around: The values of the captured graph's inputs and of everything around it.
 
-    Raises KeyError where a value cannot be had.
+    Raises KeyError where a value cannot be had, and CannotRun.
     """
-    nodes = [each for each in graph.nodes if each is node or (each.outputs and each.outputs[0].name in merged)]
-    made = {output for each in nodes for output in each.outputs}
-    read = dict.fromkeys(value for each in nodes for value in _reads(each) if value not in made)
-    outputs = [output for output in node.outputs if counterparts.onnx(output) is not None]
+    outputs = [output for output in nodes[-1].outputs if counterparts.onnx(output) is not None]
     wanted = [counterparts.found[output] for output in outputs]
-    own = {counterparts.onnx(value) for value in made}
-    onnx_nodes, start = boundary(wanted, counterparts.onnx_values() - own)
-    read_onnx = [onnx for value in read if (onnx := counterparts.onnx(value)) is not None]
-    values = open_run().values([*(value for value in start if value.const_value is None), *read_onnx])
-    inputs = {value: _input(value, counterparts, values, {**around, **graph.params}) for value in read}
-    order = {each: index for index, each in enumerate(_graph_of(onnx_nodes))}
-    ordered = sorted(onnx_nodes, key=order.__getitem__)
-    given = {value: values[value] for value in start if value in values}
-    model = slice_model(counterparts.model, ordered, wanted, given)
-    torch_ = Interpreter()
-    env = dict(inputs)
+    onnx_nodes, given = border(nodes, wanted, counterparts, known, open_run)
+    model = slice_model(counterparts.model, onnx_nodes, wanted, given)
+    torch_, env = Interpreter(), {**around, **known}
     for each in nodes:
-        env.update(zip(each.outputs, torch_.node(each, {**around, **env}), strict=True))
+        env.update(zip(each.outputs, torch_.node(each, env), strict=True))
+    inputs = {value: env[value] for value in region_inputs(nodes)}
     feeds = {str(value.name): tensor for value, tensor in given.items()}
     return Evidence(nodes, inputs, outputs, model, feeds, [env[output] for output in outputs])
+
+
+def border(
+    nodes: Sequence[Node],
+    wanted: Sequence[ir.Value],
+    counterparts: Counterparts,
+    known: Mapping[Value, Any],
+    open_run: Callable[[], SlicedRun],
+) -> tuple[list[ir.Node], dict[ir.Value, Any]]:
+    """The ONNX nodes of captured ones, in order, and the values that they start from."""
+    own = {counterparts.onnx(output) for each in nodes for output in each.outputs}
+    onnx_nodes, start = boundary(wanted, counterparts.onnx_values() - own)
+    given = {
+        onnx: as_onnx(onnx, result) for value, result in known.items() if (onnx := counterparts.onnx(value)) in start
+    }  # fmt: skip
+    missing = [value for value in start if value not in given and value.const_value is None]
+    if missing:
+        given |= open_run().values(missing)
+    graph = onnx_nodes[0].graph if onnx_nodes else None
+    place = {node: index for index, node in enumerate(graph or ())}
+    return sorted(onnx_nodes, key=place.__getitem__), given
+
+
+def region_inputs(nodes: Sequence[Node]) -> list[Value]:
+    """What captured nodes read from others."""
+    made = {output for each in nodes for output in each.outputs}
+    return list(dict.fromkeys(value for each in nodes for value in _reads(each) if value not in made))
 
 
 def _reads(node: Node) -> list[Value]:
@@ -90,18 +104,3 @@ def _reads(node: Node) -> list[Value]:
     read = [value for block in node.blocks for each in block.walk() for value in each.inputs()]
     read += [value for block in node.blocks for output in block.outputs for value in values_in(output)]
     return [*node.inputs(), *(value for value in read if value not in inside)]
-
-
-def _input(value: Value, counterparts: Counterparts, values: Mapping[ir.Value, Any], known: Mapping[Value, Any]) -> Any:
-    found = counterparts.found.get(value)
-    if isinstance(found, ir.Value):
-        if found in values:
-            return as_captured(value, values[found])
-        if found.const_value is not None:
-            return as_captured(value, to_torch(found.const_value.numpy()))
-    return known[value] if value in known else as_captured(value, counterparts.found[value])
-
-
-def _graph_of(nodes: Sequence[ir.Node]) -> Sequence[ir.Node]:
-    graph = nodes[0].graph if nodes else None
-    return list(graph) if graph is not None else []

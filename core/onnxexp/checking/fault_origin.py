@@ -3,78 +3,97 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
+import onnx_ir as ir
+
+from onnxexp.checking.block_comparison import compare_blocks
 from onnxexp.checking.counterparts import as_captured
+from onnxexp.checking.evidence import Evidence, border
 from onnxexp.checking.flatten_decompositions import flattened
-from onnxexp.checking.graph_comparison import Settings
+from onnxexp.checking.graph_comparison import GraphComparison, Settings
 from onnxexp.checking.mismatch_report import NodeReport, Origin
+from onnxexp.checking.onnx_slices import SlicedRun
 from onnxexp.checking.reference_session import ReferenceSession
 from onnxexp.checking.torch_interpreter import CannotRun
 from onnxexp.errors import OnnxExporterError
+from onnxexp.neutral_graph import Graph
+from onnxexp.program.lowering_record import LoweringRecord
 
 __all__ = ["find_origin"]
 
+_MOST = 20
+"""Faults whose exact node is looked for; the others are reported as they are."""
+
 
 def find_origin(compared: Any, reports: list[NodeReport], *, rebuild: bool) -> tuple[Origin | None, list[NodeReport]]:
-    """Find what is to blame for the first fault.
+    """Find what is to blame for the first fault, and the exact nodes.
 
     The captured graph is lowered again, without passes: there every captured node has a value of its own, those of
-    decompositions too. A fault that is there is the symbolic's, or the runtime's where ONNX's reference evaluator does not have
-    it. Any other fault is of a pass, which is found by bisection.
+    decompositions too. The nodes of a fault run there on the inputs that they had. A fault that is there is the symbolic's, or
+    the runtime's where ONNX's reference evaluator does not have it. Any other fault is of a pass, which is found by bisection.
 
     Args:
         compared: The comparison, a `NodeComparison`.
         reports: Its reports.
         rebuild: Whether the model is that of the record; else no pass can be found.
-
-    Returns what is to blame, and the reports with the exact nodes.
     """
-    first = next((each for each in reports if each.status == "fault"), None)
-    if first is None:
+    faults = [each for each in reports if each.status == "fault"]
+    if not faults:
         return None, reports
     if not rebuild:
-        return Origin("unknown", _symbolic(first.innermost())), reports
-    plain = _unoptimized(compared, 0)
-    exact = plain.reports()
-    suspects = {first.name, *first.merged}
-    faults: dict[str, NodeReport] = {}
-    for each in exact:
-        if each.status == "fault":
-            faults.setdefault(each.path.partition("/")[0], each)  # the first one is the innermost
-    found = next((fault for name, fault in faults.items() if name in suspects), None)
-    if found is None:
-        name = _pass(compared, suspects)
-        return Origin("pass", f"the pass {name}: without it the value is right; skip_passes={[name]} leaves it out"), reports
-    merged = [_exact(each, faults) for each in reports]
-    return _symbolic_or_runtime(plain.settings, found.innermost()), merged
+        return Origin("unknown", _symbolic(faults[0].innermost())), reports
+    plain = compared.record.rebuild(0)
+    exact = {fault: _exact(compared, fault, *plain) for fault in faults[:_MOST]}
+    first = exact[faults[0]]
+    origin = _pass(compared, faults[0]) if first is None else _symbolic_or_runtime(compared.settings, first.innermost())
+    return origin, [exact.get(each) or each for each in reports]
 
 
-def _exact(report: NodeReport, faults: dict[str, NodeReport]) -> NodeReport:
-    """Replace the report of a fault by that of the exact node.
+def _exact(compared: Any, fault: NodeReport, model: ir.Model, record: LoweringRecord) -> NodeReport | None:
+    """The first node of a fault that is wrong in another model of the same graph; None where none is.
 
-    It may be a node that the first one covers.
+    A fault that cannot be run there is returned as it is.
     """
-    if report.status != "fault":
-        return report
-    return next((faults[name] for name in (*report.merged, report.name) if name in faults), report)
+    assert fault.evidence is not None
+    try:
+        reports = _reports(compared, fault.evidence(), model, flattened(record))
+    except (OnnxExporterError, KeyError, CannotRun):
+        return fault
+    return next((each for each in reports if each.status == "fault"), None)
 
 
-def _unoptimized(compared: Any, passes: int) -> Any:
-    """The comparison after the first passes, with nodes of decompositions."""
-    model, record = compared.record.rebuild(passes)
-    return dataclasses.replace(compared, model=model, record=flattened(record))
+def _reports(compared: Any, evidence: Evidence, model: ir.Model, record: LoweringRecord) -> list[NodeReport]:
+    """Compare the nodes of a fault in another model, on the inputs that they had."""
+    other = dataclasses.replace(compared, model=model, record=record)
+    names = {node.outputs[0].name for node in evidence.nodes if node.outputs}
+    nodes = [
+        node
+        for node in record.graph.nodes
+        if node in evidence.nodes or record.owners.get(node, "").partition("/")[0] in names
+    ]  # fmt: skip
+    wanted = [onnx for node in nodes for onnx in other.counterparts.of(node)]
+    onnx_nodes, given = border(nodes, wanted, other.counterparts, evidence.inputs, other.sliced_run)
+    run = functools.partial(SlicedRun, model, onnx_nodes, given, compared.settings.open_session)
+    part = Graph(nodes=nodes, params=record.graph.params)
+    inputs = {**compared.inputs, **evidence.inputs}
+    return list(
+        GraphComparison(part, other.counterparts, run, compared.settings, inputs, other.describe, compare_blocks).reports()
+    )
 
 
-def _pass(compared: Any, suspects: set[str]) -> str:
-    """The first pass after which one of these nodes is at fault."""
+def _pass(compared: Any, fault: NodeReport) -> Origin:
+    """The first pass after which the fault is there."""
     names = compared.record.passes
     low, high = 0, len(names)  # right after `low` passes, wrong after `high`
     while high - low > 1:
         middle = (low + high) // 2
-        faults = {each.name for each in _unoptimized(compared, middle).reports() if each.status == "fault"}
-        low, high = (middle, high) if suspects.isdisjoint(faults) else (low, middle)
-    return str(names[low])
+        low, high = (middle, high) if _exact(compared, fault, *compared.record.rebuild(middle)) is None else (low, middle)
+    if not names:
+        return Origin("unknown", "the same nodes are right when they are lowered again")
+    name = names[low]
+    return Origin("pass", f"the pass {name}: without it the value is right; skip_passes={[name]} leaves it out")
 
 
 def _symbolic_or_runtime(settings: Settings, fault: NodeReport) -> Origin:

@@ -20,7 +20,7 @@ from onnxexp.checking.exported import Exported, opener
 from onnxexp.checking.fault_origin import find_origin
 from onnxexp.checking.graph_comparison import GraphComparison, Settings
 from onnxexp.checking.mismatch_report import MismatchReport, NodeReport
-from onnxexp.checking.onnx_slices import SlicedRun
+from onnxexp.checking.onnx_slices import Runner, SlicedRun
 from onnxexp.checking.verification import random_outputs
 from onnxexp.errors import OptionError
 from onnxexp.neutral_graph import Value
@@ -88,6 +88,7 @@ def find_mismatch(
     *,
     backend: str = "onnxruntime",
     model: ir.Model | None = None,
+    loaded: Runner | None = None,
     chunk_bytes: int = 256 << 20,
     rtol: float | None = None,
     atol: float | None = None,
@@ -98,6 +99,7 @@ def find_mismatch(
 
     Args:
         model: Another model than the program's, whose values have the same names: one from a file.
+        loaded: The model, loaded in the backend already.
         keep_values: Keep both sides' results in the reports of the nodes.
     """
     if program.record is None:
@@ -110,7 +112,7 @@ def find_mismatch(
     with _quiet():
         reports = compared.reports()
         origin, reports = find_origin(compared, reports, rebuild=model is None)
-        outputs, capture, runtime = _whole(program, compared, args, kwargs, leaves)
+        outputs, capture, runtime = _whole(program, compared, loaded, args, kwargs, leaves)
     faulty = any(each.status == "fault" for each in reports)
     return MismatchReport(
         tuple(reports), outputs, origin, capture, "" if faulty else runtime, chunk_bytes, time.perf_counter() - begin,
@@ -126,7 +128,12 @@ def _inputs(program: Exported, leaves: Sequence[Any], feeds: Mapping[str, Any]) 
 
 
 def _whole(
-    program: Exported, compared: NodeComparison, args: Sequence[Any], kwargs: Mapping[str, Any], leaves: Sequence[Any]
+    program: Exported,
+    compared: NodeComparison,
+    loaded: Runner | None,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    leaves: Sequence[Any],
 ) -> tuple[VerificationReport | None, str, str]:
     """Compare the outputs of the model as a whole with the original's.
 
@@ -135,7 +142,7 @@ def _whole(
     settings, names = compared.settings, [value.name or "" for value in compared.model.graph.outputs]
     tolerances = {"rtol": settings.rtol, "atol": settings.atol, "tolerances": settings.tolerances}
     random = random_outputs(program)
-    whole = settings.open_session(compared.model).run(compared.feeds)
+    whole = (loaded or settings.open_session(compared.model)).run(compared.feeds)
     runtime = ""
     if None not in compared.onnx_outputs and not random:
         differing = compare(compared.onnx_outputs, whole, names, **tolerances)  # type: ignore[arg-type]

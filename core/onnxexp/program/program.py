@@ -240,7 +240,7 @@ class ONNXProgram:
         """
         return find_mismatch(
             self, *self._call_or_example(args, kwargs), rtol=rtol, atol=atol, tolerances=tolerances, backend=backend,
-            chunk_bytes=chunk_bytes,
+            chunk_bytes=chunk_bytes, loaded=self._loaded() if backend == "onnxruntime" else None,
         )  # fmt: skip
 
     def _call_or_example(self, args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
