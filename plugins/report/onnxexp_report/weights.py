@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxexp.program.type_text import dtype_text
+
 __all__ = ["weight_rows"]
 
 _BINS = 24
@@ -23,15 +25,14 @@ def weight_rows(values: Sequence[ir.Value]) -> list[dict[str, Any]]:
 def _row(value: ir.Value) -> dict[str, Any]:
     tensor = value.const_value
     assert tensor is not None
-    row = {"n": value.name, "d": tensor.dtype.name.lower(), "s": list(tensor.shape.numpy()), "b": tensor.nbytes}
+    row = {"n": value.name, "d": dtype_text(tensor.dtype), "s": list(tensor.shape.numpy()), "b": tensor.nbytes}
     return {**row, **_statistics(tensor)}
 
 
 def _statistics(tensor: ir.TensorProtocol) -> dict[str, Any]:
     if tensor.dtype == ir.DataType.STRING or tensor.size == 0:
         return {}
-    flat = tensor.numpy().reshape(-1)
-    sample = flat[:: max(1, flat.size // _SAMPLE)].astype(np.float64)
+    sample = _sample(tensor.numpy()).astype(np.float64).reshape(-1)
     finite = sample[np.isfinite(sample)]
     if finite.size == 0:
         return {"nan": int(sample.size)}
@@ -42,3 +43,12 @@ def _statistics(tensor: ir.TensorProtocol) -> dict[str, Any]:
         "lo": low, "hi": high, "mu": float(finite.mean()), "sd": float(finite.std()),
         "h": counts.tolist(), "nan": int(sample.size - finite.size),
     }  # fmt: skip
+
+
+def _sample(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A part of a large array, at even distances along its longest axes; it is a view, so that nothing large is copied."""
+    while array.size > _SAMPLE:
+        longest = int(np.argmax(array.shape))
+        step = max(2, min(array.size // _SAMPLE, array.shape[longest] // 16))
+        array = array[tuple(slice(None, None, step if axis == longest else 1) for axis in range(array.ndim))]
+    return array

@@ -135,7 +135,7 @@ const isKnown = (item) => item.isGroup || (item.error && item.error.status !== "
 
 function isMarked(view, item) {
   if (!view.marked.size) return false;
-  return item.isGroup ? false : view.marked.has(item.id);
+  return item.isGroup ? view.markedGroups.has(item) : view.marked.has(item.id);
 }
 
 function outline(pen, view, item, width) {

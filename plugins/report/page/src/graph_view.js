@@ -16,6 +16,7 @@ export class GraphView {
     this.open = new Set();
     this.selected = null;
     this.marked = new Set();
+    this.markedGroups = new Set();
     this.mode = "operator";
     this.canvas = document.createElement("canvas");
     this.canvas.tabIndex = 0;
@@ -64,7 +65,7 @@ export class GraphView {
     this.canvas.width = this.width * ratio;
     this.canvas.height = this.height * ratio;
     if (first) this.fit();
-    if (first && this.wanted) this.center(this.wanted);
+    if (this.wanted) this.center(this.wanted);
     this.redraw();
   }
 
@@ -115,6 +116,7 @@ export class GraphView {
   /** Highlight nodes by their rows, and bring the first one into view; closed modules around them stay closed. */
   mark(rows) {
     this.marked = new Set(rows);
+    this.markedGroups = new Set(rows.flatMap((row) => ancestors(this.graph.nodes[row])).filter((group) => !this.open.has(group.key)));
     if (rows.length) {
       const node = this.graph.nodes[rows[0]];
       const visible = [node, ...ancestors(node).reverse()].find((item) => this.places.has(item));

@@ -41,8 +41,8 @@ export function weightsTab(page, host) {
   const short = (value) => (value === undefined ? "" : value.toPrecision(3));
   host.append(section("Weights", one));
   host.lastChild.append(place(host, (inside) => table(inside, [
-    text("name", "name", 2.5), text("dtype", "dtype", 0.7), text("shape", "shape"), bytes("size", "bytes"), number("least", "low", short),
-    number("greatest", "high", short), number("mean", "mean", short), number("deviation", "deviation", short), number("not finite", "wrong", countText)],
+    text("name", "name", 2.5), text("dtype", "dtype", 0.7), text("shape", "shape"), bytes("size", "bytes"), number("min", "low", short),
+    number("max", "high", short), number("mean", "mean", short), number("std", "deviation", short), number("NaN, inf", "wrong", countText)],
   rows, (row) => one.replaceChildren(weightCard(page.doc.weights[row.id])))));
 }
 
