@@ -1,4 +1,6 @@
-"""Build the distribution: setuptools, after the page's script and style are bundled from npm packages.
+"""Build the distribution.
+
+Setuptools, after the page's script and style are bundled from npm packages.
 
 The bundle is built where it is missing or older than its sources. An sdist contains it, so that installing one needs no npm.
 """
@@ -80,4 +82,3 @@ prepare_metadata_for_build_editable = build_meta.prepare_metadata_for_build_edit
 
 if __name__ == "__main__":
     build_page()
-    sys.stdout.write(f"{ASSETS}\n")

@@ -36,6 +36,8 @@ COMMANDS = {
     "export": ["export", "models.py:relu", "-o", "model.onnx"],
     "check": ["check", "models.py:relu"],
     "verify": ["verify", "model.onnx", "--against", "models.py:relu"],
+    "explain": ["explain", "model.onnx"],
+    "diff": ["diff", "model.onnx", "model.onnx"],
     "plugins": ["plugins"],
     "plugins --load": ["plugins", "--load"],
     "plugins why": ["plugins", "why", "aten::relu"],

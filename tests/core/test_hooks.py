@@ -78,6 +78,8 @@ def test_an_export_that_is_saved_calls_every_hook(tmp_path: Path) -> None:
     program = run(**{hook: recorded(hook) for hook in HOOKS})
     program.save(tmp_path / "model.onnx")
     program.verify()
+    with pytest.raises(PluginError, match="no plugin writes a report"):  # the hook passes
+        program.report(tmp_path / "report.html")
     assert set(called) == set(HOOKS)
 
 

@@ -55,7 +55,10 @@ def as_captured(value: Value, result: Any) -> Any:
 
 
 def as_onnx(value: ir.Value, result: Any) -> Any:
-    """A captured result in the ONNX value's form: a number as a tensor of its dtype and rank."""
+    """A captured result in the ONNX value's form.
+
+    A number as a tensor of its dtype and rank.
+    """
     if not isinstance(result, (bool, int, float)) or value.dtype is None:
         return result
     sizes = [1] * (len(value.shape) if value.shape is not None else 0)

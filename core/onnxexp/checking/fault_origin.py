@@ -52,7 +52,9 @@ def find_origin(compared: Any, reports: list[NodeReport], *, rebuild: bool) -> t
 
 
 def _exact(compared: Any, fault: NodeReport, model: ir.Model, record: LoweringRecord) -> NodeReport | None:
-    """The first node of a fault that is wrong in another model of the same graph; None where none is.
+    """The first node of a fault that is wrong in another model of the same graph.
+
+    None where none is.
 
     A fault that cannot be run there is returned as it is.
     """

@@ -77,7 +77,9 @@ def _find(nodes: Any, name: str, file: Path) -> ir.Node:
             f"{len(ending)} nodes of {file} are named so: {', '.join(node.name for node in ending[:5])}; give a whole name"
         )
     known = {str(value.name) for node in nodes for value in node.outputs} | {str(node.name) for node in nodes}
-    raise OptionError(f"{file} has no node or value {name!r}{nearest(wanted, known)}; `onnxexp explain {file}` lists the nodes")
+    raise OptionError(
+        f"{file} has no node or value {name!r}{nearest(wanted, known)}; cure: `onnxexp explain {file}` lists the nodes"
+    )
 
 
 def _describe(node: ir.Node, origin: NodeOrigin, output: Output) -> None:

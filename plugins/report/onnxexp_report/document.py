@@ -1,4 +1,7 @@
-"""The document that the page shows: both graphs, their link, weights, times and errors, as JSON."""
+"""The document that the page shows.
+
+Both graphs, their link, weights, times and errors, as JSON.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,9 @@ def _summary(program: ONNXProgram, onnx: _OnnxGraph) -> dict[str, Any]:
 
 
 class _OnnxGraph:
-    """The ONNX graph as rows; nodes of blocks come after the node that they belong to, inside its path.
+    """The ONNX graph as rows.
+
+    Nodes of blocks come after the node that they belong to, inside its path.
 
     Attributes:
         nodes, values: The rows.
@@ -182,7 +187,10 @@ def _walk(graph: Graph, path: str) -> Iterator[tuple[Node, str]]:
 
 
 def _error(report: Any) -> dict[str, Any]:
-    """A node's errors: its status, the error of it alone, the error so far, and the difference in words."""
+    """A node's errors.
+
+    Its status, the error of it alone, the error so far, and the difference in words.
+    """
     if report is None:
         return {}
     found: dict[str, Any] = {"st": report.status}

@@ -34,7 +34,9 @@ _PAGE = """<!doctype html>
 
 
 def write_page(document: Mapping[str, Any], path: Path) -> None:
-    """Write a document as a page, in one step: an earlier file stays until the new one is whole.
+    """Write a document as a page, in one step.
+
+    An earlier file stays until the new one is whole.
 
     The document is compressed, and encoded in letters that cannot end its element.
     """
@@ -53,6 +55,9 @@ def write_page(document: Mapping[str, Any], path: Path) -> None:
 
 
 def _asset(name: str) -> str:
-    """A file of the bundle. An element's end tag inside it would end the element of the page."""
+    """A file of the bundle.
+
+    An element's end tag inside it would end the element of the page.
+    """
     text = (resources.files("onnxexp_report") / "assets" / name).read_text("utf-8")
     return text.replace("</script", "<\\/script").replace("</style", "<\\/style")

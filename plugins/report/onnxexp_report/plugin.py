@@ -12,7 +12,10 @@ __all__ = ["ReportPage", "plugin"]
 
 
 class ReportPage:
-    """Write reports as HTML pages; paths with another ending than .html are left to other plugins."""
+    """Write reports as HTML pages.
+
+    Paths with another ending than .html are left to other plugins.
+    """
 
     name = "report"
 

@@ -18,7 +18,10 @@ _SAMPLE = 1 << 16
 
 
 def weight_rows(values: Sequence[ir.Value]) -> list[dict[str, Any]]:
-    """One row for each initializer: name, dtype, shape, bytes, and the statistics of its numbers."""
+    """One row for each initializer.
+
+    Name, dtype, shape, bytes, and the statistics of its numbers.
+    """
     return [_row(value) for value in values]
 
 
@@ -46,7 +49,10 @@ def _statistics(tensor: ir.TensorProtocol) -> dict[str, Any]:
 
 
 def _sample(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A part of a large array, at even distances along its longest axes; it is a view, so that nothing large is copied."""
+    """A part of a large array, at even distances along its longest axes.
+
+    It is a view, so that nothing large is copied.
+    """
     while array.size > _SAMPLE:
         longest = int(np.argmax(array.shape))
         step = max(2, min(array.size // _SAMPLE, array.shape[longest] // 16))

@@ -1,4 +1,7 @@
-"""`find_mismatch`: torch.onnx's view of `ONNXProgram.find_mismatch`, as a tree of halves."""
+"""`find_mismatch`.
+
+Torch.onnx's view of `ONNXProgram.find_mismatch`, as a tree of halves.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +127,7 @@ class GraphInfo:
             print(self.mismatch_text(graph))
 
     def export_repro(self, repro_dir: str | None = None, name: str | None = None) -> str:
-        """Write the first operator at fault as a script that runs by itself, else the model alone, to a folder.
+        """Write the first operator at fault as a script, else the model alone.
 
         Returns the folder.
         """
