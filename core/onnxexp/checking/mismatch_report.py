@@ -111,7 +111,7 @@ class MismatchReport:
         origin: What is to blame for the first fault; None without one.
         capture: How the captured graph differs from the original; "" where it does not.
         runtime: How the whole file's outputs differ from those of its nodes one by one; "" where they do not.
-        chunk_bytes: The limit of intermediate values that were kept at once.
+        chunk_bytes: The limit of results and weights that were compared at once.
         seconds: The time that it took.
     """
 

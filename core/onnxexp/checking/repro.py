@@ -36,6 +36,8 @@ def write_repro(evidence: Evidence, text: str, folder: Path) -> Path:
         loads = [f'{names[value]} = data["inputs"]["{names[value]}"]  # %{value.name}: {value.type}' for value in evidence.inputs]
         results = ", ".join(names[output] for output in evidence.outputs)
         reference = [*loads, *calls.splitlines(), f"expected = [{results}]"]
+        if any(not node.op.startswith("aten::") for node in evidence.nodes):
+            reference = ["try:", *(f"    {line}" for line in reference), *_UNREGISTERED]
     script = _SCRIPT.format(comment="\n".join(f"# {line}".rstrip() for line in text.splitlines()), reference="\n".join(reference))
     path = folder / "repro.py"
     path.write_text(script, encoding="utf-8")
@@ -94,6 +96,11 @@ def _text(arg: Any, names: Mapping[Value, str]) -> str:
         return f'float("{arg}")'
     return f"torch.device({str(arg)!r})" if isinstance(arg, torch.device) else repr(arg)
 
+
+_UNREGISTERED = [
+    "except AttributeError:  # import the module that registers the operator to run it here",
+    '    expected = data["expected"]  # torch\'s results in the run that found the fault',
+]
 
 _SCRIPT = '''{comment}
 """Run one fault in torch and in ONNX Runtime: python repro.py"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 import time
 import warnings
@@ -55,12 +56,14 @@ def run(options: argparse.Namespace, output: Output) -> int:
             program, saved, difference = _export(options, progress)
             if options.report is not None:
                 progress.stage(f"writing {options.report}")
+                begin = time.perf_counter()
                 program.report(
                     options.report,
                     mismatch=options.errors or bool(difference),
                     profile=options.profile,
                     warnings=_remarks(caught),
                 )
+                program.timings["report"] = time.perf_counter() - begin
         except BaseException:
             for remark in _remarks(caught):  # they may explain the error
                 print(readable(f"warning: {remark}", sys.stderr), file=sys.stderr)
@@ -116,7 +119,7 @@ def _export(options: argparse.Namespace, progress: Progress) -> tuple[ONNXProgra
 
 def _located(program: ONNXProgram) -> str:
     try:
-        return str(program.find_mismatch())
+        return str(dataclasses.replace(program.find_mismatch(), outputs=None))  # the outputs are in the text already
     except OnnxExporterError as error:  # the difference itself is reported all the same
         return f"the node cannot be located: {error}"
 

@@ -152,7 +152,7 @@ class ONNXProgram:
             OnnxExporterError: No plugin writes such a file, or it failed. An earlier file is unharmed.
         """
         if self._write_report is None:
-            raise OnnxExporterError("only a program of an export can be reported: make it with onnxexp.export")
+            raise OnnxExporterError("this program cannot be reported; cure: use the program that onnxexp.export returns")
         found = self.find_mismatch() if mismatch is True else mismatch or None
         self._write_report(self, Path(path), found, profile, warnings)
 
@@ -232,7 +232,8 @@ class ONNXProgram:
 
         Args:
             args, kwargs, rtol, atol, tolerances, backend: As for `verify`.
-            chunk_bytes: The bytes of torch's results that are kept at once; those of ONNX take as much again.
+            chunk_bytes: The bytes of torch's results and of weights that are compared at once. ONNX Runtime loads a chunk as a
+                model, so that the process grows by about three times as much.
 
         Raises:
             OptionError: The program was not made by an export.
