@@ -34,6 +34,7 @@ import onnx_ir as ir
 from onnxexp.builder.torch_tensor_data import BinaryWriter, TorchTensor, contiguous_bytes
 from onnxexp.errors import OptionError, SerializeError
 from onnxexp.serialize.atomic_file import NewFile, checked_target, explained, new_file
+from onnxexp.serialize.mapped_files import MappedFiles
 from onnxexp.serialize.proto_layout import FileLayout, Part, describe, lay_out, skeleton
 
 __all__ = ["SavedFile", "WriteOptions", "save", "to_proto"]
@@ -191,22 +192,24 @@ def _write(file: NewFile, layout: FileLayout) -> None:
 
 def _write_stream(file: BinaryWriter, layout: FileLayout) -> None:
     """Write from the stream's current position on, without seeking."""
-    position = 0
+    position, mapped = 0, MappedFiles()
     for part in layout.parts:
         if part.offset > position:
             _write_all(file, memoryview(bytes(part.offset - position)))
-        for memory in _contents(part):
+        for memory in _contents(part, mapped):
             _write_all(file, memory)
         position = part.offset + part.size
 
 
-def _contents(part: Part) -> Iterator[memoryview]:
+def _contents(part: Part, mapped: MappedFiles) -> Iterator[memoryview]:
     if isinstance(part.content, bytes):
         yield memoryview(part.content)
         return
     tensor = part.content.raw() if isinstance(part.content, ir.LazyTensor) else part.content  # computed once
     if isinstance(tensor, TorchTensor) and tensor.nbytes == part.size:
-        yield from map(contiguous_bytes, tensor.pieces())
+        pieces = tensor.pieces()
+        with mapped.resident(tensor.stored, part.name):
+            yield from map(contiguous_bytes, pieces)
         return
     contents = tensor.tobytes()
     if len(contents) != part.size:
