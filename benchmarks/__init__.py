@@ -7,6 +7,8 @@
     bridge                          what the torch bridge adds to a call
     quantized, quantized_models     quantized models: onnxexp's float file, its quantized file, torch.onnx's quantized file
     quantized_worker                one of them, in its own process
+    large, large_models             models of 1 and 7 billion parameters: memory and time of their export
+    large_worker                    one of them, in its own process
     running                         the parent process, which runs the workers one after the other
     results                         the measurements, as JSON
     targets, tables                 ratios, verdicts, and their presentation
@@ -25,5 +27,7 @@ Method:
     * Latency is processor time of one thread (wall time with more threads). All files of a model run in one process, in rounds
       of changing order, in several such processes, since the layout of a process's memory changes a latency by up to 3 %. The
       ratio is the median over the processes of the ratio of their medians; the other processes decide which peer is the better.
+    * Large models are exported once. Copies of their bytes are timed before and after it, each time with the checkpoint outside
+      of the system's cache, then torch.export.export. The weights in the file are compared by samples.
     * A file counts only if ONNX Runtime agrees with eager PyTorch, at the example's sizes and at others.
 """

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .exporters import CAPTURE, CHECKED, ONNXEXP, PEERS, TRACE
+from .large import LargeResult
 from .quantized import QuantizedResult
 
 
@@ -131,7 +132,7 @@ class ModelResult:
 class Run:
     """One run: the machine, the settings, the models, the cost of plugins in ms.
 
-    Last the quantized models, and microseconds per call of a C++ operator by who calls it.
+    Last the quantized models, microseconds per call of a C++ operator by who calls it, and the large models.
     """
 
     machine: dict[str, str]
@@ -140,6 +141,7 @@ class Run:
     platform: dict[str, float] = dataclasses.field(default_factory=dict)
     quantized: list[QuantizedResult] = dataclasses.field(default_factory=list)
     bridge: dict[str, float] = dataclasses.field(default_factory=dict)
+    large: list[LargeResult] = dataclasses.field(default_factory=list)
 
     def save(self, path: Path) -> None:
         """Write the run as JSON."""
@@ -155,4 +157,5 @@ class Run:
             for item in data["models"]
         ]
         quantized = [QuantizedResult(**item) for item in data.get("quantized", [])]
-        return Run(data["machine"], data["settings"], models, data.get("platform", {}), quantized, data.get("bridge", {}))
+        large = [LargeResult(**item) for item in data.get("large", [])]
+        return Run(data["machine"], data["settings"], models, data.get("platform", {}), quantized, data.get("bridge", {}), large)

@@ -11,6 +11,7 @@ from rich.table import Table as RichTable
 from . import targets
 from .bridge import LIMIT
 from .exporters import PEERS
+from .large import LargeResult
 from .quantized import QuantizedResult
 from .quantized_worker import FLOAT, OWN
 from .results import ModelResult, Run, ToolResult
@@ -42,6 +43,7 @@ def tables(run: Run) -> list[Table]:
         _trace(models),
         _quantized(run.quantized),
         _bridge(run.bridge),
+        _large(run.large),
         _platform(run.platform),
         _failures(models),
     ]
@@ -208,6 +210,24 @@ def _bridge(microseconds: dict[str, float]) -> Table:
         f"{LIMIT:.0f} to ONNX Runtime's kernel. torch.onnx writes such nodes, and nothing runs them."
     )
     return Table("A C++ operator through the torch bridge", note, ("called by", "µs"), rows)
+
+
+def _large(results: Sequence[LargeResult]) -> Table:
+    rows = []
+    for each in results:
+        memory = [_number(value / each.weights, 3) for value in (each.growth, each.anonymous)] if each.weights else []
+        times = [each.seconds, each.capture, each.copy, each.time_ratio] if each.weights else []
+        missed = each.reason or ", ".join(each.misses) or "none"
+        figures = [_number(each.weights, 1, 1e9), *memory, *(_number(value) for value in times)]
+        rows.append((each.name, each.tool, *(figures if each.weights else [_NONE] * 7), missed))
+    note = (
+        "Llama-like models in float16, of 1 billion parameters in memory, and of 7 billion on the meta device with a checkpoint. "
+        "Growth of the peak resident memory ÷ weights (at most 0.15 and 0.1), and of the part without mapped files. Seconds of "
+        "the export, of torch.export.export alone, and of a copy of the weights; the export ÷ (2 x capture + copy), at most 1."
+    )
+    header = ("model", "tool", "weights, GB", "growth ÷ weights", "anonymous ÷ weights", "export", "capture", "copy",
+              "÷ (2 x capture + copy)", "missed")  # fmt: skip
+    return Table("Large models", note, header, rows)
 
 
 def _platform(milliseconds: dict[str, float]) -> Table:
