@@ -27,7 +27,7 @@ Method:
     * Latency is processor time of one thread (wall time with more threads). All files of a model run in one process, in rounds
       of changing order, in several such processes, since the layout of a process's memory changes a latency by up to 3 %. The
       ratio is the median over the processes of the ratio of their medians; the other processes decide which peer is the better.
-    * Large models are exported once. Copies of their bytes are timed before and after it, each time with the checkpoint outside
-      of the system's cache, then torch.export.export. The weights in the file are compared by samples.
+    * Large models are exported once, then torch.export.export runs alone. Copies of the weights are timed before and after. The
+      checkpoint is dropped from the system's cache before the export and each copy. The file's weights are compared by samples.
     * A file counts only if ONNX Runtime agrees with eager PyTorch, at the example's sizes and at others.
 """

@@ -68,15 +68,15 @@ def measure(job: Job, case: LargeCase) -> dict[str, Any]:
     _forget(job)
     ((seconds, stages), anonymous), growth = memory.growth(lambda: memory.anonymous_growth(export))
     weights = onnxexp.read_checkpoint(job.checkpoint) if job.checkpoint is not None else model.state_dict()
+    model.load_state_dict(weights, assign=True)  # torch.export takes no parameters on the meta device beside real inputs
+    start = time.perf_counter()
+    exporters.run(exporters.CAPTURE, model, args, _AXES, "", 0)
+    capture = time.perf_counter() - start
     if job.tool == exporters.ONNXEXP:
         _check_weights(path, weights)
     file = graphs.file_bytes(path)
     _clean(job)
     copies.append(_copy(job, model))
-    model.load_state_dict(weights, assign=True)  # torch.export takes no parameters on the meta device beside real inputs
-    start = time.perf_counter()
-    exporters.run(exporters.CAPTURE, model, args, _AXES, "", 0)
-    capture = time.perf_counter() - start
     return {
         "weights": sum(weight.nbytes for weight in weights.values()), "seconds": seconds, "stages": stages, "capture": capture,
         "copy": statistics.mean(copies), "growth": growth, "anonymous": anonymous, "file": file,

