@@ -13,7 +13,7 @@ from onnxexp.errors import OptionError
 __all__ = ["read_checkpoint"]
 
 _FILE, _INDEX = "model.safetensors", "model.safetensors.index.json"
-_AGAIN = "cure: download or save the checkpoint again"
+_AGAIN = "download or save the checkpoint again"
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
@@ -36,14 +36,14 @@ def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     shards = _shards(given)
     missing = sorted({shard for shard in shards.values() if not (given.parent / shard).is_file()})
     if missing:
-        raise OptionError(f"{given} refers to files that are missing: {', '.join(missing)}; {_AGAIN}")
+        raise OptionError(f"{given} refers to files that are missing: {', '.join(missing)}; cure: {_AGAIN}")
     tensors: dict[str, torch.Tensor] = {}
     for shard in dict.fromkeys(shards.values()):
         tensors |= {name: each for name, each in _mapped(given.parent / shard).items() if shards.get(name, shard) == shard}
     lost = [f"{name} in {shard}" for name, shard in shards.items() if name not in tensors]
     if lost:
         more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
-        raise OptionError(f"{given} refers to tensors that are missing: {', '.join(lost[:3])}{more}; {_AGAIN}")
+        raise OptionError(f"{given} refers to tensors that are missing: {', '.join(lost[:3])}{more}; cure: {_AGAIN}")
     return tensors
 
 
@@ -64,9 +64,9 @@ def _shards(index: Path) -> dict[str, str]:
     try:
         shards = json.loads(index.read_text("utf-8"))["weight_map"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise OptionError(f"{index} is no index of safetensors files ({type(error).__name__}: {error}); {_AGAIN}") from error
+        raise OptionError(f"{index} is no safetensors index ({type(error).__name__}: {error}); cure: {_AGAIN}") from error
     if not isinstance(shards, dict) or not all(isinstance(shard, str) for shard in shards.values()):
-        raise OptionError(f"{index} is no index of safetensors files: its weight_map is not a table of file names; {_AGAIN}")
+        raise OptionError(f"{index} is no safetensors index: its weight_map is not a table of file names; cure: {_AGAIN}")
     return shards
 
 
@@ -83,4 +83,4 @@ def _mapped(file: Path) -> dict[str, torch.Tensor]:
     except FileNotFoundError:
         raise OptionError(f"there is no file {file}; cure: give a safetensors file, or a folder with one") from None
     except (OSError, SafetensorError) as error:
-        raise OptionError(f"{file} is no complete safetensors file: {error}; {_AGAIN}") from error
+        raise OptionError(f"{file} is no complete safetensors file: {error}; cure: {_AGAIN}") from error
