@@ -206,6 +206,17 @@ def test_weights_that_do_not_fit(given: Any, message: str) -> None:
         export(empty(), (X,), weights=given)
 
 
+def test_a_tensor_that_a_hook_adds_to_the_state_dict(model: nn.Module) -> None:
+    def add(module: nn.Module, state: dict[str, Any], prefix: str, metadata: Any) -> None:
+        state["more"] = torch.zeros(2)
+
+    weights = untied(model)
+    model._register_state_dict_hook(add)
+    export(model, (X,), weights=weights)
+    with pytest.raises(OptionError, match="no more in the model"):
+        export(model, (X,), weights=model.state_dict())
+
+
 def test_all_problems_come_at_once() -> None:
     state = changed(outer__weight=None, more=torch.zeros(3), frozen=torch.zeros(4))
     with pytest.raises(OptionError) as raised:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import transformers as hf
+from torch import nn
 
 import onnxexp
 
@@ -81,3 +82,41 @@ def test_the_file_of_the_real_model(name: str, dtype: torch.dtype, tmp_path: Pat
     assert matrices and (sys.platform != "linux" or all(in_files(each, checkpoint) for each in matrices))
     if len(kept) == len(list(loaded.parameters())):
         assert exported(loaded, tmp_path / "loaded") == real
+
+
+class Varied(nn.Module):
+    """Parameters in lists, dicts, recurrent modules and parametrizations, and a module with two names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pair = nn.ParameterList([torch.randn(3), torch.randn(3)])
+        self.named = nn.ParameterDict({"shift": torch.randn(3)})
+        self.attention = nn.MultiheadAttention(3, 1, batch_first=True)
+        self.normed = nn.utils.parametrizations.weight_norm(nn.Linear(3, 3))
+        self.spectral = nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3))
+        self.recurrent = nn.GRU(3, 3, batch_first=True)
+        self.conv = nn.Conv1d(3, 3, 1)
+        self.same = nn.ModuleList([self.conv])
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x * self.pair[0] + self.pair[1] - self.named["shift"]
+        x = self.attention(x, x, x)[0]
+        x = self.spectral(self.normed(x)) + self.recurrent(x)[0]
+        return self.norm(self.same[0](self.conv(x.transpose(1, 2))))
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("construct", [onnxexp.meta_parameters, lambda: torch.device("meta")], ids=["meta_parameters", "meta"])
+def test_parameters_of_every_kind(construct: Callable[[], Any], capture: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = Varied().eval(), torch.randn(2, 5, 3)
+    with construct():
+        hollow = Varied().eval()
+    shapes = ({0: "batch", 1: "length"},)
+    onnxexp.export(model, (x,), tmp_path / "real.onnx", capture=capture, dynamic_shapes=shapes)
+    program = onnxexp.export(
+        hollow, (x,), tmp_path / "hollow.onnx", capture=capture, dynamic_shapes=shapes, weights=model.state_dict()
+    )
+    assert (tmp_path / "real.onnx").read_bytes() == (tmp_path / "hollow.onnx").read_bytes()
+    assert all(each.is_meta for each in hollow.parameters()) and program.verify_sizes().ok

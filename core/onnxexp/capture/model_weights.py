@@ -48,13 +48,14 @@ def find_weights(
     for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor):
             raise OptionError(f"weights has a {type(tensor).__name__} for {name!r}; cure: give a tensor")
-    state = {name: each for name, each in model.state_dict(keep_vars=True).items() if isinstance(each, torch.Tensor)}
+    own = [(module, *each) for module in model.modules() for each in _named_tensors(module)]
+    places = {id(tensor) for *_, tensor in own}
+    state = {name: each for name, each in model.state_dict(keep_vars=True).items() if id(each) in places}  # not what hooks add
     problems = [*_problems(state, tensors), *_empty_buffers(model, state)]
     if problems:
         source = "the given weights" if isinstance(given, Mapping) else str(given)
         raise OptionError("\n  ".join([f"{source} and the model {type(model).__name__} do not fit:", *problems]))
     found = {id(state[name]): _like(state[name], tensor) for name, tensor in tensors.items()}
-    own = [(module, *each) for module in model.modules() for each in _named_tensors(module)]
     return [(module, name, found[id(tensor)]) for module, name, tensor in own if id(tensor) in found]
 
 
